@@ -1,0 +1,66 @@
+//! The catalog: every table that is mirrored, as data.
+//!
+//! `schemas/*.toml` is the single source of a table's endpoint, paging, key, refresh rule, permission,
+//! columns, types, comments, privacy class and volatility (contract section 4). The files are built
+//! into the binary; `resources.dir` adds files or replaces built-in ones. From here come the Arrow
+//! schema that answers are decoded into, the DDL, the data dictionary and the permission table.
+
+mod column;
+mod dictionary;
+mod load;
+mod resource;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use column::{Class, Column, ColumnType, Origin, Scalar};
+pub use dictionary::DictionaryFormat;
+pub use resource::{Answer, Child, Each, Facet, Group, Method, Only, Paging, Read, Refresh, Resource};
+
+use crate::error::Result;
+
+/// All tables, in the order in which they are listed to people: cases first, then by name.
+#[derive(Debug, Clone)]
+pub struct Catalog {
+    resources: Vec<Arc<Resource>>,
+    by_name: BTreeMap<String, usize>,
+}
+
+impl Catalog {
+    /// The built-in tables, with those of `resources.dir` added or put in their place.
+    ///
+    /// # Errors
+    /// `Kind::Config`, naming file and field, for whatever is wrong in a file: all of it at once.
+    pub fn load(resources_dir: Option<&std::path::Path>) -> Result<Catalog> {
+        load::load(resources_dir)
+    }
+
+    fn new(mut resources: Vec<Resource>) -> Catalog {
+        resources.sort_by_key(|r| (r.table != "cases", r.table != "projects", r.table.clone()));
+        let resources: Vec<_> = resources.into_iter().map(Arc::new).collect();
+        let by_name = resources.iter().enumerate().map(|(i, r)| (r.table.clone(), i)).collect();
+        Catalog { resources, by_name }
+    }
+
+    /// Every table.
+    pub fn resources(&self) -> &[Arc<Resource>] {
+        &self.resources
+    }
+
+    /// The table of this name.
+    pub fn get(&self, table: &str) -> Option<&Arc<Resource>> {
+        self.by_name.get(table).map(|i| &self.resources[*i])
+    }
+
+    /// The names of all tables.
+    pub fn names(&self) -> Vec<&str> {
+        self.resources.iter().map(|r| r.table.as_str()).collect()
+    }
+
+    /// The child tables that the answers of `table` carry.
+    pub fn children<'a>(&'a self, table: &'a str) -> impl Iterator<Item = &'a Arc<Resource>> {
+        self.resources
+            .iter()
+            .filter(move |r| matches!(&r.group, Group::Child(child) if child.table == table))
+    }
+}

@@ -1,0 +1,286 @@
+//! A table: what is read, how scopes are made, when it goes stale.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+
+use super::column::{Column, Origin};
+use crate::quote;
+
+/// The eleven change dates of a case, in the order of reference 2.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(usize)]
+pub enum Facet {
+    Modified,
+    CaseActivated,
+    CaseSold,
+    BidChanged,
+    DescriptionChanged,
+    CaseEntityChanged,
+    ImageChanged,
+    AttachmentChanged,
+    TransactionChanged,
+    PublicationChanged,
+    ActivityChanged,
+}
+
+impl Facet {
+    /// All of them with the API's field and our column.
+    pub const ALL: [(Facet, &'static str, &'static str); 11] = [
+        (Facet::Modified, "ModifiedDate", "modified_date"),
+        (Facet::CaseActivated, "CaseActivatedDate", "case_activated_date"),
+        (Facet::CaseSold, "CaseSoldDate", "case_sold_date"),
+        (Facet::BidChanged, "BidChangedDate", "bid_changed_date"),
+        (Facet::DescriptionChanged, "DescriptionChangedDate", "description_changed_date"),
+        (Facet::CaseEntityChanged, "CaseEntityChangedDate", "case_entity_changed_date"),
+        (Facet::ImageChanged, "ImageChangedDate", "image_changed_date"),
+        (Facet::AttachmentChanged, "AttachmentChangedDate", "attachment_changed_date"),
+        (Facet::TransactionChanged, "TransactionChangedDate", "transaction_changed_date"),
+        (Facet::PublicationChanged, "PublicationChangedDate", "publication_changed_date"),
+        (Facet::ActivityChanged, "ActivityChangedDate", "activity_changed_date"),
+    ];
+
+    /// The facet of an API field.
+    pub fn of_field(field: &str) -> Option<Facet> {
+        Facet::ALL.iter().find(|(_, f, _)| *f == field).map(|(facet, _, _)| *facet)
+    }
+}
+
+/// Which change dates make the resource of a case stale (contract section 4, "refresh").
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refresh {
+    /// None: read by schedule or with another table.
+    None,
+    /// Each of the eleven.
+    Any,
+    /// These.
+    Dates(Vec<Facet>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    Post,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Method::Get => "GET",
+            Method::Post => "POST",
+        })
+    }
+}
+
+/// The shape of one answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// An array, or `{Count, Results}`.
+    List,
+    /// One object.
+    Record,
+    /// A bare number or string.
+    Scalar,
+}
+
+/// How a long list is read (contract section 4, "Complete answers").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Paging {
+    /// The reference marks the endpoint as OData.
+    Odata,
+    /// No paging is documented.
+    None,
+}
+
+/// The call that reads the resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    pub method: Method,
+    /// With placeholders: `/api/Cases/{case_id}/Roles`.
+    pub path: String,
+    /// Fixed query parameters.
+    pub query: Vec<(String, String)>,
+    pub answer: Answer,
+    pub paging: Paging,
+    /// The JSON field to order by, where paging is OData.
+    pub order: Option<String>,
+    /// One call for each value of a path parameter; together they are one scope.
+    pub values: Option<(String, Vec<String>)>,
+    /// Where a single record is read that the search does not know.
+    pub by_id: Option<String>,
+}
+
+/// The rows of another table that make one scope each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Each {
+    pub table: String,
+    pub column: String,
+    pub param: String,
+}
+
+/// A list inside another table's records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Child {
+    pub table: String,
+    pub field: String,
+    /// Takes an element that is a bare scalar instead of a record.
+    pub scalar: Option<String>,
+}
+
+/// How scopes are made: the part of the resource that one complete answer covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Group {
+    /// One scope per case.
+    Case,
+    /// One scope per id, many ids in one search call.
+    Ids,
+    /// The whole table is one list.
+    List,
+    /// One scope per row of another table.
+    Each(Each),
+    /// Rows of a list inside another table's records: loaded with their parent.
+    Child(Child),
+}
+
+/// Only scopes whose row in another table has one of these values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Only {
+    pub table: String,
+    pub column: String,
+    pub values: Vec<String>,
+}
+
+/// One mirrored table.
+#[derive(Debug, Clone)]
+pub struct Resource {
+    pub table: String,
+    pub comment: String,
+    /// Names of the key's columns.
+    pub key: Vec<String>,
+    /// As the reference writes them: `Cases - Read`.
+    pub permissions: Vec<String>,
+    pub group: Group,
+    pub refresh: Refresh,
+    /// The schedule that re-reads it, for lists.
+    pub schedule: Option<String>,
+    /// `None` for child tables.
+    pub read: Option<Read>,
+    pub only: Option<Only>,
+    /// Fields that hold copies of another table's records: in no column and not in `_extra`. An
+    /// object of which columns take a part leaves out the rest.
+    pub leave_out: Vec<String>,
+    pub columns: Vec<Column>,
+    /// The Arrow schema of decoded rows: the columns, then `_extra`.
+    pub schema: SchemaRef,
+}
+
+/// Column with what no other column takes (contract section 3).
+pub const EXTRA_COLUMN: &str = "_extra";
+/// Column with the time at which this version was written (contract section 3).
+pub const SYNCED_AT_COLUMN: &str = "_synced_at";
+
+impl Resource {
+    pub(super) fn arrow_schema(columns: &[Column]) -> SchemaRef {
+        use arrow::datatypes::{DataType, Field};
+        let mut fields: Vec<Field> = columns.iter().map(Column::arrow_field).collect();
+        fields.push(Field::new(EXTRA_COLUMN, DataType::Utf8, true));
+        Arc::new(Schema::new(fields))
+    }
+
+    /// The column of this name.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|c| c.name == name)
+    }
+
+    /// The column that holds a scope's id in every row, or `None` where one scope is the whole table.
+    pub fn scope_column(&self) -> Option<&str> {
+        match &self.group {
+            Group::Case => Some("case_id"),
+            Group::Ids => Some(&self.key[0]),
+            Group::List => None,
+            Group::Each(each) => Some(&each.param),
+            // A child hangs on its parent's scope, whose id is the first column of its key.
+            Group::Child(_) => Some(&self.key[0]),
+        }
+    }
+
+    /// The path parameters, in the order of the columns.
+    pub fn path_columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|c| c.origin == Origin::Path)
+    }
+
+    /// Whether rows of this table hang on one case and leave with it.
+    pub fn belongs_to_case(&self) -> bool {
+        self.column("case_id").is_some() && self.scope_column() == Some("case_id")
+    }
+
+    /// `CREATE TABLE` in `schema`, without comments.
+    pub fn create_table(&self, schema: &str, history: bool) -> String {
+        let mut lines: Vec<String> = self
+            .columns
+            .iter()
+            .map(|c| format!("{} {}", quote::ident(&c.name), c.kind.sql()))
+            .collect();
+        lines.push(format!("{SYNCED_AT_COLUMN} TIMESTAMPTZ"));
+        lines.push(format!("{EXTRA_COLUMN} VARCHAR"));
+        if history {
+            lines.push("_valid_from TIMESTAMPTZ".to_owned());
+            lines.push("_valid_to TIMESTAMPTZ".to_owned());
+            lines.push("_change VARCHAR".to_owned());
+        }
+        format!(
+            "CREATE TABLE {}.{} (\n  {}\n)",
+            quote::ident(schema),
+            quote::ident(&self.table),
+            lines.join(",\n  ")
+        )
+    }
+
+    /// `COMMENT ON` for the table and each of its columns.
+    pub fn comments(&self, schema: &str, history: bool) -> Vec<String> {
+        let table = format!("{}.{}", quote::ident(schema), quote::ident(&self.table));
+        let about = if history {
+            format!("Earlier versions of the rows of main.{}. {}", self.table, self.comment)
+        } else {
+            self.comment.clone()
+        };
+        let mut all = vec![format!("COMMENT ON TABLE {table} IS {}", quote::text(&about))];
+        let mut column = |name: &str, comment: &str| {
+            all.push(format!(
+                "COMMENT ON COLUMN {table}.{} IS {}",
+                quote::ident(name),
+                quote::text(comment)
+            ));
+        };
+        for c in &self.columns {
+            column(&c.name, &c.comment);
+        }
+        for (name, comment) in OWN_COLUMNS {
+            column(name, comment);
+        }
+        if history {
+            for (name, comment) in HISTORY_COLUMNS {
+                column(name, comment);
+            }
+        }
+        all
+    }
+}
+
+/// The columns that every table has beside the source's, with their comments.
+pub const OWN_COLUMNS: [(&str, &str); 2] = [
+    (SYNCED_AT_COLUMN, "When this version of the row was written; an unchanged row keeps it"),
+    (
+        EXTRA_COLUMN,
+        "JSON object of the record's fields that no column takes and of values that did not fit \
+         theirs; NULL when there are none",
+    ),
+];
+
+/// The columns that history tables have beside these.
+pub const HISTORY_COLUMNS: [(&str, &str); 3] = [
+    ("_valid_from", "When this version was written"),
+    ("_valid_to", "When it was replaced or left"),
+    ("_change", "What ended it: updated, deleted, or hidden from the search"),
+];

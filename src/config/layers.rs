@@ -1,0 +1,271 @@
+//! Where settings come from: each source becomes a figment provider that remembers where every key
+//! stands, and keys that do not exist are found here, before anything is merged.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use figment::value::{Dict, Map, Value};
+use figment::{Figment, Metadata, Profile, Provider};
+use toml::de::{DeTable, DeValue};
+
+use crate::error::{Error, Kind, Result};
+
+use super::Config;
+use super::keys::{self, KEYS, Key};
+use super::sections::{self, Scope};
+use super::violation::{self, Violation};
+
+/// `CASEMIRROR_SOURCE__CLIENT_ID` sets `source.client_id`.
+const ENVIRONMENT_PREFIX: &str = "CASEMIRROR_";
+
+/// Variables with the prefix that belong to the test suite.
+const TEST_VARIABLES: &[&str] = &["CASEMIRROR_TEST_PYTHON", "CASEMIRROR_REQUIRE_PYTHON"];
+
+/// The layers put together so far, lowest first, and what was wrong with them.
+pub(super) struct Layers {
+    figment: Figment,
+    violations: Vec<Violation>,
+    path: PathBuf,
+}
+
+impl Layers {
+    /// The lowest layer: the built-in defaults.
+    pub(super) fn defaults() -> Layers {
+        let mut layer = Layer::default();
+        for key in KEYS {
+            if let Some(default) = key.default {
+                layer.set(key, key.shape.parse(default), "default".to_owned());
+            }
+        }
+        Layers { figment: Figment::from(layer), violations: Vec::new(), path: PathBuf::new() }
+    }
+
+    /// Puts the file at `path` on top.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Config`] where it cannot be read or is not TOML; every place where it is not is named
+    /// with line and column.
+    pub(super) fn file(mut self, path: &Path) -> Result<Layers> {
+        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::new(
+                Kind::Config,
+                format!(
+                    "there is no configuration file {0}: `casemirror init {0}` writes one to fill in",
+                    path.display()
+                ),
+            ),
+            _ => Error::caused(
+                Kind::Config,
+                format!("cannot read the configuration file {}", path.display()),
+                error,
+            ),
+        })?;
+        let (document, errors) = DeTable::parse_recoverable(&text);
+        // The library's own text of an error quotes the line, which may hold the secret.
+        let syntax = errors.iter().map(|error| {
+            let at = error.span().map_or(String::new(), |span| {
+                let (line, column) = position(&text, span.start);
+                format!(":{line}:{column}")
+            });
+            Violation::new(
+                format!("{}{at}", path.display()),
+                format!("this is not TOML: {}", error.message()),
+            )
+        });
+        violation::refuse_any(syntax.collect())?;
+
+        let mut layer = Layer::default();
+        let origin = |at: usize| format!("{}:{}", path.display(), position(&text, at).0);
+        for (section, content) in document.get_ref() {
+            let section_origin = origin(section.span().start);
+            let name = section.get_ref().as_ref();
+            let Some(entries) = content.get_ref().as_table() else {
+                self.violations.push(not_a_section(section_origin, name));
+                continue;
+            };
+            if entries.is_empty() && !keys::is_section(name) {
+                self.violations.push(unknown_key(section_origin, name));
+            }
+            for (entry, value) in entries {
+                let entry_origin = origin(entry.span().start);
+                let full_name = format!("{name}.{}", entry.get_ref());
+                match keys::find(&full_name) {
+                    Some(key) => layer.set(key, figment_value(value.get_ref()), entry_origin),
+                    None => self.violations.push(unknown_key(entry_origin, &full_name)),
+                }
+            }
+        }
+        self.figment = self.figment.merge(layer);
+        self.path = path.to_path_buf();
+        Ok(self)
+    }
+
+    /// No file; relative paths are relative to where it would be.
+    pub(super) fn without_file(mut self, path: &Path) -> Layers {
+        self.path = path.to_path_buf();
+        self
+    }
+
+    /// Puts the environment on top. Variables without our prefix are not looked at.
+    pub(super) fn environment(
+        mut self,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Layers {
+        let mut layer = Layer::default();
+        let ours: BTreeMap<String, OsString> = variables
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+            .filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX) && !is_foreign(name))
+            .collect();
+        for (variable, value) in ours {
+            let origin = format!("environment variable {variable}");
+            let name =
+                variable[ENVIRONMENT_PREFIX.len()..].to_ascii_lowercase().replacen("__", ".", 1);
+            match (keys::find(&name), value.to_str()) {
+                (Some(key), Some(text)) => layer.set(key, key.shape.parse(text), origin),
+                (Some(key), None) => self
+                    .violations
+                    .push(Violation::new(origin, format!("{}: must be UTF-8 text", key.name))),
+                (None, _) => {
+                    let near = violation::nearest(&name, KEYS.iter().map(|key| key.name))
+                        .map(|near| format!("; did you mean {}?", variable_name(near)))
+                        .unwrap_or_default();
+                    self.violations
+                        .push(Violation::new(origin, format!("{name}: there is no such key{near}")));
+                }
+            }
+        }
+        self.figment = self.figment.merge(layer);
+        self
+    }
+
+    /// Puts keys and values of the command line on top; of two for one key the last counts.
+    pub(super) fn overrides(mut self, overrides: &[(String, String)]) -> Layers {
+        let mut layer = Layer::default();
+        for (name, text) in overrides {
+            let origin = "command line".to_owned();
+            match keys::find(name) {
+                Some(key) => layer.set(key, key.shape.parse(text), origin),
+                None => self.violations.push(unknown_key(origin, name)),
+            }
+        }
+        self.figment = self.figment.merge(layer);
+        self
+    }
+
+    /// The typed configuration.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Config`] with all violations of all layers.
+    pub(super) fn read(self, scope: Scope) -> Result<Config> {
+        sections::read(&self.figment, &self.path, self.violations, scope)
+    }
+}
+
+/// One source of settings as figment wants it: a dictionary of sections, and a way to say where a
+/// key was set.
+#[derive(Default)]
+struct Layer {
+    values: Dict,
+    origins: BTreeMap<&'static str, String>,
+}
+
+impl Layer {
+    fn set(&mut self, key: &'static Key, value: Value, origin: String) {
+        let (section, name) =
+            key.name.split_once('.').expect("every key is in a section, which the table shows");
+        let section = self
+            .values
+            .entry(section.to_owned())
+            .or_insert_with(|| Value::from(Dict::new()));
+        if let Value::Dict(_, entries) = section {
+            entries.insert(name.to_owned(), value);
+        }
+        self.origins.insert(key.name, origin);
+    }
+}
+
+impl Provider for Layer {
+    fn metadata(&self) -> Metadata {
+        let origins = Arc::new(self.origins.clone());
+        Metadata::named("settings").interpolater(move |_: &Profile, path: &[&str]| {
+            origins.get(path.join(".").as_str()).cloned().unwrap_or_default()
+        })
+    }
+
+    fn data(&self) -> std::result::Result<Map<Profile, Dict>, figment::Error> {
+        Ok(Profile::Default.collect(self.values.clone()))
+    }
+}
+
+/// A TOML value in figment's terms. Dates become text, so that a day may be written with or without
+/// quotes; a number that is too large stays text and is refused when it is read.
+pub(super) fn figment_value(value: &DeValue<'_>) -> Value {
+    match value {
+        DeValue::String(text) => Value::from(text.as_ref()),
+        DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
+            Ok(number) => Value::from(number),
+            Err(_) => Value::from(digits.as_str()),
+        },
+        DeValue::Float(digits) => match digits.as_str().parse::<f64>() {
+            Ok(number) => Value::from(number),
+            Err(_) => Value::from(digits.as_str()),
+        },
+        DeValue::Boolean(yes) => Value::from(*yes),
+        DeValue::Datetime(when) => Value::from(when.to_string()),
+        DeValue::Array(items) => {
+            Value::from(items.iter().map(|item| figment_value(item.get_ref())).collect::<Vec<_>>())
+        }
+        DeValue::Table(entries) => Value::from(
+            entries
+                .iter()
+                .map(|(name, value)| (name.get_ref().to_string(), figment_value(value.get_ref())))
+                .collect::<Dict>(),
+        ),
+    }
+}
+
+fn unknown_key(origin: String, name: &str) -> Violation {
+    let near = violation::nearest(name, KEYS.iter().map(|key| key.name))
+        .map(|near| format!("; did you mean {near}?"))
+        .unwrap_or_default();
+    Violation::new(origin, format!("{name}: there is no such key{near}"))
+}
+
+/// A value stands at the top of the file, where only sections may.
+fn not_a_section(origin: String, name: &str) -> Violation {
+    if keys::is_section(name) {
+        Violation::new(origin, format!("{name}: must be a section, written as [{name}]"))
+    } else {
+        unknown_key(origin, name)
+    }
+}
+
+/// The environment variable that sets `key`.
+fn variable_name(key: &str) -> String {
+    format!("{ENVIRONMENT_PREFIX}{}", key.replacen('.', "__", 1).to_ascii_uppercase())
+}
+
+/// Whether a variable has our prefix without being a setting: those of the test suite, and those
+/// that Kubernetes gives every container when a service is called `casemirror`.
+fn is_foreign(variable: &str) -> bool {
+    let name = &variable[ENVIRONMENT_PREFIX.len()..];
+    TEST_VARIABLES.contains(&variable)
+        || name == "SERVICE_HOST"
+        || name == "PORT"
+        || name.starts_with("SERVICE_PORT")
+        || name.starts_with("PORT_")
+}
+
+/// Line and column, both from 1, of a byte in `text`.
+fn position(text: &str, byte: usize) -> (usize, usize) {
+    let before = &text.as_bytes()[..byte.min(text.len())];
+    let line = before.iter().filter(|b| **b == b'\n').count() + 1;
+    let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |newline| newline + 1);
+    let column = String::from_utf8_lossy(&before[line_start..]).chars().count() + 1;
+    (line, column)
+}

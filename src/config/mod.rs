@@ -1,0 +1,358 @@
+//! The configuration (contract section 2): layers of defaults, file, environment and command line
+//! become one typed [`Config`].
+//!
+//! Nothing is read twice and nothing is guessed: `layers` turns each source of settings into a
+//! figment provider that knows where every key stands, `reader` takes typed values out of the merged
+//! whole and notes what is wrong with them, `sections` says what is allowed for each key. All
+//! violations are reported in one error of [`Kind::Config`].
+
+mod keys;
+mod layers;
+mod reader;
+mod redacted;
+mod sections;
+mod violation;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use secrecy::SecretString;
+use url::Url;
+
+use crate::error::{Error, Kind, Result};
+
+use layers::Layers;
+use sections::Scope;
+use violation::Violation;
+
+/// The commented configuration file that `casemirror init` writes. Every key is in it: the required
+/// ones with a placeholder that is refused as long as it stands, all others with their default,
+/// commented out.
+pub const TEMPLATE: &str = include_str!("../../config/casemirror.toml");
+
+/// Where the configuration is looked for when nothing else is said (contract section 1).
+pub const DEFAULT_PATH: &str = "casemirror.toml";
+
+/// Everything that can be set. Paths are absolute, durations are above zero where zero makes no
+/// sense: [`Config::load`] has checked it.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub source: Source,
+    pub feed: Feed,
+    pub limits: Limits,
+    pub bootstrap: Bootstrap,
+    pub store: Store,
+    pub publish: Publish,
+    pub schedule: Schedule,
+    pub journals: Journals,
+    pub reconcile: Reconcile,
+    pub processing_bases: ProcessingBases,
+    pub resources: Resources,
+    pub history: History,
+    pub privacy: Privacy,
+    pub serve: Serve,
+    /// Where each key was set, by its name, for messages that come after loading.
+    origins: BTreeMap<&'static str, String>,
+}
+
+/// The platform and how to log in to it.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// `http` or `https`, without query, fragment or user; its path always ends in `/`, so that
+    /// [`Url::join`] appends to it.
+    pub base_url: Url,
+    pub client_id: String,
+    /// From `source.client_secret` or the file named by `source.client_secret_file`.
+    pub client_secret: SecretString,
+    /// Always a zone with a name.
+    pub time_zone: jiff::tz::TimeZone,
+    pub search_delay: Duration,
+    pub ca_file: Option<PathBuf>,
+}
+
+/// How the change feed is queried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeedStyle {
+    /// `$filter`, `$orderby`, `$top`.
+    Odata,
+    /// `?fromDate=`.
+    FromDate,
+}
+
+/// The change feeds and their throttle. Read the intervals through [`Feed::poll_interval`] and
+/// [`Feed::contacts_interval`], which keep within the throttle.
+#[derive(Debug, Clone)]
+pub struct Feed {
+    pub style: FeedStyle,
+    pub calls: u32,
+    pub per: Duration,
+    pub poll: Duration,
+    /// `None` where the contacts feed is off.
+    pub contacts_poll: Option<Duration>,
+    pub overlap: Duration,
+}
+
+/// Ceilings for all calls but those to the feeds.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    pub requests_per_second: u32,
+    pub concurrency: usize,
+    pub timeout: Duration,
+    pub journal_timeout: Duration,
+}
+
+/// What the first run leaves out.
+#[derive(Debug, Clone)]
+pub struct Bootstrap {
+    /// Case resources only of cases modified since this day, in `source.time_zone`.
+    pub since: Option<jiff::civil::Date>,
+}
+
+/// The daemon's own DuckDB file.
+#[derive(Debug, Clone)]
+pub struct Store {
+    pub path: PathBuf,
+    /// In DuckDB's own notation, checked: `400MB`, `1GB`.
+    pub memory_limit: String,
+    /// `None`: all cores.
+    pub threads: Option<usize>,
+}
+
+/// What analysts and BI tools read.
+#[derive(Debug, Clone)]
+pub struct Publish {
+    pub database: PathBuf,
+    /// `None` where Parquet snapshots are off.
+    pub parquet: Option<PathBuf>,
+    pub min_interval: Duration,
+    pub parquet_interval: Duration,
+    /// At least 1.
+    pub keep_snapshots: usize,
+    pub keep_for: Duration,
+}
+
+/// When the scheduled work is due.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    pub reference: croner::Cron,
+    pub journals: croner::Cron,
+    pub journals_recheck: croner::Cron,
+    pub reconcile: croner::Cron,
+    pub verify: croner::Cron,
+    /// The zone of the cron expressions; `source.time_zone` where it is not set.
+    pub time_zone: jiff::tz::TimeZone,
+}
+
+/// Whose journals are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JournalLevel {
+    Offices,
+    BrokerCompanies,
+    Chain,
+}
+
+/// The financial journals.
+#[derive(Debug, Clone)]
+pub struct Journals {
+    pub level: JournalLevel,
+    /// Ids of that level; empty: all known.
+    pub ids: Vec<i64>,
+    /// `None`: the start of the year before the first run.
+    pub since: Option<jiff::civil::Date>,
+    pub trailing_months: u32,
+    /// Day of the next month, 1 to 28.
+    pub close_day: u32,
+    pub recheck_months: u32,
+}
+
+/// What a reconciliation reads again (contract section 4, "Narrow dates").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reread {
+    Changed,
+    All,
+    Off,
+}
+
+/// The full listing of the cases.
+#[derive(Debug, Clone)]
+pub struct Reconcile {
+    pub reread: Reread,
+    /// Share of a table's rows that one listing may remove, 0 to 1.
+    pub max_removed: f64,
+}
+
+/// The windows of `processing_basis_relations`.
+#[derive(Debug, Clone)]
+pub struct ProcessingBases {
+    pub since: jiff::civil::Date,
+}
+
+/// Which resources are mirrored.
+#[derive(Debug, Clone)]
+pub struct Resources {
+    /// Table names; [`Config::check_tables`] compares them with the catalog.
+    pub disable: Vec<String>,
+    /// An existing folder with the user's own resource files.
+    pub dir: Option<PathBuf>,
+}
+
+/// Tables that keep earlier versions of their rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HistoryTables {
+    All,
+    These(Vec<String>),
+}
+
+/// The `history` schema.
+#[derive(Debug, Clone)]
+pub struct History {
+    /// [`Config::check_tables`] compares the names with the catalog.
+    pub tables: HistoryTables,
+}
+
+/// What becomes of the columns of a privacy class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrivacyMode {
+    Keep,
+    Hash,
+    Drop,
+}
+
+/// Privacy classes (contract section 4, "Privacy").
+#[derive(Debug, Clone)]
+pub struct Privacy {
+    pub identifiers: PrivacyMode,
+    pub contact_details: PrivacyMode,
+}
+
+/// Addresses that the daemon listens on.
+#[derive(Debug, Clone)]
+pub struct Serve {
+    /// `None` where the status page is off.
+    pub listen: Option<std::net::SocketAddr>,
+    /// `None` where webhooks are off.
+    pub webhooks: Option<std::net::SocketAddr>,
+    /// Under which the platform reaches `webhooks`; only set together with it. Its path always ends
+    /// in `/`.
+    pub public_url: Option<Url>,
+}
+
+impl Config {
+    /// Reads the file at `path` and puts the environment and then `overrides` (key and value, from
+    /// the command line) over it.
+    ///
+    /// Relative paths, wherever they were set, are relative to the folder of `path`.
+    ///
+    /// # Errors
+    ///
+    /// One error of [`Kind::Config`] that names every violation: where it was set, the key, the
+    /// value (never a secret one), and what is allowed. Nothing but the configuration file, the
+    /// secret file, and the existence of the other named files has been touched.
+    pub fn load(path: &Path, overrides: &[(String, String)]) -> Result<Config> {
+        Layers::defaults().file(path)?.environment(std::env::vars_os()).overrides(overrides).read(Scope::Whole)
+    }
+
+    /// The same for commands that never call the platform (`schema`, `query`): what is needed to log
+    /// in is not looked at, and `source` holds an address that leads nowhere. With `None` the file
+    /// at [`DEFAULT_PATH`] is read if it is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::load`].
+    pub fn load_offline(path: Option<&Path>, overrides: &[(String, String)]) -> Result<Config> {
+        let default_path = Path::new(DEFAULT_PATH);
+        let layers = match path {
+            Some(path) => Layers::defaults().file(path)?,
+            None if default_path.exists() => Layers::defaults().file(default_path)?,
+            None => Layers::defaults().without_file(default_path),
+        };
+        layers.environment(std::env::vars_os()).overrides(overrides).read(Scope::Offline)
+    }
+
+    /// The configuration of `casemirror demo`: the defaults, with all files directly in `dir`, and
+    /// quick enough for its own sandbox (contract section 1). No file and no environment variable is
+    /// read.
+    pub fn for_demo(
+        base_url: Url,
+        client_id: impl Into<String>,
+        client_secret: SecretString,
+        dir: &Path,
+    ) -> Config {
+        let mut config = Layers::defaults()
+            .without_file(Path::new(DEFAULT_PATH))
+            .read(Scope::Offline)
+            .expect("the built-in defaults are valid, which a test proves");
+        // A folder that cannot be made absolute (the empty path) is used as it is.
+        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
+        config.source.base_url = reader::with_final_slash(base_url);
+        config.source.client_id = client_id.into();
+        config.source.client_secret = client_secret;
+        config.source.search_delay = Duration::from_secs(1);
+        config.limits.requests_per_second = 2000;
+        config.store.path = dir.join("store.duckdb");
+        config.publish.database = dir.join("casemirror.duckdb");
+        config.publish.parquet = Some(dir.join("parquet"));
+        config
+    }
+
+    /// Compares the table names of `resources.disable` and `history.tables` with those of the
+    /// catalog, which is loaded later than the configuration.
+    ///
+    /// # Errors
+    ///
+    /// One error of [`Kind::Config`] that names every table that is not in `known`.
+    pub fn check_tables(&self, known: &[&str]) -> Result<()> {
+        let history = match &self.history.tables {
+            HistoryTables::All => &[][..],
+            HistoryTables::These(tables) => tables,
+        };
+        let mut violations = Vec::new();
+        for (key, tables) in
+            [("resources.disable", self.resources.disable.as_slice()), ("history.tables", history)]
+        {
+            for table in tables.iter().filter(|table| !known.contains(&table.as_str())) {
+                let suggestion = violation::nearest(table, known.iter().copied())
+                    .map(|near| format!("; did you mean {near:?}?"))
+                    .unwrap_or_default();
+                violations.push(Violation::new(
+                    self.origin(key),
+                    format!("{key}: there is no table {table:?}{suggestion}"),
+                ));
+            }
+        }
+        violation::refuse_any(violations)
+    }
+
+    /// Where `key` was set, for messages: `casemirror.toml:12`, `environment variable
+    /// CASEMIRROR_FEED__POLL`, `command line` or `default`.
+    pub fn origin(&self, key: &str) -> &str {
+        self.origins.get(key).map_or("default", String::as_str)
+    }
+}
+
+impl Feed {
+    /// How often the feed of cases is asked: `feed.poll`, or as much slower as `feed.calls` in
+    /// `feed.per` demands, both feeds together (contract section 2).
+    pub fn poll_interval(&self) -> Duration {
+        self.poll.mul_f64(self.stretch())
+    }
+
+    /// The same for the feed of contacts; `None` where it is off.
+    pub fn contacts_interval(&self) -> Option<Duration> {
+        self.contacts_poll.map(|interval| interval.mul_f64(self.stretch()))
+    }
+
+    /// By what both intervals have to be multiplied to keep within the throttle; at least 1.
+    fn stretch(&self) -> f64 {
+        let calls_per_period = [Some(self.poll), self.contacts_poll]
+            .into_iter()
+            .flatten()
+            .map(|interval| self.per.as_secs_f64() / interval.as_secs_f64())
+            .sum::<f64>();
+        (calls_per_period / f64::from(self.calls)).max(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,398 @@
+//! Takes typed values out of the merged layers. Every method gives `None` where the value is wrong,
+//! after it has noted the violation, so that the caller can go on and find the others.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use croner::Cron;
+use croner::parser::{CronParser, Year};
+use figment::value::{Num, Value};
+use figment::{Figment, Profile};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use url::Url;
+
+use super::keys::{self, Shape};
+use super::violation::Violation;
+
+/// Longer texts are cut in messages.
+const SHOWN_CHARACTERS: usize = 60;
+
+/// Smaller limits let DuckDB fail at work that this program must do.
+const LEAST_MEMORY_BYTES: f64 = 64e6;
+
+/// The merged layers, and what has been found wrong with them.
+pub(super) struct Reader<'a> {
+    figment: &'a Figment,
+    path: &'a Path,
+    folder: PathBuf,
+    violations: Vec<Violation>,
+}
+
+impl<'a> Reader<'a> {
+    /// `path` is the configuration file: missing keys are missing there, and relative paths are
+    /// relative to its folder.
+    pub(super) fn new(figment: &'a Figment, path: &'a Path, violations: Vec<Violation>) -> Self {
+        // Fails only for an empty path or without a working folder; then paths stay relative.
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let folder = absolute.parent().map(Path::to_path_buf).unwrap_or_default();
+        Reader { figment, path, folder, violations }
+    }
+
+    pub(super) fn into_violations(self) -> Vec<Violation> {
+        self.violations
+    }
+
+    /// Where the value of `key` was set; `None` where it has none.
+    pub(super) fn origin(&self, key: &str) -> Option<String> {
+        let value = self.figment.find_value(key).ok()?;
+        let metadata = self.figment.get_metadata(value.tag())?;
+        Some(metadata.interpolate(&Profile::Default, &key.split('.').collect::<Vec<_>>()))
+    }
+
+    /// Whether `key` has a value other than the empty text.
+    pub(super) fn is_set(&self, key: &str) -> bool {
+        self.figment.find_value(key).is_ok_and(|value| value.as_str() != Some(""))
+    }
+
+    /// Notes that the value of `key` is wrong; `rule` goes on "key = value: ...".
+    pub(super) fn refuse(&mut self, key: &str, rule: impl AsRef<str>) {
+        let rule = rule.as_ref();
+        let violation = match self.figment.find_value(key) {
+            Err(_) => Violation::new(
+                self.path.display().to_string(),
+                format!("{key} is missing: it {rule}"),
+            ),
+            Ok(value) => {
+                let origin = self.origin(key).unwrap_or_default();
+                match shown(key, &value) {
+                    Some(value) => Violation::new(origin, format!("{key} = {value}: {rule}")),
+                    None => Violation::new(origin, format!("{key}: {rule}")),
+                }
+            }
+        };
+        self.violations.push(violation);
+    }
+
+    /// The value of `key` as `parse` understands it; its error is the rule that was broken.
+    fn read<T>(
+        &mut self,
+        key: &str,
+        rule: &str,
+        parse: impl FnOnce(&Value) -> Result<T, String>,
+    ) -> Option<T> {
+        let parsed = match self.figment.find_value(key) {
+            Ok(value) => parse(&value),
+            Err(_) => Err(rule.to_owned()),
+        };
+        parsed.map_err(|broken| self.refuse(key, broken)).ok()
+    }
+
+    /// A text as `parse` understands it; `None` from `parse` breaks the rule.
+    fn read_text<T>(
+        &mut self,
+        key: &str,
+        rule: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        self.read(key, rule, |value| value.as_str().and_then(parse).ok_or_else(|| rule.to_owned()))
+    }
+
+    /// `Some(None)` where the key is empty, else what `read` makes of it.
+    pub(super) fn optional<T>(
+        &mut self,
+        key: &str,
+        read: impl FnOnce(&mut Self, &str) -> Option<T>,
+    ) -> Option<Option<T>> {
+        if self.is_set(key) { read(self, key).map(Some) } else { Some(None) }
+    }
+
+    /// Any text but the empty one.
+    pub(super) fn text(&mut self, key: &str, rule: &str) -> Option<String> {
+        self.read_text(key, rule, |text| (!text.trim().is_empty()).then(|| text.to_owned()))
+    }
+
+    /// One of a few words.
+    pub(super) fn choice<T: Copy>(&mut self, key: &str, choices: &[(&str, T)]) -> Option<T> {
+        let words: Vec<String> = choices.iter().map(|(word, _)| format!("{word:?}")).collect();
+        let rule = format!("must be one of {}", words.join(", "));
+        self.read_text(key, &rule, |text| {
+            choices.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice)
+        })
+    }
+
+    /// A whole number.
+    pub(super) fn integer<T: TryFrom<i128>>(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<u32>,
+    ) -> Option<T> {
+        let rule = format!("must be a whole number from {} to {}", range.start(), range.end());
+        self.read(key, &rule, |value| {
+            integer(value)
+                .filter(|number| u32::try_from(*number).is_ok_and(|n| range.contains(&n)))
+                .and_then(|number| T::try_from(number).ok())
+                .ok_or_else(|| rule.clone())
+        })
+    }
+
+    /// A share, from 0 to 1.
+    pub(super) fn share(&mut self, key: &str) -> Option<f64> {
+        let rule = "must be a number from 0 to 1, such as 0.02 for two in a hundred";
+        self.read(key, rule, |value| {
+            let number = match value {
+                Value::Num(_, Num::F64(number)) => Some(*number),
+                // 0 and 1 may be written without a point.
+                other => integer(other).map(|number| number as f64),
+            };
+            number.filter(|n| (0.0..=1.0).contains(n)).ok_or_else(|| rule.to_owned())
+        })
+    }
+
+    /// A duration in humantime's notation.
+    pub(super) fn duration(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
+        let rule = format!(
+            "must be a duration from {} to {}, such as \"90s\", \"10m\" or \"2h 30m\"",
+            humantime::format_duration(*range.start()),
+            humantime::format_duration(*range.end()),
+        );
+        self.read_text(key, &rule, |text| {
+            humantime::parse_duration(text).ok().filter(|duration| range.contains(duration))
+        })
+    }
+
+    /// A duration, or zero for "off".
+    pub(super) fn duration_or_off(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Option<Duration>> {
+        let is_off = self.figment.find_value(key).is_ok_and(|value| {
+            value.as_str().is_some_and(|text| humantime::parse_duration(text) == Ok(Duration::ZERO))
+        });
+        if is_off { Some(None) } else { self.duration(key, range).map(Some) }
+    }
+
+    /// A day.
+    pub(super) fn day(&mut self, key: &str) -> Option<Date> {
+        let rule = "must be a day from 1900-01-01 to 2100-12-31, written yyyy-mm-dd";
+        self.read_text(key, rule, |text| {
+            // jiff's parser takes a date-time for its date, too.
+            let date = text.parse::<Date>().ok().filter(|date| date.to_string() == text)?;
+            (1900..=2100).contains(&date.year()).then_some(date)
+        })
+    }
+
+    /// A path, absolute from here on.
+    pub(super) fn path(&mut self, key: &str) -> Option<PathBuf> {
+        let folder = self.folder.clone();
+        self.read_text(key, "must be a path", |text| (!text.is_empty()).then(|| folder.join(text)))
+    }
+
+    /// The path of something that exists; `accepts` says of what kind, `rule` in words.
+    pub(super) fn existing_path(
+        &mut self,
+        key: &str,
+        rule: &str,
+        accepts: fn(&Path) -> bool,
+    ) -> Option<PathBuf> {
+        let path = self.path(key)?;
+        if accepts(&path) {
+            return Some(path);
+        }
+        self.refuse(key, format!("{rule}, and {} is none", path.display()));
+        None
+    }
+
+    /// A web address; its path ends in `/` from here on.
+    pub(super) fn web_address(&mut self, key: &str) -> Option<Url> {
+        let rule = "must be an address such as \"https://api.example.com/\", with http or https";
+        self.read(key, rule, |value| {
+            let url = value.as_str().and_then(|text| Url::parse(text).ok()).filter(|url| {
+                matches!(url.scheme(), "http" | "https") && url.host().is_some()
+            });
+            let url = url.ok_or_else(|| rule.to_owned())?;
+            if !url.username().is_empty() || url.password().is_some() {
+                return Err("must not hold a user name or password".to_owned());
+            }
+            if url.query().is_some() || url.fragment().is_some() {
+                return Err("must end with its path: no query (?) and no fragment (#)".to_owned());
+            }
+            Ok(with_final_slash(url))
+        })
+    }
+
+    /// An address to listen on.
+    pub(super) fn listen_address(&mut self, key: &str) -> Option<SocketAddr> {
+        let rule = "must be a numeric address and a port, such as \"127.0.0.1:8640\", or \"\" for off";
+        self.read_text(key, rule, |text| text.parse().ok())
+    }
+
+    /// A time zone by its name.
+    pub(super) fn time_zone(&mut self, key: &str) -> Option<TimeZone> {
+        let rule = "must be the name of a time zone, such as \"Europe/Oslo\" or \"UTC\"";
+        self.read_text(key, rule, |text| {
+            TimeZone::get(text).ok().filter(|zone| !zone.is_unknown() && zone.iana_name().is_some())
+        })
+    }
+
+    /// A cron expression of five fields, or six with seconds, that comes true some day.
+    pub(super) fn cron(&mut self, key: &str) -> Option<Cron> {
+        let rule = "must be a cron expression of five fields (minute, hour, day, month, weekday), \
+                    such as \"15 3 * * *\"";
+        self.read(key, rule, |value| {
+            cron(value.as_str().unwrap_or_default(), rule)
+        })
+    }
+
+    /// A memory size in DuckDB's notation.
+    pub(super) fn memory_size(&mut self, key: &str) -> Option<String> {
+        let rule = "must be a size of at least 64MB in DuckDB's notation, such as \"400MB\" or \"1GB\"";
+        self.read_text(key, rule, |text| {
+            memory_bytes(text).filter(|bytes| *bytes >= LEAST_MEMORY_BYTES).map(|_| text.to_owned())
+        })
+    }
+
+    /// A list of names.
+    pub(super) fn names(&mut self, key: &str, rule: &str) -> Option<Vec<String>> {
+        self.read(key, rule, |value| {
+            let names = value.as_array().and_then(|items| {
+                items.iter().map(|item| item.as_str().map(str::to_owned)).collect()
+            });
+            names.ok_or_else(|| rule.to_owned())
+        })
+    }
+
+    /// Whether the value is this word.
+    pub(super) fn is_word(&self, key: &str, word: &str) -> bool {
+        self.figment.find_value(key).is_ok_and(|value| value.as_str() == Some(word))
+    }
+
+    /// A list of ids, each above zero and there once.
+    pub(super) fn ids(&mut self, key: &str) -> Option<Vec<i64>> {
+        let rule = "must be a list of ids, each a whole number above zero and there once, such as \
+                    [3, 17]";
+        self.read(key, rule, |value| {
+            let ids: Option<Vec<i64>> = value.as_array().and_then(|items| {
+                items.iter().map(|item| integer(item).and_then(|id| i64::try_from(id).ok())).collect()
+            });
+            ids.filter(|ids| {
+                let different: std::collections::BTreeSet<_> = ids.iter().collect();
+                ids.iter().all(|id| *id > 0) && different.len() == ids.len()
+            })
+            .ok_or_else(|| rule.to_owned())
+        })
+    }
+}
+
+/// The same address with a path that ends in `/`, so that [`Url::join`] appends to it.
+pub(super) fn with_final_slash(mut url: Url) -> Url {
+    if !url.path().ends_with('/') {
+        url.set_path(&format!("{}/", url.path()));
+    }
+    url
+}
+
+fn integer(value: &Value) -> Option<i128> {
+    match value {
+        Value::Num(_, number) => number
+            .to_i128()
+            .or_else(|| number.to_u128().and_then(|unsigned| i128::try_from(unsigned).ok())),
+        _ => None,
+    }
+}
+
+/// The value as it may be shown: nothing of a secret, and nothing of an address that may hold one.
+fn shown(key: &str, value: &Value) -> Option<String> {
+    match keys::find(key).map(|key| key.shape) {
+        None | Some(Shape::Secret) => None,
+        Some(Shape::Url) if value.as_str().is_some_and(|text| text.contains(['@', '?', '#'])) => {
+            None
+        }
+        Some(_) => Some(notation(value)),
+    }
+}
+
+fn notation(value: &Value) -> String {
+    match value {
+        Value::String(_, text) if text.chars().count() > SHOWN_CHARACTERS => {
+            let start: String = text.chars().take(SHOWN_CHARACTERS).collect();
+            format!("{start:?}...")
+        }
+        Value::String(_, text) => format!("{text:?}"),
+        Value::Char(_, letter) => format!("{:?}", letter.to_string()),
+        Value::Bool(_, yes) => yes.to_string(),
+        Value::Num(_, Num::F64(number)) => number.to_string(),
+        Value::Num(..) => integer(value).map_or_else(String::new, |number| number.to_string()),
+        Value::Empty(..) => "nothing".to_owned(),
+        Value::Dict(..) => "a section".to_owned(),
+        Value::Array(_, items) => {
+            let items: Vec<String> = items.iter().map(notation).collect();
+            format!("[{}]", items.join(", "))
+        }
+    }
+}
+
+/// Parses a cron expression; the error is the rule that it breaks.
+fn cron(expression: &str, rule: &str) -> Result<Cron, String> {
+    let fields: Vec<&str> = expression.split_whitespace().collect();
+    if !matches!(fields.len(), 5 | 6) {
+        return Err(rule.to_owned());
+    }
+    let weekdays = fields[fields.len() - 1];
+    if names_a_weekday_by_number(weekdays) {
+        return Err("weekdays are written by name (Sun, Mon, Tue, Wed, Thu, Fri, Sat), because \
+                    not all programs number them alike"
+            .to_owned());
+    }
+    let parser = CronParser::builder().year(Year::Disallowed).build();
+    let cron = parser.parse(expression).map_err(|error| format!("{rule}; {error}"))?;
+    // Any start would do, and any zone: the day is missing from the calendar.
+    let comes_true = jiff::civil::date(2026, 1, 1)
+        .to_zoned(TimeZone::UTC)
+        .is_ok_and(|start| cron.find_next_occurrence(&start, true).is_ok());
+    if comes_true { Ok(cron) } else { Err("never comes true: there is no such day".to_owned()) }
+}
+
+/// Whether a weekday field holds a number that is neither a step (`/2`) nor a count (`#2`).
+fn names_a_weekday_by_number(field: &str) -> bool {
+    let mut before = ',';
+    for letter in field.chars() {
+        if letter.is_ascii_digit() && !matches!(before, '/' | '#') {
+            return true;
+        }
+        // The second digit of a step belongs to it.
+        if !letter.is_ascii_digit() {
+            before = letter;
+        }
+    }
+    false
+}
+
+/// The bytes that DuckDB understands by a memory limit: a number and a unit.
+fn memory_bytes(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let unit_start = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at(unit_start);
+    let bytes_per_unit = match unit.trim().to_ascii_lowercase().as_str() {
+        "b" | "byte" | "bytes" => 1.0,
+        "k" | "kb" | "kilobyte" | "kilobytes" => 1e3,
+        "m" | "mb" | "megabyte" | "megabytes" => 1e6,
+        "g" | "gb" | "gigabyte" | "gigabytes" => 1e9,
+        "t" | "tb" | "terabyte" | "terabytes" => 1e12,
+        "kib" => 1024.0,
+        "mib" => 1024.0 * 1024.0,
+        "gib" => 1024.0 * 1024.0 * 1024.0,
+        "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        _ => return None,
+    };
+    let bytes = number.parse::<f64>().ok()? * bytes_per_unit;
+    // DuckDB keeps the limit in 64 bits; no machine comes near.
+    (bytes < 2f64.powi(63)).then_some(bytes)
+}

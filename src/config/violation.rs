@@ -1,0 +1,89 @@
+//! What is wrong with a configuration, in words.
+
+use crate::error::{Error, Kind, Result};
+
+/// One thing that is wrong: where it was set, and what is the matter. Never holds a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Violation {
+    origin: String,
+    problem: String,
+}
+
+impl Violation {
+    /// `problem` names the key, what was given unless it may be secret, and what is allowed.
+    pub(super) fn new(origin: impl Into<String>, problem: impl Into<String>) -> Violation {
+        Violation { origin: origin.into(), problem: problem.into() }
+    }
+}
+
+/// All violations in one error, a line each; `Ok` where there are none.
+pub(super) fn refuse_any(violations: Vec<Violation>) -> Result<()> {
+    if violations.is_empty() {
+        return Ok(());
+    }
+    let mut text = match violations.len() {
+        1 => "the configuration is refused:".to_owned(),
+        several => format!("the configuration is refused, {several} settings are wrong:"),
+    };
+    for Violation { origin, problem } in &violations {
+        text.push_str(&format!("\n  {origin}: {problem}"));
+    }
+    Err(Error::new(Kind::Config, text))
+}
+
+/// The candidate that `name` was most likely meant to be, if one is near: few letters differ, or it
+/// is the only one whose last part is equal (`client_id` for `source.client_id`).
+pub(super) fn nearest<'a>(
+    name: &str,
+    candidates: impl Iterator<Item = &'a str> + Clone,
+) -> Option<&'a str> {
+    let allowed = (name.chars().count() / 3).clamp(1, 3);
+    let by_letters = candidates
+        .clone()
+        .map(|candidate| (edit_distance(name, candidate), candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance);
+    if let Some((_, candidate)) = by_letters {
+        return Some(candidate);
+    }
+    let last_part = |name: &'a str| name.rsplit('.').next().unwrap_or(name);
+    let wanted = name.rsplit('.').next().unwrap_or(name);
+    let mut same_end = candidates.filter(|candidate| last_part(candidate) == wanted);
+    same_end.next().filter(|_| same_end.next().is_none())
+}
+
+/// Levenshtein distance: how many letters to insert, delete or replace.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, other) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_distance_counts_inserted_deleted_and_replaced_letters() {
+        assert_eq!(edit_distance("", "abc"), 3);
+        assert_eq!(edit_distance("poll", "poll"), 0);
+        assert_eq!(edit_distance("pol", "poll"), 1);
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+    }
+
+    #[test]
+    fn a_last_part_that_several_keys_share_suggests_none() {
+        let keys = ["bootstrap.since", "journals.since", "source.client_id"];
+        assert_eq!(nearest("since", keys.into_iter()), None);
+        assert_eq!(nearest("client_id", keys.into_iter()), Some("source.client_id"));
+    }
+}

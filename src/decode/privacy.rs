@@ -1,0 +1,132 @@
+//! Privacy, applied before anything is stored (contract sections 2 and 9.6).
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::canonical::quoted;
+use crate::catalog::Class;
+use crate::config::{self, PrivacyMode};
+
+/// Parts of field names, lower case, that tell the class of a field without a column.
+const IDENTIFIER_NAMES: [&str; 8] = [
+    "identitynumber",
+    "identificationnumber",
+    "nationalid",
+    "personalnumber",
+    "socialsecurity",
+    "personnummer",
+    "fodselsnummer",
+    "birthdate",
+];
+const CONTACT_DETAIL_NAMES: [&str; 5] = ["email", "telephone", "phone", "mobile", "epost"];
+
+/// What the configuration says about each class, with the key of this mirror's hashes.
+#[derive(Clone)]
+pub struct Privacy {
+    identifiers: PrivacyMode,
+    contact_details: PrivacyMode,
+    key: [u8; 32],
+}
+
+impl std::fmt::Debug for Privacy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Privacy")
+            .field("identifiers", &self.identifiers)
+            .field("contact_details", &self.contact_details)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Privacy {
+    /// `key` is the secret that makes the hashes of this mirror its own.
+    pub fn new(settings: &config::Privacy, key: [u8; 32]) -> Privacy {
+        Privacy { identifiers: settings.identifiers, contact_details: settings.contact_details, key }
+    }
+
+    /// What happens to values of a column of this class.
+    pub fn mode(&self, class: Option<Class>) -> PrivacyMode {
+        match class {
+            Some(Class::Identifier) => self.identifiers,
+            Some(Class::ContactDetail) => self.contact_details,
+            None => PrivacyMode::Keep,
+        }
+    }
+
+    /// The class of a field that no column takes, by its name.
+    pub fn class_of_name(name: &str) -> Option<Class> {
+        let name = name.to_ascii_lowercase();
+        if IDENTIFIER_NAMES.iter().any(|part| name.contains(part)) {
+            Some(Class::Identifier)
+        } else if CONTACT_DETAIL_NAMES.iter().any(|part| name.contains(part)) {
+            Some(Class::ContactDetail)
+        } else {
+            None
+        }
+    }
+
+    /// A keyed hash of `text`: 32 hexadecimal digits, equal for equal text within one mirror.
+    pub fn hash(&self, text: &str) -> String {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).unwrap_or_else(|_| {
+            unreachable!("HMAC takes a key of any length");
+        });
+        mac.update(text.as_bytes());
+        let digest = mac.finalize().into_bytes();
+        let mut out = String::with_capacity(32);
+        for byte in digest.iter().take(16) {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "{byte:02x}");
+        }
+        out
+    }
+
+    /// A column's text under its class; `None` where it is dropped.
+    pub fn text<'a>(&self, class: Option<Class>, text: Cow<'a, str>) -> Option<Cow<'a, str>> {
+        match self.mode(class) {
+            PrivacyMode::Keep => Some(text),
+            PrivacyMode::Hash => Some(Cow::Owned(self.hash(&text))),
+            PrivacyMode::Drop => None,
+        }
+    }
+
+    /// The text of a JSON value for `_extra`, `rejects` and `drift` under a class: `None` is dropped.
+    pub fn json(&self, class: Option<Class>, raw: &str) -> Option<String> {
+        match self.mode(class) {
+            PrivacyMode::Keep => Some(raw.to_owned()),
+            PrivacyMode::Hash if raw == "null" => Some(raw.to_owned()),
+            PrivacyMode::Hash => {
+                // Text hashes as the text itself, so that it is the same in a column and here.
+                let text = serde_json::from_str::<String>(raw).unwrap_or_else(|_| raw.to_owned());
+                Some(quoted(&self.hash(&text)))
+            }
+            PrivacyMode::Drop => None,
+        }
+    }
+
+    /// Writes the value of a field that no column takes, under the class of its name; `false` where
+    /// it is dropped.
+    pub(super) fn unknown_field(
+        &self,
+        name: &str,
+        raw: &str,
+        keep: impl FnOnce(&str, &mut String),
+        out: &mut String,
+    ) -> bool {
+        let class = Privacy::class_of_name(name);
+        match self.mode(class) {
+            PrivacyMode::Keep => {
+                keep(raw, out);
+                true
+            }
+            PrivacyMode::Hash | PrivacyMode::Drop => match self.json(class, raw) {
+                Some(text) => {
+                    out.push_str(&text);
+                    true
+                }
+                None => false,
+            },
+        }
+    }
+}

@@ -1,0 +1,186 @@
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{Decimal128Type, Int64Type, TimestampMicrosecondType};
+
+use super::*;
+use crate::catalog::Catalog;
+use crate::config::PrivacyMode;
+
+fn context(identifiers: PrivacyMode, contact_details: PrivacyMode) -> Context {
+    let settings = crate::config::Privacy { identifiers, contact_details };
+    Context {
+        zone: TimeZone::get("Europe/Oslo").unwrap(),
+        privacy: Privacy::new(&settings, [7; 32]),
+    }
+}
+
+fn decode_with(context: &Context, table: &str, params: &Params, records: &[&str]) -> Decoded {
+    let catalog = Catalog::load(None).unwrap();
+    let mut decoder = Decoder::new(&catalog, catalog.get(table).unwrap(), context);
+    for record in records {
+        let raw: &RawValue = serde_json::from_str(record).unwrap();
+        decoder.push(raw, params).unwrap();
+    }
+    decoder.finish().unwrap()
+}
+
+fn decode(table: &str, records: &[&str]) -> Decoded {
+    let mut params = Params::new();
+    params.insert("case_id".to_owned(), Param::Int(17));
+    params.insert("cost_type".to_owned(), Param::Text("Buyer".to_owned()));
+    decode_with(&context(PrivacyMode::Hash, PrivacyMode::Keep), table, &params, records)
+}
+
+fn texts(decoded: &Decoded, column: &str) -> Vec<Option<String>> {
+    let array = decoded.rows.column_by_name(column).unwrap().as_string::<i32>();
+    (0..array.len()).map(|i| array.is_valid(i).then(|| array.value(i).to_owned())).collect()
+}
+
+fn ints(decoded: &Decoded, column: &str) -> Vec<Option<i64>> {
+    decoded.rows.column_by_name(column).unwrap().as_primitive::<Int64Type>().iter().collect()
+}
+
+#[test]
+fn a_value_that_does_not_fit_leaves_the_row_and_stays_in_extra() {
+    let decoded =
+        decode("costs", &[r#"{"Id":1,"Amount":12.345,"Comment":"x"}"#, r#"{"Id":2,"Amount":7}"#]);
+    let amounts = decoded.rows.column_by_name("amount").unwrap();
+    assert_eq!(
+        amounts.as_primitive::<Decimal128Type>().iter().collect::<Vec<_>>(),
+        [None, Some(700)]
+    );
+    assert_eq!(texts(&decoded, "_extra"), [Some(r#"{"Amount":12.345}"#.to_owned()), None]);
+    assert_eq!(
+        decoded.rejects,
+        [Reject {
+            table: "costs".into(),
+            record_key: "17/Buyer/1".into(),
+            column: Some("amount".into()),
+            value: Some("12.345".into()),
+            error: "more than 2 decimals".into(),
+        }]
+    );
+}
+
+#[test]
+fn unknown_fields_are_kept_digit_by_digit_in_one_form_and_reported_once() {
+    let decoded = decode(
+        "costs",
+        &[
+            r#"{"Id":1, "Zeta": 1.10, "Alpha": {"b" : 1e2, "a":[ 1 , 2.50]}}"#,
+            r#"{"Id":2, "Zeta": 3}"#,
+        ],
+    );
+    assert_eq!(
+        texts(&decoded, "_extra"),
+        [
+            Some(r#"{"Alpha":{"a":[1,2.50],"b":1e2},"Zeta":1.10}"#.to_owned()),
+            Some(r#"{"Zeta":3}"#.to_owned())
+        ]
+    );
+    let fields: Vec<_> = decoded.drift.iter().map(|d| d.field.as_str()).collect();
+    assert_eq!(fields, ["Alpha", "Zeta"]);
+}
+
+#[test]
+fn a_record_without_key_is_rejected_whole_and_the_scope_deletes_nothing() {
+    let decoded = decode("costs", &[r#"{"Amount":1}"#, r#"{"Id":"x"}"#, r#"{"Id":3}"#]);
+    assert_eq!(ints(&decoded, "id"), [Some(3)]);
+    assert!(decoded.any_keyless());
+    let keys: Vec<_> = decoded.rejects.iter().map(|r| (r.record_key.as_str(), &r.column)).collect();
+    assert_eq!(keys, [("#1", &None), ("#2", &None)]);
+}
+
+#[test]
+fn of_two_records_with_one_key_equal_ones_are_one_and_of_others_the_last_wins() {
+    let decoded = decode(
+        "costs",
+        &[
+            r#"{"Id":1,"Comment":"a"}"#,
+            r#"{"Comment":"a" , "Id":1}"#,
+            r#"{"Id":2,"Comment":"first"}"#,
+            r#"{"Id":2,"Comment":"last"}"#,
+        ],
+    );
+    assert_eq!(texts(&decoded, "comment"), [Some("a".to_owned()), Some("last".to_owned())]);
+    assert_eq!(decoded.rejects.len(), 1);
+    assert_eq!(decoded.rejects[0].record_key, "17/Buyer/2");
+    assert_eq!(decoded.rejects[0].column, None);
+}
+
+#[test]
+fn identifiers_are_hashed_wherever_they_turn_up() {
+    let secret = "01017012345";
+    let record = format!(
+        r#"{{"Id":5,"IdentificationNumber":"{secret}","NationalIdentityNumber":"{secret}",
+            "Inner":{{"PersonalNumber":"{secret}"}},"Name":7}}"#
+    );
+    let decoded = decode("contacts", &[&record]);
+    let hash = texts(&decoded, "identification_number")[0].clone().unwrap();
+    assert_eq!(hash.len(), 32);
+    let extra = texts(&decoded, "_extra")[0].clone().unwrap();
+    assert!(extra.contains(&format!(r#""NationalIdentityNumber":"{hash}""#)), "{extra}");
+    let everything = format!("{:?}{:?}{extra}", decoded.rejects, decoded.drift);
+    assert!(!everything.contains(secret), "{everything}");
+}
+
+#[test]
+fn dropped_classes_leave_neither_column_nor_extra() {
+    let context = context(PrivacyMode::Drop, PrivacyMode::Drop);
+    let decoded = decode_with(
+        &context,
+        "contacts",
+        &Params::new(),
+        &[r#"{"Id":5,"Email":"a@example.no","Emails":["a@example.no"],"WorkEmail":"b@example.no","MobileX":1}"#],
+    );
+    assert_eq!(texts(&decoded, "email"), [None]);
+    assert!(decoded.rows.column_by_name("emails").unwrap().is_null(0));
+    assert_eq!(texts(&decoded, "_extra"), [None]);
+    assert!(!format!("{:?}", decoded.drift).contains("example.no"));
+}
+
+#[test]
+fn lists_null_absent_and_empty_are_told_apart() {
+    let decoded = decode_with(
+        &context(PrivacyMode::Keep, PrivacyMode::Keep),
+        "cases",
+        &Params::new(),
+        &[
+            r#"{"Id":1,"SellerIds":[1,2]}"#,
+            r#"{"Id":2,"SellerIds":[]}"#,
+            r#"{"Id":3,"SellerIds":null}"#,
+            r#"{"Id":4}"#,
+            r#"{"Id":5,"SellerIds":[1,"x"]}"#,
+        ],
+    );
+    let lists = decoded.rows.column_by_name("seller_ids").unwrap().as_list::<i32>();
+    assert_eq!(lists.value_length(0), 2);
+    assert!(lists.is_valid(1) && lists.value_length(1) == 0);
+    assert!(lists.is_null(2) && lists.is_null(3) && lists.is_null(4));
+    assert_eq!(decoded.rejects.len(), 1);
+    assert_eq!(decoded.rejects[0].error, "element 2: a string where a whole number belongs");
+}
+
+#[test]
+fn a_bare_value_is_a_row_of_a_table_that_has_a_column_for_it() {
+    let decoded = decode("document_costs", &["12345.5"]);
+    let amounts = decoded.rows.column_by_name("amount").unwrap();
+    assert_eq!(amounts.as_primitive::<Decimal128Type>().value(0), 1_234_550);
+    assert_eq!(ints(&decoded, "case_id"), [Some(17)]);
+}
+
+#[test]
+fn a_list_of_copies_is_left_out_altogether() {
+    let decoded = decode("property_conditions", &[r#"{"AskingPrice":1,"Costs":[{"Id":1}]}"#]);
+    assert_eq!(texts(&decoded, "_extra"), [None]);
+    assert!(decoded.drift.is_empty());
+}
+
+#[test]
+fn instants_are_cut_to_microseconds() {
+    let decoded = decode("activities", &[r#"{"Id":1,"CreatedOn":"2026-04-28T11:26:41.5334829+02:00"}"#]);
+    let created = decoded.rows.column_by_name("created_on").unwrap();
+    assert_eq!(
+        created.as_primitive::<TimestampMicrosecondType>().value(0) % 1_000_000,
+        533_482
+    );
+}

@@ -1,0 +1,259 @@
+//! One JSON value, as its text, becomes one typed value or a reason why not.
+//!
+//! Working on the text keeps money exact: digits are counted, never passed through a binary float.
+
+use std::borrow::Cow;
+
+use jiff::tz::TimeZone;
+
+use crate::catalog::Scalar;
+use crate::ticks::Ticks;
+
+/// A value that fits a column.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Value<'a> {
+    Int(i64),
+    Text(Cow<'a, str>),
+    Bool(bool),
+    /// Scaled by the column's scale: 12.5 with scale 2 is 1250.
+    Decimal(i128),
+    /// Microseconds since the Unix epoch.
+    Instant(i64),
+    Guid([u8; 16]),
+}
+
+impl Value<'_> {
+    /// The value as part of a record key in `sync.rejects`.
+    pub fn key_text(&self, scale: u32) -> String {
+        match self {
+            Value::Int(i) => i.to_string(),
+            Value::Text(t) => t.clone().into_owned(),
+            Value::Bool(b) => b.to_string(),
+            Value::Decimal(d) => decimal_text(*d, scale),
+            Value::Instant(us) => us.to_string(),
+            Value::Guid(bytes) => uuid::Uuid::from_bytes(*bytes).to_string(),
+        }
+    }
+}
+
+fn decimal_text(value: i128, scale: u32) -> String {
+    let digits = format!("{:0width$}", value.unsigned_abs(), width = scale as usize + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - scale as usize);
+    let sign = if value < 0 { "-" } else { "" };
+    if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
+}
+
+/// Reads `raw`, the text of one JSON value, as `kind`; JSON `null` and the unset date are `None`.
+///
+/// # Errors
+/// Why the value does not fit, in words for `sync.rejects`.
+pub fn scalar<'a>(kind: Scalar, raw: &'a str, zone: &TimeZone) -> Result<Option<Value<'a>>, String> {
+    if raw == "null" {
+        return Ok(None);
+    }
+    let value = match kind {
+        Scalar::Int => Value::Int(int(raw)?),
+        Scalar::Text => match raw.as_bytes().first() {
+            Some(b'"') => Value::Text(string(raw)?),
+            _ => return Err(wrong_type("a string", raw)),
+        },
+        Scalar::Enum => match raw.as_bytes().first() {
+            Some(b'"') => Value::Text(string(raw)?),
+            Some(b'-' | b'0'..=b'9') => Value::Text(Cow::Borrowed(raw)),
+            _ => return Err(wrong_type("a name or a number", raw)),
+        },
+        Scalar::Bool => match raw {
+            "true" => Value::Bool(true),
+            "false" => Value::Bool(false),
+            _ => return Err(wrong_type("true or false", raw)),
+        },
+        Scalar::Money => Value::Decimal(decimal(raw, 2)?),
+        Scalar::Decimal => Value::Decimal(decimal(raw, 6)?),
+        Scalar::Instant => {
+            let text = text_of(raw, "a date-time")?;
+            match Ticks::parse(&text, zone) {
+                Ok(None) => return Ok(None),
+                Ok(Some(ticks)) => Value::Instant(ticks.micros()),
+                Err(e) => return Err(e.to_string()),
+            }
+        }
+        Scalar::Guid => {
+            let text = text_of(raw, "a GUID")?;
+            let guid = uuid::Uuid::try_parse(&text).map_err(|_| "not a GUID".to_owned())?;
+            Value::Guid(guid.into_bytes())
+        }
+    };
+    Ok(Some(value))
+}
+
+fn text_of<'a>(raw: &'a str, wanted: &str) -> Result<Cow<'a, str>, String> {
+    if raw.starts_with('"') { string(raw) } else { Err(wrong_type(wanted, raw)) }
+}
+
+/// Unescapes a JSON string; borrows where nothing is escaped.
+pub(super) fn string(raw: &str) -> Result<Cow<'_, str>, String> {
+    let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
+    if inner.bytes().any(|b| b == b'\\') {
+        serde_json::from_str::<String>(raw)
+            .map(Cow::Owned)
+            .map_err(|_| "not valid text (a broken escape)".to_owned())
+    } else {
+        Ok(Cow::Borrowed(inner))
+    }
+}
+
+fn wrong_type(wanted: &str, raw: &str) -> String {
+    let met = match raw.as_bytes().first() {
+        Some(b'"') => "a string",
+        Some(b'{') => "an object",
+        Some(b'[') => "a list",
+        Some(b't' | b'f') => "true or false",
+        Some(b'-' | b'0'..=b'9') => "a number",
+        _ => "something else",
+    };
+    format!("{met} where {wanted} belongs")
+}
+
+fn int(raw: &str) -> Result<i64, String> {
+    // The common case, without exponent or fraction.
+    if let Ok(value) = raw.parse::<i64>() {
+        return Ok(value);
+    }
+    let value = scaled(raw, 0, "a whole number")?;
+    i64::try_from(value).map_err(|_| "out of the range of BIGINT".to_owned())
+}
+
+fn decimal(raw: &str, scale: u32) -> Result<i128, String> {
+    let value = scaled(raw, scale, "a number")?;
+    if value.unsigned_abs() < 10_u128.pow(18) {
+        Ok(value)
+    } else {
+        Err(format!("out of the range of DECIMAL(18,{scale})"))
+    }
+}
+
+/// The digits of a JSON number as an integer of `scale` decimals. Trailing zeros are no decimals.
+fn scaled(raw: &str, scale: u32, wanted: &str) -> Result<i128, String> {
+    if !matches!(raw.as_bytes().first(), Some(b'-' | b'0'..=b'9')) {
+        return Err(wrong_type(wanted, raw));
+    }
+    let not_a_number = || format!("not {wanted}");
+    let (mantissa, exponent) = match raw.split_once(['e', 'E']) {
+        Some((m, e)) => (m, e.parse::<i32>().map_err(|_| not_a_number())?),
+        None => (raw, 0),
+    };
+    let (negative, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, mantissa),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = || whole.bytes().chain(fraction.bytes());
+    if all().any(|b| !b.is_ascii_digit()) {
+        return Err(not_a_number());
+    }
+    let significant: Vec<u8> = all().skip_while(|b| *b == b'0').collect();
+    if significant.is_empty() {
+        return Ok(0);
+    }
+    // The value is `significant` × 10^shift in units of 10^-scale.
+    let mut shift = i64::from(exponent) - fraction.len() as i64 + i64::from(scale);
+    let mut digits = significant.as_slice();
+    while shift < 0 {
+        match digits.split_last() {
+            Some((b'0', rest)) => digits = rest,
+            Some(_) if scale == 0 => return Err("a fraction where a whole number belongs".to_owned()),
+            Some(_) => return Err(format!("more than {scale} decimals")),
+            None => break,
+        }
+        shift += 1;
+    }
+    if digits.len() as i64 + shift > 30 {
+        return Err("out of range".to_owned());
+    }
+    let mut value: i128 = 0;
+    for digit in digits {
+        value = value * 10 + i128::from(digit - b'0');
+    }
+    for _ in 0..shift {
+        value *= 10;
+    }
+    Ok(if negative { -value } else { value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(kind: Scalar, raw: &str) -> Result<Option<Value<'_>>, String> {
+        scalar(kind, raw, &TimeZone::get("Europe/Oslo").unwrap())
+    }
+
+    #[test]
+    fn money_is_exact_to_the_last_digit() {
+        fn money(raw: &str) -> Result<Option<Value<'_>>, String> {
+            read(Scalar::Money, raw)
+        }
+        assert_eq!(money("0.1"), Ok(Some(Value::Decimal(10))));
+        assert_eq!(money("-9999999999999999.99"), Ok(Some(Value::Decimal(-999_999_999_999_999_999))));
+        assert_eq!(money("9007199254740993.01"), Ok(Some(Value::Decimal(900_719_925_474_099_301))));
+        assert_eq!(money("1.5e3"), Ok(Some(Value::Decimal(150_000))));
+        assert_eq!(money("12.500000"), Ok(Some(Value::Decimal(1250))));
+        assert_eq!(money("150E-1"), Ok(Some(Value::Decimal(1500))));
+        assert_eq!(money("-0.0"), Ok(Some(Value::Decimal(0))));
+        assert_eq!(money("0.005"), Err("more than 2 decimals".to_owned()));
+        assert_eq!(money("10000000000000000"), Err("out of the range of DECIMAL(18,2)".to_owned()));
+        assert_eq!(money("1e999999999"), Err("out of range".to_owned()));
+        assert!(money("\"12.50\"").is_err());
+    }
+
+    #[test]
+    fn whole_numbers_may_be_written_with_zeros_but_not_with_a_fraction() {
+        assert_eq!(read(Scalar::Int, "5.0"), Ok(Some(Value::Int(5))));
+        assert_eq!(read(Scalar::Int, "9223372036854775807"), Ok(Some(Value::Int(i64::MAX))));
+        assert!(read(Scalar::Int, "9223372036854775808").is_err());
+        assert!(read(Scalar::Int, "5.5").is_err());
+        assert_eq!(
+            read(Scalar::Int, "\"5\""),
+            Err("a string where a whole number belongs".to_owned())
+        );
+    }
+
+    #[test]
+    fn an_enumeration_may_be_a_number_but_text_may_not() {
+        assert_eq!(read(Scalar::Enum, "150"), Ok(Some(Value::Text("150".into()))));
+        assert!(read(Scalar::Text, "150").is_err());
+    }
+
+    #[test]
+    fn text_keeps_what_json_escapes() {
+        let read = read(Scalar::Text, r#""a\"b\u00e6\ud83d\ude00\n""#);
+        assert_eq!(read, Ok(Some(Value::Text("a\"bæ😀\n".into()))));
+        assert!(super::tests::read(Scalar::Text, r#""\ud800""#).is_err());
+    }
+
+    #[test]
+    fn unset_and_null_are_nothing_and_a_skipped_hour_moves_forward() {
+        assert_eq!(read(Scalar::Instant, "null"), Ok(None));
+        assert_eq!(read(Scalar::Instant, "\"0001-01-01T00:00:00\""), Ok(None));
+        // 02:30 does not exist in Oslo on 2026-03-29: it is 03:30 summer time.
+        assert_eq!(
+            read(Scalar::Instant, "\"2026-03-29T02:30:00\""),
+            read(Scalar::Instant, "\"2026-03-29T01:30:00Z\"")
+        );
+        assert!(read(Scalar::Instant, "\"soon\"").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_amount_survives(ore in -999_999_999_999_999_999_i64..=999_999_999_999_999_999) {
+            let text = decimal_text(i128::from(ore), 2);
+            prop_assert_eq!(decimal(&text, 2), Ok(i128::from(ore)));
+        }
+
+        #[test]
+        fn no_number_panics(text in "-?[0-9]{0,40}(\\.[0-9]{0,40})?([eE][+-]?[0-9]{0,12})?") {
+            let _ = scaled(&text, 2, "a number");
+        }
+    }
+}

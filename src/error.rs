@@ -1,0 +1,239 @@
+//! One error for the whole program: a kind, our own context, and the source attached.
+//!
+//! The kind decides, each in one exhaustive `match`, whether a call is tried again
+//! ([`Kind::is_retryable`]), with which status the process exits ([`Kind::exit_status`]) and which
+//! hint the operator gets ([`Kind::hint`]). A source is attached, never printed inside our own text:
+//! [`Error`]'s `Display` is the context alone, the report at the edge walks the chain.
+
+use std::fmt;
+
+/// The program's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, as far as anybody has to act differently on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The command line makes no sense (contract section 1: exit status 2).
+    Usage,
+    /// The configuration or a resource file is wrong.
+    Config,
+    /// The token endpoint refused the credentials, or a fresh token was refused.
+    Credentials,
+    /// 403: a permission is missing.
+    Forbidden,
+    /// 404: there is no such thing.
+    NotFound,
+    /// 405: the service has no such call.
+    NotAllowed,
+    /// 400 or another 4xx that no repetition mends.
+    Refused,
+    /// 429, or a feed call that was held back.
+    Throttled,
+    /// No connection: DNS, refused, reset, closed in mid-answer.
+    Unreachable,
+    /// TLS failed: unknown authority, wrong name, expired.
+    Tls,
+    /// No complete answer within the time limit.
+    Timeout,
+    /// 5xx.
+    Server,
+    /// The answer is not what the API promises: HTML, broken JSON, too large, wrong shape.
+    BadAnswer,
+    /// The store belongs to another tenant.
+    Tenant,
+    /// The store is held by another process.
+    StoreLocked,
+    /// The store was written by a newer version.
+    StoreNewer,
+    /// DuckDB failed.
+    Store,
+    /// The disk is full.
+    DiskFull,
+    /// A file could not be read or written.
+    Io,
+    /// A SQL statement that the user typed is wrong.
+    Query,
+    /// The run was asked to stop.
+    Cancelled,
+    /// A rule of our own is broken: a defect.
+    Internal,
+}
+
+impl Kind {
+    /// Whether the same call can succeed later without anybody doing anything.
+    pub fn is_retryable(self) -> bool {
+        match self {
+            Kind::Throttled
+            | Kind::Unreachable
+            | Kind::Timeout
+            | Kind::Server
+            | Kind::BadAnswer => true,
+            Kind::Usage
+            | Kind::Config
+            | Kind::Credentials
+            | Kind::Forbidden
+            | Kind::NotFound
+            | Kind::NotAllowed
+            | Kind::Refused
+            | Kind::Tls
+            | Kind::Tenant
+            | Kind::StoreLocked
+            | Kind::StoreNewer
+            | Kind::Store
+            | Kind::DiskFull
+            | Kind::Io
+            | Kind::Query
+            | Kind::Cancelled
+            | Kind::Internal => false,
+        }
+    }
+
+    /// The exit status of a process that ends by this error (contract section 1).
+    pub fn exit_status(self) -> u8 {
+        match self {
+            Kind::Usage | Kind::Config => 2,
+            Kind::Credentials
+            | Kind::Forbidden
+            | Kind::NotFound
+            | Kind::NotAllowed
+            | Kind::Refused
+            | Kind::Throttled
+            | Kind::Unreachable
+            | Kind::Tls
+            | Kind::Timeout
+            | Kind::Server
+            | Kind::BadAnswer
+            | Kind::Tenant
+            | Kind::StoreLocked
+            | Kind::StoreNewer
+            | Kind::Store
+            | Kind::DiskFull
+            | Kind::Io
+            | Kind::Query
+            | Kind::Cancelled
+            | Kind::Internal => 1,
+        }
+    }
+
+    /// What the operator can do, where there is something to do.
+    pub fn hint(self) -> Option<&'static str> {
+        match self {
+            Kind::Credentials => Some(
+                "check source.client_id and source.client_secret; `casemirror check` logs in and \
+                 changes nothing",
+            ),
+            Kind::Unreachable => {
+                Some("check source.base_url, the network, and HTTPS_PROXY if one is needed")
+            }
+            Kind::Tls => Some(
+                "if the service uses a certificate authority of its own, name its PEM file in \
+                 source.ca_file",
+            ),
+            Kind::Timeout => Some("limits.timeout (journals: limits.journal_timeout) can be raised"),
+            Kind::BadAnswer => Some(
+                "source.base_url may point to something else than the API (a login page, a proxy)",
+            ),
+            Kind::Tenant => Some(
+                "this store was filled from another customer's data: use another store.path, or \
+                 the credentials it was filled with",
+            ),
+            Kind::StoreLocked => Some("stop the other process, or use another store.path"),
+            Kind::StoreNewer => Some("install the version of casemirror that wrote it, or a newer one"),
+            Kind::DiskFull => Some(
+                "free some space and run again: nothing is lost, the last complete state is kept",
+            ),
+            Kind::Internal => Some("this is a defect of casemirror: please report it with this text"),
+            Kind::Usage
+            | Kind::Config
+            | Kind::Forbidden
+            | Kind::NotFound
+            | Kind::NotAllowed
+            | Kind::Refused
+            | Kind::Throttled
+            | Kind::Server
+            | Kind::Store
+            | Kind::Io
+            | Kind::Query
+            | Kind::Cancelled => None,
+        }
+    }
+}
+
+/// An error: its [`Kind`], what we were doing, and what caused it.
+#[derive(Debug)]
+pub struct Error {
+    kind: Kind,
+    context: String,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of our own finding.
+    pub fn new(kind: Kind, context: impl Into<String>) -> Self {
+        Error { kind, context: context.into(), source: None }
+    }
+
+    /// An error caused by another one, which is attached and not printed in `context`.
+    pub fn caused(
+        kind: Kind,
+        context: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Error { kind, context: context.into(), source: Some(source.into()) }
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The same error with what we were doing around it: `context` becomes the text, this error the
+    /// cause; the kind stays.
+    pub fn within(self, context: impl Into<String>) -> Self {
+        Error { kind: self.kind, context: context.into(), source: Some(Box::new(self)) }
+    }
+
+    /// The context and all causes in one line, for logs and the `reason` columns of the store.
+    pub fn chain(&self) -> String {
+        let mut text = self.context.clone();
+        let mut next = std::error::Error::source(self);
+        while let Some(cause) = next {
+            let cause_text = cause.to_string();
+            // Some libraries print their cause inside their own text; say it once.
+            if !text.contains(&cause_text) {
+                text.push_str(": ");
+                text.push_str(&cause_text);
+            }
+            next = cause.source();
+        }
+        text
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.context)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|s| s as _)
+    }
+}
+
+/// Whether an I/O error says that the disk (or the quota) is full.
+pub fn is_disk_full(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        std::io::ErrorKind::StorageFull
+            | std::io::ErrorKind::QuotaExceeded
+            | std::io::ErrorKind::FileTooLarge
+    )
+}
+
+/// An I/O error on a named file.
+pub fn io(doing: &str, path: &std::path::Path, source: std::io::Error) -> Error {
+    let kind = if is_disk_full(&source) { Kind::DiskFull } else { Kind::Io };
+    Error::caused(kind, format!("cannot {doing} {}", path.display()), source)
+}

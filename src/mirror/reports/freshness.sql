@@ -1,0 +1,53 @@
+-- How fresh each table is (contract section 5). The CTE `tables` holds one SELECT per table, put in by
+-- `reports::freshness_sql` from the resources: how many scopes there should be depends on how the
+-- resource is read.
+CREATE OR REPLACE VIEW report.freshness AS
+WITH
+case_ids AS (
+    SELECT case_id AS id FROM sync.seen WHERE removed IS NOT TRUE
+    UNION
+    SELECT id FROM main.cases
+    UNION
+    SELECT id FROM main.projects
+),
+tables AS (
+{tables}
+),
+fetched AS (
+    SELECT
+        table_name,
+        max(fetched_at) AS last_checked,
+        count(*) FILTER (WHERE complete) AS scopes_fetched
+    FROM sync.fetched
+    GROUP BY table_name
+),
+rejects AS (
+    SELECT table_name, count(*) AS rejected
+    FROM sync.rejects
+    WHERE resolved_at IS NULL
+    GROUP BY table_name
+)
+SELECT
+    t.table_name,
+    t.rows,
+    t.last_change,
+    f.last_checked,
+    t.scopes_known,
+    coalesce(f.scopes_fetched, 0) AS scopes_fetched,
+    coalesce(r.rejected, 0) AS rejected
+FROM tables AS t
+LEFT JOIN fetched AS f ON f.table_name = t.read_with
+LEFT JOIN rejects AS r ON r.table_name = t.table_name;
+
+COMMENT ON VIEW report.freshness IS 'One row per table: how much is there, and how fresh.';
+COMMENT ON COLUMN report.freshness.table_name IS 'Table of schema main.';
+COMMENT ON COLUMN report.freshness.rows IS 'Rows now.';
+COMMENT ON COLUMN report.freshness.last_change IS
+    'When a row was last written; removed rows leave no trace here.';
+COMMENT ON COLUMN report.freshness.last_checked IS
+    'When any part of the table was last read from the source, changed or not.';
+COMMENT ON COLUMN report.freshness.scopes_known IS
+    'Parts that are read for themselves and should be here: one per case, or one for a list.';
+COMMENT ON COLUMN report.freshness.scopes_fetched IS 'Those that were read completely once.';
+COMMENT ON COLUMN report.freshness.rejected IS
+    'Values and records that did not fit and are not resolved (sync.rejects).';

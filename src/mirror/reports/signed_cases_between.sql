@@ -1,0 +1,68 @@
+-- Cases signed between two instants, both included (contract section 5; reference 4.7, rule 4).
+--
+-- A case whose date was rejected may or may not lie between them, and there is no row here for
+-- "when is not known": the number of its office is NULL.
+CREATE OR REPLACE MACRO report.signed_cases_between(from_instant, to_instant) AS TABLE
+WITH
+rejected AS (
+    SELECT
+        record_key,
+        bool_or(column_name = 'case_activated_date') AS activated_date,
+        bool_or(column_name = 'assignment_type') AS assignment_type
+    FROM sync.rejects
+    WHERE table_name = 'cases'
+      AND column_name IN ('case_activated_date', 'assignment_type')
+      AND resolved_at IS NULL
+    GROUP BY record_key
+),
+signed AS (
+    SELECT
+        c.office_id,
+        c.office,
+        coalesce(r.activated_date, false) OR coalesce(r.assignment_type, false) AS uncertain
+    FROM main.cases AS c
+    LEFT JOIN rejected AS r ON r.record_key = CAST(c.id AS VARCHAR)
+    WHERE c.assignment_type IS DISTINCT FROM 'Valuation'
+      AND (
+          coalesce(r.activated_date, false)
+          OR (
+              c.case_activated_date >= CAST(from_instant AS TIMESTAMPTZ)
+              AND c.case_activated_date <= CAST(to_instant AS TIMESTAMPTZ)
+          )
+      )
+),
+named AS (
+    SELECT office_id, arg_max(office, id) AS office
+    FROM main.cases
+    WHERE office_id IS NOT NULL
+    GROUP BY office_id
+),
+known AS (
+    -- Rows of a table that may no longer be read count as not known (contract section 4).
+    SELECT count(*) = 0 AS cases
+    FROM sync.resources
+    WHERE table_name = 'cases' AND status IN ('forbidden', 'absent', 'disabled')
+),
+counted AS (
+    SELECT
+        s.office_id,
+        CASE
+            WHEN s.office_id IS NULL THEN s.office
+            ELSE coalesce(o.name, n.office)
+        END AS office,
+        count(*) AS cases,
+        bool_or(s.uncertain) AS uncertain
+    FROM signed AS s
+    LEFT JOIN main.offices AS o ON o.id = s.office_id
+    LEFT JOIN named AS n ON n.office_id = s.office_id
+    GROUP BY ALL
+)
+SELECT
+    c.office_id,
+    c.office,
+    CASE WHEN k.cases AND NOT c.uncertain THEN c.cases END AS signed_cases
+FROM counted AS c
+CROSS JOIN known AS k;
+
+COMMENT ON MACRO TABLE report.signed_cases_between IS
+    'Cases signed per office between two instants, both included: report.signed_cases for any period. The number is NULL where a rejected value leaves it open.';

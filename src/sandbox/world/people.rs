@@ -1,0 +1,221 @@
+//! Offices, employees and contacts.
+
+use std::borrow::Cow;
+
+use super::super::wire::Ticks;
+use super::dice::{Dice, Trivia};
+use super::names;
+
+/// The chain that all of this belongs to.
+pub const CHAIN_ID: i64 = 1;
+const FIRST_COMPANY: i64 = 3;
+const FIRST_OFFICE: i64 = 11;
+const FIRST_EMPLOYEE: i64 = 101;
+const FIRST_CONTACT: i64 = 50_001;
+
+/// An office.
+#[derive(Debug, Clone)]
+pub struct Office {
+    pub id: i64,
+    pub company: i64,
+    pub name: String,
+    pub active: bool,
+    pub telephone: String,
+    pub trivia: Trivia,
+}
+
+/// An employee; also a contact of type `Employee`, which the contact search does not list.
+#[derive(Debug, Clone)]
+pub struct Employee {
+    pub id: i64,
+    pub office: i64,
+    pub company: i64,
+    pub person: Person,
+    pub title: &'static str,
+    pub active: bool,
+    pub telephone: String,
+    pub modified: Ticks,
+    pub trivia: Trivia,
+}
+
+/// Who somebody is: a pure function of the seed and the id, so that a case can name its sellers
+/// without asking anybody. What changes about a contact stands in [`Contact`].
+#[derive(Debug, Clone, Copy)]
+pub struct Person {
+    pub id: i64,
+    pub first: &'static str,
+    pub surname: &'static str,
+    pub trivia: Trivia,
+}
+
+impl Person {
+    pub fn of(seed: u64, id: i64) -> Person {
+        let trivia = Trivia::new(seed ^ 0xC0, id);
+        Person {
+            id,
+            first: trivia.pick(1, names::FIRST_NAMES),
+            surname: trivia.pick(2, names::SURNAMES),
+            trivia,
+        }
+    }
+
+    pub fn name(&self) -> String {
+        format!("{} {}", self.first, self.surname)
+    }
+
+    /// An address under a domain that can never exist.
+    pub fn email(&self) -> String {
+        let plain = |text: &str| -> String {
+            text.chars()
+                .filter_map(|c| match c {
+                    'å' | 'Å' => Some('a'),
+                    'ø' | 'Ø' => Some('o'),
+                    'æ' | 'Æ' => Some('e'),
+                    c if c.is_ascii_alphanumeric() => Some(c.to_ascii_lowercase()),
+                    _ => None,
+                })
+                .collect()
+        };
+        format!("{}.{}{}@example.no", plain(self.first), plain(self.surname), self.id)
+    }
+
+    pub fn phone(&self) -> String {
+        format!("+47 {}", self.trivia.between(3, 400_00_000, 499_99_999))
+    }
+
+    /// Street with number, index of the town.
+    pub fn home(&self) -> (String, &'static names::Town) {
+        let street = self.trivia.pick(4, names::STREETS);
+        let town = self.trivia.pick(5, names::TOWNS);
+        (format!("{street} {}", self.trivia.between(6, 1, 120)), town)
+    }
+}
+
+/// A contact: what can change about it.
+#[derive(Debug, Clone)]
+pub struct Contact {
+    pub id: i64,
+    pub person: Person,
+    /// `Person`, `Company` or `Bank`.
+    pub kind: &'static str,
+    pub modified: Ticks,
+    pub telephone: Option<String>,
+    pub street: Option<String>,
+    pub job: Option<Cow<'static, str>>,
+    pub active: bool,
+}
+
+/// What never changes in a world: sizes, offices and employees as they were at the start, and the
+/// functions that make a contact or a person out of an id.
+#[derive(Debug)]
+pub struct Basis {
+    pub seed: u64,
+    /// The instant at which the world's history ends and its life begins.
+    pub origin: Ticks,
+    pub cases: i64,
+    pub contacts: i64,
+    pub offices: Vec<Office>,
+    pub employees: Vec<Employee>,
+}
+
+impl Basis {
+    /// A brokerage that is large enough for its number of cases.
+    pub fn new(seed: u64, origin: Ticks, cases: usize) -> Basis {
+        let cases = i64::try_from(cases).unwrap_or(i64::MAX);
+        let mut basis = Basis {
+            seed,
+            origin,
+            cases,
+            contacts: cases * 2 + 40,
+            offices: Vec::new(),
+            employees: Vec::new(),
+        };
+        let offices = (cases / 400).clamp(6, 60);
+        basis.offices = (0..offices).map(|n| office(seed, n)).collect();
+        let employees = (cases / 40).clamp(36, 600);
+        basis.employees = (0..employees).map(|n| basis.employee(n)).collect();
+        basis
+    }
+
+    fn employee(&self, number: i64) -> Employee {
+        let id = FIRST_EMPLOYEE + number;
+        let trivia = Trivia::new(self.seed ^ 0xE, id);
+        let offices = i64::try_from(self.offices.len()).unwrap_or(1);
+        let office = &self.offices[usize::try_from(number % offices).unwrap_or(0)];
+        let person = Person::of(self.seed, id);
+        Employee {
+            id,
+            office: office.id,
+            company: office.company,
+            title: trivia.pick(1, &["Eiendomsmegler MNEF", "Megler", "Oppgjørsansvarlig", "Fullmektig"]),
+            active: !trivia.chance(2, 8),
+            telephone: person.phone(),
+            modified: self.origin.plus_ms(-trivia.between(3, 3_600_000, 300 * 86_400_000)),
+            person,
+            trivia,
+        }
+    }
+
+    pub fn office(&self, id: i64) -> &Office {
+        let number = usize::try_from(id - FIRST_OFFICE).unwrap_or(0);
+        &self.offices[number.min(self.offices.len() - 1)]
+    }
+
+    pub fn is_employee(&self, id: i64) -> bool {
+        self.employees.iter().any(|employee| employee.id == id)
+    }
+
+    /// Ids of the contacts that the world begins with.
+    pub fn contact_ids(&self) -> impl Iterator<Item = i64> {
+        FIRST_CONTACT..FIRST_CONTACT + self.contacts
+    }
+
+    /// A contact as it was at the start.
+    pub fn contact(&self, id: i64) -> Contact {
+        let person = Person::of(self.seed, id);
+        let mut dice = Dice::new(self.seed ^ 0xC1, id.unsigned_abs());
+        let kind = if dice.chance(4) {
+            "Company"
+        } else if dice.chance(2) {
+            "Bank"
+        } else {
+            "Person"
+        };
+        // Nearly all were modified within the reach of the contacts feed, some never since.
+        let days = if dice.chance(5) { dice.between(366, 520) } else { dice.between(0, 350) };
+        let modified = Ticks(self.origin.plus_days(-days).0 - dice.between(600_000_000, 864_000_000_000));
+        Contact {
+            id,
+            person,
+            kind,
+            modified,
+            telephone: (!dice.chance(7)).then(|| person.phone()),
+            street: (!dice.chance(10)).then(|| person.home().0),
+            job: dice.chance(40).then(|| Cow::Borrowed(*dice.pick(names::JOB_TITLES))),
+            active: !dice.chance(3),
+        }
+    }
+
+    /// Whether the contact search does not know this contact, only the lookup by id does.
+    pub fn is_unsearchable(&self, id: i64) -> bool {
+        id < FIRST_CONTACT || Trivia::new(self.seed ^ 0xC2, id).chance(0, 2)
+    }
+}
+
+fn office(seed: u64, number: i64) -> Office {
+    let id = FIRST_OFFICE + number;
+    let trivia = Trivia::new(seed ^ 0x0F, id);
+    let company = number % 3;
+    let index = usize::try_from(number).unwrap_or(0);
+    let brokerage = names::BROKERAGES[usize::try_from(company).unwrap_or(0)];
+    let place = names::OFFICES[index % names::OFFICES.len()];
+    let town = &names::TOWNS[index % names::TOWNS.len()];
+    Office {
+        id,
+        company: FIRST_COMPANY + company,
+        name: format!("{} {} {}", brokerage.trim_end_matches(" AS"), town.city, place),
+        active: true,
+        telephone: format!("+47 {}", trivia.between(1, 220_00_000, 229_99_999)),
+        trivia,
+    }
+}

@@ -1,0 +1,68 @@
+//! The books of `sync.calls`: what was asked of the source, per endpoint.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What was asked of one endpoint since the books were last taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallStats {
+    /// The path's template; `/authtoken` for tokens.
+    pub endpoint: Arc<str>,
+    /// Calls sent, retries and replays included.
+    pub calls: u64,
+    /// How many of them repeated an earlier one.
+    pub retries: u64,
+    /// How many were refused: answered with a 4xx, but for 404 ("there is none") and a 401 that a
+    /// new token mended.
+    pub refusals: u64,
+    /// Bytes of the answers' bodies, decompressed.
+    pub bytes: u64,
+    /// From sending to the complete answer, waiting for limits not included.
+    pub time: Duration,
+}
+
+/// Counts calls; shared by everything that sends.
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    endpoints: Mutex<BTreeMap<Arc<str>, CallStats>>,
+}
+
+impl Books {
+    pub(super) fn sent(&self, endpoint: &Arc<str>, again: bool) {
+        self.update(endpoint, |stats| {
+            stats.calls += 1;
+            stats.retries += u64::from(again);
+        });
+    }
+
+    pub(super) fn ended(&self, endpoint: &Arc<str>, bytes: usize, time: Duration) {
+        self.update(endpoint, |stats| {
+            stats.bytes += bytes as u64;
+            stats.time += time;
+        });
+    }
+
+    pub(super) fn refused(&self, endpoint: &Arc<str>) {
+        self.update(endpoint, |stats| stats.refusals += 1);
+    }
+
+    /// All books since they were last taken, in order of the endpoints.
+    pub(super) fn take(&self) -> Vec<CallStats> {
+        let mut endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *endpoints).into_values().collect()
+    }
+
+    fn update(&self, endpoint: &Arc<str>, change: impl FnOnce(&mut CallStats)) {
+        let mut endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        let stats = endpoints.entry(Arc::clone(endpoint)).or_insert_with(|| CallStats {
+            endpoint: Arc::clone(endpoint),
+            calls: 0,
+            retries: 0,
+            refusals: 0,
+            bytes: 0,
+            time: Duration::ZERO,
+        });
+        change(stats);
+    }
+}

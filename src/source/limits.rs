@@ -1,0 +1,220 @@
+//! The limits of all calls together: how many a second, how many at a time, and none while the
+//! service has told us to wait.
+
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use governor::clock::Clock;
+use governor::middleware::NoOpMiddleware;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use crate::config;
+use crate::error::{Error, Kind, Result};
+
+/// Spreads calls over time: a token bucket.
+pub(super) struct Pace {
+    limiter: RateLimiter<NotKeyed, InMemoryState, RuntimeClock, NoOpMiddleware<Duration>>,
+}
+
+impl Pace {
+    /// One call every `per / calls`, and up to `burst` (at least one) at once after a pause.
+    pub(super) fn new(calls: u32, per: Duration, burst: u32) -> Self {
+        let interval = (per / calls.max(1)).max(Duration::from_nanos(1));
+        let burst = NonZeroU32::new(burst).unwrap_or(NonZeroU32::MIN);
+        // An interval of zero has been excluded; one call an hour stands in for it.
+        let quota = Quota::with_period(interval)
+            .unwrap_or(Quota::per_hour(NonZeroU32::MIN))
+            .allow_burst(burst);
+        Pace { limiter: RateLimiter::direct_with_clock(quota, RuntimeClock::new()) }
+    }
+
+    /// At most `calls` in any second. A bucket that holds and refills `calls` would let twice as many
+    /// through, so what may go at once is taken off the rate: a hundredth, which keeps a rate
+    /// reachable whose interval is finer than the timer's millisecond.
+    pub(super) fn per_second(calls: u32) -> Self {
+        let burst = (calls / 100).max(1);
+        let rate = calls.saturating_sub(burst) + 1;
+        Self::new(rate, Duration::from_secs(1), burst)
+    }
+
+    /// Waits for the next call's turn.
+    pub(super) async fn ready(&self) {
+        while let Err(not_until) = self.limiter.check() {
+            let now = self.limiter.clock().now();
+            tokio::time::sleep(not_until.wait_time_from(now)).await;
+        }
+    }
+}
+
+/// The runtime's clock, which tests can pause.
+#[derive(Debug, Clone)]
+struct RuntimeClock {
+    started: Instant,
+}
+
+impl RuntimeClock {
+    fn new() -> Self {
+        RuntimeClock { started: Instant::now() }
+    }
+}
+
+impl Clock for RuntimeClock {
+    type Instant = Duration;
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// What all calls share.
+pub(super) struct Limits {
+    pace: Pace,
+    slots: Arc<Semaphore>,
+    held_until: Mutex<Option<Instant>>,
+}
+
+impl Limits {
+    pub(super) fn new(limits: &config::Limits) -> Self {
+        Limits {
+            pace: Pace::per_second(limits.requests_per_second),
+            slots: Arc::new(Semaphore::new(limits.concurrency.clamp(1, Semaphore::MAX_PERMITS))),
+            held_until: Mutex::new(None),
+        }
+    }
+
+    /// A place among the calls in flight; given back when dropped.
+    pub(super) async fn slot(&self) -> Result<OwnedSemaphorePermit> {
+        let closed = |error| Error::caused(Kind::Internal, "no call may be made any more", error);
+        Arc::clone(&self.slots).acquire_owned().await.map_err(closed)
+    }
+
+    /// The next call's turn: waits until no hold is in force.
+    ///
+    /// # Errors
+    /// [`Kind::Throttled`] when the hold goes beyond `deadline`.
+    pub(super) async fn unheld(&self, deadline: Instant) -> Result<()> {
+        while let Some(until) = self.hold() {
+            if until > deadline {
+                let seconds = until.duration_since(Instant::now()).as_secs_f64().ceil();
+                let text = format!("the service wants no call for another {seconds:.0} s");
+                return Err(Error::new(Kind::Throttled, text));
+            }
+            tokio::time::sleep_until(until).await;
+        }
+        Ok(())
+    }
+
+    /// The turn of a call that counts towards `limits.requests_per_second`.
+    ///
+    /// # Errors
+    /// [`Kind::Throttled`] when the service wants no call before `deadline`.
+    pub(super) async fn turn(&self, deadline: Instant) -> Result<()> {
+        self.unheld(deadline).await?;
+        self.pace.ready().await;
+        // A refusal can have come in the meantime.
+        self.unheld(deadline).await
+    }
+
+    /// The service wants no call for `duration` from now. A longer hold stays.
+    pub(super) fn hold_for(&self, duration: Duration) {
+        // Beyond what the clock can count: a year stands in for it.
+        let now = Instant::now();
+        let until = now
+            .checked_add(duration)
+            .unwrap_or_else(|| now + Duration::from_secs(365 * 86_400));
+        let mut held = self.held_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_none_or(|known| known < until) {
+            *held = Some(until);
+        }
+    }
+
+    /// Until when calls are held back; `None` when they are not.
+    fn hold(&self) -> Option<Instant> {
+        let mut held = self.held_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_some_and(|until| until <= Instant::now()) {
+            *held = None;
+        }
+        *held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn sent_at(pace: &Pace, calls: usize) -> Vec<Duration> {
+        let started = Instant::now();
+        let mut sent = Vec::new();
+        for _ in 0..calls {
+            pace.ready().await;
+            sent.push(started.elapsed());
+        }
+        sent
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_second_sees_more_calls_than_the_limit() {
+        for limit in [1_u32, 3, 10, 99, 100, 250, 2_000] {
+            let pace = Pace::per_second(limit);
+            // A pause first: the bucket is full.
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            let limit = limit as usize;
+            let sent = sent_at(&pace, limit * 3 + 1).await;
+            for (first, later) in sent.iter().zip(&sent[limit..]) {
+                assert!(*later - *first >= Duration::from_secs(1), "{limit}: {first:?} {later:?}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pacemaker_lets_half_a_window_go_and_spreads_the_rest() {
+        let pace = Pace::new(6, Duration::from_secs(30), 3);
+        let seconds: Vec<u64> =
+            sent_at(&pace, 6).await.iter().map(Duration::as_secs).collect();
+        assert_eq!(seconds, [0, 0, 0, 5, 10, 15]);
+    }
+
+    fn limits(concurrency: usize) -> Limits {
+        Limits::new(&config::Limits {
+            requests_per_second: 10,
+            concurrency,
+            timeout: Duration::from_secs(60),
+            journal_timeout: Duration::from_secs(600),
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_is_waited_out_in_full_and_never_shortened() {
+        let limits = limits(1);
+        let started = Instant::now();
+        limits.hold_for(Duration::from_secs(7));
+        limits.hold_for(Duration::from_secs(2));
+        limits.turn(started + Duration::from_secs(60)).await.unwrap();
+        assert!(started.elapsed() >= Duration::from_secs(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_beyond_the_deadline_is_an_error_at_once() {
+        let limits = limits(1);
+        let started = Instant::now();
+        limits.hold_for(Duration::MAX);
+        let error = limits.turn(started + Duration::from_secs(60)).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Throttled);
+        assert_eq!(started.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_calls_are_in_flight_than_slots() {
+        let limits = limits(2);
+        let _first = limits.slot().await.unwrap();
+        let second = limits.slot().await.unwrap();
+        let third = tokio::time::timeout(Duration::from_secs(5), limits.slot()).await;
+        assert!(third.is_err());
+        drop(second);
+        limits.slot().await.unwrap();
+    }
+}
