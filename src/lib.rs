@@ -1,7 +1,21 @@
 //! casemirror
 pub mod catalog;
+pub mod cli;
 pub mod config;
+pub mod cycle;
 pub mod decode;
 pub mod error;
+pub mod extract;
+pub mod failpoint;
+pub mod feed;
+pub mod mirror;
+pub mod pending;
+pub mod plan;
+pub mod progress;
+pub mod publish;
 pub mod quote;
+pub mod sandbox;
+pub mod schedule;
+pub mod session;
+pub mod source;
 pub mod ticks;

@@ -1,1 +1,63 @@
-fn main(){}
+//! The command line: parse, run, print the error with its causes, exit status.
+
+use std::error::Error as _;
+use std::process::ExitCode;
+
+use casemirror::cli::args::{Cli, LogFormat};
+use casemirror::error::{Error, Kind};
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log_to_stderr(&cli);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => {
+            report(&Error::caused(Kind::Io, "cannot start", e));
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(casemirror::cli::run(cli)) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            report(&error);
+            ExitCode::from(error.kind().exit_status())
+        }
+    }
+}
+
+fn log_to_stderr(cli: &Cli) {
+    let level = match (cli.global.quiet, cli.global.verbose) {
+        (0, 0) => "warn,casemirror=info",
+        (0, 1) => "info,casemirror=debug",
+        (0, _) => "debug,casemirror=trace",
+        (1, _) => "warn",
+        _ => "error",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    match cli.global.log_format {
+        LogFormat::Text => builder.init(),
+        LogFormat::Json => builder.json().init(),
+    }
+}
+
+fn report(error: &Error) {
+    eprintln!("error: {error}");
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        let text = source.to_string();
+        // Some libraries print their cause inside their own text; say it once.
+        if !said.contains(&text) {
+            eprintln!("  caused by: {text}");
+            said.push_str(&text);
+        }
+        cause = source.source();
+    }
+    if let Some(hint) = error.kind().hint() {
+        eprintln!("hint: {hint}");
+    }
+}

@@ -103,10 +103,7 @@ impl fmt::Display for Ticks {
         let of_day = self.0.rem_euclid(PER_DAY);
         let (seconds, fraction) = (of_day / PER_SECOND, of_day % PER_SECOND);
         let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:07}Z"
-        )
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:07}Z")
     }
 }
 

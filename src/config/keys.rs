@@ -31,8 +31,8 @@ pub(super) struct Key {
     /// `section.key`.
     pub name: &'static str,
     pub shape: Shape,
-    /// As it would be typed on the command line; `None` for a key that has no default. An empty text
-    /// stands for "none" or "off".
+    /// As it would be typed on the command line; `None` for a key that has no default. An empty
+    /// text stands for "none" or "off".
     pub default: Option<&'static str>,
 }
 
@@ -109,8 +109,8 @@ pub(super) fn is_section(name: &str) -> bool {
 }
 
 impl Shape {
-    /// The value that a text outside the file stands for. A text that does not fit the shape stays a
-    /// text, and is refused with all other wrong types when it is read.
+    /// The value that a text outside the file stands for. A text that does not fit the shape stays
+    /// a text, and is refused with all other wrong types when it is read.
     pub(super) fn parse(self, text: &str) -> Value {
         match self {
             Shape::Text | Shape::Secret | Shape::Url => Value::from(text),

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
@@ -15,7 +14,7 @@ use crate::error::{Error, Kind, Result};
 use super::Config;
 use super::keys::{self, KEYS, Key};
 use super::sections::{self, Scope};
-use super::violation::{self, Violation};
+use super::violation::{self, Origin, Violation};
 
 /// `CASEMIRROR_SOURCE__CLIENT_ID` sets `source.client_id`.
 const ENVIRONMENT_PREFIX: &str = "CASEMIRROR_";
@@ -25,9 +24,13 @@ const TEST_VARIABLES: &[&str] = &["CASEMIRROR_TEST_PYTHON", "CASEMIRROR_REQUIRE_
 
 /// The layers put together so far, lowest first, and what was wrong with them.
 pub(super) struct Layers {
-    figment: Figment,
-    violations: Vec<Violation>,
-    path: PathBuf,
+    pub(super) figment: Figment,
+    /// Where the value that counts was set, by the key's name.
+    pub(super) origins: BTreeMap<&'static str, Origin>,
+    pub(super) violations: Vec<Violation>,
+    /// The configuration file: what is missing is missing there, and relative paths are relative to
+    /// its folder.
+    pub(super) path: PathBuf,
 }
 
 impl Layers {
@@ -36,24 +39,38 @@ impl Layers {
         let mut layer = Layer::default();
         for key in KEYS {
             if let Some(default) = key.default {
-                layer.set(key, key.shape.parse(default), "default".to_owned());
+                layer.set(key, key.shape.parse(default), Origin::Default);
             }
         }
-        Layers { figment: Figment::from(layer), violations: Vec::new(), path: PathBuf::new() }
+        let layers = Layers {
+            figment: Figment::new(),
+            origins: BTreeMap::new(),
+            violations: Vec::new(),
+            path: PathBuf::new(),
+        };
+        layers.with(layer)
+    }
+
+    /// Puts `layer` on top.
+    fn with(mut self, layer: Layer) -> Layers {
+        self.origins.extend(layer.origins.clone());
+        self.figment = self.figment.merge(layer);
+        self
     }
 
     /// Puts the file at `path` on top.
     ///
     /// # Errors
     ///
-    /// [`Kind::Config`] where it cannot be read or is not TOML; every place where it is not is named
-    /// with line and column.
+    /// [`Kind::Config`] where it cannot be read or is not TOML; every place where it is not is
+    /// named with line and column.
     pub(super) fn file(mut self, path: &Path) -> Result<Layers> {
         let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::new(
                 Kind::Config,
                 format!(
-                    "there is no configuration file {0}: `casemirror init {0}` writes one to fill in",
+                    "there is no configuration file {0}: `casemirror init {0}` writes one to fill \
+                     in",
                     path.display()
                 ),
             ),
@@ -64,21 +81,21 @@ impl Layers {
             ),
         })?;
         let (document, errors) = DeTable::parse_recoverable(&text);
-        // The library's own text of an error quotes the line, which may hold the secret.
+        let file = path.display().to_string();
         let syntax = errors.iter().map(|error| {
-            let at = error.span().map_or(String::new(), |span| {
-                let (line, column) = position(&text, span.start);
-                format!(":{line}:{column}")
-            });
-            Violation::new(
-                format!("{}{at}", path.display()),
-                format!("this is not TOML: {}", error.message()),
-            )
+            let (line, column) = error.span().map(|span| position(&text, span.start)).unzip();
+            let origin = Origin::File { path: file.clone(), line, column };
+            // The library's own text of an error quotes the line, which may hold the secret.
+            Violation::new(origin, format!("this is not TOML: {}", error.message()))
         });
         violation::refuse_any(syntax.collect())?;
 
         let mut layer = Layer::default();
-        let origin = |at: usize| format!("{}:{}", path.display(), position(&text, at).0);
+        let origin = |at: usize| Origin::File {
+            path: file.clone(),
+            line: Some(position(&text, at).0),
+            column: None,
+        };
         for (section, content) in document.get_ref() {
             let section_origin = origin(section.span().start);
             let name = section.get_ref().as_ref();
@@ -98,9 +115,8 @@ impl Layers {
                 }
             }
         }
-        self.figment = self.figment.merge(layer);
         self.path = path.to_path_buf();
-        Ok(self)
+        Ok(self.with(layer))
     }
 
     /// No file; relative paths are relative to where it would be.
@@ -121,7 +137,7 @@ impl Layers {
             .filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX) && !is_foreign(name))
             .collect();
         for (variable, value) in ours {
-            let origin = format!("environment variable {variable}");
+            let origin = Origin::Environment(variable.clone());
             let name =
                 variable[ENVIRONMENT_PREFIX.len()..].to_ascii_lowercase().replacen("__", ".", 1);
             match (keys::find(&name), value.to_str()) {
@@ -133,27 +149,27 @@ impl Layers {
                     let near = violation::nearest(&name, KEYS.iter().map(|key| key.name))
                         .map(|near| format!("; did you mean {}?", variable_name(near)))
                         .unwrap_or_default();
-                    self.violations
-                        .push(Violation::new(origin, format!("{name}: there is no such key{near}")));
+                    self.violations.push(Violation::new(
+                        origin,
+                        format!("{name}: there is no such key{near}"),
+                    ));
                 }
             }
         }
-        self.figment = self.figment.merge(layer);
-        self
+        self.with(layer)
     }
 
     /// Puts keys and values of the command line on top; of two for one key the last counts.
     pub(super) fn overrides(mut self, overrides: &[(String, String)]) -> Layers {
         let mut layer = Layer::default();
         for (name, text) in overrides {
-            let origin = "command line".to_owned();
+            let origin = Origin::CommandLine;
             match keys::find(name) {
                 Some(key) => layer.set(key, key.shape.parse(text), origin),
                 None => self.violations.push(unknown_key(origin, name)),
             }
         }
-        self.figment = self.figment.merge(layer);
-        self
+        self.with(layer)
     }
 
     /// The typed configuration.
@@ -162,26 +178,23 @@ impl Layers {
     ///
     /// [`Kind::Config`] with all violations of all layers.
     pub(super) fn read(self, scope: Scope) -> Result<Config> {
-        sections::read(&self.figment, &self.path, self.violations, scope)
+        sections::read(self, scope)
     }
 }
 
-/// One source of settings as figment wants it: a dictionary of sections, and a way to say where a
-/// key was set.
+/// One source of settings: a dictionary of sections for figment, and where each key was set.
 #[derive(Default)]
 struct Layer {
     values: Dict,
-    origins: BTreeMap<&'static str, String>,
+    origins: BTreeMap<&'static str, Origin>,
 }
 
 impl Layer {
-    fn set(&mut self, key: &'static Key, value: Value, origin: String) {
+    fn set(&mut self, key: &'static Key, value: Value, origin: Origin) {
         let (section, name) =
             key.name.split_once('.').expect("every key is in a section, which the table shows");
-        let section = self
-            .values
-            .entry(section.to_owned())
-            .or_insert_with(|| Value::from(Dict::new()));
+        let section =
+            self.values.entry(section.to_owned()).or_insert_with(|| Value::from(Dict::new()));
         if let Value::Dict(_, entries) = section {
             entries.insert(name.to_owned(), value);
         }
@@ -191,10 +204,7 @@ impl Layer {
 
 impl Provider for Layer {
     fn metadata(&self) -> Metadata {
-        let origins = Arc::new(self.origins.clone());
-        Metadata::named("settings").interpolater(move |_: &Profile, path: &[&str]| {
-            origins.get(path.join(".").as_str()).cloned().unwrap_or_default()
-        })
+        Metadata::named("settings")
     }
 
     fn data(&self) -> std::result::Result<Map<Profile, Dict>, figment::Error> {
@@ -229,7 +239,7 @@ pub(super) fn figment_value(value: &DeValue<'_>) -> Value {
     }
 }
 
-fn unknown_key(origin: String, name: &str) -> Violation {
+fn unknown_key(origin: Origin, name: &str) -> Violation {
     let near = violation::nearest(name, KEYS.iter().map(|key| key.name))
         .map(|near| format!("; did you mean {near}?"))
         .unwrap_or_default();
@@ -237,7 +247,7 @@ fn unknown_key(origin: String, name: &str) -> Violation {
 }
 
 /// A value stands at the top of the file, where only sections may.
-fn not_a_section(origin: String, name: &str) -> Violation {
+fn not_a_section(origin: Origin, name: &str) -> Violation {
     if keys::is_section(name) {
         Violation::new(origin, format!("{name}: must be a section, written as [{name}]"))
     } else {

@@ -1,10 +1,10 @@
 //! The configuration (contract section 2): layers of defaults, file, environment and command line
 //! become one typed [`Config`].
 //!
-//! Nothing is read twice and nothing is guessed: `layers` turns each source of settings into a
-//! figment provider that knows where every key stands, `reader` takes typed values out of the merged
-//! whole and notes what is wrong with them, `sections` says what is allowed for each key. All
-//! violations are reported in one error of [`Kind::Config`].
+//! Nothing is guessed: `layers` turns each source of settings into a figment provider and remembers
+//! where every key stands, `reader` takes typed values out of the merged whole and notes what is
+//! wrong with them, `sections` says what is allowed for each key. All violations are reported in
+//! one error of [`Kind::Config`].
 
 mod keys;
 mod layers;
@@ -12,6 +12,7 @@ mod reader;
 mod redacted;
 mod sections;
 mod violation;
+mod words;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,11 +21,13 @@ use std::time::Duration;
 use secrecy::SecretString;
 use url::Url;
 
-use crate::error::{Error, Kind, Result};
+#[cfg(doc)]
+use crate::error::Kind;
+use crate::error::Result;
 
 use layers::Layers;
 use sections::Scope;
-use violation::Violation;
+use violation::{Origin, Violation};
 
 /// The commented configuration file that `casemirror init` writes. Every key is in it: the required
 /// ones with a placeholder that is refused as long as it stands, all others with their default,
@@ -53,7 +56,7 @@ pub struct Config {
     pub privacy: Privacy,
     pub serve: Serve,
     /// Where each key was set, by its name, for messages that come after loading.
-    origins: BTreeMap<&'static str, String>,
+    origins: BTreeMap<&'static str, Origin>,
 }
 
 /// The platform and how to log in to it.
@@ -250,12 +253,16 @@ impl Config {
     /// value (never a secret one), and what is allowed. Nothing but the configuration file, the
     /// secret file, and the existence of the other named files has been touched.
     pub fn load(path: &Path, overrides: &[(String, String)]) -> Result<Config> {
-        Layers::defaults().file(path)?.environment(std::env::vars_os()).overrides(overrides).read(Scope::Whole)
+        Layers::defaults()
+            .file(path)?
+            .environment(std::env::vars_os())
+            .overrides(overrides)
+            .read(Scope::Whole)
     }
 
-    /// The same for commands that never call the platform (`schema`, `query`): what is needed to log
-    /// in is not looked at, and `source` holds an address that leads nowhere. With `None` the file
-    /// at [`DEFAULT_PATH`] is read if it is there.
+    /// The same for commands that never call the platform (`schema`, `query`): what is needed to
+    /// log in is not looked at, and `source` holds an address that leads nowhere. With `None` the
+    /// file at [`DEFAULT_PATH`] is read if it is there.
     ///
     /// # Errors
     ///
@@ -271,8 +278,8 @@ impl Config {
     }
 
     /// The configuration of `casemirror demo`: the defaults, with all files directly in `dir`, and
-    /// quick enough for its own sandbox (contract section 1). No file and no environment variable is
-    /// read.
+    /// quick enough for its own sandbox (contract section 1). No file and no environment variable
+    /// is read.
     pub fn for_demo(
         base_url: Url,
         client_id: impl Into<String>,
@@ -316,7 +323,7 @@ impl Config {
                     .map(|near| format!("; did you mean {near:?}?"))
                     .unwrap_or_default();
                 violations.push(Violation::new(
-                    self.origin(key),
+                    self.origins.get(key).cloned().unwrap_or(Origin::Default),
                     format!("{key}: there is no table {table:?}{suggestion}"),
                 ));
             }
@@ -326,8 +333,8 @@ impl Config {
 
     /// Where `key` was set, for messages: `casemirror.toml:12`, `environment variable
     /// CASEMIRROR_FEED__POLL`, `command line` or `default`.
-    pub fn origin(&self, key: &str) -> &str {
-        self.origins.get(key).map_or("default", String::as_str)
+    pub fn origin(&self, key: &str) -> String {
+        self.origins.get(key).unwrap_or(&Origin::Default).to_string()
     }
 }
 

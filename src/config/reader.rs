@@ -1,6 +1,7 @@
 //! Takes typed values out of the merged layers. Every method gives `None` where the value is wrong,
 //! after it has noted the violation, so that the caller can go on and find the others.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -9,13 +10,14 @@ use std::time::Duration;
 use croner::Cron;
 use croner::parser::{CronParser, Year};
 use figment::value::{Num, Value};
-use figment::{Figment, Profile};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use url::Url;
 
 use super::keys::{self, Shape};
-use super::violation::Violation;
+use super::layers::Layers;
+use super::violation::{Origin, Violation};
+use super::words::Word;
 
 /// Longer texts are cut in messages.
 const SHOWN_CHARACTERS: usize = 60;
@@ -24,56 +26,50 @@ const SHOWN_CHARACTERS: usize = 60;
 const LEAST_MEMORY_BYTES: f64 = 64e6;
 
 /// The merged layers, and what has been found wrong with them.
-pub(super) struct Reader<'a> {
-    figment: &'a Figment,
-    path: &'a Path,
+pub(super) struct Reader {
+    layers: Layers,
     folder: PathBuf,
-    violations: Vec<Violation>,
 }
 
-impl<'a> Reader<'a> {
-    /// `path` is the configuration file: missing keys are missing there, and relative paths are
-    /// relative to its folder.
-    pub(super) fn new(figment: &'a Figment, path: &'a Path, violations: Vec<Violation>) -> Self {
+impl Reader {
+    pub(super) fn new(layers: Layers) -> Reader {
         // Fails only for an empty path or without a working folder; then paths stay relative.
-        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        let folder = absolute.parent().map(Path::to_path_buf).unwrap_or_default();
-        Reader { figment, path, folder, violations }
+        let file = std::path::absolute(&layers.path).unwrap_or_else(|_| layers.path.clone());
+        let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
+        Reader { layers, folder }
     }
 
-    pub(super) fn into_violations(self) -> Vec<Violation> {
-        self.violations
+    /// Where each key was set, and everything that is wrong.
+    pub(super) fn finish(self) -> (BTreeMap<&'static str, Origin>, Vec<Violation>) {
+        (self.layers.origins, self.layers.violations)
     }
 
-    /// Where the value of `key` was set; `None` where it has none.
-    pub(super) fn origin(&self, key: &str) -> Option<String> {
-        let value = self.figment.find_value(key).ok()?;
-        let metadata = self.figment.get_metadata(value.tag())?;
-        Some(metadata.interpolate(&Profile::Default, &key.split('.').collect::<Vec<_>>()))
+    fn value(&self, key: &str) -> Option<Value> {
+        self.layers.figment.find_value(key).ok()
+    }
+
+    /// Where the value of `key` was set; a key without value is missing in the file.
+    pub(super) fn origin(&self, key: &str) -> Origin {
+        let path = self.layers.path.display().to_string();
+        let missing = Origin::File { path, line: None, column: None };
+        self.layers.origins.get(key).cloned().unwrap_or(missing)
     }
 
     /// Whether `key` has a value other than the empty text.
     pub(super) fn is_set(&self, key: &str) -> bool {
-        self.figment.find_value(key).is_ok_and(|value| value.as_str() != Some(""))
+        self.value(key).is_some_and(|value| value.as_str() != Some(""))
     }
 
     /// Notes that the value of `key` is wrong; `rule` goes on "key = value: ...".
     pub(super) fn refuse(&mut self, key: &str, rule: impl AsRef<str>) {
         let rule = rule.as_ref();
-        let violation = match self.figment.find_value(key) {
-            Err(_) => Violation::new(
-                self.path.display().to_string(),
-                format!("{key} is missing: it {rule}"),
-            ),
-            Ok(value) => {
-                let origin = self.origin(key).unwrap_or_default();
-                match shown(key, &value) {
-                    Some(value) => Violation::new(origin, format!("{key} = {value}: {rule}")),
-                    None => Violation::new(origin, format!("{key}: {rule}")),
-                }
-            }
+        let problem = match self.value(key).map(|value| shown(key, &value)) {
+            None => format!("{key} is missing: it {rule}"),
+            Some(None) => format!("{key}: {rule}"),
+            Some(Some(value)) => format!("{key} = {value}: {rule}"),
         };
-        self.violations.push(violation);
+        let violation = Violation::new(self.origin(key), problem);
+        self.layers.violations.push(violation);
     }
 
     /// The value of `key` as `parse` understands it; its error is the rule that was broken.
@@ -83,9 +79,9 @@ impl<'a> Reader<'a> {
         rule: &str,
         parse: impl FnOnce(&Value) -> Result<T, String>,
     ) -> Option<T> {
-        let parsed = match self.figment.find_value(key) {
-            Ok(value) => parse(&value),
-            Err(_) => Err(rule.to_owned()),
+        let parsed = match self.value(key) {
+            Some(value) => parse(&value),
+            None => Err(rule.to_owned()),
         };
         parsed.map_err(|broken| self.refuse(key, broken)).ok()
     }
@@ -115,11 +111,11 @@ impl<'a> Reader<'a> {
     }
 
     /// One of a few words.
-    pub(super) fn choice<T: Copy>(&mut self, key: &str, choices: &[(&str, T)]) -> Option<T> {
-        let words: Vec<String> = choices.iter().map(|(word, _)| format!("{word:?}")).collect();
+    pub(super) fn choice<T: Word>(&mut self, key: &str) -> Option<T> {
+        let words: Vec<String> = T::WORDS.iter().map(|(word, _)| format!("{word:?}")).collect();
         let rule = format!("must be one of {}", words.join(", "));
         self.read_text(key, &rule, |text| {
-            choices.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice)
+            T::WORDS.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice)
         })
     }
 
@@ -157,11 +153,15 @@ impl<'a> Reader<'a> {
         key: &str,
         range: RangeInclusive<Duration>,
     ) -> Option<Duration> {
-        let rule = format!(
-            "must be a duration from {} to {}, such as \"90s\", \"10m\" or \"2h 30m\"",
-            humantime::format_duration(*range.start()),
-            humantime::format_duration(*range.end()),
-        );
+        self.duration_by_rule(key, duration_rule(&range), range)
+    }
+
+    fn duration_by_rule(
+        &mut self,
+        key: &str,
+        rule: String,
+        range: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
         self.read_text(key, &rule, |text| {
             humantime::parse_duration(text).ok().filter(|duration| range.contains(duration))
         })
@@ -173,10 +173,14 @@ impl<'a> Reader<'a> {
         key: &str,
         range: RangeInclusive<Duration>,
     ) -> Option<Option<Duration>> {
-        let is_off = self.figment.find_value(key).is_ok_and(|value| {
+        let is_off = self.value(key).is_some_and(|value| {
             value.as_str().is_some_and(|text| humantime::parse_duration(text) == Ok(Duration::ZERO))
         });
-        if is_off { Some(None) } else { self.duration(key, range).map(Some) }
+        if is_off {
+            return Some(None);
+        }
+        let rule = format!("{}, or \"0s\" for off", duration_rule(&range));
+        self.duration_by_rule(key, rule, range).map(Some)
     }
 
     /// A day.
@@ -192,7 +196,11 @@ impl<'a> Reader<'a> {
     /// A path, absolute from here on.
     pub(super) fn path(&mut self, key: &str) -> Option<PathBuf> {
         let folder = self.folder.clone();
-        self.read_text(key, "must be a path", |text| (!text.is_empty()).then(|| folder.join(text)))
+        self.read_text(key, "must be a path", |text| {
+            // `absolute` only takes the `./` away; it cannot fail for what follows a folder.
+            let path = Some(folder.join(text)).filter(|_| !text.is_empty())?;
+            Some(std::path::absolute(&path).unwrap_or(path))
+        })
     }
 
     /// The path of something that exists; `accepts` says of what kind, `rule` in words.
@@ -214,9 +222,10 @@ impl<'a> Reader<'a> {
     pub(super) fn web_address(&mut self, key: &str) -> Option<Url> {
         let rule = "must be an address such as \"https://api.example.com/\", with http or https";
         self.read(key, rule, |value| {
-            let url = value.as_str().and_then(|text| Url::parse(text).ok()).filter(|url| {
-                matches!(url.scheme(), "http" | "https") && url.host().is_some()
-            });
+            let url = value
+                .as_str()
+                .and_then(|text| Url::parse(text).ok())
+                .filter(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some());
             let url = url.ok_or_else(|| rule.to_owned())?;
             if !url.username().is_empty() || url.password().is_some() {
                 return Err("must not hold a user name or password".to_owned());
@@ -230,7 +239,8 @@ impl<'a> Reader<'a> {
 
     /// An address to listen on.
     pub(super) fn listen_address(&mut self, key: &str) -> Option<SocketAddr> {
-        let rule = "must be a numeric address and a port, such as \"127.0.0.1:8640\", or \"\" for off";
+        let rule =
+            "must be a numeric address and a port, such as \"127.0.0.1:8640\", or \"\" for off";
         self.read_text(key, rule, |text| text.parse().ok())
     }
 
@@ -246,14 +256,13 @@ impl<'a> Reader<'a> {
     pub(super) fn cron(&mut self, key: &str) -> Option<Cron> {
         let rule = "must be a cron expression of five fields (minute, hour, day, month, weekday), \
                     such as \"15 3 * * *\"";
-        self.read(key, rule, |value| {
-            cron(value.as_str().unwrap_or_default(), rule)
-        })
+        self.read(key, rule, |value| cron(value.as_str().unwrap_or_default(), rule))
     }
 
     /// A memory size in DuckDB's notation.
     pub(super) fn memory_size(&mut self, key: &str) -> Option<String> {
-        let rule = "must be a size of at least 64MB in DuckDB's notation, such as \"400MB\" or \"1GB\"";
+        let rule =
+            "must be a size of at least 64MB in DuckDB's notation, such as \"400MB\" or \"1GB\"";
         self.read_text(key, rule, |text| {
             memory_bytes(text).filter(|bytes| *bytes >= LEAST_MEMORY_BYTES).map(|_| text.to_owned())
         })
@@ -271,7 +280,7 @@ impl<'a> Reader<'a> {
 
     /// Whether the value is this word.
     pub(super) fn is_word(&self, key: &str, word: &str) -> bool {
-        self.figment.find_value(key).is_ok_and(|value| value.as_str() == Some(word))
+        self.value(key).is_some_and(|value| value.as_str() == Some(word))
     }
 
     /// A list of ids, each above zero and there once.
@@ -280,15 +289,26 @@ impl<'a> Reader<'a> {
                     [3, 17]";
         self.read(key, rule, |value| {
             let ids: Option<Vec<i64>> = value.as_array().and_then(|items| {
-                items.iter().map(|item| integer(item).and_then(|id| i64::try_from(id).ok())).collect()
+                items
+                    .iter()
+                    .map(|item| integer(item).and_then(|id| i64::try_from(id).ok()))
+                    .collect()
             });
             ids.filter(|ids| {
-                let different: std::collections::BTreeSet<_> = ids.iter().collect();
+                let different: BTreeSet<_> = ids.iter().collect();
                 ids.iter().all(|id| *id > 0) && different.len() == ids.len()
             })
             .ok_or_else(|| rule.to_owned())
         })
     }
+}
+
+fn duration_rule(range: &RangeInclusive<Duration>) -> String {
+    format!(
+        "must be a duration from {} to {}, such as \"90s\", \"10m\" or \"2h 30m\"",
+        humantime::format_duration(*range.start()),
+        humantime::format_duration(*range.end()),
+    )
 }
 
 /// The same address with a path that ends in `/`, so that [`Url::join`] appends to it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
-use super::{Config, FeedStyle, HistoryTables, JournalLevel, PrivacyMode, Reread};
+use super::{Config, HistoryTables};
 
 impl Config {
     /// Every key with its effective value: what a caller and the daemon compare (contract section

@@ -1,24 +1,20 @@
 //! What is allowed for each key: one function per section, then the rules between keys.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
-use figment::Figment;
-use jiff::tz::TimeZone;
 use secrecy::SecretString;
 use url::Url;
 
 use crate::error::Result;
 
-use super::keys::KEYS;
+use super::layers::Layers;
 use super::reader::Reader;
-use super::violation::{self, Violation};
+use super::violation;
 use super::{
-    Bootstrap, Config, Feed, FeedStyle, History, HistoryTables, JournalLevel, Journals, Limits,
-    Privacy, PrivacyMode, ProcessingBases, Publish, Reconcile, Reread, Resources, Schedule, Serve,
-    Source, Store,
+    Bootstrap, Config, Feed, History, HistoryTables, Journals, Limits, Privacy, ProcessingBases,
+    Publish, Reconcile, Resources, Schedule, Serve, Source, Store,
 };
 
 /// What the template has in the place of the required values.
@@ -31,8 +27,6 @@ const PLACEHOLDERS: &[(&str, &str)] = &[
 /// A secret is a line of text; a larger file is some other file.
 const LARGEST_SECRET_BYTES: u64 = 64 * 1024;
 
-const SECOND: Duration = Duration::from_secs(1);
-const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -53,19 +47,16 @@ pub(super) enum Scope {
 /// # Errors
 ///
 /// Those found in the layers before, and all found here, in one error.
-pub(super) fn read(
-    figment: &Figment,
-    path: &Path,
-    violations: Vec<Violation>,
-    scope: Scope,
-) -> Result<Config> {
-    let mut reader = Reader::new(figment, path, violations);
+pub(super) fn read(layers: Layers, scope: Scope) -> Result<Config> {
+    let mut reader = Reader::new(layers);
     let config = sections(&mut reader, scope);
-    violation::refuse_any(reader.into_violations())?;
-    Ok(config.expect("a value is missing only where a violation has been noted"))
+    let (origins, violations) = reader.finish();
+    violation::refuse_any(violations)?;
+    let config = config.expect("a value is missing only where a violation has been noted");
+    Ok(Config { origins, ..config })
 }
 
-fn sections(r: &mut Reader<'_>, scope: Scope) -> Option<Config> {
+fn sections(r: &mut Reader, scope: Scope) -> Option<Config> {
     let source = source(r, scope);
     let feed = feed(r);
     let limits = limits(r);
@@ -96,14 +87,11 @@ fn sections(r: &mut Reader<'_>, scope: Scope) -> Option<Config> {
         history: history?,
         privacy: privacy?,
         serve: serve?,
-        origins: KEYS
-            .iter()
-            .filter_map(|key| Some((key.name, r.origin(key.name)?)))
-            .collect::<BTreeMap<_, _>>(),
+        origins: BTreeMap::new(),
     })
 }
 
-fn source(r: &mut Reader<'_>, scope: Scope) -> Option<Source> {
+fn source(r: &mut Reader, scope: Scope) -> Option<Source> {
     let time_zone = r.time_zone("source.time_zone");
     let search_delay = r.duration("source.search_delay", Duration::ZERO..=DAY);
     if scope == Scope::Offline {
@@ -136,24 +124,27 @@ fn source(r: &mut Reader<'_>, scope: Scope) -> Option<Source> {
 }
 
 fn unless_placeholder<T>(
-    r: &mut Reader<'_>,
+    r: &mut Reader,
     key: &str,
-    read: impl FnOnce(&mut Reader<'_>, &str) -> Option<T>,
+    read: impl FnOnce(&mut Reader, &str) -> Option<T>,
 ) -> Option<T> {
     let placeholder = PLACEHOLDERS.iter().find(|(name, _)| *name == key);
     if placeholder.is_some_and(|(_, text)| r.is_word(key, text)) {
-        r.refuse(key, "is still what `casemirror init` has written: put your own value in its place");
+        r.refuse(
+            key,
+            "is still what `casemirror init` has written: put your own value in its place",
+        );
         return None;
     }
     read(r, key)
 }
 
 /// The secret itself or the first line of the file that holds it; never both.
-fn client_secret(r: &mut Reader<'_>) -> Option<SecretString> {
+fn client_secret(r: &mut Reader) -> Option<SecretString> {
     let (inline, file) = ("source.client_secret", "source.client_secret_file");
     match (r.is_set(inline), r.is_set(file)) {
         (true, true) => {
-            let other = r.origin(inline).unwrap_or_default();
+            let other = r.origin(inline);
             r.refuse(file, format!("{inline} is set, too ({other}); only one of them may be"));
             None
         }
@@ -195,9 +186,8 @@ fn read_secret(path: &Path) -> Result<SecretString, String> {
     Ok(SecretString::from(secret))
 }
 
-fn feed(r: &mut Reader<'_>) -> Option<Feed> {
-    let style =
-        r.choice("feed.style", &[("odata", FeedStyle::Odata), ("from_date", FeedStyle::FromDate)]);
+fn feed(r: &mut Reader) -> Option<Feed> {
+    let style = r.choice("feed.style");
     let calls = r.integer("feed.calls", 1..=10_000);
     let per = r.duration("feed.per", SHORTEST..=DAY);
     let poll = r.duration("feed.poll", SHORTEST..=DAY);
@@ -213,7 +203,7 @@ fn feed(r: &mut Reader<'_>) -> Option<Feed> {
     })
 }
 
-fn limits(r: &mut Reader<'_>) -> Option<Limits> {
+fn limits(r: &mut Reader) -> Option<Limits> {
     let requests_per_second = r.integer("limits.requests_per_second", 1..=10_000);
     let concurrency = r.integer("limits.concurrency", 1..=64);
     let timeout = r.duration("limits.timeout", SHORTEST..=HOUR);
@@ -226,7 +216,7 @@ fn limits(r: &mut Reader<'_>) -> Option<Limits> {
     })
 }
 
-fn store(r: &mut Reader<'_>) -> Option<Store> {
+fn store(r: &mut Reader) -> Option<Store> {
     let path = r.path("store.path");
     let memory_limit = r.memory_size("store.memory_limit");
     let threads = r.integer::<usize>("store.threads", 0..=1024);
@@ -237,7 +227,7 @@ fn store(r: &mut Reader<'_>) -> Option<Store> {
     })
 }
 
-fn publish(r: &mut Reader<'_>) -> Option<Publish> {
+fn publish(r: &mut Reader) -> Option<Publish> {
     let database = r.path("publish.database");
     let parquet = r.optional("publish.parquet", Reader::path);
     let min_interval = r.duration("publish.min_interval", Duration::ZERO..=DAY);
@@ -254,7 +244,7 @@ fn publish(r: &mut Reader<'_>) -> Option<Publish> {
     })
 }
 
-fn schedule(r: &mut Reader<'_>, source: Option<&Source>) -> Option<Schedule> {
+fn schedule(r: &mut Reader, source: Option<&Source>) -> Option<Schedule> {
     let reference = r.cron("schedule.reference");
     let journals = r.cron("schedule.journals");
     let journals_recheck = r.cron("schedule.journals_recheck");
@@ -274,15 +264,8 @@ fn schedule(r: &mut Reader<'_>, source: Option<&Source>) -> Option<Schedule> {
     })
 }
 
-fn journals(r: &mut Reader<'_>) -> Option<Journals> {
-    let level = r.choice(
-        "journals.level",
-        &[
-            ("offices", JournalLevel::Offices),
-            ("broker_companies", JournalLevel::BrokerCompanies),
-            ("chain", JournalLevel::Chain),
-        ],
-    );
+fn journals(r: &mut Reader) -> Option<Journals> {
+    let level = r.choice("journals.level");
     let ids = r.ids("journals.ids");
     let since = r.optional("journals.since", Reader::day);
     let trailing_months = r.integer("journals.trailing_months", 1..=120);
@@ -298,24 +281,22 @@ fn journals(r: &mut Reader<'_>) -> Option<Journals> {
     })
 }
 
-fn reconcile(r: &mut Reader<'_>) -> Option<Reconcile> {
-    let reread = r.choice(
-        "reconcile.reread",
-        &[("changed", Reread::Changed), ("all", Reread::All), ("off", Reread::Off)],
-    );
+fn reconcile(r: &mut Reader) -> Option<Reconcile> {
+    let reread = r.choice("reconcile.reread");
     let max_removed = r.share("reconcile.max_removed");
     Some(Reconcile { reread: reread?, max_removed: max_removed? })
 }
 
-fn resources(r: &mut Reader<'_>) -> Option<Resources> {
-    let disable = r.names("resources.disable", "must be a list of table names, such as [\"notes\"]");
+fn resources(r: &mut Reader) -> Option<Resources> {
+    let disable =
+        r.names("resources.disable", "must be a list of table names, such as [\"notes\"]");
     let dir = r.optional("resources.dir", |r, key| {
         r.existing_path(key, "must name a folder that exists", Path::is_dir)
     });
     Some(Resources { disable: disable?, dir: dir? })
 }
 
-fn history(r: &mut Reader<'_>) -> Option<History> {
+fn history(r: &mut Reader) -> Option<History> {
     let key = "history.tables";
     let tables = if r.is_word(key, "all") {
         Some(HistoryTables::All)
@@ -326,15 +307,13 @@ fn history(r: &mut Reader<'_>) -> Option<History> {
     tables.map(|tables| History { tables })
 }
 
-fn privacy(r: &mut Reader<'_>) -> Option<Privacy> {
-    let modes =
-        [("keep", PrivacyMode::Keep), ("hash", PrivacyMode::Hash), ("drop", PrivacyMode::Drop)];
-    let identifiers = r.choice("privacy.identifiers", &modes);
-    let contact_details = r.choice("privacy.contact_details", &modes);
+fn privacy(r: &mut Reader) -> Option<Privacy> {
+    let identifiers = r.choice("privacy.identifiers");
+    let contact_details = r.choice("privacy.contact_details");
     Some(Privacy { identifiers: identifiers?, contact_details: contact_details? })
 }
 
-fn serve(r: &mut Reader<'_>) -> Option<Serve> {
+fn serve(r: &mut Reader) -> Option<Serve> {
     let listen = r.optional("serve.listen", Reader::listen_address);
     let webhooks = r.optional("serve.webhooks", Reader::listen_address);
     let public_url = r.optional("serve.public_url", Reader::web_address);
@@ -352,13 +331,16 @@ fn serve(r: &mut Reader<'_>) -> Option<Serve> {
 }
 
 /// The store, the published file and the snapshots must not overwrite each other.
-fn different_paths(r: &mut Reader<'_>, store: Option<&Store>, publish: Option<&Publish>) {
+fn different_paths(r: &mut Reader, store: Option<&Store>, publish: Option<&Publish>) {
     let Some(publish) = publish else { return };
     if store.is_some_and(|store| store.path == publish.database) {
         r.refuse("publish.database", "must be another file than store.path");
     }
     let Some(parquet) = &publish.parquet else { return };
     if *parquet == publish.database || store.is_some_and(|store| store.path == *parquet) {
-        r.refuse("publish.parquet", "must be a folder, and store.path and publish.database are files");
+        r.refuse(
+            "publish.parquet",
+            "must be a folder, and store.path and publish.database are files",
+        );
     }
 }

@@ -6,6 +6,7 @@ use rstest::rstest;
 use secrecy::ExposeSecret;
 
 use super::*;
+use crate::error::Kind;
 
 /// The smallest file that loads.
 const REQUIRED: &str = "[source]\nbase_url = \"https://api.example.com\"\nclient_id = \"id\"\n\
@@ -64,10 +65,60 @@ fn the_required_keys_are_enough_and_all_others_have_the_contracts_defaults() {
     let shown: Vec<String> = config
         .redacted_keys()
         .into_iter()
-        .map(|(key, value)| format!("{key} = {value}"))
+        .map(|(key, value)| format!("{key} = {value}").trim_end().to_owned())
         .collect();
     let shown = shown.join("\n").replace(&folder.0.path().display().to_string(), "DIR");
-    insta::assert_snapshot!(shown, @"");
+    insta::assert_snapshot!(shown, @r"
+    bootstrap.since =
+    feed.calls = 6
+    feed.contacts_poll = 1m
+    feed.overlap = 10m
+    feed.per = 30s
+    feed.poll = 10s
+    feed.style = odata
+    history.tables = all
+    journals.close_day = 10
+    journals.ids = []
+    journals.level = offices
+    journals.recheck_months = 24
+    journals.since =
+    journals.trailing_months = 3
+    limits.concurrency = 4
+    limits.journal_timeout = 10m
+    limits.requests_per_second = 10
+    limits.timeout = 1m
+    privacy.contact_details = keep
+    privacy.identifiers = hash
+    processing_bases.since = 2018-01-01
+    publish.database = DIR/data/casemirror.duckdb
+    publish.keep_for = 2h
+    publish.keep_snapshots = 7
+    publish.min_interval = 1m
+    publish.parquet = DIR/data/parquet
+    publish.parquet_interval = 15m
+    reconcile.max_removed = 0.02
+    reconcile.reread = changed
+    resources.dir =
+    resources.disable = []
+    schedule.journals = 15 3 * * *
+    schedule.journals_recheck = 15 5 * * 0
+    schedule.reconcile = 15 4 * * *
+    schedule.reference = 15 1 * * *
+    schedule.time_zone = Europe/Oslo
+    schedule.verify = 15 6 * * *
+    serve.listen = 127.0.0.1:8640
+    serve.public_url =
+    serve.webhooks =
+    source.base_url = https://api.example.com/
+    source.ca_file =
+    source.client_id = id
+    source.client_secret = set
+    source.search_delay = 30s
+    source.time_zone = Europe/Oslo
+    store.memory_limit = 1GB
+    store.path = DIR/data/store.duckdb
+    store.threads = 0
+    ");
 }
 
 #[test]
@@ -86,7 +137,8 @@ fn paths_are_relative_to_the_file_wherever_they_were_set() {
 
 #[test]
 fn the_environment_goes_before_the_file_and_the_command_line_before_both() {
-    let folder = Folder::with(&format!("{REQUIRED}[feed]\ncalls = 2\npoll = \"2s\"\nper = \"20s\"\n"));
+    let folder =
+        Folder::with(&format!("{REQUIRED}[feed]\ncalls = 2\npoll = \"2s\"\nper = \"20s\"\n"));
     let config = folder
         .load(
             &[("CASEMIRROR_FEED__POLL", "3s"), ("CASEMIRROR_FEED__PER", "30s"), ("PATH", "/bin")],
@@ -132,8 +184,8 @@ fn texts_from_the_environment_take_the_type_of_their_key() {
 #[test]
 fn what_can_be_off_is_off_when_it_is_empty_or_zero() {
     let config = load(&format!(
-        "{REQUIRED}[publish]\nparquet = \"\"\n[serve]\nlisten = \"\"\n[feed]\ncontacts_poll = \"0s\"\n\
-         [history]\ntables = []\n"
+        "{REQUIRED}[publish]\nparquet = \"\"\n[serve]\nlisten = \"\"\n\
+         [feed]\ncontacts_poll = \"0s\"\n[history]\ntables = []\n"
     ));
     assert_eq!(config.publish.parquet, None);
     assert_eq!(config.serve.listen, None);
@@ -193,13 +245,36 @@ ids = [3, 3]
         &[("reconcile.max_removed", "2"), ("client_id", "x")],
     );
     assert!(!text.contains("hunter2"), "{text}");
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r#"
+    the configuration is refused for 16 reasons:
+      DIR/casemirror.toml: source.client_id is missing: it must be the client id that the platform has given you
+      DIR/casemirror.toml: source.client_secret is missing: it must be the client secret that the platform has given you, unless source.client_secret_file names a file that holds it
+      DIR/casemirror.toml:1: serve: must be a section, written as [serve]
+      DIR/casemirror.toml:3: source.base_url = "ftp://api.example.com": must be an address such as "https://api.example.com/", with http or https
+      DIR/casemirror.toml:4: source.client_secert: there is no such key; did you mean source.client_secret?
+      DIR/casemirror.toml:5: source.time_zone = "Europe/Olso": must be the name of a time zone, such as "Europe/Oslo" or "UTC"
+      DIR/casemirror.toml:8: feed.calls = "6": must be a whole number from 1 to 10000
+      DIR/casemirror.toml:9: feed.pol: there is no such key; did you mean feed.poll?
+      DIR/casemirror.toml:10: feed.per = "a while": must be a duration from 100ms to 1day, such as "90s", "10m" or "2h 30m"
+      DIR/casemirror.toml:13: limit.concurrency: there is no such key; did you mean limits.concurrency?
+      DIR/casemirror.toml:16: journals.close_day = 31: must be a whole number from 1 to 28
+      DIR/casemirror.toml:17: journals.ids = [3, 3]: must be a list of ids, each a whole number above zero and there once, such as [3, 17]
+      environment variable CASEMIRROR_STORE_PATH: store_path: there is no such key; did you mean CASEMIRROR_STORE__PATH?
+      environment variable CASEMIRROR_STORE__MEMORY_LIMIT: store.memory_limit = "lots": must be a size of at least 64MB in DuckDB's notation, such as "400MB" or "1GB"
+      command line: client_id: there is no such key; did you mean source.client_id?
+      command line: reconcile.max_removed = 2: must be a number from 0 to 1, such as 0.02 for two in a hundred
+    "#);
 }
 
 #[test]
 fn the_template_is_refused_until_it_is_filled_in() {
     let text = Folder::with(TEMPLATE).refusal(&[], &[]);
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r#"
+    the configuration is refused for 3 reasons:
+      DIR/casemirror.toml:13: source.base_url = "<address of the API>": is still what `casemirror init` has written: put your own value in its place
+      DIR/casemirror.toml:17: source.client_id = "<client id>": is still what `casemirror init` has written: put your own value in its place
+      DIR/casemirror.toml:18: source.client_secret: is still what `casemirror init` has written: put your own value in its place
+    "#);
 }
 
 #[test]
@@ -228,56 +303,152 @@ fn the_templates_comments_are_the_defaults_and_leave_no_key_out() {
 
 /// One wrong value at a time: section and line of the file, and what is said about it.
 #[rstest]
-#[case("source", "search_delay = \"-1s\"", "must be a duration from 0s to 1day, such as \"90s\", \"10m\" or \"2h 30m\"")]
-#[case("source", "ca_file = \"missing.pem\"", "must name a PEM file that exists, and DIR/missing.pem is none")]
+#[case(
+    "source",
+    "search_delay = \"-1s\"",
+    "must be a duration from 0s to 1day, such as \"90s\", \"10m\" or \"2h 30m\""
+)]
+#[case(
+    "source",
+    "ca_file = \"missing.pem\"",
+    "must name a PEM file that exists, and DIR/missing.pem is none"
+)]
 #[case("feed", "style = \"rest\"", "must be one of \"odata\", \"from_date\"")]
 #[case("feed", "calls = 0", "must be a whole number from 1 to 10000")]
 #[case("feed", "calls = 2.5", "must be a whole number from 1 to 10000")]
 #[case("feed", "calls = 99999999999999999999", "must be a whole number from 1 to 10000")]
-#[case("feed", "per = 30", "must be a duration from 100ms to 1day, such as \"90s\", \"10m\" or \"2h 30m\"")]
-#[case("feed", "poll = \"0s\"", "must be a duration from 100ms to 1day, such as \"90s\", \"10m\" or \"2h 30m\"")]
-#[case("feed", "contacts_poll = true", "must be a duration from 100ms to 7days, such as \"90s\", \"10m\" or \"2h 30m\"")]
+#[case(
+    "feed",
+    "per = 30",
+    "must be a duration from 100ms to 1day, such as \"90s\", \"10m\" or \"2h 30m\""
+)]
+#[case(
+    "feed",
+    "poll = \"0s\"",
+    "must be a duration from 100ms to 1day, such as \"90s\", \"10m\" or \"2h 30m\""
+)]
+#[case(
+    "feed",
+    "contacts_poll = true",
+    "must be a duration from 100ms to 7days, such as \"90s\", \"10m\" or \"2h 30m\", or \"0s\" for off"
+)]
 #[case("limits", "requests_per_second = 10001", "must be a whole number from 1 to 10000")]
 #[case("limits", "concurrency = 65", "must be a whole number from 1 to 64")]
-#[case("bootstrap", "since = \"2024-02-30\"", "must be a day from 1900-01-01 to 2100-12-31, written yyyy-mm-dd")]
-#[case("bootstrap", "since = 2024-01-01T10:00:00", "must be a day from 1900-01-01 to 2100-12-31, written yyyy-mm-dd")]
+#[case(
+    "bootstrap",
+    "since = \"2024-02-30\"",
+    "must be a day from 1900-01-01 to 2100-12-31, written yyyy-mm-dd"
+)]
+#[case(
+    "bootstrap",
+    "since = 2024-01-01T10:00:00",
+    "must be a day from 1900-01-01 to 2100-12-31, written yyyy-mm-dd"
+)]
 #[case("store", "path = \"\"", "must be a path")]
-#[case("store", "memory_limit = \"1\"", "must be a size of at least 64MB in DuckDB's notation, such as \"400MB\" or \"1GB\"")]
-#[case("store", "memory_limit = \"1MB\"", "must be a size of at least 64MB in DuckDB's notation, such as \"400MB\" or \"1GB\"")]
-#[case("store", "memory_limit = \"80%\"", "must be a size of at least 64MB in DuckDB's notation, such as \"400MB\" or \"1GB\"")]
+#[case(
+    "store",
+    "memory_limit = \"1\"",
+    "must be a size of at least 64MB in DuckDB's notation, such as \"400MB\" or \"1GB\""
+)]
+#[case(
+    "store",
+    "memory_limit = \"1MB\"",
+    "must be a size of at least 64MB in DuckDB's notation, such as \"400MB\" or \"1GB\""
+)]
+#[case(
+    "store",
+    "memory_limit = \"80%\"",
+    "must be a size of at least 64MB in DuckDB's notation, such as \"400MB\" or \"1GB\""
+)]
 #[case("publish", "database = \"data/store.duckdb\"", "must be another file than store.path")]
-#[case("publish", "parquet = \"data/store.duckdb\"", "must be a folder, and store.path and publish.database are files")]
+#[case(
+    "publish",
+    "parquet = \"data/store.duckdb\"",
+    "must be a folder, and store.path and publish.database are files"
+)]
 #[case("publish", "keep_snapshots = 0", "must be a whole number from 1 to 10000")]
-#[case("schedule", "journals = \"15 3 * * 0\"", "weekdays are written by name (Sun, Mon, Tue, Wed, Thu, Fri, Sat), because not all programs number them alike")]
-#[case("schedule", "journals = \"0 15 3 * * Mon-5\"", "weekdays are written by name (Sun, Mon, Tue, Wed, Thu, Fri, Sat), because not all programs number them alike")]
-#[case("schedule", "verify = \"@daily\"", "must be a cron expression of five fields (minute, hour, day, month, weekday), such as \"15 3 * * *\"")]
+#[case(
+    "schedule",
+    "journals = \"15 3 * * 0\"",
+    "weekdays are written by name (Sun, Mon, Tue, Wed, Thu, Fri, Sat), because not all programs number them alike"
+)]
+#[case(
+    "schedule",
+    "journals = \"0 15 3 * * Mon-5\"",
+    "weekdays are written by name (Sun, Mon, Tue, Wed, Thu, Fri, Sat), because not all programs number them alike"
+)]
+#[case(
+    "schedule",
+    "verify = \"@daily\"",
+    "must be a cron expression of five fields (minute, hour, day, month, weekday), such as \"15 3 * * *\""
+)]
 #[case("schedule", "verify = \"0 0 30 Feb *\"", "never comes true: there is no such day")]
-#[case("schedule", "time_zone = \"Mars\"", "must be the name of a time zone, such as \"Europe/Oslo\" or \"UTC\"")]
-#[case("journals", "ids = [3, 0]", "must be a list of ids, each a whole number above zero and there once, such as [3, 17]")]
+#[case(
+    "schedule",
+    "time_zone = \"Mars\"",
+    "must be the name of a time zone, such as \"Europe/Oslo\" or \"UTC\""
+)]
+#[case(
+    "journals",
+    "ids = [3, 0]",
+    "must be a list of ids, each a whole number above zero and there once, such as [3, 17]"
+)]
 #[case("journals", "trailing_months = 0", "must be a whole number from 1 to 120")]
 #[case("journals", "close_day = 29", "must be a whole number from 1 to 28")]
-#[case("reconcile", "max_removed = nan", "must be a number from 0 to 1, such as 0.02 for two in a hundred")]
-#[case("reconcile", "max_removed = -0.1", "must be a number from 0 to 1, such as 0.02 for two in a hundred")]
-#[case("processing_bases", "since = \"\"", "must be a day from 1900-01-01 to 2100-12-31, written yyyy-mm-dd")]
+#[case(
+    "reconcile",
+    "max_removed = nan",
+    "must be a number from 0 to 1, such as 0.02 for two in a hundred"
+)]
+#[case(
+    "reconcile",
+    "max_removed = -0.1",
+    "must be a number from 0 to 1, such as 0.02 for two in a hundred"
+)]
+#[case(
+    "processing_bases",
+    "since = \"\"",
+    "must be a day from 1900-01-01 to 2100-12-31, written yyyy-mm-dd"
+)]
 #[case("resources", "disable = \"notes\"", "must be a list of table names, such as [\"notes\"]")]
-#[case("resources", "dir = \"casemirror.toml\"", "must name a folder that exists, and DIR/casemirror.toml is none")]
-#[case("history", "tables = \"some\"", "must be \"all\" or a list of table names, such as [\"cases\", \"costs\"]")]
+#[case(
+    "resources",
+    "dir = \"casemirror.toml\"",
+    "must name a folder that exists, and DIR/casemirror.toml is none"
+)]
+#[case(
+    "history",
+    "tables = \"some\"",
+    "must be \"all\" or a list of table names, such as [\"cases\", \"costs\"]"
+)]
 #[case("privacy", "identifiers = \"mask\"", "must be one of \"keep\", \"hash\", \"drop\"")]
-#[case("serve", "listen = \"localhost:8640\"", "must be a numeric address and a port, such as \"127.0.0.1:8640\", or \"\" for off")]
+#[case(
+    "serve",
+    "listen = \"localhost:8640\"",
+    "must be a numeric address and a port, such as \"127.0.0.1:8640\", or \"\" for off"
+)]
 #[case("serve", "webhooks = \"127.0.0.1:8640\"", "must be another address than serve.listen")]
-#[case("serve", "public_url = \"https://mirror.example.com\"", "serve.webhooks must be set, too: nothing would answer there")]
+#[case(
+    "serve",
+    "public_url = \"https://mirror.example.com\"",
+    "serve.webhooks must be set, too: nothing would answer there"
+)]
 fn a_value_that_is_not_allowed_is_refused_with_the_rule(
     #[case] section: &str,
     #[case] line: &str,
     #[case] rule: &str,
 ) {
-    let text = Folder::with(&format!("{REQUIRED}\n[{section}]\n{line}\n").replace("\n[source]", ""))
-        .refusal(&[], &[]);
+    let text =
+        Folder::with(&format!("{REQUIRED}\n[{section}]\n{line}\n").replace("\n[source]", ""))
+            .refusal(&[], &[]);
     let found = violations(&text);
     let key = line.split(' ').next().unwrap();
     let place = if section == "source" { 6 } else { 7 };
     assert_eq!(found.len(), 1, "{text}");
-    assert!(found[0].starts_with(&format!("DIR/casemirror.toml:{place}: {section}.{key} = ")), "{text}");
+    assert!(
+        found[0].starts_with(&format!("DIR/casemirror.toml:{place}: {section}.{key} = ")),
+        "{text}"
+    );
     assert!(found[0].ends_with(&format!(": {rule}")), "{text}");
 }
 
@@ -290,8 +461,7 @@ fn a_value_that_is_not_allowed_is_refused_with_the_rule(
 #[case("0 6 * * Mon-Sat/12")]
 #[case("0 6 29 2 *")]
 fn a_cron_expression_may_use_names_steps_and_counts(#[case] expression: &str) {
-    let config = load(&format!("{REQUIRED}[schedule]\nverify = \"{expression}\"\n"));
-    assert_eq!(config.redacted_keys()["schedule.verify"], expression.to_uppercase());
+    load(&format!("{REQUIRED}[schedule]\nverify = \"{expression}\"\n"));
 }
 
 #[rstest]
@@ -319,7 +489,9 @@ fn an_address_that_may_hold_a_secret_is_not_shown(#[case] address: &str) {
 
 #[test]
 fn the_secret_of_a_file_loses_its_line_end_and_nothing_else() {
-    let folder = Folder::with(&REQUIRED.replace("client_secret = \"s3cret\"", "client_secret_file = \"secret\""));
+    let folder = Folder::with(
+        &REQUIRED.replace("client_secret = \"s3cret\"", "client_secret_file = \"secret\""),
+    );
     folder.write("secret", " s3 cret \r\n");
     assert_eq!(folder.load(&[], &[]).unwrap().source.client_secret.expose_secret(), " s3 cret ");
 }
@@ -328,7 +500,9 @@ fn the_secret_of_a_file_loses_its_line_end_and_nothing_else() {
 #[case::empty("\n", "DIR/secret: is empty")]
 #[case::two_lines("hunter2\nhunter3\n", "DIR/secret: has more than one line")]
 fn a_secret_file_that_holds_no_secret_is_named(#[case] content: &str, #[case] problem: &str) {
-    let folder = Folder::with(&REQUIRED.replace("client_secret = \"s3cret\"", "client_secret_file = \"secret\""));
+    let folder = Folder::with(
+        &REQUIRED.replace("client_secret = \"s3cret\"", "client_secret_file = \"secret\""),
+    );
     folder.write("secret", content);
     let text = folder.refusal(&[], &[]);
     assert!(violations(&text)[0].ends_with(problem), "{text}");
@@ -337,16 +511,24 @@ fn a_secret_file_that_holds_no_secret_is_named(#[case] content: &str, #[case] pr
 
 #[test]
 fn a_secret_file_that_cannot_be_read_is_named() {
-    let folder = Folder::with(&REQUIRED.replace("client_secret = \"s3cret\"", "client_secret_file = \"none\""));
+    let folder = Folder::with(
+        &REQUIRED.replace("client_secret = \"s3cret\"", "client_secret_file = \"none\""),
+    );
     let text = folder.refusal(&[], &[]);
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r#"
+    the configuration is refused:
+      DIR/casemirror.toml:4: source.client_secret_file = "none": DIR/none: cannot read it: No such file or directory (os error 2)
+    "#);
 }
 
 #[test]
 fn only_one_kind_of_secret_may_be_set() {
     let folder = Folder::with(REQUIRED);
     let text = folder.refusal(&[("CASEMIRROR_SOURCE__CLIENT_SECRET_FILE", "secret")], &[]);
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r#"
+    the configuration is refused:
+      environment variable CASEMIRROR_SOURCE__CLIENT_SECRET_FILE: source.client_secret_file = "secret": source.client_secret is set, too (DIR/casemirror.toml:4); only one of them may be
+    "#);
     // An empty value in a higher layer takes it away again.
     assert!(folder.load(&[("CASEMIRROR_SOURCE__CLIENT_SECRET_FILE", "")], &[]).is_ok());
 }
@@ -360,10 +542,15 @@ fn a_secret_of_the_wrong_type_is_not_shown() {
 
 #[test]
 fn a_syntax_error_is_placed_without_quoting_the_line() {
-    let folder = Folder::with("[source]\nclient_id = \"id\"\nclient_secret = \"s3cret\n[feed]\ncalls = \n");
+    let folder =
+        Folder::with("[source]\nclient_id = \"id\"\nclient_secret = \"s3cret\n[feed]\ncalls = \n");
     let text = folder.refusal(&[], &[]);
     assert!(!text.contains("s3cret"), "{text}");
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r#"
+    the configuration is refused for 2 reasons:
+      DIR/casemirror.toml:3:24: this is not TOML: invalid basic string, expected `"`
+      DIR/casemirror.toml:5:9: this is not TOML: string values must be quoted, expected literal string
+    "#);
 }
 
 #[test]
@@ -421,7 +608,11 @@ fn tables_that_the_catalog_does_not_have_are_named_with_their_place() {
     let error = config.check_tables(&["cases", "activities"]).unwrap_err();
     assert_eq!(error.kind(), Kind::Config);
     let text = error.chain().replace(&folder.0.path().display().to_string(), "DIR");
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r#"
+    the configuration is refused for 2 reasons:
+      DIR/casemirror.toml:6: resources.disable: there is no table "activites"; did you mean "activities"?
+      DIR/casemirror.toml:8: history.tables: there is no table "xyz"
+    "#);
 }
 
 #[test]
@@ -468,7 +659,7 @@ fn no_text_made_of_a_configuration_holds_the_secret() {
 }
 
 #[test]
-fn every_setting_that_differs_shows_in_the_redacted_keys() {
+fn the_redacted_keys_leave_no_key_out() {
     let folder = Folder::with(REQUIRED);
     let before = folder.load(&[], &[]).unwrap().redacted_keys();
     let named: Vec<&str> = before.keys().map(String::as_str).collect();

@@ -1,29 +1,62 @@
 //! What is wrong with a configuration, in words.
 
+use std::fmt;
+
 use crate::error::{Error, Kind, Result};
+
+/// Where a setting was made. The order is that in which violations are reported.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Origin {
+    /// The configuration file, as it was named; `line` and `column` from 1, where they are known.
+    File {
+        path: String,
+        line: Option<usize>,
+        column: Option<usize>,
+    },
+    /// The variable's name.
+    Environment(String),
+    CommandLine,
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::File { path, line, column } => {
+                f.write_str(path)?;
+                [line, column].into_iter().flatten().try_for_each(|number| write!(f, ":{number}"))
+            }
+            Origin::Environment(variable) => write!(f, "environment variable {variable}"),
+            Origin::CommandLine => f.write_str("command line"),
+            Origin::Default => f.write_str("default"),
+        }
+    }
+}
 
 /// One thing that is wrong: where it was set, and what is the matter. Never holds a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Violation {
-    origin: String,
+    origin: Origin,
     problem: String,
 }
 
 impl Violation {
     /// `problem` names the key, what was given unless it may be secret, and what is allowed.
-    pub(super) fn new(origin: impl Into<String>, problem: impl Into<String>) -> Violation {
-        Violation { origin: origin.into(), problem: problem.into() }
+    pub(super) fn new(origin: Origin, problem: impl Into<String>) -> Violation {
+        Violation { origin, problem: problem.into() }
     }
 }
 
-/// All violations in one error, a line each; `Ok` where there are none.
-pub(super) fn refuse_any(violations: Vec<Violation>) -> Result<()> {
+/// All violations in one error, a line each, in the order of their places; `Ok` where there are
+/// none.
+pub(super) fn refuse_any(mut violations: Vec<Violation>) -> Result<()> {
     if violations.is_empty() {
         return Ok(());
     }
+    violations.sort_by(|a, b| a.origin.cmp(&b.origin));
     let mut text = match violations.len() {
         1 => "the configuration is refused:".to_owned(),
-        several => format!("the configuration is refused, {several} settings are wrong:"),
+        several => format!("the configuration is refused for {several} reasons:"),
     };
     for Violation { origin, problem } in &violations {
         text.push_str(&format!("\n  {origin}: {problem}"));

@@ -191,9 +191,9 @@ impl Faults {
     /// Lets all calls go that wait under this name, and holds no more under it.
     pub fn release(&self, name: &str) {
         let mut inner = self.lock();
-        inner
-            .rules
-            .retain(|script| !matches!(&script.rule.fault, Fault::Hold { name: n, .. } if n == name));
+        inner.rules.retain(
+            |script| !matches!(&script.rule.fault, Fault::Hold { name: n, .. } if n == name),
+        );
         if let Some(gate) = inner.holds.remove(name) {
             gate.open.send_replace(true);
         }
@@ -279,8 +279,7 @@ mod tests {
     fn a_rule_hits_from_the_nth_call_on_and_count_times() {
         let faults = Faults::default();
         let id = faults.add(rule("/a", 2, Some(2)));
-        let hits: Vec<usize> =
-            (0..5).map(|_| faults.judge("GET", "/a", "").faults.len()).collect();
+        let hits: Vec<usize> = (0..5).map(|_| faults.judge("GET", "/a", "").faults.len()).collect();
         assert_eq!(hits, [0, 1, 1, 0, 0]);
         assert!(faults.judge("POST", "/a", "").faults.is_empty());
         assert_eq!(faults.hits(), [(id, 2)]);

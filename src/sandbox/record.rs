@@ -27,7 +27,9 @@ pub enum Value {
     /// Without offset, with milliseconds.
     Local(LocalMs),
     /// `0001-01-01T00:00:00`, with an offset or without: canonically NULL.
-    Unset { zoned: bool },
+    Unset {
+        zoned: bool,
+    },
     Guid(u128),
     List(Vec<Value>),
 }
@@ -188,11 +190,13 @@ pub struct Record {
     fields: Vec<(&'static str, Value)>,
     /// Unknown fields as JSON text; they belong into a mirror's `_extra`. Keys in sorted order.
     extra: Vec<(&'static str, Cow<'static, str>)>,
+    /// Fields that a mirror leaves out (lists of copies of another table's records), as JSON text.
+    copies: Vec<(&'static str, String)>,
 }
 
 impl Record {
     pub fn with_capacity(fields: usize) -> Record {
-        Record { fields: Vec::with_capacity(fields), extra: Vec::new() }
+        Record { fields: Vec::with_capacity(fields), ..Record::default() }
     }
 
     /// Adds a field.
@@ -207,14 +211,28 @@ impl Record {
     }
 
     /// Adds a number given in millionths.
-    pub fn decimal(&mut self, name: &'static str, millionths: impl Into<Option<i64>>) -> &mut Record {
+    pub fn decimal(
+        &mut self,
+        name: &'static str,
+        millionths: impl Into<Option<i64>>,
+    ) -> &mut Record {
         self.put(name, millionths.into().map_or(Value::Null, Value::Decimal))
     }
 
     /// Adds a field that no reference names, as JSON text.
-    pub fn unknown(&mut self, name: &'static str, json: impl Into<Cow<'static, str>>) -> &mut Record {
+    pub fn unknown(
+        &mut self,
+        name: &'static str,
+        json: impl Into<Cow<'static, str>>,
+    ) -> &mut Record {
         self.extra.push((name, json.into()));
         self.extra.sort_by_key(|(name, _)| *name);
+        self
+    }
+
+    /// Adds a list of copies of another table's records, which a mirror leaves out.
+    pub fn copies(&mut self, name: &'static str, json: String) -> &mut Record {
+        self.copies.push((name, json));
         self
     }
 
@@ -240,11 +258,11 @@ impl Record {
             write_key(out, name, &mut first);
             value.write(out);
         }
-        for (name, json) in &self.extra {
-            if chosen(name) {
-                write_key(out, name, &mut first);
-                out.extend_from_slice(json.as_bytes());
-            }
+        let extra = self.extra.iter().map(|(name, json)| (*name, json.as_ref()));
+        let copies = self.copies.iter().map(|(name, json)| (*name, json.as_str()));
+        for (name, json) in extra.chain(copies).filter(|(name, _)| chosen(name)) {
+            write_key(out, name, &mut first);
+            out.extend_from_slice(json.as_bytes());
         }
         out.push(b'}');
     }

@@ -48,15 +48,7 @@ pub struct Arrival {
 
 impl Throttle {
     pub fn new(calls: u32, per: Duration, style: ThrottleStyle) -> Throttle {
-        Throttle {
-            calls,
-            per,
-            style,
-            window: VecDeque::new(),
-            total: 0,
-            violations: 0,
-            most: 0,
-        }
+        Throttle { calls, per, style, window: VecDeque::new(), total: 0, violations: 0, most: 0 }
     }
 
     /// Counts an arrival. Refused calls count like any other.

@@ -56,7 +56,8 @@ impl SystemBootClock {
     /// The clock of this machine.
     pub fn new() -> Self {
         SystemBootClock {
-            boot_id: boot_name().unwrap_or_else(|| format!("process-{:032x}", rand::random::<u128>())),
+            boot_id: boot_name()
+                .unwrap_or_else(|| format!("process-{:032x}", rand::random::<u128>())),
             #[cfg(not(target_os = "linux"))]
             started: std::time::Instant::now(),
         }

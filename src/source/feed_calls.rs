@@ -118,11 +118,8 @@ pub fn decide(
         Some(end) if end.boot_id == boot_id => end.time.min(now.later_by(FARTHEST_END)),
         Some(_) | None => now,
     };
-    let mut free: Vec<BootTime> = calls
-        .iter()
-        .map(|call| ended(call).later_by(per))
-        .filter(|free| *free > now)
-        .collect();
+    let mut free: Vec<BootTime> =
+        calls.iter().map(|call| ended(call).later_by(per)).filter(|free| *free > now).collect();
     free.sort_unstable();
     let by_count = if free.len() < limit { now } else { free[free.len() - limit] };
     let by_hold = calls

@@ -58,16 +58,17 @@ fn retry_after(text: &str, server_now: Timestamp) -> Option<Duration> {
 
 /// The end of the window: a date, seconds or milliseconds since 1970, or seconds from now.
 fn reset(text: &str, server_now: Timestamp) -> Option<Duration> {
-    let hold = if let Ok(number) = text.parse::<i64>() {
-        match number {
-            ..SMALLEST_EPOCH_SECONDS => seconds(text)?,
-            ..SMALLEST_EPOCH_MILLIS => until(Timestamp::from_second(number).ok()?, server_now)?,
-            _ => until(Timestamp::from_millisecond(number).ok()?, server_now)?,
+    let hold = match text.parse::<i64>() {
+        Ok(number) if number >= SMALLEST_EPOCH_MILLIS => {
+            until(Timestamp::from_millisecond(number).ok()?, server_now)?
         }
-    } else if let Some(hold) = seconds(text) {
-        hold
-    } else {
-        until(text.parse().ok().or_else(|| http_date(text))?, server_now)?
+        Ok(number) if number >= SMALLEST_EPOCH_SECONDS => {
+            until(Timestamp::from_second(number).ok()?, server_now)?
+        }
+        _ => match seconds(text) {
+            Some(hold) => hold,
+            None => until(text.parse().ok().or_else(|| http_date(text))?, server_now)?,
+        },
     };
     Some(hold.min(LONGEST_RESET))
 }

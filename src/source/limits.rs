@@ -12,6 +12,7 @@ use governor::{Quota, RateLimiter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use super::request::CallClass;
 use crate::config;
 use crate::error::{Error, Kind, Result};
 
@@ -70,26 +71,44 @@ impl Clock for RuntimeClock {
     }
 }
 
+/// A place among the calls in flight.
+#[must_use]
+pub(super) struct Slot {
+    _any: OwnedSemaphorePermit,
+    _journal: Option<OwnedSemaphorePermit>,
+}
+
 /// What all calls share.
 pub(super) struct Limits {
     pace: Pace,
     slots: Arc<Semaphore>,
+    /// One fewer: journals take minutes, and must not keep the feed from being asked.
+    journal_slots: Arc<Semaphore>,
     held_until: Mutex<Option<Instant>>,
 }
 
 impl Limits {
     pub(super) fn new(limits: &config::Limits) -> Self {
+        let slots = limits.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         Limits {
             pace: Pace::per_second(limits.requests_per_second),
-            slots: Arc::new(Semaphore::new(limits.concurrency.clamp(1, Semaphore::MAX_PERMITS))),
+            slots: Arc::new(Semaphore::new(slots)),
+            journal_slots: Arc::new(Semaphore::new((slots - 1).max(1))),
             held_until: Mutex::new(None),
         }
     }
 
     /// A place among the calls in flight; given back when dropped.
-    pub(super) async fn slot(&self) -> Result<OwnedSemaphorePermit> {
+    pub(super) async fn slot(&self, class: CallClass) -> Result<Slot> {
         let closed = |error| Error::caused(Kind::Internal, "no call may be made any more", error);
-        Arc::clone(&self.slots).acquire_owned().await.map_err(closed)
+        let journal = match class {
+            CallClass::Journal => {
+                Some(Arc::clone(&self.journal_slots).acquire_owned().await.map_err(closed)?)
+            }
+            CallClass::Plain | CallClass::Feed(_) => None,
+        };
+        let any = Arc::clone(&self.slots).acquire_owned().await.map_err(closed)?;
+        Ok(Slot { _any: any, _journal: journal })
     }
 
     /// The next call's turn: waits until no hold is in force.
@@ -123,9 +142,8 @@ impl Limits {
     pub(super) fn hold_for(&self, duration: Duration) {
         // Beyond what the clock can count: a year stands in for it.
         let now = Instant::now();
-        let until = now
-            .checked_add(duration)
-            .unwrap_or_else(|| now + Duration::from_secs(365 * 86_400));
+        let until =
+            now.checked_add(duration).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400));
         let mut held = self.held_until.lock().unwrap_or_else(PoisonError::into_inner);
         if held.is_none_or(|known| known < until) {
             *held = Some(until);
@@ -145,6 +163,7 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::request::FeedName;
 
     async fn sent_at(pace: &Pace, calls: usize) -> Vec<Duration> {
         let started = Instant::now();
@@ -173,8 +192,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_pacemaker_lets_half_a_window_go_and_spreads_the_rest() {
         let pace = Pace::new(6, Duration::from_secs(30), 3);
-        let seconds: Vec<u64> =
-            sent_at(&pace, 6).await.iter().map(Duration::as_secs).collect();
+        let seconds: Vec<u64> = sent_at(&pace, 6).await.iter().map(Duration::as_secs).collect();
         assert_eq!(seconds, [0, 0, 0, 5, 10, 15]);
     }
 
@@ -207,14 +225,26 @@ mod tests {
         assert_eq!(started.elapsed(), Duration::ZERO);
     }
 
+    async fn is_free(limits: &Limits, class: CallClass) -> bool {
+        tokio::time::timeout(Duration::from_secs(5), limits.slot(class)).await.is_ok()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn no_more_calls_are_in_flight_than_slots() {
         let limits = limits(2);
-        let _first = limits.slot().await.unwrap();
-        let second = limits.slot().await.unwrap();
-        let third = tokio::time::timeout(Duration::from_secs(5), limits.slot()).await;
-        assert!(third.is_err());
+        let _first = limits.slot(CallClass::Plain).await.unwrap();
+        let second = limits.slot(CallClass::Feed(FeedName::Cases)).await.unwrap();
+        assert!(!is_free(&limits, CallClass::Plain).await);
         drop(second);
-        limits.slot().await.unwrap();
+        assert!(is_free(&limits, CallClass::Plain).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn journals_leave_a_slot_to_the_others_where_there_are_two() {
+        let two = limits(2);
+        let _journal = two.slot(CallClass::Journal).await.unwrap();
+        assert!(!is_free(&two, CallClass::Journal).await);
+        assert!(is_free(&two, CallClass::Feed(FeedName::Cases)).await);
+        assert!(is_free(&limits(1), CallClass::Journal).await);
     }
 }

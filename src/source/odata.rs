@@ -23,8 +23,7 @@ const QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/');
 
 /// What stays as it is in a path segment: the unreserved characters.
-const SEGMENT: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A literal of a filter expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +86,11 @@ pub struct Filter(Node);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Node {
-    Compare { field: String, operator: &'static str, literal: Literal },
+    Compare {
+        field: String,
+        operator: &'static str,
+        literal: Literal,
+    },
     /// At least two parts each.
     And(Vec<Node>),
     Or(Vec<Node>),
@@ -324,7 +327,10 @@ pub fn render_path(template: &str, values: &[(&str, &str)]) -> Result<String> {
         match value {
             None => return Err(broken(template, &format!("lacks a value for {{{name}}}"))),
             Some("" | "." | "..") => {
-                return Err(broken(template, &format!("cannot take the value given for {{{name}}}")));
+                return Err(broken(
+                    template,
+                    &format!("cannot take the value given for {{{name}}}"),
+                ));
             }
             Some(value) => path.extend(utf8_percent_encode(value, SEGMENT)),
         }
@@ -412,10 +418,7 @@ mod tests {
             "/api/Conditions/Cases/{case_id}/Costs/{type}",
             &[("type", "Boligkjøperforsikring/1"), ("case_id", "17")],
         );
-        assert_eq!(
-            path.unwrap(),
-            "/api/Conditions/Cases/17/Costs/Boligkj%C3%B8perforsikring%2F1"
-        );
+        assert_eq!(path.unwrap(), "/api/Conditions/Cases/17/Costs/Boligkj%C3%B8perforsikring%2F1");
         assert_eq!(render_path("/api/Bøker/{id}", &[("id", "1")]).unwrap(), "/api/B%C3%B8ker/1");
     }
 

@@ -74,7 +74,8 @@ pub fn record(record: &Record) -> Response {
 /// 200 with a page: a bare array, or `{Count, Results}` where the call asked for the count.
 pub fn page(page: &Page<Record>, query: &Query) -> Response {
     let mut out = Vec::with_capacity(page.rows.len() * 512 + 64);
-    write_page(&mut out, page.count, page.rows.iter(), query.select.as_deref());
+    let select = query.select.as_deref().filter(|names| !names.is_empty());
+    write_page(&mut out, page.count, page.rows.iter(), select);
     json(out)
 }
 

@@ -61,7 +61,8 @@ pub fn page<R: Row>(
     let filter = query.filter.as_ref().filter(|_| full);
     let count = query.count && full;
     // In the endpoint's own order nothing behind the page needs to be looked at.
-    let enough = if order.is_none() && !count { query.skip.saturating_add(top) } else { usize::MAX };
+    let enough =
+        if order.is_none() && !count { query.skip.saturating_add(top) } else { usize::MAX };
 
     let mut found = Vec::new();
     for row in rows {
@@ -74,6 +75,11 @@ pub fn page<R: Row>(
     }
     if let Some((column, descending)) = order {
         sort(&mut found, column, *descending)?;
+    }
+    if let (Some(select), Some(row)) = (query.select.as_ref().filter(|_| full), found.first())
+        && let Some(name) = select.iter().find(|name| row.value(name).is_none())
+    {
+        return Err(Refusal::bad_request(format!("There is no column '{name}'")));
     }
     let total = found.len();
     let rows = found.into_iter().skip(query.skip).take(top).collect();
@@ -129,7 +135,9 @@ mod tests {
     fn a_top_beyond_the_largest_is_refused() {
         let query = Query::parse("$top=501").unwrap();
         assert!(page(rows(), &query, Limits::odata(500)).is_err());
-        assert!(page(rows(), &Query::parse("$orderby=Nope").unwrap(), Limits::odata(5000)).is_err());
+        assert!(
+            page(rows(), &Query::parse("$orderby=Nope").unwrap(), Limits::odata(5000)).is_err()
+        );
     }
 
     #[test]

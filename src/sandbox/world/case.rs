@@ -236,7 +236,11 @@ impl Status {
         match self {
             Status::Initial | Status::Draft | Status::General => "Registered",
             Status::Active | Status::Ready | Status::BiddingStarted | Status::Reserved => {
-                if published { "Published" } else { "Activated" }
+                if published {
+                    "Published"
+                } else {
+                    "Activated"
+                }
             }
             Status::SoldWithConditions | Status::Sold => "Sold",
             Status::DocumentDelivery | Status::Followup => "Transferred",

@@ -31,7 +31,11 @@ impl Dice {
         self.below(100) < percent
     }
 
-    pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+    pub fn pick<T: Copy>(&mut self, list: &[T]) -> T {
+        *self.pick_ref(list)
+    }
+
+    pub fn pick_ref<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         let n = i64::try_from(list.len()).unwrap_or(1);
         &list[usize::try_from(self.below(n)).unwrap_or(0)]
     }
@@ -61,7 +65,11 @@ impl Trivia {
         self.between(number, 0, 99) < percent
     }
 
-    pub fn pick<T>(self, number: u64, list: &[T]) -> &T {
+    pub fn pick<T: Copy>(self, number: u64, list: &[T]) -> T {
+        *self.pick_ref(number, list)
+    }
+
+    pub fn pick_ref<T>(self, number: u64, list: &[T]) -> &T {
         let n = i64::try_from(list.len()).unwrap_or(1);
         &list[usize::try_from(self.between(number, 0, n - 1)).unwrap_or(0)]
     }

@@ -4,15 +4,47 @@
 pub const FIRST_NAMES: &[&str] = &[
     "Anne", "Bjørn", "Cecilie", "Dag", "Eirik", "Frida", "Gunnar", "Hanne", "Ingrid", "Jonas",
     "Kari", "Lars", "Marit", "Nils", "Oda", "Per", "Ragnhild", "Siri", "Tor", "Unni", "Vegard",
-    "Wenche", "Yngve", "Øystein", "Åse", "Astrid", "Håkon", "Solveig", "Mathias", "Nora",
-    "Ola", "Thea", "Even", "Sunniva", "Aksel", "Ylva", "Birk", "Live", "Stian", "Tuva",
+    "Wenche", "Yngve", "Øystein", "Åse", "Astrid", "Håkon", "Solveig", "Mathias", "Nora", "Ola",
+    "Thea", "Even", "Sunniva", "Aksel", "Ylva", "Birk", "Live", "Stian", "Tuva",
 ];
 
 pub const SURNAMES: &[&str] = &[
-    "Hansen", "Johansen", "Olsen", "Larsen", "Andersen", "Pedersen", "Nilsen", "Kristiansen",
-    "Jensen", "Karlsen", "Berg", "Haugen", "Hagen", "Eriksen", "Bakken", "Lie", "Solberg",
-    "Moen", "Strand", "Lund", "Myhre", "Dahl", "Ødegård", "Aas", "Nygård", "Sæther", "Fjeld",
-    "Brekke", "Tveit", "Sandvik", "Vik", "Rønning", "Skår", "Haugland", "D'Angelo", "Foss",
+    "Hansen",
+    "Johansen",
+    "Olsen",
+    "Larsen",
+    "Andersen",
+    "Pedersen",
+    "Nilsen",
+    "Kristiansen",
+    "Jensen",
+    "Karlsen",
+    "Berg",
+    "Haugen",
+    "Hagen",
+    "Eriksen",
+    "Bakken",
+    "Lie",
+    "Solberg",
+    "Moen",
+    "Strand",
+    "Lund",
+    "Myhre",
+    "Dahl",
+    "Ødegård",
+    "Aas",
+    "Nygård",
+    "Sæther",
+    "Fjeld",
+    "Brekke",
+    "Tveit",
+    "Sandvik",
+    "Vik",
+    "Rønning",
+    "Skår",
+    "Haugland",
+    "D'Angelo",
+    "Foss",
 ];
 
 /// A town: municipality, its number, county, post code, town.
@@ -50,17 +82,45 @@ pub const TOWNS: &[Town] = &[
 ];
 
 pub const STREETS: &[&str] = &[
-    "Storgata", "Kirkeveien", "Skolegata", "Bjørkeveien", "Granlia", "Fjordveien", "Øvre Bakke",
-    "Nedre Strandgate", "Solsvingen", "Lyngveien", "Ærfuglveien", "Åsveien", "Tyttebærstien",
-    "Havnegata", "Parkveien", "Elvebredden", "Sørliveien", "Nordre Allé",
+    "Storgata",
+    "Kirkeveien",
+    "Skolegata",
+    "Bjørkeveien",
+    "Granlia",
+    "Fjordveien",
+    "Øvre Bakke",
+    "Nedre Strandgate",
+    "Solsvingen",
+    "Lyngveien",
+    "Ærfuglveien",
+    "Åsveien",
+    "Tyttebærstien",
+    "Havnegata",
+    "Parkveien",
+    "Elvebredden",
+    "Sørliveien",
+    "Nordre Allé",
 ];
 
 pub const OFFICES: &[&str] = &[
-    "Sentrum", "Vest", "Øst", "Nordre", "Søndre", "Fjorden", "Åsen", "Havnen", "Sjøsiden",
-    "Prosjekt & Nybygg", "Landsted", "Bryggen", "Elvekanten", "Høyden",
+    "Sentrum",
+    "Vest",
+    "Øst",
+    "Nordre",
+    "Søndre",
+    "Fjorden",
+    "Åsen",
+    "Havnen",
+    "Sjøsiden",
+    "Prosjekt & Nybygg",
+    "Landsted",
+    "Bryggen",
+    "Elvekanten",
+    "Høyden",
 ];
 
-pub const BROKERAGES: &[&str] = &["Nordlys Eiendom AS", "Fjellhus Megling AS", "Kyst & By Bolig AS"];
+pub const BROKERAGES: &[&str] =
+    &["Nordlys Eiendom AS", "Fjellhus Megling AS", "Kyst & By Bolig AS"];
 
 pub const JOB_TITLES: &[&str] =
     &["Snekker", "Lærer", "Sykepleier", "Ingeniør", "Student", "Pensjonist", "Bonde"];
@@ -117,6 +177,7 @@ pub const BANKS: &[&str] = &["Fjordbanken", "Sparebanken Ås", "Bygda Sparebank"
 
 /// A text of several kilobytes, for fields that people paste documents into.
 pub fn long_text(number: usize) -> String {
-    let parts = ["Eiendommen ligger fritt til med gode solforhold. ", "Det er \"nylig\" pusset opp. "];
+    let parts =
+        ["Eiendommen ligger fritt til med gode solforhold. ", "Det er \"nylig\" pusset opp. "];
     (0..80 + number % 40).map(|n| parts[n % parts.len()]).collect()
 }

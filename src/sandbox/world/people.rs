@@ -80,13 +80,13 @@ impl Person {
     }
 
     pub fn phone(&self) -> String {
-        format!("+47 {}", self.trivia.between(3, 400_00_000, 499_99_999))
+        format!("+47 {}", self.trivia.between(3, 40_000_000, 49_999_999))
     }
 
     /// Street with number, index of the town.
     pub fn home(&self) -> (String, &'static names::Town) {
         let street = self.trivia.pick(4, names::STREETS);
-        let town = self.trivia.pick(5, names::TOWNS);
+        let town = self.trivia.pick_ref(5, names::TOWNS);
         (format!("{street} {}", self.trivia.between(6, 1, 120)), town)
     }
 }
@@ -147,7 +147,8 @@ impl Basis {
             id,
             office: office.id,
             company: office.company,
-            title: trivia.pick(1, &["Eiendomsmegler MNEF", "Megler", "Oppgjørsansvarlig", "Fullmektig"]),
+            title: trivia
+                .pick(1, &["Eiendomsmegler MNEF", "Megler", "Oppgjørsansvarlig", "Fullmektig"]),
             active: !trivia.chance(2, 8),
             telephone: person.phone(),
             modified: self.origin.plus_ms(-trivia.between(3, 3_600_000, 300 * 86_400_000)),
@@ -166,7 +167,7 @@ impl Basis {
     }
 
     /// Ids of the contacts that the world begins with.
-    pub fn contact_ids(&self) -> impl Iterator<Item = i64> {
+    pub fn contact_ids(&self) -> std::ops::Range<i64> {
         FIRST_CONTACT..FIRST_CONTACT + self.contacts
     }
 
@@ -183,7 +184,8 @@ impl Basis {
         };
         // Nearly all were modified within the reach of the contacts feed, some never since.
         let days = if dice.chance(5) { dice.between(366, 520) } else { dice.between(0, 350) };
-        let modified = Ticks(self.origin.plus_days(-days).0 - dice.between(600_000_000, 864_000_000_000));
+        let modified =
+            Ticks(self.origin.plus_days(-days).0 - dice.between(600_000_000, 864_000_000_000));
         Contact {
             id,
             person,
@@ -191,7 +193,7 @@ impl Basis {
             modified,
             telephone: (!dice.chance(7)).then(|| person.phone()),
             street: (!dice.chance(10)).then(|| person.home().0),
-            job: dice.chance(40).then(|| Cow::Borrowed(*dice.pick(names::JOB_TITLES))),
+            job: dice.chance(40).then(|| Cow::Borrowed(dice.pick(names::JOB_TITLES))),
             active: !dice.chance(3),
         }
     }
@@ -215,7 +217,7 @@ fn office(seed: u64, number: i64) -> Office {
         company: FIRST_COMPANY + company,
         name: format!("{} {} {}", brokerage.trim_end_matches(" AS"), town.city, place),
         active: true,
-        telephone: format!("+47 {}", trivia.between(1, 220_00_000, 229_99_999)),
+        telephone: format!("+47 {}", trivia.between(1, 22_000_000, 22_999_999)),
         trivia,
     }
 }

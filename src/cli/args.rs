@@ -1,0 +1,365 @@
+//! The command line (contract section 1), as clap parses it.
+
+use std::fmt;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::builder::RangedU64ValueParser;
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::config;
+
+const EXAMPLES: &str = "\
+Examples:
+  casemirror demo                        see what it does, without a platform or a configuration
+  casemirror init                        write casemirror.toml, to be filled in
+  casemirror check                       see whether it is right, and what your user may read
+  casemirror sync                        mirror everything, later only what has changed
+  casemirror query 'FROM report.signed_cases'
+
+Exit status: 0 done; 1 failed; 2 wrong usage or configuration; 3 done, but incomplete (see
+`casemirror status`).";
+
+/// Mirrors a property brokerage's data into a DuckDB database and Parquet snapshots, and keeps the
+/// mirror true.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Everywhere")]
+pub struct Global {
+    /// Configuration file [default: ./casemirror.toml]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub config: Option<PathBuf>,
+    /// Set one key of the configuration, before file and environment; can be repeated
+    #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub set: Vec<Setting>,
+    /// How logs are written to stderr
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+    /// Log more; twice: even more
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+    /// Log only warnings and errors; twice: errors only
+    #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "verbose")]
+    pub quiet: u8,
+}
+
+impl Global {
+    /// The configuration file that was named, or the default one.
+    pub fn config_path(&self) -> &Path {
+        self.config.as_deref().unwrap_or(Path::new(config::DEFAULT_PATH))
+    }
+
+    /// Keys and values of all `--set`, in order, as [`config::Config::load`] takes them.
+    pub fn overrides(&self) -> Vec<(String, String)> {
+        self.set.iter().map(|setting| (setting.key.clone(), setting.value.clone())).collect()
+    }
+}
+
+/// One `--set`. Its value may be a secret, so that it is not part of `Debug`.
+#[derive(Clone)]
+pub struct Setting {
+    key: String,
+    value: String,
+}
+
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setting").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Mirror a simulated brokerage: needs no configuration and no network
+    Demo(Demo),
+    /// Serve the simulated brokerage's API, and nothing else
+    Sandbox(Sandbox),
+    /// Write a commented configuration file; never overwrites
+    Init(Init),
+    /// Validate the configuration, log in, and show what the API user may read; changes nothing
+    Check,
+    /// Mirror everything, or what has changed since the last time, and publish it
+    Sync(Sync),
+    /// Show what is mirrored, how fresh, what failed, what is pending and why
+    Status(Status),
+    /// Print the data dictionary of every table
+    Schema(Schema),
+    /// Run SQL on the published database, read-only
+    Query(Query),
+    /// Print the completion script of a shell
+    Completions(Completions),
+}
+
+/// `casemirror demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Cases of the simulated brokerage
+    #[arg(long, value_name = "N", default_value = "500", value_parser = case_count())]
+    pub cases: usize,
+    /// The same seed makes the same brokerage
+    #[arg(long, value_name = "S", default_value_t = DEFAULT_SEED)]
+    pub seed: u64,
+    /// Folder for the files; one that holds anything else is refused
+    #[arg(long, value_name = "DIR", default_value = "./casemirror-demo")]
+    pub dir: PathBuf,
+    /// Stay up until interrupted, instead of ending after the reports
+    #[arg(long)]
+    pub serve: bool,
+}
+
+/// `casemirror sandbox`.
+#[derive(Debug, Args)]
+pub struct Sandbox {
+    /// Address and port to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8650")]
+    pub listen: SocketAddr,
+    /// Cases of the simulated brokerage
+    #[arg(long, value_name = "N", default_value = "500", value_parser = case_count())]
+    pub cases: usize,
+    /// The same seed makes the same brokerage
+    #[arg(long, value_name = "S", default_value_t = DEFAULT_SEED)]
+    pub seed: u64,
+}
+
+/// `casemirror init`.
+#[derive(Debug, Args)]
+pub struct Init {
+    /// Where to write it [default: the path of --config, else ./casemirror.toml]
+    #[arg(value_name = "PATH")]
+    pub path: Option<PathBuf>,
+}
+
+/// `casemirror sync`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  casemirror sync --only cases,costs     only these tables; the others stay pending
+  casemirror sync --case 1017,1018       only these cases")]
+pub struct Sync {
+    /// Read everything again; an interrupted one goes on by itself at the next sync
+    #[arg(long)]
+    pub full: bool,
+    /// Only these tables, and no schedule; what is left out stays pending
+    #[arg(long, value_name = "TABLE,...", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Only these cases, and no schedule; what is left out stays pending
+    #[arg(
+        long = "case",
+        value_name = "ID,...",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(i64).range(1..)
+    )]
+    pub cases: Vec<i64>,
+    /// Remove what the platform no longer lists, even if it is more than reconcile.max_removed
+    #[arg(long)]
+    pub allow_removals: bool,
+}
+
+/// `casemirror status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// As JSON, for programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `casemirror schema`.
+#[derive(Debug, Args)]
+pub struct Schema {
+    /// Markdown to read, JSON for programs, or the SQL that creates the tables
+    #[arg(long, value_name = "FORMAT", default_value = "md")]
+    pub format: SchemaFormat,
+}
+
+/// `casemirror query`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  casemirror query 'FROM report.signed_cases ORDER BY month'
+  casemirror query --format csv 'SELECT case_id, total_cost FROM report.total_cost' > costs.csv")]
+pub struct Query {
+    /// One SQL statement, as DuckDB understands it
+    #[arg(value_name = "SQL")]
+    pub sql: String,
+    /// How the rows are printed
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    pub format: QueryFormat,
+}
+
+/// `casemirror completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  casemirror completions bash > ~/.local/share/bash-completion/completions/casemirror")]
+pub struct Completions {
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// `--log-format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// `schema --format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SchemaFormat {
+    Md,
+    Json,
+    Sql,
+}
+
+/// `query --format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum QueryFormat {
+    Table,
+    Csv,
+    Json,
+}
+
+/// The simulated brokerage that is made when no other is asked for.
+const DEFAULT_SEED: u64 = 1;
+
+/// A brokerage without cases shows nothing, and a larger one than this does not fit into memory.
+fn case_count() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=10_000_000)
+}
+
+fn key_and_value(text: &str) -> Result<Setting, String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => {
+            Ok(Setting { key: key.to_owned(), value: value.to_owned() })
+        }
+        _ => Err("expected KEY=VALUE, such as feed.poll=30s".to_owned()),
+    }
+}
+
+/// Writes the completion script of `shell`.
+///
+/// # Errors
+///
+/// Whatever `out` fails with.
+pub fn write_completions(shell: Shell, out: &mut dyn Write) -> std::io::Result<()> {
+    // clap_complete panics where writing fails (a closed pipe), so it writes to memory.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), env!("CARGO_PKG_NAME"), &mut script);
+    out.write_all(&script)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once("casemirror").chain(line.split_whitespace()))
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn lists_are_separated_by_commas_or_repeated() {
+        let cli = parse("sync --only cases,costs --only notes --case 17,18 --allow-removals");
+        let Command::Sync(sync) = cli.unwrap().command else { panic!("not sync") };
+        assert_eq!(sync.only, ["cases", "costs", "notes"]);
+        assert_eq!(sync.cases, [17, 18]);
+        assert!(sync.allow_removals && !sync.full);
+    }
+
+    #[test]
+    fn global_options_stand_before_or_after_the_command() {
+        for line in [
+            "--config a.toml --set feed.poll=5s -vv status",
+            "status --config a.toml --set feed.poll=5s -vv",
+        ] {
+            let cli = parse(line).unwrap();
+            assert_eq!(cli.global.config_path(), Path::new("a.toml"));
+            assert_eq!(cli.global.overrides(), [("feed.poll".to_owned(), "5s".to_owned())]);
+            assert_eq!(cli.global.verbose, 2);
+        }
+    }
+
+    #[test]
+    fn a_secret_on_the_command_line_is_not_shown() {
+        let cli = parse("status --set source.client_secret=hunter2").unwrap();
+        assert!(!format!("{cli:?}").contains("hunter2"));
+        assert_eq!(cli.global.overrides()[0].1, "hunter2");
+    }
+
+    #[test]
+    fn the_defaults_are_the_contracts() {
+        let cli = parse("demo").unwrap();
+        assert_eq!(cli.global.config_path(), Path::new("casemirror.toml"));
+        assert_eq!(cli.global.log_format, LogFormat::Text);
+        let Command::Demo(demo) = cli.command else { panic!("not demo") };
+        assert_eq!((demo.cases, demo.serve), (500, false));
+        assert_eq!(demo.dir, Path::new("./casemirror-demo"));
+        let Command::Sandbox(sandbox) = parse("sandbox").unwrap().command else {
+            panic!("not sandbox")
+        };
+        assert_eq!(sandbox.listen.to_string(), "127.0.0.1:8650");
+    }
+
+    #[rstest]
+    #[case("")]
+    #[case("mirror")]
+    #[case("demo --cases 0")]
+    #[case("sync --case -1")]
+    #[case("sync --case x")]
+    #[case("status --set feed.poll")]
+    #[case("status --set =5s")]
+    #[case("status -v -q")]
+    #[case("schema --format xml")]
+    #[case("query")]
+    fn wrong_usage_exits_with_status_2(#[case] line: &str) {
+        assert_eq!(parse(line).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn only_commands_that_exist_are_listed() {
+        let command = Cli::command();
+        let listed: Vec<&str> = command.get_subcommands().map(|c| c.get_name()).collect();
+        assert_eq!(
+            listed,
+            [
+                "demo",
+                "sandbox",
+                "init",
+                "check",
+                "sync",
+                "status",
+                "schema",
+                "query",
+                "completions"
+            ]
+        );
+    }
+
+    #[test]
+    fn every_shell_gets_a_script_with_all_commands() {
+        for shell in Shell::value_variants() {
+            let mut script = Vec::new();
+            write_completions(*shell, &mut script).unwrap();
+            let script = String::from_utf8(script).unwrap();
+            assert!(script.contains("sandbox") && script.contains("allow-removals"), "{shell}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `casemirror check`: is the configuration right, and what may the API user read?
+
+use std::sync::Arc;
+
+use super::{output, print};
+use crate::catalog::Catalog;
+use crate::config::Config;
+use crate::error::Result;
+use crate::source::{Client, MemoryLedger};
+
+pub async fn run(config: Config) -> Result<u8> {
+    let catalog = Catalog::load(config.resources.dir.as_deref())?;
+    config.check_tables(&catalog.names())?;
+    // It makes no feed call, so its ledger can be one that is forgotten.
+    let ledger = Arc::new(MemoryLedger::new());
+    let client = Client::new(&config.source, &config.feed, &config.limits, ledger)?;
+    let tenant = client.tenant().await?;
+    let permissions = client.permissions().await?;
+    let mut table = output::table(&["resource", "permission needed", "granted", "enabled"]);
+    let mut missing = 0;
+    for resource in catalog.resources() {
+        let enabled = !config.resources.disable.contains(&resource.table);
+        let granted: Vec<bool> = resource
+            .permissions
+            .iter()
+            .map(|needed| permissions.iter().any(|p| p.grants(needed)))
+            .collect();
+        let all = granted.iter().all(|g| *g);
+        missing += usize::from(!all && enabled);
+        let needed = if resource.permissions.is_empty() {
+            "none documented".to_owned()
+        } else {
+            resource.permissions.join(", ")
+        };
+        let granted = match (resource.permissions.is_empty(), all) {
+            (true, _) => "-",
+            (false, true) => "yes",
+            (false, false) => "no",
+        };
+        let enabled = if enabled { "yes" } else { "no" };
+        table.add_row([resource.table.as_str(), &needed, granted, enabled]);
+    }
+    let end = match missing {
+        0 => "Everything that is enabled may be read.".to_owned(),
+        n => format!(
+            "{n} enabled tables lack a permission: they will be empty and marked `forbidden`."
+        ),
+    };
+    print(&format!(
+        "{} answers; tenant {tenant}, client {}.\n{table}\n{end}\n",
+        config.source.base_url, config.source.client_id
+    ))?;
+    Ok(0)
+}

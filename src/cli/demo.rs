@@ -1,0 +1,191 @@
+//! `casemirror demo`: the main job against the embedded sandbox, without configuration or network.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use secrecy::SecretString;
+use url::Url;
+
+use super::args::Demo;
+use super::{output, print, query};
+use crate::config::Config;
+use crate::cycle::Options;
+use crate::error::{Error, Kind, Result, io};
+use crate::mirror::Books;
+use crate::progress::Progress;
+use crate::sandbox::{self, Act, Sandbox};
+use crate::session::Session;
+
+/// What the folder of an earlier demo holds.
+const OURS: [&str; 6] = [
+    "store.duckdb",
+    "store.duckdb.wal",
+    "store.duckdb.tmp",
+    "store.duckdb.secrets",
+    "casemirror.duckdb",
+    "parquet",
+];
+/// How long the brokerage lives before its changes are followed, and what happens in it.
+const LIVES_FOR: Duration = Duration::from_secs(4);
+const EVENTS: u32 = 40;
+const SIGNED: &str = "SELECT month, office, signed_cases FROM report.signed_cases \
+                      ORDER BY month DESC NULLS FIRST, office LIMIT 12";
+const COST: &str = "SELECT case_id, kind, asking_price, original_sale_price, buyer_costs, \
+                      document_cost, debt, total_cost, missing FROM report.total_cost \
+                    WHERE total_cost IS NOT NULL ORDER BY kind DESC, case_id DESC LIMIT 10";
+
+pub async fn run(args: &Demo, quiet: bool) -> Result<u8> {
+    let dir = prepare(&args.dir)?;
+    let live = args.serve.then_some(Duration::from_secs(3));
+    let options = sandbox::Options {
+        cases: args.cases,
+        seed: args.seed,
+        live,
+        ..sandbox::Options::default()
+    };
+    let sandbox = Sandbox::start(options).await?;
+    let base_url = Url::parse(sandbox.base_url())
+        .map_err(|e| Error::caused(Kind::Internal, "the sandbox has no address", e))?;
+    let secret = SecretString::from(sandbox.client_secret().to_owned());
+    let config = Config::for_demo(base_url, sandbox.client_id(), secret, &dir);
+    let database = config.publish.database.clone();
+    print(&format!(
+        "A simulated brokerage with {} cases runs at {} (seed {}).\n\n\
+         1. Mirroring it, everything for the first time ...\n",
+        args.cases,
+        sandbox.base_url(),
+        args.seed
+    ))?;
+
+    let session = Session::open(config, Progress::new(quiet))?;
+    let started = std::time::Instant::now();
+    let first = session.sync("demo", Options::default()).await?;
+    print(&format!(
+        "   {} calls, {} rows in {:.1} s\n\n2. The brokerage lives for {} seconds: {EVENTS} things \
+         happen in it.\n",
+        first.report.calls,
+        Books::total(&first.report.outcome).inserted,
+        started.elapsed().as_secs_f64(),
+        LIVES_FOR.as_secs(),
+    ))?;
+    live_on(&sandbox).await?;
+
+    print("3. Following the changes: the feed says which cases moved, their dates say what to fetch.\n")?;
+    let second = session.sync("demo", Options::default()).await?;
+    print(&changes(&second))?;
+
+    let stats = sandbox.stats();
+    print(&format!(
+        "\n4. The throttle: at most 6 calls to the change feeds in any 30 s are allowed. The sandbox \
+         counted\n   at most {} in any window, {} in all, {} violations; and {} calls that would \
+         change anything.\n",
+        stats.feed.most_in_window, stats.feed.calls, stats.feed.violations, stats.writes
+    ))?;
+
+    let reader = query::open(&database)?;
+    let rows = query::select(
+        &reader,
+        "SELECT table_name AS \"table\", rows, last_change FROM report.freshness ORDER BY 1",
+    )?;
+    print(&format!("\n5. What is in the published database now:\n{}", output::batches(&rows, "-")?))?;
+    print("\n6. How many cases were signed? (report.signed_cases, the latest months)\n")?;
+    print(&output::batches(&query::select(&reader, SIGNED)?, "-")?)?;
+    print("\n7. What does a sale cost in all? (report.total_cost, some cases)\n")?;
+    print(&output::batches(&query::select(&reader, COST)?, "-")?)?;
+    drop(reader);
+
+    let shown = |name: &str| dir.join(name).display().to_string();
+    print(&format!(
+        "\nFiles:\n  {:<44} for DuckDB, open it while casemirror writes\n  {:<44} for BI tools, always \
+         complete\n\nQuery them:\n  duckdb -readonly {} \"FROM report.signed_cases\"\n  casemirror \
+         query --set publish.database={} \"FROM report.total_cost LIMIT 5\"\n",
+        shown("casemirror.duckdb"),
+        shown("parquet/latest/"),
+        shown("casemirror.duckdb"),
+        shown("casemirror.duckdb"),
+    ))?;
+    let problems: Vec<String> =
+        first.report.problems.iter().chain(&second.report.problems).cloned().collect();
+    for problem in &problems {
+        print(&format!("incomplete: {problem}\n"))?;
+    }
+    if args.serve {
+        serve(&session, &sandbox).await?;
+    }
+    drop(session);
+    sandbox.stop().await;
+    Ok(if problems.is_empty() { 0 } else { 3 })
+}
+
+/// The folder, empty of an earlier demo.
+fn prepare(dir: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(dir).map_err(|e| io("create", dir, e))?;
+    let dir = dir.canonicalize().map_err(|e| io("find", dir, e))?;
+    let mut ours = Vec::new();
+    for entry in std::fs::read_dir(&dir).map_err(|e| io("list", &dir, e))? {
+        let entry = entry.map_err(|e| io("list", &dir, e))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !OURS.contains(&name.as_str()) {
+            return Err(Error::new(
+                Kind::Usage,
+                format!(
+                    "{} holds {name}, which no demo made; choose an empty or new folder with --dir",
+                    dir.display()
+                ),
+            ));
+        }
+        ours.push(entry.path());
+    }
+    // Each demo has a brokerage of its own, and a mirror has one tenant.
+    for path in ours {
+        let removed =
+            if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        removed.map_err(|e| io("remove", &path, e))?;
+    }
+    Ok(dir)
+}
+
+async fn live_on(sandbox: &Sandbox) -> Result<()> {
+    const STEPS: u32 = 8;
+    for _ in 0..STEPS {
+        sandbox
+            .act(&Act::Tick { events: (EVENTS / STEPS) as _ })
+            .map_err(|e| Error::new(Kind::Internal, e))?;
+        tokio::time::sleep(LIVES_FOR / STEPS).await;
+    }
+    Ok(())
+}
+
+fn changes(ran: &crate::session::Ran) -> String {
+    let mut text = format!(
+        "   {} cases and {} contacts had changed; {} calls brought\n",
+        ran.report.cases_moved, ran.report.contacts_moved, ran.report.calls
+    );
+    for (table, merged) in &ran.report.outcome.tables {
+        if merged.changed() {
+            text.push_str(&format!(
+                "     {table:<22} {:>4} inserted {:>4} updated {:>4} deleted\n",
+                merged.inserted, merged.updated, merged.deleted
+            ));
+        }
+    }
+    text
+}
+
+/// Stays up and follows the brokerage until Ctrl-C.
+async fn serve(session: &Session, sandbox: &Sandbox) -> Result<()> {
+    const EVERY: Duration = Duration::from_secs(15);
+    print(&format!(
+        "\nStaying up (--serve): following {} every {} seconds. Ctrl-C ends it.\n",
+        sandbox.base_url(),
+        EVERY.as_secs()
+    ))?;
+    loop {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => return Ok(()),
+            () = tokio::time::sleep(EVERY) => {}
+        }
+        let ran = session.sync("demo", Options::default()).await?;
+        print(&super::sync::summary(&ran))?;
+    }
+}

@@ -1,0 +1,169 @@
+//! `casemirror status`: what is mirrored, how fresh, what failed, what is pending and why.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::args::Status;
+use super::{output, print};
+use crate::catalog::Catalog;
+use crate::config::Config;
+use crate::error::{Error, Kind, Result};
+use crate::mirror::{Books, State, Store};
+use crate::pending;
+
+pub fn run(config: &Config, args: &Status) -> Result<u8> {
+    let catalog = Catalog::load(config.resources.dir.as_deref())?;
+    config.check_tables(&catalog.names())?;
+    if !config.store.path.exists() {
+        return Err(Error::new(
+            Kind::Io,
+            format!(
+                "there is no store at {} yet: `casemirror sync` makes it",
+                config.store.path.display()
+            ),
+        ));
+    }
+    let store = Store::open(config, &catalog)?;
+    let status = collect(config, &catalog, &store)?;
+    let complete = status["problems"].as_array().is_none_or(Vec::is_empty);
+    print(&if args.json { format!("{status:#}\n") } else { text(&status)? })?;
+    Ok(if complete { 0 } else { 3 })
+}
+
+/// The status as JSON: also what `/api/status` will show.
+fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
+    let conn = store.connection()?;
+    let (state, books) = (State::new(&conn), Books::new(&conn));
+    let pending = pending::collect(&conn, config, catalog)?;
+    let by_table = pending.by_table();
+    let resources = books.resources()?;
+    let rejects = books.open_rejects()?;
+    let mut problems = Vec::new();
+    let mut tables = Vec::new();
+    for (table, fresh) in books.freshness()? {
+        let Some(row) = resources.get(&table) else { continue };
+        let waiting = by_table.get(&table);
+        if row.status == "failing" {
+            problems.push(format!("{table} is failing: {}", row.reason.clone().unwrap_or_default()));
+        }
+        if let Some((count, reason)) = waiting {
+            problems.push(format!("{table}: {count} scopes are pending: {reason}"));
+        }
+        let rejected = rejects.get(&table).copied().unwrap_or(0);
+        if rejected > 0 {
+            problems.push(format!("{table}: {rejected} open rejects, see sync.rejects"));
+        }
+        tables.push(json!({
+            "table": table,
+            "status": row.status,
+            "reason": row.reason,
+            "since": row.since.map(shown),
+            "rows": fresh.rows,
+            "last_change": fresh.last_change.map(shown),
+            "last_checked": fresh.last_checked.map(shown),
+            "pending": waiting.map_or(0, |(count, _)| *count),
+            "pending_reason": waiting.map(|(_, reason)| reason),
+            "rejected": rejected,
+        }));
+    }
+    let runs: Vec<Value> = books
+        .runs(5)?
+        .into_iter()
+        .map(|run| {
+            json!({
+                "run_id": run.run_id,
+                "command": run.command,
+                "started_at": run.started_at.map(shown),
+                "ended_at": run.ended_at.map(shown),
+                "outcome": run.outcome,
+                "exit_status": run.exit_status,
+                "calls": run.calls,
+                "error": run.error,
+            })
+        })
+        .collect();
+    let failures: Vec<Value> = books
+        .failures(100)?
+        .into_iter()
+        .map(|f| {
+            json!({
+                "table": f.table,
+                "scope": f.id,
+                "attempts": f.attempts,
+                "next_try": f.next_at.map(shown),
+                "kind": f.kind,
+                "error": f.error,
+            })
+        })
+        .collect();
+    let watermark =
+        state.feed("cases")?.bound.and_then(|b| crate::ticks::Ticks::new(b).to_timestamp());
+    Ok(json!({
+        "store": store.path().display().to_string(),
+        "database": config.publish.database.display().to_string(),
+        "tenant": state.meta("tenant")?,
+        "watermark": watermark.map(shown),
+        "listed_at": state.meta("listed_at")?,
+        "complete": pending::is_complete(&conn)?,
+        "tables": tables,
+        "failures": failures,
+        "runs": runs,
+        "problems": problems,
+    }))
+}
+
+/// To the second: people read it.
+fn shown(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn text(status: &Value) -> Result<String> {
+    let string = |value: &Value| match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let mut table = output::table(&[
+        "table", "status", "rows", "last change", "last checked", "pending", "rejected",
+    ]);
+    let empty = Vec::new();
+    for row in status["tables"].as_array().unwrap_or(&empty) {
+        table.add_row(
+            ["table", "status", "rows", "last_change", "last_checked", "pending", "rejected"]
+                .map(|key| string(&row[key])),
+        );
+    }
+    let mut out = format!(
+        "store      {}\npublished  {}\nwatermark  {} (every change up to here is in, but for what is \
+         pending)\ncomplete   {}\n\n{table}\n",
+        string(&status["store"]),
+        string(&status["database"]),
+        string(&status["watermark"]),
+        string(&status["complete"]),
+    );
+    for row in status["tables"].as_array().unwrap_or(&empty) {
+        if row["status"] != "ok" {
+            out.push_str(&format!(
+                "\n{} is {} since {}: {}",
+                string(&row["table"]),
+                string(&row["status"]),
+                string(&row["since"]),
+                string(&row["reason"])
+            ));
+        }
+    }
+    for problem in status["problems"].as_array().unwrap_or(&empty) {
+        out.push_str(&format!("\nincomplete: {}", string(problem)));
+    }
+    if let Some(run) = status["runs"].as_array().and_then(|runs| runs.first()) {
+        out.push_str(&format!(
+            "\nlast run: {} {}, started {}, {} calls",
+            string(&run["command"]),
+            run["outcome"].as_str().unwrap_or("did not end"),
+            string(&run["started_at"]),
+            string(&run["calls"])
+        ));
+    }
+    out.push('\n');
+    Ok(out)
+}

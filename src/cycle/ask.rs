@@ -1,0 +1,63 @@
+//! The question that decides about a case which no search shows (contract section 4, "Deletion").
+
+use jiff::Timestamp;
+
+use super::Cycle;
+use crate::error::{Kind, Result};
+use crate::mirror::{Settings, State, SuspectStep};
+use crate::source::Request;
+
+/// Asked because it is cheap and every case has roles.
+const PATH_ROLES: &str = "/api/Cases/{caseId}/Roles";
+
+impl Cycle {
+    /// Asks whether the case exists. 404 removes it; 200 or 204 twice, `source.search_delay` apart,
+    /// means that the search hides it; any other answer decides nothing.
+    pub(super) async fn ask(&mut self, id: i64) -> Result<()> {
+        let sequence = self.sequence()?;
+        let settings = Settings::new(&self.config, &self.catalog, true);
+        let delay = self.config.source.search_delay;
+        let run_id = self.run_id;
+        let request = Request::get(PATH_ROLES, &[("caseId", &id.to_string())])?;
+        // What was loaded so far is committed first: the answer speaks of a later time.
+        self.flush().await?;
+        let exists = match self.extractor.client().send(&request).await {
+            Ok(_) => {
+                self.reached(None);
+                true
+            }
+            Err(error) if error.kind() == Kind::NotFound => false,
+            Err(error) => {
+                if !self.reached(Some(&error)) {
+                    return Err(error);
+                }
+                let why = format!(
+                    "no search shows the case, and whether it exists is not known: {}",
+                    error.chain()
+                );
+                return self.note_failure("cases", id, "Unknown", &why).await;
+            }
+        };
+        let step = self
+            .writer
+            .run(move |conn| {
+                let state = State::new(conn);
+                let now = Timestamp::now();
+                if exists {
+                    state.suspect(&settings, run_id, id, sequence, delay, now)
+                } else {
+                    state.remove_case(&settings, run_id, id, now)
+                }
+            })
+            .await?;
+        match &step {
+            SuspectStep::Removed(outcome) | SuspectStep::Hidden(outcome) => {
+                self.report.outcome.add(outcome);
+                let hidden = matches!(step, SuspectStep::Hidden(_));
+                tracing::info!(case = id, hidden, "a case left");
+            }
+            SuspectStep::Waiting => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! The beginning and the end of a cycle's books: tenant, permissions, statuses, problems.
+
+use jiff::Timestamp;
+
+use super::Cycle;
+use crate::error::{Error, Kind, Result};
+use crate::mirror::{Books, State};
+
+impl Cycle {
+    /// A store is one tenant's (contract section 4). The source is asked when the store is new or
+    /// was filled with other credentials.
+    pub(super) async fn check_tenant(&self) -> Result<()> {
+        let origin = format!("{} {}", self.config.source.base_url, self.config.source.client_id);
+        let (known, filled_from) = {
+            let conn = self.store.connection()?;
+            let state = State::new(&conn);
+            (state.meta("tenant")?, state.meta("origin")?)
+        };
+        if known.is_some() && filled_from.as_deref() == Some(origin.as_str()) {
+            return Ok(());
+        }
+        let tenant = self.extractor.client().tenant().await?.to_string();
+        if let Some(known) = known
+            && known != tenant
+        {
+            return Err(Error::new(
+                Kind::Tenant,
+                format!(
+                    "the store {} was filled from tenant {known}; these credentials belong to \
+                     tenant {tenant}",
+                    self.store.path().display()
+                ),
+            ));
+        }
+        self.writer
+            .run(move |conn| {
+                let state = State::new(conn);
+                state.set_meta("tenant", &tenant)?;
+                state.set_meta("origin", &origin)
+            })
+            .await
+    }
+
+    /// Makes the statuses follow `resources.disable`.
+    pub(super) async fn align_statuses(&self) -> Result<()> {
+        let disabled = self.config.resources.disable.clone();
+        let rows = Books::new(&self.store.connection()?).resources()?;
+        let changes: Vec<(String, bool)> = rows
+            .into_iter()
+            .filter_map(|(table, row)| {
+                let off = disabled.contains(&table);
+                (off != (row.status == "disabled")).then_some((table, off))
+            })
+            .collect();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.writer
+            .run(move |conn| {
+                let (books, state) = (Books::new(conn), State::new(conn));
+                for (table, off) in &changes {
+                    if *off {
+                        let why = "resources.disable names it";
+                        books.set_status(table, "disabled", Some(why))?;
+                    } else {
+                        books.set_status(table, "ok", None)?;
+                        state.wake_table(table)?;
+                    }
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    /// Reads what the API user may do. Tables that were forbidden or absent are tried again.
+    pub(super) async fn read_permissions(&self) -> Result<()> {
+        let permissions = self.extractor.client().permissions().await;
+        if let Err(error) = &permissions {
+            // They are only shown; what is not allowed says so itself.
+            tracing::warn!(reason = error.chain(), "the API user's permissions cannot be read");
+        }
+        let rows = Books::new(&self.store.connection()?).resources()?;
+        let again: Vec<String> = rows
+            .into_iter()
+            .filter(|(_, row)| matches!(row.status.as_str(), "forbidden" | "absent"))
+            .map(|(table, _)| table)
+            .collect();
+        self.writer
+            .run(move |conn| {
+                let (books, state) = (Books::new(conn), State::new(conn));
+                state.set_meta("contacts_feed", "untried")?;
+                for table in &again {
+                    books.set_status(table, "ok", None)?;
+                    state.wake_table(table)?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    /// What is left undone at the end of a run, in words and in the books.
+    pub(super) async fn close_books(&mut self) -> Result<()> {
+        let failed = std::mem::take(&mut self.failed);
+        let answered = std::mem::take(&mut self.answered);
+        self.writer
+            .run(move |conn| {
+                let books = Books::new(conn);
+                let rows = books.resources()?;
+                for (table, reason) in &failed {
+                    let ok = rows.get(table).is_some_and(|r| r.status == "ok");
+                    // One scope that fails is not the table; none that answers is.
+                    if ok && !answered.contains(table) {
+                        books.set_status(table, "failing", Some(reason))?;
+                    }
+                }
+                for (table, row) in &rows {
+                    if row.status == "failing" && answered.contains(table) {
+                        books.set_status(table, "ok", None)?;
+                    }
+                }
+                Ok(())
+            })
+            .await?;
+        let conn = self.store.connection()?;
+        let books = Books::new(&conn);
+        for (table, row) in books.resources()? {
+            if row.status == "failing" {
+                let why = row.reason.unwrap_or_default();
+                self.problem(format!("{table} is failing: {why}"));
+            }
+        }
+        let failures = books.failures(1_000)?;
+        let mut by_table: std::collections::BTreeMap<String, (usize, String)> = Default::default();
+        for failure in failures {
+            let entry = by_table.entry(failure.table).or_insert((0, failure.error));
+            entry.0 += 1;
+        }
+        for (table, (count, error)) in by_table {
+            let s = if count == 1 { "" } else { "s" };
+            self.problem(format!("{table}: {count} scope{s} failed and will be tried again: {error}"));
+        }
+        for (table, count) in books.open_rejects()? {
+            let s = if count == 1 { "" } else { "s" };
+            self.problem(format!("{table}: {count} open reject{s}, see sync.rejects"));
+        }
+        let now = Timestamp::now().as_microsecond();
+        let waiting: i64 = State::new(&conn)
+            .again()?
+            .into_iter()
+            .filter(|(_, at, _)| *at <= now)
+            .map(|(_, _, count)| count)
+            .sum();
+        tracing::debug!(waiting, "searches that are due again");
+        Ok(())
+    }
+}

@@ -1,0 +1,380 @@
+//! One cycle: poll, list, fetch what is stale, load, publish. The only place that sees all steps.
+
+mod ask;
+mod books;
+mod lists;
+mod scopes;
+mod search;
+mod wait;
+
+pub use scopes::{plan_cases, since};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::catalog::{Catalog, Group, Resource};
+use crate::config::{Config, Reread};
+use crate::decode::Context;
+use crate::error::{Error, Kind, Result};
+use crate::extract::Extractor;
+use crate::feed::{Feed, Polled};
+use crate::mirror::{Books, Outcome, State, Store, Writer};
+use crate::progress::Progress;
+use crate::schedule;
+use crate::source::{Client, FeedName};
+
+/// What a cycle is asked to do beside following the feed (contract section 1, `sync`).
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Everything is stale.
+    pub full: bool,
+    /// Only these tables; what is left out stays pending.
+    pub only: Vec<String>,
+    /// Only these cases.
+    pub cases: Vec<i64>,
+    /// Lifts the brake for this run.
+    pub allow_removals: bool,
+}
+
+impl Options {
+    /// `--only` and `--case` run no schedule.
+    fn is_partial(&self) -> bool {
+        !self.only.is_empty() || !self.cases.is_empty()
+    }
+
+    fn wants(&self, table: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|t| t == table)
+    }
+}
+
+/// What a cycle did.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    pub run_id: i64,
+    pub outcome: Outcome,
+    pub cases_moved: u64,
+    pub contacts_moved: u64,
+    /// What is not as it should be, in words; empty when the cycle is complete.
+    pub problems: Vec<String>,
+    pub calls: u64,
+}
+
+impl Report {
+    /// 0, or 3 when something is incomplete (contract section 1).
+    pub fn exit_status(&self) -> u8 {
+        if self.problems.is_empty() { 0 } else { 3 }
+    }
+}
+
+/// The parts that a cycle joins, for one run.
+pub struct Cycle {
+    pub(super) config: Arc<Config>,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) store: Arc<Store>,
+    pub(super) writer: Writer,
+    pub(super) extractor: Extractor,
+    pub(super) options: Options,
+    pub(super) progress: Progress,
+    pub(super) run_id: i64,
+    pub(super) report: Report,
+    /// Tables that are read in this run.
+    pub(super) active: Vec<Arc<Resource>>,
+    /// Tables of which some scope was read, or failed, in this run.
+    pub(super) answered: BTreeSet<String>,
+    pub(super) failed: BTreeMap<String, String>,
+    /// Calls in a row that did not reach the source.
+    pub(super) unreachable: u32,
+}
+
+/// So many scopes in a row that cannot reach the source end the run: the rest would fail as well.
+const MOST_UNREACHABLE: u32 = 8;
+/// A contact that no feed follows is read again after this long (contract section 4).
+const CONTACT_AGE: Duration = Duration::from_secs(7 * 86_400);
+
+impl Cycle {
+    /// Opens the books of a run. `run_id` is the one that `writer` was started for.
+    pub fn new(
+        config: Arc<Config>,
+        catalog: Arc<Catalog>,
+        store: Arc<Store>,
+        writer: Writer,
+        client: Client,
+        context: Context,
+        options: Options,
+        progress: Progress,
+        run_id: i64,
+    ) -> Cycle {
+        let extractor = Extractor::new(client, Arc::clone(&catalog), context);
+        Cycle {
+            config,
+            catalog,
+            store,
+            writer,
+            extractor,
+            options,
+            progress,
+            run_id,
+            report: Report { run_id, ..Report::default() },
+            active: Vec::new(),
+            answered: BTreeSet::new(),
+            failed: BTreeMap::new(),
+            unreachable: 0,
+        }
+    }
+
+    /// Runs the cycle to its end.
+    ///
+    /// # Errors
+    /// What ends the run: the source cannot be reached or refuses us, the feed cannot be read, the
+    /// store fails. A resource or case that fails does not; it is in [`Report::problems`].
+    pub async fn run(mut self) -> Result<Report> {
+        let ran = self.work().await;
+        // What was loaded before an error stays loaded, and is counted.
+        let flushed = self.flush().await;
+        let noted = self.close_books().await;
+        ran.and(flushed).and(noted)?;
+        Ok(self.report)
+    }
+
+    async fn work(&mut self) -> Result<()> {
+        self.check_tenant().await?;
+        self.align_statuses().await?;
+        let mut due = self.due().await?;
+        if due.permissions {
+            self.read_permissions().await?;
+        }
+        self.choose_active()?;
+        self.poll_feeds().await?;
+        if self.options.full {
+            self.writer.run(|conn| State::new(conn).everything_is_stale("full")).await?;
+        }
+        if due.listing && !self.list_cases().await? {
+            // It is tried again in the next run.
+            due.reconcile = false;
+        }
+        if due.reread {
+            let all = self.config.reconcile.reread == Reread::All;
+            let cases = self.writer.run(move |conn| State::new(conn).reread(all)).await?;
+            tracing::info!(cases, "cases that changed since they were read whole are read again");
+        }
+        self.read_lists(due.reference).await?;
+        self.follow().await?;
+        self.note_schedules(&due).await
+    }
+
+    /// Fetches what is stale, and waits for what the search's lag needs, until nothing is left that
+    /// can be done in this run.
+    async fn follow(&mut self) -> Result<()> {
+        let deadline = self.wait_deadline();
+        loop {
+            let read = self.read_cases().await? + self.read_contacts().await?;
+            if read == 0 && !self.wait(deadline).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn poll_feeds(&mut self) -> Result<()> {
+        self.report.cases_moved += self.poll(FeedName::Cases).await?.moved;
+        if self.follows_contacts()? {
+            match self.poll(FeedName::Contacts).await {
+                Ok(polled) => self.report.contacts_moved += polled.moved,
+                Err(error) if missing(error.kind()) => {
+                    tracing::info!(
+                        reason = error.chain(),
+                        "there is no contacts feed for us: contacts are read again by age"
+                    );
+                    self.writer
+                        .run(|conn| State::new(conn).set_meta("contacts_feed", "absent"))
+                        .await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn poll(&self, name: FeedName) -> Result<Polled> {
+        let feed = Feed {
+            client: self.extractor.client(),
+            store: &self.store,
+            writer: &self.writer,
+            settings: &self.config.feed,
+            zone: &self.config.source.time_zone,
+        };
+        self.progress.step(&format!("asking the change feed ({})", name.as_str()));
+        let polled = feed
+            .poll(name)
+            .await
+            .map_err(|e| e.within(format!("the change feed ({}) cannot be read", name.as_str())))?;
+        tracing::info!(
+            feed = name.as_str(),
+            moved = polled.moved,
+            calls = polled.calls,
+            "the change feed was read"
+        );
+        Ok(polled)
+    }
+
+    /// Whether contacts are followed by their feed: it is switched on and the source has it.
+    pub(super) fn follows_contacts(&self) -> Result<bool> {
+        if self.config.feed.contacts_poll.is_none() || !self.is_active("contacts") {
+            return Ok(false);
+        }
+        let conn = self.store.connection()?;
+        Ok(State::new(&conn).meta("contacts_feed")?.as_deref() != Some("absent"))
+    }
+
+    pub(super) fn is_active(&self, table: &str) -> bool {
+        self.active.iter().any(|r| r.table == table)
+    }
+
+    /// Commits what was loaded and adds it to the report.
+    pub(super) async fn flush(&mut self) -> Result<()> {
+        let outcome = self.writer.flush().await?;
+        for (table, merged) in &outcome.tables {
+            if merged.held > 0 {
+                let text = format!(
+                    "{table}: an answer lacks {} rows that are mirrored; reconcile.max_removed holds \
+                     them (if they are really gone, run `casemirror sync --allow-removals`)",
+                    merged.held
+                );
+                self.problem(text);
+            }
+        }
+        self.report.outcome.add(&outcome);
+        let calls = self.extractor.client().take_calls();
+        self.report.calls += calls.iter().map(|c| c.calls).sum::<u64>();
+        self.progress.calls(self.report.calls);
+        let run_id = self.run_id;
+        self.writer.run(move |conn| Books::new(conn).add_calls(run_id, &calls)).await
+    }
+
+    pub(super) fn problem(&mut self, text: String) {
+        if !self.report.problems.contains(&text) {
+            self.report.problems.push(text);
+        }
+    }
+
+    /// The number of the last poll: what an answer may be fetched at.
+    pub(super) fn sequence(&self) -> Result<i64> {
+        State::new(&self.store.connection()?).sequence()
+    }
+
+    /// Counts calls that do not reach the source; so many in a row end the run.
+    pub(super) fn reached(&mut self, error: Option<&Error>) -> bool {
+        match error.map(Error::kind) {
+            Some(Kind::Unreachable | Kind::Timeout) => {
+                self.unreachable += 1;
+                self.unreachable < MOST_UNREACHABLE
+            }
+            Some(_) | None => {
+                self.unreachable = 0;
+                true
+            }
+        }
+    }
+
+    /// What is due in this run.
+    async fn due(&self) -> Result<Due> {
+        let conn = self.store.connection()?;
+        let (state, books) = (State::new(&conn), Books::new(&conn));
+        let first = state.meta("listed_at")?.is_none();
+        if self.options.is_partial() {
+            // A partial run runs no schedule, but without any listing it knows no case.
+            let listing = first && self.options.cases.is_empty() && self.options.wants("cases");
+            return Ok(Due { listing, permissions: false, ..Due::default() });
+        }
+        let now = Timestamp::now();
+        let schedules = &self.config.schedule;
+        let is_due = |name: &str, cron: &croner::Cron| -> Result<bool> {
+            Ok(match books.schedule(name)? {
+                None => false,
+                Some(last) => schedule::due(cron, &schedules.time_zone, last, now)?,
+            })
+        };
+        let reference =
+            books.schedule("reference")?.is_none() || is_due("reference", &schedules.reference)?;
+        let reconcile = is_due("reconcile", &schedules.reconcile)?;
+        Ok(Due {
+            listing: first || reconcile || self.options.full,
+            reread: reconcile && self.config.reconcile.reread != Reread::Off,
+            permissions: reference,
+            reference,
+            reconcile,
+            all_noted: true,
+        })
+    }
+
+    async fn note_schedules(&self, due: &Due) -> Result<()> {
+        if !due.all_noted {
+            return Ok(());
+        }
+        let due = *due;
+        self.writer
+            .run(move |conn| {
+                let books = Books::new(conn);
+                let now = Timestamp::now();
+                // The others count as just run the first time (contract section 1, `sync`).
+                for (name, ran) in [
+                    ("reference", due.reference),
+                    ("reconcile", due.reconcile),
+                    ("journals", false),
+                    ("journals_recheck", false),
+                    ("verify", false),
+                ] {
+                    if ran || books.schedule(name)?.is_none() {
+                        books.set_schedule(name, now)?;
+                    }
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    /// The tables of this run: enabled, permitted, there.
+    fn choose_active(&mut self) -> Result<()> {
+        let conn = self.store.connection()?;
+        let rows = Books::new(&conn).resources()?;
+        self.active = self
+            .catalog
+            .resources()
+            .iter()
+            .filter(|r| !matches!(r.group, Group::Child(_)))
+            .filter(|r| {
+                rows.get(&r.table).is_some_and(|row| matches!(row.status.as_str(), "ok" | "failing"))
+            })
+            .cloned()
+            .collect();
+        Ok(())
+    }
+
+    /// A table that answered 403 or is not there is not asked again in this run.
+    pub(super) async fn set_aside(&mut self, table: &str, status: &str, reason: &str) -> Result<()> {
+        self.active.retain(|r| r.table != table);
+        tracing::warn!(table, status, reason, "a table cannot be read and is left alone");
+        let (table, status, reason) = (table.to_owned(), status.to_owned(), reason.to_owned());
+        self.writer
+            .run(move |conn| Books::new(conn).set_status(&table, &status, Some(&reason)))
+            .await
+    }
+}
+
+/// What a run has to do beside following the feed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Due {
+    listing: bool,
+    reread: bool,
+    permissions: bool,
+    reference: bool,
+    reconcile: bool,
+    all_noted: bool,
+}
+
+/// The source has no such call for us.
+fn missing(kind: Kind) -> bool {
+    matches!(kind, Kind::Forbidden | Kind::NotFound | Kind::NotAllowed)
+}

@@ -1,0 +1,271 @@
+//! The scopes of cases: planned in batches, newest change first, fetched a few at a time.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+
+use super::Cycle;
+use crate::catalog::{Group, Resource};
+use crate::error::{Error, Kind, Result};
+use crate::mirror::{Books, CaseState, Load, ScopeId, Stamp, State};
+use crate::plan::{self, CasePlan, Inputs, Stale};
+
+/// Cases planned at once. Their scopes, at 25 a case, keep the source busy for an hour at ten calls
+/// a second; what changes meanwhile is planned first in the next batch.
+const BATCH_CASES: usize = 1_000;
+/// Cases that answer 404 before a table counts as absent (contract section 4).
+const ABSENT_AFTER: i64 = 20;
+/// Scopes under way for each call that may be in flight, so that decoding never holds a call back.
+const SCOPES_PER_CALL: usize = 2;
+
+impl Cycle {
+    /// Goes once through all cases that may have something stale. Returns how many scopes were read.
+    pub(super) async fn read_cases(&mut self) -> Result<usize> {
+        let now = Timestamp::now().as_microsecond();
+        self.writer.run(move |conn| State::new(conn).wake_again(now)).await?;
+        let mut after = None;
+        let mut read = 0;
+        loop {
+            let batch = {
+                let conn = self.store.connection()?;
+                State::new(&conn).dirty_cases(after, &self.options.cases, BATCH_CASES)?
+            };
+            let Some(last) = batch.last() else { return Ok(read) };
+            after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
+            read += self.read_batch(&batch).await?;
+        }
+    }
+
+    async fn read_batch(&mut self, batch: &[CaseState]) -> Result<usize> {
+        let searched = self.search_batch(batch).await?;
+        // What a case is decides what is read of it: planned after its row is there.
+        let fresh = if searched > 0 { self.again(batch)? } else { batch.to_vec() };
+        let plans = self.plan(&fresh)?;
+        let stale: Vec<Stale> = plans
+            .into_iter()
+            .flat_map(|(_, plan)| plan.stale)
+            .filter(|stale| self.is_case_scope(&stale.table))
+            .collect();
+        let read = stale.len();
+        self.progress.more(read as u64);
+        self.read_scopes(stale).await?;
+        self.flush().await?;
+        self.clean(&fresh).await?;
+        Ok(searched + read)
+    }
+
+    /// The same cases, as the books have them now.
+    fn again(&self, batch: &[CaseState]) -> Result<Vec<CaseState>> {
+        let ids: Vec<i64> = batch.iter().map(|c| c.case_id).collect();
+        let conn = self.store.connection()?;
+        State::new(&conn).dirty_cases(None, &ids, ids.len())
+    }
+
+    fn is_case_scope(&self, table: &str) -> bool {
+        self.catalog.get(table).is_some_and(|r| r.group == Group::Case)
+    }
+
+    /// Plans cases of a batch.
+    pub(super) fn plan(&self, batch: &[CaseState]) -> Result<Vec<(CaseState, CasePlan)>> {
+        let conn = self.store.connection()?;
+        plan_cases(&conn, batch, &self.active, &self.options.only, self.since()?)
+    }
+
+    /// `bootstrap.since` as an instant of the source.
+    fn since(&self) -> Result<Option<i64>> {
+        since(&self.config)
+    }
+
+    /// Cases with nothing left to do are clean.
+    async fn clean(&self, batch: &[CaseState]) -> Result<()> {
+        let done: Vec<(i64, i64)> = self
+            .plan(batch)?
+            .into_iter()
+            .filter(|(_, plan)| plan.stale.is_empty() && plan.waiting.is_empty())
+            .map(|(case, _)| (case.case_id, case.moved))
+            .collect();
+        self.writer.run(move |conn| State::new(conn).clean(&done)).await
+    }
+
+    /// Fetches scopes, a few at a time, and hands them to the writer as they come.
+    async fn read_scopes(&mut self, stale: Vec<Stale>) -> Result<()> {
+        let width = self.config.limits.concurrency * SCOPES_PER_CALL;
+        let mut set_aside: HashSet<String> = HashSet::new();
+        let mut queue = stale.into_iter();
+        let mut under_way = futures::stream::FuturesUnordered::new();
+        loop {
+            while under_way.len() < width {
+                let Some(stale) = queue.find(|s| !set_aside.contains(&s.table)) else { break };
+                let Some(resource) = self.catalog.get(&stale.table).cloned() else { continue };
+                let extractor = self.extractor.clone();
+                under_way.push(async move {
+                    let stamp = Stamp::Known(stale.stamp.clone());
+                    let load = extractor.scope(&resource, stale.id, stamp).await;
+                    (stale, resource, load)
+                });
+            }
+            let Some((stale, resource, load)) = under_way.next().await else { return Ok(()) };
+            self.progress.done(1);
+            self.progress.calls(self.report.calls);
+            match load {
+                Ok(load) => {
+                    self.reached(None);
+                    self.take_load(&stale, load).await?;
+                }
+                Err(error) => {
+                    if !self.reached(Some(&error)) {
+                        return Err(error);
+                    }
+                    self.take_error(&stale, &resource, error, &mut set_aside).await?;
+                }
+            }
+        }
+    }
+
+    async fn take_load(&mut self, stale: &Stale, load: Load) -> Result<()> {
+        if !self.answered.contains(&stale.table) {
+            self.answered.insert(stale.table.clone());
+        }
+        let incomplete = load.scopes.iter().any(|s| !s.complete) || load.decoded.any_keyless();
+        if incomplete {
+            let why = if load.decoded.any_keyless() {
+                "a record has no usable key: nothing is deleted"
+            } else {
+                "the answer was not complete"
+            };
+            self.note_failure(&stale.table, stale.id, "Incomplete", why).await?;
+        }
+        self.writer.load(load).await
+    }
+
+    /// What an error means for its scope and its table (contract section 4, "Not allowed, not
+    /// there").
+    async fn take_error(
+        &mut self,
+        stale: &Stale,
+        resource: &Arc<Resource>,
+        error: Error,
+        set_aside: &mut HashSet<String>,
+    ) -> Result<()> {
+        let stamp = Stamp::Known(stale.stamp.clone());
+        match error.kind() {
+            Kind::Forbidden | Kind::NotAllowed => {
+                let status = if error.kind() == Kind::Forbidden { "forbidden" } else { "absent" };
+                if set_aside.insert(stale.table.clone()) {
+                    self.set_aside(&stale.table, status, &error.chain()).await?;
+                }
+                Ok(())
+            }
+            Kind::NotFound => {
+                if self.second_not_found(resource, stale.id).await? {
+                    let nothing = self.extractor.nothing(resource, stale.id, stamp)?;
+                    self.writer.load(nothing).await?;
+                    if self.is_absent(&stale.table, stale.id).await?
+                        && set_aside.insert(stale.table.clone())
+                    {
+                        let why = format!("{ABSENT_AFTER} cases that exist answered 404, and none else");
+                        self.set_aside(&stale.table, "absent", &why).await?;
+                    }
+                    Ok(())
+                } else {
+                    let why = "the source has nothing there any more; a second 404 in a later run \
+                               removes the rows";
+                    self.note_failure(&stale.table, stale.id, "NotFound", why).await
+                }
+            }
+            Kind::Credentials | Kind::Tls | Kind::Store | Kind::DiskFull | Kind::Cancelled => {
+                Err(error)
+            }
+            _ => {
+                let text = error.chain();
+                tracing::warn!(table = stale.table, case = stale.id, reason = text, "a scope failed");
+                self.failed.entry(stale.table.clone()).or_insert_with(|| text.clone());
+                self.note_failure(&stale.table, stale.id, &format!("{:?}", error.kind()), &text).await
+            }
+        }
+    }
+
+    /// Whether a 404 counts as "none": nothing is mirrored there, or an earlier run met one too.
+    async fn second_not_found(&self, resource: &Arc<Resource>, id: i64) -> Result<bool> {
+        let conn = self.store.connection()?;
+        let state = State::new(&conn);
+        let rows = state.rows_of_scope(resource, id)?;
+        Ok(rows == 0 || state.failed_before(&resource.table, id, "NotFound", self.run_id)?)
+    }
+
+    /// Counts a 404 of a case that exists; so many without any answer make a table absent.
+    async fn is_absent(&self, table: &str, id: i64) -> Result<bool> {
+        let table = table.to_owned();
+        self.writer
+            .run(move |conn| {
+                let books = Books::new(conn);
+                let answered = books.resources()?.get(&table).is_some_and(|row| row.answered);
+                if answered || !State::new(conn).case_is_shown(id)? {
+                    return Ok(false);
+                }
+                Ok(books.count_not_found(&table)? >= ABSENT_AFTER)
+            })
+            .await
+    }
+
+    /// Notes a failed scope, to be tried again with backoff.
+    pub(super) async fn note_failure(
+        &self,
+        table: &str,
+        id: i64,
+        kind: &str,
+        why: &str,
+    ) -> Result<()> {
+        let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
+        let (run_id, kind, why) = (self.run_id, kind.to_owned(), why.to_owned());
+        self.writer
+            .run(move |conn| {
+                State::new(conn).fail(run_id, Timestamp::now(), &scope, &kind, &why, None)
+            })
+            .await
+            .map(drop)
+    }
+}
+
+/// `bootstrap.since` in ticks: the first instant of that day at the source.
+pub fn since(config: &crate::config::Config) -> Result<Option<i64>> {
+    let Some(day) = config.bootstrap.since else { return Ok(None) };
+    let start = day
+        .to_zoned(config.source.time_zone.clone())
+        .and_then(|z| z.start_of_day())
+        .map_err(|e| Error::caused(Kind::Config, format!("bootstrap.since = {day}"), e))?;
+    Ok(Some(crate::ticks::Ticks::from(start.timestamp()).get()))
+}
+
+/// Plans cases from what the books say on `conn`.
+pub fn plan_cases(
+    conn: &duckdb::Connection,
+    batch: &[CaseState],
+    active: &[Arc<Resource>],
+    only: &[String],
+    since: Option<i64>,
+) -> Result<Vec<(CaseState, CasePlan)>> {
+    let state = State::new(conn);
+    let ids: Vec<i64> = batch.iter().map(|case| case.case_id).collect();
+    let fetched = state.fetched(&ids, false)?;
+    let failures = state.failures()?;
+    let mut values = HashMap::new();
+    for condition in active.iter().filter_map(|r| r.only.as_ref()) {
+        let key = (condition.table.clone(), condition.column.clone());
+        if !values.contains_key(&key) {
+            values.insert(key, state.column_values(&condition.table, &condition.column, &ids)?);
+        }
+    }
+    let inputs = Inputs {
+        resources: active,
+        fetched: &fetched,
+        failures: &failures,
+        values: &values,
+        since,
+        only,
+        now_us: Timestamp::now().as_microsecond(),
+    };
+    Ok(batch.iter().map(|case| (case.clone(), plan::plan_case(case, &inputs))).collect())
+}

@@ -1,0 +1,277 @@
+//! Searching: the complete listing, cases by id, contacts.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{CONTACT_AGE, Cycle, missing};
+use crate::catalog::Resource;
+use crate::error::{Error, Kind, Result};
+use crate::failpoint;
+use crate::mirror::{CaseState, Place, State, braked};
+use crate::source::{Pages, Verdict};
+
+/// Ids in one search call: the address stays well under what servers take.
+const IDS_PER_CALL: usize = 100;
+
+impl Cycle {
+    /// Lists everything that both searches show. Rows are inserted and updated, never deleted; what
+    /// a complete listing lacks is a suspect (contract section 4, "Deletion").
+    /// Returns whether it was complete.
+    pub(super) async fn list_cases(&mut self) -> Result<bool> {
+        let mut listed = Vec::new();
+        let mut complete = true;
+        let mut any = false;
+        for place in [Place::Cases, Place::Projects] {
+            let Some(resource) = self.active_resource(place) else { continue };
+            any = true;
+            match self.list(&resource, place, &mut listed).await {
+                Ok(whole) => complete &= whole,
+                Err(error) => {
+                    complete = false;
+                    self.search_failed(&resource, error).await?;
+                }
+            }
+        }
+        self.flush().await?;
+        if !any || !complete {
+            self.problem("the listing of the cases is not complete".to_owned());
+            return Ok(false);
+        }
+        let suspects = self.suspects(listed).await?;
+        let listed_at = Timestamp::now().to_string();
+        self.writer.run(move |conn| State::new(conn).set_meta("listed_at", &listed_at)).await?;
+        self.progress.more(suspects.len() as u64);
+        for id in suspects {
+            self.ask(id).await?;
+            self.progress.done(1);
+        }
+        self.flush().await?;
+        Ok(true)
+    }
+
+    async fn list(
+        &mut self,
+        resource: &Arc<Resource>,
+        place: Place,
+        listed: &mut Vec<i64>,
+    ) -> Result<bool> {
+        self.progress.step(&format!("listing {}", resource.table));
+        let mut pages: Pages = self.extractor.listing(resource)?;
+        loop {
+            // Pages of one listing hold different ids, so the next may be asked while this one is
+            // committed; what moved after its call was sent stays stale.
+            let sequence = self.sequence()?;
+            let Some(page) = pages.next().await? else { break };
+            let page = self.extractor.search_page(resource, place, page, sequence).await?;
+            self.answered.insert(resource.table.clone());
+            listed.extend(&page.ids);
+            self.progress.rows(page.ids.len() as u64);
+            self.writer.load(page.load).await?;
+            failpoint::reach("listing-page");
+        }
+        match pages.verdict() {
+            Some(Verdict::Complete) => Ok(true),
+            Some(Verdict::Incomplete(why)) => {
+                self.problem(format!("the listing of {} is incomplete: {why}", resource.table));
+                Ok(false)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Cases that the mirror shows and the listing lacks, unless so many that the brake holds.
+    async fn suspects(&mut self, listed: Vec<i64>) -> Result<Vec<i64>> {
+        let (suspects, shown) = self
+            .writer
+            .run(move |conn| {
+                let state = State::new(conn);
+                state.stage_ids("listed", &listed)?;
+                Ok((state.suspects("temp.listed")?, state.shown_cases()?))
+            })
+            .await?;
+        let (leaving, of) = (suspects.len() as u64, u64::try_from(shown).unwrap_or(0));
+        let held = !self.options.allow_removals
+            && braked(leaving, of, self.config.reconcile.max_removed);
+        if leaving > 0 && held {
+            self.problem(format!(
+                "the listing lacks {leaving} of {of} cases; reconcile.max_removed holds them (if \
+                 they are really gone, run `casemirror sync --full --allow-removals`)"
+            ));
+            return Ok(Vec::new());
+        }
+        Ok(suspects)
+    }
+
+    /// Searches the cases of a batch whose search row is stale. Returns how many were searched.
+    pub(super) async fn search_batch(&mut self, batch: &[CaseState]) -> Result<usize> {
+        let plans = self.plan(batch)?;
+        let stale = |table: &str| -> Vec<i64> {
+            plans
+                .iter()
+                .filter(|(_, plan)| plan.stale.iter().any(|s| s.table == table))
+                .map(|(case, _)| case.case_id)
+                .collect()
+        };
+        let (cases, projects) = (stale("cases"), stale("projects"));
+        let searched = cases.len() + projects.len();
+        self.search_in(Place::Cases, Place::Projects, &cases).await?;
+        self.search_in(Place::Projects, Place::Cases, &projects).await?;
+        Ok(searched)
+    }
+
+    /// Searches ids in one search, what it lacks in the other, and asks after what both lack.
+    async fn search_in(&mut self, first: Place, second: Place, ids: &[i64]) -> Result<()> {
+        for chunk in ids.chunks(IDS_PER_CALL) {
+            let Some(lacking) = self.search_chunk(first, chunk).await? else { continue };
+            if lacking.is_empty() {
+                continue;
+            }
+            let Some(unknown) = self.search_chunk(second, &lacking).await? else { continue };
+            for id in unknown {
+                self.ask(id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One search call, committed before it returns. The ids that the complete answer lacks, or
+    /// `None` where the answer proves nothing.
+    async fn search_chunk(&mut self, place: Place, ids: &[i64]) -> Result<Option<Vec<i64>>> {
+        // A search that is switched off or forbidden shows nothing, and proves nothing.
+        let Some(resource) = self.active_resource(place) else { return Ok(None) };
+        let sequence = self.sequence()?;
+        match self.extractor.search_ids(&resource, place, ids, sequence).await {
+            Ok(found) => {
+                self.reached(None);
+                self.answered.insert(resource.table.clone());
+                if let Some(load) = found.load {
+                    self.progress.rows(load.scopes.len() as u64);
+                    self.writer.load(load).await?;
+                }
+                self.flush().await?;
+                if !found.complete {
+                    for id in ids {
+                        let why = "the answer of the search was not complete";
+                        self.note_failure(&resource.table, *id, "Incomplete", why).await?;
+                    }
+                    return Ok(None);
+                }
+                Ok(Some(found.missing))
+            }
+            Err(error) => {
+                if !self.reached(Some(&error)) {
+                    return Err(error);
+                }
+                let (kind, text) = (format!("{:?}", error.kind()), error.chain());
+                self.search_failed(&resource, error).await?;
+                for id in ids {
+                    self.note_failure(&resource.table, *id, &kind, &text).await?;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    async fn search_failed(&mut self, resource: &Arc<Resource>, error: Error) -> Result<()> {
+        match error.kind() {
+            Kind::Credentials | Kind::Tls | Kind::Unreachable | Kind::Store | Kind::DiskFull => {
+                Err(error)
+            }
+            Kind::Forbidden => {
+                self.set_aside(&resource.table, "forbidden", &error.chain()).await
+            }
+            kind if missing(kind) => {
+                self.set_aside(&resource.table, "absent", &error.chain()).await
+            }
+            _ => {
+                tracing::warn!(table = resource.table, reason = error.chain(), "a search failed");
+                self.failed.insert(resource.table.clone(), error.chain());
+                Ok(())
+            }
+        }
+    }
+
+    fn active_resource(&self, place: Place) -> Option<Arc<Resource>> {
+        self.active.iter().find(|r| r.table == place.table()).cloned()
+    }
+
+    /// Searches the contacts that are stale. Returns how many.
+    pub(super) async fn read_contacts(&mut self) -> Result<usize> {
+        let Some(resource) = self.active_resource(Place::Contacts) else { return Ok(0) };
+        if !self.options.wants("contacts") || !self.options.cases.is_empty() {
+            return Ok(0);
+        }
+        let followed = self.follows_contacts()?;
+        let ids = {
+            let conn = self.store.connection()?;
+            let state = State::new(&conn);
+            let now = Timestamp::now();
+            let due = state.again()?.iter().any(|(table, at, _)| {
+                table == "contacts" && *at <= now.as_microsecond()
+            });
+            if followed && !due && !state.contacts_may_be_stale()? {
+                return Ok(0);
+            }
+            let older = (!followed).then(|| (now - CONTACT_AGE).as_microsecond());
+            state.stale_contacts(now.as_microsecond(), older)?
+        };
+        self.progress.step("searching contacts");
+        self.progress.more(ids.len() as u64);
+        for chunk in ids.chunks(IDS_PER_CALL) {
+            if let Some(lacking) = self.search_chunk(Place::Contacts, chunk).await? {
+                for id in lacking {
+                    self.contact_by_id(&resource, id).await?;
+                }
+            }
+            self.progress.done(chunk.len() as u64);
+            if !self.is_active("contacts") {
+                break;
+            }
+        }
+        self.flush().await?;
+        self.writer
+            .run(|conn| {
+                let state = State::new(conn);
+                state.contacts_planned()?;
+                state.clean_contacts()
+            })
+            .await?;
+        Ok(ids.len())
+    }
+
+    /// A contact that the search does not know is read by its id (contract section 4).
+    async fn contact_by_id(&mut self, resource: &Arc<Resource>, id: i64) -> Result<()> {
+        let Some(template) = resource.read.as_ref().and_then(|r| r.by_id.clone()) else {
+            return Ok(());
+        };
+        let sequence = self.sequence()?;
+        match self.extractor.by_id(resource, &template, id, sequence).await {
+            Ok(load) => self.writer.load(load).await,
+            Err(error) if error.kind() == Kind::NotFound => {
+                let again = {
+                    let conn = self.store.connection()?;
+                    let state = State::new(&conn);
+                    state.rows_of_scope(resource, id)? == 0
+                        || state.failed_before(&resource.table, id, "NotFound", self.run_id)?
+                };
+                if again {
+                    let stamp = crate::mirror::Stamp::AsSeen { sequence };
+                    let nothing = self.extractor.nothing(resource, id, stamp)?;
+                    self.writer.load(nothing).await
+                } else {
+                    let why = "the contact is not there any more; a second 404 in a later run \
+                               removes it";
+                    self.note_failure(&resource.table, id, "NotFound", why).await
+                }
+            }
+            Err(error) => {
+                if !self.reached(Some(&error)) {
+                    return Err(error);
+                }
+                self.note_failure(&resource.table, id, &format!("{:?}", error.kind()), &error.chain())
+                    .await
+            }
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! Stale scopes become answers, and answers rows.
+//!
+//! One function per kind of scope; each makes the calls of exactly one scope (or one chunk of ids)
+//! and hands back a [`Load`]. What an error means for the scope is decided by the cycle.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::value::RawValue;
+
+use crate::catalog::{Answer as Shape, Catalog, Group, Method, Paging as Documented, Read, Resource};
+use crate::decode::{Context, Decoded, Decoder, Param, Params};
+use crate::error::{Error, Kind, Result};
+use crate::failpoint;
+use crate::mirror::{Load, LoadKind, LoadedScope, Place, Stamp};
+use crate::source::split::field_of;
+use crate::source::{
+    Answer, Client, Filter, Identity, OrderBy, Page, PagePlan, Pages, Paging, Query, Request, Verdict,
+};
+use crate::ticks::Ticks;
+
+/// Answers smaller than this are decoded where they arrive: a thread costs more than they do.
+const DECODE_INLINE_BYTES: usize = 64 << 10; // 64 KiB
+
+/// Fetches and decodes.
+#[derive(Clone)]
+pub struct Extractor {
+    client: Client,
+    catalog: Arc<Catalog>,
+    context: Arc<Context>,
+}
+
+/// The rows of one page of a search.
+pub struct SearchPage {
+    pub load: Load,
+    /// The ids that the page shows.
+    pub ids: Vec<i64>,
+}
+
+/// What a search by ids found.
+pub struct Found {
+    pub load: Option<Load>,
+    /// Asked, and not in the complete answer. Empty where the answer was not complete.
+    pub missing: Vec<i64>,
+    pub complete: bool,
+}
+
+impl Extractor {
+    pub fn new(client: Client, catalog: Arc<Catalog>, context: Context) -> Extractor {
+        Extractor { client, catalog, context: Arc::new(context) }
+    }
+
+    /// The client, for calls that are no scope.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Reads one scope whole: a case's part of a resource, a parent's, or a whole list (`id` 0).
+    ///
+    /// # Errors
+    /// Those of the calls and of decoding; nothing of a scope is loaded when one of its calls fails.
+    pub async fn scope(&self, resource: &Arc<Resource>, id: i64, stamp: Stamp) -> Result<Load> {
+        let read = read_of(resource)?;
+        let mut params = Params::new();
+        match &resource.group {
+            Group::Case => drop(params.insert("case_id".to_owned(), Param::Int(id))),
+            Group::Each(each) => drop(params.insert(each.param.clone(), Param::Int(id))),
+            Group::List | Group::Ids | Group::Child(_) => {}
+        }
+        let mut parts = Parts::default();
+        match &read.values {
+            None => self.part(resource, read, &params, &mut parts).await?,
+            Some((name, values)) => {
+                for value in values {
+                    params.insert(name.clone(), Param::Text(value.clone()));
+                    self.part(resource, read, &params, &mut parts).await?;
+                }
+            }
+        }
+        failpoint::reach("answer-received");
+        let Parts { records, complete, sent_at } = parts;
+        let decoded = self.decode(resource, records).await?;
+        Ok(Load {
+            decoded,
+            scopes: vec![LoadedScope {
+                id,
+                part: String::new(),
+                stamp,
+                complete,
+                sent_at: sent_at.unwrap_or_else(Timestamp::now),
+            }],
+            kind: LoadKind::Scopes,
+            not_found: false,
+        })
+    }
+
+    /// A scope that answered 404: complete and without rows.
+    pub fn nothing(&self, resource: &Arc<Resource>, id: i64, stamp: Stamp) -> Result<Load> {
+        Ok(Load {
+            decoded: Decoder::new(&self.catalog, resource, &self.context).finish()?,
+            scopes: vec![LoadedScope {
+                id,
+                part: String::new(),
+                stamp,
+                complete: true,
+                sent_at: Timestamp::now(),
+            }],
+            kind: LoadKind::Scopes,
+            not_found: true,
+        })
+    }
+
+    /// One call of a scope: with all pages where it is a list.
+    async fn part(
+        &self,
+        resource: &Arc<Resource>,
+        read: &Read,
+        params: &Params,
+        parts: &mut Parts,
+    ) -> Result<()> {
+        let request = request(read, params)?;
+        match read.answer {
+            Shape::Record | Shape::Scalar => {
+                let answer = self.client.send(&request).await?;
+                parts.sent_at.get_or_insert(answer.sent_at);
+                let body = trimmed(&answer);
+                if !body.is_empty() && body[..] != *b"null" {
+                    parts.records.push((body, params.clone()));
+                }
+            }
+            Shape::List => {
+                let mut pages = Pages::new(&self.client, page_plan(resource, read, request));
+                while let Some(page) = pages.next().await? {
+                    parts.records.extend(page.records.into_iter().map(|r| (r, params.clone())));
+                }
+                if let Some(sent_at) = pages.sent_at() {
+                    parts.sent_at.get_or_insert(sent_at);
+                }
+                if let Some(Verdict::Incomplete(why)) = pages.verdict() {
+                    tracing::warn!(table = resource.table, ?params, why, "an answer is incomplete");
+                    parts.complete = false;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Searches for many ids in one call.
+    ///
+    /// # Errors
+    /// `BadAnswer` where a row's `CaseId` is not its `Id`: nothing may be fetched by such an id.
+    pub async fn search_ids(
+        &self,
+        resource: &Arc<Resource>,
+        place: Place,
+        ids: &[i64],
+        sequence: i64,
+    ) -> Result<Found> {
+        let Some(filter) = Filter::any_of("Id", ids.iter().copied()) else {
+            return Ok(Found { load: None, missing: Vec::new(), complete: true });
+        };
+        let mut pages = Pages::new(&self.client, search_plan(resource, Some(filter))?);
+        let mut load: Option<Load> = None;
+        let mut found = std::collections::BTreeSet::new();
+        while let Some(page) = pages.next().await? {
+            let mut next = self.search_page(resource, place, page, sequence).await?;
+            // A service that ignores the filter must not load what was not asked for.
+            next.load.scopes.retain(|scope| ids.contains(&scope.id));
+            found.extend(next.ids);
+            load = Some(match load.take() {
+                None => next.load,
+                Some(first) => joined(first, next.load)?,
+            });
+        }
+        let complete = matches!(pages.verdict(), Some(Verdict::Complete));
+        if found.iter().any(|id| !ids.contains(id)) {
+            return Err(Error::new(
+                Kind::BadAnswer,
+                format!("{}: the search returned ids that were not asked for", resource.table),
+            ));
+        }
+        let missing = if complete {
+            ids.iter().copied().filter(|id| !found.contains(id)).collect()
+        } else {
+            Vec::new()
+        };
+        Ok(Found { load, missing, complete })
+    }
+
+    /// Begins a listing of everything that a search shows, in pages by id.
+    pub fn listing(&self, resource: &Arc<Resource>) -> Result<Pages> {
+        Ok(Pages::new(&self.client, search_plan(resource, None)?))
+    }
+
+    /// Decodes a page of a search or listing.
+    pub async fn search_page(
+        &self,
+        resource: &Arc<Resource>,
+        place: Place,
+        page: Page,
+        sequence: i64,
+    ) -> Result<SearchPage> {
+        let answered_at = page
+            .answer
+            .server_date
+            .map_or_else(|| Ticks::from(page.answer.sent_at), Ticks::from);
+        let sent_at = page.answer.sent_at;
+        let mut ids = Vec::with_capacity(page.records.len());
+        for record in &page.records {
+            // The slices are JSON texts cut out of a body that was parsed as such.
+            let text = std::str::from_utf8(record).unwrap_or_default();
+            let id = field_of(text, "Id").and_then(|id| id.parse::<i64>().ok());
+            if place != Place::Contacts
+                && let Some(case_id) = field_of(text, "CaseId").filter(|raw| *raw != "null")
+                && case_id.parse::<i64>().ok() != id
+            {
+                return Err(Error::new(
+                    Kind::BadAnswer,
+                    format!(
+                        "{}: a row has Id {} and CaseId {case_id}: the two should be the same, and \
+                         nothing is fetched by such an id",
+                        resource.table,
+                        id.map_or_else(|| "(none)".to_owned(), |id| id.to_string()),
+                    ),
+                ));
+            }
+            ids.extend(id);
+        }
+        let records = page.records.into_iter().map(|record| (record, Params::new())).collect();
+        let decoded = self.decode(resource, records).await?;
+        let scopes = ids
+            .iter()
+            .map(|id| LoadedScope {
+                id: *id,
+                part: String::new(),
+                stamp: Stamp::AsSeen { sequence },
+                complete: true,
+                sent_at,
+            })
+            .collect();
+        let kind = LoadKind::Search { place, answered_at };
+        Ok(SearchPage { load: Load { decoded, scopes, kind, not_found: false }, ids })
+    }
+
+    /// Reads a single record that the search does not know.
+    pub async fn by_id(
+        &self,
+        resource: &Arc<Resource>,
+        template: &str,
+        id: i64,
+        sequence: i64,
+    ) -> Result<Load> {
+        let request = Request::get(template, &[("id", &id.to_string())])?;
+        let answer = self.client.send(&request).await?;
+        let body = trimmed(&answer);
+        let mut records = Vec::new();
+        if !body.is_empty() && body[..] != *b"null" {
+            let text = std::str::from_utf8(&body).unwrap_or_default();
+            let own = field_of(text, "Id").and_then(|raw| raw.parse::<i64>().ok());
+            if own != Some(id) {
+                return Err(Error::new(
+                    Kind::BadAnswer,
+                    format!("GET {template}: asked for {id}, the answer has another Id"),
+                ));
+            }
+            records.push((body, Params::new()));
+        }
+        let decoded = self.decode(resource, records).await?;
+        let answered_at =
+            answer.server_date.map_or_else(|| Ticks::from(answer.sent_at), Ticks::from);
+        Ok(Load {
+            decoded,
+            scopes: vec![LoadedScope {
+                id,
+                part: String::new(),
+                stamp: Stamp::AsSeen { sequence },
+                complete: true,
+                sent_at: answer.sent_at,
+            }],
+            // The search may show more of it after its delay, and is asked again like any row.
+            kind: LoadKind::Search { place: Place::Contacts, answered_at },
+            not_found: false,
+        })
+    }
+
+    async fn decode(
+        &self,
+        resource: &Arc<Resource>,
+        records: Vec<(Bytes, Params)>,
+    ) -> Result<Decoded> {
+        let bytes: usize = records.iter().map(|(record, _)| record.len()).sum();
+        let (catalog, context) = (Arc::clone(&self.catalog), Arc::clone(&self.context));
+        let resource = Arc::clone(resource);
+        let work = move || {
+            let mut decoder = Decoder::new(&catalog, &resource, &context);
+            for (record, params) in &records {
+                let raw: &RawValue = serde_json::from_slice(record).map_err(|e| {
+                    Error::caused(
+                        Kind::BadAnswer,
+                        format!("{}: the answer is no JSON", resource.table),
+                        e,
+                    )
+                })?;
+                decoder.push(raw, params)?;
+            }
+            decoder.finish()
+        };
+        if bytes < DECODE_INLINE_BYTES {
+            return work();
+        }
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|e| Error::caused(Kind::Internal, "decoding ended early", e))?
+    }
+}
+
+/// What the calls of a scope brought.
+struct Parts {
+    records: Vec<(Bytes, Params)>,
+    complete: bool,
+    /// When the first call was sent: absence counts from there.
+    sent_at: Option<Timestamp>,
+}
+
+impl Default for Parts {
+    fn default() -> Parts {
+        Parts { records: Vec::new(), complete: true, sent_at: None }
+    }
+}
+
+fn read_of(resource: &Resource) -> Result<&Read> {
+    resource.read.as_ref().ok_or_else(|| {
+        Error::new(Kind::Internal, format!("{} is read with its parent", resource.table))
+    })
+}
+
+fn request(read: &Read, params: &Params) -> Result<Request> {
+    let texts: Vec<(&str, String)> =
+        params.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect();
+    let values: Vec<(&str, &str)> = texts.iter().map(|(n, v)| (*n, v.as_str())).collect();
+    let request = match read.method {
+        Method::Get => Request::get(&read.path, &values)?,
+        Method::Post => Request::post(&read.path, &values)?,
+    };
+    let query = read
+        .query
+        .iter()
+        .fold(Query::new(), |query, (name, value)| query.with(name, value));
+    Ok(request.query(query))
+}
+
+/// How a list is paged, from its resource file.
+fn page_plan(resource: &Resource, read: &Read, mut request: Request) -> PagePlan {
+    let fields: Vec<Arc<str>> = resource
+        .key
+        .iter()
+        .filter_map(|key| resource.column(key))
+        .filter_map(|column| column.path.first())
+        .map(|field| Arc::from(field.as_str()))
+        .collect();
+    let identity = Identity::Fields(fields);
+    match (read.paging, &read.order) {
+        (Documented::Odata, Some(order)) => {
+            let whole_number = resource.columns.iter().any(|c| {
+                c.path == [order.clone()] && c.kind.scalar == crate::catalog::Scalar::Int
+            });
+            let paging = if whole_number && resource.key.iter().any(|k| is_field(resource, k, order)) {
+                Paging::Keyset { field: Arc::from(order.as_str()) }
+            } else {
+                request.query.order_by = Some(OrderBy::asc(order));
+                Paging::Skip
+            };
+            PagePlan { request, paging, identity, count: true }
+        }
+        _ => PagePlan { request, paging: Paging::Undocumented, identity, count: false },
+    }
+}
+
+fn is_field(resource: &Resource, column: &str, field: &str) -> bool {
+    resource.column(column).is_some_and(|c| c.path == [field.to_owned()])
+}
+
+fn search_plan(resource: &Resource, filter: Option<Filter>) -> Result<PagePlan> {
+    let read = read_of(resource)?;
+    let mut request = request(read, &Params::new())?;
+    request.query.filter = filter;
+    Ok(page_plan(resource, read, request))
+}
+
+/// Two pages of one search as one load.
+fn joined(mut first: Load, second: Load) -> Result<Load> {
+    let schema = first.decoded.rows.schema();
+    first.decoded.rows =
+        arrow::compute::concat_batches(&schema, [&first.decoded.rows, &second.decoded.rows])
+            .map_err(|e| Error::caused(Kind::Internal, "two pages do not fit together", e))?;
+    first.decoded.rejects.extend(second.decoded.rejects);
+    first.decoded.drift.extend(second.decoded.drift);
+    first.decoded.keyless |= second.decoded.keyless;
+    first.scopes.extend(second.scopes);
+    Ok(first)
+}
+
+/// The body without white space around it.
+fn trimmed(answer: &Answer) -> Bytes {
+    if answer.is_none() {
+        return Bytes::new();
+    }
+    answer.body.slice_ref(answer.body.trim_ascii())
+}

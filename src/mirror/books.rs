@@ -1,0 +1,375 @@
+//! The books that people read: runs, resources, calls, failures, schedules, pending.
+
+use std::collections::BTreeMap;
+
+use duckdb::{Connection, params};
+use jiff::Timestamp;
+
+use super::state::query;
+use super::{Merged, Outcome, db, from_micros, instant, instant_param, scalar_i64};
+use crate::error::Result;
+use crate::quote;
+use crate::source::CallStats;
+
+/// A row of `sync.resources`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceRow {
+    pub status: String,
+    pub reason: Option<String>,
+    pub since: Option<Timestamp>,
+    /// Cases that exist and answered 404.
+    pub not_found: i64,
+    /// It answered at least once.
+    pub answered: bool,
+}
+
+/// A row of `sync.failures`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailureRow {
+    pub table: String,
+    pub id: i64,
+    pub attempts: i64,
+    pub next_at: Option<Timestamp>,
+    pub kind: String,
+    pub error: String,
+}
+
+/// A row of `sync.runs`, for `status`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunRow {
+    pub run_id: i64,
+    pub command: String,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    pub outcome: Option<String>,
+    pub exit_status: Option<i64>,
+    pub calls: Option<i64>,
+    pub error: Option<String>,
+}
+
+/// A row of `sync.calls`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallRow {
+    pub endpoint: String,
+    pub calls: i64,
+    pub retries: i64,
+    pub refusals: i64,
+    pub bytes: i64,
+    pub seconds: f64,
+}
+
+/// What `report.freshness` says of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Freshness {
+    pub rows: i64,
+    pub last_change: Option<Timestamp>,
+    pub last_checked: Option<Timestamp>,
+}
+
+/// What a run comes to.
+#[derive(Debug, Clone, Default)]
+pub struct RunSummary {
+    pub outcome: String,
+    pub exit_status: u8,
+    pub error: Option<String>,
+    pub rows: Merged,
+}
+
+/// Reads and writes these books on one connection.
+pub struct Books<'c> {
+    conn: &'c Connection,
+}
+
+impl<'c> Books<'c> {
+    pub fn new(conn: &'c Connection) -> Books<'c> {
+        Books { conn }
+    }
+
+    /// Opens the books of a run and returns its number.
+    pub fn start_run(&self, command: &str) -> Result<i64> {
+        let id = scalar_i64(self.conn, "SELECT coalesce(max(run_id), 0) + 1 FROM sync.runs")?;
+        self.conn
+            .execute(
+                "INSERT INTO sync.runs (run_id, command, started_at) VALUES (?, ?, ?::TIMESTAMPTZ)",
+                params![id, command, instant_param(Timestamp::now())],
+            )
+            .map_err(|e| db("cannot open the books of a run", e))?;
+        Ok(id)
+    }
+
+    /// Closes the books of a run.
+    pub fn end_run(&self, run_id: i64, summary: &RunSummary) -> Result<()> {
+        self.conn
+            .execute(
+                "UPDATE sync.runs SET ended_at = ?::TIMESTAMPTZ, outcome = ?, exit_status = ?, \
+                   calls = (SELECT coalesce(sum(calls), 0) FROM sync.calls WHERE run_id = ?), \
+                   rows_inserted = ?, rows_updated = ?, rows_deleted = ?, error = ? \
+                 WHERE run_id = ?",
+                params![
+                    instant_param(Timestamp::now()),
+                    summary.outcome,
+                    i64::from(summary.exit_status),
+                    run_id,
+                    summary.rows.inserted,
+                    summary.rows.updated,
+                    summary.rows.deleted,
+                    summary.error,
+                    run_id
+                ],
+            )
+            .map(drop)
+            .map_err(|e| db("cannot close the books of a run", e))
+    }
+
+    /// Adds what was asked of the source since the last time.
+    pub fn add_calls(&self, run_id: i64, calls: &[CallStats]) -> Result<()> {
+        for c in calls {
+            let numbers = params![
+                c.calls as i64,
+                c.retries as i64,
+                c.refusals as i64,
+                c.bytes as i64,
+                c.time.as_secs_f64(),
+                run_id,
+                c.endpoint.as_ref()
+            ];
+            let known = self
+                .conn
+                .execute(
+                    "UPDATE sync.calls SET calls = calls + ?, retries = retries + ?, \
+                       refusals = refusals + ?, bytes = bytes + ?, seconds = seconds + ? \
+                     WHERE run_id = ? AND endpoint = ?",
+                    numbers,
+                )
+                .map_err(|e| db("cannot note calls", e))?;
+            if known == 0 {
+                self.conn
+                    .execute(
+                        "INSERT INTO sync.calls BY NAME SELECT ? AS calls, ? AS retries, \
+                           ? AS refusals, ? AS bytes, ? AS seconds, ? AS run_id, ? AS endpoint",
+                        params![
+                            c.calls as i64,
+                            c.retries as i64,
+                            c.refusals as i64,
+                            c.bytes as i64,
+                            c.time.as_secs_f64(),
+                            run_id,
+                            c.endpoint.as_ref()
+                        ],
+                    )
+                    .map_err(|e| db("cannot note calls", e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The calls of a run.
+    pub fn calls(&self, run_id: i64) -> Result<Vec<CallRow>> {
+        query(
+            self.conn,
+            &format!(
+                "SELECT endpoint, calls, retries, refusals, bytes, seconds FROM sync.calls \
+                 WHERE run_id = {run_id} ORDER BY endpoint"
+            ),
+            |row| {
+                Ok(CallRow {
+                    endpoint: row.get(0)?,
+                    calls: row.get(1)?,
+                    retries: row.get(2)?,
+                    refusals: row.get(3)?,
+                    bytes: row.get(4)?,
+                    seconds: row.get(5)?,
+                })
+            },
+        )
+    }
+
+    /// The status of every table.
+    pub fn resources(&self) -> Result<BTreeMap<String, ResourceRow>> {
+        let rows = query(
+            self.conn,
+            "SELECT table_name, status, reason, epoch_us(since), not_found, answered \
+             FROM sync.resources",
+            |row| {
+                Ok((
+                    row.get(0)?,
+                    ResourceRow {
+                        status: row.get(1)?,
+                        reason: row.get(2)?,
+                        since: from_micros(row.get(3)?),
+                        not_found: row.get(4)?,
+                        answered: row.get(5)?,
+                    },
+                ))
+            },
+        )?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// Gives a table a status; `since` moves only where the status does.
+    pub fn set_status(&self, table: &str, status: &str, reason: Option<&str>) -> Result<()> {
+        self.conn
+            .execute(
+                "UPDATE sync.resources SET reason = ?1, \
+                   since = CASE WHEN status = ?2 THEN since ELSE ?3::TIMESTAMPTZ END, \
+                   status = ?2 WHERE table_name = ?4",
+                params![reason, status, instant_param(Timestamp::now()), table],
+            )
+            .map(drop)
+            .map_err(|e| db("cannot note the status of a table", e))
+    }
+
+    /// Counts a case that exists and answered 404; returns how many that makes.
+    pub fn count_not_found(&self, table: &str) -> Result<i64> {
+        self.conn
+            .execute("UPDATE sync.resources SET not_found = not_found + 1 WHERE table_name = ?", [table])
+            .map_err(|e| db("cannot count a 404", e))?;
+        scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT max(not_found) FROM sync.resources WHERE table_name = {}",
+                quote::text(table)
+            ),
+        )
+    }
+
+    /// What failed and waits, soonest first.
+    pub fn failures(&self, limit: usize) -> Result<Vec<FailureRow>> {
+        query(
+            self.conn,
+            &format!(
+                "SELECT table_name, id, attempts, epoch_us(next_at), kind, error \
+                 FROM sync.failures ORDER BY next_at LIMIT {limit}"
+            ),
+            |row| {
+                Ok(FailureRow {
+                    table: row.get(0)?,
+                    id: row.get(1)?,
+                    attempts: row.get(2)?,
+                    next_at: from_micros(row.get(3)?),
+                    kind: row.get(4)?,
+                    error: row.get(5)?,
+                })
+            },
+        )
+    }
+
+    /// When a schedule last ran.
+    pub fn schedule(&self, name: &str) -> Result<Option<Timestamp>> {
+        let rows = query(
+            self.conn,
+            &format!(
+                "SELECT epoch_us(last_run) FROM sync.schedules WHERE name = {}",
+                quote::text(name)
+            ),
+            |row| row.get::<_, Option<i64>>(0),
+        )?;
+        Ok(rows.into_iter().next().flatten().and_then(|us| from_micros(Some(us))))
+    }
+
+    /// Notes that a schedule ran.
+    pub fn set_schedule(&self, name: &str, at: Timestamp) -> Result<()> {
+        self.conn
+            .execute("DELETE FROM sync.schedules WHERE name = ?", [name])
+            .and_then(|_| {
+                self.conn.execute(
+                    "INSERT INTO sync.schedules VALUES (?, ?::TIMESTAMPTZ)",
+                    params![name, instant_param(at)],
+                )
+            })
+            .map(drop)
+            .map_err(|e| db("cannot note a schedule", e))
+    }
+
+    /// The last runs, newest first.
+    pub fn runs(&self, limit: usize) -> Result<Vec<RunRow>> {
+        query(
+            self.conn,
+            &format!(
+                "SELECT run_id, command, epoch_us(started_at), epoch_us(ended_at), outcome, \
+                   exit_status, calls, error FROM sync.runs ORDER BY run_id DESC LIMIT {limit}"
+            ),
+            |row| {
+                Ok(RunRow {
+                    run_id: row.get(0)?,
+                    command: row.get(1)?,
+                    started_at: from_micros(row.get(2)?),
+                    ended_at: from_micros(row.get(3)?),
+                    outcome: row.get(4)?,
+                    exit_status: row.get(5)?,
+                    calls: row.get(6)?,
+                    error: row.get(7)?,
+                })
+            },
+        )
+    }
+
+    /// Rows, last change and last check of every table (`report.freshness`).
+    pub fn freshness(&self) -> Result<BTreeMap<String, Freshness>> {
+        let rows = query(
+            self.conn,
+            "SELECT table_name, rows, epoch_us(last_change), epoch_us(last_checked) \
+             FROM report.freshness",
+            |row| {
+                Ok((
+                    row.get(0)?,
+                    Freshness {
+                        rows: row.get(1)?,
+                        last_change: from_micros(row.get(2)?),
+                        last_checked: from_micros(row.get(3)?),
+                    },
+                ))
+            },
+        )?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// Open rejects, by table.
+    pub fn open_rejects(&self) -> Result<BTreeMap<String, i64>> {
+        let rows = query(
+            self.conn,
+            "SELECT table_name, count(*) FROM sync.rejects WHERE resolved_at IS NULL \
+             GROUP BY table_name",
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// Replaces `sync.pending`: (table, scope, reason).
+    pub fn set_pending(&self, pending: &[(String, String, String)]) -> Result<()> {
+        let failed = |e| db("cannot note what is pending", e);
+        self.conn
+            .execute_batch(
+                "CREATE OR REPLACE TEMP TABLE stage_pending \
+                 (table_name VARCHAR, scope VARCHAR, reason VARCHAR)",
+            )
+            .map_err(failed)?;
+        let mut appender = self.conn.appender("stage_pending").map_err(failed)?;
+        for (table, scope, reason) in pending {
+            appender.append_row(params![table, scope, reason]).map_err(failed)?;
+        }
+        appender.flush().map_err(failed)?;
+        drop(appender);
+        // What was pending before keeps its `since`.
+        self.conn
+            .execute_batch(&format!(
+                "CREATE OR REPLACE TEMP TABLE now_pending AS \
+                   SELECT n.table_name, n.scope, n.reason, coalesce(p.since, {now}) AS since \
+                   FROM temp.stage_pending n LEFT JOIN sync.pending p \
+                     ON p.table_name = n.table_name AND p.scope = n.scope; \
+                 DELETE FROM sync.pending; \
+                 INSERT INTO sync.pending SELECT * FROM temp.now_pending",
+                now = instant(Timestamp::now())
+            ))
+            .map_err(failed)
+    }
+
+    /// The rows that an outcome wrote, in all.
+    pub fn total(outcome: &Outcome) -> Merged {
+        let mut total = Merged::default();
+        for merged in outcome.tables.values() {
+            total.add(*merged);
+        }
+        total
+    }
+}

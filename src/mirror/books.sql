@@ -1,0 +1,189 @@
+-- The daemon's own books. `runs`, `resources`, `pending`, `rejects`, `drift`, `verifications`, `calls`
+-- and `feed_calls` are for people to read (contract section 3); the rest is state and may change.
+CREATE SCHEMA IF NOT EXISTS history;
+CREATE SCHEMA IF NOT EXISTS report;
+CREATE SCHEMA IF NOT EXISTS sync;
+
+CREATE TABLE sync.meta (key VARCHAR, value VARCHAR);
+
+-- One row per case that anybody has told us of. Change dates are ticks of 100 ns since 1970 (UTC).
+CREATE TABLE sync.seen (
+  case_id BIGINT,
+  reported BOOLEAN,
+  modified_date BIGINT,
+  case_activated_date BIGINT,
+  case_sold_date BIGINT,
+  bid_changed_date BIGINT,
+  description_changed_date BIGINT,
+  case_entity_changed_date BIGINT,
+  image_changed_date BIGINT,
+  attachment_changed_date BIGINT,
+  transaction_changed_date BIGINT,
+  publication_changed_date BIGINT,
+  activity_changed_date BIGINT,
+  any_stamp VARCHAR,
+  moved BIGINT,
+  moved_at TIMESTAMPTZ,
+  dirty BOOLEAN,
+  place VARCHAR,
+  state VARCHAR,
+  suspect_at TIMESTAMPTZ,
+  whole_stamp VARCHAR,
+  rereading VARCHAR,
+  removed BOOLEAN
+);
+COMMENT ON TABLE sync.seen IS 'What the feed last said of each case: its eleven change dates in ticks of 100 ns since 1970, NULL for null; reported is false for a case that only a search has shown';
+
+CREATE TABLE sync.seen_contacts (
+  contact_id BIGINT,
+  modified_date BIGINT,
+  moved BIGINT,
+  dirty BOOLEAN
+);
+
+CREATE TABLE sync.feeds (
+  feed VARCHAR,
+  bound BIGINT,
+  skew BIGINT,
+  next_bound BIGINT,
+  cursor BIGINT,
+  polled_at TIMESTAMPTZ,
+  page_size BIGINT
+);
+
+-- One row per scope that was ever read: the dates it was fetched at and when.
+CREATE TABLE sync.fetched (
+  table_name VARCHAR,
+  id BIGINT,
+  part VARCHAR,
+  stamp VARCHAR,
+  sent_at TIMESTAMPTZ,
+  fetched_at TIMESTAMPTZ,
+  definition BIGINT,
+  complete BOOLEAN,
+  again_at BIGINT
+);
+COMMENT ON TABLE sync.fetched IS 'Per table and scope: the change dates it was fetched at (stamp), and when';
+
+CREATE TABLE sync.failures (
+  table_name VARCHAR,
+  id BIGINT,
+  part VARCHAR,
+  run_id BIGINT,
+  attempts BIGINT,
+  first_at TIMESTAMPTZ,
+  next_at TIMESTAMPTZ,
+  kind VARCHAR,
+  error VARCHAR
+);
+
+CREATE TABLE sync.resources (
+  table_name VARCHAR,
+  status VARCHAR,
+  reason VARCHAR,
+  since TIMESTAMPTZ,
+  not_found BIGINT,
+  answered BOOLEAN,
+  definition BIGINT
+);
+COMMENT ON TABLE sync.resources IS 'Why a table is filled or empty: status ok, disabled, forbidden, absent or failing';
+
+CREATE TABLE sync.columns (
+  table_name VARCHAR,
+  column_name VARCHAR,
+  definition VARCHAR,
+  since BIGINT
+);
+
+CREATE TABLE sync.schedules (name VARCHAR, last_run TIMESTAMPTZ);
+
+CREATE TABLE sync.runs (
+  run_id BIGINT,
+  command VARCHAR,
+  started_at TIMESTAMPTZ,
+  ended_at TIMESTAMPTZ,
+  outcome VARCHAR,
+  exit_status BIGINT,
+  calls BIGINT,
+  rows_inserted BIGINT,
+  rows_updated BIGINT,
+  rows_deleted BIGINT,
+  error VARCHAR
+);
+COMMENT ON TABLE sync.runs IS 'One row per run; outcome and ended_at are NULL while it lasts and after a kill';
+
+CREATE TABLE sync.pending (
+  table_name VARCHAR,
+  scope VARCHAR,
+  reason VARCHAR,
+  since TIMESTAMPTZ
+);
+COMMENT ON TABLE sync.pending IS 'What is stale, why, and since when, as of the last publish';
+
+CREATE TABLE sync.rejects (
+  run_id BIGINT,
+  table_name VARCHAR,
+  scope VARCHAR,
+  record_key VARCHAR,
+  column_name VARCHAR,
+  value VARCHAR,
+  error VARCHAR,
+  first_at TIMESTAMPTZ,
+  last_at TIMESTAMPTZ,
+  resolved_at TIMESTAMPTZ
+);
+COMMENT ON TABLE sync.rejects IS 'Values that did not fit their column, and records without a usable key (column_name NULL); open while resolved_at is NULL';
+
+CREATE TABLE sync.drift (
+  table_name VARCHAR,
+  field VARCHAR,
+  example VARCHAR,
+  first_seen TIMESTAMPTZ
+);
+COMMENT ON TABLE sync.drift IS 'Fields of the source that no column takes; their values are in _extra';
+
+CREATE TABLE sync.verifications (
+  run_id BIGINT,
+  verified_at TIMESTAMPTZ,
+  what VARCHAR,
+  source VARCHAR,
+  mirror VARCHAR,
+  difference VARCHAR
+);
+
+CREATE TABLE sync.calls (
+  run_id BIGINT,
+  endpoint VARCHAR,
+  calls BIGINT,
+  retries BIGINT,
+  refusals BIGINT,
+  bytes BIGINT,
+  seconds DOUBLE
+);
+COMMENT ON TABLE sync.calls IS 'Per run and endpoint: calls made, repetitions, refusals, bytes received and seconds waited';
+
+CREATE TABLE sync.feed_calls (
+  id BIGINT,
+  feed VARCHAR,
+  boot_id VARCHAR,
+  sent_at TIMESTAMPTZ,
+  sent_boot_ns BIGINT,
+  ended_at TIMESTAMPTZ,
+  ended_boot_ns BIGINT,
+  status BIGINT,
+  hold_ns BIGINT
+);
+COMMENT ON TABLE sync.feed_calls IS 'Every call to the change feeds: the proof that the throttle was kept';
+
+-- Moved by every insert, update and delete of a row; snapshots link unchanged files by it.
+CREATE TABLE sync.changes (table_name VARCHAR, part VARCHAR, counter BIGINT);
+
+CREATE TABLE sync.snapshot (
+  snapshot_id VARCHAR,
+  taken_at TIMESTAMPTZ,
+  watermark TIMESTAMPTZ,
+  complete BOOLEAN
+);
+
+CREATE TABLE report.calendar (day DATE, month DATE, starts_at TIMESTAMPTZ, ends_at TIMESTAMPTZ);
+COMMENT ON TABLE report.calendar IS 'Every local day of source.time_zone from 1900 to 2100: starts_at is included, ends_at, the start of the next day, is not';

@@ -1,0 +1,410 @@
+//! Decoded scopes go into the tables together with the state that says so, in one transaction.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use duckdb::{Connection, params};
+use jiff::Timestamp;
+
+use super::merge::{self, Merged, Rules};
+use super::search;
+use super::state::Place;
+use super::{db, instant, instant_param, schema};
+use crate::catalog::{Catalog, Group, Resource};
+use crate::config::{Config, HistoryTables};
+use crate::decode::{Decoded, Reject};
+use crate::error::Result;
+use crate::quote;
+use crate::ticks::Ticks;
+
+/// The change dates that a scope is fetched at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stamp {
+    /// Those that the plan saw before the first call of the scope was sent.
+    Known(String),
+    /// Those that are seen when the answer is committed, unless they moved after the call was sent:
+    /// `sequence` counts the polls, and a row that a later poll moved stays stale.
+    AsSeen { sequence: i64 },
+}
+
+/// One scope of an answer.
+#[derive(Debug, Clone)]
+pub struct LoadedScope {
+    pub id: i64,
+    pub part: String,
+    pub stamp: Stamp,
+    /// The answer was proven complete (contract section 4): only then do absent rows leave.
+    pub complete: bool,
+    pub sent_at: Timestamp,
+}
+
+/// What kind of answer a load comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoadKind {
+    /// Each scope was read by calls of its own.
+    Scopes,
+    /// Rows of a search: a listing page or many ids in one call. `answered_at` is the server's time.
+    Search { place: Place, answered_at: Ticks },
+}
+
+/// Some scopes of one table, decoded.
+#[derive(Debug)]
+pub struct Load {
+    pub decoded: Decoded,
+    pub scopes: Vec<LoadedScope>,
+    pub kind: LoadKind,
+    /// The source answered 404: there is nothing, but the table has not shown that it is there.
+    pub not_found: bool,
+}
+
+impl Load {
+    /// Memory that the load takes, for the writer's budget.
+    pub fn bytes(&self) -> usize {
+        self.decoded.bytes() + self.scopes.len() * 128 + 1024
+    }
+}
+
+/// What loading did, per table.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    pub tables: BTreeMap<String, Merged>,
+}
+
+impl Outcome {
+    /// Adds another outcome's figures.
+    pub fn add(&mut self, other: &Outcome) {
+        for (table, merged) in &other.tables {
+            self.tables.entry(table.clone()).or_default().add(*merged);
+        }
+    }
+
+    /// Whether a row of `main` was written.
+    pub fn changed(&self) -> bool {
+        self.tables.values().any(Merged::changed)
+    }
+
+    pub(super) fn note(&mut self, table: &str, merged: Merged) {
+        self.tables.entry(table.to_owned()).or_default().add(merged);
+    }
+}
+
+/// What loading needs to know beside the loads.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub catalog: Arc<Catalog>,
+    pub history: HistoryTables,
+    pub max_removed: Option<f64>,
+    pub search_delay: std::time::Duration,
+}
+
+impl Settings {
+    /// `allow_removals` lifts the brake (contract section 1, `sync`).
+    pub fn new(config: &Config, catalog: &Arc<Catalog>, allow_removals: bool) -> Settings {
+        Settings {
+            catalog: Arc::clone(catalog),
+            history: config.history.tables.clone(),
+            max_removed: (!allow_removals).then_some(config.reconcile.max_removed),
+            search_delay: config.source.search_delay,
+        }
+    }
+
+    pub(super) fn keeps_history(&self, table: &str) -> bool {
+        match &self.history {
+            HistoryTables::All => true,
+            HistoryTables::These(tables) => tables.iter().any(|t| t == table),
+        }
+    }
+}
+
+/// Applies loads within the writer's open transaction. `now` is this commit's time.
+pub(super) fn apply(
+    conn: &Connection,
+    settings: &Settings,
+    run_id: i64,
+    now: Timestamp,
+    loads: Vec<Load>,
+) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let mut groups: Vec<(String, Vec<Load>)> = Vec::new();
+    for load in loads {
+        let table = load.decoded.resource.table.clone();
+        match groups.iter_mut().find(|(t, group)| {
+            *t == table && group.first().is_some_and(|first| first.kind == load.kind)
+        }) {
+            Some((_, group)) => group.push(load),
+            None => groups.push((table, vec![load])),
+        }
+    }
+    for (_, group) in groups {
+        apply_table(conn, settings, run_id, now, group, &mut outcome)?;
+    }
+    Ok(outcome)
+}
+
+fn apply_table(
+    conn: &Connection,
+    settings: &Settings,
+    run_id: i64,
+    now: Timestamp,
+    loads: Vec<Load>,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let Some(first) = loads.first() else { return Ok(()) };
+    let resource = Arc::clone(&first.decoded.resource);
+    let kind = first.kind;
+    stage_scopes(conn, &loads)?;
+    let merged = merge_table(
+        conn,
+        settings,
+        &resource,
+        loads.iter().map(|load| &load.decoded),
+        now,
+    )?;
+    outcome.note(&resource.table, merged);
+    let children = first.decoded.children.len();
+    for n in 0..children {
+        let of_child: Vec<&Decoded> = loads.iter().map(|load| &load.decoded.children[n]).collect();
+        let child = Arc::clone(&of_child[0].resource);
+        let merged = merge_table(conn, settings, &child, of_child.into_iter(), now)?;
+        outcome.note(&child.table, merged);
+    }
+    books_of_scopes(conn, &resource.table, merged.held, now)?;
+    if loads.iter().any(|load| !load.not_found) {
+        conn.execute(
+            "UPDATE sync.resources SET answered = true WHERE table_name = ? AND NOT answered",
+            [&resource.table],
+        )
+        .map_err(|e| db("cannot note that a table answered", e))?;
+    }
+    let rejects: Vec<Reject> = loads.iter().flat_map(|l| l.decoded.all_rejects()).collect();
+    note_rejects(conn, &resource, &rejects, run_id, now)?;
+    note_drift(conn, &loads, now)?;
+    if let LoadKind::Search { place, answered_at } = kind {
+        search::after_search(conn, settings, &resource, place, answered_at, run_id, now, outcome)?;
+    }
+    Ok(())
+}
+
+/// Fills `temp.stage_scopes`.
+fn stage_scopes(conn: &Connection, loads: &[Load]) -> Result<()> {
+    let failed = |e| db("cannot stage scopes", e);
+    conn.execute_batch(
+        "CREATE OR REPLACE TEMP TABLE stage_scopes \
+         (id BIGINT, part VARCHAR, stamp VARCHAR, sequence BIGINT, complete BOOLEAN, sent VARCHAR)",
+    )
+    .map_err(failed)?;
+    let mut appender = conn.appender("stage_scopes").map_err(failed)?;
+    for load in loads {
+        for scope in &load.scopes {
+            let (stamp, sequence) = match &scope.stamp {
+                Stamp::Known(stamp) => (Some(stamp.as_str()), None),
+                Stamp::AsSeen { sequence } => (None, Some(*sequence)),
+            };
+            appender
+                .append_row(params![
+                    scope.id,
+                    scope.part,
+                    stamp,
+                    sequence,
+                    scope.complete && !load.decoded.any_keyless(),
+                    instant_param(scope.sent_at)
+                ])
+                .map_err(failed)?;
+        }
+    }
+    appender.flush().map_err(failed)
+}
+
+fn merge_table<'a>(
+    conn: &Connection,
+    settings: &Settings,
+    resource: &Resource,
+    decoded: impl Iterator<Item = &'a Decoded>,
+    now: Timestamp,
+) -> Result<Merged> {
+    let failed = |e| db(&format!("cannot stage rows of {}", resource.table), e);
+    merge::create_stage(conn, resource)?;
+    {
+        let name = format!("stage_{}", resource.table);
+        let mut appender = conn.appender(&name).map_err(failed)?;
+        for rows in decoded {
+            if rows.rows.num_rows() > 0 {
+                appender.append_record_batch(rows.rows.clone()).map_err(failed)?;
+            }
+        }
+        // Errors of appended rows surface here and nowhere else.
+        appender.flush().map_err(failed)?;
+    }
+    let rules = Rules {
+        history: settings.keeps_history(&resource.table),
+        max_removed: matches!(resource.group, Group::List)
+            .then_some(settings.max_removed)
+            .flatten(),
+    };
+    let redefined = schema::redefined(conn, &resource.table)?;
+    let merged = merge::merge(conn, resource, rules, &redefined, &instant(now))?;
+    if merged.changed() {
+        count_change(conn, &resource.table)?;
+    }
+    conn.execute_batch(&format!("DROP TABLE temp.{}", merge::stage_name(resource)))
+        .map_err(failed)?;
+    Ok(merged)
+}
+
+/// Moves the change counter by which snapshots link unchanged files (contract section 7).
+pub(super) fn count_change(conn: &Connection, table: &str) -> Result<()> {
+    let changed = conn
+        .execute("UPDATE sync.changes SET counter = counter + 1 WHERE table_name = ?", [table])
+        .map_err(|e| db("cannot count a change", e))?;
+    if changed == 0 {
+        conn.execute("INSERT INTO sync.changes VALUES (?, '', 1)", [table])
+            .map_err(|e| db("cannot count a change", e))?;
+    }
+    Ok(())
+}
+
+/// `sync.fetched`, `sync.failures` and `sync.resources` after the staged scopes were merged.
+fn books_of_scopes(conn: &Connection, table: &str, held: u64, now: Timestamp) -> Result<()> {
+    let failed = |e| db("cannot note what was fetched", e);
+    let name = quote::text(table);
+    let seen = if table == "contacts" {
+        "(SELECT contact_id AS id, moved, modified_date::VARCHAR AS stamp FROM sync.seen_contacts)"
+    } else {
+        "(SELECT case_id AS id, moved, any_stamp AS stamp FROM sync.seen)"
+    };
+    // Rows that the brake held are still there, and so their scope is not what the answer said.
+    let complete = if held > 0 { "false" } else { "c.complete" };
+    let incomplete = if held > 0 { "'held'" } else { "'incomplete'" };
+    let now = instant(now);
+    conn.execute_batch(&format!(
+        "CREATE OR REPLACE TEMP TABLE stage_fetched AS \
+         SELECT {name} AS table_name, c.id, c.part, \
+           CASE WHEN NOT {complete} THEN {incomplete} \
+                WHEN c.sequence IS NULL THEN c.stamp \
+                WHEN s.id IS NULL THEN 'unknown' \
+                WHEN s.moved > c.sequence THEN 'moved' \
+                ELSE coalesce(s.stamp, 'unknown') END AS stamp, \
+           c.sent::TIMESTAMPTZ AS sent_at, {now} AS fetched_at, \
+           (SELECT max(definition) FROM sync.resources WHERE table_name = {name}) AS definition, \
+           {complete} OR coalesce(f.complete, false) AS complete, NULL::BIGINT AS again_at \
+         FROM temp.stage_scopes c \
+         LEFT JOIN {seen} s ON c.sequence IS NOT NULL AND s.id = c.id \
+         LEFT JOIN sync.fetched f ON f.table_name = {name} AND f.id = c.id AND f.part = c.part; \
+         DELETE FROM sync.fetched f USING temp.stage_fetched n \
+         WHERE f.table_name = {name} AND f.id = n.id AND f.part = n.part; \
+         INSERT INTO sync.fetched BY NAME SELECT * FROM temp.stage_fetched; \
+         DELETE FROM sync.failures f USING temp.stage_fetched n \
+         WHERE f.table_name = {name} AND f.id = n.id AND f.part = n.part \
+           AND n.stamp NOT IN ('incomplete', 'held')"
+    ))
+    .map_err(failed)
+}
+
+/// Opens, repeats and closes rejects of the staged scopes (contract section 3).
+fn note_rejects(
+    conn: &Connection,
+    resource: &Resource,
+    rejects: &[Reject],
+    run_id: i64,
+    now: Timestamp,
+) -> Result<()> {
+    let failed = |e| db("cannot note rejects", e);
+    let tables = quote_list(
+        std::iter::once(resource.table.as_str())
+            .chain(rejects.iter().map(|r| r.table.as_str())),
+    );
+    let open = conn
+        .query_row(
+            &format!(
+                "SELECT count(*) FROM sync.rejects WHERE resolved_at IS NULL AND table_name IN ({tables})"
+            ),
+            [],
+            |row| row.get::<_, i64>(0),
+        )
+        .map_err(failed)?;
+    if rejects.is_empty() && open == 0 {
+        return Ok(());
+    }
+    conn.execute_batch(
+        "CREATE OR REPLACE TEMP TABLE stage_rejects \
+         (table_name VARCHAR, scope VARCHAR, record_key VARCHAR, column_name VARCHAR, value VARCHAR, \
+          error VARCHAR)",
+    )
+    .map_err(failed)?;
+    {
+        let mut appender = conn.appender("stage_rejects").map_err(failed)?;
+        let single = single_scope(conn)?;
+        for reject in rejects {
+            // The scope is the first part of the key, or the only scope there is.
+            let scope = match (&resource.group, &single) {
+                (Group::List, _) => String::new(),
+                (_, Some(id)) => id.to_string(),
+                (_, None) => {
+                    reject.record_key.split('/').next().unwrap_or_default().to_owned()
+                }
+            };
+            appender
+                .append_row(params![
+                    reject.table,
+                    scope,
+                    reject.record_key,
+                    reject.column,
+                    reject.value,
+                    reject.error
+                ])
+                .map_err(failed)?;
+        }
+        appender.flush().map_err(failed)?;
+    }
+    let now = instant(now);
+    let scope_text = match resource.group {
+        Group::List => "''",
+        _ => "c.id::VARCHAR",
+    };
+    let same = "o.table_name = n.table_name AND o.scope = n.scope AND o.record_key = n.record_key \
+                AND o.column_name IS NOT DISTINCT FROM n.column_name";
+    conn.execute_batch(&format!(
+        "UPDATE sync.rejects o SET last_at = {now}, value = n.value, error = n.error \
+         FROM temp.stage_rejects n WHERE o.resolved_at IS NULL AND {same}; \
+         INSERT INTO sync.rejects SELECT {run_id}, n.table_name, n.scope, n.record_key, \
+           n.column_name, n.value, n.error, {now}, {now}, NULL \
+         FROM temp.stage_rejects n WHERE NOT EXISTS \
+           (SELECT 1 FROM sync.rejects o WHERE o.resolved_at IS NULL AND {same}); \
+         UPDATE sync.rejects o SET resolved_at = {now} FROM temp.stage_scopes c \
+         WHERE o.resolved_at IS NULL AND o.table_name IN ({tables}) AND o.scope = {scope_text} \
+           AND (c.complete OR o.column_name IS NULL) AND NOT EXISTS \
+           (SELECT 1 FROM temp.stage_rejects n WHERE {same})"
+    ))
+    .map_err(failed)
+}
+
+/// The id of the only staged scope, where there is one.
+fn single_scope(conn: &Connection) -> Result<Option<i64>> {
+    conn.query_row(
+        "SELECT CASE WHEN count(*) = 1 THEN max(id) END FROM temp.stage_scopes",
+        [],
+        |row| row.get(0),
+    )
+    .map_err(|e| db("cannot count scopes", e))
+}
+
+fn quote_list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut all: Vec<String> = names.map(quote::text).collect();
+    all.sort();
+    all.dedup();
+    all.join(", ")
+}
+
+fn note_drift(conn: &Connection, loads: &[Load], now: Timestamp) -> Result<()> {
+    for load in loads {
+        for drift in load.decoded.all_drift() {
+            conn.execute(
+                "INSERT INTO sync.drift SELECT ?1, ?2, ?3, ?4::TIMESTAMPTZ WHERE NOT EXISTS \
+                 (SELECT 1 FROM sync.drift WHERE table_name = ?1 AND field = ?2)",
+                params![drift.table, drift.field, drift.example, instant_param(now)],
+            )
+            .map_err(|e| db("cannot note a new field", e))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,330 @@
+//! Making scopes equal to their answers: insert, update, delete, with history, in one transaction.
+//!
+//! Rows wait in a temporary staging table; what differs is found by joins, so that an unchanged row is
+//! not written and keeps its `_synced_at`. There are no unique indexes: DuckDB refuses to delete and
+//! insert a key in one transaction where there is one. Keys are unique because decoding makes them so
+//! and because scopes do not share rows.
+
+use duckdb::Connection;
+
+use super::{db, scalar_i64};
+use crate::catalog::{Group, Resource};
+use crate::error::Result;
+use crate::quote;
+
+/// What a merge did to one table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Merged {
+    pub inserted: u64,
+    pub updated: u64,
+    pub deleted: u64,
+    /// Rows that would have left but for the brake (contract section 4, "Deletion").
+    pub held: u64,
+}
+
+impl Merged {
+    /// Adds another merge's figures.
+    pub fn add(&mut self, other: Merged) {
+        self.inserted += other.inserted;
+        self.updated += other.updated;
+        self.deleted += other.deleted;
+        self.held += other.held;
+    }
+
+    /// Whether a row of the table was written.
+    pub fn changed(&self) -> bool {
+        self.inserted + self.updated + self.deleted > 0
+    }
+}
+
+/// How a merge goes about deletions and history.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// `history.tables` names this table.
+    pub history: bool,
+    /// `reconcile.max_removed`, or `None` where nothing holds removals back.
+    pub max_removed: Option<f64>,
+}
+
+/// Name of the staging table of a resource.
+pub(super) fn stage_name(resource: &Resource) -> String {
+    quote::ident(&format!("stage_{}", resource.table))
+}
+
+/// Creates the empty staging table.
+pub(super) fn create_stage(conn: &Connection, resource: &Resource) -> Result<()> {
+    let columns: Vec<String> = resource
+        .columns
+        .iter()
+        .map(|c| format!("{} {}", quote::ident(&c.name), c.kind.sql()))
+        .chain(["_extra VARCHAR".to_owned()])
+        .collect();
+    let sql = format!(
+        "CREATE OR REPLACE TEMP TABLE {} ({})",
+        stage_name(resource),
+        columns.join(", ")
+    );
+    conn.execute_batch(&sql).map_err(|e| db("cannot create a staging table", e))
+}
+
+/// Makes the rows of the staged scopes equal to the staged rows.
+///
+/// Reads `temp.stage_scopes(id, part, complete, …)` and the resource's staging table; `now` is the
+/// SQL literal of this commit's time. `redefined` are the columns whose definition is newer than the
+/// table, with the generation since which they are what they are: they make no version of rows that
+/// were last fetched before it.
+pub(super) fn merge(
+    conn: &Connection,
+    resource: &Resource,
+    rules: Rules,
+    redefined: &[(String, i64)],
+    now: &str,
+) -> Result<Merged> {
+    let sql = Sql::new(resource, redefined);
+    let run = |what: &str, sql: &str| {
+        conn.execute(sql, [])
+            .map(|n| n as u64)
+            .map_err(|e| db(&format!("cannot {what} {}", resource.table), e))
+    };
+    let mut merged = Merged::default();
+
+    run("look for absent rows of", &sql.gone())?;
+    let mut gone = scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
+    if gone > 0
+        && let Some(max) = rules.max_removed
+        && braked(gone, sql.count(conn)?, max)
+    {
+        merged.held = gone;
+        gone = 0;
+    }
+    run("compare", &sql.diff())?;
+    let found = "SELECT count(*) FILTER (WHERE mid IS NULL), count(*) FILTER (WHERE mid IS NOT NULL) \
+                 FROM temp.diff";
+    let (inserted, updated) = conn
+        .query_row(found, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
+        .map_err(|e| db("cannot count differences", e))?;
+    merged.inserted = inserted as u64;
+    merged.updated = updated as u64;
+
+    if rules.history && updated > 0 {
+        run("keep earlier versions of", &sql.keep_updated(now))?;
+    }
+    if gone > 0 {
+        if rules.history {
+            run("keep deleted rows of", &sql.keep_gone(now, "deleted"))?;
+        }
+        run("delete from", &sql.delete("SELECT mid FROM temp.gone"))?;
+        merged.deleted = gone;
+    }
+    if updated > 0 {
+        run("replace rows of", &sql.delete("SELECT mid FROM temp.diff WHERE mid IS NOT NULL"))?;
+    }
+    if inserted + updated > 0 {
+        run("insert into", &sql.insert(now))?;
+    }
+    Ok(merged)
+}
+
+/// Deletes the rows that `condition` (on the table's columns) selects, and keeps them in history.
+pub(super) fn remove(
+    conn: &Connection,
+    resource: &Resource,
+    history: bool,
+    condition: &str,
+    change: &str,
+    now: &str,
+) -> Result<u64> {
+    let sql = Sql::new(resource, &[]);
+    let run = |sql: &str| {
+        conn.execute(sql, [])
+            .map(|n| n as u64)
+            .map_err(|e| db(&format!("cannot remove rows of {}", resource.table), e))
+    };
+    run(&format!(
+        "CREATE OR REPLACE TEMP TABLE gone AS SELECT rowid AS mid FROM {} WHERE {condition}",
+        sql.main
+    ))?;
+    let gone = scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
+    if gone > 0 {
+        if history {
+            run(&sql.keep_gone(now, change))?;
+        }
+        run(&sql.delete("SELECT mid FROM temp.gone"))?;
+    }
+    Ok(gone)
+}
+
+/// The brake of contract section 4: more than `max` of the rows and more than 50, or all of 10 or
+/// more.
+pub(crate) fn braked(leaving: u64, of: u64, max: f64) -> bool {
+    let share = leaving as f64 > max * of as f64;
+    (share && leaving > 50) || (leaving >= of && of >= 10)
+}
+
+/// The statements for one table.
+struct Sql<'a> {
+    resource: &'a Resource,
+    redefined: &'a [(String, i64)],
+    main: String,
+    history: String,
+    stage: String,
+}
+
+impl<'a> Sql<'a> {
+    fn new(resource: &'a Resource, redefined: &'a [(String, i64)]) -> Sql<'a> {
+        let table = quote::ident(&resource.table);
+        Sql {
+            resource,
+            redefined,
+            main: format!("main.{table}"),
+            history: format!("history.{table}"),
+            stage: format!("temp.{}", stage_name(resource)),
+        }
+    }
+
+    fn count(&self, conn: &Connection) -> Result<u64> {
+        Ok(scalar_i64(conn, &format!("SELECT count(*) FROM {}", self.main))? as u64)
+    }
+
+    fn same_key(&self) -> String {
+        self.resource
+            .key
+            .iter()
+            .map(|k| format!("s.{0} = m.{0}", quote::ident(k)))
+            .collect::<Vec<_>>()
+            .join(" AND ")
+    }
+
+    /// Columns that are compared: all but the key, and `_extra`.
+    fn compared(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.resource
+            .columns
+            .iter()
+            .filter(|c| !self.resource.key.contains(&c.name))
+            .map(|c| (c.name.as_str(), c.volatile))
+            .chain([("_extra", false)])
+    }
+
+    fn differs(name: &str) -> String {
+        let name = quote::ident(name);
+        format!("s.{name} IS DISTINCT FROM m.{name}")
+    }
+
+    fn diff(&self) -> String {
+        let any: Vec<String> = self.compared().map(|(name, _)| Self::differs(name)).collect();
+        let versioned: Vec<String> = self
+            .compared()
+            .filter(|(_, volatile)| !volatile)
+            .map(|(name, _)| match self.redefined.iter().find(|(n, _)| n == name) {
+                None => Self::differs(name),
+                // `_extra` and a redefined column trade values when our definition changes.
+                Some((_, since)) => {
+                    format!("({} AND coalesce(f.definition, 0) >= {since})", Self::differs(name))
+                }
+            })
+            .collect();
+        let fetched = if self.redefined.is_empty() {
+            String::new()
+        } else {
+            let id = match self.resource.scope_column() {
+                Some(column) => format!("s.{}", quote::ident(column)),
+                None => "0".to_owned(),
+            };
+            format!(
+                " LEFT JOIN sync.fetched f ON f.table_name = {} AND f.part = '' AND f.id = {id}",
+                quote::text(self.fetched_table())
+            )
+        };
+        format!(
+            "CREATE OR REPLACE TEMP TABLE diff AS \
+             SELECT s.rowid AS sid, m.rowid AS mid, m._synced_at AS synced, ({}) AS versioned \
+             FROM {} s LEFT JOIN {} m ON {}{fetched} WHERE m.rowid IS NULL OR {}",
+            versioned.join(" OR "),
+            self.stage,
+            self.main,
+            self.same_key(),
+            any.join(" OR ")
+        )
+    }
+
+    fn fetched_table(&self) -> &str {
+        match &self.resource.group {
+            Group::Child(child) => &child.table,
+            _ => &self.resource.table,
+        }
+    }
+
+    fn gone(&self) -> String {
+        let scope = match self.resource.scope_column() {
+            Some(column) => format!("m.{} = c.id", quote::ident(column)),
+            None => "true".to_owned(),
+        };
+        format!(
+            "CREATE OR REPLACE TEMP TABLE gone AS \
+             SELECT m.rowid AS mid FROM {} m JOIN temp.stage_scopes c ON {scope} \
+             WHERE c.complete AND NOT EXISTS (SELECT 1 FROM {} s WHERE {})",
+            self.main,
+            self.stage,
+            self.same_key()
+        )
+    }
+
+    fn columns(&self, alias: &str) -> String {
+        self.resource
+            .columns
+            .iter()
+            .map(|c| format!("{alias}.{}", quote::ident(&c.name)))
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+
+    /// Copies rows of main into history; `from` joins them as `m`.
+    fn keep(&self, from: &str, now: &str, change: &str) -> String {
+        format!(
+            "INSERT INTO {} BY NAME SELECT {}, m._synced_at, m._extra, m._synced_at AS _valid_from, \
+             {now} AS _valid_to, {} AS _change FROM {} m {from}",
+            self.history,
+            self.columns("m"),
+            quote::text(change),
+            self.main
+        )
+    }
+
+    fn keep_updated(&self, now: &str) -> String {
+        self.keep("JOIN temp.diff d ON m.rowid = d.mid WHERE d.versioned", now, "updated")
+    }
+
+    fn keep_gone(&self, now: &str, change: &str) -> String {
+        self.keep("JOIN temp.gone g ON m.rowid = g.mid", now, change)
+    }
+
+    fn delete(&self, rows: &str) -> String {
+        format!("DELETE FROM {} WHERE rowid IN ({rows})", self.main)
+    }
+
+    fn insert(&self, now: &str) -> String {
+        format!(
+            "INSERT INTO {} BY NAME SELECT {}, s._extra, \
+             CASE WHEN d.mid IS NULL OR d.versioned THEN {now} ELSE d.synced END AS _synced_at \
+             FROM {} s JOIN temp.diff d ON s.rowid = d.sid",
+            self.main,
+            self.columns("s"),
+            self.stage
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::braked;
+
+    #[test]
+    fn the_brake_holds_a_large_share_and_a_whole_table_but_not_a_few_rows() {
+        assert!(!braked(50, 60, 0.02), "50 rows are not more than 50");
+        assert!(braked(51, 2_000, 0.02));
+        assert!(!braked(51, 2_550, 0.02), "exactly the share is not more than it");
+        assert!(braked(10, 10, 0.02));
+        assert!(!braked(9, 9, 0.02));
+        assert!(braked(60, 60, 1.0), "all rows are held whatever the share");
+    }
+}

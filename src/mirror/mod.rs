@@ -1,0 +1,156 @@
+//! The store: the daemon's own DuckDB file with the mirrored tables, their history, the reports and
+//! the books.
+//!
+//! One thread owns the connection that writes ([`Writer`]); everything else reads through clones.
+//! The feed's ledger is the one exception: it must be written before a call is sent, whatever the
+//! writer is doing.
+
+mod books;
+mod ledger;
+mod load;
+mod merge;
+pub mod reports;
+mod schema;
+pub mod secrets;
+mod search;
+mod state;
+mod suspects;
+mod writer;
+
+use std::path::{Path, PathBuf};
+
+use duckdb::{Config as DuckConfig, Connection};
+
+pub use books::{Books, CallRow, FailureRow, ResourceRow, RunRow, RunSummary};
+pub use ledger::DuckLedger;
+pub use load::{Load, LoadKind, LoadedScope, Outcome, Settings, Stamp};
+pub(crate) use merge::braked;
+pub use merge::Merged;
+pub use state::{
+    CaseDates, CaseState, ContactSeen, FAILURE_LAG, FeedState, Fetched, Place, ScopeId, State,
+};
+pub use suspects::SuspectStep;
+pub use writer::Writer;
+
+use crate::catalog::Catalog;
+use crate::config;
+use crate::error::{self, Error, Kind, Result};
+
+/// The open store. Holding it holds the file: no other process can open it.
+pub struct Store {
+    root: Connection,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Opens the store, makes it where there is none, and brings its tables up to the catalog.
+    ///
+    /// # Errors
+    /// `StoreLocked` naming the process that holds it, `StoreNewer`, `Store`, `DiskFull`, `Io`.
+    pub fn open(config: &config::Config, catalog: &Catalog) -> Result<Store> {
+        let path = &config.store.path;
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|e| error::io("create", folder, e))?;
+        }
+        let root = connect(&config.store)?;
+        schema::prepare(&root, config, catalog)?;
+        Ok(Store { root, path: path.clone() })
+    }
+
+    /// Another connection to the same database, for reading.
+    pub fn connection(&self) -> Result<Connection> {
+        self.root.try_clone().map_err(|e| db("cannot open another connection to the store", e))
+    }
+
+    /// Where the store is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn connect(settings: &config::Store) -> Result<Connection> {
+    let mut options = DuckConfig::default()
+        .max_memory(&settings.memory_limit)
+        .and_then(|o| o.enable_autoload_extension(false))
+        .and_then(|o| o.with("autoinstall_known_extensions", "false"))
+        .and_then(|o| o.with("preserve_insertion_order", "false"))
+        .map_err(|e| db("cannot set DuckDB's options", e))?;
+    if let Some(threads) = settings.threads {
+        options = options
+            .threads(threads as i64)
+            .map_err(|e| db("cannot set DuckDB's threads", e))?;
+    }
+    let connection = Connection::open_with_flags(&settings.path, options)
+        .map_err(|e| open_error(&settings.path, e))?;
+    // A store must not grow on whatever disk the process was started from.
+    let spill = format!("{}.tmp", settings.path.display());
+    connection
+        .execute_batch(&format!(
+            "SET temp_directory = {}; SET TimeZone = 'UTC'",
+            crate::quote::text(&spill)
+        ))
+        .or_else(|e| {
+            // Without ICU there is no time zone to set, and none is needed.
+            if e.to_string().contains("TimeZone") {
+                connection
+                    .execute_batch(&format!("SET temp_directory = {}", crate::quote::text(&spill)))
+            } else {
+                Err(e)
+            }
+        })
+        .map_err(|e| db("cannot set the store's temporary folder", e))?;
+    Ok(connection)
+}
+
+/// DuckDB tells these cases apart only in words.
+fn open_error(path: &Path, source: duckdb::Error) -> Error {
+    let text = source.to_string();
+    let shown = path.display();
+    if text.contains("Could not set lock") || text.contains("Conflicting lock") {
+        let holder = text
+            .split("Conflicting lock is held in ")
+            .nth(1)
+            .and_then(|rest| rest.split(". See").next())
+            .map_or(String::new(), |holder| format!(" by {}", holder.trim()));
+        return Error::new(Kind::StoreLocked, format!("the store {shown} is held{holder}"));
+    }
+    if text.contains("version number") {
+        return Error::caused(
+            Kind::StoreNewer,
+            format!("the store {shown} was written by another version of DuckDB"),
+            source,
+        );
+    }
+    db(&format!("cannot open the store {shown}"), source)
+}
+
+/// A DuckDB error with what we were doing.
+pub(crate) fn db(doing: &str, source: duckdb::Error) -> Error {
+    let text = source.to_string();
+    // DuckDB passes the operating system's words on and has no code for them.
+    let full = ["No space left", "Disk quota exceeded", "File too large"]
+        .iter()
+        .any(|words| text.contains(words));
+    let kind = if full { Kind::DiskFull } else { Kind::Store };
+    Error::caused(kind, doing, source)
+}
+
+/// The one integer of a query's one row.
+pub(crate) fn scalar_i64(conn: &Connection, sql: &str) -> Result<i64> {
+    conn.query_row(sql, [], |row| row.get(0)).map_err(|e| db("cannot count", e))
+}
+
+/// An instant as SQL: DuckDB reads a text with an offset into a TIMESTAMPTZ without any extension.
+pub(crate) fn instant(at: jiff::Timestamp) -> String {
+    format!("TIMESTAMPTZ '{}'", at.strftime("%Y-%m-%d %H:%M:%S%.6f+00"))
+}
+
+/// An instant as a text that `?::TIMESTAMPTZ` takes.
+pub(crate) fn instant_param(at: jiff::Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M:%S%.6f+00").to_string()
+}
+
+/// A TIMESTAMPTZ column, as the query gave it in `epoch_us(...)`.
+pub(crate) fn from_micros(micros: Option<i64>) -> Option<jiff::Timestamp> {
+    micros.and_then(|us| jiff::Timestamp::from_microsecond(us).ok())
+}

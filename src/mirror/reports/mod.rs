@@ -1,0 +1,121 @@
+//! The reports of contract section 5: SQL files, made into views and a macro of the store.
+//!
+//! All of them name `main.…`, `sync.…` and `report.…` with the schema and never the database, so that
+//! they answer both where their file is opened and where it is attached under another name; and they
+//! use nothing that needs an extension, so instants meet days only through `report.calendar`.
+
+use std::borrow::Borrow;
+
+use duckdb::Connection;
+
+use super::db;
+use crate::catalog::{Group, Only, Resource};
+use crate::error::Result;
+use crate::quote;
+
+/// Cases signed per month and office.
+const SIGNED_CASES: &str = include_str!("signed_cases.sql");
+/// The same between two instants.
+const SIGNED_CASES_BETWEEN: &str = include_str!("signed_cases_between.sql");
+/// What a sale costs in all, per case.
+const TOTAL_COST: &str = include_str!("total_cost.sql");
+/// How fresh each table is; see [`freshness_sql`].
+const FRESHNESS: &str = include_str!("freshness.sql");
+/// What a published copy shows.
+const SNAPSHOT: &str = include_str!("snapshot.sql");
+
+/// Everything in schema `report` that can be read like a table, and is published as Parquet.
+pub const RELATIONS: [&str; 5] =
+    ["calendar", "freshness", "signed_cases", "snapshot", "total_cost"];
+
+/// Creates the views and macros, in place of those of an earlier version.
+///
+/// The schemas `main`, `sync` and `report`, the tables of `resources` and `report.calendar` must be
+/// there: DuckDB checks what a view names when it is created.
+///
+/// # Errors
+/// `Kind::Store` or `Kind::DiskFull`, naming the relation.
+pub fn create_all<R: Borrow<Resource>>(conn: &Connection, resources: &[R]) -> Result<()> {
+    let freshness = freshness_sql(resources);
+    let all = [
+        ("signed_cases", SIGNED_CASES),
+        ("signed_cases_between", SIGNED_CASES_BETWEEN),
+        ("total_cost", TOTAL_COST),
+        ("freshness", freshness.as_str()),
+        ("snapshot", SNAPSHOT),
+    ];
+    for (name, sql) in all {
+        conn.execute_batch(sql).map_err(|e| db(&format!("cannot create report.{name}"), e))?;
+    }
+    Ok(())
+}
+
+/// `report.freshness` with one row per table of `resources`, in their order.
+fn freshness_sql<R: Borrow<Resource>>(resources: &[R]) -> String {
+    let all: Vec<&Resource> = resources.iter().map(Borrow::borrow).collect();
+    let tables: Vec<String> = all.iter().map(|resource| table_sql(resource, &all)).collect();
+    FRESHNESS.replace("{tables}", &tables.join("\n    UNION ALL\n"))
+}
+
+/// One row: the table, whose scopes its rows come with, what is in it, how many scopes there are.
+fn table_sql(resource: &Resource, all: &[&Resource]) -> String {
+    let source = read_with(resource, all);
+    let table = quote::ident(&resource.table);
+    format!(
+        "    SELECT\n        {name} AS table_name,\n        {read_with} AS read_with,\n        \
+         count(*) AS rows,\n        max(_synced_at) AS last_change,\n        \
+         CAST({scopes} AS BIGINT) AS scopes_known\n    FROM main.{table}",
+        name = quote::text(&resource.table),
+        read_with = quote::text(&source.table),
+        scopes = scopes_known(source),
+    )
+}
+
+/// The resource whose answers carry the rows: a child's parent, else itself.
+fn read_with<'a>(resource: &'a Resource, all: &[&'a Resource]) -> &'a Resource {
+    match &resource.group {
+        Group::Child(child) => {
+            all.iter().find(|r| r.table == child.table).copied().unwrap_or(resource)
+        }
+        _ => resource,
+    }
+}
+
+/// How many scopes there should be, as a scalar subquery over the store.
+fn scopes_known(resource: &Resource) -> String {
+    let table = quote::ident(&resource.table);
+    match (&resource.group, &resource.only) {
+        (Group::Case, Some(Only { table, column, values })) => format!(
+            "(SELECT count(*) FROM main.{} WHERE {} IN ({}))",
+            quote::ident(table),
+            quote::ident(column),
+            values.iter().map(|v| quote::text(v)).collect::<Vec<_>>().join(", ")
+        ),
+        (Group::Case, None) => "(SELECT count(*) FROM case_ids)".to_owned(),
+        // A case is in one of the two searches; one that is in neither yet is asked of both.
+        (Group::Ids, _) if resource.table == "cases" => {
+            "(SELECT count(*) FROM case_ids WHERE id NOT IN (SELECT id FROM main.projects))"
+                .to_owned()
+        }
+        (Group::Ids, _) if resource.table == "projects" => {
+            "(SELECT count(*) FROM case_ids WHERE id NOT IN (SELECT id FROM main.cases))".to_owned()
+        }
+        (Group::Ids, _) => format!(
+            "(SELECT count(*) FROM (SELECT {key} FROM main.{table} UNION SELECT id FROM \
+             sync.fetched WHERE table_name = {name}))",
+            key = quote::ident(&resource.key[0]),
+            name = quote::text(&resource.table),
+        ),
+        (Group::Each(each), _) => format!(
+            "(SELECT count(DISTINCT {}) FROM main.{})",
+            quote::ident(&each.column),
+            quote::ident(&each.table)
+        ),
+        (Group::List | Group::Child(_), _) => "1".to_owned(),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,378 @@
+use duckdb::Connection;
+
+use super::fixture::{no_extensions, oslo, store};
+
+type SignedRow = (Option<String>, Option<i64>, Option<String>, Option<i64>);
+
+fn signed(conn: &Connection) -> Vec<SignedRow> {
+    conn.prepare(
+        "SELECT CAST(month AS VARCHAR), office_id, office, signed_cases FROM report.signed_cases \
+         ORDER BY ALL NULLS LAST",
+    )
+    .unwrap()
+    .query_map([], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))
+    .unwrap()
+    .map(Result::unwrap)
+    .collect()
+}
+
+fn row(month: &str, office: i64, name: &str, signed: i64) -> SignedRow {
+    (Some(month.to_owned()), Some(office), Some(name.to_owned()), Some(signed))
+}
+
+/// A case of office 1, `Sentrum`.
+fn case(conn: &Connection, id: i64, assignment_type: Option<&str>, activated: Option<&str>) {
+    conn.execute(
+        "INSERT INTO main.cases (id, office_id, office, assignment_type, case_activated_date) \
+         VALUES (?, 1, 'Sentrum', ?, ?)",
+        duckdb::params![id, assignment_type, activated],
+    )
+    .unwrap();
+}
+
+fn reject(conn: &Connection, table: &str, scope: i64, key: &str, column: Option<&str>) {
+    conn.execute(
+        "INSERT INTO sync.rejects (table_name, scope, record_key, column_name) VALUES (?, ?, ?, ?)",
+        duckdb::params![table, scope.to_string(), key, column],
+    )
+    .unwrap();
+}
+
+#[test]
+fn a_month_begins_and_ends_at_local_midnight_across_both_clock_changes() {
+    let conn = store(None, 2026..=2026);
+    let locals = [
+        "2026-03-01T00:00:00", // winter time
+        "2026-03-29T01:59:59.999999",
+        "2026-03-29T03:00:00",
+        "2026-03-31T23:59:59.999999", // summer time
+        "2026-04-01T00:00:00",
+        "2026-10-01T00:00:00", // summer time
+        "2026-10-25T02:30:00",
+        "2026-10-31T23:59:59.999999", // winter time
+        "2026-11-01T00:00:00",
+    ];
+    for (id, local) in (1..).zip(locals) {
+        case(&conn, id, Some("Sale"), Some(&oslo(local)));
+    }
+    assert_eq!(
+        signed(&conn),
+        [
+            row("2026-03-01", 1, "Sentrum", 4),
+            row("2026-04-01", 1, "Sentrum", 1),
+            row("2026-10-01", 1, "Sentrum", 3),
+            row("2026-11-01", 1, "Sentrum", 1),
+        ]
+    );
+}
+
+#[test]
+fn valuations_are_not_signed_and_a_case_without_type_is() {
+    let conn = store(None, 2026..=2026);
+    case(&conn, 1, Some("Valuation"), Some(&oslo("2026-05-05T12:00:00")));
+    case(&conn, 2, None, Some(&oslo("2026-05-05T12:00:00")));
+    case(&conn, 3, Some("Sale"), None);
+    assert_eq!(signed(&conn), [row("2026-05-01", 1, "Sentrum", 1)]);
+}
+
+#[test]
+fn a_rejected_date_stands_under_no_month_until_it_is_resolved() {
+    let conn = store(None, 2026..=2026);
+    case(&conn, 1, Some("Sale"), None);
+    case(&conn, 2, Some("Valuation"), None);
+    reject(&conn, "cases", 1, "1", Some("case_activated_date"));
+    reject(&conn, "cases", 2, "2", Some("case_activated_date"));
+    assert_eq!(signed(&conn), [(None, Some(1), Some("Sentrum".into()), Some(1))]);
+    conn.execute_batch("UPDATE sync.rejects SET resolved_at = '2026-01-01T00:00:00Z'").unwrap();
+    assert_eq!(signed(&conn), []);
+}
+
+#[test]
+fn a_rejected_assignment_type_leaves_the_number_open() {
+    let conn = store(None, 2026..=2026);
+    case(&conn, 1, Some("Sale"), Some(&oslo("2026-05-05T12:00:00")));
+    case(&conn, 2, None, Some(&oslo("2026-05-05T12:00:00")));
+    reject(&conn, "cases", 2, "2", Some("assignment_type"));
+    assert_eq!(signed(&conn), [(Some("2026-05-01".into()), Some(1), Some("Sentrum".into()), None)]);
+}
+
+#[test]
+fn an_office_is_one_row_whatever_its_cases_call_it() {
+    let conn = store(None, 2026..=2026);
+    for (id, office, name) in [(1, 1, "Old"), (2, 1, "New"), (3, 2, "Cases say"), (4, 2, "so")] {
+        conn.execute(
+            "INSERT INTO main.cases (id, office_id, office, case_activated_date) VALUES (?, ?, ?, ?)",
+            duckdb::params![id, office, name, oslo("2026-05-05T12:00:00")],
+        )
+        .unwrap();
+    }
+    conn.execute_batch("INSERT INTO main.offices (id, name) VALUES (2, 'Offices say')").unwrap();
+    assert_eq!(
+        signed(&conn),
+        [row("2026-05-01", 1, "New", 2), row("2026-05-01", 2, "Offices say", 2)]
+    );
+}
+
+#[test]
+fn between_two_instants_includes_both() {
+    let conn = store(None, 2026..=2026);
+    for (id, at) in (1..).zip([
+        "2026-05-05T10:00:00Z",
+        "2026-05-05T10:00:00.000001Z",
+        "2026-05-05T11:00:00Z",
+        "2026-05-05T11:00:00.000001Z",
+    ]) {
+        case(&conn, id, Some("Sale"), Some(at));
+    }
+    let count = || -> Option<i64> {
+        conn.query_row(
+            "SELECT signed_cases FROM report.signed_cases_between(\
+             TIMESTAMPTZ '2026-05-05 10:00:00.000001+00', TIMESTAMPTZ '2026-05-05 11:00:00+00')",
+            [],
+            |r| r.get(0),
+        )
+        .unwrap()
+    };
+    assert_eq!(count(), Some(2));
+    case(&conn, 9, Some("Sale"), None);
+    reject(&conn, "cases", 9, "9", Some("case_activated_date"));
+    assert_eq!(count(), None, "the rejected date may lie between them");
+}
+
+/// What one row of `report.total_cost` says, as text: kind, both totals, missing, unknown.
+fn total(conn: &Connection, id: i64) -> String {
+    conn.query_row(
+        "SELECT concat_ws(' ', coalesce(kind, '-'), coalesce(total_cost::VARCHAR, '-'), \
+         coalesce(total_cost_once::VARCHAR, '-'), missing::VARCHAR, unknown::VARCHAR) \
+         FROM report.total_cost WHERE case_id = ?",
+        [id],
+        |r| r.get(0),
+    )
+    .unwrap()
+}
+
+const REGULAR: [&str; 5] =
+    ["costs", "document_costs", "common_conditions", "case_conditions", "property_conditions"];
+const RESALE: [&str; 2] = ["common_conditions", "resale_information"];
+
+fn fetched(conn: &Connection, id: i64, tables: &[&str]) {
+    for table in tables {
+        conn.execute(
+            "INSERT INTO sync.fetched (table_name, id, part, complete) VALUES (?, ?, '', true)",
+            duckdb::params![table, id],
+        )
+        .unwrap();
+    }
+}
+
+/// A regular sale, case 1: 1000.10 asked, 200.20 debt, 30.30 document, 4.40 of buyer's costs.
+fn regular(conn: &Connection) {
+    case(conn, 1, Some("Sale"), None);
+    fetched(conn, 1, &REGULAR);
+    conn.execute_batch(
+        "INSERT INTO main.case_conditions (case_id, asking_price) VALUES (1, 1000.10);
+         INSERT INTO main.common_conditions (case_id, debt) VALUES (1, 200.20);
+         INSERT INTO main.document_costs (case_id, amount) VALUES (1, 30.30);
+         INSERT INTO main.costs (case_id, cost_type, id, amount, selected, deleted) VALUES
+            (1, 'Buyer', 1, 4.00, true, false),
+            (1, 'Buyer', 2, 0.40, true, NULL),
+            (1, 'Buyer', 3, 50000, false, false),
+            (1, 'Buyer', 4, 50000, NULL, false),
+            (1, 'Buyer', 5, 50000, true, true),
+            (1, 'Seller', 1, 50000, true, false)",
+    )
+    .unwrap();
+}
+
+/// A resale, case 2, with powers of ten so that the total tells what was counted.
+fn resale(conn: &Connection, assignment_type: &str) {
+    case(conn, 2, Some(assignment_type), None);
+    fetched(conn, 2, &RESALE);
+    conn.execute_batch(
+        "INSERT INTO main.common_conditions (case_id, debt) VALUES (2, 1);
+         INSERT INTO main.resale_information (case_id, entry_into_contract, original_sale_price,
+            sum_original_buyer_costs, customer_changes, other_buyer_costs)
+         VALUES (2, 10, 100, 1000, 10000, 100000)",
+    )
+    .unwrap();
+}
+
+#[test]
+fn a_regular_sale_adds_what_counts_to_the_oere() {
+    let conn = store(None, 2026..=2026);
+    regular(&conn);
+    assert_eq!(total(&conn, 1), "regular 1235.00 1235.00 [] []");
+}
+
+#[test]
+fn a_resale_counts_the_original_buyer_costs_twice_and_once() {
+    for assignment_type in ["ResaleOfContractPositionConsumer", "ResaleOfContractPositionProff"] {
+        let conn = store(None, 2026..=2026);
+        resale(&conn, assignment_type);
+        assert_eq!(total(&conn, 2), "resale 12111.00 111111.00 [] []");
+    }
+}
+
+#[test]
+fn what_is_missing_counts_nothing_but_the_price() {
+    let conn = store(None, 2026..=2026);
+    regular(&conn);
+    conn.execute_batch(
+        "DELETE FROM main.costs; DELETE FROM main.document_costs;
+         UPDATE main.common_conditions SET debt = NULL",
+    )
+    .unwrap();
+    assert_eq!(total(&conn, 1), "regular 1000.10 1000.10 [buyer_costs, document_cost, debt] []");
+    conn.execute_batch("UPDATE main.case_conditions SET asking_price = NULL").unwrap();
+    assert_eq!(total(&conn, 1), "regular - - [buyer_costs, document_cost, debt, asking_price] []");
+    resale(&conn, "ResaleOfContractPositionProff");
+    conn.execute_batch("DELETE FROM main.resale_information").unwrap();
+    assert_eq!(
+        total(&conn, 2),
+        "resale - - [entry_into_contract, original_sale_price, sum_original_buyer_costs, \
+         customer_changes, other_buyer_costs] []"
+    );
+}
+
+#[test]
+fn what_is_not_known_leaves_the_totals_open() {
+    for (change, unknown) in [
+        ("DELETE FROM sync.fetched WHERE table_name = 'costs'", "buyer_costs"),
+        ("UPDATE sync.fetched SET complete = false WHERE table_name = 'costs'", "buyer_costs"),
+        (
+            "UPDATE sync.resources SET status = 'forbidden' WHERE table_name = 'document_costs'",
+            "document_cost",
+        ),
+        (
+            "INSERT INTO sync.failures (table_name, id, part) VALUES ('common_conditions', 1, '')",
+            "debt",
+        ),
+    ] {
+        let conn = store(None, 2026..=2026);
+        regular(&conn);
+        conn.execute_batch(change).unwrap();
+        assert_eq!(total(&conn, 1), format!("regular - - [] [{unknown}]"), "{change}");
+    }
+}
+
+#[test]
+fn the_asking_price_is_the_first_that_is_there() {
+    let conn = store(None, 2026..=2026);
+    regular(&conn);
+    conn.execute_batch(
+        "UPDATE main.case_conditions SET asking_price = NULL;
+         INSERT INTO main.property_conditions (case_id, asking_price) VALUES (1, 2000);
+         UPDATE main.cases SET asking_price = 3000",
+    )
+    .unwrap();
+    let price = || -> Option<String> {
+        conn.query_row("SELECT asking_price::VARCHAR FROM report.total_cost", [], |r| r.get(0))
+            .unwrap()
+    };
+    assert_eq!(price().as_deref(), Some("2000.00"));
+    conn.execute_batch("DELETE FROM main.property_conditions").unwrap();
+    assert_eq!(price().as_deref(), Some("3000.00"));
+    // What may be hidden before it could be another price.
+    conn.execute_batch(
+        "UPDATE sync.resources SET status = 'absent' WHERE table_name = 'property_conditions'",
+    )
+    .unwrap();
+    assert_eq!(price(), None);
+    assert_eq!(total(&conn, 1), "regular - - [] [asking_price]");
+    // Behind the one that counts it is not needed.
+    conn.execute_batch("UPDATE main.case_conditions SET asking_price = 1000.10").unwrap();
+    assert_eq!(price().as_deref(), Some("1000.10"));
+}
+
+#[test]
+fn a_rejected_value_leaves_open_only_what_needs_it() {
+    let buyer = "regular - - [] [buyer_costs]";
+    let closed = "regular 1235.00 1235.00 [] []";
+    for (table, key, column, expected) in [
+        ("costs", "1/Buyer/1", Some("amount"), buyer),
+        ("costs", "1/Buyer/3", Some("amount"), closed), // not selected
+        ("costs", "1/Buyer/3", Some("selected"), buyer), // may be selected
+        ("costs", "1/Buyer/5", Some("amount"), closed), // deleted
+        ("costs", "1/Buyer/5", Some("deleted"), buyer), // may not be deleted
+        ("costs", "1/Buyer/1", Some("comment"), closed),
+        ("costs", "1/Seller/1", Some("amount"), closed),
+        ("costs", "1/Buyer/", None, buyer), // a record without a key
+        ("costs", "1/Seller/", None, closed),
+        ("document_costs", "1", Some("amount"), "regular - - [] [document_cost]"),
+        ("common_conditions", "1", Some("debt"), "regular - - [] [debt]"),
+        ("common_conditions", "1", Some("other"), closed),
+        ("case_conditions", "1", Some("asking_price"), "regular - - [] [asking_price]"),
+        ("cases", "1", Some("asking_price"), closed), // another price comes first
+        ("cases", "1", Some("assignment_type"), "- - - [] [assignment_type]"),
+    ] {
+        let conn = store(None, 2026..=2026);
+        regular(&conn);
+        reject(&conn, table, 1, key, column);
+        assert_eq!(total(&conn, 1), expected, "{table} {key} {column:?}");
+        conn.execute_batch("UPDATE sync.rejects SET resolved_at = '2026-01-01T00:00:00Z'").unwrap();
+        assert_eq!(total(&conn, 1), closed, "resolved: {table} {key} {column:?}");
+    }
+}
+
+#[test]
+fn freshness_has_one_row_per_table_and_counts_its_scopes() {
+    let conn = store(None, 2026..=2026);
+    regular(&conn);
+    resale(&conn, "ResaleOfContractPositionProff");
+    conn.execute_batch(
+        "INSERT INTO sync.seen (case_id, removed) VALUES (1, false), (2, false), (3, false), (4, true);
+         INSERT INTO main.projects (id, _synced_at) VALUES (5, '2026-05-05T10:00:00Z');
+         UPDATE sync.fetched SET fetched_at = '2026-05-06T10:00:00Z'",
+    )
+    .unwrap();
+    reject(&conn, "costs", 1, "1/Buyer/1", Some("amount"));
+    let tables = crate::catalog::Catalog::load(None).unwrap().resources().len() as i64;
+    let rows: i64 =
+        conn.query_row("SELECT count(*) FROM report.freshness", [], |r| r.get(0)).unwrap();
+    assert_eq!(rows, tables);
+    for (table, expected) in [
+        // Cases 1 and 2, the project 5, and 3, which the feed has named and no search returned.
+        ("costs", "costs 6 - 2026-05-06 10:00:00+00 4 1 1"),
+        ("cases", "cases 2 - - 3 0 0"),
+        ("projects", "projects 1 2026-05-05 10:00:00+00 - 2 0 0"),
+        ("resale_information", "resale_information 1 - 2026-05-06 10:00:00+00 1 1 0"),
+        ("offices", "offices 0 - - 1 0 0"),
+    ] {
+        let row: String = conn
+            .query_row(
+                "SELECT concat_ws(' ', table_name, rows, coalesce(last_change::VARCHAR, '-'), \
+                 coalesce(last_checked::VARCHAR, '-'), scopes_known, scopes_fetched, rejected) \
+                 FROM report.freshness WHERE table_name = ?",
+                [table],
+                |r| r.get(0),
+            )
+            .unwrap();
+        assert_eq!(row, expected);
+    }
+}
+
+#[test]
+fn every_relation_answers_where_the_file_is_opened_and_where_it_is_attached() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store.duckdb");
+    let conn = store(Some(&path), 2026..=2026);
+    regular(&conn);
+    conn.close().map_err(|(_, e)| e).unwrap();
+
+    let opened = Connection::open_with_flags(&path, no_extensions()).unwrap();
+    for name in super::RELATIONS {
+        opened.execute_batch(&format!("SELECT * FROM report.{name}")).unwrap();
+    }
+    opened.close().map_err(|(_, e)| e).unwrap();
+
+    let other = Connection::open_in_memory_with_flags(no_extensions()).unwrap();
+    other
+        .execute_batch(&format!(
+            "ATTACH {} AS \"another name\" (READ_ONLY)",
+            crate::quote::text(path.to_str().unwrap())
+        ))
+        .unwrap();
+    for name in super::RELATIONS {
+        other.execute_batch(&format!("SELECT * FROM \"another name\".report.{name}")).unwrap();
+    }
+}

@@ -1,0 +1,314 @@
+//! Making the store's tables, and keeping them equal to the catalog.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use duckdb::{Connection, params};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use super::{db, instant_param, reports, scalar_i64};
+use crate::catalog::{Catalog, Class, Resource};
+use crate::config::{Config, PrivacyMode};
+use crate::error::{Error, Kind, Result};
+use crate::quote;
+
+/// The layout of `sync.*`. A store with a higher number was made by a newer version.
+const FORMAT: i64 = 1;
+
+/// Brings an opened store up to this program and this catalog, all or nothing.
+pub(super) fn prepare(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
+    conn.execute_batch("BEGIN").map_err(|e| db("cannot prepare the store", e))?;
+    let done = prepare_within(conn, config, catalog);
+    let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    let ended = conn.execute_batch(end).map_err(|e| db("cannot prepare the store", e));
+    done.and(ended)
+}
+
+fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
+    let fresh = scalar_i64(
+        conn,
+        "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() \
+         AND schema_name = 'sync' AND table_name = 'meta'",
+    )? == 0;
+    if fresh {
+        conn.execute_batch(include_str!("books.sql"))
+            .map_err(|e| db("cannot create the store's books", e))?;
+        set_meta(conn, "format", &FORMAT.to_string())?;
+        set_meta(conn, "definition", "1")?;
+        // Change counters of different stores must not be compared.
+        set_meta(conn, "store_id", &format!("{:032x}", rand::random::<u128>()))?;
+    } else {
+        let format: i64 = meta(conn, "format")?.and_then(|v| v.parse().ok()).unwrap_or(i64::MAX);
+        if format > FORMAT {
+            return Err(Error::new(
+                Kind::StoreNewer,
+                format!(
+                    "the store {} has format {format}; this version of casemirror knows {FORMAT}",
+                    config.store.path.display()
+                ),
+            ));
+        }
+    }
+    calendar(conn, &config.source.time_zone)?;
+    align(conn, config, catalog)?;
+    reports::create_all(conn, catalog.resources())
+}
+
+/// A value of `sync.meta`.
+pub(super) fn meta(conn: &Connection, key: &str) -> Result<Option<String>> {
+    let mut statement = conn
+        .prepare("SELECT value FROM sync.meta WHERE key = ?")
+        .map_err(|e| db("cannot read sync.meta", e))?;
+    let mut rows = statement.query([key]).map_err(|e| db("cannot read sync.meta", e))?;
+    match rows.next().map_err(|e| db("cannot read sync.meta", e))? {
+        Some(row) => row.get(0).map_err(|e| db("cannot read sync.meta", e)),
+        None => Ok(None),
+    }
+}
+
+/// Sets a value of `sync.meta`.
+pub(super) fn set_meta(conn: &Connection, key: &str, value: &str) -> Result<()> {
+    conn.execute("DELETE FROM sync.meta WHERE key = ?", [key])
+        .and_then(|_| conn.execute("INSERT INTO sync.meta VALUES (?, ?)", [key, value]))
+        .map(drop)
+        .map_err(|e| db("cannot write sync.meta", e))
+}
+
+/// Fills `report.calendar` for the zone, where it is not filled for it already.
+fn calendar(conn: &Connection, zone: &TimeZone) -> Result<()> {
+    let name = zone.iana_name().unwrap_or("UTC");
+    if meta(conn, "calendar_zone")?.as_deref() == Some(name) {
+        return Ok(());
+    }
+    let failed = |e| db("cannot fill report.calendar", e);
+    conn.execute_batch(
+        "DELETE FROM report.calendar; \
+         CREATE OR REPLACE TEMP TABLE stage_calendar (day VARCHAR, starts BIGINT, ends BIGINT)",
+    )
+    .map_err(failed)?;
+    let mut appender = conn.appender("stage_calendar").map_err(failed)?;
+    let mut day = Date::constant(1900, 1, 1);
+    let mut starts = start_of_day(day, zone)?;
+    while day.year() <= 2100 {
+        let next = day.tomorrow().map_err(|e| internal_calendar(day, e))?;
+        let ends = start_of_day(next, zone)?;
+        appender.append_row(params![day.to_string(), starts, ends]).map_err(failed)?;
+        (day, starts) = (next, ends);
+    }
+    appender.flush().map_err(failed)?;
+    drop(appender);
+    // `make_timestamptz` would want an extension; adding an interval to the epoch as TIMESTAMP and
+    // casting its text does not.
+    conn.execute_batch(
+        "INSERT INTO report.calendar SELECT day::DATE, (day[1:8] || '01')::DATE, \
+           (make_timestamp(starts)::VARCHAR || '+00')::TIMESTAMPTZ, \
+           (make_timestamp(ends)::VARCHAR || '+00')::TIMESTAMPTZ \
+         FROM stage_calendar ORDER BY day; DROP TABLE stage_calendar",
+    )
+    .map_err(failed)?;
+    set_meta(conn, "calendar_zone", name)
+}
+
+fn start_of_day(day: Date, zone: &TimeZone) -> Result<i64> {
+    day.to_zoned(zone.clone())
+        .and_then(|z| z.start_of_day())
+        .map(|z| z.timestamp().as_microsecond())
+        .map_err(|e| internal_calendar(day, e))
+}
+
+fn internal_calendar(day: Date, source: jiff::Error) -> Error {
+    Error::caused(Kind::Internal, format!("{day} has no start in the source's zone"), source)
+}
+
+/// What a column's stored values depend on: its own definition, privacy and, for instants, the zone.
+fn definition(config: &Config, resource: &Resource, column: &crate::catalog::Column) -> String {
+    let mode = match column.class {
+        Some(Class::Identifier) => config.privacy.identifiers,
+        Some(Class::ContactDetail) => config.privacy.contact_details,
+        None => PrivacyMode::Keep,
+    };
+    let zone = match column.kind.scalar {
+        crate::catalog::Scalar::Instant => config.source.time_zone.iana_name().unwrap_or(""),
+        _ => "",
+    };
+    let _ = resource;
+    format!("{}|{mode:?}|{zone}", column.definition())
+}
+
+/// Creates tables and columns that the catalog has and the store lacks, and notes which definitions
+/// are new, so that they make every scope stale and no version (contract section 3).
+fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
+    let failed = |e| db("cannot bring the store up to the resource files", e);
+    let mut known: BTreeMap<(String, String), String> = BTreeMap::new();
+    {
+        let mut statement = conn
+            .prepare("SELECT table_name, column_name, definition FROM sync.columns")
+            .map_err(failed)?;
+        let rows = statement
+            .query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))
+            .map_err(failed)?;
+        for row in rows {
+            let (key, value): ((String, String), String) = row.map_err(failed)?;
+            known.insert(key, value);
+        }
+    }
+    let tables: BTreeSet<&str> = known.keys().map(|(table, _)| table.as_str()).collect();
+    let generation: i64 =
+        meta(conn, "definition")?.and_then(|v| v.parse().ok()).unwrap_or(1);
+    let mut newest = generation;
+    for resource in catalog.resources() {
+        let is_new = !tables.contains(resource.table.as_str());
+        if is_new {
+            for (schema, history) in [("main", false), ("history", true)] {
+                conn.execute_batch(&resource.create_table(schema, history)).map_err(failed)?;
+            }
+            conn.execute(
+                "INSERT INTO sync.resources VALUES (?, 'ok', NULL, ?::TIMESTAMPTZ, 0, false, ?)",
+                params![resource.table, instant_param(jiff::Timestamp::now()), generation],
+            )
+            .map_err(failed)?;
+        }
+        let mut moved = false;
+        for column in &resource.columns {
+            let now = definition(config, resource, column);
+            let key = (resource.table.clone(), column.name.clone());
+            let before = known.get(&key);
+            if before == Some(&now) {
+                continue;
+            }
+            if !is_new {
+                newest = generation + 1;
+                moved = true;
+                redefine(conn, resource, &column.name, &column.kind.sql(), before, &now)?;
+            }
+            let since = if is_new { generation } else { newest };
+            conn.execute(
+                "DELETE FROM sync.columns WHERE table_name = ? AND column_name = ?",
+                [&resource.table, &column.name],
+            )
+            .and_then(|_| {
+                conn.execute(
+                    "INSERT INTO sync.columns VALUES (?, ?, ?, ?)",
+                    params![resource.table, column.name, now, since],
+                )
+            })
+            .map_err(failed)?;
+        }
+        for (table, column) in known.keys().filter(|(t, _)| *t == resource.table) {
+            if resource.column(column).is_none() {
+                newest = generation + 1;
+                moved = true;
+                drop_column(conn, table, column)?;
+            }
+        }
+        if moved {
+            conn.execute(
+                "UPDATE sync.resources SET definition = ? WHERE table_name = ?",
+                params![newest, resource.table],
+            )
+            .and_then(|_| {
+                conn.execute(
+                    "UPDATE sync.fetched SET stamp = 'redefined' WHERE table_name = ?",
+                    [&resource.table],
+                )
+            })
+            .map_err(failed)?;
+        }
+        if is_new || moved {
+            for schema in [("main", false), ("history", true)] {
+                for comment in resource.comments(schema.0, schema.1) {
+                    conn.execute_batch(&comment).map_err(failed)?;
+                }
+            }
+            // A new table or column makes the resource stale everywhere.
+            conn.execute_batch(
+                "UPDATE sync.seen SET dirty = true WHERE NOT removed; \
+                 UPDATE sync.seen_contacts SET dirty = true",
+            )
+            .map_err(failed)?;
+        }
+    }
+    set_meta(conn, "definition", &newest.to_string())
+}
+
+/// Gives a column its new type, or makes it. A value that the new type cannot hold becomes NULL until
+/// it is fetched again, which the new definition brings about.
+fn redefine(
+    conn: &Connection,
+    resource: &Resource,
+    column: &str,
+    kind: &str,
+    before: Option<&String>,
+    now: &str,
+) -> Result<()> {
+    let type_of = |definition: &str| definition.split('|').next().unwrap_or("").to_owned();
+    let same_type = before.is_some_and(|b| type_of(b) == type_of(now));
+    if same_type {
+        return Ok(());
+    }
+    let name = quote::ident(column);
+    for schema in ["main", "history"] {
+        let table = format!("{schema}.{}", quote::ident(&resource.table));
+        let sql = if before.is_some() {
+            format!(
+                "ALTER TABLE {table} ALTER {name} SET DATA TYPE {kind} USING TRY_CAST({name} AS {kind})"
+            )
+        } else {
+            format!("ALTER TABLE {table} ADD COLUMN {name} {kind}")
+        };
+        conn.execute_batch(&sql)
+            .map_err(|e| db(&format!("cannot change {table}.{column} to {kind}"), e))?;
+    }
+    Ok(())
+}
+
+/// A column that the resource file no longer has leaves the table; its values go to `_extra` with
+/// the next fetch.
+fn drop_column(conn: &Connection, table: &str, column: &str) -> Result<()> {
+    for schema in ["main", "history"] {
+        let sql = format!(
+            "ALTER TABLE {schema}.{} DROP COLUMN {}",
+            quote::ident(table),
+            quote::ident(column)
+        );
+        conn.execute_batch(&sql)
+            .map_err(|e| db(&format!("cannot drop {schema}.{table}.{column}"), e))?;
+    }
+    conn.execute(
+        "DELETE FROM sync.columns WHERE table_name = ? AND column_name = ?",
+        [table, column],
+    )
+    .map(drop)
+    .map_err(|e| db("cannot write sync.columns", e))
+}
+
+/// The columns of a table that are newer than the table itself, with their generation. `_extra` is
+/// among them where there is any, because a field that gets a column leaves it.
+pub(super) fn redefined(conn: &Connection, table: &str) -> Result<Vec<(String, i64)>> {
+    let failed = |e| db("cannot read sync.columns", e);
+    let mut statement = conn
+        .prepare(
+            "SELECT column_name, since FROM sync.columns WHERE table_name = ?1 \
+             AND since > (SELECT min(since) FROM sync.columns WHERE table_name = ?1)",
+        )
+        .map_err(failed)?;
+    let rows = statement
+        .query_map([table], |row| Ok((row.get(0)?, row.get(1)?)))
+        .map_err(failed)?;
+    let mut all: Vec<(String, i64)> = rows.collect::<Result<_, _>>().map_err(failed)?;
+    // A dropped column moves values into `_extra` without leaving a row in sync.columns.
+    let generation: i64 = meta(conn, "definition")?.and_then(|v| v.parse().ok()).unwrap_or(1);
+    let table_generation = scalar_i64(
+        conn,
+        &format!(
+            "SELECT coalesce(max(definition), 1) FROM sync.resources WHERE table_name = {}",
+            quote::text(table)
+        ),
+    )?;
+    debug_assert!(table_generation <= generation);
+    let extra = all.iter().map(|(_, since)| *since).max().unwrap_or(1).max(table_generation);
+    if extra > 1 {
+        all.push(("_extra".to_owned(), extra));
+    }
+    Ok(all)
+}

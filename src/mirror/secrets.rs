@@ -1,0 +1,106 @@
+//! Secrets that casemirror makes itself: `<store.path>.secrets`, mode 0600, never in the store
+//! (contract section 2).
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{self, Error, Kind, Result};
+use crate::publish::durable;
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    /// Key of the privacy hashes, 64 hexadecimal digits.
+    hash_key: String,
+}
+
+/// The key of this mirror's privacy hashes; made when the store is.
+///
+/// # Errors
+/// `Config` where the file is there and is not what we wrote: with another key, equal values would
+/// get other hashes.
+pub fn hash_key(store: &Path) -> Result<[u8; 32]> {
+    let path = durable::with_suffix(store, ".secrets");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => parse(&text).ok_or_else(|| {
+            Error::new(
+                Kind::Config,
+                format!(
+                    "{} is damaged: it should hold hash_key = \"64 hexadecimal digits\"; restore it \
+                     from a backup, or remove it together with the store",
+                    path.display()
+                ),
+            )
+        }),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => create(&path),
+        Err(e) => Err(error::io("read", &path, e)),
+    }
+}
+
+fn parse(text: &str) -> Option<[u8; 32]> {
+    let file: File = toml::from_str(text).ok()?;
+    let digits = file.hash_key.as_bytes();
+    let mut key = [0; 32];
+    if digits.len() != 64 {
+        return None;
+    }
+    for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(key)
+}
+
+fn create(path: &Path) -> Result<[u8; 32]> {
+    let key: [u8; 32] = rand::random();
+    let digits: String = key.iter().map(|b| format!("{b:02x}")).collect();
+    let text = toml::to_string(&File { hash_key: digits })
+        .map_err(|e| Error::caused(Kind::Internal, "cannot write the secrets", e))?;
+    let replacement = durable::Replacement::of(path)?;
+    write_private(replacement.path(), &text)?;
+    replacement.finish(durable::Access::AsCreated)?;
+    Ok(key)
+}
+
+/// Only the owner can read it, from the first moment.
+fn write_private(path: &Path, text: &str) -> Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    options
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|e| error::io("write", &PathBuf::from(path), e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_is_made_once_and_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.duckdb");
+        let key = hash_key(&store).unwrap();
+        assert_eq!(hash_key(&store).unwrap(), key);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let file = folder.path().join("store.duckdb.secrets");
+            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.duckdb");
+        std::fs::write(folder.path().join("store.duckdb.secrets"), "hash_key = \"12\"").unwrap();
+        assert_eq!(hash_key(&store).unwrap_err().kind(), Kind::Config);
+    }
+}

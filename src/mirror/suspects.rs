@@ -1,0 +1,183 @@
+//! Cases that left the searches: hidden, or removed with all that hangs on them (contract section 4,
+//! "Deletion").
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::load::{Outcome, Settings, count_change};
+use super::merge::{self, Merged};
+use super::state::{
+    FAILURE_NOT_SHOWN, FAILURE_SUSPECT, ScopeId, State, fail, query,
+};
+use super::{db, instant};
+use crate::catalog::{Group, Resource};
+use crate::error::Result;
+use crate::quote;
+
+/// What became of a case that no search shows.
+#[derive(Debug, Clone)]
+pub enum SuspectStep {
+    /// It exists; whether it is hidden or the search lags is decided later.
+    Waiting,
+    /// It is hidden: its search row left, the rest is followed on.
+    Hidden(Outcome),
+    /// It is gone, with all that hangs on it.
+    Removed(Outcome),
+}
+
+impl State<'_> {
+    /// The case exists and no search shows it, by answers of poll number `sequence`.
+    pub fn suspect(
+        &self,
+        settings: &Settings,
+        run_id: i64,
+        id: i64,
+        sequence: i64,
+        delay: Duration,
+        now: Timestamp,
+    ) -> Result<SuspectStep> {
+        let conn = self.conn;
+        let row = query(
+            conn,
+            &format!(
+                "SELECT place, state, epoch_us(suspect_at) FROM sync.seen WHERE case_id = {id}"
+            ),
+            |row| {
+                Ok((
+                    row.get::<_, Option<String>>(0)?,
+                    row.get::<_, Option<String>>(1)?,
+                    row.get::<_, Option<i64>>(2)?,
+                ))
+            },
+        )?
+        .pop();
+        let (place, state, since) = row.unwrap_or_default();
+        let scope = ScopeId { table: "cases".to_owned(), id, part: String::new() };
+        if place.is_none() {
+            let why = "no search has shown this case yet";
+            fail(conn, run_id, now, &scope, FAILURE_NOT_SHOWN, why, None)?;
+            return Ok(SuspectStep::Waiting);
+        }
+        if state.as_deref() == Some("hidden") {
+            self.search_is_done(id, sequence, now)?;
+            return Ok(SuspectStep::Waiting);
+        }
+        let since = since.and_then(|us| Timestamp::from_microsecond(us).ok());
+        if state.as_deref() == Some("suspect") && since.is_some_and(|since| since + delay <= now) {
+            let outcome = self.hide(settings, id, now)?;
+            self.search_is_done(id, sequence, now)?;
+            return Ok(SuspectStep::Hidden(outcome));
+        }
+        let since = since.unwrap_or(now);
+        let at = instant(since);
+        self.write(&format!(
+            "UPDATE sync.seen SET state = 'suspect', suspect_at = {at}, dirty = true \
+             WHERE case_id = {id}; \
+             UPDATE sync.fetched SET stamp = 'suspect', again_at = NULL \
+             WHERE table_name IN ('cases', 'projects') AND id = {id}"
+        ))?;
+        let left = Duration::try_from((since + delay).duration_since(now)).unwrap_or_default();
+        let why = "no search shows the case any more, but it exists: it is hidden, or the search lags";
+        fail(conn, run_id, now, &scope, FAILURE_SUSPECT, why, Some(left))?;
+        Ok(SuspectStep::Waiting)
+    }
+
+    /// The case does not exist any more.
+    pub fn remove_case(
+        &self,
+        settings: &Settings,
+        run_id: i64,
+        id: i64,
+        now: Timestamp,
+    ) -> Result<SuspectStep> {
+        if !self.case_is_shown(id)? {
+            // A new case that the source does not know everywhere yet must not be forgotten.
+            let scope = ScopeId { table: "cases".to_owned(), id, part: String::new() };
+            let why = "the feed names this case, but no search shows it and it has no roles";
+            fail(self.conn, run_id, now, &scope, FAILURE_NOT_SHOWN, why, None)?;
+            return Ok(SuspectStep::Waiting);
+        }
+        let mut outcome = Outcome::default();
+        let mut tables = Vec::new();
+        for resource in settings.catalog.resources() {
+            let column = match &resource.group {
+                Group::Ids if resource.table == "contacts" => continue,
+                Group::Ids => resource.key[0].as_str(),
+                _ if resource.belongs_to_case() => "case_id",
+                _ => continue,
+            };
+            tables.push(quote::text(&resource.table));
+            self.take_rows(settings, resource, column, id, "deleted", now, &mut outcome)?;
+        }
+        let tables = tables.join(", ");
+        self.write(&format!(
+            "UPDATE sync.seen SET removed = true, dirty = false, place = NULL, state = NULL, \
+               suspect_at = NULL, rereading = NULL WHERE case_id = {id}; \
+             DELETE FROM sync.fetched WHERE id = {id} AND table_name IN ({tables}); \
+             DELETE FROM sync.failures WHERE id = {id} AND table_name IN ({tables}); \
+             UPDATE sync.rejects SET resolved_at = {at} WHERE resolved_at IS NULL \
+               AND scope = '{id}' AND table_name IN ({tables})",
+            at = instant(now)
+        ))?;
+        Ok(SuspectStep::Removed(outcome))
+    }
+
+    /// The case's search row leaves; the rest of it is followed on.
+    fn hide(&self, settings: &Settings, id: i64, now: Timestamp) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        for table in ["cases", "projects"] {
+            if let Some(resource) = settings.catalog.get(table) {
+                let key = resource.key[0].as_str();
+                self.take_rows(settings, resource, key, id, "hidden", now, &mut outcome)?;
+            }
+        }
+        self.write(&format!(
+            "UPDATE sync.seen SET state = 'hidden', suspect_at = NULL WHERE case_id = {id}"
+        ))?;
+        Ok(outcome)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "private, two callers")]
+    fn take_rows(
+        &self,
+        settings: &Settings,
+        resource: &Resource,
+        column: &str,
+        id: i64,
+        change: &str,
+        now: Timestamp,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
+        let condition = format!("{} = {id}", quote::ident(column));
+        let history = settings.keeps_history(&resource.table);
+        let gone =
+            merge::remove(self.conn, resource, history, &condition, change, &instant(now))?;
+        if gone > 0 {
+            outcome.note(&resource.table, Merged { deleted: gone, ..Merged::default() });
+            count_change(self.conn, &resource.table)?;
+        }
+        Ok(())
+    }
+
+    /// A hidden case was looked for and not found: it is fetched at what was seen then.
+    fn search_is_done(&self, id: i64, sequence: i64, now: Timestamp) -> Result<()> {
+        let at = instant(now);
+        self.write(&format!(
+            "DELETE FROM sync.failures WHERE table_name IN ('cases', 'projects') AND id = {id}; \
+             CREATE OR REPLACE TEMP TABLE stage_hidden AS \
+               SELECT s.place AS table_name, s.case_id AS id, '' AS part, \
+                 CASE WHEN s.moved > {sequence} THEN 'moved' ELSE s.any_stamp END AS stamp, \
+                 {at} AS sent_at, {at} AS fetched_at, \
+                 (SELECT max(definition) FROM sync.resources r WHERE r.table_name = s.place) \
+                   AS definition, true AS complete, NULL::BIGINT AS again_at \
+               FROM sync.seen s WHERE s.case_id = {id}; \
+             DELETE FROM sync.fetched WHERE table_name IN ('cases', 'projects') AND id = {id}; \
+             INSERT INTO sync.fetched BY NAME SELECT * FROM temp.stage_hidden"
+        ))
+    }
+
+    fn write(&self, sql: &str) -> Result<()> {
+        self.conn.execute_batch(sql).map_err(|e| db("cannot note what became of a case", e))
+    }
+}

@@ -1,0 +1,150 @@
+//! What is stale and why, for `sync.pending`, `status` and `report.snapshot`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use duckdb::Connection;
+
+use crate::catalog::{Catalog, Group, Resource};
+use crate::config::Config;
+use crate::cycle::{plan_cases, since};
+use crate::error::Result;
+use crate::mirror::{Books, State};
+use crate::plan::Reason;
+
+/// One stale scope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingScope {
+    pub table: String,
+    /// The case, the contact, or empty for a whole list.
+    pub scope: String,
+    pub reason: String,
+    /// It was never fetched.
+    pub never: bool,
+}
+
+/// Everything that is stale.
+#[derive(Debug, Clone, Default)]
+pub struct Pending {
+    pub scopes: Vec<PendingScope>,
+}
+
+impl Pending {
+    /// As rows of `sync.pending`.
+    pub fn rows(&self) -> Vec<(String, String, String)> {
+        self.scopes
+            .iter()
+            .map(|s| (s.table.clone(), s.scope.clone(), s.reason.clone()))
+            .collect()
+    }
+
+    /// How many scopes of each table, and the first one's reason.
+    pub fn by_table(&self) -> BTreeMap<String, (usize, String)> {
+        let mut all = BTreeMap::new();
+        for scope in &self.scopes {
+            let entry = all.entry(scope.table.clone()).or_insert((0, scope.reason.clone()));
+            entry.0 += 1;
+        }
+        all
+    }
+}
+
+/// Cases planned at once.
+const BATCH: usize = 2_000;
+
+/// Collects what is stale by the books on `conn`.
+pub fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<Pending> {
+    let (state, books) = (State::new(conn), Books::new(conn));
+    let status = books.resources()?;
+    let active: Vec<Arc<Resource>> = catalog
+        .resources()
+        .iter()
+        .filter(|r| {
+            status.get(&r.table).is_some_and(|s| matches!(s.status.as_str(), "ok" | "failing"))
+        })
+        .cloned()
+        .collect();
+    let errors: BTreeMap<(String, i64), String> = books
+        .failures(usize::MAX >> 1)?
+        .into_iter()
+        .map(|f| ((f.table, f.id), f.error))
+        .collect();
+    let mut pending = Pending::default();
+    let since = since(config)?;
+    let mut after = None;
+    loop {
+        let batch = state.dirty_cases(after, &[], BATCH)?;
+        let Some(last) = batch.last() else { break };
+        after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
+        for (_, plan) in plan_cases(conn, &batch, &active, &[], since)? {
+            for stale in plan.stale.into_iter().chain(plan.waiting) {
+                let error = errors.get(&(stale.table.clone(), stale.id));
+                pending.scopes.push(PendingScope {
+                    reason: error.cloned().unwrap_or_else(|| stale.reason.to_string()),
+                    never: stale.reason == Reason::New,
+                    scope: stale.id.to_string(),
+                    table: stale.table,
+                });
+            }
+        }
+    }
+    for resource in &active {
+        match resource.group {
+            Group::List if resource.schedule.is_some() => {
+                if let Some((reason, never)) = state.why_list_is_stale(&resource.table)? {
+                    let table = resource.table.clone();
+                    pending.scopes.push(PendingScope { table, scope: String::new(), reason, never });
+                }
+            }
+            Group::Ids if resource.table == "contacts" => {
+                for (id, never) in state.contacts_unfetched()? {
+                    let error = errors.get(&("contacts".to_owned(), id)).cloned();
+                    pending.scopes.push(PendingScope {
+                        table: "contacts".to_owned(),
+                        scope: id.to_string(),
+                        reason: error.unwrap_or_else(|| {
+                            if never { "never fetched" } else { "changed" }.to_owned()
+                        }),
+                        never,
+                    });
+                }
+            }
+            Group::Case | Group::Ids | Group::List | Group::Each(_) | Group::Child(_) => {}
+        }
+    }
+    Ok(pending)
+}
+
+/// Tables of which every scope has been fetched once; they stay complete when a new case comes
+/// (contract section 5, `report.snapshot`).
+pub fn note_complete(conn: &Connection, pending: &Pending, tables: &[String]) -> Result<()> {
+    let state = State::new(conn);
+    if state.meta("listed_at")?.is_none() {
+        return Ok(());
+    }
+    let lacking: BTreeSet<&str> =
+        pending.scopes.iter().filter(|s| s.never).map(|s| s.table.as_str()).collect();
+    let mut complete = complete_tables(&state)?;
+    let before = complete.len();
+    complete.extend(tables.iter().filter(|t| !lacking.contains(t.as_str())).cloned());
+    if complete.len() == before {
+        return Ok(());
+    }
+    let text: Vec<String> = complete.into_iter().collect();
+    state.set_meta("complete_tables", &text.join(","))
+}
+
+/// Whether every scope that the configuration asks for has been fetched once.
+pub fn is_complete(conn: &Connection) -> Result<bool> {
+    let complete = complete_tables(&State::new(conn))?;
+    let asked = Books::new(conn).resources()?;
+    Ok(asked
+        .iter()
+        .filter(|(_, row)| matches!(row.status.as_str(), "ok" | "failing"))
+        .all(|(table, _)| complete.contains(table)))
+}
+
+fn complete_tables(state: &State<'_>) -> Result<BTreeSet<String>> {
+    let text = state.meta("complete_tables")?.unwrap_or_default();
+    Ok(text.split(',').filter(|t| !t.is_empty()).map(str::to_owned).collect())
+}

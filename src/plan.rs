@@ -1,0 +1,320 @@
+//! What is stale: seen against fetched, decided from values alone.
+//!
+//! *Never fetched*, *unknown* (the feed has not reported the case), *null* and *an instant* are four
+//! states, and any difference makes stale (contract section 4). A resource's dates are kept as a
+//! *stamp*, a text that is equal when and only when they are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::catalog::{Group, Refresh, Resource};
+use crate::mirror::{CaseState, Fetched, Place};
+
+/// The stamp of a case that the feed has not reported.
+pub const UNKNOWN: &str = "unknown";
+
+/// Something to be fetched, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stale {
+    pub table: String,
+    pub id: i64,
+    /// The dates it will be fetched at.
+    pub stamp: String,
+    pub reason: Reason,
+}
+
+/// Why a scope is stale.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// Never fetched.
+    New,
+    /// One of its dates moved.
+    Changed,
+    /// It was asked for to be read again: `reread`, `full`, `redefined`.
+    Asked(String),
+    /// The last answer was not complete, or the brake held it.
+    Incomplete,
+    /// The search showed an older state than the feed.
+    Lagging,
+    /// It is searched once more after `source.search_delay`.
+    SearchDelay,
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Reason::New => f.write_str("never fetched"),
+            Reason::Changed => f.write_str("changed"),
+            Reason::Asked(why) => f.write_str(why),
+            Reason::Incomplete => f.write_str("the last answer was incomplete"),
+            Reason::Lagging => f.write_str("the search lags behind the feed"),
+            Reason::SearchDelay => f.write_str("is searched once more after source.search_delay"),
+        }
+    }
+}
+
+/// The stamp of a case's dates for a refresh rule.
+pub fn stamp(case: &CaseState, refresh: &Refresh) -> String {
+    if !case.reported {
+        return UNKNOWN.to_owned();
+    }
+    match refresh {
+        Refresh::None => String::new(),
+        Refresh::Any => case.any_stamp.clone(),
+        Refresh::Dates(facets) => facets
+            .iter()
+            .map(|f| case.dates[*f as usize].map_or_else(|| "null".to_owned(), |t| t.to_string()))
+            .collect::<Vec<_>>()
+            .join(","),
+    }
+}
+
+/// Whether a scope fetched like this is stale for dates with this stamp.
+pub fn why_stale(fetched: Option<&Fetched>, stamp: &str, now_us: i64) -> Option<Reason> {
+    let Some(fetched) = fetched else { return Some(Reason::New) };
+    if fetched.stamp != stamp {
+        return Some(match fetched.stamp.as_str() {
+            "incomplete" | "held" => Reason::Incomplete,
+            "lagging" => Reason::Lagging,
+            why @ ("reread" | "full" | "redefined" | "gap") => Reason::Asked(why.to_owned()),
+            _ => Reason::Changed,
+        });
+    }
+    if fetched.again_at.is_some_and(|at| at <= now_us) {
+        return Some(Reason::SearchDelay);
+    }
+    None
+}
+
+/// What of a case is stale and may be fetched now, and whether anything else of it has to wait.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CasePlan {
+    pub stale: Vec<Stale>,
+    /// Stale, but waiting for its backoff or left out of this run.
+    pub waiting: Vec<Stale>,
+}
+
+/// What the plan may look at beside the case itself.
+pub struct Inputs<'a> {
+    /// The tables that are fetched in this run: enabled and permitted.
+    pub resources: &'a [Arc<Resource>],
+    pub fetched: &'a HashMap<(String, i64), Fetched>,
+    /// Failed scopes: when they may be tried again, in microseconds.
+    pub failures: &'a HashMap<(String, i64), i64>,
+    /// Values of the columns that `[only]` conditions ask for, by table and column.
+    pub values: &'a HashMap<(String, String), HashMap<i64, Option<String>>>,
+    /// `bootstrap.since` in ticks.
+    pub since: Option<i64>,
+    /// Tables chosen with `--only`; empty: all.
+    pub only: &'a [String],
+    pub now_us: i64,
+}
+
+/// Plans one case.
+pub fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
+    let mut plan = CasePlan::default();
+    for resource in inputs.resources {
+        if !applies(case, resource, inputs) {
+            continue;
+        }
+        let stamp = stamp(case, &resource.refresh);
+        let key = (resource.table.clone(), case.case_id);
+        let Some(reason) = why_stale(inputs.fetched.get(&key), &stamp, inputs.now_us) else {
+            continue;
+        };
+        let stale = Stale { table: resource.table.clone(), id: case.case_id, stamp, reason };
+        let backing_off = inputs.failures.get(&key).is_some_and(|next| *next > inputs.now_us);
+        let left_out = !inputs.only.is_empty() && !inputs.only.contains(&resource.table);
+        if backing_off || left_out {
+            plan.waiting.push(stale);
+        } else {
+            plan.stale.push(stale);
+        }
+    }
+    plan
+}
+
+fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
+    match resource.group {
+        Group::Ids => match resource.table.as_str() {
+            // A case is in one search; one that no search showed yet is asked in the first.
+            "cases" => case.place != Some(Place::Projects) && !hidden(case),
+            "projects" => case.place == Some(Place::Projects) && !hidden(case),
+            _ => false,
+        },
+        Group::Case => {
+            if let (Some(since), Some(modified)) = (inputs.since, case.dates[0])
+                && case.reported
+                && modified < since
+            {
+                return false;
+            }
+            match &resource.only {
+                None => true,
+                Some(only) => inputs
+                    .values
+                    .get(&(only.table.clone(), only.column.clone()))
+                    .and_then(|values| values.get(&case.case_id))
+                    .and_then(Option::as_ref)
+                    .is_some_and(|value| only.values.contains(value)),
+            }
+        }
+        Group::List | Group::Each(_) | Group::Child(_) => false,
+    }
+}
+
+fn hidden(case: &CaseState) -> bool {
+    case.state.as_deref() == Some("hidden")
+}
+
+/// How long a scope waits after its n-th failure in a row: 1 s, 2 s, 4 s ... at most a quarter of
+/// an hour.
+pub fn backoff(attempts: u32) -> Duration {
+    const LONGEST_SECONDS: u64 = 900;
+    let seconds = 1_u64.checked_shl(attempts.saturating_sub(1)).unwrap_or(u64::MAX);
+    Duration::from_secs(seconds.min(LONGEST_SECONDS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Facet;
+
+    fn case(reported: bool, dates: [Option<i64>; 11]) -> CaseState {
+        CaseState {
+            case_id: 17,
+            reported,
+            dates,
+            any_stamp: format!("{dates:?}"),
+            moved: 1,
+            place: Some(Place::Cases),
+            state: Some("found".into()),
+            rereading: false,
+        }
+    }
+
+    fn fetched(stamp: &str) -> Fetched {
+        Fetched { stamp: stamp.into(), complete: true, again_at: None, fetched_at: 0 }
+    }
+
+    #[test]
+    fn never_fetched_unknown_null_and_an_instant_are_four_states() {
+        let rule = Refresh::Dates(vec![Facet::ActivityChanged]);
+        let mut dates = [None; 11];
+        let unknown = stamp(&case(false, dates), &rule);
+        let null = stamp(&case(true, dates), &rule);
+        dates[Facet::ActivityChanged as usize] = Some(5);
+        let instant = stamp(&case(true, dates), &rule);
+        let states = [None, Some(fetched(&unknown)), Some(fetched(&null)), Some(fetched(&instant))];
+        for (i, was) in states.iter().enumerate() {
+            for (n, now) in [&unknown, &null, &instant].into_iter().enumerate() {
+                let stale = why_stale(was.as_ref(), now, 0).is_some();
+                assert_eq!(stale, i != n + 1, "{was:?} against {now}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_date_that_goes_backwards_makes_stale_too() {
+        assert_eq!(why_stale(Some(&fetched("7")), "6", 0), Some(Reason::Changed));
+    }
+
+    #[test]
+    fn the_second_search_waits_for_its_time() {
+        let again = Fetched { again_at: Some(100), ..fetched("6") };
+        assert_eq!(why_stale(Some(&again), "6", 99), None);
+        assert_eq!(why_stale(Some(&again), "6", 100), Some(Reason::SearchDelay));
+    }
+
+    #[test]
+    fn one_moved_date_makes_only_its_resources_stale() {
+        let catalog = crate::catalog::Catalog::load(None).unwrap();
+        let mut dates = [Some(1); 11];
+        let before = case(true, dates);
+        let resources = catalog.resources();
+        let mut all = HashMap::new();
+        for r in resources {
+            all.insert((r.table.clone(), 17), fetched(&stamp(&before, &r.refresh)));
+        }
+        dates[Facet::TransactionChanged as usize] = Some(2);
+        let values = HashMap::from([(
+            ("cases".to_owned(), "assignment_type".to_owned()),
+            HashMap::from([(17, Some("Sale".to_owned()))]),
+        )]);
+        let inputs = Inputs {
+            resources,
+            fetched: &all,
+            failures: &HashMap::new(),
+            values: &values,
+            since: None,
+            only: &[],
+            now_us: 0,
+        };
+        assert_eq!(plan_case(&before, &inputs), CasePlan::default());
+        let plan = plan_case(&case(true, dates), &inputs);
+        let stale: Vec<&str> = plan.stale.iter().map(|s| s.table.as_str()).collect();
+        let expected: Vec<&str> = resources
+            .iter()
+            .filter(|r| match &r.refresh {
+                Refresh::Any => !["projects", "resale_information"].contains(&r.table.as_str()),
+                Refresh::Dates(d) => d.contains(&Facet::TransactionChanged),
+                Refresh::None => false,
+            })
+            .map(|r| r.table.as_str())
+            .collect();
+        assert_eq!(stale, expected);
+        assert!(stale.contains(&"entries") && !stale.contains(&"activities"));
+    }
+
+    #[test]
+    fn what_failed_waits_and_what_is_left_out_stays_pending() {
+        let catalog = crate::catalog::Catalog::load(None).unwrap();
+        let failures = HashMap::from([(("entries".to_owned(), 17), 50)]);
+        let mut inputs = Inputs {
+            resources: catalog.resources(),
+            fetched: &HashMap::new(),
+            failures: &failures,
+            values: &HashMap::new(),
+            since: None,
+            only: &[],
+            now_us: 49,
+        };
+        let case = case(true, [Some(1); 11]);
+        let waits = |plan: &CasePlan, table: &str| plan.waiting.iter().any(|s| s.table == table);
+        assert!(waits(&plan_case(&case, &inputs), "entries"));
+        inputs.now_us = 50;
+        assert!(!waits(&plan_case(&case, &inputs), "entries"));
+        let only = ["activities".to_owned()];
+        inputs.only = &only;
+        let plan = plan_case(&case, &inputs);
+        assert_eq!(plan.stale.len(), 1);
+        assert!(waits(&plan, "entries"));
+    }
+
+    #[test]
+    fn cases_modified_before_the_first_day_get_only_their_search_row() {
+        let catalog = crate::catalog::Catalog::load(None).unwrap();
+        let inputs = Inputs {
+            resources: catalog.resources(),
+            fetched: &HashMap::new(),
+            failures: &HashMap::new(),
+            values: &HashMap::new(),
+            since: Some(2),
+            only: &[],
+            now_us: 0,
+        };
+        let tables: Vec<String> = plan_case(&case(true, [Some(1); 11]), &inputs)
+            .stale
+            .into_iter()
+            .map(|s| s.table)
+            .collect();
+        assert_eq!(tables, ["cases"]);
+    }
+
+    #[test]
+    fn backoff_doubles_up_to_a_quarter_of_an_hour() {
+        let seconds: Vec<u64> = [1, 2, 3, 10, 11, 64, 1000].map(|n| backoff(n).as_secs()).into();
+        assert_eq!(seconds, [1, 2, 4, 512, 900, 900, 900]);
+    }
+}

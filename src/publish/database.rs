@@ -1,0 +1,128 @@
+//! The DuckDB file for analysts: a complete, compact, checkpointed copy of the store (contract
+//! section 3).
+
+use std::fs;
+use std::path::Path;
+
+use duckdb::Connection;
+
+use super::durable::{self, Access, Replacement};
+use super::{PublishedDatabase, Snapshot, utf8};
+use crate::error::{self, Error, Kind, Result};
+use crate::mirror::{db, instant};
+use crate::quote;
+
+/// Name under which the copy is attached while it is written.
+const ALIAS: &str = "casemirror_publish";
+
+/// A copy being written.
+pub(super) struct Copy<'a> {
+    // In this order: detached first, then removed.
+    attachment: Attachment<'a>,
+    file: Replacement,
+}
+
+impl<'a> Copy<'a> {
+    /// Writes the copy within the open transaction, which pins the state of the store and commits
+    /// what was written. A file that is made anew has no holes: this is also the compaction.
+    ///
+    /// # Errors
+    /// As [`super::publish`].
+    pub(super) fn write(
+        conn: &'a Connection,
+        target: &Path,
+        snapshot: &Snapshot<'_>,
+    ) -> Result<Copy<'a>> {
+        let file = Replacement::of(target)?;
+        let failed = |e| db(&format!("cannot write {}", target.display()), e);
+        let store: String = conn
+            .query_row("SELECT current_database()", [], |row| row.get(0))
+            .map_err(|e| db("cannot read the store", e))?;
+        let attachment = Attachment::of(conn, file.path())?;
+        // Schemas, tables, views, macros, and the comments of all of them.
+        conn.execute_batch(&format!("COPY FROM DATABASE {} TO {ALIAS}", quote::ident(&store)))
+            .map_err(failed)?;
+        conn.execute_batch(&snapshot_row(snapshot)).map_err(failed)?;
+        Ok(Copy { attachment, file })
+    }
+
+    /// After the commit: makes one file of it and puts it in its place.
+    ///
+    /// # Errors
+    /// As [`super::publish`].
+    pub(super) fn finish(self) -> Result<PublishedDatabase> {
+        let Copy { attachment, file } = self;
+        let target = file.target().to_owned();
+        attachment.close().map_err(|e| db(&format!("cannot write {}", target.display()), e))?;
+        let log = durable::with_suffix(file.path(), ".wal");
+        if log.exists() {
+            return Err(Error::new(
+                Kind::Internal,
+                format!("DuckDB left {} after a checkpoint", log.display()),
+            ));
+        }
+        let bytes = fs::metadata(file.path()).map_err(|e| error::io("read", file.path(), e))?.len();
+        // A log that a writing client left beside the old file would be replayed into the new one.
+        durable::remove(&durable::with_suffix(&target, ".wal"))?;
+        file.finish(Access::ReadOnly)?;
+        Ok(PublishedDatabase { path: target, bytes })
+    }
+}
+
+/// The copy attached to the store's DuckDB, so that one transaction reads the store and writes the
+/// file.
+struct Attachment<'a> {
+    conn: &'a Connection,
+    attached: bool,
+}
+
+impl<'a> Attachment<'a> {
+    fn of(conn: &'a Connection, path: &Path) -> Result<Attachment<'a>> {
+        let path = quote::text(utf8(path)?);
+        // The default storage version is the oldest, which DuckDB 1.2 reads.
+        conn.execute_batch(&format!("ATTACH {path} AS {ALIAS}"))
+            .map_err(|e| db("cannot create the copy of the store", e))?;
+        Ok(Attachment { conn, attached: true })
+    }
+
+    /// Writes what is still in the copy's log into its file, and lets go of it.
+    fn close(mut self) -> duckdb::Result<()> {
+        self.conn.execute_batch(&format!("CHECKPOINT {ALIAS}"))?;
+        self.conn.execute_batch(&format!("DETACH {ALIAS}"))?;
+        self.attached = false;
+        Ok(())
+    }
+}
+
+impl Drop for Attachment<'_> {
+    fn drop(&mut self) {
+        if self.attached {
+            // Nothing is detached within a transaction, and a rollback undoes the attaching too.
+            // Either may have happened already, and the error that brought us here is the one to
+            // report.
+            let _ = self.conn.execute_batch("ROLLBACK");
+            let _ = self.conn.execute_batch(&format!("DETACH DATABASE IF EXISTS {ALIAS}"));
+        }
+    }
+}
+
+/// The one row of `sync.snapshot` in the copy.
+fn snapshot_row(snapshot: &Snapshot<'_>) -> String {
+    format!(
+        "DELETE FROM {ALIAS}.sync.snapshot; \
+         INSERT INTO {ALIAS}.sync.snapshot (snapshot_id, taken_at, watermark, complete) {}",
+        snapshot_select(snapshot)
+    )
+}
+
+/// What `report.snapshot` says of this snapshot.
+pub(super) fn snapshot_select(snapshot: &Snapshot<'_>) -> String {
+    let info = snapshot.info;
+    format!(
+        "SELECT {} AS snapshot_id, {} AS taken_at, {} AS watermark, {} AS complete",
+        quote::text(&snapshot.id),
+        instant(info.taken_at),
+        info.watermark.map_or("CAST(NULL AS TIMESTAMPTZ)".to_owned(), instant),
+        info.complete
+    )
+}

@@ -1,0 +1,304 @@
+//! The one place of the program that renames.
+//!
+//! Whatever takes the place of something that others read is written under another name beside it,
+//! synced, renamed over it, and the folder is synced too: after a crash or a full disk the old or
+//! the new is there, whole, never a mixture. What a killed process left behind is found by its name.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{self, Error, Kind, Result};
+
+/// Between the name of the target and what makes a temporary name unique.
+const MARK: &str = ".tmp-";
+
+/// Who may do what with the file that takes the target's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// 0444: everybody reads, nobody writes. Clients of a published file stay readers.
+    ReadOnly,
+    /// As it was created; for folders and links.
+    AsCreated,
+}
+
+/// Something that is being written beside its target, to take its place when it is finished.
+///
+/// Dropped unfinished, it is removed (with the `.wal` that DuckDB may have put beside it) and the
+/// target stays as it is.
+#[derive(Debug)]
+pub struct Replacement {
+    temporary: PathBuf,
+    target: PathBuf,
+    finished: bool,
+}
+
+impl Replacement {
+    /// A free name in the folder of `target`, which is made where it does not exist. Nothing is
+    /// created under that name: the caller does, as a file, a folder or a link.
+    ///
+    /// # Errors
+    /// `Kind::Io` or `Kind::DiskFull` when the folder cannot be made.
+    pub fn of(target: &Path) -> Result<Replacement> {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        let target = std::path::absolute(target).map_err(|e| error::io("resolve", target, e))?;
+        let folder = folder_of(&target);
+        fs::create_dir_all(folder).map_err(|e| error::io("create the folder", folder, e))?;
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}{}-{number}", prefix_of(&target)?, process_token());
+        Ok(Replacement { temporary: folder.join(name), target, finished: false })
+    }
+
+    /// Where to write.
+    pub fn path(&self) -> &Path {
+        &self.temporary
+    }
+
+    /// What will be replaced, as an absolute path.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Makes what was written durable and puts it in the target's place. A folder is synced with
+    /// all that is in it; it can only take a name that is free.
+    ///
+    /// # Errors
+    /// `Kind::DiskFull` or `Kind::Io`, and the target is as it was.
+    pub fn finish(mut self, access: Access) -> Result<()> {
+        if access == Access::ReadOnly {
+            read_only(&self.temporary)?;
+        }
+        sync_all(&self.temporary)?;
+        let renamed = rename(&self.temporary, &self.target);
+        self.finished = renamed.is_ok();
+        renamed
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if !self.finished {
+            // What cannot be removed now is found by its name at the next start.
+            let _ = remove(&self.temporary);
+            let _ = remove(&with_suffix(&self.temporary, ".wal"));
+        }
+    }
+}
+
+/// Removes a folder that others read: away under its name in one step, so that nobody finds half of
+/// it there, then for good.
+///
+/// # Errors
+/// `Kind::Io`.
+pub fn remove_at_once(path: &Path) -> Result<()> {
+    let grave = Replacement::of(path)?;
+    rename(path, &grave.temporary)?;
+    remove(&grave.temporary)
+}
+
+/// Renames and makes it durable.
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    fs::rename(from, to).map_err(|e| error::io("replace", to, e))?;
+    sync(folder_of(to))
+}
+
+/// Sets mode 0444.
+///
+/// # Errors
+/// `Kind::Io`.
+pub fn read_only(path: &Path) -> Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o444))
+        .map_err(|e| error::io("set the mode of", path, e))
+}
+
+/// Removes what earlier processes left unfinished for this target.
+///
+/// # Errors
+/// `Kind::Io`.
+pub fn remove_stale_of(target: &Path) -> Result<()> {
+    let target = std::path::absolute(target).map_err(|e| error::io("resolve", target, e))?;
+    let prefix = prefix_of(&target)?;
+    remove_stale(folder_of(&target), |name| name.starts_with(&prefix))
+}
+
+/// Removes what earlier processes left unfinished for any target in this folder, which must be one
+/// that only this program writes to.
+///
+/// # Errors
+/// `Kind::Io`.
+pub fn remove_stale_in(folder: &Path) -> Result<()> {
+    remove_stale(folder, |name| name.starts_with('.') && name.contains(MARK))
+}
+
+/// Removes a file, a link or a folder with all that is in it; nothing there is fine.
+///
+/// # Errors
+/// `Kind::Io`.
+pub fn remove(path: &Path) -> Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(e) => Err(e),
+    };
+    match removed {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(error::io("remove", path, e)),
+        _ => Ok(()),
+    }
+}
+
+/// `path` with something added to its name: DuckDB's log of `x.duckdb` is `x.duckdb.wal`.
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn remove_stale(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(error::io("list", folder, e)),
+    };
+    // Only one process holds the store, so another process's token means that it is gone. A process
+    // number would not do: in a container every start has the same.
+    let alive = format!("{MARK}{}", process_token());
+    for entry in entries {
+        let entry = entry.map_err(|e| error::io("list", folder, e))?;
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if ours(name) && !name.contains(&alive) {
+            tracing::info!(path = %entry.path().display(), "removing what an earlier run left unfinished");
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Files, then the folder they are in.
+fn sync_all(path: &Path) -> Result<()> {
+    let found = fs::symlink_metadata(path).map_err(|e| error::io("read", path, e))?;
+    if found.is_symlink() {
+        return Ok(()); // A link lives in its folder, which is synced after the rename.
+    }
+    if found.is_dir() {
+        for entry in fs::read_dir(path).map_err(|e| error::io("list", path, e))? {
+            sync_all(&entry.map_err(|e| error::io("list", path, e))?.path())?;
+        }
+    }
+    sync(path)
+}
+
+fn sync(path: &Path) -> Result<()> {
+    File::open(path).and_then(|f| f.sync_all()).map_err(|e| error::io("sync", path, e))
+}
+
+fn folder_of(target: &Path) -> &Path {
+    // Only `/` has no parent, and nothing can take its place.
+    target.parent().unwrap_or(target)
+}
+
+fn prefix_of(target: &Path) -> Result<String> {
+    let name = target.file_name().and_then(|n| n.to_str()).ok_or_else(|| {
+        Error::new(Kind::Io, format!("{} is no name of a file in UTF-8", target.display()))
+    })?;
+    Ok(format!(".{name}{MARK}"))
+}
+
+fn process_token() -> &'static str {
+    static TOKEN: OnceLock<String> = OnceLock::new();
+    TOKEN.get_or_init(|| format!("{:016x}", rand::random::<u64>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_finished_file_takes_the_place_of_the_old_and_is_read_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("deep/er/x.duckdb");
+        for text in ["old", "new"] {
+            let replacement = Replacement::of(&target).unwrap();
+            fs::write(replacement.path(), text).unwrap();
+            replacement.finish(Access::ReadOnly).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&target).unwrap(), "new");
+        assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o444);
+        assert_eq!(names(target.parent().unwrap()), ["x.duckdb"]);
+    }
+
+    #[test]
+    fn an_unfinished_one_leaves_the_target_and_no_trace() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("x.duckdb");
+        fs::write(&target, "old").unwrap();
+        let replacement = Replacement::of(&target).unwrap();
+        fs::write(replacement.path(), "half").unwrap();
+        fs::write(with_suffix(replacement.path(), ".wal"), "log").unwrap();
+        drop(replacement);
+        assert_eq!(fs::read_to_string(&target).unwrap(), "old");
+        assert_eq!(names(dir.path()), ["x.duckdb"]);
+    }
+
+    #[test]
+    fn a_link_is_replaced_by_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("latest");
+        for to in ["one", "two"] {
+            let replacement = Replacement::of(&target).unwrap();
+            std::os::unix::fs::symlink(to, replacement.path()).unwrap();
+            replacement.finish(Access::AsCreated).unwrap();
+        }
+        assert_eq!(fs::read_link(&target).unwrap(), Path::new("two"));
+        assert_eq!(names(dir.path()), ["latest"]);
+    }
+
+    #[test]
+    fn a_folder_moves_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("one");
+        let replacement = Replacement::of(&target).unwrap();
+        fs::create_dir_all(replacement.path().join("sub")).unwrap();
+        fs::write(replacement.path().join("sub/file"), "x").unwrap();
+        replacement.finish(Access::AsCreated).unwrap();
+        assert_eq!(fs::read_to_string(target.join("sub/file")).unwrap(), "x");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("x.duckdb");
+        let mine = Replacement::of(&target).unwrap();
+        fs::write(mine.path(), "being written").unwrap();
+        for name in [
+            ".x.duckdb.tmp-00000000deadbeef-0",
+            ".x.duckdb.tmp-00000000deadbeef-0.wal",
+            ".other.tmp-00000000deadbeef-0",
+            "x.duckdb.tmp-user",
+        ] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        remove_stale_of(&target).unwrap();
+        let kept = mine.path().file_name().unwrap().to_str().unwrap().to_owned();
+        let mut expected =
+            vec![kept.clone(), ".other.tmp-00000000deadbeef-0".into(), "x.duckdb.tmp-user".into()];
+        expected.sort();
+        assert_eq!(names(dir.path()), expected);
+
+        fs::create_dir(dir.path().join(".2026.tmp-00000000deadbeef-1")).unwrap();
+        remove_stale_in(dir.path()).unwrap();
+        assert_eq!(names(dir.path()), [kept, "x.duckdb.tmp-user".into()]);
+    }
+}

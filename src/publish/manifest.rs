@@ -1,0 +1,105 @@
+//! `manifest.json`: what a snapshot holds, so that a reader sees one snapshot whatever `latest` does
+//! (contract section 7).
+
+use std::fs;
+use std::io::{BufReader, Read, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::error::{self, Error, Kind, Result};
+
+/// Name of the file in the folder of a snapshot.
+pub(super) const FILE_NAME: &str = "manifest.json";
+
+/// A snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    pub snapshot_id: String,
+    /// RFC 3339 in UTC: `2026-11-20T02:00:00.000000Z`.
+    pub taken_at: String,
+    /// Every change with a `ModifiedDate` up to here is in; null before the first complete poll.
+    pub watermark: Option<String>,
+    /// Whether every scope that the configuration asks for had been fetched once.
+    pub complete: bool,
+    pub program: String,
+    pub program_version: String,
+    pub duckdb_version: String,
+    /// Tells whose change counters these are.
+    pub store_id: String,
+    pub files: Vec<File>,
+}
+
+/// A Parquet file of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct File {
+    /// From `publish.parquet` on, with `/`.
+    pub path: String,
+    /// `cases`, or `report.signed_cases`.
+    pub table: String,
+    pub rows: u64,
+    pub bytes: u64,
+    /// Of the file, in hex.
+    pub sha256: String,
+    /// Change counter of the table in the store; null for what has none, as reports.
+    #[serde(default)]
+    pub changes: Option<i64>,
+    /// Hash of the names and types of the columns, in hex.
+    #[serde(default)]
+    pub columns: String,
+}
+
+impl Manifest {
+    /// The manifest in the folder of a snapshot.
+    ///
+    /// # Errors
+    /// `Kind::Io`, also for a file that is no manifest.
+    pub fn read(folder: &Path) -> Result<Manifest> {
+        let path = folder.join(FILE_NAME);
+        let text = fs::read(&path).map_err(|e| error::io("read", &path, e))?;
+        serde_json::from_slice(&text)
+            .map_err(|e| Error::caused(Kind::Io, format!("{} is no manifest", path.display()), e))
+    }
+
+    /// Writes it into the folder of its snapshot.
+    pub(super) fn write(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(FILE_NAME);
+        let failed = |e| error::io("write", &path, e);
+        let mut text = serde_json::to_vec_pretty(self).map_err(|e| {
+            Error::caused(Kind::Internal, "a manifest cannot be written as JSON", e)
+        })?;
+        text.push(b'\n');
+        fs::File::create_new(&path).and_then(|mut f| f.write_all(&text)).map_err(failed)
+    }
+}
+
+/// Size and SHA-256 of a file.
+///
+/// # Errors
+/// `Kind::Io`.
+pub(super) fn measure(path: &Path) -> Result<(u64, String)> {
+    let failed = |e| error::io("read", path, e);
+    let mut file = BufReader::with_capacity(1 << 16, fs::File::open(path).map_err(failed)?);
+    let mut hash = Sha256::new();
+    let mut bytes = 0;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer).map_err(failed)? {
+            0 => return Ok((bytes, hex(&hash.finalize()))),
+            n => {
+                hash.update(&buffer[..n]);
+                bytes += n as u64;
+            }
+        }
+    }
+}
+
+/// SHA-256 of a text.
+pub(super) fn fingerprint(text: &str) -> String {
+    hex(&Sha256::digest(text))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,165 @@
+//! The folder of the snapshots: names, what a killed process left, what is kept (contract section 7).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+use super::durable::{self, Access, Replacement};
+use crate::error::{self, Result};
+
+/// `2026-11-20T020000`: without the colons that some file systems refuse.
+const TIME_FORMAT: &str = "%Y-%m-%dT%H%M%S";
+
+/// Where the snapshots of `root` are.
+pub(super) fn folder(root: &Path) -> PathBuf {
+    root.join("snapshots")
+}
+
+/// The link to the newest snapshot.
+pub(super) fn latest(root: &Path) -> PathBuf {
+    root.join("latest")
+}
+
+/// Makes the folder, and removes what an earlier process left unfinished in it.
+pub(super) fn prepare(root: &Path) -> Result<()> {
+    let folder = folder(root);
+    fs::create_dir_all(&folder).map_err(|e| error::io("create the folder", &folder, e))?;
+    durable::remove_stale_of(&latest(root))?;
+    durable::remove_stale_in(&folder)
+}
+
+/// The name of a snapshot taken at this time: `2026-11-20T020000Z`, or with `-2`, `-3` … when there
+/// is one of that second.
+pub(super) fn free_id(root: Option<&Path>, taken_at: Timestamp) -> String {
+    let base = format!("{}Z", taken_at.strftime(TIME_FORMAT));
+    let taken = |id: &str| root.is_some_and(|root| folder(root).join(id).exists());
+    if !taken(&base) {
+        return base;
+    }
+    (2..).map(|n| format!("{base}-{n}")).find(|id| !taken(id)).unwrap_or(base) // The numbers do not end before the file system does.
+}
+
+/// When the snapshot of this name was taken, and which of that second it is.
+fn parse_id(id: &str) -> Option<(Timestamp, u32)> {
+    let (time, rest) = id.split_once('Z')?;
+    let number = match rest.strip_prefix('-') {
+        Some(number) => number.parse().ok().filter(|n| *n >= 2)?,
+        None if rest.is_empty() => 1,
+        None => return None,
+    };
+    let time = DateTime::strptime(TIME_FORMAT, time).ok()?;
+    Some((time.to_zoned(TimeZone::UTC).ok()?.timestamp(), number))
+}
+
+/// Points `latest` to a snapshot, in one step.
+pub(super) fn point_latest_to(root: &Path, id: &str) -> Result<()> {
+    let link = Replacement::of(&latest(root))?;
+    // Relative, so that the folder can be moved or served from elsewhere.
+    std::os::unix::fs::symlink(Path::new("snapshots").join(id), link.path())
+        .map_err(|e| error::io("create", link.path(), e))?;
+    link.finish(Access::AsCreated)
+}
+
+/// Removes the snapshots that are neither among the newest `keep` nor younger than `keep_for`, and
+/// says which. `current` always stays; what has no name of ours is left alone.
+pub(super) fn remove_old(
+    root: &Path,
+    current: &str,
+    now: Timestamp,
+    keep: usize,
+    keep_for: Duration,
+) -> Result<Vec<String>> {
+    let folder = folder(root);
+    let mut all = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(|e| error::io("list", &folder, e))? {
+        let entry = entry.map_err(|e| error::io("list", &folder, e))?;
+        if let Ok(name) = entry.file_name().into_string()
+            && let Some(key) = parse_id(&name)
+        {
+            all.push((key, name));
+        }
+    }
+    let mut removed = Vec::new();
+    for name in expired(all, now, keep, keep_for) {
+        if name == current {
+            continue;
+        }
+        durable::remove_at_once(&folder.join(&name))?;
+        removed.push(name);
+    }
+    Ok(removed)
+}
+
+/// Which snapshots are to go: pure, so that it can be tested without waiting.
+fn expired(
+    mut all: Vec<((Timestamp, u32), String)>,
+    now: Timestamp,
+    keep: usize,
+    keep_for: Duration,
+) -> Vec<String> {
+    all.sort_by(|a, b| b.cmp(a));
+    all.into_iter()
+        .skip(keep)
+        .filter(|((taken_at, _), _)| {
+            // A snapshot of the future is young.
+            Duration::try_from(now.duration_since(*taken_at)).is_ok_and(|age| age > keep_for)
+        })
+        .map(|(_, name)| name)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_name_tells_its_second_and_its_number() {
+        assert_eq!(free_id(None, at("2026-11-20T02:00:00.75Z")), "2026-11-20T020000Z");
+        assert_eq!(parse_id("2026-11-20T020000Z"), Some((at("2026-11-20T02:00:00Z"), 1)));
+        assert_eq!(parse_id("2026-11-20T020000Z-12"), Some((at("2026-11-20T02:00:00Z"), 12)));
+        for other in ["2026-11-20", "2026-11-20T020000Z-1", "2026-11-20T020000Zx", "lost+found", ""]
+        {
+            assert_eq!(parse_id(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_second_snapshot_in_a_second_gets_a_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let time = at("2026-11-20T02:00:00Z");
+        for expected in ["2026-11-20T020000Z", "2026-11-20T020000Z-2", "2026-11-20T020000Z-3"] {
+            let id = free_id(Some(dir.path()), time);
+            assert_eq!(id, expected);
+            fs::create_dir_all(folder(dir.path()).join(id)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_snapshot_goes_only_when_it_is_neither_new_nor_young() {
+        let names = [
+            "2026-11-20T010000Z",
+            "2026-11-20T020000Z-2",
+            "2026-11-20T020000Z-10",
+            "2026-11-20T020000Z",
+            "2026-11-20T030000Z",
+        ];
+        let all = || names.iter().map(|n| (parse_id(n).unwrap(), (*n).to_owned())).collect();
+        let hour = Duration::from_secs(3600);
+        let now = at("2026-11-20T03:30:00Z");
+        assert_eq!(
+            expired(all(), now, 2, hour),
+            ["2026-11-20T020000Z-2", "2026-11-20T020000Z", "2026-11-20T010000Z"]
+        );
+        assert_eq!(expired(all(), now, 0, 2 * hour), ["2026-11-20T010000Z"]);
+        assert_eq!(expired(all(), now, 7, Duration::ZERO), [""; 0]);
+        assert_eq!(expired(all(), at("2026-11-19T00:00:00Z"), 0, Duration::ZERO), [""; 0]);
+    }
+}

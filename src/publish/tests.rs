@@ -1,0 +1,328 @@
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use duckdb::Connection;
+use tempfile::TempDir;
+
+use super::*;
+use crate::mirror::reports::fixture::{no_extensions, store};
+use crate::quote;
+
+/// A store with a few rows, and folders to publish to.
+struct World {
+    dir: TempDir,
+    conn: Connection,
+}
+
+impl World {
+    fn new() -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let conn = store(Some(&dir.path().join("the store.duckdb")), 2026..=2026);
+        conn.execute_batch(
+            "INSERT INTO main.cases (id, office_id, office, case_activated_date, asking_price)
+                VALUES (1, 1, 'Sentrum', '2026-05-05T10:00:00Z', 1000.10);
+             INSERT INTO history.cases (id, _change) VALUES (1, 'updated');
+             INSERT INTO sync.changes VALUES ('cases', '', 1), ('offices', '', 0)",
+        )
+        .unwrap();
+        World { dir, conn }
+    }
+
+    fn database(&self) -> PathBuf {
+        self.dir.path().join("out/it's \"quoted\".duckdb")
+    }
+
+    fn parquet(&self) -> PathBuf {
+        self.dir.path().join("parquet")
+    }
+
+    fn publish(&self, at: &str) -> Result<Published> {
+        publish(
+            &self.conn.try_clone().unwrap(),
+            &Targets {
+                database: Some(&self.database()),
+                parquet: Some(ParquetTarget {
+                    root: &self.parquet(),
+                    tables: &["cases", "offices"],
+                    keep_snapshots: 2,
+                    keep_for: Duration::from_secs(3600),
+                }),
+            },
+            &SnapshotInfo {
+                taken_at: at.parse().unwrap(),
+                watermark: Some("2026-11-20T01:50:00.1234567Z".parse().unwrap()),
+                complete: true,
+                store_id: "one".to_owned(),
+            },
+        )
+    }
+
+    fn open_published(&self) -> Connection {
+        let config = no_extensions().access_mode(duckdb::AccessMode::ReadOnly).unwrap();
+        Connection::open_with_flags(self.database(), config).unwrap()
+    }
+
+    fn latest(&self) -> Manifest {
+        Manifest::read(&self.parquet().join("latest")).unwrap()
+    }
+}
+
+const T2: &str = "2026-11-20T02:00:00Z";
+
+fn rows(conn: &Connection, sql: &str) -> Vec<String> {
+    let sql = format!("SELECT CAST(t AS VARCHAR) FROM ({sql}) AS t ORDER BY 1");
+    conn.prepare(&sql)
+        .unwrap()
+        .query_map([], |r| r.get(0))
+        .unwrap()
+        .map(std::result::Result::unwrap)
+        .collect()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// What makes up a database, with the comments; the catalog's own oids and name left out.
+const SHAPE: [&str; 4] = [
+    "SELECT schema_name, table_name, comment FROM duckdb_tables() WHERE database_name = current_database()",
+    "SELECT schema_name, table_name, column_name, data_type, comment FROM duckdb_columns() \
+     WHERE database_name = current_database() AND NOT internal",
+    "SELECT schema_name, view_name, comment FROM duckdb_views() \
+     WHERE database_name = current_database() AND NOT internal",
+    "SELECT schema_name, function_name, parameters, comment FROM duckdb_functions() \
+     WHERE database_name = current_database() AND NOT internal",
+];
+
+#[test]
+fn the_published_file_is_the_store_with_all_its_comments() {
+    let world = World::new();
+    world.publish(T2).unwrap();
+    let copy = world.open_published();
+    for sql in SHAPE {
+        let expected = rows(&world.conn, sql);
+        assert!(!expected.is_empty(), "{sql}");
+        assert_eq!(rows(&copy, sql), expected, "{sql}");
+    }
+    for table in ["main.cases", "history.cases", "sync.changes", "report.signed_cases"] {
+        let sql = format!("FROM {table}");
+        assert_eq!(rows(&copy, &sql), rows(&world.conn, &sql), "{table}");
+    }
+    assert_eq!(
+        rows(&copy, "FROM report.snapshot"),
+        ["{'snapshot_id': 2026-11-20T020000Z, 'taken_at': '2026-11-20 02:00:00+00', \
+           'watermark': '2026-11-20 01:50:00.123456+00', 'complete': true}"]
+    );
+    assert_eq!(
+        rows(&world.conn, "FROM sync.snapshot"),
+        Vec::<String>::new(),
+        "the store itself is no snapshot"
+    );
+}
+
+#[test]
+fn the_published_file_is_alone_read_only_and_replaces_the_last() {
+    let world = World::new();
+    world.publish(T2).unwrap();
+    // A reader keeps what it has open.
+    let reader = world.open_published();
+    fs::write(super::durable::with_suffix(&world.database(), ".wal"), "left by a client").unwrap();
+    world.conn.execute_batch("INSERT INTO main.cases (id) VALUES (2)").unwrap();
+    world.publish("2026-11-20T02:01:00Z").unwrap();
+    assert_eq!(rows(&reader, "SELECT id FROM main.cases"), ["{'id': 1}"]);
+    reader.close().map_err(|(_, e)| e).unwrap();
+
+    assert_eq!(
+        rows(&world.open_published(), "SELECT id FROM main.cases"),
+        ["{'id': 1}", "{'id': 2}"]
+    );
+    let folder = world.database().parent().unwrap().to_owned();
+    assert_eq!(names(&folder), ["it's \"quoted\".duckdb"]);
+    assert_eq!(fs::metadata(world.database()).unwrap().permissions().mode() & 0o777, 0o444);
+}
+
+#[test]
+fn database_and_snapshot_show_one_state_though_the_writer_goes_on() {
+    let world = World::new();
+    let writer = world.conn.try_clone().unwrap();
+    let (written, received) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for id in 100..20_000 {
+                // Both tables in one transaction: every committed state has as many of each.
+                writer
+                    .execute_batch(&format!(
+                        "BEGIN; INSERT INTO main.cases (id) VALUES ({id}); \
+                         INSERT INTO main.offices (id) VALUES ({id}); \
+                         UPDATE sync.changes SET counter = counter + 1; COMMIT"
+                    ))
+                    .unwrap();
+                if written.send(id).is_err() {
+                    break; // The publisher has seen enough, or failed.
+                }
+            }
+        });
+        // Owned here, so that the writer ends with this closure, however it ends.
+        let (received, mut committed) = (received, 0);
+        for minute in 0..5 {
+            // At least one more transaction than the time before.
+            committed += 1 + received.recv().map(|_| received.try_iter().count()).unwrap();
+            let published = world.publish(&format!("2026-11-20T02:{minute:02}:00Z")).unwrap();
+            let copy = world.open_published();
+            let ids = |table: &str| rows(&copy, &format!("SELECT id FROM {table} WHERE id >= 100"));
+            let cases = ids("main.cases");
+            assert!(cases.len() >= committed, "what was committed before is in");
+            assert_eq!(cases, ids("main.offices"));
+            for table in ["cases", "offices"] {
+                let path = world.parquet().join("latest").join(table).join("data.parquet");
+                let parquet = format!("read_parquet({})", quote::text(path.to_str().unwrap()));
+                assert_eq!(cases, ids(&parquet), "{table}");
+            }
+            let snapshot = rows(&copy, "SELECT snapshot_id FROM report.snapshot");
+            assert_eq!(snapshot, [format!("{{'snapshot_id': {}}}", published.snapshot_id)]);
+            assert_eq!(world.latest().snapshot_id, published.snapshot_id);
+        }
+    });
+}
+
+#[test]
+fn the_manifest_names_every_file_as_it_is() {
+    let world = World::new();
+    let published = world.publish(T2).unwrap().parquet.unwrap();
+    let manifest = world.latest();
+    assert_eq!(
+        fs::read_link(world.parquet().join("latest")).unwrap(),
+        Path::new("snapshots/2026-11-20T020000Z")
+    );
+    let tables: Vec<_> = manifest.files.iter().map(|f| (f.table.as_str(), f.rows)).collect();
+    assert_eq!(
+        tables,
+        [
+            ("cases", 1),
+            ("offices", 0),
+            ("report.calendar", 365),
+            (
+                "report.freshness",
+                crate::catalog::Catalog::load(None).unwrap().resources().len() as u64
+            ),
+            ("report.signed_cases", 1),
+            ("report.snapshot", 1),
+            ("report.total_cost", 1),
+        ]
+    );
+    assert_eq!(published.files, tables.len());
+    assert_eq!(manifest.files[0].path, "snapshots/2026-11-20T020000Z/cases/data.parquet");
+    assert_eq!(manifest.duckdb_version, world.conn.version().unwrap());
+    for file in &manifest.files {
+        let path = world.parquet().join(&file.path);
+        assert_eq!(manifest::measure(&path).unwrap(), (file.bytes, file.sha256.clone()));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o444);
+        let parquet = format!("FROM read_parquet({})", quote::text(path.to_str().unwrap()));
+        if file.table != "report.snapshot" {
+            let table = format!("FROM {}", file.table);
+            assert_eq!(rows(&world.conn, &parquet), rows(&world.conn, &table), "{table}");
+        }
+    }
+}
+
+#[test]
+fn an_unchanged_table_is_a_link_and_a_changed_one_is_written() {
+    let world = World::new();
+    world.publish(T2).unwrap();
+    let inode = |id: &str, table: &str| {
+        fs::metadata(world.parquet().join("snapshots").join(id).join(table).join("data.parquet"))
+            .unwrap()
+            .ino()
+    };
+    world
+        .conn
+        .execute_batch(
+            "UPDATE main.cases SET _extra = '{}'; \
+             UPDATE sync.changes SET counter = counter + 1 WHERE table_name = 'cases'",
+        )
+        .unwrap();
+    let second = world.publish("2026-11-20T02:15:00Z").unwrap().parquet.unwrap();
+    assert_eq!(second.linked, 1);
+    let ids = ["2026-11-20T020000Z", "2026-11-20T021500Z"];
+    assert_eq!(inode(ids[0], "offices"), inode(ids[1], "offices"));
+    assert_ne!(inode(ids[0], "cases"), inode(ids[1], "cases"));
+    assert!(world.latest().files[1].path.contains(ids[1]), "the link has a path of its own");
+
+    // A column more is another file, though no row has changed.
+    world.conn.execute_batch("ALTER TABLE main.offices ADD COLUMN more BIGINT").unwrap();
+    let third = world.publish("2026-11-20T02:30:00Z").unwrap().parquet.unwrap();
+    assert_eq!(third.linked, 1, "cases");
+
+    // Without a counter nothing is proven.
+    world.conn.execute_batch("DELETE FROM sync.changes").unwrap();
+    let fourth = world.publish("2026-11-20T02:45:00Z").unwrap().parquet.unwrap();
+    assert_eq!(fourth.linked, 0);
+}
+
+#[test]
+fn counters_of_another_store_prove_nothing() {
+    let world = World::new();
+    world.publish(T2).unwrap();
+    let path = world.parquet().join("latest/manifest.json");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, text.replace(r#""store_id": "one""#, r#""store_id": "two""#)).unwrap();
+    assert_eq!(world.publish("2026-11-20T02:15:00Z").unwrap().parquet.unwrap().linked, 0);
+    fs::remove_file(world.parquet().join("latest/manifest.json")).unwrap();
+    fs::write(world.parquet().join("latest/manifest.json"), "{").unwrap();
+    assert_eq!(world.publish("2026-11-20T02:30:00Z").unwrap().parquet.unwrap().linked, 0);
+}
+
+#[test]
+fn old_snapshots_go_and_the_rest_of_the_folder_stays() {
+    let world = World::new();
+    for at in [T2, "2026-11-20T02:00:00.5Z", "2026-11-20T02:20:00Z"] {
+        assert_eq!(world.publish(at).unwrap().parquet.unwrap().removed, [""; 0], "all are young");
+    }
+    fs::create_dir(world.parquet().join("snapshots/mine")).unwrap();
+    fs::create_dir(world.parquet().join("snapshots/.2026.tmp-0123456789abcdef-3")).unwrap();
+    let last = world.publish("2026-11-20T03:10:00Z").unwrap().parquet.unwrap();
+    assert_eq!(last.removed, ["2026-11-20T020000Z-2", "2026-11-20T020000Z"]);
+    assert_eq!(
+        names(&world.parquet().join("snapshots")),
+        ["2026-11-20T022000Z", "2026-11-20T031000Z", "mine"]
+    );
+}
+
+#[test]
+fn a_failure_leaves_what_was_published_and_the_connection_usable() {
+    let world = World::new();
+    world.publish(T2).unwrap();
+    let before = fs::read(world.database()).unwrap();
+    // A report that cannot be computed any more: the copy is written by then.
+    world
+        .conn
+        .execute_batch(
+            "CREATE OR REPLACE VIEW report.total_cost AS SELECT error('cannot be read') AS x",
+        )
+        .unwrap();
+    let conn = world.conn.try_clone().unwrap();
+    let error = world.publish("2026-11-20T02:15:00Z").unwrap_err();
+    assert_eq!(error.kind(), Kind::Store);
+    assert!(error.chain().contains("report/total_cost"), "{}", error.chain());
+    assert_eq!(fs::read(world.database()).unwrap(), before);
+    assert_eq!(names(world.database().parent().unwrap()).len(), 1);
+    assert_eq!(names(&world.parquet()), ["latest", "snapshots"]);
+    assert_eq!(names(&world.parquet().join("snapshots")), ["2026-11-20T020000Z"]);
+    // Nothing is attached or open any more.
+    assert_eq!(
+        rows(&conn, "SELECT database_name FROM duckdb_databases() WHERE NOT internal").len(),
+        1
+    );
+    crate::mirror::reports::create_all(
+        &world.conn,
+        crate::catalog::Catalog::load(None).unwrap().resources(),
+    )
+    .unwrap();
+    world.publish("2026-11-20T02:15:00Z").unwrap();
+}

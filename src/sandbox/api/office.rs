@@ -1,0 +1,45 @@
+//! Offices, employees, and single contacts (reference 4.2, field notes "Other calls seen").
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+
+use super::super::Shared;
+use super::super::faults::Twist;
+use super::super::record::Record;
+use super::super::records::{contact as records, staff};
+use super::answer::{self, Answer, Refusal};
+
+/// `GET /api/Offices`: no paging is documented, and there is none.
+pub async fn offices(
+    State(shared): State<Arc<Shared>>,
+    Extension(twist): Extension<Twist>,
+    RawQuery(raw): RawQuery,
+) -> Answer {
+    shared.need(&["Offices - Read"])?;
+    let rows: Vec<Record> = shared.world().offices().map(staff::office).collect();
+    shared.list(rows, Twist { ignore_paging: true, ..twist }, raw)
+}
+
+/// `GET /api/Employees`.
+pub async fn employees(
+    State(shared): State<Arc<Shared>>,
+    Extension(twist): Extension<Twist>,
+    RawQuery(raw): RawQuery,
+) -> Answer {
+    shared.need(&["Employees - Read"])?;
+    let rows: Vec<Record> = shared.world().employees().map(staff::employee).collect();
+    shared.list(rows, twist, raw)
+}
+
+/// `GET /api/Contacts/{id}`.
+pub async fn contact(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answer {
+    shared.need(&["Contacts - Read"])?;
+    let none = || Refusal::new(StatusCode::NOT_FOUND, format!("Contact {id} does not exist"));
+    let number = id.parse().map_err(|_| none())?;
+    let world = shared.world();
+    let contact = world.contact(number).ok_or_else(none)?;
+    Ok(answer::record(&records::looked_up(&world.basis, &contact)))
+}

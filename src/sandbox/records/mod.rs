@@ -1,0 +1,10 @@
+//! The API's records, built from the world: one function per record, used for the wire, for
+//! filters, and for the canonical state alike.
+
+pub mod bookkeeping;
+pub mod case_row;
+pub mod conditions;
+pub mod contact;
+pub mod on_case;
+pub mod sale_row;
+pub mod staff;

@@ -1,0 +1,58 @@
+//! Roles and activities.
+
+use super::super::record::{Record, Value};
+use super::super::world::case::{Activity, Case, Role};
+
+/// `CaseRoleModel` (reference 2.5).
+pub fn role(case: &Case, role: &Role) -> Record {
+    let mut record = Record::with_capacity(5);
+    record
+        .put("Id", role.id)
+        .put("Type", role.kind)
+        .put("ContactId", role.contact)
+        .put("CaseId", case.id())
+        // "Available only for cases where it has been specified."
+        .put("IsDeceased", role.deceased.map_or(Value::Absent, Value::Bool));
+    record
+}
+
+/// An activity (reference 2.3).
+pub fn activity(case: &Case, activity: &Activity) -> Record {
+    let mut record = Record::with_capacity(23);
+    let unset = || Value::Unset { zoned: true };
+    let at = activity.at.map_or_else(unset, Value::Zoned);
+    let end =
+        activity.at.map_or(Value::Null, |at| Value::Zoned(at.plus_ms(activity.minutes * 60_000)));
+    let odd = activity.id % 7 == 0;
+    let deadline = (activity.id % 5 == 0).then(|| activity.created.plus_days(14));
+    let series = (activity.id % 11 == 0).then_some(activity.id);
+    record
+        .put("Id", activity.id)
+        .put("CaseId", case.id())
+        .put("Subject", activity.subject.clone())
+        .put("Description", activity.description.clone())
+        .put("CreatedOn", activity.created)
+        .put("LastModified", activity.modified)
+        .put("DateTime", at)
+        .put("EndDateTime", end)
+        .put("Deadline", if odd { unset() } else { deadline.into() })
+        .put("IsCompleted", activity.completed)
+        .put("OrganizerId", activity.organizer)
+        .put("ActivityType", activity.kind)
+        .put("IsPrivate", activity.private)
+        .put("IsAllDay", activity.minutes == 90)
+        .put("NoEndDate", activity.at.is_none())
+        .put("LastModifiedById", activity.modified.map(|_| activity.organizer))
+        .put("CreatedById", if odd { Value::Null } else { Value::Int(activity.organizer) })
+        .put("IsDraft", false)
+        .put("IsRecurring", series.is_some())
+        .put("ActivityRecurrenceType", if odd { Value::Absent } else { "None".into() })
+        .put("NumberOfOccurrences", series.map(|_| 4_i64))
+        .put("RecurrenceEndDate", series.map(|_| activity.created.plus_days(28)))
+        .put("SeriesMasterActivityId", series);
+    if odd {
+        // Fields grow over time: one that no list names.
+        record.unknown("Participants", format!("[{{\"ContactId\":{}}}]", activity.organizer));
+    }
+    record
+}

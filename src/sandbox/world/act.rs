@@ -1,0 +1,136 @@
+//! The vocabulary of changes that can be ordered, and what they answer.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A change that can be ordered. Where a case or contact id is left out, one is picked by chance.
+/// Instants are ISO 8601 with up to seven digits; where none is given, the world's next one is
+/// taken, which is later than any before.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "act", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Act {
+    /// A new case with a seller and a broker.
+    NewCase {
+        #[serde(default)]
+        project: bool,
+        /// An assignment type of reference 2.12.
+        #[serde(default)]
+        assignment: Option<String>,
+    },
+    /// One facet of a case changes.
+    Change {
+        #[serde(default)]
+        case_id: Option<i64>,
+        facet: Facet,
+        #[serde(default)]
+        at: Option<String>,
+    },
+    /// The case is gone: 404 everywhere, no longer in the feed, and in the search until its lag is
+    /// over.
+    DeleteCase { case_id: i64 },
+    /// The case leaves the search, and stays accessible otherwise (reference 4.13). `silent` leaves
+    /// `ModifiedDate` where it is.
+    HideCase {
+        case_id: i64,
+        #[serde(default)]
+        silent: bool,
+    },
+    /// The case comes back into the search.
+    ShowCase {
+        case_id: i64,
+        #[serde(default)]
+        silent: bool,
+    },
+    /// Sets dates of cases exactly: `ModifiedDate`, and of the other ten those that are named
+    /// (`null` unsets one). Backwards too.
+    Touch {
+        case_ids: Vec<i64>,
+        #[serde(default)]
+        modified: Option<String>,
+        #[serde(default)]
+        dates: BTreeMap<String, Option<String>>,
+    },
+    /// A contact gets another telephone number.
+    EditContact {
+        #[serde(default)]
+        contact_id: Option<i64>,
+        #[serde(default)]
+        at: Option<String>,
+    },
+    /// A contact that no case names.
+    NewContact {},
+    /// An employee gets another title and telephone number.
+    EditEmployee { employee_id: i64 },
+    /// An office gets another telephone number.
+    EditOffice { office_id: i64 },
+    /// Events of the world's own accord.
+    Tick {
+        #[serde(default = "one")]
+        events: u32,
+    },
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// A facet of a case, and the date that moves with it beside `ModifiedDate`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Facet {
+    /// A new activity: `ActivityChangedDate`.
+    Activity,
+    /// An activity gets another time: `ActivityChangedDate`.
+    ActivityEdited,
+    /// An activity goes: `ActivityChangedDate`.
+    ActivityRemoved,
+    /// Texts, debt and asking price: `DescriptionChangedDate`.
+    Description,
+    /// A known contact gets a role: `CaseEntityChangedDate`.
+    RoleAdded,
+    /// A contact that is new to the brokerage gets a role: `CaseEntityChangedDate`.
+    ContactAdded,
+    /// A role goes: nothing but `ModifiedDate`.
+    RoleRemoved,
+    /// A booked entry: `TransactionChangedDate`.
+    Transaction,
+    /// An entry draft: `TransactionChangedDate`.
+    Draft,
+    /// The oldest draft goes: `TransactionChangedDate`.
+    DraftRemoved,
+    /// A cost gets another amount or is chosen: nothing but `ModifiedDate`.
+    Cost,
+    /// A cost is added: nothing but `ModifiedDate`.
+    CostAdded,
+    /// A cost is removed: nothing but `ModifiedDate`.
+    CostRemoved,
+    /// A bid: `BidChangedDate`.
+    Bid,
+    /// `ImageChangedDate`.
+    Image,
+    /// `AttachmentChangedDate`.
+    Attachment,
+    /// `PublicationChangedDate`.
+    Publication,
+    /// The case is signed: `CaseActivatedDate`.
+    Activated,
+    /// The case is sold to a new buyer: `CaseSoldDate`, `CaseEntityChangedDate`.
+    Sold,
+    /// The settlement comes a step further: nothing but `ModifiedDate`.
+    Settled,
+    /// Nothing but `ModifiedDate`.
+    Nothing,
+}
+
+/// What an act did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub what: String,
+    pub case_ids: Vec<i64>,
+    pub contact_ids: Vec<i64>,
+    /// Ids of the activity, role, cost, entry or draft concerned.
+    pub ids: Vec<i64>,
+    /// The dates that moved, by field, at 100 ns.
+    pub moved: BTreeMap<String, Option<String>>,
+}

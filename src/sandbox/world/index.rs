@@ -1,0 +1,99 @@
+//! The search index: it learns of every change a while later.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::case::Case;
+use super::people::Contact;
+
+/// How far the index is behind the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lag {
+    By(Duration),
+    /// It learns nothing until it is thawed.
+    Frozen,
+}
+
+/// What the index knows of the things that have changed lately. Whatever is not listed here is in
+/// the index as it is in the world.
+#[derive(Debug)]
+pub struct Index {
+    pub lag: Lag,
+    /// A broken index: the searches answer, and list nothing.
+    pub lists_nothing: bool,
+    cases: BTreeMap<i64, Behind<Case>>,
+    contacts: HashMap<i64, Behind<Contact>>,
+}
+
+/// A thing that the index knows in an older version.
+#[derive(Debug)]
+struct Behind<T> {
+    known: Option<Arc<T>>,
+    coming: VecDeque<(Instant, Option<Arc<T>>)>,
+}
+
+impl<T> Behind<T> {
+    fn settle(&mut self, due: impl Fn(Instant) -> bool) {
+        while self.coming.front().is_some_and(|(at, _)| due(*at)) {
+            if let Some((_, next)) = self.coming.pop_front() {
+                self.known = next;
+            }
+        }
+    }
+}
+
+impl Index {
+    pub fn new(lag: Lag) -> Index {
+        Index { lag, lists_nothing: false, cases: BTreeMap::new(), contacts: HashMap::new() }
+    }
+
+    /// Takes in everything that has become due.
+    pub fn settle(&mut self, now: Instant) {
+        let Lag::By(lag) = self.lag else { return };
+        let due = |at: Instant| at + lag <= now;
+        self.cases.retain(|_, behind| {
+            behind.settle(due);
+            !behind.coming.is_empty()
+        });
+        self.contacts.retain(|_, behind| {
+            behind.settle(due);
+            !behind.coming.is_empty()
+        });
+    }
+
+    /// A case has changed just now; `None` is a case that is not to be found.
+    pub fn case_changed(&mut self, id: i64, before: Option<Arc<Case>>, after: Option<Arc<Case>>) {
+        let behind = self
+            .cases
+            .entry(id)
+            .or_insert_with(|| Behind { known: before, coming: VecDeque::new() });
+        behind.coming.push_back((Instant::now(), after));
+    }
+
+    /// A contact has changed just now.
+    pub fn contact_changed(&mut self, id: i64, before: Option<Contact>, after: Contact) {
+        let behind = self
+            .contacts
+            .entry(id)
+            .or_insert_with(|| Behind { known: before.map(Arc::new), coming: VecDeque::new() });
+        behind.coming.push_back((Instant::now(), Some(Arc::new(after))));
+    }
+
+    /// What the index knows of a case: `None`, the same as the world; `Some(None)`, nothing.
+    pub fn case(&self, id: i64) -> Option<Option<Arc<Case>>> {
+        self.cases.get(&id).map(|behind| behind.known.clone())
+    }
+
+    /// What the index knows of a contact: `None`, the same as the world; `Some(None)`, nothing.
+    pub fn contact(&self, id: i64) -> Option<Option<Contact>> {
+        self.contacts.get(&id).map(|behind| behind.known.as_deref().cloned())
+    }
+
+    /// Cases of which the index knows an older version.
+    pub fn behind(&self) -> impl Iterator<Item = (i64, Arc<Case>)> {
+        self.cases.iter().filter_map(|(id, behind)| Some((*id, behind.known.clone()?)))
+    }
+}

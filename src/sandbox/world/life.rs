@@ -1,0 +1,285 @@
+//! What happens in the world: changes ordered by name, and events of its own accord. Each moves the
+//! dates that reference 2.2 names, and `ModifiedDate`.
+
+use std::collections::BTreeMap;
+
+use super::super::wire::Ticks;
+use super::World;
+use super::act::{Act, Facet, Outcome};
+use super::belongings;
+use super::case::{Case, Moved};
+use super::change::{change, next_facet};
+use super::dice::Dice;
+use super::generate;
+
+impl World {
+    /// Does what is ordered; `Err` says why it cannot be done.
+    pub fn act(&mut self, act: &Act) -> Result<Outcome, String> {
+        match act {
+            Act::NewCase { project, assignment } => self.new_case(*project, assignment.as_deref()),
+            Act::Change { case_id, facet, at } => {
+                let id = self.case_or_any(*case_id)?;
+                let at = self.instant_or_next(at.as_deref())?;
+                self.change_facet(id, *facet, at)
+            }
+            Act::DeleteCase { case_id } => {
+                let case = self.delete_case(*case_id).ok_or_else(|| no_case(*case_id))?;
+                let contact_ids = self.touch_orphans(&case);
+                Ok(Outcome { contact_ids, ..outcome("deleted", *case_id) })
+            }
+            Act::HideCase { case_id, silent } => self.visibility(*case_id, true, *silent),
+            Act::ShowCase { case_id, silent } => self.visibility(*case_id, false, *silent),
+            Act::Touch { case_ids, modified, dates } => {
+                self.touch(case_ids, modified.as_deref(), dates)
+            }
+            Act::EditContact { contact_id, at } => {
+                let at = self.instant_or_next(at.as_deref())?;
+                let id = match contact_id {
+                    Some(id) => *id,
+                    None => 50_001 + self.dice.below(self.basis.contacts),
+                };
+                let number = self.dice.between(40_000_000, 49_999_999);
+                if !self.change_contact(id, at, |c| c.telephone = Some(format!("+47 {number}"))) {
+                    return Err(format!("there is no contact {id}"));
+                }
+                Ok(contact_outcome("contact edited", id, at))
+            }
+            Act::NewContact {} => {
+                let at = self.stamp();
+                let id = self.insert_contact(at);
+                Ok(contact_outcome("contact added", id, at))
+            }
+            Act::EditEmployee { employee_id } => {
+                let at = self.stamp();
+                let number = self.dice.between(40_000_000, 49_999_999);
+                if !self.employees.contains_key(employee_id) {
+                    return Err(format!("there is no employee {employee_id}"));
+                }
+                self.change_contact(*employee_id, at, |c| {
+                    c.telephone = Some(format!("+47 {number}"))
+                });
+                Ok(contact_outcome("employee edited", *employee_id, at))
+            }
+            Act::EditOffice { office_id } => {
+                let number = self.dice.between(22_000_000, 22_999_999);
+                let office = self.offices.get_mut(office_id);
+                let office = office.ok_or_else(|| format!("there is no office {office_id}"))?;
+                office.telephone = format!("+47 {number}");
+                Ok(Outcome {
+                    what: "office edited".to_owned(),
+                    ids: vec![*office_id],
+                    ..Outcome::default()
+                })
+            }
+            Act::Tick { events } => {
+                let mut all = Outcome { what: "events".to_owned(), ..Outcome::default() };
+                for _ in 0..*events {
+                    let event = self.tick();
+                    all.case_ids.extend(event.case_ids);
+                    all.contact_ids.extend(event.contact_ids);
+                    all.ids.extend(event.ids);
+                    all.moved.extend(event.moved);
+                }
+                Ok(all)
+            }
+        }
+    }
+
+    /// One event of the world's own accord.
+    pub fn tick(&mut self) -> Outcome {
+        let roll = self.dice.below(100);
+        if roll < 6 || self.slots.is_empty() {
+            let project = self.dice.chance(5);
+            return self.new_case(project, None).unwrap_or_default();
+        }
+        if roll < 12 {
+            let at = None;
+            return self.act(&Act::EditContact { contact_id: None, at }).unwrap_or_default();
+        }
+        let Some(id) = self.any_case() else { return Outcome::default() };
+        let Some(case) = self.case(id) else { return Outcome::default() };
+        let facet = next_facet(&case, &mut self.dice);
+        let at = self.stamp();
+        self.change_facet(id, facet, at).unwrap_or_default()
+    }
+
+    fn new_case(&mut self, project: bool, assignment: Option<&str>) -> Result<Outcome, String> {
+        let assignment = assignment.map(assignment_type).transpose()?;
+        let at = self.stamp();
+        let id = generate::case_id(self.basis.seed, self.next_case);
+        self.next_case += 1;
+        let basis = self.basis.clone();
+        let mut case = generate::blank(&basis, id, at, &mut self.dice);
+        case.facts.project = project;
+        if let Some(assignment) = assignment {
+            case.facts.assignment = assignment;
+            let price = case.asking_price.unwrap_or(300_000_000);
+            case.resale = case.is_resale().then(|| belongings::resale(price, at, &mut self.dice));
+        } else if project {
+            case.facts.assignment = "Sale";
+            case.resale = None;
+        }
+        case.facts.dates.set(Moved::CaseEntity, Some(at));
+        self.insert_case(case);
+        let mut outcome = outcome("new case", id);
+        outcome.moved = moved(at, &[Moved::CaseEntity]);
+        Ok(outcome)
+    }
+
+    fn change_facet(&mut self, id: i64, facet: Facet, at: Ticks) -> Result<Outcome, String> {
+        let newcomer = match facet {
+            Facet::ContactAdded => Some(self.insert_contact(at)),
+            _ => None,
+        };
+        let basis = self.basis.clone();
+        let before = self.case(id).ok_or_else(|| no_case(id))?;
+        let edit =
+            |case: &mut Case, dice: &mut Dice| change(&basis, case, facet, at, newcomer, dice);
+        let ids = self.change(id, at, edit).ok_or_else(|| no_case(id))?;
+        let mut done = outcome(&format!("{facet:?}"), id);
+        done.ids = ids;
+        done.contact_ids.extend(newcomer);
+        let after = self.case(id).ok_or_else(|| no_case(id))?;
+        let dates = Moved::ALL
+            .into_iter()
+            .filter(|which| before.facts.dates.get(*which) != after.facts.dates.get(*which));
+        done.moved = moved(at, &dates.collect::<Vec<_>>());
+        if facet == Facet::RoleRemoved {
+            done.contact_ids = self.touch_orphans(&before);
+        }
+        Ok(done)
+    }
+
+    fn visibility(&mut self, id: i64, hidden: bool, silent: bool) -> Result<Outcome, String> {
+        if !self.set_hidden(id, hidden) {
+            return Err(no_case(id));
+        }
+        let mut outcome = outcome(if hidden { "hidden" } else { "shown" }, id);
+        if !silent {
+            let at = self.stamp();
+            self.change(id, at, |_, _| ());
+            outcome.moved = moved(at, &[]);
+        }
+        Ok(outcome)
+    }
+
+    fn touch(
+        &mut self,
+        ids: &[i64],
+        modified: Option<&str>,
+        dates: &BTreeMap<String, Option<String>>,
+    ) -> Result<Outcome, String> {
+        let mut set = Vec::new();
+        for (field, text) in dates {
+            let which = Moved::ALL.into_iter().find(|which| which.field() == field);
+            let which = which.ok_or_else(|| format!("{field} is no change date"))?;
+            set.push((which, text.as_deref().map(instant).transpose()?));
+        }
+        if let Some(id) = ids.iter().find(|id| !self.has_case(**id)) {
+            return Err(no_case(*id));
+        }
+        let mut done = Outcome { what: "touched".to_owned(), ..Outcome::default() };
+        for id in ids {
+            let at = self.instant_or_next(modified)?;
+            self.change(*id, at, |case, _| {
+                for (which, at) in &set {
+                    case.facts.dates.set(*which, *at);
+                }
+            });
+            done.case_ids.push(*id);
+            done.moved.insert("ModifiedDate".to_owned(), Some(at.exact()));
+        }
+        for (which, at) in set {
+            done.moved.insert(which.field().to_owned(), at.map(Ticks::exact));
+        }
+        Ok(done)
+    }
+
+    /// A contact whose last role is gone is modified by that; where the contacts feed would not
+    /// reach back to its last change, nobody could ever learn of it again.
+    fn touch_orphans(&mut self, before: &Case) -> Vec<i64> {
+        let old = self.now().plus_days(-300);
+        let mut touched = Vec::new();
+        for role in &before.roles {
+            let now_names = self
+                .case(before.id())
+                .is_some_and(|case| case.roles.iter().any(|other| other.contact == role.contact));
+            let is_old = self.contact(role.contact).is_some_and(|contact| contact.modified < old);
+            if is_old && !now_names && !touched.contains(&role.contact) {
+                let at = self.stamp();
+                self.change_contact(role.contact, at, |_| ());
+                touched.push(role.contact);
+            }
+        }
+        touched
+    }
+
+    fn case_or_any(&mut self, id: Option<i64>) -> Result<i64, String> {
+        match id {
+            Some(id) if self.has_case(id) => Ok(id),
+            Some(id) => Err(no_case(id)),
+            None => self.any_case().ok_or_else(|| "there are no cases".to_owned()),
+        }
+    }
+
+    fn instant_or_next(&mut self, text: Option<&str>) -> Result<Ticks, String> {
+        text.map_or_else(|| Ok(self.stamp()), instant)
+    }
+}
+
+fn instant(text: &str) -> Result<Ticks, String> {
+    Ticks::parse(text, false).ok_or_else(|| format!("'{text}' is no ISO 8601 date-time"))
+}
+
+fn no_case(id: i64) -> String {
+    format!("there is no case {id}")
+}
+
+fn outcome(what: &str, case_id: i64) -> Outcome {
+    Outcome { what: what.to_owned(), case_ids: vec![case_id], ..Outcome::default() }
+}
+
+fn contact_outcome(what: &str, id: i64, at: Ticks) -> Outcome {
+    Outcome {
+        what: what.to_owned(),
+        contact_ids: vec![id],
+        moved: moved(at, &[]),
+        ..Outcome::default()
+    }
+}
+
+fn moved(at: Ticks, dates: &[Moved]) -> BTreeMap<String, Option<String>> {
+    let mut all = BTreeMap::from([("ModifiedDate".to_owned(), Some(at.exact()))]);
+    for which in dates {
+        all.insert(which.field().to_owned(), Some(at.exact()));
+    }
+    all
+}
+
+/// The assignment type of this name (reference 2.12).
+fn assignment_type(name: &str) -> Result<&'static str, String> {
+    const ALL: &[&str] = &[
+        "Miscellaneous",
+        "Sale",
+        "Valuation",
+        "Settlement",
+        "Foreclosure",
+        "EstateOfDeceased",
+        "Marketing",
+        "Rental",
+        "DisseminationAssignment",
+        "AssignmentAgreement",
+        "WrittenAssessment",
+        "OralAssessment",
+        "VariousConsultingService",
+        "ResaleOfContractPositionConsumer",
+        "ResaleOfContractPositionProff",
+        "SaleInternational",
+        "SaleCorporate",
+        "RentalCorporate",
+        "SaleHouseConstructionLaw",
+        "SaleOfCompany",
+    ];
+    let known = ALL.iter().find(|known| **known == name);
+    known.copied().ok_or_else(|| format!("{name} is no assignment type"))
+}

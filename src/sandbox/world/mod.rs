@@ -1,0 +1,368 @@
+//! The brokerage itself: offices, employees, contacts and cases, as they are now and as the search
+//! index knows them.
+
+mod act;
+mod belongings;
+pub mod case;
+mod change;
+pub mod dice;
+pub mod generate;
+mod index;
+mod life;
+pub mod names;
+pub mod people;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::api::Ids;
+use super::wire::Ticks;
+pub use act::{Act, Facet, Outcome};
+use case::{Case, ChangeDates, Facts};
+use dice::Dice;
+pub use index::{Index, Lag};
+
+use people::{Basis, Contact, Employee, Office};
+
+/// A case in the world: its facts always, its contents once they differ from what the seed gives.
+#[derive(Debug, Clone)]
+struct Slot {
+    facts: Facts,
+    /// Set when the case has changed since the world began.
+    touched: Option<Arc<Case>>,
+    hidden: bool,
+}
+
+/// A case as a list hands it out: contents are built outside the world's lock.
+#[derive(Debug, Clone)]
+pub enum Handle {
+    /// As the seed gives it.
+    Pristine(Facts),
+    Touched(Arc<Case>),
+}
+
+impl Handle {
+    pub fn facts(&self) -> &Facts {
+        match self {
+            Handle::Pristine(facts) => facts,
+            Handle::Touched(case) => &case.facts,
+        }
+    }
+
+    /// The case with all its contents.
+    pub fn case(&self, basis: &Basis) -> Arc<Case> {
+        match self {
+            Handle::Pristine(facts) => Arc::new(generate::case(basis, facts.id)),
+            Handle::Touched(case) => case.clone(),
+        }
+    }
+}
+
+/// The brokerage.
+#[derive(Debug)]
+pub struct World {
+    pub basis: Arc<Basis>,
+    started: Instant,
+    /// The last instant that was given out; the next one is later.
+    last: Ticks,
+    slots: BTreeMap<i64, Slot>,
+    /// All cases by `ModifiedDate`, so that a poll of an idle world looks at nothing.
+    by_modified: BTreeSet<(Ticks, i64)>,
+    contacts: BTreeMap<i64, Contact>,
+    contacts_by_modified: BTreeSet<(Ticks, i64)>,
+    employees: BTreeMap<i64, Employee>,
+    offices: BTreeMap<i64, Office>,
+    next_case: i64,
+    next_contact: i64,
+    dice: Dice,
+    pub index: Index,
+    /// Cases that the feed leaves out for this many polls yet.
+    pub feed_hides: HashMap<i64, u64>,
+}
+
+impl World {
+    /// A world with its whole history, which ends at `origin`.
+    pub fn new(seed: u64, origin: Ticks, cases: usize, lag: Lag) -> World {
+        let basis = Arc::new(Basis::new(seed, origin, cases));
+        let mut world = World {
+            started: Instant::now(),
+            last: origin,
+            slots: BTreeMap::new(),
+            by_modified: BTreeSet::new(),
+            contacts: BTreeMap::new(),
+            contacts_by_modified: BTreeSet::new(),
+            employees: basis.employees.iter().map(|e| (e.id, e.clone())).collect(),
+            offices: basis.offices.iter().map(|o| (o.id, o.clone())).collect(),
+            next_case: basis.cases,
+            next_contact: basis.contacts,
+            dice: Dice::new(seed, u64::MAX),
+            index: Index::new(lag),
+            feed_hides: HashMap::new(),
+            basis: basis.clone(),
+        };
+        for number in 0..basis.cases {
+            let facts = generate::case(&basis, generate::case_id(seed, number)).facts;
+            world.by_modified.insert((facts.dates.modified, facts.id));
+            world.slots.insert(facts.id, Slot { facts, touched: None, hidden: false });
+        }
+        for id in basis.contact_ids() {
+            world.contacts_by_modified.insert((basis.contact(id).modified, id));
+        }
+        for employee in &basis.employees {
+            world.contacts_by_modified.insert((employee.modified, employee.id));
+        }
+        world
+    }
+
+    /// The time in the world: its origin and what has passed since.
+    pub fn now(&self) -> Ticks {
+        let passed = i64::try_from(self.started.elapsed().as_nanos() / 100).unwrap_or(0);
+        Ticks(self.basis.origin.0 + passed)
+    }
+
+    /// An instant for a change: now, but later than any given before.
+    pub fn stamp(&mut self) -> Ticks {
+        self.last = self.now().max(Ticks(self.last.0 + 1));
+        self.last
+    }
+
+    /// Whether the case exists.
+    pub fn has_case(&self, id: i64) -> bool {
+        self.slots.contains_key(&id)
+    }
+
+    pub fn case_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The case as it is now.
+    pub fn case(&self, id: i64) -> Option<Arc<Case>> {
+        self.slots.get(&id).map(|slot| self.contents(slot))
+    }
+
+    fn contents(&self, slot: &Slot) -> Arc<Case> {
+        handle(slot).case(&self.basis)
+    }
+
+    /// All cases as they are now, and whether they are hidden from the search.
+    pub fn cases(&self) -> impl Iterator<Item = (Handle, bool)> {
+        self.slots.values().map(|slot| (handle(slot), slot.hidden))
+    }
+
+    /// The feed's rows from an instant on, in the order of `ModifiedDate`.
+    pub fn modified_since(&self, from: Ticks) -> impl Iterator<Item = (i64, ChangeDates)> {
+        self.by_modified.range((from, i64::MIN)..).filter_map(|(_, id)| {
+            let slot = self.slots.get(id)?;
+            Some((*id, slot.facts.dates))
+        })
+    }
+
+    /// The contacts feed's rows from an instant on, in the order of `ModifiedDate`.
+    pub fn contacts_modified_since(&self, from: Ticks) -> impl Iterator<Item = (i64, Ticks)> {
+        self.contacts_by_modified.range((from, i64::MIN)..).map(|(at, id)| (*id, *at))
+    }
+
+    /// What the search lists now: the index after everything that has become due, in the order of
+    /// the ids, at most `limit` rows.
+    pub fn search(&mut self, project: bool, ids: &Ids, limit: usize) -> Vec<Handle> {
+        self.index.settle(Instant::now());
+        if self.index.lists_nothing {
+            return Vec::new();
+        }
+        let listed = |id: i64, slot: &Slot| match self.index.case(id) {
+            // The index is up to date.
+            None => (!slot.hidden).then(|| handle(slot)),
+            Some(old) => old.map(Handle::Touched),
+        };
+        // Cases that are gone, but that the index still lists.
+        let gone: Vec<Handle> = self
+            .index
+            .behind()
+            .filter(|(id, _)| ids.contains(*id) && !self.slots.contains_key(id))
+            .map(|(_, old)| Handle::Touched(old))
+            .collect();
+        let of_kind = |handle: &Handle| handle.facts().project == project;
+        let mut found: Vec<Handle> = match ids {
+            Ids::Range(range) if range.is_empty() => Vec::new(),
+            Ids::Range(range) => self
+                .slots
+                .range(range.clone())
+                .filter_map(|(id, slot)| listed(*id, slot))
+                .filter(of_kind)
+                .take(limit)
+                .collect(),
+            Ids::Set(set) => set
+                .iter()
+                .filter_map(|id| listed(*id, self.slots.get(id)?))
+                .filter(of_kind)
+                .collect(),
+        };
+        if !gone.is_empty() {
+            found.extend(gone.into_iter().filter(of_kind));
+            found.sort_by_key(|handle| handle.facts().id);
+        }
+        found
+    }
+
+    /// The contact as it is now: an employee is one too.
+    pub fn contact(&self, id: i64) -> Option<Contact> {
+        if let Some(contact) = self.contacts.get(&id) {
+            return Some(contact.clone());
+        }
+        if let Some(employee) = self.employees.get(&id) {
+            return Some(employee_contact(employee));
+        }
+        self.basis.contact_ids().contains(&id).then(|| self.basis.contact(id))
+    }
+
+    /// Ids of all contacts, employees included, in order.
+    pub fn contact_ids(&self) -> Vec<i64> {
+        let mut ids: Vec<i64> = self.employees.keys().copied().collect();
+        ids.extend(self.basis.contact_ids());
+        ids.extend(self.contacts.keys().filter(|id| **id >= 50_001 + self.basis.contacts));
+        ids
+    }
+
+    /// What the contact search lists now within the ids, in their order.
+    pub fn search_contacts(&mut self, ids: &Ids) -> Vec<Contact> {
+        self.index.settle(Instant::now());
+        if self.index.lists_nothing {
+            return Vec::new();
+        }
+        let wanted = match ids {
+            Ids::Set(set) => set.iter().copied().collect(),
+            Ids::Range(_) => self.contact_ids(),
+        };
+        wanted
+            .into_iter()
+            .filter(|id| ids.contains(*id) && !self.basis.is_unsearchable(*id))
+            .filter_map(|id| match self.index.contact(id) {
+                None => self.contact(id),
+                Some(old) => old,
+            })
+            .collect()
+    }
+
+    pub fn offices(&self) -> impl Iterator<Item = &Office> {
+        self.offices.values()
+    }
+
+    pub fn employees(&self) -> impl Iterator<Item = &Employee> {
+        self.employees.values()
+    }
+
+    /// Changes a case at an instant: `ModifiedDate` moves to it (unless `keep_modified`), and the
+    /// search index learns of it later.
+    pub fn change<T>(
+        &mut self,
+        id: i64,
+        at: Ticks,
+        edit: impl FnOnce(&mut Case, &mut Dice) -> T,
+    ) -> Option<T> {
+        let slot = self.slots.get(&id)?;
+        let before = self.contents(slot);
+        let was_hidden = slot.hidden;
+        let mut case = Case::clone(&before);
+        let result = edit(&mut case, &mut self.dice);
+        case.facts.dates.modified = at;
+        let after = Arc::new(case);
+        self.index.case_changed(
+            id,
+            (!was_hidden).then_some(before.clone()),
+            (!was_hidden).then_some(after.clone()),
+        );
+        self.by_modified.remove(&(before.facts.dates.modified, id));
+        self.by_modified.insert((at, id));
+        let slot = self.slots.get_mut(&id)?;
+        slot.facts = after.facts.clone();
+        slot.touched = Some(after);
+        Some(result)
+    }
+
+    /// Shows or hides a case in the search.
+    fn set_hidden(&mut self, id: i64, hidden: bool) -> bool {
+        let Some(slot) = self.slots.get(&id) else { return false };
+        let case = self.contents(slot);
+        let before = (!slot.hidden).then(|| case.clone());
+        self.index.case_changed(id, before, (!hidden).then_some(case));
+        if let Some(slot) = self.slots.get_mut(&id) {
+            slot.hidden = hidden;
+        }
+        true
+    }
+
+    /// Removes a case; the index lists it until it learns of it.
+    fn delete_case(&mut self, id: i64) -> Option<Arc<Case>> {
+        let slot = self.slots.remove(&id)?;
+        let case = self.contents(&slot);
+        self.by_modified.remove(&(slot.facts.dates.modified, id));
+        self.index.case_changed(id, (!slot.hidden).then(|| case.clone()), None);
+        Some(case)
+    }
+
+    fn insert_case(&mut self, case: Case) {
+        let id = case.id();
+        let case = Arc::new(case);
+        self.by_modified.insert((case.facts.dates.modified, id));
+        self.index.case_changed(id, None, Some(case.clone()));
+        let facts = case.facts.clone();
+        self.slots.insert(id, Slot { facts, touched: Some(case), hidden: false });
+    }
+
+    /// Changes a contact at an instant; the search index learns of it later.
+    fn change_contact(&mut self, id: i64, at: Ticks, edit: impl FnOnce(&mut Contact)) -> bool {
+        let Some(before) = self.contact(id) else { return false };
+        let mut after = before.clone();
+        edit(&mut after);
+        after.modified = at;
+        self.contacts_by_modified.remove(&(before.modified, id));
+        self.contacts_by_modified.insert((at, id));
+        if let Some(employee) = self.employees.get_mut(&id) {
+            employee.modified = at;
+            employee.telephone = after.telephone.clone().unwrap_or_default();
+        } else {
+            self.index.contact_changed(id, Some(before), after.clone());
+            self.contacts.insert(id, after);
+        }
+        true
+    }
+
+    fn insert_contact(&mut self, at: Ticks) -> i64 {
+        let id = 50_001 + self.next_contact;
+        self.next_contact += 1;
+        let contact = Contact { modified: at, ..self.basis.contact(id) };
+        self.contacts_by_modified.insert((at, id));
+        self.index.contact_changed(id, None, contact.clone());
+        self.contacts.insert(id, contact);
+        id
+    }
+
+    /// A case of the world by chance, visible ones only.
+    fn any_case(&mut self) -> Option<i64> {
+        let count = i64::try_from(self.slots.len()).unwrap_or(0);
+        let nth = usize::try_from(self.dice.below(count)).unwrap_or(0);
+        self.slots.keys().nth(nth).copied()
+    }
+}
+
+fn handle(slot: &Slot) -> Handle {
+    match &slot.touched {
+        Some(case) => Handle::Touched(case.clone()),
+        None => Handle::Pristine(slot.facts.clone()),
+    }
+}
+
+fn employee_contact(employee: &Employee) -> Contact {
+    Contact {
+        id: employee.id,
+        person: employee.person,
+        kind: "Employee",
+        modified: employee.modified,
+        telephone: Some(employee.telephone.clone()),
+        street: None,
+        job: Some(employee.title.into()),
+        active: employee.active,
+    }
+}

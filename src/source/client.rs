@@ -1,0 +1,385 @@
+//! The client: sends a request until it is answered, or until it is clear that it will not be.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::boot::{BootClock, SystemBootClock};
+use super::calls::CallStats;
+use super::feed_calls::LedgerStore;
+use super::holds::{asked_hold, server_date};
+use super::judge::{faulty_json, redirect_target, shown_address};
+use super::ledger::{FeedPermit, Ledger};
+use super::line::{Incoming, Line, Outgoing};
+use super::refusal::Refusal;
+use super::request::{Answer, CallClass, Request};
+use super::retry::Retry;
+use super::token::{Bearer, Tokens};
+use crate::config;
+use crate::error::{Error, Kind, Result};
+
+const JSON: &str = "application/json";
+
+/// What a client does beside the configuration; the defaults are the program's, tests set others.
+#[derive(Debug, Clone)]
+pub struct Tuning {
+    pub retry: Retry,
+    /// The largest answer that is read, in bytes after decompression.
+    pub largest_answer: usize,
+    pub clock: Arc<dyn BootClock>,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Tuning {
+            retry: Retry::default(),
+            // 256 MiB: a listing page of 1,000 wide cases is 5 MB.
+            largest_answer: 256 * 1024 * 1024,
+            clock: Arc::new(SystemBootClock::new()),
+        }
+    }
+}
+
+/// The source as the rest of the program sees it. Clones share connections, token, limits and books.
+///
+/// Every call is sent at most `retry.attempts` times, waits for the limits of its class, obeys what
+/// the service asks for, and carries a valid token. Which kinds of failure are tried again is
+/// [`Kind::is_retryable`]'s decision, but for a redirect (it will be one again) and a time-out of a
+/// journal call (the caller asks for less instead).
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    line: Line,
+    tokens: Tokens,
+    ledger: Ledger,
+    retry: Retry,
+    timeout: Duration,
+    journal_timeout: Duration,
+    feed_per: Duration,
+    accepted_tops: Mutex<HashMap<Arc<str>, Option<u32>>>,
+}
+
+/// Why an attempt did not bring an answer.
+struct Failure {
+    error: Error,
+    again: bool,
+}
+
+impl Failure {
+    /// No further attempt can help, whatever the kind: what is waited for lies beyond the deadline,
+    /// or will be the same again.
+    fn last(error: Error) -> Self {
+        Failure { error, again: false }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure { again: error.kind().is_retryable(), error }
+    }
+}
+
+/// Either an answer, or a token that the service did not take.
+enum Outcome {
+    Answered(Incoming),
+    TokenRefused(u64, Refusal),
+}
+
+impl Client {
+    /// A client for the configured source. Nothing is sent yet. Blocks while `ledger` is read.
+    ///
+    /// # Errors
+    /// [`Kind::Config`] when the address or the certificate file cannot be used, and what the store
+    /// of the ledger brings.
+    pub fn new(
+        source: &config::Source,
+        feed: &config::Feed,
+        limits: &config::Limits,
+        ledger: Arc<dyn LedgerStore>,
+    ) -> Result<Self> {
+        Self::with_tuning(source, feed, limits, ledger, Tuning::default())
+    }
+
+    /// The same with other settings than the program's.
+    ///
+    /// # Errors
+    /// Those of [`Client::new`].
+    pub fn with_tuning(
+        source: &config::Source,
+        feed: &config::Feed,
+        limits: &config::Limits,
+        ledger: Arc<dyn LedgerStore>,
+        tuning: Tuning,
+    ) -> Result<Self> {
+        let shared = Shared {
+            line: Line::new(source, limits, tuning.largest_answer)?,
+            tokens: Tokens::new(&source.client_id, &source.client_secret, limits.timeout),
+            ledger: Ledger::open(ledger, feed.calls, feed.per, tuning.clock)?,
+            retry: tuning.retry,
+            timeout: limits.timeout,
+            journal_timeout: limits.journal_timeout,
+            feed_per: feed.per,
+            accepted_tops: Mutex::default(),
+        };
+        Ok(Client { shared: Arc::new(shared) })
+    }
+
+    /// Sends `request` and returns its complete answer of status 2xx.
+    ///
+    /// Dropping the future closes the connection; a feed call's end is written down all the same.
+    ///
+    /// # Errors
+    /// The text says method, address without secrets, which attempt of how many, and the time it
+    /// took; the cause says what happened. A refusal's cause is a [`Refusal`]: see
+    /// [`super::refusal`]. [`Kind::Forbidden`] (403) names the missing permissions,
+    /// [`Kind::NotFound`] is 404 and 410, [`Kind::NotAllowed`] 405 and 501, [`Kind::Throttled`] 429
+    /// and 408 or a hold beyond our patience, [`Kind::Refused`] another 4xx, [`Kind::Server`] 5xx,
+    /// [`Kind::BadAnswer`] what is no JSON, too large, or a redirect.
+    pub async fn send(&self, request: &Request) -> Result<Answer> {
+        let started = Instant::now();
+        let deadline = started + self.patience(request.class);
+        let mut waits = self.shared.retry.waits();
+        let mut sent = 0;
+        let mut attempt = 1;
+        loop {
+            let failure = match self.attempt(request, &mut sent, deadline).await {
+                Ok(incoming) => {
+                    return Ok(Answer {
+                        server_date: server_date(&incoming.headers),
+                        status: incoming.status,
+                        body: incoming.body,
+                        sent_at: incoming.sent_at,
+                        ended_at: incoming.ended_at,
+                        attempts: sent,
+                    });
+                }
+                Err(failure) => failure,
+            };
+            let wait = if failure.again { waits.next() } else { None };
+            match wait {
+                Some(wait) if Instant::now() + wait < deadline => {
+                    tracing::debug!(
+                        endpoint = &*request.endpoint,
+                        attempt,
+                        ?wait,
+                        reason = failure.error.chain(),
+                        "call failed, trying again"
+                    );
+                    tokio::time::sleep(wait).await;
+                    attempt += 1;
+                }
+                _ => {
+                    let text = format!(
+                        "{} {} failed (attempt {attempt} of {}, after {:.1} s)",
+                        request.method,
+                        shown_address(self.shared.line.base(), request),
+                        self.shared.retry.attempts,
+                        started.elapsed().as_secs_f64()
+                    );
+                    return Err(failure.error.within(text));
+                }
+            }
+        }
+    }
+
+    /// What was asked of each endpoint since this was last called.
+    pub fn take_calls(&self) -> Vec<CallStats> {
+        self.shared.line.books.take()
+    }
+
+    /// Waits until the ledger of feed calls is written. Not needed for its safety: a call whose end
+    /// is not written is given one at the next start.
+    pub async fn flush(&self) {
+        self.shared.ledger.flush().await;
+    }
+
+    /// The `$top` that `endpoint` has taken before: `Some(None)` when it takes none at all.
+    pub(super) fn accepted_top(&self, endpoint: &str) -> Option<Option<u32>> {
+        let tops = self.shared.accepted_tops.lock().unwrap_or_else(PoisonError::into_inner);
+        tops.get(endpoint).copied()
+    }
+
+    pub(super) fn remember_top(&self, endpoint: &Arc<str>, top: Option<u32>) {
+        let mut tops = self.shared.accepted_tops.lock().unwrap_or_else(PoisonError::into_inner);
+        tops.insert(Arc::clone(endpoint), top);
+    }
+
+    /// How long after its begin a call's last attempt may begin.
+    fn patience(&self, class: CallClass) -> Duration {
+        match class {
+            CallClass::Plain | CallClass::Journal => self.shared.retry.patience,
+            // A window may have to pass before each attempt.
+            CallClass::Feed(_) => {
+                let windows = self.shared.feed_per.saturating_mul(self.shared.retry.attempts + 1);
+                self.shared.retry.patience.max(windows)
+            }
+        }
+    }
+
+    /// One attempt: a second sending with a new token, when the first one's is refused, is part of
+    /// it.
+    async fn attempt(
+        &self,
+        request: &Request,
+        sent: &mut u32,
+        deadline: Instant,
+    ) -> Result<Incoming, Failure> {
+        let rejected = match self.send_once(request, None, sent, deadline).await? {
+            Outcome::Answered(incoming) => return Ok(incoming),
+            Outcome::TokenRefused(generation, _) => generation,
+        };
+        match self.send_once(request, Some(rejected), sent, deadline).await? {
+            Outcome::Answered(incoming) => Ok(incoming),
+            Outcome::TokenRefused(_, refusal) => {
+                self.shared.line.books.refused(&request.endpoint);
+                let text = "the service refused a fresh token";
+                Err(Error::caused(Kind::Credentials, text, refusal).into())
+            }
+        }
+    }
+
+    async fn send_once(
+        &self,
+        request: &Request,
+        rejected: Option<u64>,
+        sent: &mut u32,
+        deadline: Instant,
+    ) -> Result<Outcome, Failure> {
+        let shared = &*self.shared;
+        let line = &shared.line;
+        let (_slot, permit, bearer) = match request.class {
+            CallClass::Plain | CallClass::Journal => {
+                let slot = line.limits.slot(request.class).await?;
+                let bearer = shared.tokens.bearer(line, rejected, deadline).await?;
+                line.limits.turn(deadline).await.map_err(Failure::last)?;
+                (slot, None, bearer)
+            }
+            CallClass::Feed(feed) => loop {
+                // The wait for the window is long: no slot is held and no token is aged by it.
+                shared.ledger.ready(deadline).await.map_err(Failure::last)?;
+                let slot = line.limits.slot(request.class).await?;
+                let bearer = shared.tokens.bearer(line, rejected, deadline).await?;
+                line.limits.unheld(deadline).await.map_err(Failure::last)?;
+                if let Some(permit) = shared.ledger.begin(feed).await? {
+                    break (slot, Some(permit), bearer);
+                }
+            },
+        };
+        let outgoing = Outgoing {
+            method: request.method,
+            path: request.path.clone(),
+            query: request.query.encode(),
+            authorization: Some(bearer.authorization.clone()),
+            body: request.body.clone().map(|body| (body, JSON)),
+            feed: permit.is_some(),
+            endpoint: Arc::clone(&request.endpoint),
+            time_limit: match request.class {
+                CallClass::Plain | CallClass::Feed(_) => shared.timeout,
+                CallClass::Journal => shared.journal_timeout,
+            },
+            again: *sent > 0,
+        };
+        *sent += 1;
+        let exchanged = line.exchange(&outgoing).await;
+        let incoming = match exchanged {
+            Ok(incoming) => incoming,
+            Err(error) => {
+                if let Some(permit) = permit
+                    && let Err(unwritten) = permit.aborted().await
+                {
+                    // Safe: a call without end is given one at the next start. The broken line is
+                    // what the caller has to know.
+                    tracing::warn!(reason = unwritten.chain(), "feed call without end");
+                }
+                let journal_timeout =
+                    error.kind() == Kind::Timeout && request.class == CallClass::Journal;
+                return Err(Failure {
+                    again: error.kind().is_retryable() && !journal_timeout,
+                    error,
+                });
+            }
+        };
+        tracing::debug!(
+            endpoint = &*request.endpoint,
+            status = incoming.status,
+            bytes = incoming.body.len(),
+            "answered"
+        );
+        self.obey(&incoming, permit).await?;
+        self.judge(request, incoming, &bearer)
+    }
+
+    /// Holds back what the service asks to hold back, and ends a feed call.
+    async fn obey(&self, incoming: &Incoming, permit: Option<FeedPermit>) -> Result<()> {
+        let asked = asked_hold(incoming.status, &incoming.headers, incoming.ended_at);
+        match permit {
+            None => {
+                if let Some(hold) = asked {
+                    self.shared.line.limits.hold_for(hold);
+                }
+                Ok(())
+            }
+            Some(permit) => {
+                // A refused call may mean a stricter throttle than the configured one (field
+                // notes), so it holds the feed for a whole window.
+                let refused = matches!(incoming.status, 403 | 408 | 429)
+                    || (incoming.status >= 400 && asked.is_some());
+                let least = if refused { self.shared.feed_per } else { Duration::ZERO };
+                let hold = asked.unwrap_or_default().max(least);
+                permit.answered(incoming.status, hold).await
+            }
+        }
+    }
+
+    /// Whether what came in is an answer.
+    fn judge(
+        &self,
+        request: &Request,
+        mut incoming: Incoming,
+        bearer: &Bearer,
+    ) -> Result<Outcome, Failure> {
+        let secrets = [bearer.secret(), self.shared.tokens.client_secret()];
+        match incoming.status {
+            204 | 205 => {
+                incoming.status = 204;
+                incoming.body = bytes::Bytes::new();
+                Ok(Outcome::Answered(incoming))
+            }
+            200 | 201 | 203 => {
+                if incoming.body.starts_with(b"\xEF\xBB\xBF") {
+                    incoming.body = incoming.body.slice(3..);
+                }
+                match faulty_json(&incoming.body, &secrets) {
+                    None => Ok(Outcome::Answered(incoming)),
+                    Some(fault) => Err(Error::new(Kind::BadAnswer, fault).into()),
+                }
+            }
+            401 => {
+                let refusal = Refusal::read(401, &incoming.body, &secrets);
+                Ok(Outcome::TokenRefused(bearer.generation, refusal))
+            }
+            300..=399 => {
+                let text = format!(
+                    "the service redirects to {}; casemirror follows no redirects: put the address \
+                     that answers into source.base_url",
+                    redirect_target(&incoming.headers)
+                );
+                let refusal = Refusal { status: incoming.status, ..Refusal::read(0, b"", &[]) };
+                Err(Failure::last(Error::caused(Kind::BadAnswer, text, refusal)))
+            }
+            status => {
+                let refusal = Refusal::read(status, &incoming.body, &secrets);
+                let kind = refusal.kind();
+                if (400..500).contains(&status) && kind != Kind::NotFound {
+                    self.shared.line.books.refused(&request.endpoint);
+                }
+                Err(Error::caused(kind, "the service did not answer it", refusal).into())
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Small judgements about answers and addresses, as functions of values.
+
+use reqwest::header::HeaderMap;
+use serde::de::IgnoredAny;
+
+use super::refusal::excerpt;
+use super::request::Request;
+
+/// What is wrong with a body that should be JSON, as far as its ends tell; the rest is the
+/// decoder's to find. Of a page that is no JSON the beginning is shown, of records that were cut off
+/// nothing: they may hold personal data.
+pub(super) fn faulty_json(body: &[u8], secrets: &[&str]) -> Option<String> {
+    let trimmed = body.trim_ascii();
+    let (Some(first), Some(last)) = (trimmed.first(), trimmed.last()) else { return None };
+    match (first, last) {
+        (b'{', b'}') | (b'[', b']') => None,
+        (b'"', b'"') if trimmed.len() > 1 => None,
+        (b'{' | b'[' | b'"', _) => {
+            Some(format!("the answer is cut off after {} bytes", body.len()))
+        }
+        (b'<', _) => {
+            Some(format!("the answer is HTML or XML, not JSON: {}", excerpt(body, secrets)))
+        }
+        _ if serde_json::from_slice::<IgnoredAny>(trimmed).is_ok() => None,
+        _ => Some(format!("the answer is not JSON: {}", excerpt(body, secrets))),
+    }
+}
+
+/// Where a redirect leads, without the parts of the address that may hold secrets.
+pub(super) fn redirect_target(headers: &HeaderMap) -> String {
+    let location = headers.get("location").and_then(|value| value.to_str().ok());
+    let Some(location) = location else { return "nowhere".to_owned() };
+    match url::Url::parse(location) {
+        Ok(url) => match url.host_str() {
+            Some(host) => format!("{}://{host}{}", url.scheme(), url.path()),
+            None => url.scheme().to_owned(),
+        },
+        // Below the same host.
+        Err(_) => location.split(['?', '#']).next().unwrap_or_default().to_owned(),
+    }
+}
+
+/// The address as it may be shown: parameters that look like secrets are blotted out, a long
+/// query is cut.
+pub(super) fn shown_address(base: &str, request: &Request) -> String {
+    const LONGEST_QUERY: usize = 200;
+    let looks_secret = |name: &str| {
+        let name = name.to_lowercase();
+        ["token", "secret", "password", "key"].iter().any(|word| name.contains(word))
+    };
+    let mut shown = request.query.clone();
+    for (name, value) in &mut shown.extra {
+        if looks_secret(name) {
+            "***".clone_into(value);
+        }
+    }
+    let mut query = shown.encode().replace("%20", " ").replace("%27", "'").replace("%2A", "*");
+    if let Some((end, _)) = query.char_indices().nth(LONGEST_QUERY) {
+        query.truncate(end);
+        query.push('…');
+    }
+    let separator = if query.is_empty() { "" } else { "?" };
+    format!("{}{}{separator}{query}", base, request.path)
+}

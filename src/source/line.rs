@@ -1,0 +1,274 @@
+//! The line to the service: one request out, one complete answer back, no retries, no redirects.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use jiff::Timestamp;
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue,
+};
+use reqwest::redirect;
+use tokio::time::Instant;
+use url::Url;
+
+use super::calls::Books;
+use super::limits::Limits;
+use super::request::Method;
+use crate::config;
+use crate::error::{Error, Kind, Result};
+
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Of an answer that is no success, so much is read: 64 KiB.
+const LARGEST_REFUSAL: usize = 64 * 1024;
+
+const USER_AGENT: &str = concat!("casemirror/", env!("CARGO_PKG_VERSION"));
+
+/// Connections, limits and books: what every call needs, the token's too.
+pub(super) struct Line {
+    http: reqwest::Client,
+    /// The feed's own, without idle connections: a request on a connection that the server has
+    /// closed meanwhile would be sent again below us, unseen by the ledger.
+    feed_http: reqwest::Client,
+    /// `source.base_url` without a slash at the end.
+    base: String,
+    largest_answer: usize,
+    pub(super) limits: Limits,
+    pub(super) books: Books,
+}
+
+/// One request, ready to be sent.
+pub(super) struct Outgoing {
+    pub method: Method,
+    /// Below the base, encoded, from `/` on.
+    pub path: String,
+    /// Encoded, without question mark; empty for none.
+    pub query: String,
+    pub authorization: Option<HeaderValue>,
+    pub body: Option<(Bytes, &'static str)>,
+    pub feed: bool,
+    pub endpoint: Arc<str>,
+    pub time_limit: Duration,
+    /// Whether it repeats an earlier one.
+    pub again: bool,
+}
+
+/// A complete answer, whatever its status.
+pub(super) struct Incoming {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    pub sent_at: Timestamp,
+    pub ended_at: Timestamp,
+}
+
+impl Line {
+    /// # Errors
+    /// [`Kind::Config`] when the address or the certificate file cannot be used.
+    pub(super) fn new(
+        source: &config::Source,
+        limits: &config::Limits,
+        largest_answer: usize,
+    ) -> Result<Self> {
+        check_base(&source.base_url)?;
+        // An error only says that there is a provider already, which serves as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let certificates = match &source.ca_file {
+            Some(path) => read_certificates(path)?,
+            None => Vec::new(),
+        };
+        let plain_text = source.base_url.scheme() == "http";
+        Ok(Line {
+            http: connect_with(&certificates, plain_text, |http| http)?,
+            feed_http: connect_with(&certificates, plain_text, |http| {
+                http.pool_max_idle_per_host(0)
+            })?,
+            base: source.base_url.as_str().trim_end_matches('/').to_owned(),
+            largest_answer,
+            limits: Limits::new(limits),
+            books: Books::default(),
+        })
+    }
+
+    /// `source.base_url` without a slash at the end.
+    pub(super) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Sends once and reads the whole answer. When this fails, or its future is dropped, the
+    /// connection is closed.
+    ///
+    /// # Errors
+    /// [`Kind::Unreachable`], [`Kind::Tls`], [`Kind::Timeout`], or [`Kind::BadAnswer`] when the
+    /// answer is too large or not what its headers say.
+    pub(super) async fn exchange(&self, outgoing: &Outgoing) -> Result<Incoming> {
+        let separator = if outgoing.query.is_empty() { "" } else { "?" };
+        let address = format!("{}{}{separator}{}", self.base, outgoing.path, outgoing.query);
+        let http = if outgoing.feed { &self.feed_http } else { &self.http };
+        let method = match outgoing.method {
+            Method::Get => reqwest::Method::GET,
+            Method::Post => reqwest::Method::POST,
+            Method::Put => reqwest::Method::PUT,
+            Method::Delete => reqwest::Method::DELETE,
+        };
+        let mut request = http.request(method, address).header(ACCEPT, "application/json");
+        if let Some(authorization) = &outgoing.authorization {
+            request = request.header(AUTHORIZATION, authorization.clone());
+        }
+        request = match &outgoing.body {
+            Some((body, content_type)) => {
+                request.header(CONTENT_TYPE, *content_type).body(body.clone())
+            }
+            // Some servers answer 411 to a POST that does not say how long its body is.
+            None if outgoing.method != Method::Get => request.header(CONTENT_LENGTH, "0"),
+            None => request,
+        };
+
+        self.books.sent(&outgoing.endpoint, outgoing.again);
+        let (started, sent_at) = (Instant::now(), Timestamp::now());
+        let answered = tokio::time::timeout(outgoing.time_limit, self.receive(request)).await;
+        let bytes = answered
+            .as_ref()
+            .map_or(0, |answer| answer.as_ref().map_or(0, |(_, _, body)| body.len()));
+        self.books.ended(&outgoing.endpoint, bytes, started.elapsed());
+        let Ok(answer) = answered else {
+            let text = format!("no complete answer within {:?}", outgoing.time_limit);
+            return Err(Error::new(Kind::Timeout, text));
+        };
+        let (status, headers, body) = answer?;
+        Ok(Incoming { status, headers, body, sent_at, ended_at: Timestamp::now() })
+    }
+
+    async fn receive(&self, request: reqwest::RequestBuilder) -> Result<(u16, HeaderMap, Bytes)> {
+        let mut response = request.send().await.map_err(broken_line)?;
+        let status = response.status();
+        let headers = std::mem::take(response.headers_mut());
+        let largest = if status.is_success() { self.largest_answer } else { LARGEST_REFUSAL };
+        let mut body = BytesMut::new();
+        loop {
+            let chunk = match response.chunk().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break,
+                // The status has been told, whatever became of the text.
+                Err(_) if !status.is_success() => break,
+                Err(error) => return Err(broken_line(error)),
+            };
+            if body.len() + chunk.len() > largest {
+                if !status.is_success() {
+                    body.extend_from_slice(&chunk[..largest - body.len()]);
+                    break;
+                }
+                let text = format!("the answer is larger than {} MiB", largest / (1024 * 1024));
+                return Err(Error::new(Kind::BadAnswer, text));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok((status.as_u16(), headers, body.freeze()))
+    }
+}
+
+/// # Errors
+/// [`Kind::Config`] for an address that calls cannot be made below.
+fn check_base(base: &Url) -> Result<()> {
+    let wrong = |what: &str| Err(Error::new(Kind::Config, format!("source.base_url {what}")));
+    if !matches!(base.scheme(), "http" | "https") || !base.has_host() {
+        return wrong("must begin with http:// or https:// and name a host");
+    }
+    if !base.username().is_empty() || base.password().is_some() {
+        return wrong("must not hold a user name or a password");
+    }
+    if base.query().is_some() || base.fragment().is_some() {
+        return wrong("must not have a query or a fragment");
+    }
+    Ok(())
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<reqwest::Certificate>> {
+    let unusable = || format!("source.ca_file {} is no PEM certificate file", path.display());
+    let pem = std::fs::read(path).map_err(|cause| {
+        Error::caused(Kind::Config, format!("cannot read source.ca_file {}", path.display()), cause)
+    })?;
+    let certificates = reqwest::Certificate::from_pem_bundle(&pem)
+        .map_err(|cause| Error::caused(Kind::Config, unusable(), cause))?;
+    if certificates.is_empty() {
+        return Err(Error::new(Kind::Config, unusable()));
+    }
+    Ok(certificates)
+}
+
+/// A client that trusts the machine's authorities and `certificates`.
+fn connect_with(
+    certificates: &[reqwest::Certificate],
+    plain_text: bool,
+    more: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+) -> Result<reqwest::Client> {
+    let builder = || {
+        let builder = reqwest::Client::builder()
+            .user_agent(USER_AGENT)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(redirect::Policy::none())
+            .retry(reqwest::retry::never());
+        more(builder)
+    };
+    let built = builder().tls_certs_merge(certificates.iter().cloned()).build();
+    let built = match built {
+        // A machine without any authorities can still talk plain text.
+        Err(_) if plain_text => builder().tls_certs_only(certificates.iter().cloned()).build(),
+        built => built,
+    };
+    built.map_err(|cause| {
+        let text = "cannot set up TLS (the machine's certificates, or source.ca_file)";
+        Error::caused(Kind::Config, text, cause.without_url())
+    })
+}
+
+/// The kind of a failed exchange. The address is not in the error: the caller names it.
+fn broken_line(error: reqwest::Error) -> Error {
+    let (kind, text) = if is_tls(&error) {
+        (Kind::Tls, "no secure connection")
+    } else if error.is_builder() {
+        (Kind::Internal, "the request cannot be built")
+    } else if error.is_connect() {
+        (Kind::Unreachable, "no connection")
+    } else if error.is_decode() && !is_cut(&error) {
+        (Kind::BadAnswer, "the answer cannot be decompressed")
+    } else {
+        (Kind::Unreachable, "the connection broke before the answer was complete")
+    };
+    Error::caused(kind, text, error.without_url())
+}
+
+fn causes<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
+}
+
+fn is_tls(error: &reqwest::Error) -> bool {
+    causes(error).any(|cause| {
+        // An I/O error's own `source` skips what it wraps, and one can wrap another.
+        let mut next = Some(cause);
+        while let Some(error) = next {
+            if error.is::<rustls::Error>() {
+                return true;
+            }
+            next = error
+                .downcast_ref::<std::io::Error>()
+                .and_then(std::io::Error::get_ref)
+                .map(|wrapped| wrapped as &(dyn std::error::Error + 'static));
+        }
+        false
+    })
+}
+
+/// Whether the bytes ended too early, rather than being wrong.
+fn is_cut(error: &reqwest::Error) -> bool {
+    causes(error).any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::UnexpectedEof)
+    })
+}

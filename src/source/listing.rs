@@ -1,0 +1,208 @@
+//! Reads a whole list from the service, page by page: the state machine of [`super::pages`] put to
+//! work.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use super::client::Client;
+use super::odata::{Filter, OrderBy};
+use super::pages::{Ask, Mark, Next, Pager, Sameness, Verdict, Walk};
+use super::refusal::refusal;
+use super::request::{Answer, Request};
+use super::split::{field_of, fingerprint, split};
+use crate::error::Result;
+
+/// How a list can be walked through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Paging {
+    /// Ordered by this integer field, each page from the one after the last: rows that move between
+    /// pages are neither lost nor doubled.
+    Keyset { field: Arc<str> },
+    /// By `$skip`, in the order of the request's query.
+    Skip,
+    /// The reference documents no paging: asked whole.
+    Undocumented,
+}
+
+/// What tells two records of a list apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Identity {
+    /// The values of these fields. (With [`Paging::Keyset`]: its field alone.)
+    Fields(Vec<Arc<str>>),
+    /// Nothing: two equal lines are two (journals).
+    Lines,
+}
+
+/// A list to be read.
+#[derive(Debug, Clone)]
+pub struct PagePlan {
+    /// With the filter and the order that are wanted; `$top`, `$skip` and `$inlinecount` are set
+    /// here.
+    pub request: Request,
+    pub paging: Paging,
+    pub identity: Identity,
+    /// Whether the service is asked for `Count` (OData lists): it saves the look behind the end.
+    pub count: bool,
+}
+
+/// A page of a list.
+#[derive(Debug, Clone)]
+pub struct Page {
+    pub answer: Answer,
+    /// The records, as JSON texts in the order of the answer, sharing its body; without those that
+    /// came on earlier pages. Two of one page can have the same key.
+    pub records: Vec<Bytes>,
+}
+
+/// A walk through a list. Pages come in the order in which they were asked; the first always comes,
+/// even when it is empty. A future of [`Pages::next`] that is dropped asks the same page again.
+pub struct Pages {
+    client: Client,
+    plan: PagePlan,
+    pager: Pager,
+    next: Next,
+    sent_at: Option<Timestamp>,
+}
+
+impl Pages {
+    /// Nothing is sent yet.
+    pub fn new(client: &Client, plan: PagePlan) -> Self {
+        let walk = match plan.paging {
+            Paging::Keyset { .. } => Walk::Keyset,
+            Paging::Skip => Walk::Skip,
+            Paging::Undocumented => Walk::Undocumented,
+        };
+        let sameness = match (&plan.identity, walk) {
+            (Identity::Fields(_), _) | (_, Walk::Keyset) => Sameness::Key,
+            (Identity::Lines, Walk::Skip | Walk::Undocumented) => Sameness::Lines,
+        };
+        let pager = Pager::new(walk, sameness, client.accepted_top(&plan.request.endpoint));
+        let next = Next::Ask(pager.first());
+        Pages { client: client.clone(), plan, pager, next, sent_at: None }
+    }
+
+    /// The next page; `None` when the list is at its end, complete or not: see [`Pages::verdict`].
+    ///
+    /// # Errors
+    /// Those of [`Client::send`], and [`crate::error::Kind::BadAnswer`] when an answer is no list. A
+    /// later page that is refused (400) is no error: the list ends incomplete.
+    pub async fn next(&mut self) -> Result<Option<Page>> {
+        loop {
+            let Next::Ask(ask) = self.next else { return Ok(None) };
+            let answer = match self.client.send(&self.request(ask)).await {
+                Ok(answer) => answer,
+                Err(error) if refusal(&error).is_some_and(|refusal| refusal.status == 400) => {
+                    if let Some(smaller) = self.pager.refused() {
+                        self.next = Next::Ask(smaller);
+                        continue;
+                    }
+                    if self.sent_at.is_none() {
+                        return Err(error);
+                    }
+                    tracing::debug!(reason = error.chain(), "a later page was refused");
+                    let why = "the service refuses a later page";
+                    self.next = Next::Finished(Verdict::Incomplete(why));
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            };
+            return self.take(answer).map(Some);
+        }
+    }
+
+    /// Whether the list was complete; `None` while it is not at its end.
+    pub fn verdict(&self) -> Option<Verdict> {
+        match self.next {
+            Next::Ask(_) => None,
+            Next::Finished(verdict) => Some(verdict),
+        }
+    }
+
+    /// When the first page was asked: what was written before it and is not in a complete list is
+    /// gone.
+    pub fn sent_at(&self) -> Option<Timestamp> {
+        self.sent_at
+    }
+
+    fn take(&mut self, answer: Answer) -> Result<Page> {
+        let parts = split(&answer.body).map_err(|error| {
+            let request = &self.plan.request;
+            error.within(format!("{} {}: no list came", request.method, request.path))
+        })?;
+        let marks: Vec<Mark> = parts.records.iter().map(|record| self.mark(record.get())).collect();
+        let taken = self.pager.take(&marks, parts.count);
+        let records = parts
+            .records
+            .iter()
+            .zip(taken.keep)
+            .filter(|(_, keep)| *keep)
+            .map(|(record, _)| answer.body.slice_ref(record.get().as_bytes()))
+            .collect();
+        if self.plan.paging != Paging::Undocumented && self.sent_at.is_none() {
+            self.client.remember_top(&self.plan.request.endpoint, self.pager.top());
+        }
+        self.sent_at.get_or_insert(answer.sent_at);
+        self.next = taken.next;
+        Ok(Page { answer, records })
+    }
+
+    fn mark(&self, record: &str) -> Mark {
+        if let Paging::Keyset { field } = &self.plan.paging {
+            let text = field_of(record, field);
+            let key = text.and_then(|text| text.parse().ok());
+            return Mark { fingerprint: fingerprint([text.unwrap_or(record)]), key };
+        }
+        let fingerprint = match &self.plan.identity {
+            Identity::Fields(fields) => {
+                let values: Vec<&str> =
+                    fields.iter().filter_map(|field| field_of(record, field)).collect();
+                // A record without its whole key is only equal to itself.
+                if values.len() == fields.len() {
+                    fingerprint(values)
+                } else {
+                    fingerprint([record])
+                }
+            }
+            Identity::Lines => fingerprint([record]),
+        };
+        Mark { fingerprint, key: None }
+    }
+
+    fn request(&self, ask: Ask) -> Request {
+        let mut request = self.plan.request.clone();
+        let query = &mut request.query;
+        query.top = ask.top;
+        query.skip = ask.skip;
+        // Behind a key, `Count` would be that of the rest.
+        query.inline_count = self.plan.count && ask.from_key.is_none();
+        if let Paging::Keyset { field } = &self.plan.paging {
+            query.order_by = Some(OrderBy::asc(field));
+            if let Some(from_key) = ask.from_key {
+                let from = Filter::ge(field, from_key);
+                query.filter = Some(match query.filter.take() {
+                    Some(filter) => filter.and(from),
+                    None => from,
+                });
+            }
+        }
+        request
+    }
+}
+
+/// Reads a whole list and hands each page to `on_page`.
+///
+/// # Errors
+/// Those of [`Pages::next`] and of `on_page`.
+pub async fn fetch_pages(
+    client: &Client,
+    plan: PagePlan,
+    mut on_page: impl FnMut(Page) -> Result<()>,
+) -> Result<Verdict> {
+    let mut pages = Pages::new(client, plan);
+    while let Some(page) = pages.next().await? {
+        on_page(page)?;
+    }
+    Ok(pages.verdict().unwrap_or(Verdict::Complete))
+}

@@ -1,0 +1,297 @@
+//! How a list is paged and when it is complete (contract section 4, "Complete answers"): one state
+//! machine for every list, without connection or clock. [`super::listing`] drives it.
+
+use std::collections::HashMap;
+
+/// The `$top` that is tried first.
+pub const FIRST_TOP: u32 = 1_000;
+/// The smallest `$top` that is tried: the documented default (reference 8).
+const SMALLEST_TOP: u32 = 100;
+/// Pages of services are round: a length that is a positive multiple of this may be one.
+const ROUND: usize = 100;
+
+/// How a list can be walked through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Walk {
+    /// By an integer field that the list is ordered by: `field ge last + 1`.
+    Keyset,
+    /// By `$skip`.
+    Skip,
+    /// No paging is documented: asked without `$top`.
+    Undocumented,
+}
+
+/// What tells two records of a list apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sameness {
+    /// Their key: a key that comes again on a later page is the same record.
+    Key,
+    /// Nothing: two lines can be equal and are still two.
+    Lines,
+}
+
+/// One call of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ask {
+    pub top: Option<u32>,
+    pub skip: Option<u64>,
+    /// The smallest value of the keyset's field.
+    pub from_key: Option<i64>,
+}
+
+/// What is known of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// Of its key, or of the whole line.
+    pub fingerprint: u128,
+    /// The keyset's field.
+    pub key: Option<i64>,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    Ask(Ask),
+    Finished(Verdict),
+}
+
+/// Whether a list was read completely: proven, not assumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Complete,
+    /// Why it is not known to be complete. Such an answer inserts and updates, and never deletes.
+    Incomplete(&'static str),
+}
+
+/// What a page brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// For each record of the page, whether it is to be kept: it did not come on an earlier page.
+    pub keep: Vec<bool>,
+    pub next: Next,
+}
+
+/// The state of one walk through a list.
+#[derive(Debug)]
+pub struct Pager {
+    walk: Walk,
+    sameness: Sameness,
+    top: Option<u32>,
+    /// Whether `top` is known to be taken by this endpoint.
+    settled: bool,
+    pages: usize,
+    /// How often each fingerprint was kept.
+    kept: HashMap<u128, usize>,
+    length: u64,
+    count: Option<u64>,
+    count_moved: bool,
+    last_key: Option<i64>,
+    /// Whether the last page that brought something was shorter than a page that was cut could be.
+    short: bool,
+}
+
+impl Pager {
+    /// A walk from the beginning. `accepted`: the `$top` the endpoint is known to take, if any is
+    /// known (`Some(None)`: it takes none).
+    pub fn new(walk: Walk, sameness: Sameness, accepted: Option<Option<u32>>) -> Self {
+        let top = match walk {
+            Walk::Undocumented => None,
+            Walk::Keyset | Walk::Skip => accepted.unwrap_or(Some(FIRST_TOP)),
+        };
+        Pager {
+            walk,
+            sameness,
+            top,
+            settled: accepted.is_some() || walk == Walk::Undocumented,
+            pages: 0,
+            kept: HashMap::new(),
+            length: 0,
+            count: None,
+            count_moved: false,
+            last_key: None,
+            short: false,
+        }
+    }
+
+    /// The first call.
+    pub fn first(&self) -> Ask {
+        Ask { top: self.top, skip: None, from_key: None }
+    }
+
+    /// The `$top` in use: accepted once a page has been taken in.
+    pub fn top(&self) -> Option<u32> {
+        self.top
+    }
+
+    /// How many records have been kept.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The call was answered 400. The first page is asked again with half the `$top`, down to 100,
+    /// then without; `None` when a smaller page is no way out.
+    pub fn refused(&mut self) -> Option<Ask> {
+        if self.settled || self.pages > 0 {
+            return None;
+        }
+        self.top = match self.top? {
+            top if top > SMALLEST_TOP => Some((top / 2).max(SMALLEST_TOP)),
+            _ => None,
+        };
+        Some(self.first())
+    }
+
+    /// A page has come: its records in order, and `Count` where the answer said it.
+    pub fn take(&mut self, marks: &[Mark], count: Option<u64>) -> Taken {
+        let first = self.pages == 0;
+        self.pages += 1;
+        self.settled = true;
+        if first {
+            self.count = count;
+        } else if self.walk != Walk::Keyset && count.is_some() && count != self.count {
+            // Rows came or went: those behind them stand on other pages than before. (In a keyset
+            // walk `Count` is that of the rest.)
+            self.count_moved = true;
+        }
+        match self.repeated(marks) {
+            Repeated::Nothing => self.keep(marks, vec![true; marks.len()]),
+            Repeated::Some(keep) => self.keep(marks, keep),
+            Repeated::Everything => {
+                let verdict = match self.walk {
+                    Walk::Keyset => Verdict::Incomplete("the service repeats a page"),
+                    // It ignores `$skip`, so what came first was all.
+                    Walk::Skip | Walk::Undocumented => self.proven_by_look(),
+                };
+                Taken { keep: vec![false; marks.len()], next: Next::Finished(verdict) }
+            }
+            Repeated::Unclear => {
+                let verdict =
+                    Verdict::Incomplete("the service repeats most of the lines of a page");
+                Taken { keep: vec![false; marks.len()], next: Next::Finished(verdict) }
+            }
+        }
+    }
+
+    fn keep(&mut self, marks: &[Mark], keep: Vec<bool>) -> Taken {
+        for (mark, _) in marks.iter().zip(&keep).filter(|(_, keep)| **keep) {
+            *self.kept.entry(mark.fingerprint).or_default() += 1;
+            self.length += 1;
+        }
+        Taken { keep, next: self.next(marks) }
+    }
+
+    /// What comes after a page that brought something new, or nothing at all.
+    fn next(&mut self, marks: &[Mark]) -> Next {
+        let length = marks.len();
+        if length == 0 {
+            let verdict = match self.count {
+                Some(count) if self.pages == 1 && count > 0 => {
+                    Verdict::Incomplete("Count tells of records, and none came")
+                }
+                _ => self.proven_by_look(),
+            };
+            return Next::Finished(verdict);
+        }
+        let top = self.top.map(|top| usize::try_from(top).unwrap_or(usize::MAX));
+        let does_not_page = top.is_some_and(|top| length > top);
+        self.short = top.is_none_or(|top| length < top) && !length.is_multiple_of(ROUND);
+        let all_counted = self.count.map(|count| self.length >= count);
+        if all_counted.unwrap_or(self.short || does_not_page) {
+            return Next::Finished(self.unmoved());
+        }
+        match self.walk {
+            Walk::Keyset => self.next_by_key(marks),
+            Walk::Skip | Walk::Undocumented => {
+                Next::Ask(Ask { top: self.top, skip: Some(self.length), from_key: None })
+            }
+        }
+    }
+
+    fn next_by_key(&mut self, marks: &[Mark]) -> Next {
+        let incomplete = |why| Next::Finished(Verdict::Incomplete(why));
+        if !marks.is_sorted_by_key(|mark| mark.key) {
+            return incomplete("the service does not order the list as asked");
+        }
+        let Some(key) = marks.last().and_then(|mark| mark.key) else {
+            return incomplete("the records lack the key that the list is paged by");
+        };
+        if self.last_key.is_some_and(|last| key <= last) {
+            return incomplete("the service repeats a page");
+        }
+        self.last_key = Some(key);
+        match key.checked_add(1) {
+            Some(from_key) => {
+                Next::Ask(Ask { top: self.top, skip: None, from_key: Some(from_key) })
+            }
+            None => Next::Finished(Verdict::Complete),
+        }
+    }
+
+    /// A look behind the end brought nothing, or the same again. That proves the end, unless
+    /// `Count` speaks of more and the last page was one that a limit of the service's could have
+    /// cut.
+    fn proven_by_look(&self) -> Verdict {
+        match self.count {
+            Some(count) if self.length < count && !self.short => {
+                Verdict::Incomplete("the service gives fewer records than its Count")
+            }
+            _ => self.unmoved(),
+        }
+    }
+
+    fn unmoved(&self) -> Verdict {
+        if self.count_moved {
+            Verdict::Incomplete("records came or went while the list was paged")
+        } else {
+            Verdict::Complete
+        }
+    }
+
+    /// Which records of a page came on earlier pages.
+    fn repeated(&self, marks: &[Mark]) -> Repeated {
+        if self.kept.is_empty() || marks.is_empty() {
+            return Repeated::Nothing;
+        }
+        match self.sameness {
+            Sameness::Key => {
+                let keep: Vec<bool> =
+                    marks.iter().map(|mark| !self.kept.contains_key(&mark.fingerprint)).collect();
+                match keep.iter().filter(|keep| **keep).count() {
+                    0 => Repeated::Everything,
+                    new if new == keep.len() => Repeated::Nothing,
+                    _ => Repeated::Some(keep),
+                }
+            }
+            Sameness::Lines => {
+                let mut left = self.kept.clone();
+                let known = marks
+                    .iter()
+                    .filter(|mark| match left.get_mut(&mark.fingerprint) {
+                        Some(times) if *times > 0 => {
+                            *times -= 1;
+                            true
+                        }
+                        _ => false,
+                    })
+                    .count();
+                let whole_list = marks.len() as u64 == self.length;
+                if known == marks.len() && whole_list {
+                    Repeated::Everything
+                } else if known * 2 >= marks.len() {
+                    Repeated::Unclear
+                } else {
+                    // Lines that are equal to earlier ones and are still others.
+                    Repeated::Nothing
+                }
+            }
+        }
+    }
+}
+
+enum Repeated {
+    Nothing,
+    Some(Vec<bool>),
+    Everything,
+    /// Lines have no key: whether these are the earlier ones again cannot be told.
+    Unclear,
+}

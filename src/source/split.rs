@@ -1,0 +1,234 @@
+//! Takes the body of a list apart, without copying: a bare array, or `{Count, Results}`.
+
+use std::hash::{DefaultHasher, Hasher};
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::refusal::excerpt;
+use crate::error::{Error, Kind, Result};
+
+/// The records of one answer, as they stand in its body.
+#[derive(Debug)]
+pub struct Split<'body> {
+    pub records: Vec<&'body RawValue>,
+    /// The total number of matching records, where the answer says it.
+    pub count: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Counted<'body> {
+    #[serde(rename = "Count", default, borrow)]
+    count: Option<&'body RawValue>,
+    /// `None` when it is not there, `Some(None)` when it is `null`.
+    #[serde(rename = "Results", default, borrow, deserialize_with = "given")]
+    results: Option<Option<Vec<&'body RawValue>>>,
+}
+
+fn given<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Option<Vec<&'de RawValue>>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+/// Takes the body of a list apart. An empty body and `null` are lists without records.
+///
+/// # Errors
+/// [`Kind::BadAnswer`] when the body is broken JSON or of another shape, telling what was met.
+pub fn split(body: &[u8]) -> Result<Split<'_>> {
+    let broken = |cause: serde_json::Error| {
+        Error::caused(Kind::BadAnswer, "the list is broken JSON", describe(&cause))
+    };
+    match body.trim_ascii_start().first() {
+        None => Ok(Split { records: Vec::new(), count: None }),
+        Some(b'[') => {
+            Ok(Split { records: serde_json::from_slice(body).map_err(broken)?, count: None })
+        }
+        Some(b'{') => {
+            let counted: Counted = serde_json::from_slice(body)
+                .map_err(|cause| if cause.is_data() { other_shape(body) } else { broken(cause) })?;
+            let Some(results) = counted.results else { return Err(other_shape(body)) };
+            let count = counted.count.and_then(|count| count.get().parse().ok());
+            Ok(Split { records: results.unwrap_or_default(), count })
+        }
+        Some(_) => match serde_json::from_slice::<Option<IgnoredAny>>(body) {
+            Ok(None) => Ok(Split { records: Vec::new(), count: None }),
+            Ok(Some(_)) => Err(other_shape(body)),
+            Err(cause) => Err(broken(cause)),
+        },
+    }
+}
+
+/// Where the fault lies and of what sort it is, but no text of the answer.
+fn describe(cause: &serde_json::Error) -> String {
+    let what = match cause.classify() {
+        serde_json::error::Category::Eof => "it ends too early",
+        serde_json::error::Category::Io
+        | serde_json::error::Category::Syntax
+        | serde_json::error::Category::Data => "it does not parse",
+    };
+    format!("{what}, in line {} column {}", cause.line(), cause.column())
+}
+
+fn other_shape(body: &[u8]) -> Error {
+    let met = match serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(body) {
+        Ok(fields) => {
+            let names: Vec<&str> = fields.keys().map(String::as_str).take(8).collect();
+            format!("an object of the fields {}", names.join(", "))
+        }
+        Err(_) => excerpt(body, &[]),
+    };
+    let text = format!("not a list and not {{Count, Results}}: met {met}");
+    Error::new(Kind::BadAnswer, text)
+}
+
+/// The JSON text of `field` in the object `record`; `None` when it has none, or is no object. Reads
+/// no further than the field.
+pub fn field_of<'r>(record: &'r str, field: &str) -> Option<&'r str> {
+    let mut found = None;
+    let seeker = Seeker { field, found: &mut found };
+    // It ends by an error as soon as the field is found.
+    let _ = seeker.deserialize(&mut serde_json::Deserializer::from_str(record));
+    found.map(RawValue::get)
+}
+
+struct Seeker<'s, 'r> {
+    field: &'s str,
+    found: &'s mut Option<&'r RawValue>,
+}
+
+impl<'r> DeserializeSeed<'r> for Seeker<'_, 'r> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'r>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'r> Visitor<'r> for Seeker<'_, 'r> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'r>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(is_it) = fields.next_key_seed(Is(self.field))? {
+            if is_it {
+                *self.found = Some(fields.next_value()?);
+                return Err(A::Error::custom("found"));
+            }
+            fields.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a key is the one sought, without keeping it.
+struct Is<'s>(&'s str);
+
+impl<'r> DeserializeSeed<'r> for Is<'_> {
+    type Value = bool;
+
+    fn deserialize<D: serde::Deserializer<'r>>(self, from: D) -> Result<bool, D::Error> {
+        from.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Is<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<bool, E> {
+        Ok(key == self.0)
+    }
+}
+
+/// A fingerprint of 128 bits; the same text has the same one within this process.
+pub fn fingerprint<'t>(texts: impl IntoIterator<Item = &'t str>) -> u128 {
+    let (mut high, mut low) = (DefaultHasher::new(), DefaultHasher::new());
+    high.write_u8(1);
+    low.write_u8(2);
+    for text in texts {
+        // The length keeps "ab", "c" apart from "a", "bc".
+        high.write_usize(text.len());
+        high.write(text.as_bytes());
+        low.write_usize(text.len());
+        low.write(text.as_bytes());
+    }
+    (u128::from(high.finish()) << 64) | u128::from(low.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn texts(body: &str) -> Vec<String> {
+        split(body.as_bytes()).unwrap().records.iter().map(|r| r.get().to_owned()).collect()
+    }
+
+    #[test]
+    fn both_shapes_of_a_list_are_taken_apart() {
+        assert_eq!(texts(r#" [ {"Id": 1.10} , 2 ] "#), [r#"{"Id": 1.10}"#, "2"]);
+        let body = r#"{"Results": [{"Id": 1}], "More": {"Count": 9}, "Count": 7}"#;
+        let counted = split(body.as_bytes()).unwrap();
+        assert_eq!((counted.records.len(), counted.count), (1, Some(7)));
+    }
+
+    #[rstest]
+    #[case("")]
+    #[case("  ")]
+    #[case("null")]
+    #[case("[]")]
+    #[case(r#"{"Count": 0, "Results": null}"#)]
+    fn nothing_has_several_forms(#[case] body: &str) {
+        assert!(split(body.as_bytes()).unwrap().records.is_empty());
+    }
+
+    #[rstest]
+    #[case(r#"{"Message": "hello"}"#, "an object of the fields Message")]
+    #[case("17", "met 17")]
+    #[case(r#"{"Results": 5}"#, "an object of the fields Results")]
+    #[case(r#"{"Count": 5}"#, "an object of the fields Count")]
+    fn another_shape_is_named(#[case] body: &str, #[case] met: &str) {
+        let error = split(body.as_bytes()).unwrap_err();
+        assert_eq!(error.kind(), Kind::BadAnswer);
+        assert!(error.to_string().contains(met), "{error}");
+    }
+
+    #[rstest]
+    #[case(r#"[{"Id": 1}, {"Id": 2"#)]
+    #[case(r#"{"Results": [{"Id": 1}"#)]
+    #[case(r#"[1 2]"#)]
+    #[case("[1] trailing")]
+    #[case("<html>")]
+    fn broken_json_is_a_bad_answer(#[case] body: &str) {
+        let error = split(body.as_bytes()).unwrap_err();
+        assert_eq!(error.kind(), Kind::BadAnswer, "{error}");
+    }
+
+    #[test]
+    fn text_that_is_not_utf8_is_a_bad_answer() {
+        assert_eq!(split(b"[\"\xff\"]").unwrap_err().kind(), Kind::BadAnswer);
+    }
+
+    #[test]
+    fn a_field_is_found_at_its_own_level_only() {
+        let record = r#"{"Inner": {"Id": 1}, "I\u0064": 17, "Rest": [1, 2"#;
+        assert_eq!(field_of(record, "Id"), Some("17"));
+        assert_eq!(field_of(r#"{"Id": "x"}"#, "Id"), Some("\"x\""));
+        assert_eq!(field_of(r#"{"ID": 1}"#, "Id"), None);
+        assert_eq!(field_of("[1]", "Id"), None);
+    }
+
+    #[test]
+    fn fingerprints_tell_texts_apart() {
+        assert_eq!(fingerprint(["a", "b"]), fingerprint(["a", "b"]));
+        assert_ne!(fingerprint(["ab", "c"]), fingerprint(["a", "bc"]));
+    }
+}

@@ -1,0 +1,399 @@
+//! What the client makes of answers, refusals and broken lines, on a real socket.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rstest::rstest;
+
+use super::service::{SECRET, Service, feed, json, limits, source, status, tuning};
+use crate::config;
+use crate::error::Kind;
+use crate::source::{
+    CallClass, Client, FeedName, Filter, MemoryLedger, Method, Query, Request, refusal,
+};
+
+fn request() -> Request {
+    Request::get("/api/Cases/{case_id}/Roles", &[("case_id", "17")]).unwrap()
+}
+
+#[tokio::test]
+async fn an_answer_comes_whole_with_its_times() {
+    let service = Service::start(|_, _| {
+        let mut answer = json(r#"[{"Id": 1}]"#);
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT".parse().unwrap();
+        answer.headers_mut().insert("date", date);
+        answer
+    })
+    .await;
+    let answer = service.client().send(&request()).await.unwrap();
+    assert_eq!((answer.status, answer.attempts), (200, 1));
+    assert_eq!(&answer.body[..], br#"[{"Id": 1}]"#);
+    assert!(answer.sent_at <= answer.ended_at);
+    assert_eq!(answer.server_date.map(|date| date.as_second()), Some(784_111_777));
+    let call = &service.calls()[0];
+    assert_eq!(call.header("accept"), "application/json");
+    assert_eq!(call.header("accept-encoding"), "gzip");
+    assert!(call.header("user-agent").starts_with("casemirror/"));
+}
+
+#[tokio::test]
+async fn queries_and_bodies_arrive_as_they_were_meant() {
+    let service = Service::start(|_, _| json("{}")).await;
+    let client = service.client();
+    let filter = Filter::eq("Name", "O'Hara & Søn");
+    let search = Request::post("/api/Search/AdvancedPropertySearch", &[]).unwrap();
+    client.send(&search.query(Query::new().filter(filter).top(10))).await.unwrap();
+    let sum = Request::new(Method::Put, "/api/Offices/{id}/Sum", &[("id", "3")]).unwrap();
+    client.send(&sum.body(r#"{"FromDate": "2026-10-01"}"#)).await.unwrap();
+    let calls = service.calls();
+    assert_eq!(calls[0].parameter("$filter").unwrap(), "Name eq 'O''Hara & Søn'");
+    assert_eq!(calls[0].parameter("$top").unwrap(), "10");
+    assert_eq!((calls[0].method.as_str(), calls[0].header("content-length")), ("POST", "0"));
+    assert_eq!(
+        (calls[1].method.as_str(), &calls[1].body[..]),
+        ("PUT", &br#"{"FromDate": "2026-10-01"}"#[..])
+    );
+    assert_eq!(calls[1].header("content-type"), "application/json");
+}
+
+#[rstest]
+#[case::no_content(status(204, ""))]
+#[case::empty(json(""))]
+#[tokio::test]
+async fn none_is_an_answer(#[case] answer: axum::response::Response) {
+    let answer = std::sync::Mutex::new(Some(answer));
+    let service = Service::start(move |_, _| answer.lock().unwrap().take().unwrap()).await;
+    assert!(service.client().send(&request()).await.unwrap().is_none());
+}
+
+#[rstest]
+#[case(400, Kind::Refused, 1)]
+#[case(403, Kind::Forbidden, 1)]
+#[case(404, Kind::NotFound, 1)]
+#[case(405, Kind::NotAllowed, 1)]
+#[case(409, Kind::Refused, 1)]
+#[case(500, Kind::Server, 5)]
+#[case(502, Kind::Server, 5)]
+#[tokio::test]
+async fn a_refusal_has_its_kind_and_is_tried_again_only_when_that_can_help(
+    #[case] code: u16,
+    #[case] kind: Kind,
+    #[case] calls: usize,
+) {
+    let service = Service::start(move |_, _| status(code, r#"{"Message": "because"}"#)).await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), kind);
+    assert_eq!(service.calls().len(), calls);
+    assert_eq!(refusal(&error).unwrap().status, code);
+    let chain = error.chain();
+    let address = format!("GET {}/api/Cases/17/Roles failed", service.address);
+    assert!(chain.starts_with(&address), "{chain}");
+    assert!(chain.contains(&format!("attempt {calls} of 5")), "{chain}");
+    assert!(chain.ends_with("because"), "{chain}");
+}
+
+#[tokio::test]
+async fn what_passes_is_tried_again() {
+    let service = Service::start(|_, before| match before {
+        0 => status(500, ""),
+        1 => json("<html>login</html>"),
+        _ => json("[]"),
+    })
+    .await;
+    let client = service.client();
+    assert_eq!(client.send(&request()).await.unwrap().attempts, 3);
+    let books = client.take_calls();
+    let roles = books.iter().find(|stats| stats.endpoint.contains("Roles")).unwrap();
+    assert_eq!(&*roles.endpoint, "/api/Cases/{case_id}/Roles");
+    assert_eq!((roles.calls, roles.retries, roles.refusals, roles.bytes), (3, 2, 0, 20));
+    assert_eq!(
+        books.iter().map(|stats| &*stats.endpoint).filter(|e| *e == "/authtoken").count(),
+        1
+    );
+    assert!(client.take_calls().is_empty());
+}
+
+#[tokio::test]
+async fn a_403_names_the_missing_permissions() {
+    let body = r#"{"MissingPermissions": ["Cases - Read", "Activities - Read"]}"#;
+    let service = Service::start(move |_, _| status(403, body)).await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    assert_eq!(refusal(&error).unwrap().permissions, ["Activities - Read", "Cases - Read"]);
+    assert!(error.chain().contains("missing permissions: Activities - Read, Cases - Read"));
+}
+
+#[tokio::test]
+async fn a_429_is_obeyed_by_all_calls() {
+    let service = Service::start(|_, before| {
+        let mut answer = if before == 0 { status(429, "") } else { json("[]") };
+        if before == 0 {
+            answer.headers_mut().insert("retry-after", "0.3".parse().unwrap());
+        }
+        answer
+    })
+    .await;
+    let client = service.client();
+    client.send(&request()).await.unwrap();
+    let calls = service.calls();
+    assert_eq!(calls.len(), 2);
+    assert!(calls[1].at - calls[0].at >= Duration::from_millis(300));
+}
+
+#[tokio::test]
+async fn a_hold_longer_than_our_patience_is_an_error_at_once() {
+    let service = Service::start(|_, _| {
+        let mut answer = status(429, "");
+        answer.headers_mut().insert("retry-after", "86400".parse().unwrap());
+        answer
+    })
+    .await;
+    let client = service.client();
+    let error = client.send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Throttled);
+    // The next call is not even sent.
+    let error = client.send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Throttled);
+    assert!(error.chain().contains("wants no call for another 86"), "{}", error.chain());
+    assert!(service.calls().len() <= 2);
+}
+
+#[tokio::test]
+async fn a_refused_feed_call_holds_the_feed_for_a_window_and_nothing_else() {
+    let per = Duration::from_millis(400);
+    let service = Service::start(|_, before| match before {
+        0 => status(429, ""),
+        _ => json("[]"),
+    })
+    .await;
+    let ledger = Arc::new(MemoryLedger::new());
+    let client = service.client_with(&config::Feed { per, ..feed() }, ledger.clone());
+    let poll = request().class(CallClass::Feed(FeedName::Cases));
+    client.send(&poll).await.unwrap();
+    let calls = service.calls();
+    assert!(calls[1].at - calls[0].at >= per);
+    let end = ledger.calls()[0].end.clone().unwrap();
+    assert_eq!((end.status, end.hold >= per), (Some(429), true));
+}
+
+#[tokio::test]
+async fn the_feed_never_sees_more_calls_in_a_window_than_allowed() {
+    let per = Duration::from_millis(300);
+    let service = Service::start(|_, _| json("[]")).await;
+    let feed = config::Feed { calls: 3, per, ..feed() };
+    let client = service.client_with(&feed, Arc::new(MemoryLedger::new()));
+    let cases = request().class(CallClass::Feed(FeedName::Cases));
+    let contacts = request().class(CallClass::Feed(FeedName::Contacts));
+    let both = (0..5).flat_map(|_| [client.send(&cases), client.send(&contacts)]);
+    for answer in futures::future::join_all(both).await {
+        answer.unwrap();
+    }
+    let at: Vec<_> = service.calls().iter().map(|call| call.at).collect();
+    assert_eq!(at.len(), 10);
+    for (first, later) in at.iter().zip(&at[3..]) {
+        assert!(*later - *first >= per);
+    }
+}
+
+#[tokio::test]
+async fn a_feed_call_that_times_out_is_ended_in_the_ledger() {
+    let (service, arrived) = Service::silent().await;
+    let ledger = Arc::new(MemoryLedger::new());
+    let limits = config::Limits { timeout: Duration::from_millis(200), ..limits() };
+    let mut tuning = tuning();
+    tuning.retry.attempts = 1;
+    let source = source(&service.address);
+    let client = Client::with_tuning(&source, &feed(), &limits, ledger.clone(), tuning).unwrap();
+    let poll = request().class(CallClass::Feed(FeedName::Cases));
+    let error = client.send(&poll).await.unwrap_err();
+    assert_eq!((error.kind(), *arrived.borrow()), (Kind::Timeout, 1));
+    let ends: Vec<_> = ledger.calls().into_iter().map(|call| call.end.unwrap().status).collect();
+    assert_eq!(ends, [None]);
+}
+
+#[tokio::test]
+async fn a_feed_call_that_is_dropped_is_ended_in_the_ledger() {
+    let (service, mut arrived) = Service::silent().await;
+    let ledger = Arc::new(MemoryLedger::new());
+    let client = service.client_with(&feed(), ledger.clone());
+    let poll = request().class(CallClass::Feed(FeedName::Contacts));
+    tokio::select! {
+        _ = client.send(&poll) => unreachable!("nobody answers"),
+        arrived = arrived.wait_for(|count| *count == 1) => drop(arrived.unwrap()),
+    }
+    client.flush().await;
+    assert_eq!(ledger.calls()[0].end.as_ref().unwrap().status, None);
+}
+
+#[tokio::test]
+async fn a_feed_call_without_answer_keeps_its_place_in_the_window() {
+    let service = Service::raw(|_, before| match before {
+        0 => b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[".to_vec(),
+        _ => b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n[]".to_vec(),
+    })
+    .await;
+    let ledger = Arc::new(MemoryLedger::new());
+    let client = service.client_with(&feed(), ledger.clone());
+    let poll = request().class(CallClass::Feed(FeedName::Cases));
+    assert_eq!(client.send(&poll).await.unwrap().attempts, 2);
+    let calls = ledger.calls();
+    assert_eq!(calls.len(), 2);
+    assert!(calls.iter().all(|call| call.end.is_some()));
+    assert_eq!(calls[0].end.as_ref().unwrap().status, None);
+}
+
+#[tokio::test]
+async fn html_is_a_bad_answer_and_its_beginning_is_shown() {
+    let page = format!("\n<html><title>Sign in</title>{SECRET}\x1b[2J{}</html>", "x".repeat(500));
+    let service = Service::start(move |_, _| status(200, &page)).await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::BadAnswer);
+    let chain = error.chain();
+    assert!(chain.contains("HTML"), "{chain}");
+    assert!(chain.contains("<html><title>Sign in</title>***"), "{chain}");
+    assert!(!chain.contains(SECRET) && !chain.contains('\x1b') && chain.len() < 350, "{chain}");
+}
+
+#[rstest]
+#[case::shorter_than_its_length(
+    b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[{\"Id\": 1}",
+    Kind::Unreachable
+)]
+#[case::cut_between_chunks(
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n[1,\r\n",
+    Kind::Unreachable
+)]
+#[case::no_answer(b"", Kind::Unreachable)]
+#[case::cut_json(
+    b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nConnection: close\r\n\r\n[{\"Id\": 1}",
+    Kind::BadAnswer
+)]
+#[case::no_json(
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello",
+    Kind::BadAnswer
+)]
+#[case::broken_gzip(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello", Kind::BadAnswer)]
+#[case::no_http(b"220 smtp.example\r\n\r\n", Kind::Unreachable)]
+#[tokio::test]
+async fn a_broken_answer_is_never_taken_for_a_whole_one(#[case] bytes: &[u8], #[case] kind: Kind) {
+    let bytes = bytes.to_vec();
+    let service = Service::raw(move |_, _| bytes.clone()).await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), kind, "{}", error.chain());
+    // Records may hold personal data.
+    assert!(!error.chain().contains("Id"), "{}", error.chain());
+}
+
+#[tokio::test]
+async fn gzip_is_unpacked_and_its_unpacked_size_limited() {
+    // 1 MiB of blanks around a number, packed: stored blocks would not shrink, so the service packs.
+    let layer = tower_http::compression::CompressionLayer::new();
+    let body = format!("{}17", " ".repeat(1024 * 1024));
+    let app = axum::Router::new()
+        .route("/authtoken", axum::routing::post(|| async { json(r#"{"access_token": "t"}"#) }))
+        .fallback(move || async move { json(&body) })
+        .layer(layer);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    let client = |largest_answer| {
+        let tuning = crate::source::Tuning { largest_answer, ..tuning() };
+        let ledger = Arc::new(MemoryLedger::new());
+        Client::with_tuning(&source(&address), &feed(), &limits(), ledger, tuning).unwrap()
+    };
+    let answer = client(2 * 1024 * 1024).send(&request()).await.unwrap();
+    assert_eq!(answer.body.len(), 1024 * 1024 + 2);
+    let error = client(1024 * 1024).send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::BadAnswer);
+    assert!(error.chain().contains("larger than 1 MiB"), "{}", error.chain());
+}
+
+#[tokio::test]
+async fn a_redirect_is_named_and_not_followed() {
+    let service = Service::start(|_, _| {
+        let mut answer = status(302, "");
+        let location = "https://login.example/sign-in?token=abc".parse().unwrap();
+        answer.headers_mut().insert("location", location);
+        answer
+    })
+    .await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::BadAnswer);
+    assert_eq!(service.calls().len(), 1);
+    let chain = error.chain();
+    assert!(chain.contains("redirects to https://login.example/sign-in;"), "{chain}");
+    assert!(!chain.contains("abc"), "{chain}");
+}
+
+#[tokio::test]
+async fn a_journal_that_times_out_is_not_tried_again() {
+    let (service, arrived) = Service::silent().await;
+    let short = Duration::from_millis(200);
+    let limits = config::Limits { timeout: short, journal_timeout: short, ..limits() };
+    let source = source(&service.address);
+    let ledger = Arc::new(MemoryLedger::new());
+    let client = Client::with_tuning(&source, &feed(), &limits, ledger, tuning()).unwrap();
+    let error = client.send(&request().class(CallClass::Journal)).await.unwrap_err();
+    assert_eq!((error.kind(), *arrived.borrow()), (Kind::Timeout, 1));
+    let error = client.send(&request()).await.unwrap_err();
+    assert_eq!((error.kind(), *arrived.borrow()), (Kind::Timeout, 6));
+}
+
+#[tokio::test]
+async fn nobody_listening_is_unreachable() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let ledger = Arc::new(MemoryLedger::new());
+    let client =
+        Client::with_tuning(&source(&address), &feed(), &limits(), ledger, tuning()).unwrap();
+    let error = client.send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unreachable, "{}", error.chain());
+}
+
+#[tokio::test]
+async fn plain_text_on_a_secure_address_is_a_matter_of_tls() {
+    let service = Service::start(|_, _| json("[]")).await;
+    let address = service.address.replace("http://", "https://");
+    let ledger = Arc::new(MemoryLedger::new());
+    let client =
+        Client::with_tuning(&source(&address), &feed(), &limits(), ledger, tuning()).unwrap();
+    let error = client.send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Tls, "{}", error.chain());
+}
+
+#[tokio::test]
+async fn secrets_in_a_query_are_not_shown() {
+    let service = Service::start(|_, _| status(400, "")).await;
+    let query = Query::new().with("accessToken", "hush").with("searchText", "Oslo");
+    let error = service.client().send(&request().query(query)).await.unwrap_err();
+    assert!(error.to_string().contains("?accessToken=***&searchText=Oslo failed"), "{error}");
+    assert_eq!(service.calls()[0].parameter("accessToken").unwrap(), "hush");
+}
+
+fn configured(change: impl FnOnce(&mut config::Source)) -> crate::error::Result<Client> {
+    let mut source = source("http://127.0.0.1:1");
+    change(&mut source);
+    Client::new(&source, &feed(), &limits(), Arc::new(MemoryLedger::new()))
+}
+
+#[test]
+fn a_certificate_file_that_cannot_be_used_is_named() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"hello").unwrap();
+    for path in [file.path().to_owned(), "/nonexistent/ca.pem".into()] {
+        let error = configured(|source| source.ca_file = Some(path.clone())).err().unwrap();
+        assert_eq!(error.kind(), Kind::Config);
+        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+    }
+}
+
+#[rstest]
+#[case("ftp://host/")]
+#[case("https://user:password@host/")]
+#[case("https://host/?a=b")]
+fn an_address_that_cannot_be_called_is_refused(#[case] address: &str) {
+    let error = configured(|source| source.base_url = address.parse().unwrap()).err().unwrap();
+    assert_eq!(error.kind(), Kind::Config);
+    assert!(!error.chain().contains("password@"));
+}

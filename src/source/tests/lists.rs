@@ -1,0 +1,209 @@
+//! Whole lists over a real socket, and who we are.
+
+use std::sync::Arc;
+
+use super::service::{Arrived, Service, json, status};
+use crate::error::Kind;
+use crate::source::{
+    Filter, Identity, OrderBy, PagePlan, Pages, Paging, Query, Request, Verdict, fetch_pages,
+};
+
+fn plan(paging: Paging) -> PagePlan {
+    PagePlan {
+        request: Request::post("/api/Search/AdvancedPropertySearch", &[]).unwrap(),
+        paging,
+        identity: Identity::Fields(vec!["Id".into()]),
+        count: false,
+    }
+}
+
+fn by_id() -> Paging {
+    Paging::Keyset { field: "Id".into() }
+}
+
+/// Serves `records` by `$top`, `$skip` and a keyset on `Id`.
+fn serve(records: i64, largest_top: usize) -> impl Fn(&Arrived, usize) -> axum::response::Response {
+    move |call, _| {
+        let number = |name| call.parameter(name).and_then(|text| text.parse::<usize>().ok());
+        let top = number("$top").unwrap_or(100);
+        if top > largest_top {
+            return status(400, r#"{"Message": "The limit for Top is lower"}"#);
+        }
+        let filter = call.parameter("$filter").unwrap_or_default();
+        let from = filter.rsplit_once("Id ge ").map_or(0, |(_, id)| id.parse::<i64>().unwrap());
+        let page: Vec<String> = (from..records)
+            .skip(number("$skip").unwrap_or(0))
+            .take(top)
+            .map(|id| format!(r#"{{"Name": "n", "Id": {id}}}"#))
+            .collect();
+        json(&format!("[{}]", page.join(",")))
+    }
+}
+
+async fn read(service: &Service, plan: PagePlan) -> (Vec<String>, Verdict) {
+    let mut records = Vec::new();
+    let verdict = fetch_pages(&service.client(), plan, |page| {
+        let texts = page.records.iter().map(|r| String::from_utf8(r.to_vec()).unwrap());
+        records.extend(texts);
+        Ok(())
+    })
+    .await
+    .unwrap();
+    (records, verdict)
+}
+
+#[tokio::test]
+async fn a_keyset_walk_asks_from_the_key_behind_the_last() {
+    let service = Service::start(serve(250, 100)).await;
+    let mut plan = plan(by_id());
+    plan.request.query = Query::new().filter(Filter::eq("OfficeId", 3));
+    let (records, verdict) = read(&service, plan).await;
+    assert_eq!((records.len(), verdict), (250, Verdict::Complete));
+    assert_eq!(records[249], r#"{"Name": "n", "Id": 249}"#);
+    let taken: Vec<_> =
+        service.calls().into_iter().filter(|c| c.parameter("$top").unwrap() == "100").collect();
+    let filters: Vec<_> = taken.iter().map(|call| call.parameter("$filter").unwrap()).collect();
+    assert_eq!(
+        filters,
+        ["OfficeId eq 3", "OfficeId eq 3 and Id ge 100", "OfficeId eq 3 and Id ge 200"]
+    );
+    assert!(taken.iter().all(|call| call.parameter("$orderby").unwrap() == "Id asc"));
+    assert!(taken.iter().all(|call| call.parameter("$skip").is_none()));
+}
+
+#[tokio::test]
+async fn the_accepted_top_is_remembered_for_the_endpoint() {
+    let service = Service::start(serve(3, 300)).await;
+    let client = service.client();
+    for _ in 0..2 {
+        fetch_pages(&client, plan(by_id()), |_| Ok(())).await.unwrap();
+    }
+    let tops: Vec<_> = service.calls().iter().map(|call| call.parameter("$top").unwrap()).collect();
+    assert_eq!(tops, ["1000", "500", "250", "250"]);
+}
+
+#[tokio::test]
+async fn a_skip_walk_keeps_the_order_that_was_asked_for() {
+    let service = Service::start(serve(2_300, 1_000)).await;
+    let mut plan = plan(Paging::Skip);
+    plan.request.query = Query::new().order_by(OrderBy::desc("CreatedDate"));
+    let (records, verdict) = read(&service, plan).await;
+    assert_eq!((records.len(), verdict), (2_300, Verdict::Complete));
+    let skips: Vec<_> = service.calls().iter().map(|call| call.parameter("$skip")).collect();
+    // The last page is short, but of a round length.
+    let expected = [None, Some("1000"), Some("2000"), Some("2300")];
+    assert_eq!(skips, expected.map(|skip| skip.map(str::to_owned)));
+    assert!(service.calls().iter().all(|c| c.parameter("$orderby").unwrap() == "CreatedDate desc"));
+}
+
+#[tokio::test]
+async fn count_is_asked_for_and_believed() {
+    let service = Service::start(|call, _| {
+        assert_eq!(call.parameter("$inlinecount").unwrap(), "allpages");
+        let page: Vec<String> = (0..100).map(|id| format!(r#"{{"Id": {id}}}"#)).collect();
+        json(&format!(r#"{{"Count": 100, "Results": [{}]}}"#, page.join(",")))
+    })
+    .await;
+    let (records, verdict) = read(&service, PagePlan { count: true, ..plan(by_id()) }).await;
+    assert_eq!((records.len(), verdict), (100, Verdict::Complete));
+    assert_eq!(service.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn an_undocumented_list_is_asked_bare_and_looked_behind() {
+    let everything: Vec<String> = (0..200).map(|id| format!(r#"{{"Id": {id}}}"#)).collect();
+    let body = format!("[{}]", everything.join(","));
+    let service = Service::start(move |_, _| json(&body)).await;
+    let (records, verdict) = read(&service, plan(Paging::Undocumented)).await;
+    assert_eq!((records.len(), verdict), (200, Verdict::Complete));
+    let queries: Vec<_> = service.calls().iter().map(|call| call.query.clone()).collect();
+    assert_eq!(queries, ["", "$skip=200"]);
+}
+
+#[tokio::test]
+async fn a_look_that_is_refused_leaves_the_list_incomplete() {
+    let everything: Vec<String> = (0..100).map(|id| format!(r#"{{"Id": {id}}}"#)).collect();
+    let body = format!("[{}]", everything.join(","));
+    let service = Service::start(move |call, _| match call.query.as_str() {
+        "" => json(&body),
+        _ => status(400, "unknown parameter"),
+    })
+    .await;
+    let (records, verdict) = read(&service, plan(Paging::Undocumented)).await;
+    assert_eq!(records.len(), 100);
+    assert_eq!(verdict, Verdict::Incomplete("the service refuses a later page"));
+}
+
+#[tokio::test]
+async fn no_content_is_an_empty_complete_list() {
+    let service = Service::start(|_, _| status(204, "")).await;
+    let client = service.client();
+    let mut pages = Pages::new(&client, plan(by_id()));
+    let page = pages.next().await.unwrap().expect("the first page always comes");
+    assert!(page.records.is_empty() && page.answer.is_none());
+    assert!(pages.next().await.unwrap().is_none());
+    assert_eq!(pages.verdict(), Some(Verdict::Complete));
+    assert_eq!(pages.sent_at(), Some(page.answer.sent_at));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_list_is_named() {
+    let service = Service::start(|_, _| json(r#"{"Message": "no"}"#)).await;
+    let client = service.client();
+    let error = fetch_pages(&client, plan(by_id()), |_| Ok(())).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::BadAnswer);
+    assert!(error.chain().contains("met an object of the fields Message"), "{}", error.chain());
+}
+
+#[tokio::test]
+async fn records_share_the_body_they_came_in() {
+    let service = Service::start(serve(10, 1_000)).await;
+    let client = service.client();
+    let mut pages = Pages::new(&client, plan(by_id()));
+    let page = pages.next().await.unwrap().unwrap();
+    let body = page.answer.body.as_ptr_range();
+    assert!(page.records.iter().all(|record| body.contains(&record.as_ptr())));
+}
+
+#[tokio::test]
+async fn the_tenant_is_a_text_or_a_number() {
+    for (body, tenant) in [
+        (r#"{"TenantId": "abc-1", "Permissions": []}"#, Some("abc-1")),
+        (r#"{"TenantId": 17}"#, Some("17")),
+        (r#"{"TenantId": null}"#, None),
+        ("[]", None),
+    ] {
+        let service = Service::start(move |_, _| json(body)).await;
+        match service.client().tenant().await {
+            Ok(found) => assert_eq!(Some(found.as_str()), tenant),
+            Err(error) => assert_eq!((error.kind(), tenant), (Kind::BadAnswer, None)),
+        }
+    }
+}
+
+#[tokio::test]
+async fn permissions_are_read_and_compared() {
+    let body = r#"[{"Permission": "Cases", "PermissionTypes": ["Read", "Write"]},
+        {"Permission": "Notes", "PermissionTypes": null, "More": 1}]"#;
+    let service = Service::start(move |_, _| json(body)).await;
+    let permissions = service.client().permissions().await.unwrap();
+    let granted = |needed| permissions.iter().any(|permission| permission.grants(needed));
+    assert!(granted("Cases - Read") && granted("Cases - Write"));
+    assert!(!granted("Notes - Read") && !granted("Case - Read") && !granted("Cases"));
+}
+
+#[tokio::test]
+async fn a_key_of_several_fields_tells_versions_apart() {
+    let versions: Vec<String> =
+        (0..100).map(|version| format!(r#"{{"Id": 7, "Version": {version}}}"#)).collect();
+    let body = format!("[{}]", versions.join(","));
+    let service = Service::start(move |_, before| match before {
+        0 => json(&body),
+        _ => json(r#"[{"Id": 7, "Version": 99}, {"Id": 7, "Version": 100}]"#),
+    })
+    .await;
+    let fields: Vec<Arc<str>> = vec!["Id".into(), "Version".into()];
+    let plan = PagePlan { identity: Identity::Fields(fields), ..plan(Paging::Undocumented) };
+    let (records, verdict) = read(&service, plan).await;
+    assert_eq!((records.len(), verdict), (101, Verdict::Complete));
+}

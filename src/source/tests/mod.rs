@@ -1,0 +1,8 @@
+//! Tests of the client as a whole: against values, and against a scripted service on a real socket.
+
+mod answers;
+mod lists;
+mod paging;
+mod service;
+mod throttle;
+mod tokens;

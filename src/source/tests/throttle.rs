@@ -1,0 +1,485 @@
+//! Promise 1: no window of `feed.per` ever sees more than `feed.calls` arrivals.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use tokio::time::Instant;
+
+use crate::error::Kind;
+use crate::source::boot::{BootClock, BootTime};
+use crate::source::feed_calls::{Decision, Ended, FeedCall, MemoryLedger, adopt, decide};
+use crate::source::ledger::Ledger;
+use crate::source::{FeedName, LedgerStore};
+
+const PER: Duration = Duration::from_secs(30);
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn at(seconds: i64) -> BootTime {
+    BootTime::from_nanos(seconds * 1_000_000_000)
+}
+
+fn call(id: i64, sent: i64, end: Option<(i64, u64)>) -> FeedCall {
+    FeedCall {
+        id,
+        feed: FeedName::Cases,
+        boot_id: "boot".to_owned(),
+        sent_at: Timestamp::UNIX_EPOCH,
+        sent: at(sent),
+        end: end.map(|(ended, hold)| Ended {
+            boot_id: "boot".to_owned(),
+            at: Timestamp::UNIX_EPOCH,
+            time: at(ended),
+            status: Some(200),
+            hold: seconds(hold),
+        }),
+    }
+}
+
+fn decided(calls: &[FeedCall], now: i64, limit: u32) -> Decision {
+    decide(calls, at(now), "boot", limit, PER)
+}
+
+#[test]
+fn a_call_counts_until_a_whole_window_after_its_end() {
+    let calls = [call(1, 100, Some((110, 0)))];
+    assert_eq!(decided(&calls, 120, 1), Decision::Wait(seconds(20)));
+    assert_eq!(decided(&calls, 139, 1), Decision::Wait(seconds(1)));
+    assert_eq!(decided(&calls, 140, 1), Decision::Go);
+}
+
+#[test]
+fn a_call_that_has_not_ended_counts_whatever_its_age() {
+    let calls = [call(1, 100, None), call(2, 500, Some((501, 0)))];
+    assert_eq!(decided(&calls, 510, 2), Decision::Wait(seconds(21)));
+    assert_eq!(decided(&calls, 531, 2), Decision::Go);
+    assert_eq!(decided(&calls, 9_999, 1), Decision::Wait(PER));
+}
+
+#[test]
+fn as_many_calls_must_age_as_are_too_many() {
+    let calls = [
+        call(1, 0, Some((10, 0))),
+        call(2, 0, Some((12, 0))),
+        call(3, 0, Some((11, 0))),
+        call(4, 0, Some((13, 0))),
+    ];
+    assert_eq!(decided(&calls, 20, 5), Decision::Go);
+    assert_eq!(decided(&calls, 20, 4), Decision::Wait(seconds(20)));
+    // A limit that was lowered: three of the four have to age.
+    assert_eq!(decided(&calls, 20, 2), Decision::Wait(seconds(22)));
+}
+
+#[test]
+fn a_refusal_holds_the_feed_even_when_calls_are_left() {
+    let calls = [call(1, 0, Some((10, 90)))];
+    assert_eq!(decided(&calls, 20, 6), Decision::Wait(seconds(80)));
+    assert_eq!(decided(&calls, 100, 6), Decision::Go);
+}
+
+#[test]
+fn calls_of_another_boot_have_no_age_until_they_are_adopted() {
+    let mut calls = vec![call(1, 5, Some((6, 0)))];
+    calls[0].boot_id = "earlier".to_owned();
+    calls[0].end.as_mut().unwrap().boot_id = "earlier".to_owned();
+    assert_eq!(decided(&calls, 1_000, 1), Decision::Wait(PER));
+    let written = adopt(&mut calls, at(1_000), Timestamp::UNIX_EPOCH, "boot");
+    assert!(written.is_empty());
+    assert_eq!(decided(&calls, 1_010, 1), Decision::Wait(seconds(20)));
+    assert_eq!(decided(&calls, 1_030, 1), Decision::Go);
+}
+
+#[test]
+fn a_later_call_of_this_boot_tells_the_age_of_one_of_another() {
+    let mut earlier = call(1, 70_000, Some((70_001, 0)));
+    earlier.end.as_mut().unwrap().boot_id = "earlier".to_owned();
+    let mut calls = vec![call(2, 500, Some((510, 0))), earlier];
+    adopt(&mut calls, at(1_000), Timestamp::UNIX_EPOCH, "boot");
+    assert_eq!(decided(&calls, 1_000, 1), Decision::Go);
+    // A call of another machine that came later tells nothing about it.
+    let mut later = call(3, 1, Some((2, 0)));
+    later.end.as_mut().unwrap().boot_id = "elsewhere".to_owned();
+    let mut calls = vec![call(2, 500, Some((510, 0))), later];
+    adopt(&mut calls, at(1_000), Timestamp::UNIX_EPOCH, "boot");
+    assert_eq!(decided(&calls, 1_000, 1), Decision::Wait(PER));
+}
+
+#[test]
+fn a_start_without_end_ends_at_the_restart_and_that_is_written() {
+    let mut calls = vec![call(1, 100, None), call(2, 90, Some((95, 0)))];
+    let written = adopt(&mut calls, at(700), Timestamp::UNIX_EPOCH, "boot");
+    let ids: Vec<i64> = written.iter().map(|(id, _)| *id).collect();
+    assert_eq!(ids, [1]);
+    assert_eq!(written[0].1.time, at(700));
+    assert_eq!(decided(&calls, 700, 1), Decision::Wait(PER));
+}
+
+#[test]
+fn an_end_in_the_future_is_not_believed() {
+    let mut calls = vec![call(1, 5_000, Some((5_001, 0)))];
+    assert_eq!(decided(&calls, 100, 1), Decision::Wait(seconds(31)));
+    adopt(&mut calls, at(100), Timestamp::UNIX_EPOCH, "boot");
+    assert_eq!(decided(&calls, 131, 1), Decision::Go);
+}
+
+/// What happens to a simulated client.
+#[derive(Debug, Clone)]
+enum Event {
+    /// A call that arrives after `latency * arrival / 100` and is answered after `latency` (ms).
+    Call {
+        latency: u64,
+        arrival: u64,
+        hold: u64,
+    },
+    Pass {
+        milliseconds: u64,
+    },
+    /// The oldest call in flight is given up.
+    Abort,
+    /// The process is killed and started again after a while.
+    Kill {
+        away: u64,
+    },
+    /// The machine is started again; its boot clock begins anew.
+    Reboot {
+        away: u64,
+        uptime: u64,
+    },
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        8 => (0_u64..45_000, 0_u64..=100, prop_oneof![9 => Just(0_u64), 1 => 0_u64..90_000])
+            .prop_map(|(latency, arrival, hold)| Event::Call { latency, arrival, hold }),
+        2 => (0_u64..20_000).prop_map(|milliseconds| Event::Pass { milliseconds }),
+        1 => Just(Event::Abort),
+        1 => (0_u64..3_000).prop_map(|away| Event::Kill { away }),
+        1 => (0_u64..3_000, 0_u64..5_000)
+            .prop_map(|(away, uptime)| Event::Reboot { away, uptime }),
+    ]
+}
+
+/// A client, its store and the source, on one time line of milliseconds.
+struct World {
+    now: u64,
+    boot_started: i64,
+    boot: u32,
+    limit: u32,
+    calls: Vec<FeedCall>,
+    /// Id, arrival, end, hold of the calls under way.
+    flying: Vec<(i64, u64, u64, u64)>,
+    arrivals: Vec<u64>,
+    held_until: u64,
+}
+
+/// Like the ledger's: what was sent can still arrive so long after its connection was given up.
+const GRACE: u64 = 1_000;
+
+impl World {
+    fn boot_time(&self, now: u64) -> BootTime {
+        BootTime::from_nanos((now as i64 - self.boot_started) * 1_000_000)
+    }
+
+    fn boot_id(&self) -> String {
+        format!("boot {}", self.boot)
+    }
+
+    fn end(&mut self, id: i64, now: u64, hold: u64) {
+        let ended = Ended {
+            boot_id: self.boot_id(),
+            at: Timestamp::UNIX_EPOCH,
+            time: self.boot_time(now),
+            status: None,
+            hold: Duration::from_millis(hold),
+        };
+        let call = self.calls.iter_mut().find(|call| call.id == id).unwrap();
+        call.boot_id.clone_from(&ended.boot_id);
+        call.end = Some(ended);
+    }
+
+    /// Lets time pass; calls end on the way.
+    fn pass_to(&mut self, until: u64) {
+        self.flying.sort_by_key(|call| call.2);
+        while let Some(&(id, arrival, end, hold)) = self.flying.first()
+            && end <= until
+        {
+            self.flying.remove(0);
+            self.arrivals.push(arrival);
+            self.end(id, end, hold);
+            if hold > 0 {
+                self.held_until = self.held_until.max(end + hold);
+            }
+        }
+        self.now = until;
+    }
+
+    /// The connection is closed: what had been sent by then may still arrive within the grace.
+    fn give_up(&mut self, arrival: u64) {
+        if arrival <= self.now + GRACE {
+            self.arrivals.push(arrival);
+        }
+    }
+
+    fn call(&mut self, latency: u64, arrival: u64, hold: u64) {
+        loop {
+            let now = self.boot_time(self.now);
+            match decide(&self.calls, now, &self.boot_id(), self.limit, PER) {
+                Decision::Go => break,
+                Decision::Wait(wait) => {
+                    let wake = self.now + wait.as_millis() as u64 + 1;
+                    let next_end = self.flying.iter().map(|call| call.2).min();
+                    self.pass_to(next_end.map_or(wake, |end| end.clamp(self.now, wake)));
+                }
+            }
+        }
+        assert!(self.now >= self.held_until, "a call went while the feed was held back");
+        let id = self.calls.len() as i64 + 1;
+        self.calls.push(FeedCall {
+            id,
+            feed: FeedName::Contacts,
+            boot_id: self.boot_id(),
+            sent_at: Timestamp::UNIX_EPOCH,
+            sent: self.boot_time(self.now),
+            end: None,
+        });
+        let arrives = self.now + latency * arrival / 100;
+        self.flying.push((id, arrives, self.now + latency, hold));
+    }
+
+    fn restart(&mut self, away: u64) {
+        for (_, arrival, _, _) in std::mem::take(&mut self.flying) {
+            self.give_up(arrival);
+        }
+        self.now += away;
+        let (boot_id, now) = (self.boot_id(), self.boot_time(self.now + GRACE));
+        adopt(&mut self.calls, now, Timestamp::UNIX_EPOCH, &boot_id);
+    }
+
+    fn step(&mut self, event: &Event) {
+        match *event {
+            Event::Call { latency, arrival, hold } => self.call(latency, arrival, hold),
+            Event::Pass { milliseconds } => self.pass_to(self.now + milliseconds),
+            Event::Abort => {
+                if !self.flying.is_empty() {
+                    let (id, arrival, _, _) = self.flying.remove(0);
+                    self.give_up(arrival);
+                    self.end(id, self.now + GRACE, 0);
+                }
+            }
+            Event::Kill { away } => self.restart(away),
+            Event::Reboot { away, uptime } => {
+                self.boot += 1;
+                self.boot_started = (self.now + away) as i64 - uptime as i64;
+                self.restart(away);
+            }
+        }
+    }
+}
+
+/// The smallest distance between an arrival and the one `limit` after it: shorter than the window
+/// means that one window saw more than `limit`.
+fn closest<T: Copy + Ord + std::ops::Sub<Output = D>, D: Ord>(
+    arrivals: &mut [T],
+    limit: usize,
+) -> Option<D> {
+    arrivals.sort_unstable();
+    arrivals.iter().zip(arrivals.get(limit..)?).map(|(first, later)| *later - *first).min()
+}
+
+proptest! {
+    #[test]
+    fn no_window_sees_more_arrivals_than_allowed(
+        limit in 1_u32..8,
+        events in prop::collection::vec(event(), 1..120),
+    ) {
+        let mut world = World {
+            now: 1_000_000,
+            boot_started: 0,
+            boot: 1,
+            limit,
+            calls: Vec::new(),
+            flying: Vec::new(),
+            arrivals: Vec::new(),
+            held_until: 0,
+        };
+        for event in &events {
+            world.step(event);
+        }
+        world.pass_to(world.now + 1_000_000);
+        let closest = closest(&mut world.arrivals, limit as usize);
+        prop_assert!(closest.is_none_or(|gap| gap >= 30_000), "{closest:?} {events:?}");
+    }
+}
+
+/// The runtime's clock, so that tests can pause it.
+#[derive(Debug)]
+struct PausedClock {
+    started: Instant,
+    boot_id: String,
+}
+
+impl PausedClock {
+    fn new(boot_id: &str) -> Arc<Self> {
+        Arc::new(PausedClock { started: Instant::now(), boot_id: boot_id.to_owned() })
+    }
+}
+
+impl BootClock for PausedClock {
+    fn now(&self) -> BootTime {
+        BootTime::from_nanos(1_000_000_000_000).later_by(self.started.elapsed())
+    }
+
+    fn boot_id(&self) -> &str {
+        &self.boot_id
+    }
+}
+
+fn far() -> Instant {
+    Instant::now() + seconds(1_000_000)
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_at_the_same_time_never_exceed_the_window() {
+    for seed in 0..8 {
+        let ledger =
+            Ledger::open(Arc::new(MemoryLedger::new()), 6, PER, PausedClock::new("boot")).unwrap();
+        let arrivals = Arc::new(Mutex::new(Vec::new()));
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut tasks = Vec::new();
+        for _ in 0..40 {
+            let (ledger, arrivals) = (ledger.clone(), Arc::clone(&arrivals));
+            let before = Duration::from_millis(random.random_range(0..20_000));
+            let after = Duration::from_millis(random.random_range(0..20_000));
+            let dropped = random.random_bool(0.2);
+            tasks.push(tokio::spawn(async move {
+                let permit = loop {
+                    ledger.ready(far()).await.unwrap();
+                    if let Some(permit) = ledger.begin(FeedName::Cases).await.unwrap() {
+                        break permit;
+                    }
+                };
+                tokio::time::sleep(before).await;
+                arrivals.lock().unwrap().push(Instant::now());
+                if dropped {
+                    return;
+                }
+                tokio::time::sleep(after).await;
+                permit.answered(200, Duration::ZERO).await.unwrap();
+            }));
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let mut arrivals = arrivals.lock().unwrap().clone();
+        assert_eq!(arrivals.len(), 40);
+        assert!(closest(&mut arrivals, 6) >= Some(PER), "seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_poll_never_waits() {
+    let ledger =
+        Ledger::open(Arc::new(MemoryLedger::new()), 6, PER, PausedClock::new("boot")).unwrap();
+    for poll in 0..60 {
+        let feeds: &[FeedName] =
+            if poll % 6 == 0 { &[FeedName::Cases, FeedName::Contacts] } else { &[FeedName::Cases] };
+        for feed in feeds {
+            let asked = Instant::now();
+            ledger.ready(far()).await.unwrap();
+            assert_eq!(asked.elapsed(), Duration::ZERO, "poll {poll}");
+            let permit = ledger.begin(*feed).await.unwrap().expect("it may go");
+            permit.answered(200, Duration::ZERO).await.unwrap();
+        }
+        tokio::time::sleep(seconds(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_start_is_in_the_store_before_the_call_is_sent_and_the_end_after_it() {
+    let store = Arc::new(MemoryLedger::new());
+    let ledger = Ledger::open(store.clone(), 6, PER, PausedClock::new("boot")).unwrap();
+    let permit = ledger.begin(FeedName::Contacts).await.unwrap().unwrap();
+    let begun = store.calls();
+    assert_eq!(begun.len(), 1);
+    assert_eq!((begun[0].feed, &begun[0].end), (FeedName::Contacts, &None));
+    permit.answered(429, seconds(60)).await.unwrap();
+    let end = store.calls()[0].end.clone().unwrap();
+    assert_eq!((end.status, end.hold), (Some(429), seconds(60)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_knows_the_calls_and_the_hold_of_the_process_before() {
+    let store = Arc::new(MemoryLedger::new());
+    let clock = PausedClock::new("boot");
+    let before = Ledger::open(store.clone(), 2, PER, clock.clone()).unwrap();
+    let permit = before.begin(FeedName::Cases).await.unwrap().unwrap();
+    permit.answered(200, Duration::ZERO).await.unwrap();
+    // Killed in mid-call: nobody ends this one.
+    std::mem::forget(before.begin(FeedName::Cases).await.unwrap().unwrap());
+
+    let restarted = Instant::now();
+    let after = Ledger::open(store.clone(), 2, PER, clock.clone()).unwrap();
+    assert!(store.calls().iter().all(|call| call.end.is_some()));
+    assert!(after.begin(FeedName::Cases).await.unwrap().is_none());
+    after.ready(far()).await.unwrap();
+    assert!(restarted.elapsed() >= PER - seconds(1));
+    let permit = after.begin(FeedName::Cases).await.unwrap().unwrap();
+    assert_eq!(store.calls().len(), 3);
+    permit.answered(429, seconds(600)).await.unwrap();
+
+    let held = Ledger::open(store.clone(), 2, PER, clock).unwrap();
+    let error = held.ready(Instant::now() + seconds(300)).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Throttled);
+    assert!(error.to_string().contains("another 600 s"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_dropped_in_mid_flight_is_ended_in_the_store() {
+    let store = Arc::new(MemoryLedger::new());
+    let ledger = Ledger::open(store.clone(), 1, PER, PausedClock::new("boot")).unwrap();
+    drop(ledger.begin(FeedName::Cases).await.unwrap().unwrap());
+    ledger.flush().await;
+    let end = store.calls()[0].end.clone().unwrap();
+    assert_eq!(end.status, None);
+    // It keeps its place for the whole window all the same.
+    assert!(ledger.begin(FeedName::Cases).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn the_store_is_let_go_with_the_ledger() {
+    let store = Arc::new(MemoryLedger::new());
+    let ledger = Ledger::open(store.clone(), 1, PER, PausedClock::new("boot")).unwrap();
+    drop(ledger.begin(FeedName::Cases).await.unwrap().unwrap());
+    drop(ledger);
+    assert_eq!(Arc::strong_count(&store), 1);
+    assert!(store.calls()[0].end.is_some());
+}
+
+/// A store whose disk is full.
+struct FullDisk;
+
+impl LedgerStore for FullDisk {
+    fn recent(&self, _newest: usize) -> crate::error::Result<Vec<FeedCall>> {
+        Ok(Vec::new())
+    }
+
+    fn begin(&self, _call: &FeedCall) -> crate::error::Result<()> {
+        Err(crate::error::Error::new(Kind::DiskFull, "no space"))
+    }
+
+    fn end(&self, _id: i64, _ended: &Ended) -> crate::error::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_call_goes_that_cannot_be_written_down() {
+    let ledger = Ledger::open(Arc::new(FullDisk), 6, PER, PausedClock::new("boot")).unwrap();
+    let error = ledger.begin(FeedName::Cases).await.err().unwrap();
+    assert_eq!(error.kind(), Kind::DiskFull);
+}

@@ -1,0 +1,209 @@
+//! The bearer token (reference 5.1), on a real socket.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::future::join_all;
+
+use super::service::{SECRET, Service, json, status};
+use crate::error::Kind;
+use crate::source::{CallClass, FeedName, Request};
+
+fn request() -> Request {
+    Request::get("/api/Cases/{case_id}/Roles", &[("case_id", "17")]).unwrap()
+}
+
+fn form(body: &[u8]) -> Vec<(String, String)> {
+    url::form_urlencoded::parse(body).into_owned().collect()
+}
+
+fn pair(name: &str, value: &str) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}
+
+#[tokio::test]
+async fn one_renewal_serves_all_waiting_calls() {
+    let service = Service::start(|_, _| json("[]")).await;
+    let (client, request) = (service.client(), request());
+    let answers = join_all((0..20).map(|_| client.send(&request))).await;
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(service.token_calls(), 1);
+    assert!(service.calls().iter().all(|call| call.header("authorization") == "Bearer token-1"));
+}
+
+#[tokio::test]
+async fn the_credentials_go_as_a_form_to_the_token_endpoint_below_the_base() {
+    let service = Service::start(|_, _| json("[]")).await;
+    let mut source = super::service::source(&format!("{}/flow/", service.address));
+    source.client_id = "me & you".to_owned();
+    let client = crate::source::Client::new(
+        &source,
+        &super::service::feed(),
+        &super::service::limits(),
+        std::sync::Arc::new(crate::source::MemoryLedger::new()),
+    )
+    .unwrap();
+    client.send(&request()).await.unwrap();
+    let calls = service.all();
+    assert_eq!((calls[0].method.as_str(), calls[0].path.as_str()), ("POST", "/flow/authtoken"));
+    assert_eq!(calls[0].header("content-type"), "application/x-www-form-urlencoded");
+    let expected = [
+        pair("grant_type", "client_credentials"),
+        pair("client_id", "me & you"),
+        pair("client_secret", SECRET),
+    ];
+    assert_eq!(form(&calls[0].body), expected);
+    assert_eq!(calls[1].path, "/flow/api/Cases/17/Roles");
+}
+
+#[tokio::test]
+async fn a_refused_token_is_renewed_once_for_all_and_the_calls_replayed() {
+    let service = Service::start(|call, _| match call.header("authorization") {
+        "Bearer token-1" => status(401, ""),
+        _ => json("[]"),
+    })
+    .await;
+    let (client, request) = (service.client(), request());
+    let answers = join_all((0..8).map(|_| client.send(&request))).await;
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(service.token_calls(), 2);
+    let replayed = service.calls();
+    assert!(replayed.iter().filter(|c| c.header("authorization") == "Bearer token-2").count() == 8);
+}
+
+#[tokio::test]
+async fn a_fresh_token_that_is_refused_is_a_matter_of_credentials() {
+    let service = Service::start(|_, _| status(401, "token-2 is not good")).await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Credentials);
+    assert_eq!(service.calls().len(), 2);
+    assert!(!error.chain().contains("token-2"), "{}", error.chain());
+    assert!(error.chain().contains("*** is not good"), "{}", error.chain());
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_told_without_the_secret_and_not_tried_again() {
+    let service = Service::bare(|_| {
+        status(400, &format!(r#"{{"error": "invalid_client", "secret": "{SECRET}"}}"#))
+    })
+    .await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Credentials);
+    assert_eq!(service.token_calls(), 1);
+    assert!(error.chain().contains("invalid_client"), "{}", error.chain());
+    assert!(!format!("{error:?}").contains(SECRET));
+}
+
+#[tokio::test]
+async fn an_expired_token_is_renewed_with_the_refresh_token() {
+    let tokens = AtomicUsize::new(0);
+    let service = Service::bare(move |call| {
+        if !call.path.ends_with("/authtoken") {
+            return json("[]");
+        }
+        match tokens.fetch_add(1, Ordering::Relaxed) {
+            // It expires at once.
+            0 => json(
+                r#"{"access_token": "first", "expires_in": 0,
+                    "refresh_token": "refreshing", "refresh_token_expires_in": "3600"}"#,
+            ),
+            1 => json(r#"{"access_token": "second", "expires_in": 0}"#),
+            _ => json(r#"{"access_token": "third", "expires_in": "1200"}"#),
+        }
+    })
+    .await;
+    let client = service.client();
+    for _ in 0..4 {
+        client.send(&request()).await.unwrap();
+    }
+    let grants: Vec<_> = service
+        .all()
+        .iter()
+        .filter(|call| call.path.ends_with("/authtoken"))
+        .map(|call| form(&call.body))
+        .collect();
+    let refresh = [
+        pair("grant_type", "refresh_token"),
+        pair("client_id", "integrator"),
+        pair("refresh_token", "refreshing"),
+    ];
+    assert_eq!(grants.len(), 3);
+    assert_eq!(grants[0][0], pair("grant_type", "client_credentials"));
+    // The second answer holds no refresh token: the first one's is used again.
+    assert_eq!((&grants[1][..], &grants[2][..]), (&refresh[..], &refresh[..]));
+    let used: Vec<String> =
+        service.calls().iter().map(|call| call.header("authorization").to_owned()).collect();
+    assert_eq!(used, ["Bearer first", "Bearer second", "Bearer third", "Bearer third"]);
+}
+
+#[tokio::test]
+async fn an_invalid_grant_leads_back_to_the_credentials() {
+    let grants = std::sync::Arc::new(Mutex::new(Vec::new()));
+    let log = grants.clone();
+    let service = Service::bare(move |call| {
+        if !call.path.ends_with("/authtoken") {
+            return json("[]");
+        }
+        let grant = form(&call.body)[0].1.clone();
+        let mut log = log.lock().unwrap();
+        log.push(grant.clone());
+        match (grant.as_str(), log.len()) {
+            ("refresh_token", _) => status(400, r#"{"error": "invalid_grant"}"#),
+            (_, 1) => json(
+                r#"{"access_token": "first", "expires_in": 0, "refresh_token": "r",
+                    "refresh_token_expires_in": 3600}"#,
+            ),
+            _ => json(r#"{"access_token": "second", "expires_in": 1200}"#),
+        }
+    })
+    .await;
+    let client = service.client();
+    client.send(&request()).await.unwrap();
+    client.send(&request()).await.unwrap();
+    let grants = grants.lock().unwrap().clone();
+    assert_eq!(grants, ["client_credentials", "refresh_token", "client_credentials"]);
+    assert_eq!(service.calls()[1].header("authorization"), "Bearer second");
+}
+
+#[tokio::test]
+async fn a_failed_renewal_is_shared_by_those_who_waited_for_it() {
+    let service = Service::bare(|_| status(403, "go away")).await;
+    let (client, request) = (service.client(), request());
+    let answers = join_all((0..8).map(|_| client.send(&request))).await;
+    for answer in answers {
+        assert_eq!(answer.unwrap_err().kind(), Kind::Credentials);
+    }
+    assert_eq!(service.token_calls(), 1);
+}
+
+#[tokio::test]
+async fn a_missing_token_endpoint_is_not_a_missing_resource() {
+    let service = Service::bare(|_| status(404, "<html>no such page</html>")).await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::BadAnswer);
+    assert!(error.chain().contains("/authtoken"), "{}", error.chain());
+}
+
+#[tokio::test]
+async fn a_replayed_feed_call_is_two_calls_in_the_ledger() {
+    let service = Service::start(|_, before| match before {
+        0 => status(401, ""),
+        _ => json("[]"),
+    })
+    .await;
+    let ledger = std::sync::Arc::new(crate::source::MemoryLedger::new());
+    let client = service.client_with(&super::service::feed(), ledger.clone());
+    let request = request().class(CallClass::Feed(FeedName::Cases));
+    assert_eq!(client.send(&request).await.unwrap().attempts, 2);
+    let statuses: Vec<_> =
+        ledger.calls().into_iter().map(|call| call.end.and_then(|end| end.status)).collect();
+    assert_eq!(statuses, [Some(401), Some(200)]);
+}
+
+#[tokio::test]
+async fn an_answer_without_token_is_a_bad_answer_that_shows_nothing_of_it() {
+    let service = Service::bare(|_| json(r#"{"token": "very-s3cret"}"#)).await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::BadAnswer);
+    assert!(!format!("{error:?}").contains("very-s3cret"));
+}

@@ -1,0 +1,289 @@
+//! The bearer token (reference 5.1): fetched when the first call needs it, renewed before it expires
+//! and once when the service refuses it, and by one call for all that wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use reqwest::header::HeaderValue;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::holds::asked_hold;
+use super::line::{Line, Outgoing};
+use super::refusal::{Refusal, excerpt};
+use super::request::Method;
+use crate::error::{Error, Kind, Result};
+
+const PATH: &str = "/authtoken";
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// How long a token is believed to live when the answer does not say: a quarter of the documented
+/// 1,200 s.
+const UNSAID_LIFE: Duration = Duration::from_secs(300);
+/// A token is renewed so long before its end, or at four fifths of its life where that is later.
+const LONGEST_MARGIN: Duration = Duration::from_secs(60);
+
+/// A token to send a call with.
+#[derive(Clone)]
+pub(super) struct Bearer {
+    pub authorization: HeaderValue,
+    /// Tells tokens apart without showing them.
+    pub generation: u64,
+    token: Arc<SecretString>,
+}
+
+impl Bearer {
+    /// For blotting it out of what the service says. Not to be printed.
+    pub(super) fn secret(&self) -> &str {
+        self.token.expose_secret()
+    }
+}
+
+/// Holds the credentials and the token made with them.
+pub(super) struct Tokens {
+    client_id: String,
+    client_secret: SecretString,
+    endpoint: Arc<str>,
+    time_limit: Duration,
+    /// Held during a renewal: whoever else needs a token waits here, and finds the new one.
+    state: Mutex<State>,
+    /// How many renewals have ended, well or not.
+    renewals: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    current: Option<Current>,
+    refresh: Option<Refresh>,
+    /// How many tokens have been received.
+    generation: u64,
+    /// How the last renewal failed: those who waited for it share its fate.
+    failed: Option<(Kind, String)>,
+}
+
+struct Current {
+    bearer: Bearer,
+    renew_at: Instant,
+}
+
+struct Refresh {
+    token: SecretString,
+    until: Instant,
+}
+
+/// Reference 2.1. Lifetimes are seconds.
+#[derive(Deserialize)]
+struct TokenAnswer {
+    #[serde(deserialize_with = "secret")]
+    access_token: SecretString,
+    #[serde(default, deserialize_with = "seconds")]
+    expires_in: Option<Duration>,
+    #[serde(default, deserialize_with = "optional_secret")]
+    refresh_token: Option<SecretString>,
+    #[serde(default, deserialize_with = "seconds")]
+    refresh_token_expires_in: Option<Duration>,
+}
+
+fn secret<'de, D: serde::Deserializer<'de>>(from: D) -> Result<SecretString, D::Error> {
+    String::deserialize(from).map(SecretString::from)
+}
+
+fn optional_secret<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<SecretString>, D::Error> {
+    Ok(Option::<String>::deserialize(from)?.map(SecretString::from))
+}
+
+/// A number, or a number in quotes; anything else says nothing.
+fn seconds<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let value = serde_json::Value::deserialize(from)?;
+    let number = value.as_f64().or_else(|| value.as_str().and_then(|text| text.parse().ok()));
+    Ok(number.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()))
+}
+
+impl Tokens {
+    pub(super) fn new(client_id: &str, client_secret: &SecretString, time_limit: Duration) -> Self {
+        Tokens {
+            client_id: client_id.to_owned(),
+            client_secret: client_secret.clone(),
+            endpoint: PATH.into(),
+            time_limit,
+            state: Mutex::default(),
+            renewals: AtomicU64::new(0),
+        }
+    }
+
+    /// The client secret, for blotting it out of what the service says. Not to be printed.
+    pub(super) fn client_secret(&self) -> &str {
+        self.client_secret.expose_secret()
+    }
+
+    /// A token that is valid as far as is known, and not the one of generation `rejected`.
+    ///
+    /// # Errors
+    /// [`Kind::Credentials`] when the service does not take the credentials; the kinds of a broken
+    /// line, of a throttled call and of a bad answer; never a kind that speaks of the resource that
+    /// the caller wants to read.
+    pub(super) async fn bearer(
+        &self,
+        line: &Line,
+        rejected: Option<u64>,
+        deadline: Instant,
+    ) -> Result<Bearer> {
+        let renewals_before = self.renewals.load(Ordering::Acquire);
+        let mut state = self.state.lock().await;
+        if let Some(bearer) = state.usable(rejected) {
+            return Ok(bearer);
+        }
+        // Somebody else's renewal ended while we waited for it, and it failed.
+        let waited = self.renewals.load(Ordering::Acquire) != renewals_before;
+        if let (true, Some((kind, text))) = (waited, &state.failed) {
+            return Err(Error::new(*kind, text.clone()));
+        }
+        // The last known token was refused: so may be whatever is derived from its session.
+        let refused = rejected.is_some_and(|generation| generation == state.generation);
+        if refused {
+            state.current = None;
+            state.refresh = None;
+        }
+        let renewed = self.renew(line, &mut state, deadline).await;
+        self.renewals.fetch_add(1, Ordering::Release);
+        match renewed {
+            Ok(bearer) => {
+                state.failed = None;
+                Ok(bearer)
+            }
+            Err(error) => {
+                state.failed = Some((error.kind(), error.chain()));
+                Err(error)
+            }
+        }
+    }
+
+    async fn renew(&self, line: &Line, state: &mut State, deadline: Instant) -> Result<Bearer> {
+        if let Some(refresh) = state.refresh.take().filter(|known| known.until > Instant::now()) {
+            let form = [
+                ("grant_type", "refresh_token"),
+                ("client_id", &self.client_id),
+                ("refresh_token", refresh.token.expose_secret()),
+            ];
+            match self.ask(line, &form, deadline).await {
+                Ok((answer, asked)) => {
+                    // The answer has no refresh token of its own: the known one stays good.
+                    state.refresh = Some(refresh);
+                    return state.take_in(answer, asked);
+                }
+                // `invalid_grant`, or whatever the service says of an expired one.
+                Err(error) if error.kind() == Kind::Credentials => {
+                    tracing::debug!(reason = error.chain(), "refresh token not taken");
+                }
+                Err(error) => {
+                    state.refresh = Some(refresh);
+                    return Err(error);
+                }
+            }
+        }
+        let form = [
+            ("grant_type", "client_credentials"),
+            ("client_id", &self.client_id),
+            ("client_secret", self.client_secret()),
+        ];
+        let (answer, asked) = self.ask(line, &form, deadline).await?;
+        state.take_in(answer, asked)
+    }
+
+    /// One call to the token endpoint; also when it was sent.
+    async fn ask(
+        &self,
+        line: &Line,
+        form: &[(&str, &str)],
+        deadline: Instant,
+    ) -> Result<(TokenAnswer, Instant)> {
+        line.limits.turn(deadline).await?;
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        let outgoing = Outgoing {
+            method: Method::Post,
+            path: PATH.to_owned(),
+            query: String::new(),
+            authorization: None,
+            body: Some((body.into(), FORM)),
+            feed: false,
+            endpoint: Arc::clone(&self.endpoint),
+            time_limit: self.time_limit,
+            again: false,
+        };
+        let asked = Instant::now();
+        let within = |error: Error| error.within(format!("no token from {}{PATH}", line.base()));
+        let incoming = line.exchange(&outgoing).await.map_err(within)?;
+        if let Some(hold) = asked_hold(incoming.status, &incoming.headers, incoming.ended_at) {
+            line.limits.hold_for(hold);
+        }
+        // The last of the form is the secret or the refresh token.
+        let secrets: Vec<&str> =
+            form.iter().skip(2).map(|(_, secret)| *secret).chain([self.client_secret()]).collect();
+        if !(200..300).contains(&incoming.status) {
+            line.books.refused(&self.endpoint);
+            let refusal = Refusal::read(incoming.status, &incoming.body, &secrets);
+            let kind = kind_of_refusal(&refusal);
+            return Err(within(Error::caused(kind, "the service refused it", refusal)));
+        }
+        match serde_json::from_slice::<TokenAnswer>(&incoming.body) {
+            Ok(answer) if !answer.access_token.expose_secret().is_empty() => Ok((answer, asked)),
+            // The cause of a failed parse can quote the answer, and with it a token.
+            _ => {
+                let looks_like_json = incoming.body.trim_ascii_start().starts_with(b"{");
+                let text = if looks_like_json {
+                    "the answer holds no access_token".to_owned()
+                } else {
+                    format!("the answer is no JSON object: {}", excerpt(&incoming.body, &secrets))
+                };
+                Err(within(Error::new(Kind::BadAnswer, text)))
+            }
+        }
+    }
+}
+
+/// A refused token is never the resource's fault: 404 says that `source.base_url` leads elsewhere.
+fn kind_of_refusal(refusal: &Refusal) -> Kind {
+    match refusal.kind() {
+        Kind::Throttled => Kind::Throttled,
+        Kind::Server => Kind::Server,
+        Kind::NotFound | Kind::NotAllowed | Kind::BadAnswer => Kind::BadAnswer,
+        _ => Kind::Credentials,
+    }
+}
+
+impl State {
+    fn usable(&self, rejected: Option<u64>) -> Option<Bearer> {
+        let current = self.current.as_ref()?;
+        let good = rejected != Some(current.bearer.generation) && Instant::now() < current.renew_at;
+        good.then(|| current.bearer.clone())
+    }
+
+    /// Lifetimes count from `asked`: the service's clock started somewhere after it.
+    fn take_in(&mut self, answer: TokenAnswer, asked: Instant) -> Result<Bearer> {
+        let token = answer.access_token;
+        let mut authorization = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()))
+            .map_err(|_| Error::new(Kind::BadAnswer, "the access_token cannot be sent"))?;
+        authorization.set_sensitive(true);
+        self.generation += 1;
+        let bearer = Bearer { authorization, generation: self.generation, token: Arc::new(token) };
+        let renew_at = asked + usable_part(answer.expires_in.unwrap_or(UNSAID_LIFE));
+        self.current = Some(Current { bearer: bearer.clone(), renew_at });
+        if let Some(token) = answer.refresh_token
+            && let Some(life) = answer.refresh_token_expires_in
+        {
+            self.refresh = Some(Refresh { token, until: asked + usable_part(life) });
+        }
+        Ok(bearer)
+    }
+}
+
+/// The part of a life that is used: what lies before the margin. Ten years are as good as for ever.
+fn usable_part(life: Duration) -> Duration {
+    let life = life.min(Duration::from_secs(10 * 365 * 86_400));
+    life - LONGEST_MARGIN.min(life / 5)
+}
