@@ -129,7 +129,9 @@ impl Kind {
                 "if the service uses a certificate authority of its own, name its PEM file in \
                  source.ca_file",
             ),
-            Kind::Timeout => Some("limits.timeout (journals: limits.journal_timeout) can be raised"),
+            Kind::Timeout => {
+                Some("limits.timeout (journals: limits.journal_timeout) can be raised")
+            }
             Kind::BadAnswer => Some(
                 "source.base_url may point to something else than the API (a login page, a proxy)",
             ),
@@ -138,11 +140,15 @@ impl Kind {
                  the credentials it was filled with",
             ),
             Kind::StoreLocked => Some("stop the other process, or use another store.path"),
-            Kind::StoreNewer => Some("install the version of casemirror that wrote it, or a newer one"),
+            Kind::StoreNewer => {
+                Some("install the version of casemirror that wrote it, or a newer one")
+            }
             Kind::DiskFull => Some(
                 "free some space and run again: nothing is lost, the last complete state is kept",
             ),
-            Kind::Internal => Some("this is a defect of casemirror: please report it with this text"),
+            Kind::Internal => {
+                Some("this is a defect of casemirror: please report it with this text")
+            }
             Kind::Usage
             | Kind::Config
             | Kind::Forbidden

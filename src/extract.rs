@@ -9,14 +9,17 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
-use crate::catalog::{Answer as Shape, Catalog, Group, Method, Paging as Documented, Read, Resource};
+use crate::catalog::{
+    Answer as Shape, Catalog, Group, Method, Paging as Documented, Read, Resource,
+};
 use crate::decode::{Context, Decoded, Decoder, Param, Params};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mirror::{Load, LoadKind, LoadedScope, Place, Stamp};
 use crate::source::split::field_of;
 use crate::source::{
-    Answer, Client, Filter, Identity, OrderBy, Page, PagePlan, Pages, Paging, Query, Request, Verdict,
+    Answer, Client, Filter, Identity, OrderBy, Page, PagePlan, Pages, Paging, Query, Request,
+    Verdict,
 };
 use crate::ticks::Ticks;
 
@@ -201,10 +204,8 @@ impl Extractor {
         page: Page,
         sequence: i64,
     ) -> Result<SearchPage> {
-        let answered_at = page
-            .answer
-            .server_date
-            .map_or_else(|| Ticks::from(page.answer.sent_at), Ticks::from);
+        let answered_at =
+            page.answer.server_date.map_or_else(|| Ticks::from(page.answer.sent_at), Ticks::from);
         let sent_at = page.answer.sent_at;
         let mut ids = Vec::with_capacity(page.records.len());
         for record in &page.records {
@@ -343,10 +344,8 @@ fn request(read: &Read, params: &Params) -> Result<Request> {
         Method::Get => Request::get(&read.path, &values)?,
         Method::Post => Request::post(&read.path, &values)?,
     };
-    let query = read
-        .query
-        .iter()
-        .fold(Query::new(), |query, (name, value)| query.with(name, value));
+    let query =
+        read.query.iter().fold(Query::new(), |query, (name, value)| query.with(name, value));
     Ok(request.query(query))
 }
 
@@ -362,15 +361,17 @@ fn page_plan(resource: &Resource, read: &Read, mut request: Request) -> PagePlan
     let identity = Identity::Fields(fields);
     match (read.paging, &read.order) {
         (Documented::Odata, Some(order)) => {
-            let whole_number = resource.columns.iter().any(|c| {
-                c.path == [order.clone()] && c.kind.scalar == crate::catalog::Scalar::Int
-            });
-            let paging = if whole_number && resource.key.iter().any(|k| is_field(resource, k, order)) {
-                Paging::Keyset { field: Arc::from(order.as_str()) }
-            } else {
-                request.query.order_by = Some(OrderBy::asc(order));
-                Paging::Skip
-            };
+            let whole_number = resource
+                .columns
+                .iter()
+                .any(|c| c.path == [order.clone()] && c.kind.scalar == crate::catalog::Scalar::Int);
+            let paging =
+                if whole_number && resource.key.iter().any(|k| is_field(resource, k, order)) {
+                    Paging::Keyset { field: Arc::from(order.as_str()) }
+                } else {
+                    request.query.order_by = Some(OrderBy::asc(order));
+                    Paging::Skip
+                };
             PagePlan { request, paging, identity, count: true }
         }
         _ => PagePlan { request, paging: Paging::Undocumented, identity, count: false },

@@ -117,11 +117,8 @@ impl Poll<'_> {
     }
 
     async fn by_odata(&mut self, lower: Ticks) -> Result<()> {
-        let mut top = self
-            .state
-            .page_size
-            .and_then(|size| u32::try_from(size).ok())
-            .unwrap_or(LARGEST_PAGE);
+        let mut top =
+            self.state.page_size.and_then(|size| u32::try_from(size).ok()).unwrap_or(LARGEST_PAGE);
         let mut walk = Walk::new(lower);
         while let Some(ask) = walk.next_ask() {
             let query = self.odata_query(ask, lower, top);
@@ -160,9 +157,7 @@ impl Poll<'_> {
         match ask {
             Ask::From(at) => query.filter(from(at)).order_by(OrderBy::asc("ModifiedDate")),
             Ask::Ties { at, from_id } => query
-                .filter(
-                    Filter::eq("ModifiedDate", at).and(Filter::ge(self.id_field(), from_id)),
-                )
+                .filter(Filter::eq("ModifiedDate", at).and(Filter::ge(self.id_field(), from_id)))
                 .order_by(OrderBy::asc(self.id_field())),
             Ask::Skip(skip) => {
                 let query = query.filter(from(lower)).order_by(OrderBy::asc("ModifiedDate"));
@@ -193,13 +188,14 @@ impl Poll<'_> {
     }
 
     async fn call(&mut self, query: Query) -> Result<FeedRows> {
-        let request = Request::get(self.path(), &[])?.query(query).class(CallClass::Feed(self.name));
+        let request =
+            Request::get(self.path(), &[])?.query(query).class(CallClass::Feed(self.name));
         let answer = self.feed.client.send(&request).await?;
         self.polled.calls += 1;
         failpoint::reach("feed-call-noted");
         self.started(&answer);
-        let Split { records, .. } = split(&answer.body)
-            .map_err(|e| e.within(format!("{}: no list came", self.path())))?;
+        let Split { records, .. } =
+            split(&answer.body).map_err(|e| e.within(format!("{}: no list came", self.path())))?;
         let rows = FeedRows::read(&records, self.name, self.feed.zone);
         if let Some(date) = answer.server_date {
             self.state.skew = least_skew(self.state.skew, date, &rows.rows);
@@ -275,10 +271,7 @@ pub fn next_bound(state: &FeedState, overlap: Duration) -> Option<Ticks> {
 
 fn least_skew(before: Option<i64>, date: Timestamp, rows: &[FeedRow]) -> Option<i64> {
     let date = Ticks::from(date).get();
-    rows.iter()
-        .map(|row| date.saturating_sub(row.modified.get()).max(0))
-        .chain(before)
-        .min()
+    rows.iter().map(|row| date.saturating_sub(row.modified.get()).max(0)).chain(before).min()
 }
 
 #[cfg(test)]

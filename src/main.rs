@@ -1,9 +1,10 @@
 //! The command line: parse, run, print the error with its causes, exit status.
 
 use std::error::Error as _;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use casemirror::cli::args::{Cli, LogFormat};
+use casemirror::cli::args::{Cli, Command, LogFormat};
 use casemirror::error::{Error, Kind};
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
@@ -28,16 +29,21 @@ fn main() -> ExitCode {
 }
 
 fn log_to_stderr(cli: &Cli) {
-    let level = match (cli.global.quiet, cli.global.verbose) {
+    // The demo tells its story itself.
+    let quiet = cli.global.quiet + u8::from(matches!(cli.command, Command::Demo(_)));
+    let level = match (quiet, cli.global.verbose) {
         (0, 0) => "warn,casemirror=info",
-        (0, 1) => "info,casemirror=debug",
-        (0, _) => "debug,casemirror=trace",
+        (_, 1) => "info,casemirror=debug",
+        (_, 2..) => "debug,casemirror=trace",
         (1, _) => "warn",
         _ => "error",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
     match cli.global.log_format {
         LogFormat::Text => builder.init(),
         LogFormat::Json => builder.json().init(),

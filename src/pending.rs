@@ -32,10 +32,7 @@ pub struct Pending {
 impl Pending {
     /// As rows of `sync.pending`.
     pub fn rows(&self) -> Vec<(String, String, String)> {
-        self.scopes
-            .iter()
-            .map(|s| (s.table.clone(), s.scope.clone(), s.reason.clone()))
-            .collect()
+        self.scopes.iter().map(|s| (s.table.clone(), s.scope.clone(), s.reason.clone())).collect()
     }
 
     /// How many scopes of each table, and the first one's reason.
@@ -64,11 +61,8 @@ pub fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<
         })
         .cloned()
         .collect();
-    let errors: BTreeMap<(String, i64), String> = books
-        .failures(usize::MAX >> 1)?
-        .into_iter()
-        .map(|f| ((f.table, f.id), f.error))
-        .collect();
+    let errors: BTreeMap<(String, i64), String> =
+        books.failures(usize::MAX >> 1)?.into_iter().map(|f| ((f.table, f.id), f.error)).collect();
     let mut pending = Pending::default();
     let since = since(config)?;
     let mut after = None;
@@ -93,7 +87,12 @@ pub fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<
             Group::List if resource.schedule.is_some() => {
                 if let Some((reason, never)) = state.why_list_is_stale(&resource.table)? {
                     let table = resource.table.clone();
-                    pending.scopes.push(PendingScope { table, scope: String::new(), reason, never });
+                    pending.scopes.push(PendingScope {
+                        table,
+                        scope: String::new(),
+                        reason,
+                        never,
+                    });
                 }
             }
             Group::Ids if resource.table == "contacts" => {

@@ -73,7 +73,8 @@ impl Session {
         let ran = self.run(options, run_id, &writer).await;
         let summary = match &ran {
             Ok(ran) => RunSummary {
-                outcome: if ran.report.problems.is_empty() { "ok" } else { "incomplete" }.to_owned(),
+                outcome: if ran.report.problems.is_empty() { "ok" } else { "incomplete" }
+                    .to_owned(),
                 exit_status: ran.report.exit_status(),
                 error: (!ran.report.problems.is_empty()).then(|| ran.report.problems.join("\n")),
                 rows: Books::total(&ran.report.outcome),
@@ -92,10 +93,8 @@ impl Session {
     }
 
     async fn run(&self, options: Options, run_id: i64, writer: &Writer) -> Result<Ran> {
-        let context = Context {
-            zone: self.config.source.time_zone.clone(),
-            privacy: self.privacy.clone(),
-        };
+        let context =
+            Context { zone: self.config.source.time_zone.clone(), privacy: self.privacy.clone() };
         let cycle = Cycle::new(
             Arc::clone(&self.config),
             Arc::clone(&self.catalog),
@@ -172,9 +171,7 @@ impl Session {
         .await
         .map_err(|e| Error::caused(Kind::Internal, "publishing ended early", e))??;
         failpoint::reach("after-publish");
-        writer
-            .run(move |conn| State::new(conn).set_meta("published_at_change", &changes))
-            .await?;
+        writer.run(move |conn| State::new(conn).set_meta("published_at_change", &changes)).await?;
         tracing::info!(snapshot = published.snapshot_id, "published");
         Ok(Some(published))
     }

@@ -22,7 +22,10 @@ impl Catalog {
             }
             DictionaryFormat::Json => {
                 let tables: Vec<Value> = self.resources().iter().map(|r| as_json(r)).collect();
-                format!("{:#}\n", json!({ "tables": tables, "history_columns": own(&HISTORY_COLUMNS) }))
+                format!(
+                    "{:#}\n",
+                    json!({ "tables": tables, "history_columns": own(&HISTORY_COLUMNS) })
+                )
             }
             DictionaryFormat::Sql => self.resources().iter().map(|r| sql(r)).collect(),
         }
@@ -41,11 +44,9 @@ pub(super) fn endpoint(resource: &Resource) -> String {
 fn refresh(resource: &Resource) -> String {
     match &resource.refresh {
         Refresh::Any => "any change date".to_owned(),
-        Refresh::Dates(facets) => facets
-            .iter()
-            .map(|f| super::Facet::ALL[*f as usize].1)
-            .collect::<Vec<_>>()
-            .join(", "),
+        Refresh::Dates(facets) => {
+            facets.iter().map(|f| super::Facet::ALL[*f as usize].1).collect::<Vec<_>>().join(", ")
+        }
         Refresh::None => match &resource.schedule {
             Some(schedule) => format!("schedule.{schedule}"),
             None => "with the table that names it".to_owned(),

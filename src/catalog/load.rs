@@ -29,16 +29,18 @@ pub(super) fn load(resources_dir: Option<&Path>) -> Result<Catalog> {
 }
 
 fn own_files(dir: &Path) -> Result<Vec<(String, String)>> {
-    let entries = std::fs::read_dir(dir)
-        .map_err(|e| Error::caused(Kind::Config, format!("cannot read resources.dir {}", dir.display()), e))?;
+    let entries = std::fs::read_dir(dir).map_err(|e| {
+        Error::caused(Kind::Config, format!("cannot read resources.dir {}", dir.display()), e)
+    })?;
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.map_err(|e| error::io("list", dir, e))?.path();
         if path.extension().is_none_or(|e| e != "toml") {
             continue;
         }
-        let text = std::fs::read_to_string(&path)
-            .map_err(|e| Error::caused(Kind::Config, format!("cannot read {}", path.display()), e))?;
+        let text = std::fs::read_to_string(&path).map_err(|e| {
+            Error::caused(Kind::Config, format!("cannot read {}", path.display()), e)
+        })?;
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         files.push((name, text));
     }
@@ -234,9 +236,8 @@ impl ColumnFile {
     fn check(self, faults: &mut Vec<String>) -> Option<Column> {
         let path: Vec<String> =
             self.field.iter().flat_map(|f| f.split('.')).map(str::to_owned).collect();
-        let Some(name) = self
-            .name
-            .or_else(|| (!path.is_empty()).then(|| path.join(" ").to_snake_case()))
+        let Some(name) =
+            self.name.or_else(|| (!path.is_empty()).then(|| path.join(" ").to_snake_case()))
         else {
             faults.push("a column has neither name nor field".to_owned());
             return None;
@@ -305,7 +306,8 @@ impl File {
             match columns.iter().find(|c| c.name == *key) {
                 None => faults.push(format!("key: \"{key}\" is no column")),
                 Some(c) if c.class.is_some() => {
-                    faults.push(format!("key: \"{key}\" has a privacy class; a key cannot have one"));
+                    faults
+                        .push(format!("key: \"{key}\" has a privacy class; a key cannot have one"));
                 }
                 Some(c) if c.kind.list => faults.push(format!("key: \"{key}\" is a list")),
                 Some(_) => {}
@@ -321,15 +323,16 @@ impl File {
             GroupName::Case => Some(Group::Case),
             GroupName::Ids => Some(Group::Ids),
             GroupName::List => Some(Group::List),
-            GroupName::Each => self.each.map(|e| {
-                Group::Each(Each { table: e.table, column: e.column, param: e.param })
-            }),
-            GroupName::Child => self.child.map(|c| {
-                Group::Child(Child { table: c.table, field: c.field, scalar: c.scalar })
-            }),
+            GroupName::Each => self
+                .each
+                .map(|e| Group::Each(Each { table: e.table, column: e.column, param: e.param })),
+            GroupName::Child => self
+                .child
+                .map(|c| Group::Child(Child { table: c.table, field: c.field, scalar: c.scalar })),
         };
         let Some(group) = group else {
-            faults.push("group = \"each\" needs [each], group = \"child\" needs [child]".to_owned());
+            faults
+                .push("group = \"each\" needs [each], group = \"child\" needs [child]".to_owned());
             return None;
         };
         let read = self.read.and_then(|r| r.check(faults));
@@ -427,7 +430,9 @@ fn refresh(names: &[String], faults: &mut Vec<String>) -> Refresh {
             Some(facet) => facets.push(facet),
             None => {
                 let known = Facet::ALL.map(|(_, field, _)| field).join(", ");
-                faults.push(format!("refresh: \"{name}\" is neither \"any\" alone nor one of {known}"));
+                faults.push(format!(
+                    "refresh: \"{name}\" is neither \"any\" alone nor one of {known}"
+                ));
             }
         }
     }
@@ -528,9 +533,8 @@ comment = "A fraction."
 
     #[test]
     fn two_columns_of_one_name_are_refused() {
-        let message = one(&ACTIVITIES.replace("field = \"VAT\"", "field = \"ID\""))
-            .unwrap_err()
-            .to_string();
+        let message =
+            one(&ACTIVITIES.replace("field = \"VAT\"", "field = \"ID\"")).unwrap_err().to_string();
         assert!(message.contains("column \"id\" is there twice"), "{message}");
     }
 }

@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 pub use column::{Class, Column, ColumnType, Origin, Scalar};
 pub use dictionary::DictionaryFormat;
-pub use resource::{Answer, Child, Each, Facet, Group, Method, Only, Paging, Read, Refresh, Resource};
+pub use resource::{
+    Answer, Child, Each, Facet, Group, Method, Only, Paging, Read, Refresh, Resource,
+};
 
 use crate::error::Result;
 

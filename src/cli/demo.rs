@@ -70,7 +70,9 @@ pub async fn run(args: &Demo, quiet: bool) -> Result<u8> {
     ))?;
     live_on(&sandbox).await?;
 
-    print("3. Following the changes: the feed says which cases moved, their dates say what to fetch.\n")?;
+    print(
+        "3. Following the changes: the feed says which cases moved, their dates say what to fetch.\n",
+    )?;
     let second = session.sync("demo", Options::default()).await?;
     print(&changes(&second))?;
 
@@ -87,7 +89,10 @@ pub async fn run(args: &Demo, quiet: bool) -> Result<u8> {
         &reader,
         "SELECT table_name AS \"table\", rows, last_change FROM report.freshness ORDER BY 1",
     )?;
-    print(&format!("\n5. What is in the published database now:\n{}", output::batches(&rows, "-")?))?;
+    print(&format!(
+        "\n5. What is in the published database now:\n{}",
+        output::batches(&rows, "-")?
+    ))?;
     print("\n6. How many cases were signed? (report.signed_cases, the latest months)\n")?;
     print(&output::batches(&query::select(&reader, SIGNED)?, "-")?)?;
     print("\n7. What does a sale cost in all? (report.total_cost, some cases)\n")?;
@@ -138,8 +143,11 @@ fn prepare(dir: &Path) -> Result<PathBuf> {
     }
     // Each demo has a brokerage of its own, and a mirror has one tenant.
     for path in ours {
-        let removed =
-            if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        let removed = if path.is_dir() {
+            std::fs::remove_dir_all(&path)
+        } else {
+            std::fs::remove_file(&path)
+        };
         removed.map_err(|e| io("remove", &path, e))?;
     }
     Ok(dir)

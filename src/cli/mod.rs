@@ -21,8 +21,7 @@ use crate::error::{Error, Result, io};
 /// Runs a command; returns the exit status of contract section 1.
 pub async fn run(cli: Cli) -> Result<u8> {
     let load = || Config::load(cli.global.config_path(), &cli.global.overrides());
-    let offline =
-        || Config::load_offline(cli.global.config.as_deref(), &cli.global.overrides());
+    let offline = || Config::load_offline(cli.global.config.as_deref(), &cli.global.overrides());
     let quiet = cli.global.quiet > 0;
     match &cli.command {
         Command::Demo(args) => demo::run(args, quiet).await,

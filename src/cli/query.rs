@@ -37,9 +37,7 @@ pub fn open(database: &Path) -> Result<Connection> {
         .and_then(|c| c.enable_autoload_extension(false))
         .and_then(|c| c.with("autoinstall_known_extensions", "false"))
         .and_then(|c| Connection::open_with_flags(database, c))
-        .map_err(|e| {
-            Error::caused(Kind::Store, format!("cannot open {}", database.display()), e)
-        })
+        .map_err(|e| Error::caused(Kind::Store, format!("cannot open {}", database.display()), e))
 }
 
 /// The result of a statement.

@@ -44,7 +44,8 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
         let Some(row) = resources.get(&table) else { continue };
         let waiting = by_table.get(&table);
         if row.status == "failing" {
-            problems.push(format!("{table} is failing: {}", row.reason.clone().unwrap_or_default()));
+            problems
+                .push(format!("{table} is failing: {}", row.reason.clone().unwrap_or_default()));
         }
         if let Some((count, reason)) = waiting {
             problems.push(format!("{table}: {count} scopes are pending: {reason}"));
@@ -124,7 +125,13 @@ fn text(status: &Value) -> Result<String> {
         other => other.to_string(),
     };
     let mut table = output::table(&[
-        "table", "status", "rows", "last change", "last checked", "pending", "rejected",
+        "table",
+        "status",
+        "rows",
+        "last change",
+        "last checked",
+        "pending",
+        "rejected",
     ]);
     let empty = Vec::new();
     for row in status["tables"].as_array().unwrap_or(&empty) {

@@ -137,7 +137,9 @@ impl Cycle {
         }
         for (table, (count, error)) in by_table {
             let s = if count == 1 { "" } else { "s" };
-            self.problem(format!("{table}: {count} scope{s} failed and will be tried again: {error}"));
+            self.problem(format!(
+                "{table}: {count} scope{s} failed and will be tried again: {error}"
+            ));
         }
         for (table, count) in books.open_rejects()? {
             let s = if count == 1 { "" } else { "s" };

@@ -345,7 +345,8 @@ impl Cycle {
             .iter()
             .filter(|r| !matches!(r.group, Group::Child(_)))
             .filter(|r| {
-                rows.get(&r.table).is_some_and(|row| matches!(row.status.as_str(), "ok" | "failing"))
+                rows.get(&r.table)
+                    .is_some_and(|row| matches!(row.status.as_str(), "ok" | "failing"))
             })
             .cloned()
             .collect();
@@ -353,7 +354,12 @@ impl Cycle {
     }
 
     /// A table that answered 403 or is not there is not asked again in this run.
-    pub(super) async fn set_aside(&mut self, table: &str, status: &str, reason: &str) -> Result<()> {
+    pub(super) async fn set_aside(
+        &mut self,
+        table: &str,
+        status: &str,
+        reason: &str,
+    ) -> Result<()> {
         self.active.retain(|r| r.table != table);
         tracing::warn!(table, status, reason, "a table cannot be read and is left alone");
         let (table, status, reason) = (table.to_owned(), status.to_owned(), reason.to_owned());

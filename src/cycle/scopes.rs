@@ -165,7 +165,8 @@ impl Cycle {
                     if self.is_absent(&stale.table, stale.id).await?
                         && set_aside.insert(stale.table.clone())
                     {
-                        let why = format!("{ABSENT_AFTER} cases that exist answered 404, and none else");
+                        let why =
+                            format!("{ABSENT_AFTER} cases that exist answered 404, and none else");
                         self.set_aside(&stale.table, "absent", &why).await?;
                     }
                     Ok(())
@@ -180,9 +181,15 @@ impl Cycle {
             }
             _ => {
                 let text = error.chain();
-                tracing::warn!(table = stale.table, case = stale.id, reason = text, "a scope failed");
+                tracing::warn!(
+                    table = stale.table,
+                    case = stale.id,
+                    reason = text,
+                    "a scope failed"
+                );
                 self.failed.entry(stale.table.clone()).or_insert_with(|| text.clone());
-                self.note_failure(&stale.table, stale.id, &format!("{:?}", error.kind()), &text).await
+                self.note_failure(&stale.table, stale.id, &format!("{:?}", error.kind()), &text)
+                    .await
             }
         }
     }

@@ -91,8 +91,8 @@ impl Cycle {
             })
             .await?;
         let (leaving, of) = (suspects.len() as u64, u64::try_from(shown).unwrap_or(0));
-        let held = !self.options.allow_removals
-            && braked(leaving, of, self.config.reconcile.max_removed);
+        let held =
+            !self.options.allow_removals && braked(leaving, of, self.config.reconcile.max_removed);
         if leaving > 0 && held {
             self.problem(format!(
                 "the listing lacks {leaving} of {of} cases; reconcile.max_removed holds them (if \
@@ -178,9 +178,7 @@ impl Cycle {
             Kind::Credentials | Kind::Tls | Kind::Unreachable | Kind::Store | Kind::DiskFull => {
                 Err(error)
             }
-            Kind::Forbidden => {
-                self.set_aside(&resource.table, "forbidden", &error.chain()).await
-            }
+            Kind::Forbidden => self.set_aside(&resource.table, "forbidden", &error.chain()).await,
             kind if missing(kind) => {
                 self.set_aside(&resource.table, "absent", &error.chain()).await
             }
@@ -207,9 +205,10 @@ impl Cycle {
             let conn = self.store.connection()?;
             let state = State::new(&conn);
             let now = Timestamp::now();
-            let due = state.again()?.iter().any(|(table, at, _)| {
-                table == "contacts" && *at <= now.as_microsecond()
-            });
+            let due = state
+                .again()?
+                .iter()
+                .any(|(table, at, _)| table == "contacts" && *at <= now.as_microsecond());
             if followed && !due && !state.contacts_may_be_stale()? {
                 return Ok(0);
             }
@@ -269,8 +268,13 @@ impl Cycle {
                 if !self.reached(Some(&error)) {
                     return Err(error);
                 }
-                self.note_failure(&resource.table, id, &format!("{:?}", error.kind()), &error.chain())
-                    .await
+                self.note_failure(
+                    &resource.table,
+                    id,
+                    &format!("{:?}", error.kind()),
+                    &error.chain(),
+                )
+                .await
             }
         }
     }

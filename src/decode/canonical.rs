@@ -24,9 +24,12 @@ fn write(raw: &str, privacy: &Privacy, depth: usize, out: &mut String) {
             Some(b'{') => {
                 if let Ok(map) = serde_json::from_str::<BTreeMap<String, &RawValue>>(raw) {
                     let fields = map.iter().filter_map(|(name, value)| {
-                        let nested = |text: &str, out: &mut String| write(text, privacy, depth + 1, out);
+                        let nested =
+                            |text: &str, out: &mut String| write(text, privacy, depth + 1, out);
                         let mut text = String::new();
-                        privacy.unknown_field(name, value.get(), nested, &mut text).then_some((name, text))
+                        privacy
+                            .unknown_field(name, value.get(), nested, &mut text)
+                            .then_some((name, text))
                     });
                     object(fields, out);
                     return;

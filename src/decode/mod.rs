@@ -71,8 +71,7 @@ pub struct Decoded {
 impl Decoded {
     /// Memory that the rows take, children included.
     pub fn bytes(&self) -> usize {
-        self.rows.get_array_memory_size()
-            + self.children.iter().map(Decoded::bytes).sum::<usize>()
+        self.rows.get_array_memory_size() + self.children.iter().map(Decoded::bytes).sum::<usize>()
     }
 
     /// Whether any record, here or in a child table, came without a usable key.
@@ -261,9 +260,9 @@ impl Decoder {
         }
         if raw.starts_with('{') {
             let mut reader = serde_json::Deserializer::from_str(raw);
-            reader
-                .deserialize_map(RecordVisitor { decoder: self, row: &mut row })
-                .map_err(|e| Error::caused(Kind::BadAnswer, self.bad("a record cannot be read"), e))?;
+            reader.deserialize_map(RecordVisitor { decoder: self, row: &mut row }).map_err(
+                |e| Error::caused(Kind::BadAnswer, self.bad("a record cannot be read"), e),
+            )?;
         } else if let Some(i) = self.scalar_column {
             self.take_column(i, raw, &mut row, &mut |_| ());
         } else {
@@ -312,9 +311,7 @@ impl Decoder {
         raw: &'a str,
     ) -> std::result::Result<Cell<'a>, String> {
         let private = |value| match value {
-            Some(Value::Text(text)) => {
-                self.context.privacy.text(class, text).map(Value::Text)
-            }
+            Some(Value::Text(text)) => self.context.privacy.text(class, text).map(Value::Text),
             other => other,
         };
         if !kind.list {
@@ -324,8 +321,8 @@ impl Decoder {
         if raw == "null" {
             return Ok(Cell::Null);
         }
-        let items: Vec<&RawValue> = serde_json::from_str(raw)
-            .map_err(|_| "not a list".to_owned())?;
+        let items: Vec<&RawValue> =
+            serde_json::from_str(raw).map_err(|_| "not a list".to_owned())?;
         let dropped = self.context.privacy.mode(class) == crate::config::PrivacyMode::Drop;
         let mut values = Vec::with_capacity(items.len());
         for (n, item) in items.iter().enumerate() {
@@ -353,11 +350,8 @@ impl Decoder {
         }
         if !whole {
             self.keyless = true;
-            let error = row
-                .faults
-                .iter()
-                .find(|(i, _, _)| self.key_columns.contains(i))
-                .map_or_else(
+            let error =
+                row.faults.iter().find(|(i, _, _)| self.key_columns.contains(i)).map_or_else(
                     || format!("no usable key: {} is missing", self.resource.key.join(", ")),
                     |(i, _, e)| format!("no usable key: {}: {e}", self.resource.columns[*i].name),
                 );
@@ -372,7 +366,9 @@ impl Decoder {
         }
         if let Some((earlier, text)) = self.by_key.get(&key) {
             let plain = &self.context.privacy;
-            if **text == *raw || canonical::canonical(text, plain) == canonical::canonical(raw, plain) {
+            if **text == *raw
+                || canonical::canonical(text, plain) == canonical::canonical(raw, plain)
+            {
                 return Ok(());
             }
             self.dead_rows.push(*earlier);
@@ -426,7 +422,9 @@ impl Decoder {
         for (column, cell) in self.resource.columns.iter().zip(cells) {
             let param = match cell {
                 Cell::One(Value::Int(i)) => Param::Int(*i),
-                Cell::One(value @ (Value::Text(_) | Value::Guid(_))) => Param::Text(value.key_text(0)),
+                Cell::One(value @ (Value::Text(_) | Value::Guid(_))) => {
+                    Param::Text(value.key_text(0))
+                }
                 _ => continue,
             };
             params.insert(column.name.clone(), param);
@@ -606,7 +604,9 @@ impl Decoder {
         rest: &mut BTreeMap<String, String>,
         drift: &mut Vec<(String, Option<String>)>,
     ) {
-        let Ok(fields) = serde_json::from_str::<BTreeMap<String, &'a RawValue>>(raw) else { return };
+        let Ok(fields) = serde_json::from_str::<BTreeMap<String, &'a RawValue>>(raw) else {
+            return;
+        };
         for (name, value) in fields {
             match slots.get(&name) {
                 Some(Slot::Column(i)) => {

@@ -43,7 +43,11 @@ impl std::fmt::Debug for Privacy {
 impl Privacy {
     /// `key` is the secret that makes the hashes of this mirror its own.
     pub fn new(settings: &config::Privacy, key: [u8; 32]) -> Privacy {
-        Privacy { identifiers: settings.identifiers, contact_details: settings.contact_details, key }
+        Privacy {
+            identifiers: settings.identifiers,
+            contact_details: settings.contact_details,
+            key,
+        }
     }
 
     /// What happens to values of a column of this class.

@@ -130,7 +130,9 @@ fn dropped_classes_leave_neither_column_nor_extra() {
         &context,
         "contacts",
         &Params::new(),
-        &[r#"{"Id":5,"Email":"a@example.no","Emails":["a@example.no"],"WorkEmail":"b@example.no","MobileX":1}"#],
+        &[
+            r#"{"Id":5,"Email":"a@example.no","Emails":["a@example.no"],"WorkEmail":"b@example.no","MobileX":1}"#,
+        ],
     );
     assert_eq!(texts(&decoded, "email"), [None]);
     assert!(decoded.rows.column_by_name("emails").unwrap().is_null(0));
@@ -177,10 +179,8 @@ fn a_list_of_copies_is_left_out_altogether() {
 
 #[test]
 fn instants_are_cut_to_microseconds() {
-    let decoded = decode("activities", &[r#"{"Id":1,"CreatedOn":"2026-04-28T11:26:41.5334829+02:00"}"#]);
+    let decoded =
+        decode("activities", &[r#"{"Id":1,"CreatedOn":"2026-04-28T11:26:41.5334829+02:00"}"#]);
     let created = decoded.rows.column_by_name("created_on").unwrap();
-    assert_eq!(
-        created.as_primitive::<TimestampMicrosecondType>().value(0) % 1_000_000,
-        533_482
-    );
+    assert_eq!(created.as_primitive::<TimestampMicrosecondType>().value(0) % 1_000_000, 533_482);
 }

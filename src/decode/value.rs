@@ -47,7 +47,11 @@ fn decimal_text(value: i128, scale: u32) -> String {
 ///
 /// # Errors
 /// Why the value does not fit, in words for `sync.rejects`.
-pub fn scalar<'a>(kind: Scalar, raw: &'a str, zone: &TimeZone) -> Result<Option<Value<'a>>, String> {
+pub fn scalar<'a>(
+    kind: Scalar,
+    raw: &'a str,
+    zone: &TimeZone,
+) -> Result<Option<Value<'a>>, String> {
     if raw == "null" {
         return Ok(None);
     }
@@ -161,7 +165,9 @@ fn scaled(raw: &str, scale: u32, wanted: &str) -> Result<i128, String> {
     while shift < 0 {
         match digits.split_last() {
             Some((b'0', rest)) => digits = rest,
-            Some(_) if scale == 0 => return Err("a fraction where a whole number belongs".to_owned()),
+            Some(_) if scale == 0 => {
+                return Err("a fraction where a whole number belongs".to_owned());
+            }
             Some(_) => return Err(format!("more than {scale} decimals")),
             None => break,
         }
@@ -195,7 +201,10 @@ mod tests {
             read(Scalar::Money, raw)
         }
         assert_eq!(money("0.1"), Ok(Some(Value::Decimal(10))));
-        assert_eq!(money("-9999999999999999.99"), Ok(Some(Value::Decimal(-999_999_999_999_999_999))));
+        assert_eq!(
+            money("-9999999999999999.99"),
+            Ok(Some(Value::Decimal(-999_999_999_999_999_999)))
+        );
         assert_eq!(money("9007199254740993.01"), Ok(Some(Value::Decimal(900_719_925_474_099_301))));
         assert_eq!(money("1.5e3"), Ok(Some(Value::Decimal(150_000))));
         assert_eq!(money("12.500000"), Ok(Some(Value::Decimal(1250))));

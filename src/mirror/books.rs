@@ -222,7 +222,10 @@ impl<'c> Books<'c> {
     /// Counts a case that exists and answered 404; returns how many that makes.
     pub fn count_not_found(&self, table: &str) -> Result<i64> {
         self.conn
-            .execute("UPDATE sync.resources SET not_found = not_found + 1 WHERE table_name = ?", [table])
+            .execute(
+                "UPDATE sync.resources SET not_found = not_found + 1 WHERE table_name = ?",
+                [table],
+            )
             .map_err(|e| db("cannot count a 404", e))?;
         scalar_i64(
             self.conn,

@@ -56,7 +56,10 @@ impl LedgerStore for DuckLedger {
             rows.into_iter()
                 .map(|(id, feed, boot_id, sent_at, sent, ended_at, ended, status, hold)| {
                     let broken = || {
-                        Error::new(Kind::Store, format!("row {id} of sync.feed_calls is unreadable"))
+                        Error::new(
+                            Kind::Store,
+                            format!("row {id} of sync.feed_calls is unreadable"),
+                        )
                     };
                     let end = match (from_micros(ended_at), ended) {
                         (Some(at), Some(time)) => Some(Ended {

@@ -153,13 +153,8 @@ fn apply_table(
     let resource = Arc::clone(&first.decoded.resource);
     let kind = first.kind;
     stage_scopes(conn, &loads)?;
-    let merged = merge_table(
-        conn,
-        settings,
-        &resource,
-        loads.iter().map(|load| &load.decoded),
-        now,
-    )?;
+    let merged =
+        merge_table(conn, settings, &resource, loads.iter().map(|load| &load.decoded), now)?;
     outcome.note(&resource.table, merged);
     let children = first.decoded.children.len();
     for n in 0..children {
@@ -310,8 +305,7 @@ fn note_rejects(
 ) -> Result<()> {
     let failed = |e| db("cannot note rejects", e);
     let tables = quote_list(
-        std::iter::once(resource.table.as_str())
-            .chain(rejects.iter().map(|r| r.table.as_str())),
+        std::iter::once(resource.table.as_str()).chain(rejects.iter().map(|r| r.table.as_str())),
     );
     let open = conn
         .query_row(
@@ -339,9 +333,7 @@ fn note_rejects(
             let scope = match (&resource.group, &single) {
                 (Group::List, _) => String::new(),
                 (_, Some(id)) => id.to_string(),
-                (_, None) => {
-                    reject.record_key.split('/').next().unwrap_or_default().to_owned()
-                }
+                (_, None) => reject.record_key.split('/').next().unwrap_or_default().to_owned(),
             };
             appender
                 .append_row(params![

@@ -59,11 +59,8 @@ pub(super) fn create_stage(conn: &Connection, resource: &Resource) -> Result<()>
         .map(|c| format!("{} {}", quote::ident(&c.name), c.kind.sql()))
         .chain(["_extra VARCHAR".to_owned()])
         .collect();
-    let sql = format!(
-        "CREATE OR REPLACE TEMP TABLE {} ({})",
-        stage_name(resource),
-        columns.join(", ")
-    );
+    let sql =
+        format!("CREATE OR REPLACE TEMP TABLE {} ({})", stage_name(resource), columns.join(", "));
     conn.execute_batch(&sql).map_err(|e| db("cannot create a staging table", e))
 }
 

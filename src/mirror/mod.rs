@@ -11,8 +11,8 @@ mod load;
 mod merge;
 pub mod reports;
 mod schema;
-pub mod secrets;
 mod search;
+pub mod secrets;
 mod state;
 mod suspects;
 mod writer;
@@ -24,8 +24,8 @@ use duckdb::{Config as DuckConfig, Connection};
 pub use books::{Books, CallRow, FailureRow, ResourceRow, RunRow, RunSummary};
 pub use ledger::DuckLedger;
 pub use load::{Load, LoadKind, LoadedScope, Outcome, Settings, Stamp};
-pub(crate) use merge::braked;
 pub use merge::Merged;
+pub(crate) use merge::braked;
 pub use state::{
     CaseDates, CaseState, ContactSeen, FAILURE_LAG, FeedState, Fetched, Place, ScopeId, State,
 };
@@ -76,9 +76,8 @@ fn connect(settings: &config::Store) -> Result<Connection> {
         .and_then(|o| o.with("preserve_insertion_order", "false"))
         .map_err(|e| db("cannot set DuckDB's options", e))?;
     if let Some(threads) = settings.threads {
-        options = options
-            .threads(threads as i64)
-            .map_err(|e| db("cannot set DuckDB's threads", e))?;
+        options =
+            options.threads(threads as i64).map_err(|e| db("cannot set DuckDB's threads", e))?;
     }
     let connection = Connection::open_with_flags(&settings.path, options)
         .map_err(|e| open_error(&settings.path, e))?;

@@ -153,8 +153,7 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
         }
     }
     let tables: BTreeSet<&str> = known.keys().map(|(table, _)| table.as_str()).collect();
-    let generation: i64 =
-        meta(conn, "definition")?.and_then(|v| v.parse().ok()).unwrap_or(1);
+    let generation: i64 = meta(conn, "definition")?.and_then(|v| v.parse().ok()).unwrap_or(1);
     let mut newest = generation;
     for resource in catalog.resources() {
         let is_new = !tables.contains(resource.table.as_str());
@@ -292,9 +291,8 @@ pub(super) fn redefined(conn: &Connection, table: &str) -> Result<Vec<(String, i
              AND since > (SELECT min(since) FROM sync.columns WHERE table_name = ?1)",
         )
         .map_err(failed)?;
-    let rows = statement
-        .query_map([table], |row| Ok((row.get(0)?, row.get(1)?)))
-        .map_err(failed)?;
+    let rows =
+        statement.query_map([table], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
     let mut all: Vec<(String, i64)> = rows.collect::<Result<_, _>>().map_err(failed)?;
     // A dropped column moves values into `_extra` without leaving a row in sync.columns.
     let generation: i64 = meta(conn, "definition")?.and_then(|v| v.parse().ok()).unwrap_or(1);

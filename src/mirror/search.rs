@@ -72,8 +72,7 @@ fn leave_other_search(
     let condition =
         format!("{} IN (SELECT id FROM temp.stage_scopes)", quote::ident(&resource.key[0]));
     let history = settings.keeps_history(&resource.table);
-    let removed =
-        merge::remove(conn, resource, history, &condition, "deleted", &instant(now))?;
+    let removed = merge::remove(conn, resource, history, &condition, "deleted", &instant(now))?;
     if removed > 0 {
         outcome.note(&resource.table, Merged { deleted: removed, ..Merged::default() });
         count_change(conn, &resource.table)?;
@@ -129,15 +128,10 @@ fn lagging(
     let older: Vec<String> = pairs
         .into_iter()
         .filter(|(own, _)| {
-            resource
-                .column(own)
-                .is_some_and(|c| c.kind.scalar == Scalar::Instant && !c.kind.list)
+            resource.column(own).is_some_and(|c| c.kind.scalar == Scalar::Instant && !c.kind.list)
         })
         .map(|(own, seen)| {
-            format!(
-                "epoch_us(m.{}) * 10 + {LAG_TOLERANCE_TICKS} < s.{seen}",
-                quote::ident(own)
-            )
+            format!("epoch_us(m.{}) * 10 + {LAG_TOLERANCE_TICKS} < s.{seen}", quote::ident(own))
         })
         .collect();
     if older.is_empty() {

@@ -22,6 +22,11 @@ pub const FAILURE_SUSPECT: &str = "Suspect";
 /// A case that no search has shown yet.
 pub const FAILURE_NOT_SHOWN: &str = "NotShown";
 
+/// Contacts that are mirrored: those that a role names and those that the contacts feed reports.
+const KNOWN_CONTACTS: &str = "SELECT contact_id AS id FROM main.case_roles \
+                              WHERE contact_id IS NOT NULL \
+                              UNION SELECT contact_id FROM sync.seen_contacts";
+
 /// The change dates of a case, in the order of [`Facet::ALL`], in ticks; `None` is null.
 pub type CaseDates = [Option<i64>; 11];
 
@@ -215,7 +220,18 @@ impl<'c> State<'c> {
             for (id, d) in rows {
                 appender
                     .append_row(params![
-                        id, d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8], d[9], d[10],
+                        id,
+                        d[0],
+                        d[1],
+                        d[2],
+                        d[3],
+                        d[4],
+                        d[5],
+                        d[6],
+                        d[7],
+                        d[8],
+                        d[9],
+                        d[10],
                         any_stamp(d)
                     ])
                     .map_err(failed)?;
@@ -403,7 +419,8 @@ impl<'c> State<'c> {
         if cases.is_empty() {
             return Ok(());
         }
-        let rows: Vec<String> = cases.iter().map(|(id, moved)| format!("({id}, {moved})")).collect();
+        let rows: Vec<String> =
+            cases.iter().map(|(id, moved)| format!("({id}, {moved})")).collect();
         self.batch(&format!(
             "UPDATE sync.seen s SET dirty = false, \
                whole_stamp = coalesce(s.rereading, s.whole_stamp), rereading = NULL \
@@ -440,7 +457,7 @@ impl<'c> State<'c> {
         ))
     }
 
-    /// Contacts to search: named by a role and never read, moved by the feed, due again, or old.
+    /// Contacts to search: named by a role or the feed and never read, moved by the feed, due again, or old.
     /// `older_than` is the age, in microseconds of our clock, from which a contact is read again
     /// where there is no contacts feed.
     pub fn stale_contacts(&self, now_us: i64, older_than: Option<i64>) -> Result<Vec<i64>> {
@@ -451,8 +468,7 @@ impl<'c> State<'c> {
         ids(
             self.conn,
             &format!(
-                "WITH named AS (SELECT DISTINCT contact_id AS id FROM main.case_roles \
-                                WHERE contact_id IS NOT NULL) \
+                "WITH named AS ({KNOWN_CONTACTS}) \
                  SELECT n.id FROM named n \
                  LEFT JOIN sync.fetched f ON f.table_name = 'contacts' AND f.id = n.id AND f.part = '' \
                  LEFT JOIN sync.seen_contacts s ON s.contact_id = n.id \
@@ -467,13 +483,12 @@ impl<'c> State<'c> {
         )
     }
 
-    /// Contacts that the feed moved are done with when they are fetched at that date or named by
-    /// nobody.
+    /// Contacts that the feed moved are done with when they are fetched at that date.
     pub fn clean_contacts(&self) -> Result<()> {
         self.batch(
-            "UPDATE sync.seen_contacts s SET dirty = false WHERE s.dirty AND NOT EXISTS \
+            "UPDATE sync.seen_contacts s SET dirty = false WHERE s.dirty AND EXISTS \
                (SELECT 1 FROM sync.fetched f WHERE f.table_name = 'contacts' \
-                  AND f.id = s.contact_id AND f.stamp IS DISTINCT FROM s.modified_date::VARCHAR)",
+                  AND f.id = s.contact_id AND f.stamp IS NOT DISTINCT FROM s.modified_date::VARCHAR)",
         )
     }
 
@@ -647,8 +662,7 @@ impl<'c> State<'c> {
         let failed = scalar_i64(self.conn, &format!("SELECT count(*) {failures}"))?;
         let fetched = format!("FROM sync.fetched WHERE table_name = {name}");
         let stale = scalar_i64(self.conn, &format!("SELECT count(*) {fetched} AND stamp <> ''"))?;
-        let never =
-            whole && scalar_i64(self.conn, &format!("SELECT count(*) {fetched}"))? == 0;
+        let never = whole && scalar_i64(self.conn, &format!("SELECT count(*) {fetched}"))? == 0;
         Ok(failed > 0 || stale > 0 || never)
     }
 
@@ -686,14 +700,17 @@ impl<'c> State<'c> {
             return Ok(Vec::new());
         }
         self.query(
-            "WITH named AS (SELECT DISTINCT contact_id AS id FROM main.case_roles \
-                            WHERE contact_id IS NOT NULL) \
-             SELECT n.id, f.id IS NULL OR NOT f.complete FROM named n \
-             LEFT JOIN sync.fetched f ON f.table_name = 'contacts' AND f.id = n.id AND f.part = '' \
-             LEFT JOIN sync.seen_contacts s ON s.contact_id = n.id \
-             WHERE f.id IS NULL OR f.stamp IS DISTINCT FROM \
-               (CASE WHEN s.contact_id IS NULL THEN 'unknown' ELSE s.modified_date::VARCHAR END) \
-             ORDER BY n.id",
+            &format!(
+                "WITH named AS ({KNOWN_CONTACTS}) \
+                 SELECT n.id, f.id IS NULL OR NOT f.complete FROM named n \
+                 LEFT JOIN sync.fetched f \
+                   ON f.table_name = 'contacts' AND f.id = n.id AND f.part = '' \
+                 LEFT JOIN sync.seen_contacts s ON s.contact_id = n.id \
+                 WHERE f.id IS NULL OR f.stamp IS DISTINCT FROM \
+                   (CASE WHEN s.contact_id IS NULL THEN 'unknown' \
+                         ELSE s.modified_date::VARCHAR END) \
+                 ORDER BY n.id"
+            ),
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
     }
@@ -705,14 +722,11 @@ impl<'c> State<'c> {
 
     /// When the next search comes due that waits for the search's lag, in microseconds of our clock.
     pub fn next_search(&self, cases: &[i64]) -> Result<Option<i64>> {
-        let among = if cases.is_empty() {
-            String::new()
-        } else {
-            format!("AND id IN ({})", list(cases))
-        };
+        let among =
+            if cases.is_empty() { String::new() } else { format!("AND id IN ({})", list(cases)) };
         let rows = self.query(
             &format!(
-                "SELECT min(at) FROM (SELECT again_at AS at FROM sync.fetched \
+                "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched \
                    WHERE again_at IS NOT NULL {among} \
                  UNION ALL SELECT epoch_us(next_at) FROM sync.failures \
                    WHERE kind IN ('{FAILURE_LAG}', '{FAILURE_SUSPECT}', '{FAILURE_NOT_SHOWN}') {among})"
@@ -735,10 +749,7 @@ impl<'c> State<'c> {
     }
 
     fn count(&self, sql: &str) -> Result<u64> {
-        self.conn
-            .execute(sql, [])
-            .map(|n| n as u64)
-            .map_err(|e| db("cannot write the books", e))
+        self.conn.execute(sql, []).map(|n| n as u64).map_err(|e| db("cannot write the books", e))
     }
 
     fn execute(&self, sql: &str, params: impl duckdb::Params) -> Result<()> {
@@ -790,9 +801,7 @@ pub(super) fn fail(
     )?
     .pop();
     let attempts = before.map_or(0, |(n, _)| n) + 1;
-    let first = before
-        .and_then(|(_, us)| Timestamp::from_microsecond(us).ok())
-        .unwrap_or(now);
+    let first = before.and_then(|(_, us)| Timestamp::from_microsecond(us).ok()).unwrap_or(now);
     let wait = plan::backoff(attempts as u32).max(not_before.unwrap_or_default());
     let next = now + wait;
     let failed = |e| db("cannot note a failure", e);

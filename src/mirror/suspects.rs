@@ -7,9 +7,7 @@ use jiff::Timestamp;
 
 use super::load::{Outcome, Settings, count_change};
 use super::merge::{self, Merged};
-use super::state::{
-    FAILURE_NOT_SHOWN, FAILURE_SUSPECT, ScopeId, State, fail, query,
-};
+use super::state::{FAILURE_NOT_SHOWN, FAILURE_SUSPECT, ScopeId, State, fail, query};
 use super::{db, instant};
 use crate::catalog::{Group, Resource};
 use crate::error::Result;
@@ -78,7 +76,8 @@ impl State<'_> {
              WHERE table_name IN ('cases', 'projects') AND id = {id}"
         ))?;
         let left = Duration::try_from((since + delay).duration_since(now)).unwrap_or_default();
-        let why = "no search shows the case any more, but it exists: it is hidden, or the search lags";
+        let why =
+            "no search shows the case any more, but it exists: it is hidden, or the search lags";
         fail(conn, run_id, now, &scope, FAILURE_SUSPECT, why, Some(left))?;
         Ok(SuspectStep::Waiting)
     }
@@ -151,8 +150,7 @@ impl State<'_> {
     ) -> Result<()> {
         let condition = format!("{} = {id}", quote::ident(column));
         let history = settings.keeps_history(&resource.table);
-        let gone =
-            merge::remove(self.conn, resource, history, &condition, change, &instant(now))?;
+        let gone = merge::remove(self.conn, resource, history, &condition, change, &instant(now))?;
         if gone > 0 {
             outcome.note(&resource.table, Merged { deleted: gone, ..Merged::default() });
             count_change(self.conn, &resource.table)?;

@@ -177,7 +177,8 @@ impl Worker {
         if self.waiting.is_empty() {
             return;
         }
-        let (loads, permits): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting).into_iter().unzip();
+        let (loads, permits): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.waiting).into_iter().unzip();
         self.bytes = 0;
         self.since = None;
         if self.failed.is_some() {

@@ -1,0 +1,205 @@
+//! A sandbox, a configuration that points at it, the binary, and the comparison with the truth.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use casemirror::catalog::{Catalog, Scalar};
+use casemirror::sandbox::{Options, Sandbox};
+use duckdb::{AccessMode, Config as DuckConfig, Connection};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// A sandbox that answers on loopback, and a folder with a mirror of it.
+pub struct World {
+    runtime: Runtime,
+    pub sandbox: Sandbox,
+    pub folder: TempDir,
+}
+
+impl World {
+    /// A still brokerage of so many cases; nothing happens in it but what a test asks for.
+    pub fn new(cases: usize) -> World {
+        World::with(Options { cases, gzip: false, ..Options::default() })
+    }
+
+    pub fn with(options: Options) -> World {
+        let runtime = Runtime::new().unwrap();
+        let sandbox = runtime.block_on(Sandbox::start(options)).unwrap();
+        let world = World { runtime, sandbox, folder: tempfile::tempdir().unwrap() };
+        world.configure("");
+        world
+    }
+
+    /// Writes the configuration; `more` is TOML that is added to it.
+    pub fn configure(&self, more: &str) {
+        let text = format!(
+            "[source]\nbase_url = \"{}\"\nclient_id = \"{}\"\nclient_secret = \"{}\"\n\
+             search_delay = \"1s\"\n[limits]\nrequests_per_second = 2000\n\
+             [privacy]\nidentifiers = \"keep\"\n{more}\n",
+            self.sandbox.base_url(),
+            self.sandbox.client_id(),
+            self.sandbox.client_secret(),
+        );
+        std::fs::write(self.path("casemirror.toml"), text).unwrap();
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs something of the sandbox that waits.
+    pub fn wait<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
+
+    /// The binary with this world's configuration.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = binary();
+        command.current_dir(self.folder.path()).args(args);
+        command
+    }
+
+    /// Runs the binary to its end.
+    pub fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// Runs `sync` and asserts that it is done and complete.
+    pub fn sync(&self) -> String {
+        let output = self.run(&["sync"]);
+        assert_eq!(output.status.code(), Some(0), "sync failed:\n{}", shown(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The published database, opened read-only as an analyst would.
+    pub fn published(&self) -> Connection {
+        open_read_only(&self.path("data/casemirror.duckdb"))
+    }
+
+    /// The store, opened read-only; no daemon may hold it.
+    pub fn store(&self) -> Connection {
+        open_read_only(&self.path("data/store.duckdb"))
+    }
+
+    /// Asserts that every table of the store equals the sandbox's own state, cell by cell.
+    pub fn assert_equal(&self) {
+        let differences = differences(&self.store(), &self.sandbox.state());
+        assert!(differences.is_empty(), "the mirror differs:\n{}", differences.join("\n"));
+    }
+}
+
+/// The binary under test, without the surroundings' settings.
+pub fn binary() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_casemirror"));
+    for (name, _) in std::env::vars() {
+        if name.starts_with("CASEMIRROR_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+pub fn open_read_only(path: &Path) -> Connection {
+    let config = DuckConfig::default()
+        .access_mode(AccessMode::ReadOnly)
+        .and_then(|c| c.enable_autoload_extension(false))
+        .unwrap();
+    Connection::open_with_flags(path, config).unwrap()
+}
+
+/// The one value of a query.
+pub fn one<T: duckdb::types::FromSql>(conn: &Connection, sql: &str) -> T {
+    conn.query_row(sql, [], |row| row.get(0)).unwrap_or_else(|e| panic!("{sql}: {e}"))
+}
+
+/// What a process printed, for a failing assertion.
+pub fn shown(output: &Output) -> String {
+    format!(
+        "{}\n--- stdout\n{}--- stderr\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// A table as the sandbox prints its state: rows by key, cells in canonical form.
+type Rows = BTreeMap<String, serde_json::Map<String, Value>>;
+
+/// Differences between a database's `main` and a sandbox's state, in words; at most some.
+pub fn differences(conn: &Connection, state: &Value) -> Vec<String> {
+    let catalog = Catalog::load(None).unwrap();
+    let mut all = Vec::new();
+    for (table, rows) in state["tables"].as_object().unwrap() {
+        let resource = catalog.get(table).unwrap_or_else(|| panic!("{table} is in no schema"));
+        let truth: Rows = rows
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| {
+                let row = row.as_object().unwrap().clone();
+                (key_of(&resource.key, &row), row)
+            })
+            .collect();
+        let mirror = mirrored(conn, resource);
+        for (key, row) in &truth {
+            match mirror.get(key) {
+                None => all.push(format!("{table} {key} is missing")),
+                Some(own) => {
+                    for (column, value) in row {
+                        let mirrored = own.get(column).unwrap_or(&Value::Null);
+                        if mirrored != value {
+                            all.push(format!("{table} {key} {column}: {mirrored} is not {value}"));
+                        }
+                    }
+                }
+            }
+        }
+        for key in mirror.keys().filter(|key| !truth.contains_key(*key)) {
+            all.push(format!("{table} {key} should not be there"));
+        }
+    }
+    all.truncate(30);
+    all
+}
+
+fn key_of(key: &[String], row: &serde_json::Map<String, Value>) -> String {
+    key.iter().map(|k| row[k].to_string()).collect::<Vec<_>>().join("/")
+}
+
+fn mirrored(conn: &Connection, resource: &casemirror::catalog::Resource) -> Rows {
+    let cells: Vec<String> = resource
+        .columns
+        .iter()
+        .map(|c| {
+            let one = |value: &str| match c.kind.scalar {
+                Scalar::Int | Scalar::Bool | Scalar::Text | Scalar::Enum => value.to_owned(),
+                Scalar::Money | Scalar::Decimal | Scalar::Guid => format!("{value}::VARCHAR"),
+                Scalar::Instant => {
+                    format!("strftime({value}::TIMESTAMP, '%Y-%m-%dT%H:%M:%S.%fZ')")
+                }
+            };
+            let name = format!("\"{}\"", c.name);
+            let value = if c.kind.list {
+                format!("list_transform({name}, lambda x: {})", one("x"))
+            } else {
+                one(&name)
+            };
+            format!("'{}', {value}", c.name)
+        })
+        .chain(["'_extra', _extra".to_owned()])
+        .collect();
+    let sql = format!(
+        "SELECT json_object({})::VARCHAR FROM main.\"{}\"",
+        cells.join(", "),
+        resource.table
+    );
+    let mut statement = conn.prepare(&sql).unwrap();
+    let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    rows.map(|text| {
+        let row: serde_json::Map<String, Value> = serde_json::from_str(&text.unwrap()).unwrap();
+        (key_of(&resource.key, &row), row)
+    })
+    .collect()
+}
