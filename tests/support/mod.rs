@@ -11,6 +11,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+pub mod follow;
+
 /// A sandbox that answers on loopback, and a folder with a mirror of it.
 pub struct World {
     runtime: Runtime,
