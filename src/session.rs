@@ -95,17 +95,17 @@ impl Session {
     async fn run(&self, options: Options, run_id: i64, writer: &Writer) -> Result<Ran> {
         let context =
             Context { zone: self.config.source.time_zone.clone(), privacy: self.privacy.clone() };
-        let cycle = Cycle::new(
-            Arc::clone(&self.config),
-            Arc::clone(&self.catalog),
-            Arc::clone(&self.store),
-            writer.clone(),
-            self.client.clone(),
+        let parts = cycle::Parts {
+            config: Arc::clone(&self.config),
+            catalog: Arc::clone(&self.catalog),
+            store: Arc::clone(&self.store),
+            writer: writer.clone(),
+            client: self.client.clone(),
             context,
-            options,
-            self.progress.clone(),
+            progress: self.progress.clone(),
             run_id,
-        );
+        };
+        let cycle = Cycle::new(parts, options);
         let report = cycle.run().await;
         let noted = self.note_pending(writer).await;
         // What was loaded before an error is published too: it is committed and true.
