@@ -1,5 +1,6 @@
 //! The scopes of cases: planned in batches, newest change first, fetched a few at a time.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -261,8 +262,8 @@ pub fn plan_cases(
     let mut values = HashMap::new();
     for condition in active.iter().filter_map(|r| r.only.as_ref()) {
         let key = (condition.table.clone(), condition.column.clone());
-        if !values.contains_key(&key) {
-            values.insert(key, state.column_values(&condition.table, &condition.column, &ids)?);
+        if let Entry::Vacant(entry) = values.entry(key) {
+            entry.insert(state.column_values(&condition.table, &condition.column, &ids)?);
         }
     }
     let inputs = Inputs {

@@ -95,6 +95,8 @@ pub struct Settings {
     pub history: HistoryTables,
     pub max_removed: Option<f64>,
     pub search_delay: std::time::Duration,
+    /// Zone of the source's local times.
+    pub zone: jiff::tz::TimeZone,
 }
 
 impl Settings {
@@ -105,6 +107,7 @@ impl Settings {
             history: config.history.tables.clone(),
             max_removed: (!allow_removals).then_some(config.reconcile.max_removed),
             search_delay: config.source.search_delay,
+            zone: config.source.time_zone.clone(),
         }
     }
 

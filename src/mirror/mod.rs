@@ -18,6 +18,7 @@ mod suspects;
 mod writer;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use duckdb::{Config as DuckConfig, Connection};
 
@@ -38,7 +39,8 @@ use crate::error::{self, Error, Kind, Result};
 
 /// The open store. Holding it holds the file: no other process can open it.
 pub struct Store {
-    root: Connection,
+    /// Only cloned from, but DuckDB's connections may not be shared between threads.
+    root: Mutex<Connection>,
     path: PathBuf,
 }
 
@@ -54,12 +56,13 @@ impl Store {
         }
         let root = connect(&config.store)?;
         schema::prepare(&root, config, catalog)?;
-        Ok(Store { root, path: path.clone() })
+        Ok(Store { root: Mutex::new(root), path: path.clone() })
     }
 
     /// Another connection to the same database, for reading.
     pub fn connection(&self) -> Result<Connection> {
-        self.root.try_clone().map_err(|e| db("cannot open another connection to the store", e))
+        let root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
+        root.try_clone().map_err(|e| db("cannot open another connection to the store", e))
     }
 
     /// Where the store is.

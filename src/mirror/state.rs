@@ -715,9 +715,21 @@ impl<'c> State<'c> {
         )
     }
 
-    /// Moved by every change of a mirrored row.
-    pub fn changes(&self) -> Result<i64> {
-        scalar_i64(self.conn, "SELECT coalesce(sum(counter), 0)::BIGINT FROM sync.changes")
+    /// A text that moves with whatever readers of the published copy can see change: rows, statuses,
+    /// rejects, drift, what is pending. Not with the books of runs that changed nothing.
+    pub fn readable_state(&self) -> Result<String> {
+        let rows = self.query(
+            "SELECT concat_ws('|', \
+               (SELECT sum(counter) FROM sync.changes), \
+               (SELECT string_agg(table_name || status, ',' ORDER BY table_name) FROM sync.resources), \
+               (SELECT count(*) || '/' || count(resolved_at) FROM sync.rejects), \
+               (SELECT count(*) FROM sync.drift), \
+               (SELECT count(*) || coalesce(max(since)::VARCHAR, '') FROM sync.pending), \
+               (SELECT max(value) FROM sync.meta WHERE key = 'complete_tables'), \
+               (SELECT max(value) FROM sync.meta WHERE key = 'calendar_zone'))",
+            |row| row.get(0),
+        )?;
+        Ok(rows.into_iter().next().unwrap_or_default())
     }
 
     /// When the next search comes due that waits for the search's lag, in microseconds of our clock.
