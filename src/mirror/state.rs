@@ -432,6 +432,7 @@ impl<'c> State<'c> {
     /// Every case gets every resource read again (`--full`, or a gap in the feed); what was fetched
     /// stays known until it is replaced.
     pub fn everything_is_stale(&self, reason: &str) -> Result<()> {
+        self.set_meta("contacts_planned_at", "")?;
         self.batch(&format!(
             "UPDATE sync.fetched SET stamp = {}; \
              UPDATE sync.seen SET dirty = true, rereading = any_stamp WHERE NOT removed; \
