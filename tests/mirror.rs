@@ -331,7 +331,9 @@ fn what_is_written_through_the_api_shows_up() {
     let case_id = shown_cases(&world)[11];
     let cost = one::<i64>(
         &world.store(),
-        &format!("SELECT min(id) FROM main.costs WHERE case_id = {case_id} AND cost_type = 'Buyer'"),
+        &format!(
+            "SELECT min(id) FROM main.costs WHERE case_id = {case_id} AND cost_type = 'Buyer'"
+        ),
     );
     let integrator = Integrator::log_in(&world);
     let books = format!("/api/Integrations/Bookkeeping/Cases/{case_id}");

@@ -6,6 +6,8 @@
 //! writer is doing.
 
 mod books;
+mod contacts;
+mod fetched;
 mod ledger;
 mod load;
 mod merge;
@@ -13,6 +15,7 @@ pub mod reports;
 mod schema;
 mod search;
 pub mod secrets;
+mod seen;
 mod state;
 mod suspects;
 mod writer;

@@ -7,6 +7,7 @@ use duckdb::Connection;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use super::fetched;
 use super::load::{Outcome, Settings, count_change};
 use super::merge::{self, Merged};
 use super::state::{self, FAILURE_LAG, Place, ScopeId};
@@ -165,7 +166,7 @@ fn lagging(
         .map_err(|e| db("cannot note a lagging search", e))?;
         let scope = ScopeId { table: resource.table.clone(), id, part: String::new() };
         let why = "the search still shows it as it was before its last change";
-        state::fail(conn, run_id, now, &scope, FAILURE_LAG, why, None)?;
+        fetched::fail(conn, run_id, now, &scope, FAILURE_LAG, why, None)?;
     }
     Ok(())
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::fetched::fail;
 use super::load::{Outcome, Settings, count_change};
 use super::merge::{self, Merged};
-use super::state::{FAILURE_NOT_SHOWN, FAILURE_SUSPECT, ScopeId, State, fail, query};
+use super::state::{FAILURE_NOT_SHOWN, FAILURE_SUSPECT, ScopeId, State, query};
 use super::{db, instant};
 use crate::catalog::{Group, Resource};
 use crate::error::Result;
