@@ -50,6 +50,7 @@ impl Cycle {
             .filter(|stale| self.is_case_scope(&stale.table))
             .collect();
         let read = stale.len();
+        self.progress.step("fetching what is stale");
         self.progress.more(read as u64);
         self.read_scopes(stale).await?;
         self.flush().await?;

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::merge::{self, Merged, Rules};
 use super::search;
-use super::state::Place;
+use super::state::{FAILURE_LAG, Place};
 use super::{db, instant, instant_param, schema};
 use crate::catalog::{Catalog, Group, Resource};
 use crate::config::{Config, HistoryTables};
@@ -293,7 +293,7 @@ fn books_of_scopes(conn: &Connection, table: &str, held: u64, now: Timestamp) ->
          INSERT INTO sync.fetched BY NAME SELECT * FROM temp.stage_fetched; \
          DELETE FROM sync.failures f USING temp.stage_fetched n \
          WHERE f.table_name = {name} AND f.id = n.id AND f.part = n.part \
-           AND n.stamp NOT IN ('incomplete', 'held')"
+           AND n.stamp NOT IN ('incomplete', 'held') AND f.kind <> '{FAILURE_LAG}'"
     ))
     .map_err(failed)
 }

@@ -157,6 +157,16 @@ fn lagging(
         .filter(|(_, row_us, ticks)| is_older(*row_us, Ticks::new(*ticks), zone))
         .map(|(id, _, _)| id)
         .collect();
+    // A lag that goes on counts its attempts, one that is over is forgotten.
+    conn.execute(
+        &format!(
+            "DELETE FROM sync.failures WHERE table_name = ? AND kind = '{FAILURE_LAG}' \
+               AND id IN (SELECT id FROM temp.stage_scopes) AND id NOT IN ({})",
+            state::list(&ids.iter().copied().chain([-1]).collect::<Vec<_>>())
+        ),
+        [&resource.table],
+    )
+    .map_err(|e| db("cannot forget a lagging search", e))?;
     for id in ids {
         conn.execute(
             "UPDATE sync.fetched SET stamp = 'lagging', again_at = NULL \
