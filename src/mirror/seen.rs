@@ -169,7 +169,8 @@ impl State<'_> {
         self.batch(&format!(
             "UPDATE sync.fetched SET stamp = {}; \
              UPDATE sync.seen SET dirty = true, rereading = any_stamp WHERE NOT removed; \
-             UPDATE sync.seen_contacts SET dirty = true",
+             UPDATE sync.seen_contacts SET dirty = true; \
+             UPDATE sync.failures SET next_at = first_at",
             quote::text(reason)
         ))
     }
