@@ -21,6 +21,8 @@ pub const FAILURE_LAG: &str = "Lag";
 pub const FAILURE_SUSPECT: &str = "Suspect";
 /// A case that no search has shown yet.
 pub const FAILURE_NOT_SHOWN: &str = "NotShown";
+/// A case that was shown is in no search now, with so many others that the brake holds them.
+pub const FAILURE_HELD: &str = "Held";
 
 /// Contacts that are mirrored: those that a role names and those that the contacts feed reports.
 const KNOWN_CONTACTS: &str = "SELECT contact_id AS id FROM main.case_roles \
@@ -538,17 +540,47 @@ impl<'c> State<'c> {
         ))
     }
 
-    /// Cases that are in a mirrored search table or known to be hidden, and are not in this listing:
-    /// `listed` names a temporary table with a column `id`.
-    pub fn suspects(&self, listed: &str) -> Result<Vec<i64>> {
+    /// Cases that are in a mirrored search table, or known to be `hidden`, and are not in this
+    /// listing: `listed` names a temporary table with a column `id`.
+    pub fn suspects(&self, listed: &str, hidden: bool) -> Result<Vec<i64>> {
+        let hidden = if hidden { "=" } else { "IS DISTINCT FROM" };
         ids(
             self.conn,
             &format!(
                 "SELECT case_id FROM sync.seen s WHERE NOT removed AND place IS NOT NULL \
-                   AND state IS DISTINCT FROM 'hidden' \
+                   AND state {hidden} 'hidden' \
                    AND NOT EXISTS (SELECT 1 FROM {listed} l WHERE l.id = s.case_id) ORDER BY case_id"
             ),
         )
+    }
+
+    /// How many cases the mirror would lose if these, which no search shows, left it with those that
+    /// no search has shown of late.
+    pub fn leaving(&self, ids: &[i64]) -> Result<i64> {
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM sync.seen s WHERE NOT removed AND place IS NOT NULL \
+                   AND state IS DISTINCT FROM 'hidden' AND (case_id IN ({}) OR EXISTS \
+                     (SELECT 1 FROM sync.failures x WHERE x.id = s.case_id \
+                        AND x.table_name IN ('cases', 'projects') \
+                        AND x.kind IN ('{FAILURE_SUSPECT}', '{FAILURE_HELD}')))",
+                list(ids)
+            ),
+        )
+    }
+
+    /// The search in which a case is looked for first.
+    pub fn place(&self, id: i64) -> Result<Place> {
+        let rows = self
+            .query(&format!("SELECT place FROM sync.seen WHERE case_id = {id}"), |row| {
+                row.get::<_, Option<String>>(0)
+            })?;
+        let place = rows.into_iter().next().flatten();
+        Ok(place.as_deref().and_then(Place::parse).unwrap_or(Place::Cases))
     }
 
     /// How many cases the mirror shows.
@@ -732,8 +764,9 @@ impl<'c> State<'c> {
         Ok(rows.into_iter().next().unwrap_or_default())
     }
 
-    /// When the next search comes due that waits for the search's lag, in microseconds of our clock.
-    pub fn next_search(&self, cases: &[i64]) -> Result<Option<i64>> {
+    /// When the next search after `after` comes due that waits for the search's lag, in microseconds
+    /// of our clock.
+    pub fn next_search(&self, cases: &[i64], after: i64) -> Result<Option<i64>> {
         let among =
             if cases.is_empty() { String::new() } else { format!("AND id IN ({})", list(cases)) };
         let rows = self.query(
@@ -741,7 +774,8 @@ impl<'c> State<'c> {
                 "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched \
                    WHERE again_at IS NOT NULL {among} \
                  UNION ALL SELECT epoch_us(next_at) FROM sync.failures \
-                   WHERE kind IN ('{FAILURE_LAG}', '{FAILURE_SUSPECT}', '{FAILURE_NOT_SHOWN}') {among})"
+                   WHERE kind IN ('{FAILURE_LAG}', '{FAILURE_SUSPECT}', '{FAILURE_NOT_SHOWN}') {among}) \
+                 WHERE due > {after}"
             ),
             |row| row.get(0),
         )?;
