@@ -143,6 +143,7 @@ impl Cycle {
     }
 
     async fn work(&mut self) -> Result<()> {
+        self.recall_page_sizes()?;
         self.check_tenant().await?;
         self.align_statuses().await?;
         let mut due = self.due().await?;
@@ -172,10 +173,15 @@ impl Cycle {
     /// can be done in this run.
     async fn follow(&mut self) -> Result<()> {
         let deadline = self.wait_deadline();
+        let mut waited = i64::MIN;
         loop {
             let read = self.read_cases().await? + self.read_contacts().await?;
-            if read == 0 && !self.wait(deadline).await? {
-                return Ok(());
+            if read > 0 {
+                continue;
+            }
+            match self.wait(deadline, waited).await? {
+                Some(due) => waited = due,
+                None => return Ok(()),
             }
         }
     }

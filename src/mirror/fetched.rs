@@ -183,8 +183,9 @@ impl State<'_> {
         )
     }
 
-    /// When the next search comes due that waits for the search's lag, in microseconds of our clock.
-    pub fn next_search(&self, cases: &[i64]) -> Result<Option<i64>> {
+    /// When the next search after `after` comes due that waits for the search's lag, in microseconds
+    /// of our clock.
+    pub fn next_search(&self, cases: &[i64], after: i64) -> Result<Option<i64>> {
         let among =
             if cases.is_empty() { String::new() } else { format!("AND id IN ({})", list(cases)) };
         let rows = self.query(
@@ -192,7 +193,8 @@ impl State<'_> {
                 "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched \
                    WHERE again_at IS NOT NULL {among} \
                  UNION ALL SELECT epoch_us(next_at) FROM sync.failures \
-                   WHERE kind IN ('{FAILURE_LAG}', '{FAILURE_SUSPECT}', '{FAILURE_NOT_SHOWN}') {among})"
+                   WHERE kind IN ('{FAILURE_LAG}', '{FAILURE_SUSPECT}', '{FAILURE_NOT_SHOWN}') {among}) \
+                 WHERE due > {after}"
             ),
             |row| row.get(0),
         )?;

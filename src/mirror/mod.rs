@@ -31,7 +31,8 @@ pub use load::{Load, LoadKind, LoadedScope, Outcome, Settings, Stamp};
 pub use merge::Merged;
 pub(crate) use merge::braked;
 pub use state::{
-    CaseDates, CaseState, ContactSeen, FAILURE_LAG, FeedState, Fetched, Place, ScopeId, State,
+    CaseDates, CaseState, ContactSeen, FAILURE_HELD, FAILURE_LAG, FeedState, Fetched, Place,
+    ScopeId, State,
 };
 pub use suspects::SuspectStep;
 pub use writer::Writer;

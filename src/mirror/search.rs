@@ -58,7 +58,9 @@ fn found(conn: &Connection, place: Place) -> Result<()> {
          UPDATE sync.seen s SET place = {place}, state = 'found', suspect_at = NULL, \
            removed = false, dirty = s.dirty OR s.removed \
          FROM temp.stage_scopes c WHERE s.case_id = c.id \
-           AND (s.place IS DISTINCT FROM {place} OR s.state IS DISTINCT FROM 'found' OR s.removed)"
+           AND (s.place IS DISTINCT FROM {place} OR s.state IS DISTINCT FROM 'found' OR s.removed); \
+         DELETE FROM sync.failures x USING temp.stage_scopes c WHERE x.id = c.id \
+           AND x.table_name IN ('cases', 'projects') AND x.table_name <> {place}"
     ))
     .map_err(|e| db("cannot note which cases were found", e))
 }

@@ -4,7 +4,10 @@
 use duckdb::params;
 use jiff::Timestamp;
 
-use super::state::{CaseDates, CaseState, ContactSeen, Place, State, any_stamp, ids, list};
+use super::state::{
+    CaseDates, CaseState, ContactSeen, FAILURE_HELD, FAILURE_SUSPECT, Place, State, any_stamp, ids,
+    list,
+};
 use super::{db, instant, scalar_i64};
 use crate::catalog::Facet;
 use crate::error::Result;
@@ -213,17 +216,47 @@ impl State<'_> {
         ))
     }
 
-    /// Cases that are in a mirrored search table or known to be hidden, and are not in this listing:
-    /// `listed` names a temporary table with a column `id`.
-    pub fn suspects(&self, listed: &str) -> Result<Vec<i64>> {
+    /// Cases that are in a mirrored search table, or known to be `hidden`, and are not in this
+    /// listing: `listed` names a temporary table with a column `id`.
+    pub fn suspects(&self, listed: &str, hidden: bool) -> Result<Vec<i64>> {
+        let hidden = if hidden { "=" } else { "IS DISTINCT FROM" };
         ids(
             self.conn,
             &format!(
                 "SELECT case_id FROM sync.seen s WHERE NOT removed AND place IS NOT NULL \
-                   AND state IS DISTINCT FROM 'hidden' \
+                   AND state {hidden} 'hidden' \
                    AND NOT EXISTS (SELECT 1 FROM {listed} l WHERE l.id = s.case_id) ORDER BY case_id"
             ),
         )
+    }
+
+    /// How many cases the mirror would lose if these, which no search shows, left it with those that
+    /// no search has shown of late.
+    pub fn leaving(&self, ids: &[i64]) -> Result<i64> {
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM sync.seen s WHERE NOT removed AND place IS NOT NULL \
+                   AND state IS DISTINCT FROM 'hidden' AND (case_id IN ({}) OR EXISTS \
+                     (SELECT 1 FROM sync.failures x WHERE x.id = s.case_id \
+                        AND x.table_name IN ('cases', 'projects') \
+                        AND x.kind IN ('{FAILURE_SUSPECT}', '{FAILURE_HELD}')))",
+                list(ids)
+            ),
+        )
+    }
+
+    /// The search in which a case is looked for first.
+    pub fn place(&self, id: i64) -> Result<Place> {
+        let rows = self
+            .query(&format!("SELECT place FROM sync.seen WHERE case_id = {id}"), |row| {
+                row.get::<_, Option<String>>(0)
+            })?;
+        let place = rows.into_iter().next().flatten();
+        Ok(place.as_deref().and_then(Place::parse).unwrap_or(Place::Cases))
     }
 
     /// How many cases the mirror shows.
