@@ -178,7 +178,24 @@ fn total_costs_of_regular_sales_and_both_kinds_of_resale_are_exact() {
         world.sandbox.act(&Act::NewCase { project: false, assignment }).unwrap();
     }
     world.sync();
-    let expected = total_costs(&world.sandbox.state(), |_, _| false);
+    let mut expected = total_costs(&world.sandbox.state(), |_, _| false);
+    assert_eq!(reported_costs(&world.published()), expected);
+
+    // A sale without any asking price is rare: sell until there is one.
+    let lacks_price = |costs: &BTreeMap<i64, Total>| {
+        costs.values().any(|total| total.3.iter().any(|name| name == "asking_price"))
+    };
+    for _ in 0..100 {
+        if lacks_price(&expected) {
+            break;
+        }
+        for _ in 0..10 {
+            let assignment = Some("Sale".to_owned());
+            world.sandbox.act(&Act::NewCase { project: false, assignment }).unwrap();
+        }
+        expected = total_costs(&world.sandbox.state(), |_, _| false);
+    }
+    world.sync();
     assert_eq!(reported_costs(&world.published()), expected);
 
     // The world has every kind of sale and of gap that the report distinguishes.
@@ -271,7 +288,11 @@ fn signed_cases_fall_into_the_months_of_the_source() {
         ("2025-12-31T22:59:59.999Z", "2025-12-01"),
         ("2025-12-31T23:00:00.000Z", "2026-01-01"),
     ];
-    let cases = shown_cases(&world);
+    let sales = world.sandbox.tables(&["cases"]);
+    let cases: Vec<i64> = rows(&sales, "cases")
+        .filter(|case| case["assignment_type"] == "Sale")
+        .map(|case| case["id"].as_i64().unwrap())
+        .collect();
     for ((at, _), case_id) in edges.iter().zip(&cases[20..]) {
         sign(&world, *case_id, at);
     }
