@@ -161,9 +161,16 @@ impl Poll<'_> {
         let query = Query::new().top(top);
         match ask {
             Ask::From(at) => query.filter(from(at)).order_by(OrderBy::asc("ModifiedDate")),
-            Ask::Ties { at, from_id } => query
-                .filter(Filter::eq("ModifiedDate", at).and(Filter::ge(self.id_field(), from_id)))
-                .order_by(OrderBy::asc(self.id_field())),
+            Ask::Ties { at, from_id } => {
+                let at = Filter::eq("ModifiedDate", at);
+                // The first page is of all ids; its bound is no number that a service takes for one.
+                let ties = if from_id == i64::MIN {
+                    at
+                } else {
+                    at.and(Filter::ge(self.id_field(), from_id))
+                };
+                query.filter(ties).order_by(OrderBy::asc(self.id_field()))
+            }
             Ask::Skip(skip) => {
                 let query = query.filter(from(lower)).order_by(OrderBy::asc("ModifiedDate"));
                 if skip > 0 { query.skip(skip) } else { query }
