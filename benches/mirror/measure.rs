@@ -39,7 +39,8 @@ impl Figures {
     }
 
     pub fn read(line: &str) -> Figures {
-        let parts: Vec<f64> = line.split_whitespace().map(|p| p.parse().expect("a figure")).collect();
+        let parts: Vec<f64> =
+            line.split_whitespace().map(|p| p.parse().expect("a figure")).collect();
         let [seconds, rows, bytes, peak] = parts[..] else { panic!("four figures: {line:?}") };
         Figures { seconds, rows: rows as u64, bytes: bytes as u64, peak_kib: peak as u64 }
     }
@@ -66,7 +67,8 @@ fn peak_memory() -> u64 {
 fn config(address: &str, folder: &Path) -> Config {
     let address = if address.is_empty() { "http://127.0.0.1:1" } else { address };
     let address = address.parse().expect("the server printed its address");
-    let mut config = Config::for_demo(address, "bench", "bench".to_owned().into(), &folder.join("data"));
+    let mut config =
+        Config::for_demo(address, "bench", "bench".to_owned().into(), &folder.join("data"));
     config.store.memory_limit = MEMORY_LIMIT.to_owned();
     // Nothing is loaded but cases and projects.
     config.feed.contacts_poll = None;
@@ -134,8 +136,7 @@ pub fn list(address: &str, folder: &Path) -> Figures {
         let writer = Writer::start(connection(), settings, run_id).expect("a writer");
         let ledger = Arc::new(DuckLedger::new(connection()));
         let client = Client::new(&config.source, &config.feed, &config.limits, ledger);
-        let options =
-            Options { only: TABLES.map(str::to_owned).to_vec(), ..Options::default() };
+        let options = Options { only: TABLES.map(str::to_owned).to_vec(), ..Options::default() };
         let cycle = Cycle::new(
             Arc::clone(&config),
             Arc::clone(&catalog),
@@ -193,7 +194,10 @@ pub fn read_json(folder: &Path) -> Figures {
     let catalog = catalog();
     let file = folder.join("read_json.duckdb");
     let conn = duckdb::Connection::open(&file).expect("a database can be made");
-    conn.execute_batch(&format!("SET memory_limit = '{MEMORY_LIMIT}'")).expect("a limit");
+    // Without the second setting the memory does not suffice.
+    let settings =
+        format!("SET memory_limit = '{MEMORY_LIMIT}'; SET preserve_insertion_order = false");
+    conn.execute_batch(&settings).expect("settings");
     let bytes = TABLES.iter().flat_map(|table| bodies(folder, table));
     let bytes = bytes.map(|file| file.metadata().expect("a page has a size").len()).sum();
     let start = Instant::now();

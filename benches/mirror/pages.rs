@@ -94,7 +94,9 @@ async fn write_down(folder: &Path, cases: usize) -> (Files, u64) {
 async fn answer(State(files): State<Arc<Files>>, uri: Uri) -> Response {
     let json = |body: Vec<u8>| ([(header::CONTENT_TYPE, "application/json")], body).into_response();
     match uri.path() {
-        "/authtoken" => json(br#"{"access_token":"t","token_type":"bearer","expires_in":86400}"#.into()),
+        "/authtoken" => {
+            json(br#"{"access_token":"t","token_type":"bearer","expires_in":86400}"#.into())
+        }
         "/api/User" => json(br#"{"TenantId":"bench"}"#.into()),
         path if path.contains("RecentlyModified") => json(b"[]".into()),
         path => {
@@ -115,7 +117,8 @@ async fn answer(State(files): State<Arc<Files>>, uri: Uri) -> Response {
 /// The n of `Id ge n`; 0 where nothing is filtered.
 fn smallest_id(uri: &Uri) -> i64 {
     let query = uri.query().unwrap_or_default();
-    let (_, filter) = query.split_once("%20ge%20").or_else(|| query.split_once("+ge+")).unwrap_or_default();
+    let (_, filter) =
+        query.split_once("%20ge%20").or_else(|| query.split_once("+ge+")).unwrap_or_default();
     let digits = filter.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
     digits.parse().unwrap_or(0)
 }
