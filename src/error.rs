@@ -139,7 +139,9 @@ impl Kind {
                 "this store was filled from another customer's data: use another store.path, or \
                  the credentials it was filled with",
             ),
-            Kind::StoreLocked => Some("stop the other process, or use another store.path"),
+            Kind::StoreLocked => {
+                Some("wait until that process has ended: one at a time works on a store")
+            }
             Kind::StoreNewer => {
                 Some("install the version of casemirror that wrote it, or a newer one")
             }
@@ -199,22 +201,38 @@ impl Error {
         Error { kind: self.kind, context: context.into(), source: Some(Box::new(self)) }
     }
 
+    /// The texts of all causes, outermost first, each said once.
+    ///
+    /// Some libraries print their cause inside their own text, and DuckDB's errors end in a cause
+    /// that holds nothing but a code.
+    pub fn causes(&self) -> Vec<String> {
+        let mut said = self.context.clone();
+        let mut causes = Vec::new();
+        let mut next = std::error::Error::source(self);
+        while let Some(cause) = next {
+            let text = cause.to_string();
+            if !said.contains(&text) && text != DUCKDB_CODE_ONLY {
+                said.push_str(&text);
+                causes.push(text);
+            }
+            next = cause.source();
+        }
+        causes
+    }
+
     /// The context and all causes in one line, for logs and the `reason` columns of the store.
     pub fn chain(&self) -> String {
         let mut text = self.context.clone();
-        let mut next = std::error::Error::source(self);
-        while let Some(cause) = next {
-            let cause_text = cause.to_string();
-            // Some libraries print their cause inside their own text; say it once.
-            if !text.contains(&cause_text) {
-                text.push_str(": ");
-                text.push_str(&cause_text);
-            }
-            next = cause.source();
+        for cause in self.causes() {
+            text.push_str(": ");
+            text.push_str(&cause);
         }
         text
     }
 }
+
+/// How the `duckdb` crate prints the cause of most errors.
+const DUCKDB_CODE_ONLY: &str = "Error code 1: Unknown error code";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

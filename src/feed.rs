@@ -81,7 +81,8 @@ impl Feed<'_> {
             self.writer.run(|conn| State::new(conn).everything_is_stale("gap")).await?;
         }
         let sequence = self.writer.run(|conn| State::new(conn).next_sequence()).await?;
-        let mut poll = Poll { feed: self, name, state, sequence, polled };
+        let mut poll =
+            Poll { feed: self, name, state, sequence, polled, dated: false, newest: None };
         match self.settings.style {
             FeedStyle::Odata => poll.by_odata(lower).await?,
             FeedStyle::FromDate => poll.by_from_date(lower).await?,
@@ -99,6 +100,10 @@ struct Poll<'a> {
     state: FeedState,
     sequence: i64,
     polled: Polled,
+    /// An answer carried the server's time.
+    dated: bool,
+    /// The newest `ModifiedDate` of this poll.
+    newest: Option<Ticks>,
 }
 
 impl Poll<'_> {
@@ -197,7 +202,9 @@ impl Poll<'_> {
         let Split { records, .. } =
             split(&answer.body).map_err(|e| e.within(format!("{}: no list came", self.path())))?;
         let rows = FeedRows::read(&records, self.name, self.feed.zone);
+        self.newest = rows.rows.iter().map(|row| row.modified).chain(self.newest).max();
         if let Some(date) = answer.server_date {
+            self.dated = true;
             self.state.skew = least_skew(self.state.skew, date, &rows.rows);
         }
         Ok(rows)
@@ -216,11 +223,6 @@ impl Poll<'_> {
             tracing::warn!(feed = self.name.as_str(), fault, "a row of the feed is unusable");
         }
         let (name, state, sequence) = (self.name, self.state.clone(), self.sequence);
-        let newest = page.rows.iter().map(|row| row.modified).max();
-        if self.state.next_bound.is_none() {
-            // Without `Date` the newest row decides (design: "The feed is read behind").
-            self.state.next_bound = newest.map(Ticks::get);
-        }
         let now = Timestamp::now();
         let moved = self
             .feed
@@ -241,7 +243,13 @@ impl Poll<'_> {
     }
 
     async fn complete(&mut self) -> Result<()> {
-        let bound = next_bound(&self.state, self.feed.settings.overlap);
+        let overlap = self.feed.settings.overlap;
+        let bound = if self.dated {
+            next_bound(&self.state, overlap)
+        } else {
+            // Without `Date` the newest row decides, and nothing moves while there is none.
+            self.newest.map(|newest| newest.earlier_by(overlap))
+        };
         self.state.bound = bound.map(Ticks::get).or(self.state.bound);
         self.state.next_bound = None;
         self.state.cursor = None;

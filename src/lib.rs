@@ -1,4 +1,42 @@
-//! casemirror
+//! Mirrors a property brokerage's JSON API into a DuckDB database and Parquet snapshots.
+//!
+//! Data goes one way; each step knows only what it is handed, and only the cycle sees them all:
+//!
+//! ```text
+//!   change feeds ─► feed ──► plan ──► extract ──► decode ──► mirror ──► publish ─► DuckDB file,
+//!                 (dates   (stale   (complete   (record    (committed            Parquet files
+//!                  seen)    scopes)  answers)    batches)   scopes)
+//!                             ▲         │                      │
+//!        brokerage API ◄── source ◄─────┘                      │
+//!                             └────── seen and fetched ◄───────┘
+//! ```
+//!
+//! The steps, in that order, and what joins them:
+//!
+//! - [`feed`]: the change feeds become what was *seen*.
+//! - [`plan`]: seen against *fetched*: what is stale (pure).
+//! - [`extract`]: stale scopes become answers.
+//! - [`decode`]: answers become record batches, rejects and drift; privacy is applied.
+//! - [`mirror`]: the store: merges scopes, keeps history, state, books and reports.
+//! - [`publish`]: the DuckDB copy, the Parquet snapshots and the durable rename.
+//! - [`cycle`]: one cycle: joins the steps and says what it did.
+//! - [`session`]: a run, from opening the store to closing its books.
+//!
+//! What they stand on:
+//!
+//! - [`source`]: the API as a client: token, throttle ledger, limits, retry, OData, pages.
+//! - [`catalog`]: `schemas/*.toml` as resources and columns: Arrow schema, DDL, dictionary.
+//! - [`config`]: layers of settings become one typed configuration.
+//! - [`schedule`]: cron expressions in their zone: when something is due (pure).
+//! - [`pending`]: what is stale and why, for people to read.
+//! - [`ticks`]: instants as the source counts them, in 100 ns.
+//! - [`quote`]: SQL identifiers and literals, quoted.
+//! - [`error`]: one error, whose kind decides retry, exit status and hint.
+//! - [`progress`]: a bar on a terminal, log lines elsewhere.
+//! - [`failpoint`]: named points at which a test kills the process.
+//! - [`sandbox`]: the simulated brokerage behind the demo and the tests.
+//! - [`cli`]: the commands.
+
 pub mod catalog;
 pub mod cli;
 pub mod config;

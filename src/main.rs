@@ -1,6 +1,5 @@
 //! The command line: parse, run, print the error with its causes, exit status.
 
-use std::error::Error as _;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
@@ -52,16 +51,8 @@ fn log_to_stderr(cli: &Cli) {
 
 fn report(error: &Error) {
     eprintln!("error: {error}");
-    let mut said = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        let text = source.to_string();
-        // Some libraries print their cause inside their own text; say it once.
-        if !said.contains(&text) {
-            eprintln!("  caused by: {text}");
-            said.push_str(&text);
-        }
-        cause = source.source();
+    for cause in error.causes() {
+        eprintln!("  caused by: {cause}");
     }
     if let Some(hint) = error.kind().hint() {
         eprintln!("hint: {hint}");

@@ -139,8 +139,8 @@ fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
     match resource.group {
         Group::Ids => match resource.table.as_str() {
             // A case is in one search; one that no search showed yet is asked in the first.
-            "cases" => case.place != Some(Place::Projects) && !hidden(case),
-            "projects" => case.place == Some(Place::Projects) && !hidden(case),
+            "cases" => case.place != Some(Place::Projects),
+            "projects" => case.place == Some(Place::Projects),
             _ => false,
         },
         Group::Case => {
@@ -162,10 +162,6 @@ fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
         }
         Group::List | Group::Each(_) | Group::Child(_) => false,
     }
-}
-
-fn hidden(case: &CaseState) -> bool {
-    case.state.as_deref() == Some("hidden")
 }
 
 /// How long a scope waits after its n-th failure in a row: 1 s, 2 s, 4 s ... at most a quarter of

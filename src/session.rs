@@ -95,17 +95,17 @@ impl Session {
     async fn run(&self, options: Options, run_id: i64, writer: &Writer) -> Result<Ran> {
         let context =
             Context { zone: self.config.source.time_zone.clone(), privacy: self.privacy.clone() };
-        let cycle = Cycle::new(
-            Arc::clone(&self.config),
-            Arc::clone(&self.catalog),
-            Arc::clone(&self.store),
-            writer.clone(),
-            self.client.clone(),
+        let parts = cycle::Parts {
+            config: Arc::clone(&self.config),
+            catalog: Arc::clone(&self.catalog),
+            store: Arc::clone(&self.store),
+            writer: writer.clone(),
+            client: self.client.clone(),
             context,
-            options,
-            self.progress.clone(),
+            progress: self.progress.clone(),
             run_id,
-        );
+        };
+        let cycle = Cycle::new(parts, options);
         let report = cycle.run().await;
         let noted = self.note_pending(writer).await;
         // What was loaded before an error is published too: it is committed and true.
@@ -137,11 +137,11 @@ impl Session {
             tracing::info!("nothing is published before the first complete listing of the cases");
             return Ok(None);
         }
-        let changes = state.changes()?.to_string();
+        let readable = state.readable_state()?;
         let database = &self.config.publish.database;
         let there = database.exists()
             && self.config.publish.parquet.as_ref().is_none_or(|p| p.join("latest").exists());
-        if there && state.meta("published_at_change")?.as_deref() == Some(changes.as_str()) {
+        if there && state.meta("published_state")?.as_deref() == Some(readable.as_str()) {
             return Ok(None);
         }
         self.progress.step("publishing");
@@ -171,7 +171,7 @@ impl Session {
         .await
         .map_err(|e| Error::caused(Kind::Internal, "publishing ended early", e))??;
         failpoint::reach("after-publish");
-        writer.run(move |conn| State::new(conn).set_meta("published_at_change", &changes)).await?;
+        writer.run(move |conn| State::new(conn).set_meta("published_state", &readable)).await?;
         tracing::info!(snapshot = published.snapshot_id, "published");
         Ok(Some(published))
     }

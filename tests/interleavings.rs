@@ -1,1 +1,263 @@
+//! What happens between two calls: changes during a fetch, slow answers, moving rows, lagging and
+//! broken searches. Each is staged with held calls, so that it happens every time.
 
+use std::collections::BTreeMap;
+
+use casemirror::sandbox::{Act, Control, Facet, MaxTop, Options};
+
+use crate::support::follow::{
+    assert_status, brisk, calls, change, hold, lines, shown_cases, start, unthrottled, while_held,
+};
+use crate::support::{World, one, shown};
+
+/// A mirrored world, and one of its cases.
+fn mirrored(options: Options) -> (World, i64) {
+    let world = brisk(options);
+    world.sync();
+    world.assert_equal();
+    world.sandbox.reset_stats();
+    let case_id = shown_cases(&world)[12];
+    (world, case_id)
+}
+
+/// Sets `ModifiedDate` of cases, and nothing else.
+fn touch(world: &World, case_ids: &[i64], modified: &str) {
+    let act = Act::Touch {
+        case_ids: case_ids.to_vec(),
+        modified: Some(modified.to_owned()),
+        dates: BTreeMap::new(),
+    };
+    world.sandbox.act(&act).unwrap();
+}
+
+/// An instant so many seconds from now, with the given ticks of 100 ns in its second.
+fn instant(seconds: i64, ticks: u32) -> String {
+    let at = chrono::Utc::now() + chrono::TimeDelta::seconds(seconds);
+    format!("{}.{ticks:07}Z", at.format("%Y-%m-%dT%H:%M:%S"))
+}
+
+#[test]
+fn a_case_that_changes_while_it_is_fetched_is_fetched_again() {
+    let (world, case_id) = mirrored(unthrottled(30));
+    change(&world, case_id, Facet::Activity);
+    let path = format!("/api/Cases/{case_id}/Activities");
+    hold(&world, "fetch", &path, 1);
+    let output = while_held(&world, start(&world, &["sync"]), "fetch", || {
+        change(&world, case_id, Facet::Activity);
+    });
+    assert_status(&output, 0);
+    let sql = format!("SELECT count(*) FROM main.activities WHERE case_id = {case_id}");
+    let old = one::<i64>(&world.store(), &sql);
+
+    world.sandbox.reset_stats();
+    world.sync();
+    world.assert_equal();
+    assert_eq!(calls(&world)[&format!("GET {path}")], 1);
+    assert_eq!(one::<i64>(&world.store(), &sql), old + 1, "the held answer was the older one");
+}
+
+#[test]
+fn a_slow_listing_page_never_overrules_a_newer_answer_by_id() {
+    let (world, case_id) = mirrored(unthrottled(30));
+    // The page of the listing is computed, then the case changes, then the page arrives.
+    hold(&world, "page", "/api/Search/AdvancedPropertySearch", 1);
+    let output = while_held(&world, start(&world, &["sync", "--full"]), "page", || {
+        change(&world, case_id, Facet::Description);
+    });
+    assert_status(&output, 0);
+    world.sync();
+    world.assert_equal();
+    // The newest version is the one that stayed: no version of the row is newer than it.
+    let newer = one::<i64>(
+        &world.store(),
+        &format!(
+            "SELECT count(*) FROM history.cases h JOIN main.cases m USING (id) \
+             WHERE id = {case_id} AND h.modified_date > m.modified_date"
+        ),
+    );
+    assert_eq!(newer, 0);
+}
+
+#[test]
+fn a_case_that_changes_between_its_two_searches_ends_as_it_is() {
+    let (world, case_id) = mirrored(unthrottled(30));
+    change(&world, case_id, Facet::Bid);
+    hold(&world, "search", "/api/Search/AdvancedPropertySearch", 1);
+    let output = while_held(&world, start(&world, &["sync"]), "search", || {
+        change(&world, case_id, Facet::Sold);
+    });
+    assert_status(&output, 0);
+    world.sync();
+    world.assert_equal();
+}
+
+#[test]
+fn rows_that_move_between_pages_of_the_feed_are_neither_lost_nor_doubled() {
+    let max_top = MaxTop { feed: 100, ..MaxTop::default() };
+    let (world, _) = mirrored(Options { max_top, ..unthrottled(240) });
+    let cases = shown_cases(&world);
+    // All of these move, a tick apart, so that the poll takes several pages.
+    for (i, case_id) in cases[..220].iter().enumerate() {
+        touch(&world, &[*case_id], &instant(0, 1_000 + i as u32));
+    }
+    hold(&world, "second page", "/api/Integrations/RecentlyModified/Cases", 2);
+    let moved = [cases[5], cases[100], cases[101], cases[219]];
+    let output = while_held(&world, start(&world, &["sync"]), "second page", || {
+        for case_id in moved {
+            change(&world, case_id, Facet::Draft);
+        }
+    });
+    assert_status(&output, 0);
+    world.sync();
+    world.assert_equal();
+    let doubled = one::<i64>(
+        &world.store(),
+        "SELECT count(*) FROM (SELECT case_id FROM sync.seen GROUP BY ALL HAVING count(*) > 1)",
+    );
+    assert_eq!(doubled, 0);
+}
+
+#[test]
+fn rows_that_move_between_pages_of_a_listing_are_neither_lost_nor_doubled() {
+    let max_top = MaxTop { search: 100, ..MaxTop::default() };
+    let world = brisk(Options { max_top, ..unthrottled(250) });
+    let cases = shown_cases(&world);
+    // The first call is refused for its size until the page fits: the last one held is a page.
+    hold(&world, "page", "/api/Search/AdvancedPropertySearch", 6);
+    let child = start(&world, &["sync"]);
+    let output = while_held(&world, child, "page", || {
+        world.sandbox.act(&Act::DeleteCase { case_id: cases[3] }).unwrap();
+        world.sandbox.act(&Act::NewCase { project: false, assignment: None }).unwrap();
+        change(&world, cases[1], Facet::Activated);
+    });
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", shown(&output));
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    world.assert_equal();
+}
+
+#[test]
+fn more_cases_with_one_date_than_fit_a_page_are_all_seen() {
+    let max_top = MaxTop { feed: 100, ..MaxTop::default() };
+    let (world, _) = mirrored(Options { max_top, ..unthrottled(260) });
+    let cases = shown_cases(&world);
+    let at = instant(0, 1_234_567);
+    touch(&world, &cases[..230], &at);
+    world.sync();
+    world.assert_equal();
+    let moved = one::<i64>(
+        &world.store(),
+        "SELECT count(*) FROM sync.seen GROUP BY modified_date ORDER BY 1 DESC LIMIT 1",
+    );
+    assert_eq!(moved, 230);
+    let ties = world.sandbox.stats().log.iter().filter(|c| c.query.contains("eq")).count();
+    assert!(ties >= 2, "{ties} calls for one date");
+}
+
+#[test]
+fn two_dates_that_differ_only_in_the_seventh_digit_are_two() {
+    let (world, case_id) = mirrored(unthrottled(30));
+    let path = format!("GET /api/Properties/{case_id}/CommonConditions");
+    let at = instant(0, 0);
+    let at = at.trim_end_matches("0000000Z");
+    for (digit, stale) in [(1, true), (1, false), (2, true), (1, true)] {
+        touch(&world, &[case_id], &format!("{at}765432{digit}Z"));
+        world.sandbox.reset_stats();
+        world.sync();
+        assert_eq!(calls(&world).contains_key(&path), stale, "{digit}");
+    }
+    world.assert_equal();
+}
+
+#[test]
+fn a_search_that_is_frozen_leaves_the_row_pending_until_it_thaws() {
+    let (world, case_id) = mirrored(unthrottled(30));
+    world.sandbox.control(Control::FreezeSearch {});
+    change(&world, case_id, Facet::Description);
+    let output = world.run(&["sync"]);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", shown(&output));
+    let pending = format!(
+        "SELECT table_name FROM sync.pending WHERE table_name = 'cases' AND case_id = {case_id}"
+    );
+    let store = world.store();
+    assert_eq!(lines(&store, "SELECT table_name FROM sync.failures WHERE kind = 'Lag'").len(), 1);
+    let _ = pending;
+    drop(store);
+    // Everything else of the case is there already.
+    let beside = crate::support::follow::differences_beside(&world, "cases");
+    assert_eq!(beside, [""; 0]);
+    assert!(!crate::support::differences(&world.store(), &world.sandbox.state()).is_empty());
+
+    world.sandbox.control(Control::SearchLag { ms: 0 });
+    // Its backoff may last longer than a run waits.
+    while one::<i64>(&world.store(), "SELECT count(*) FROM sync.failures") > 0 {
+        world.sync();
+    }
+    world.assert_equal();
+}
+
+#[test]
+fn a_search_that_lags_less_than_its_delay_is_waited_for() {
+    let search_lag = std::time::Duration::from_millis(700);
+    let (world, case_id) = mirrored(Options { search_lag, ..unthrottled(30) });
+    change(&world, case_id, Facet::Sold);
+    world.sandbox.act(&Act::NewCase { project: false, assignment: None }).unwrap();
+    world.sync();
+    world.assert_equal();
+}
+
+#[test]
+fn a_case_hidden_from_the_search_is_decided_within_one_run_and_few_calls() {
+    for project in [false, true] {
+        let (world, _) = mirrored(unthrottled(30));
+        let case_id = world.sandbox.act(&Act::NewCase { project, assignment: None }).unwrap();
+        let case_id = case_id.case_ids[0];
+        world.sync();
+        world.assert_equal();
+        world.sandbox.reset_stats();
+        world.sandbox.act(&Act::HideCase { case_id, silent: false }).unwrap();
+        world.sync();
+        world.assert_equal();
+        let table = if project { "projects" } else { "cases" };
+        let hidden = lines(
+            &world.store(),
+            &format!("SELECT id FROM history.{table} WHERE id = {case_id} AND _change = 'hidden'"),
+        );
+        assert_eq!(hidden.len(), 1, "project: {project}");
+        let made = calls(&world);
+        let asked = made[&format!("GET /api/Cases/{case_id}/Roles")];
+        assert!(asked <= 3, "{made:?}");
+    }
+}
+
+#[test]
+fn a_silently_hidden_case_is_found_by_the_next_listing() {
+    let (world, case_id) = mirrored(unthrottled(30));
+    world.sandbox.act(&Act::HideCase { case_id, silent: true }).unwrap();
+    world.sync();
+    assert!(!crate::support::differences(&world.store(), &world.sandbox.state()).is_empty());
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    world.assert_equal();
+    // A hidden case that is deleted leaves with the rest.
+    world.sandbox.act(&Act::DeleteCase { case_id }).unwrap();
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    world.assert_equal();
+}
+
+#[test]
+fn an_index_that_suddenly_lists_nothing_hides_no_case_of_a_busy_day() {
+    let (world, _) = mirrored(unthrottled(120));
+    let rows = "SELECT (SELECT count(*) FROM main.cases) + (SELECT count(*) FROM main.projects)";
+    let before = one::<i64>(&world.store(), rows);
+    world.sandbox.control(Control::SearchListsNothing { on: true });
+    for case_id in shown_cases(&world).into_iter().take(70) {
+        change(&world, case_id, Facet::Nothing);
+    }
+    let output = world.run(&["sync"]);
+    assert_status(&output, 3);
+    assert!(shown(&output).contains("reconcile.max_removed"), "{}", shown(&output));
+    assert_eq!(one::<i64>(&world.store(), rows), before);
+
+    world.sandbox.control(Control::SearchListsNothing { on: false });
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    world.assert_equal();
+}

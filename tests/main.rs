@@ -1,5 +1,7 @@
 //! Whole runs of the real binary against the sandbox, and what readers see of the result.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod support;
 
 mod cli;

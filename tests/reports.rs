@@ -1,1 +1,316 @@
+//! The reports' totals equal a computation from the source's own state that shares nothing with
+//! theirs: whole øre and another clock library.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use casemirror::sandbox::{Act, Facet, Fault, Rule};
+use chrono::{DateTime, Datelike, Utc};
+use chrono_tz::Europe::Oslo;
+use duckdb::Connection;
+use serde_json::Value;
+
+use crate::support::World;
+use crate::support::follow::{assert_status, brisk, change, lines, shown_cases, unthrottled};
+
+/// A row of `report.total_cost`: kind, both totals in øre, what is missing, what is not known.
+type Total = (String, Option<i64>, Option<i64>, Vec<String>, Vec<String>);
+
+fn rows<'s>(state: &'s Value, table: &str) -> impl Iterator<Item = &'s Value> {
+    state["tables"][table].as_array().unwrap().iter()
+}
+
+/// A canonical amount, such as `"-12.30"`, in øre.
+fn ore(cell: &Value) -> Option<i64> {
+    let text = cell.as_str()?;
+    let (_, decimals) = text.split_once('.').unwrap();
+    assert_eq!(decimals.len(), 2, "{text}");
+    Some(text.replace('.', "").parse().unwrap())
+}
+
+fn instant(cell: &Value) -> Option<DateTime<Utc>> {
+    Some(cell.as_str()?.parse().unwrap())
+}
+
+/// Reference 4.7 as it is written there. `unknown` says which components of a case were not read.
+fn total_costs(state: &Value, unknown: impl Fn(i64, &str) -> bool) -> BTreeMap<i64, Total> {
+    let of_case = |table: &'static str, case_id: i64| {
+        rows(state, table).filter(move |row| row["case_id"] == case_id)
+    };
+    let cell = |table: &'static str, column: &str, case_id: i64| {
+        of_case(table, case_id).next().and_then(|row| ore(&row[column]))
+    };
+    rows(state, "cases")
+        .map(|case| {
+            let id = case["id"].as_i64().unwrap();
+            let resale = case["assignment_type"]
+                .as_str()
+                .is_some_and(|text| text.starts_with("ResaleOfContractPosition"));
+            let debt = cell("common_conditions", "debt", id);
+            let components: Vec<(&str, Option<i64>)> = if resale {
+                let of = |column: &str| cell("resale_information", column, id);
+                vec![
+                    ("debt", debt),
+                    ("entry_into_contract", of("entry_into_contract")),
+                    ("original_sale_price", of("original_sale_price")),
+                    ("sum_original_buyer_costs", of("sum_original_buyer_costs")),
+                    ("customer_changes", of("customer_changes")),
+                    ("other_buyer_costs", of("other_buyer_costs")),
+                ]
+            } else {
+                let buyer: Vec<i64> = of_case("costs", id)
+                    .filter(|c| c["cost_type"] == "Buyer" && c["selected"] == true)
+                    .filter(|c| c["deleted"] != true)
+                    .filter_map(|c| ore(&c["amount"]))
+                    .collect();
+                let price = cell("case_conditions", "asking_price", id)
+                    .or_else(|| cell("property_conditions", "asking_price", id))
+                    .or_else(|| ore(&case["asking_price"]));
+                vec![
+                    ("buyer_costs", (!buyer.is_empty()).then(|| buyer.iter().sum())),
+                    ("document_cost", cell("document_costs", "amount", id)),
+                    ("debt", debt),
+                    ("asking_price", price),
+                ]
+            };
+            let value = |name: &str| {
+                let found = components.iter().find(|(n, _)| *n == name);
+                found.and_then(|(_, value)| *value).unwrap_or(0)
+            };
+            let names = |wanted: &dyn Fn(&str, Option<i64>) -> bool| -> Vec<String> {
+                let chosen = components.iter().filter(|(name, value)| wanted(name, *value));
+                chosen.map(|(name, _)| (*name).to_owned()).collect()
+            };
+            let open = names(&|name, _| unknown(id, name));
+            let missing = names(&|name, value| value.is_none() && !unknown(id, name));
+            let price = if resale { "original_sale_price" } else { "asking_price" };
+            let is_open = !open.is_empty() || missing.iter().any(|name| name == price);
+            let sum: i64 = components.iter().map(|(_, value)| value.unwrap_or(0)).sum();
+            let (total, once) = if resale {
+                // The reference names the original buyer costs twice, and not the others.
+                let total = sum - value("other_buyer_costs") + value("sum_original_buyer_costs");
+                (total, sum)
+            } else {
+                (sum, sum)
+            };
+            let kind = if resale { "resale" } else { "regular" };
+            let shown = |ore: i64| (!is_open).then_some(ore);
+            (id, (kind.to_owned(), shown(total), shown(once), missing, open))
+        })
+        .collect()
+}
+
+fn reported_costs(conn: &Connection) -> BTreeMap<i64, Total> {
+    let mut statement = conn
+        .prepare(
+            "SELECT case_id, kind, (total_cost * 100)::BIGINT, (total_cost_once * 100)::BIGINT, \
+               array_to_string(missing, ','), array_to_string(unknown, ',') \
+             FROM report.total_cost",
+        )
+        .unwrap();
+    let names = |text: String| -> Vec<String> {
+        text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
+    let rows = statement
+        .query_map([], |row| {
+            let total =
+                (row.get(1)?, row.get(2)?, row.get(3)?, names(row.get(4)?), names(row.get(5)?));
+            Ok((row.get(0)?, total))
+        })
+        .unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+/// Signed cases per local month (`2026-10-01`) and office, of those that `counts` lets through.
+fn signed(
+    state: &Value,
+    counts: impl Fn(DateTime<Utc>) -> bool,
+) -> BTreeMap<(String, i64, String), i64> {
+    let offices: BTreeMap<i64, String> = rows(state, "offices")
+        .map(|o| (o["id"].as_i64().unwrap(), o["name"].as_str().unwrap().to_owned()))
+        .collect();
+    let mut all = BTreeMap::new();
+    for case in rows(state, "cases").filter(|case| case["assignment_type"] != "Valuation") {
+        let Some(at) = instant(&case["case_activated_date"]).filter(|at| counts(*at)) else {
+            continue;
+        };
+        let local = at.with_timezone(&Oslo);
+        let month = format!("{:04}-{:02}-01", local.year(), local.month());
+        let office = case["office_id"].as_i64().unwrap();
+        *all.entry((month, office, offices[&office].clone())).or_default() += 1;
+    }
+    all
+}
+
+fn reported_signed(conn: &Connection) -> BTreeMap<(String, i64, String), i64> {
+    let mut statement = conn
+        .prepare("SELECT month::VARCHAR, office_id, office, signed_cases FROM report.signed_cases")
+        .unwrap();
+    let rows = statement
+        .query_map([], |row| Ok(((row.get(0)?, row.get(1)?, row.get(2)?), row.get(3)?)))
+        .unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+/// Signs a case at exactly this instant.
+fn sign(world: &World, case_id: i64, at: &str) {
+    let dates = BTreeMap::from([("CaseActivatedDate".to_owned(), Some(at.to_owned()))]);
+    let act = Act::Touch { case_ids: vec![case_id], modified: None, dates };
+    world.sandbox.act(&act).unwrap();
+}
+
+fn refuse(world: &World, path: &str, status: u16) {
+    world.sandbox.fault(Rule {
+        method: None,
+        path: path.to_owned(),
+        query: None,
+        nth: 1,
+        count: None,
+        fault: Fault::Refuse { status, headers: Default::default(), body: "{}".to_owned() },
+    });
+}
+
+#[test]
+fn total_costs_of_regular_sales_and_both_kinds_of_resale_are_exact() {
+    let world = brisk(unthrottled(300));
+    let resales = ["ResaleOfContractPositionConsumer", "ResaleOfContractPositionProff"];
+    for assignment in resales {
+        let assignment = Some(assignment.to_owned());
+        world.sandbox.act(&Act::NewCase { project: false, assignment }).unwrap();
+    }
+    world.sync();
+    let expected = total_costs(&world.sandbox.state(), |_, _| false);
+    assert_eq!(reported_costs(&world.published()), expected);
+
+    // The world has every kind of sale and of gap that the report distinguishes.
+    let types: BTreeSet<String> = lines(
+        &world.published(),
+        "SELECT DISTINCT assignment_type FROM report.total_cost WHERE kind = 'resale'",
+    )
+    .into_iter()
+    .collect();
+    assert_eq!(types.len(), 2, "{types:?}");
+    let missing: BTreeSet<&str> =
+        expected.values().flat_map(|total| total.3.iter().map(String::as_str)).collect();
+    for name in ["document_cost", "debt", "asking_price", "customer_changes", "original_sale_price"]
+    {
+        assert!(missing.contains(name), "no sale lacks its {name}: {missing:?}");
+    }
+    assert!(expected.values().any(|total| total.1.is_none()));
+    assert!(expected.values().any(|total| total.1 != total.2));
+
+    // And it follows.
+    let cases = shown_cases(&world);
+    for (case_id, facet) in cases[20..].iter().zip([
+        Facet::Description,
+        Facet::Cost,
+        Facet::CostAdded,
+        Facet::CostRemoved,
+    ]) {
+        change(&world, *case_id, facet);
+    }
+    world.sync();
+    let after = total_costs(&world.sandbox.state(), |_, _| false);
+    assert_ne!(after, expected);
+    assert_eq!(reported_costs(&world.published()), after);
+}
+
+#[test]
+fn a_component_that_is_not_known_leaves_the_total_open() {
+    let world = brisk(unthrottled(60));
+    let regular = *shown_cases(&world)
+        .iter()
+        .find(|id| {
+            let state = world.sandbox.tables(&["cases"]);
+            rows(&state, "cases").any(|c| c["id"] == **id && c["assignment_type"] == "Sale")
+        })
+        .unwrap();
+    // One case's document cost fails.
+    refuse(&world, &format!("/api/Properties/{regular}/PublicTaxes/DocumentCost"), 400);
+    assert_status(&world.run(&["sync"]), 3);
+    let failing = |id: i64, name: &str| id == regular && name == "document_cost";
+    let expected = total_costs(&world.sandbox.state(), failing);
+    assert_eq!(expected[&regular].4, ["document_cost"]);
+    assert_eq!(reported_costs(&world.published()), expected);
+
+    // Then the conditions with the debt are withdrawn: what was read of them counts no more.
+    refuse(&world, "/api/Properties/*/CommonConditions", 403);
+    change(&world, shown_cases(&world)[30], Facet::Nothing);
+    world.run(&["sync"]);
+    let debt_too = |id: i64, name: &str| name == "debt" || failing(id, name);
+    let expected = total_costs(&world.sandbox.state(), debt_too);
+    assert!(expected.values().all(|total| total.1.is_none()));
+    assert_eq!(reported_costs(&world.published()), expected);
+}
+
+#[test]
+fn an_asking_price_is_open_where_one_before_it_is_not_known() {
+    let world = brisk(unthrottled(60));
+    refuse(&world, "/api/Properties/*/Conditions", 403);
+    world.run(&["sync"]);
+    let state = world.sandbox.state();
+    let expected = total_costs(&state, |_, name| name == "asking_price");
+    assert_eq!(reported_costs(&world.published()), expected);
+}
+
+#[test]
+fn signed_cases_fall_into_the_months_of_the_source() {
+    let world = brisk(unthrottled(300));
+    world.sync();
+    let edges = [
+        // Summer time began on 29 March 2026 and ended on 25 October.
+        ("2026-02-28T22:59:59.999Z", "2026-02-01"),
+        ("2026-02-28T23:00:00.000Z", "2026-03-01"),
+        ("2026-03-29T00:59:59.999Z", "2026-03-01"),
+        ("2026-03-29T01:00:00.000Z", "2026-03-01"),
+        ("2026-03-31T21:59:59.999Z", "2026-03-01"),
+        ("2026-03-31T22:00:00.000Z", "2026-04-01"),
+        ("2026-10-24T23:59:59.999Z", "2026-10-01"),
+        ("2026-10-25T02:00:00.000Z", "2026-10-01"),
+        ("2026-10-31T22:59:59.999Z", "2026-10-01"),
+        ("2026-10-31T23:00:00.000Z", "2026-11-01"),
+        ("2025-12-31T22:59:59.999Z", "2025-12-01"),
+        ("2025-12-31T23:00:00.000Z", "2026-01-01"),
+    ];
+    let cases = shown_cases(&world);
+    for ((at, _), case_id) in edges.iter().zip(&cases[20..]) {
+        sign(&world, *case_id, at);
+    }
+    world.sync();
+    let state = world.sandbox.state();
+    let published = world.published();
+    assert_eq!(reported_signed(&published), signed(&state, |_| true));
+
+    for ((at, month), case_id) in edges.iter().zip(&cases[20..]) {
+        let month_of_case = format!(
+            "SELECT DISTINCT c.month::VARCHAR AS m FROM report.calendar c, main.cases m \
+             WHERE m.id = {case_id} AND m.case_activated_date >= c.starts_at \
+               AND m.case_activated_date < c.ends_at"
+        );
+        assert_eq!(lines(&published, &month_of_case), [format!("{{'m': {month}}}")], "{at}");
+    }
+
+    // The macro counts the same between two instants, both included.
+    for (from, to) in [
+        (edges[1].0, edges[4].0),
+        (edges[8].0, edges[9].0),
+        (edges[9].0, edges[9].0),
+        (edges[5].0, edges[8].0),
+    ] {
+        let (first, last): (DateTime<Utc>, DateTime<Utc>) =
+            (from.parse().unwrap(), to.parse().unwrap());
+        let mut expected: BTreeMap<(i64, String), i64> = BTreeMap::new();
+        for ((_, office, name), n) in signed(&state, |at| at >= first && at <= last) {
+            *expected.entry((office, name)).or_default() += n;
+        }
+        let sql = format!(
+            "SELECT office_id, office, signed_cases \
+             FROM report.signed_cases_between('{from}', '{to}')"
+        );
+        let mut statement = published.prepare(&sql).unwrap();
+        let rows =
+            statement.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?))).unwrap();
+        let reported: BTreeMap<(i64, String), i64> = rows.map(Result::unwrap).collect();
+        assert!(!expected.is_empty());
+        assert_eq!(reported, expected, "{from} to {to}");
+    }
+}

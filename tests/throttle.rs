@@ -1,1 +1,163 @@
+//! The source never sees more calls to its change feeds than it allows (contract section 9,
+//! promise 1).
 
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use casemirror::sandbox::{Act, Fault, Options, Rule, When};
+use duckdb::Connection;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::support::{World, one, shown};
+
+const FEEDS: &str = "/api/Integrations/RecentlyModified/";
+
+/// A brokerage that takes six calls in `per`, and a mirror that is told so.
+fn six_calls_in(per: Duration) -> World {
+    let options =
+        Options { cases: 12, gzip: false, feed_calls: 6, feed_per: per, ..Options::default() };
+    let world = World::with(options);
+    world.configure(&format!("[feed]\ncalls = 6\nper = \"{}s\"", per.as_secs()));
+    world
+}
+
+fn feed_fault(feed: &str, nth: u64, fault: Fault) -> Rule {
+    Rule {
+        method: Some("GET".to_owned()),
+        path: format!("{FEEDS}{feed}"),
+        query: None,
+        nth,
+        count: Some(1),
+        fault,
+    }
+}
+
+/// Starts a run and kills it while it waits for an answer of the feed.
+fn sync_killed_in_a_feed_call(world: &World, feed: &str, when: When) {
+    let hold = Fault::Hold { name: "feed".to_owned(), when };
+    world.sandbox.fault(feed_fault(feed, 1, hold));
+    let mut run =
+        world.command(&["sync"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert!(world.wait(world.sandbox.wait_until_held("feed")), "the feed was not asked");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    world.sandbox.clear_faults();
+}
+
+/// Every call that arrived is in the books, and each has an end.
+fn assert_ledger_tells_of_all(store: &Connection, arrived: u64) {
+    let noted: i64 = one(store, "SELECT count(*) FROM sync.feed_calls");
+    assert!(noted >= arrived as i64, "{arrived} calls arrived, {noted} are in sync.feed_calls");
+    let open: i64 = one(store, "SELECT count(*) FROM sync.feed_calls WHERE ended_at IS NULL");
+    assert_eq!(open, 0, "calls without an end");
+    let backwards: i64 =
+        one(store, "SELECT count(*) FROM sync.feed_calls WHERE ended_at < sent_at");
+    assert_eq!(backwards, 0, "calls that ended before they were sent");
+}
+
+/// Run upon run, every third killed in mid-call, until `enough`.
+fn run_again_and_again(world: &World, enough: impl Fn(u64) -> bool) {
+    let mut runs = 0;
+    while !enough(runs) {
+        world.sandbox.act(&Act::Tick { events: 1 }).unwrap();
+        match runs % 6 {
+            2 => sync_killed_in_a_feed_call(world, "Cases", When::Before),
+            5 => sync_killed_in_a_feed_call(world, "Contacts", When::After),
+            _ => drop(world.sync()),
+        }
+        runs += 1;
+    }
+    world.sync();
+    let feed = world.sandbox.stats().feed;
+    assert_eq!(feed.violations, 0, "{feed:?}");
+    // So many that they were held back, or nothing is shown by this.
+    assert!(feed.calls > 6, "{feed:?}");
+    assert_eq!(feed.most_in_window, 6, "{feed:?}");
+    assert_ledger_tells_of_all(&world.store(), feed.calls);
+    world.assert_equal();
+}
+
+#[test]
+fn over_a_minute_of_repeated_and_killed_runs_no_window_holds_too_many_calls() {
+    let world = six_calls_in(Duration::from_secs(30));
+    let started = Instant::now();
+    run_again_and_again(&world, |_| started.elapsed() > Duration::from_secs(61));
+}
+
+#[test]
+fn many_short_windows_with_killed_runs_hold_no_call_too_many() {
+    let world = six_calls_in(Duration::from_secs(3));
+    run_again_and_again(&world, |runs| runs == 12);
+}
+
+#[test]
+fn calls_killed_before_they_are_sent_count_as_sent() {
+    let world = six_calls_in(Duration::from_secs(3));
+    world.sync();
+    for _ in 0..7 {
+        let killed = world
+            .command(&["sync"])
+            .env("CASEMIRROR_ABORT_AT", "feed-call-noted")
+            .output()
+            .unwrap();
+        assert_eq!(killed.status.code(), None, "not killed");
+    }
+    world.sync();
+    let store = world.store();
+    // Two of each complete run, and one of each killed one.
+    assert_eq!(one::<i64>(&store, "SELECT count(*) FROM sync.feed_calls"), 11);
+    assert_ledger_tells_of_all(&store, world.sandbox.stats().feed.calls);
+    // No window of the ledger, in which a call lasts from its start to its end, holds a seventh.
+    let crowded: i64 = one(
+        &store,
+        "SELECT count(*) FROM sync.feed_calls a WHERE (SELECT count(*) FROM sync.feed_calls b \
+         WHERE b.id <= a.id AND epoch_us(b.ended_at) > epoch_us(a.sent_at) - 3000000) > 6",
+    );
+    assert_eq!(crowded, 0);
+}
+
+#[test]
+fn a_refused_feed_call_is_repeated_only_after_what_retry_after_says() {
+    let world = six_calls_in(Duration::from_secs(3));
+    world.sync();
+    world.sandbox.reset_stats();
+    let refusal = Fault::Refuse {
+        status: 429,
+        headers: [("Retry-After".to_owned(), "4".to_owned())].into(),
+        body: "{\"Message\": \"Too many calls\"}".to_owned(),
+    };
+    world.sandbox.fault(feed_fault("Cases", 1, refusal));
+    world.sync();
+    let calls: Vec<(u16, Timestamp)> = world
+        .sandbox
+        .stats()
+        .log
+        .iter()
+        .filter(|call| call.path.starts_with(FEEDS))
+        .map(|call| (call.status, call.at.parse().unwrap()))
+        .collect();
+    let statuses: Vec<u16> = calls.iter().map(|(status, _)| *status).collect();
+    assert_eq!(statuses, [429, 200, 200]);
+    let pause = calls[1].1.duration_since(calls[0].1);
+    assert!(pause >= SignedDuration::from_secs(4), "repeated after {pause}");
+}
+
+#[test]
+fn a_refusal_is_remembered_by_the_next_process() {
+    let world = six_calls_in(Duration::from_secs(3));
+    world.sync();
+    world.sandbox.reset_stats();
+    let refusal = Fault::Refuse {
+        status: 429,
+        headers: [("Retry-After".to_owned(), "3600".to_owned())].into(),
+        body: String::new(),
+    };
+    world.sandbox.fault(feed_fault("Cases", 1, refusal));
+    for run in ["the refused run", "the next one"] {
+        let output = world.run(&["sync"]);
+        assert_eq!(output.status.code(), Some(1), "{run}: {}", shown(&output));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("RecentlyModified/Cases"), "{run}: {said}");
+        assert_eq!(world.sandbox.stats().feed.calls, 1, "{run} asked again within the hour");
+    }
+}

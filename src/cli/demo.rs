@@ -30,9 +30,11 @@ const LIVES_FOR: Duration = Duration::from_secs(4);
 const EVENTS: u32 = 40;
 const SIGNED: &str = "SELECT month, office, signed_cases FROM report.signed_cases \
                       ORDER BY month DESC NULLS FIRST, office LIMIT 12";
-const COST: &str = "SELECT case_id, kind, asking_price, original_sale_price, buyer_costs, \
-                      document_cost, debt, total_cost, missing FROM report.total_cost \
-                    WHERE total_cost IS NOT NULL ORDER BY kind DESC, case_id DESC LIMIT 10";
+const COST: &str = "SELECT case_id, kind, asking_price, original_sale_price AS original_price, \
+                      buyer_costs, document_cost, debt, total_cost FROM report.total_cost \
+                    WHERE total_cost IS NOT NULL \
+                    QUALIFY row_number() OVER (PARTITION BY kind ORDER BY case_id DESC) <= 5 \
+                    ORDER BY kind, case_id DESC";
 
 pub async fn run(args: &Demo, quiet: bool) -> Result<u8> {
     let dir = prepare(&args.dir)?;
@@ -87,7 +89,9 @@ pub async fn run(args: &Demo, quiet: bool) -> Result<u8> {
     let reader = query::open(&database)?;
     let rows = query::select(
         &reader,
-        "SELECT table_name AS \"table\", rows, last_change FROM report.freshness ORDER BY 1",
+        "SELECT table_name AS \"table\", rows, \
+           strftime(last_change::TIMESTAMP, '%Y-%m-%d %H:%M:%S UTC') AS last_change \
+         FROM report.freshness ORDER BY 1",
     )?;
     print(&format!(
         "\n5. What is in the published database now:\n{}",
@@ -95,7 +99,9 @@ pub async fn run(args: &Demo, quiet: bool) -> Result<u8> {
     ))?;
     print("\n6. How many cases were signed? (report.signed_cases, the latest months)\n")?;
     print(&output::batches(&query::select(&reader, SIGNED)?, "-")?)?;
-    print("\n7. What does a sale cost in all? (report.total_cost, some cases)\n")?;
+    print(
+        "\n7. What does a sale cost in all? (report.total_cost, the newest cases; `-` is\n   nothing there, which counts 0, or a part of the other kind)\n",
+    )?;
     print(&output::batches(&query::select(&reader, COST)?, "-")?)?;
     drop(reader);
 

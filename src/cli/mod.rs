@@ -29,7 +29,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Init(args) => init::run(args),
         Command::Check => check::run(load()?).await,
         Command::Sync(args) => sync::run(load()?, args, quiet).await,
-        Command::Status(args) => status::run(&load()?, args),
+        Command::Status(args) => status::run(&offline()?, args),
         Command::Schema(args) => schema::run(&offline()?, args),
         Command::Query(args) => query::run(&offline()?, args),
         Command::Completions(args) => {

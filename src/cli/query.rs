@@ -44,15 +44,19 @@ pub fn open(database: &Path) -> Result<Connection> {
 pub fn select(connection: &Connection, sql: &str) -> Result<Vec<RecordBatch>> {
     let wrong = |e: duckdb::Error| {
         let text = e.to_string();
-        // Time zone functions are in an extension that is not built in (and not downloaded).
-        let zone = text.contains("icu") || text.contains("ICU") || text.contains("TIMESTAMP WITH");
-        let hint = if zone {
-            "the query failed (days and months of instants are in report.calendar: JOIN \
-             report.calendar d ON t >= d.starts_at AND t < d.ends_at)"
-        } else {
-            "the query failed"
-        };
-        Error::caused(Kind::Query, hint, e)
+        // Time zone functions are in an extension that is neither built in nor downloaded, and what
+        // DuckDB says of installing it does not help here.
+        if text.to_ascii_lowercase().contains("icu") || text.contains("TIMESTAMP WITH") {
+            let first = text.lines().next().unwrap_or_default().to_owned();
+            return Error::new(
+                Kind::Query,
+                format!(
+                    "the query failed: {first}\nhint: days and months of instants are in \
+                     report.calendar: JOIN report.calendar d ON t >= d.starts_at AND t < d.ends_at"
+                ),
+            );
+        }
+        Error::caused(Kind::Query, "the query failed", e)
     };
     let mut statement = connection.prepare(sql).map_err(wrong)?;
     let arrow = statement.query_arrow([]).map_err(wrong)?;

@@ -21,8 +21,8 @@ pub async fn run(args: &args::Sandbox) -> Result<u8> {
     let mut sandbox = Sandbox::start(options).await?;
     print(&format!(
         "A simulated brokerage with {} cases answers at\n\n  \
-         CASEMIRROR_SOURCE__BASE_URL={}\n  CASEMIRROR_SOURCE__CLIENT_ID={}\n  \
-         CASEMIRROR_SOURCE__CLIENT_SECRET={}\n\n\
+         export CASEMIRROR_SOURCE__BASE_URL={}\n  export CASEMIRROR_SOURCE__CLIENT_ID={}\n  \
+         export CASEMIRROR_SOURCE__CLIENT_SECRET={}\n\n\
          Something happens in it every {} seconds. Ctrl-C ends it.\n",
         args.cases,
         sandbox.base_url(),

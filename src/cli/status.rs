@@ -48,11 +48,12 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
                 .push(format!("{table} is failing: {}", row.reason.clone().unwrap_or_default()));
         }
         if let Some((count, reason)) = waiting {
-            problems.push(format!("{table}: {count} scopes are pending: {reason}"));
+            let (s, are) = if *count == 1 { ("", "is") } else { ("s", "are") };
+            problems.push(format!("{table}: {count} scope{s} {are} pending: {reason}"));
         }
         let rejected = rejects.get(&table).copied().unwrap_or(0);
         if rejected > 0 {
-            problems.push(format!("{table}: {rejected} open rejects, see sync.rejects"));
+            problems.push(format!("{table}: {rejected} open reject(s), see sync.rejects"));
         }
         tables.push(json!({
             "table": table,

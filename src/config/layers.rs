@@ -20,7 +20,8 @@ use super::violation::{self, Origin, Violation};
 const ENVIRONMENT_PREFIX: &str = "CASEMIRROR_";
 
 /// Variables with the prefix that belong to the test suite.
-const TEST_VARIABLES: &[&str] = &["CASEMIRROR_TEST_PYTHON", "CASEMIRROR_REQUIRE_PYTHON"];
+const TEST_VARIABLES: &[&str] =
+    &["CASEMIRROR_TEST_PYTHON", "CASEMIRROR_REQUIRE_PYTHON", "CASEMIRROR_ABORT_AT"];
 
 /// The layers put together so far, lowest first, and what was wrong with them.
 pub(super) struct Layers {

@@ -35,7 +35,7 @@ impl Cycle {
                     "no search shows the case, and whether it exists is not known: {}",
                     error.chain()
                 );
-                return self.note_failure("cases", id, "Unknown", &why).await;
+                return self.note_unshown(id, "Unknown", &why).await;
             }
         };
         let step = self

@@ -6,6 +6,9 @@ use super::Cycle;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Books, State};
 
+/// Key of `sync.meta`: the `$top` that each endpoint takes, as JSON.
+const PAGE_SIZES: &str = "page_sizes";
+
 impl Cycle {
     /// A store is one tenant's (contract section 4). The source is asked when the store is new or
     /// was filled with other credentials.
@@ -39,6 +42,25 @@ impl Cycle {
                 state.set_meta("origin", &origin)
             })
             .await
+    }
+
+    /// Page sizes that the service refused in an earlier run are not tried again in this one: a
+    /// change causes exactly the calls that it has to (contract section 9.2).
+    pub(super) fn recall_page_sizes(&self) -> Result<()> {
+        let kept = State::new(&self.store.connection()?).meta(PAGE_SIZES)?;
+        // What cannot be read is found out again.
+        let sizes = kept.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        self.extractor.client().assume_page_sizes(sizes);
+        Ok(())
+    }
+
+    async fn keep_page_sizes(&self) -> Result<()> {
+        let sizes = serde_json::json!(self.extractor.client().page_sizes()).to_string();
+        let kept = State::new(&self.store.connection()?).meta(PAGE_SIZES)?;
+        if kept.as_deref() == Some(sizes.as_str()) {
+            return Ok(());
+        }
+        self.writer.run(move |conn| State::new(conn).set_meta(PAGE_SIZES, &sizes)).await
     }
 
     /// Makes the statuses follow `resources.disable`.
@@ -100,6 +122,7 @@ impl Cycle {
 
     /// What is left undone at the end of a run, in words and in the books.
     pub(super) async fn close_books(&mut self) -> Result<()> {
+        self.keep_page_sizes().await?;
         let failed = std::mem::take(&mut self.failed);
         let answered = std::mem::take(&mut self.answered);
         self.writer

@@ -69,24 +69,37 @@ impl Report {
     }
 }
 
-/// The parts that a cycle joins, for one run.
+/// What a cycle joins.
+pub struct Parts {
+    pub config: Arc<Config>,
+    pub catalog: Arc<Catalog>,
+    pub store: Arc<Store>,
+    pub writer: Writer,
+    pub client: Client,
+    pub context: Context,
+    pub progress: Progress,
+    /// The run that `writer` was started for.
+    pub run_id: i64,
+}
+
+/// A cycle under way.
 pub struct Cycle {
-    pub(super) config: Arc<Config>,
-    pub(super) catalog: Arc<Catalog>,
-    pub(super) store: Arc<Store>,
-    pub(super) writer: Writer,
-    pub(super) extractor: Extractor,
-    pub(super) options: Options,
-    pub(super) progress: Progress,
-    pub(super) run_id: i64,
-    pub(super) report: Report,
+    config: Arc<Config>,
+    catalog: Arc<Catalog>,
+    store: Arc<Store>,
+    writer: Writer,
+    extractor: Extractor,
+    options: Options,
+    progress: Progress,
+    run_id: i64,
+    report: Report,
     /// Tables that are read in this run.
-    pub(super) active: Vec<Arc<Resource>>,
+    active: Vec<Arc<Resource>>,
     /// Tables of which some scope was read, or failed, in this run.
-    pub(super) answered: BTreeSet<String>,
-    pub(super) failed: BTreeMap<String, String>,
+    answered: BTreeSet<String>,
+    failed: BTreeMap<String, String>,
     /// Calls in a row that did not reach the source.
-    pub(super) unreachable: u32,
+    unreachable: u32,
 }
 
 /// So many scopes in a row that cannot reach the source end the run: the rest would fail as well.
@@ -95,29 +108,19 @@ const MOST_UNREACHABLE: u32 = 8;
 const CONTACT_AGE: Duration = Duration::from_secs(7 * 86_400);
 
 impl Cycle {
-    /// Opens the books of a run. `run_id` is the one that `writer` was started for.
-    pub fn new(
-        config: Arc<Config>,
-        catalog: Arc<Catalog>,
-        store: Arc<Store>,
-        writer: Writer,
-        client: Client,
-        context: Context,
-        options: Options,
-        progress: Progress,
-        run_id: i64,
-    ) -> Cycle {
-        let extractor = Extractor::new(client, Arc::clone(&catalog), context);
+    /// Nothing is called yet.
+    pub fn new(parts: Parts, options: Options) -> Cycle {
+        let extractor = Extractor::new(parts.client, Arc::clone(&parts.catalog), parts.context);
         Cycle {
-            config,
-            catalog,
-            store,
-            writer,
+            config: parts.config,
+            catalog: parts.catalog,
+            store: parts.store,
+            writer: parts.writer,
             extractor,
             options,
-            progress,
-            run_id,
-            report: Report { run_id, ..Report::default() },
+            progress: parts.progress,
+            run_id: parts.run_id,
+            report: Report { run_id: parts.run_id, ..Report::default() },
             active: Vec::new(),
             answered: BTreeSet::new(),
             failed: BTreeMap::new(),
@@ -140,6 +143,7 @@ impl Cycle {
     }
 
     async fn work(&mut self) -> Result<()> {
+        self.recall_page_sizes()?;
         self.check_tenant().await?;
         self.align_statuses().await?;
         let mut due = self.due().await?;
@@ -169,10 +173,15 @@ impl Cycle {
     /// can be done in this run.
     async fn follow(&mut self) -> Result<()> {
         let deadline = self.wait_deadline();
+        let mut waited = i64::MIN;
         loop {
             let read = self.read_cases().await? + self.read_contacts().await?;
-            if read == 0 && !self.wait(deadline).await? {
-                return Ok(());
+            if read > 0 {
+                continue;
+            }
+            match self.wait(deadline, waited).await? {
+                Some(due) => waited = due,
+                None => return Ok(()),
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The scopes of cases: planned in batches, newest change first, fetched a few at a time.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -49,6 +50,7 @@ impl Cycle {
             .filter(|stale| self.is_case_scope(&stale.table))
             .collect();
         let read = stale.len();
+        self.progress.step("fetching what is stale");
         self.progress.more(read as u64);
         self.read_scopes(stale).await?;
         self.flush().await?;
@@ -261,8 +263,8 @@ pub fn plan_cases(
     let mut values = HashMap::new();
     for condition in active.iter().filter_map(|r| r.only.as_ref()) {
         let key = (condition.table.clone(), condition.column.clone());
-        if !values.contains_key(&key) {
-            values.insert(key, state.column_values(&condition.table, &condition.column, &ids)?);
+        if let Entry::Vacant(entry) = values.entry(key) {
+            entry.insert(state.column_values(&condition.table, &condition.column, &ids)?);
         }
     }
     let inputs = Inputs {

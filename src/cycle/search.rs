@@ -8,7 +8,7 @@ use super::{CONTACT_AGE, Cycle, missing};
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{CaseState, Place, State, braked};
+use crate::mirror::{CaseState, FAILURE_HELD, Place, State, braked};
 use crate::source::{Pages, Verdict};
 
 /// Ids in one search call: the address stays well under what servers take.
@@ -89,12 +89,13 @@ impl Cycle {
 
     /// Cases that the mirror shows and the listing lacks, unless so many that the brake holds.
     async fn suspects(&mut self, listed: Vec<i64>) -> Result<Vec<i64>> {
-        let (suspects, shown) = self
+        let (mut suspects, hidden, shown) = self
             .writer
             .run(move |conn| {
                 let state = State::new(conn);
                 state.stage_ids("listed", &listed)?;
-                Ok((state.suspects("temp.listed")?, state.shown_cases()?))
+                let suspects = state.suspects("temp.listed", false)?;
+                Ok((suspects, state.suspects("temp.listed", true)?, state.shown_cases()?))
             })
             .await?;
         let (leaving, of) = (suspects.len() as u64, u64::try_from(shown).unwrap_or(0));
@@ -107,7 +108,39 @@ impl Cycle {
             ));
             return Ok(Vec::new());
         }
+        // Whether those that are hidden still exist is asked too; they can leave no search row.
+        suspects.extend(hidden);
         Ok(suspects)
+    }
+
+    /// Whether the brake holds cases that both searches lack by their ids: an index that suddenly
+    /// lists nothing must not empty the mirror case by case.
+    async fn hold(&mut self, unknown: &[i64]) -> Result<bool> {
+        let (leaving, of) = {
+            let conn = self.store.connection()?;
+            let state = State::new(&conn);
+            (state.leaving(unknown)?, state.shown_cases()?)
+        };
+        let count = |n: i64| u64::try_from(n).unwrap_or(0);
+        let max = self.config.reconcile.max_removed;
+        if self.options.allow_removals || !braked(count(leaving), count(of), max) {
+            return Ok(false);
+        }
+        self.problem(format!(
+            "the searches no longer show {leaving} of {of} cases; reconcile.max_removed holds them \
+             (if they are really gone, run `casemirror sync --full --allow-removals`)"
+        ));
+        let why = "no search shows the case, nor many others: reconcile.max_removed holds it";
+        for id in unknown {
+            self.note_unshown(*id, FAILURE_HELD, why).await?;
+        }
+        Ok(true)
+    }
+
+    /// Notes why nothing was decided about a case that no search shows.
+    pub(super) async fn note_unshown(&self, id: i64, kind: &str, why: &str) -> Result<()> {
+        let place = State::new(&self.store.connection()?).place(id)?;
+        self.note_failure(place.table(), id, kind, why).await
     }
 
     /// Searches the cases of a batch whose search row is stale. Returns how many were searched.
@@ -129,15 +162,19 @@ impl Cycle {
 
     /// Searches ids in one search, what it lacks in the other, and asks after what both lack.
     async fn search_in(&mut self, first: Place, second: Place, ids: &[i64]) -> Result<()> {
+        let mut unknown = Vec::new();
         for chunk in ids.chunks(IDS_PER_CALL) {
             let Some(lacking) = self.search_chunk(first, chunk).await? else { continue };
             if lacking.is_empty() {
                 continue;
             }
-            let Some(unknown) = self.search_chunk(second, &lacking).await? else { continue };
-            for id in unknown {
-                self.ask(id).await?;
-            }
+            unknown.extend(self.search_chunk(second, &lacking).await?.unwrap_or_default());
+        }
+        if unknown.is_empty() || self.hold(&unknown).await? {
+            return Ok(());
+        }
+        for id in unknown {
+            self.ask(id).await?;
         }
         Ok(())
     }

@@ -18,23 +18,25 @@ impl Cycle {
         Timestamp::now() + self.config.source.search_delay + MARGIN
     }
 
-    /// Sleeps until something that the search's lag holds back can be asked again; `false` when
-    /// nothing of the kind comes due before the deadline.
-    pub(super) async fn wait(&self, deadline: Timestamp) -> Result<bool> {
+    /// Sleeps until something that the search's lag holds back can be asked again, and returns when
+    /// that was, in microseconds of our clock; `None` when nothing of the kind comes due before the
+    /// deadline. What came due by `waited` was waited for already: what it still holds back, such as
+    /// a table that has become forbidden, cannot be asked in this run.
+    pub(super) async fn wait(&self, deadline: Timestamp, waited: i64) -> Result<Option<i64>> {
         let next = {
             let conn = self.store.connection()?;
-            State::new(&conn).next_search(&self.options.cases)?
+            State::new(&conn).next_search(&self.options.cases, waited)?
         };
         let Some(next) = next.and_then(|us| Timestamp::from_microsecond(us).ok()) else {
-            return Ok(false);
+            return Ok(None);
         };
         if next > deadline || self.options.is_partial() && !self.options.wants("cases") {
-            return Ok(false);
+            return Ok(None);
         }
         let pause = next.duration_since(Timestamp::now());
         let pause = Duration::try_from(pause).unwrap_or_default() + Duration::from_millis(1);
         self.progress.step("waiting for the search to catch up (source.search_delay)");
         tokio::time::sleep(pause).await;
-        Ok(true)
+        Ok(Some(next.as_microsecond()))
     }
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::fresh;
 use super::merge::{self, Merged, Rules};
 use super::search;
-use super::state::Place;
+use super::state::{FAILURE_LAG, Place};
 use super::{db, instant, instant_param, schema};
 use crate::catalog::{Catalog, Group, Resource};
 use crate::config::{Config, HistoryTables};
@@ -96,6 +96,8 @@ pub struct Settings {
     pub history: HistoryTables,
     pub max_removed: Option<f64>,
     pub search_delay: std::time::Duration,
+    /// Zone of the source's local times.
+    pub zone: jiff::tz::TimeZone,
 }
 
 impl Settings {
@@ -106,6 +108,7 @@ impl Settings {
             history: config.history.tables.clone(),
             max_removed: (!allow_removals).then_some(config.reconcile.max_removed),
             search_delay: config.source.search_delay,
+            zone: config.source.time_zone.clone(),
         }
     }
 
@@ -309,7 +312,7 @@ fn books_of_scopes(conn: &Connection, table: &str, held: u64, now: Timestamp) ->
          INSERT INTO sync.fetched BY NAME SELECT * FROM temp.stage_fetched; \
          DELETE FROM sync.failures f USING temp.stage_fetched n \
          WHERE f.table_name = {name} AND f.id = n.id AND f.part = n.part \
-           AND n.stamp NOT IN ('incomplete', 'held')"
+           AND n.stamp NOT IN ('incomplete', 'held') AND f.kind <> '{FAILURE_LAG}'"
     ))
     .map_err(failed)
 }

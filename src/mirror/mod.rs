@@ -6,6 +6,8 @@
 //! writer is doing.
 
 mod books;
+mod contacts;
+mod fetched;
 mod fresh;
 mod ledger;
 mod load;
@@ -14,11 +16,13 @@ pub mod reports;
 mod schema;
 mod search;
 pub mod secrets;
+mod seen;
 mod state;
 mod suspects;
 mod writer;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use duckdb::{Config as DuckConfig, Connection};
 
@@ -28,7 +32,8 @@ pub use load::{Load, LoadKind, LoadedScope, Outcome, Settings, Stamp};
 pub use merge::Merged;
 pub(crate) use merge::braked;
 pub use state::{
-    CaseDates, CaseState, ContactSeen, FAILURE_LAG, FeedState, Fetched, Place, ScopeId, State,
+    CaseDates, CaseState, ContactSeen, FAILURE_HELD, FAILURE_LAG, FeedState, Fetched, Place,
+    ScopeId, State,
 };
 pub use suspects::SuspectStep;
 pub use writer::Writer;
@@ -44,7 +49,8 @@ const CHECKPOINT_AT: &str = "128MB";
 
 /// The open store. Holding it holds the file: no other process can open it.
 pub struct Store {
-    root: Connection,
+    /// Only cloned from, but DuckDB's connections may not be shared between threads.
+    root: Mutex<Connection>,
     path: PathBuf,
 }
 
@@ -60,12 +66,13 @@ impl Store {
         }
         let root = connect(&config.store)?;
         schema::prepare(&root, config, catalog)?;
-        Ok(Store { root, path: path.clone() })
+        Ok(Store { root: Mutex::new(root), path: path.clone() })
     }
 
     /// Another connection to the same database, for reading.
     pub fn connection(&self) -> Result<Connection> {
-        self.root.try_clone().map_err(|e| db("cannot open another connection to the store", e))
+        let root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
+        root.try_clone().map_err(|e| db("cannot open another connection to the store", e))
     }
 
     /// Where the store is.

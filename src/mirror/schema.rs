@@ -225,6 +225,7 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
                  UPDATE sync.seen_contacts SET dirty = true",
             )
             .map_err(failed)?;
+            set_meta(conn, "contacts_planned_at", "")?;
         }
     }
     set_meta(conn, "definition", &newest.to_string())

@@ -1,13 +1,17 @@
 //! What a search tells about cases and contacts beside their rows: where a case is found, and
 //! whether the search lags behind the feed (contract section 4, "The search lags").
 
+use std::collections::BTreeSet;
+
 use duckdb::Connection;
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
+use super::fetched;
 use super::load::{Outcome, Settings, count_change};
 use super::merge::{self, Merged};
 use super::state::{self, FAILURE_LAG, Place, ScopeId};
-use super::{db, instant, scalar_i64};
+use super::{db, instant};
 use crate::catalog::{Facet, Resource, Scalar};
 use crate::error::Result;
 use crate::quote;
@@ -38,7 +42,7 @@ pub(super) fn after_search(
         }
     };
     again(conn, resource, seen, id, answered_at, settings.search_delay, now)?;
-    lagging(conn, resource, place, seen, id, run_id, now)
+    lagging(conn, &settings.zone, resource, place, (seen, id), run_id, now)
 }
 
 /// Cases that a search shows exist: those that nobody knew become known, suspects are cleared.
@@ -54,7 +58,9 @@ fn found(conn: &Connection, place: Place) -> Result<()> {
          UPDATE sync.seen s SET place = {place}, state = 'found', suspect_at = NULL, \
            removed = false, dirty = s.dirty OR s.removed \
          FROM temp.stage_scopes c WHERE s.case_id = c.id \
-           AND (s.place IS DISTINCT FROM {place} OR s.state IS DISTINCT FROM 'found' OR s.removed)"
+           AND (s.place IS DISTINCT FROM {place} OR s.state IS DISTINCT FROM 'found' OR s.removed); \
+         DELETE FROM sync.failures x USING temp.stage_scopes c WHERE x.id = c.id \
+           AND x.table_name IN ('cases', 'projects') AND x.table_name <> {place}"
     ))
     .map_err(|e| db("cannot note which cases were found", e))
 }
@@ -112,10 +118,10 @@ fn again(
 /// A row stays stale while one of its change dates is older than the feed's.
 fn lagging(
     conn: &Connection,
+    zone: &TimeZone,
     resource: &Resource,
     place: Place,
-    seen: &str,
-    id: &str,
+    (seen, id): (&str, &str),
     run_id: i64,
     now: Timestamp,
 ) -> Result<()> {
@@ -130,35 +136,90 @@ fn lagging(
         .filter(|(own, _)| {
             resource.column(own).is_some_and(|c| c.kind.scalar == Scalar::Instant && !c.kind.list)
         })
-        .map(|(own, seen)| {
-            format!("epoch_us(m.{}) * 10 + {LAG_TOLERANCE_TICKS} < s.{seen}", quote::ident(own))
+        .map(|(own, seen_column)| {
+            format!(
+                "SELECT c.id, epoch_us(m.{own}) AS row_us, s.{seen_column} AS feed_ticks \
+                 FROM temp.stage_scopes c JOIN main.{table} m ON m.{key} = c.id \
+                 JOIN {seen} s ON s.{id} = c.id \
+                 WHERE epoch_us(m.{own}) * 10 + {LAG_TOLERANCE_TICKS} < s.{seen_column}",
+                own = quote::ident(own),
+                table = quote::ident(&resource.table),
+                key = quote::ident(&resource.key[0]),
+            )
         })
         .collect();
     if older.is_empty() {
         return Ok(());
     }
-    conn.execute_batch(&format!(
-        "CREATE OR REPLACE TEMP TABLE lagging AS SELECT c.id FROM temp.stage_scopes c \
-         JOIN main.{table} m ON m.{key} = c.id JOIN {seen} s ON s.{id} = c.id \
-         WHERE {}",
-        older.join(" OR "),
-        table = quote::ident(&resource.table),
-        key = quote::ident(&resource.key[0]),
-    ))
-    .map_err(|e| db("cannot look for a lagging search", e))?;
-    if scalar_i64(conn, "SELECT count(*) FROM temp.lagging")? == 0 {
-        return Ok(());
-    }
+    let dates = state::query(conn, &older.join(" UNION ALL "), |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+    })?;
+    let ids: BTreeSet<i64> = dates
+        .into_iter()
+        .filter(|(_, row_us, ticks)| is_older(*row_us, Ticks::new(*ticks), zone))
+        .map(|(id, _, _)| id)
+        .collect();
+    // A lag that goes on counts its attempts, one that is over is forgotten.
     conn.execute(
-        "UPDATE sync.fetched SET stamp = 'lagging', again_at = NULL \
-         WHERE table_name = ? AND id IN (SELECT id FROM temp.lagging)",
+        &format!(
+            "DELETE FROM sync.failures WHERE table_name = ? AND kind = '{FAILURE_LAG}' \
+               AND id IN (SELECT id FROM temp.stage_scopes) AND id NOT IN ({})",
+            state::list(&ids.iter().copied().chain([-1]).collect::<Vec<_>>())
+        ),
         [&resource.table],
     )
-    .map_err(|e| db("cannot note a lagging search", e))?;
-    for id in state::ids(conn, "SELECT id FROM temp.lagging")? {
+    .map_err(|e| db("cannot forget a lagging search", e))?;
+    for id in ids {
+        conn.execute(
+            "UPDATE sync.fetched SET stamp = 'lagging', again_at = NULL \
+             WHERE table_name = ? AND id = ?",
+            duckdb::params![resource.table, id],
+        )
+        .map_err(|e| db("cannot note a lagging search", e))?;
         let scope = ScopeId { table: resource.table.clone(), id, part: String::new() };
         let why = "the search still shows it as it was before its last change";
-        state::fail(conn, run_id, now, &scope, FAILURE_LAG, why, None)?;
+        fetched::fail(conn, run_id, now, &scope, FAILURE_LAG, why, None)?;
     }
     Ok(())
+}
+
+/// Whether a row's date is older than the feed's. Search rows carry local times without offset, and
+/// an hour that the clocks repeat is read as its first pass: where the local times agree, the row
+/// cannot tell more.
+fn is_older(row_us: i64, feed: Ticks, zone: &TimeZone) -> bool {
+    let tolerance = jiff::SignedDuration::from_nanos(LAG_TOLERANCE_TICKS * 100);
+    let (Ok(row), Some(feed)) = (Timestamp::from_microsecond(row_us), feed.to_timestamp()) else {
+        return true;
+    };
+    let local = |at: Timestamp| at.to_zoned(zone.clone()).datetime();
+    row + tolerance < feed && local(row + tolerance) < local(feed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_lags_when_it_is_older_by_more_than_its_milliseconds() {
+        let zone = TimeZone::get("Europe/Oslo").unwrap();
+        let older = |row: &str, feed: &str| {
+            let at = |text: &str| text.parse::<Timestamp>().unwrap();
+            is_older(at(row).as_microsecond(), Ticks::from(at(feed)), &zone)
+        };
+        assert!(!older("2026-05-01T10:00:00.123Z", "2026-05-01T10:00:00.1239999Z"));
+        assert!(!older("2026-05-01T10:00:00.113Z", "2026-05-01T10:00:00.123Z"));
+        assert!(older("2026-05-01T10:00:00.112Z", "2026-05-01T10:00:00.123Z"));
+        assert!(older("2026-05-01T09:00:00Z", "2026-05-01T10:00:00Z"));
+    }
+
+    #[test]
+    fn the_second_pass_of_a_repeated_hour_is_no_lag() {
+        let zone = TimeZone::get("Europe/Oslo").unwrap();
+        // 02:30 twice on 2026-10-25: 00:30Z and 01:30Z.
+        let row: Timestamp = "2026-10-25T00:30:00Z".parse().unwrap();
+        let feed: Timestamp = "2026-10-25T01:30:00Z".parse().unwrap();
+        assert!(!is_older(row.as_microsecond(), Ticks::from(feed), &zone));
+        let earlier: Timestamp = "2026-10-25T00:20:00Z".parse().unwrap();
+        assert!(is_older(earlier.as_microsecond(), Ticks::from(feed), &zone));
+    }
 }

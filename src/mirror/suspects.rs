@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::fetched::fail;
 use super::load::{Outcome, Settings, count_change};
 use super::merge::{self, Merged};
-use super::state::{FAILURE_NOT_SHOWN, FAILURE_SUSPECT, ScopeId, State, fail, query};
+use super::state::{FAILURE_NOT_SHOWN, FAILURE_SUSPECT, ScopeId, State, query};
 use super::{db, instant};
 use crate::catalog::{Group, Resource};
 use crate::error::Result;
@@ -51,7 +52,7 @@ impl State<'_> {
         )?
         .pop();
         let (place, state, since) = row.unwrap_or_default();
-        let scope = ScopeId { table: "cases".to_owned(), id, part: String::new() };
+        let scope = self.search_scope(id)?;
         if place.is_none() {
             let why = "no search has shown this case yet";
             fail(conn, run_id, now, &scope, FAILURE_NOT_SHOWN, why, None)?;
@@ -92,7 +93,7 @@ impl State<'_> {
     ) -> Result<SuspectStep> {
         if !self.case_is_shown(id)? {
             // A new case that the source does not know everywhere yet must not be forgotten.
-            let scope = ScopeId { table: "cases".to_owned(), id, part: String::new() };
+            let scope = self.search_scope(id)?;
             let why = "the feed names this case, but no search shows it and it has no roles";
             fail(self.conn, run_id, now, &scope, FAILURE_NOT_SHOWN, why, None)?;
             return Ok(SuspectStep::Waiting);
@@ -120,6 +121,12 @@ impl State<'_> {
             at = instant(now)
         ))?;
         Ok(SuspectStep::Removed(outcome))
+    }
+
+    /// A case is looked for, and waits after a failure, in the search that is known to show it.
+    fn search_scope(&self, id: i64) -> Result<ScopeId> {
+        let table = self.place(id)?.table().to_owned();
+        Ok(ScopeId { table, id, part: String::new() })
     }
 
     /// The case's search row leaves; the rest of it is followed on.

@@ -1,6 +1,6 @@
 //! The client: sends a request until it is answered, or until it is clear that it will not be.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -207,6 +207,27 @@ impl Client {
     pub(super) fn remember_top(&self, endpoint: &Arc<str>, top: Option<u32>) {
         let mut tops = self.shared.accepted_tops.lock().unwrap_or_else(PoisonError::into_inner);
         tops.insert(Arc::clone(endpoint), top);
+    }
+
+    /// An accepted `$top` was refused after all: the endpoint is tried anew from the largest one.
+    pub(super) fn forget_top(&self, endpoint: &Arc<str>) {
+        let mut tops = self.shared.accepted_tops.lock().unwrap_or_else(PoisonError::into_inner);
+        tops.remove(endpoint);
+    }
+
+    /// The `$top` that each endpoint has taken so far, for the next process to begin with.
+    pub fn page_sizes(&self) -> BTreeMap<String, u32> {
+        let tops = self.shared.accepted_tops.lock().unwrap_or_else(PoisonError::into_inner);
+        tops.iter().filter_map(|(endpoint, top)| Some((endpoint.to_string(), (*top)?))).collect()
+    }
+
+    /// What an earlier process found out ([`Client::page_sizes`]): without it the first call to each
+    /// endpoint in every process would be one that is refused.
+    pub fn assume_page_sizes(&self, sizes: BTreeMap<String, u32>) {
+        let mut tops = self.shared.accepted_tops.lock().unwrap_or_else(PoisonError::into_inner);
+        for (endpoint, top) in sizes {
+            tops.entry(Arc::from(endpoint)).or_insert(Some(top));
+        }
     }
 
     /// How long after its begin a call's last attempt may begin.

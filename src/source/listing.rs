@@ -99,6 +99,7 @@ impl Pages {
                         continue;
                     }
                     if self.sent_at.is_none() {
+                        self.client.forget_top(&self.plan.request.endpoint);
                         return Err(error);
                     }
                     tracing::debug!(reason = error.chain(), "a later page was refused");

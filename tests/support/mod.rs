@@ -1,8 +1,13 @@
 //! A sandbox, a configuration that points at it, the binary, and the comparison with the truth.
 
+mod published;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
+
+pub use published::manifest;
 
 use casemirror::catalog::{Catalog, Scalar};
 use casemirror::sandbox::{Options, Sandbox};
@@ -10,6 +15,8 @@ use duckdb::{AccessMode, Config as DuckConfig, Connection};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+
+pub mod follow;
 
 /// A sandbox that answers on loopback, and a folder with a mirror of it.
 pub struct World {
@@ -29,6 +36,19 @@ impl World {
         let sandbox = runtime.block_on(Sandbox::start(options)).unwrap();
         let world = World { runtime, sandbox, folder: tempfile::tempdir().unwrap() };
         world.configure("");
+        world
+    }
+
+    /// As [`World::new`], with a throttle on both sides that no test has to wait for.
+    pub fn unthrottled(cases: usize) -> World {
+        let world = World::with(Options {
+            cases,
+            gzip: false,
+            feed_calls: 1000,
+            feed_per: Duration::from_secs(1),
+            ..Options::default()
+        });
+        world.configure("[feed]\ncalls = 1000\nper = \"1s\"");
         world
     }
 

@@ -1,0 +1,97 @@
+//! Which contacts are mirrored, and which of them are stale (contract section 4, `contacts`).
+
+use super::scalar_i64;
+use super::state::{State, ids};
+use crate::error::Result;
+
+/// Contacts that are mirrored: those that a role names and those that the contacts feed reports.
+const KNOWN_CONTACTS: &str = "SELECT contact_id AS id FROM main.case_roles \
+                              WHERE contact_id IS NOT NULL \
+                              UNION SELECT contact_id FROM sync.seen_contacts";
+
+impl State<'_> {
+    /// Contacts to search: named by a role or the feed and never read, moved by the feed, due again, or old.
+    /// `older_than` is the age, in microseconds of our clock, from which a contact is read again
+    /// where there is no contacts feed.
+    pub fn stale_contacts(&self, now_us: i64, older_than: Option<i64>) -> Result<Vec<i64>> {
+        let old = match older_than {
+            Some(us) => format!("OR epoch_us(f.fetched_at) < {us}"),
+            None => String::new(),
+        };
+        ids(
+            self.conn,
+            &format!(
+                "WITH named AS ({KNOWN_CONTACTS}) \
+                 SELECT n.id FROM named n \
+                 LEFT JOIN sync.fetched f ON f.table_name = 'contacts' AND f.id = n.id AND f.part = '' \
+                 LEFT JOIN sync.seen_contacts s ON s.contact_id = n.id \
+                 LEFT JOIN sync.failures x ON x.table_name = 'contacts' AND x.id = n.id \
+                 WHERE (x.next_at IS NULL OR epoch_us(x.next_at) <= {now_us}) \
+                   AND (f.id IS NULL OR f.again_at <= {now_us} {old} \
+                     OR f.stamp IS DISTINCT FROM \
+                        (CASE WHEN s.contact_id IS NULL THEN 'unknown' \
+                              ELSE s.modified_date::VARCHAR END)) \
+                 ORDER BY n.id"
+            ),
+        )
+    }
+
+    /// Contacts that the feed moved are done with when they are fetched at that date.
+    pub fn clean_contacts(&self) -> Result<()> {
+        self.batch(
+            "UPDATE sync.seen_contacts s SET dirty = false WHERE s.dirty AND EXISTS \
+               (SELECT 1 FROM sync.fetched f WHERE f.table_name = 'contacts' \
+                  AND f.id = s.contact_id AND f.stamp IS NOT DISTINCT FROM s.modified_date::VARCHAR)",
+        )
+    }
+
+    /// Whether the contacts have to be looked at: the roles changed since they were last, or the feed
+    /// moved one. An idle cycle asks no more than this.
+    pub fn contacts_may_be_stale(&self) -> Result<bool> {
+        let counter = self.roles_counter()?;
+        if self.meta("contacts_planned_at")?.as_deref() != Some(counter.to_string().as_str()) {
+            return Ok(true);
+        }
+        Ok(scalar_i64(
+            self.conn,
+            "SELECT (SELECT count(*) FROM sync.seen_contacts WHERE dirty) \
+               + (SELECT count(*) FROM sync.failures WHERE table_name = 'contacts')",
+        )? > 0)
+    }
+
+    /// Notes that the contacts were looked at for the present roles.
+    pub fn contacts_planned(&self) -> Result<()> {
+        let counter = self.roles_counter()?;
+        self.set_meta("contacts_planned_at", &counter.to_string())
+    }
+
+    fn roles_counter(&self) -> Result<i64> {
+        scalar_i64(
+            self.conn,
+            "SELECT coalesce(sum(counter), 0)::BIGINT FROM sync.changes \
+             WHERE table_name = 'case_roles'",
+        )
+    }
+
+    /// Contacts that a role names and that are not fetched at the date the feed gives, with whether
+    /// they were never fetched.
+    pub fn contacts_unfetched(&self) -> Result<Vec<(i64, bool)>> {
+        if !self.contacts_may_be_stale()? {
+            return Ok(Vec::new());
+        }
+        self.query(
+            &format!(
+                "WITH named AS ({KNOWN_CONTACTS}) \
+                 SELECT n.id, f.id IS NULL OR NOT f.complete FROM named n \
+                 LEFT JOIN sync.fetched f \
+                   ON f.table_name = 'contacts' AND f.id = n.id AND f.part = '' \
+                 LEFT JOIN sync.seen_contacts s ON s.contact_id = n.id \
+                 WHERE f.id IS NULL OR f.stamp IS DISTINCT FROM \
+                   (CASE WHEN s.contact_id IS NULL THEN 'unknown' \
+                         ELSE s.modified_date::VARCHAR END) \
+                 ORDER BY n.id"
+            ),
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+    }
+}

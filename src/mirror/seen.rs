@@ -1,0 +1,281 @@
+//! What the feeds last said of each case and contact (`sync.seen`, `sync.seen_contacts`), and which of
+//! them may have something stale.
+
+use duckdb::params;
+use jiff::Timestamp;
+
+use super::state::{
+    CaseDates, CaseState, ContactSeen, FAILURE_HELD, FAILURE_SUSPECT, Place, State, any_stamp, ids,
+    list,
+};
+use super::{db, instant, scalar_i64};
+use crate::catalog::Facet;
+use crate::error::Result;
+use crate::quote;
+
+impl State<'_> {
+    /// Notes what a page of the case feed said. A case whose dates are known already is not written.
+    /// Returns the number of cases that moved.
+    pub fn see_cases(
+        &self,
+        rows: &[(i64, CaseDates)],
+        sequence: i64,
+        now: Timestamp,
+    ) -> Result<u64> {
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        let columns: Vec<&str> = Facet::ALL.iter().map(|(_, _, column)| *column).collect();
+        let declared: Vec<String> = columns.iter().map(|c| format!("{c} BIGINT")).collect();
+        self.batch(&format!(
+            "CREATE OR REPLACE TEMP TABLE stage_seen (case_id BIGINT, {}, any_stamp VARCHAR)",
+            declared.join(", ")
+        ))?;
+        {
+            let failed = |e| db("cannot stage what the feed said", e);
+            let mut appender = self.conn.appender("stage_seen").map_err(failed)?;
+            for (id, d) in rows {
+                appender
+                    .append_row(params![
+                        id,
+                        d[0],
+                        d[1],
+                        d[2],
+                        d[3],
+                        d[4],
+                        d[5],
+                        d[6],
+                        d[7],
+                        d[8],
+                        d[9],
+                        d[10],
+                        any_stamp(d)
+                    ])
+                    .map_err(failed)?;
+            }
+            appender.flush().map_err(failed)?;
+        }
+        let set: Vec<String> = columns.iter().map(|c| format!("{c} = n.{c}")).collect();
+        let moved = format!("moved = {sequence}, moved_at = {}", instant(now));
+        let updated = self.count(&format!(
+            "UPDATE sync.seen s SET {}, any_stamp = n.any_stamp, {moved}, reported = true, \
+               dirty = true, removed = false \
+             FROM temp.stage_seen n WHERE s.case_id = n.case_id \
+               AND (NOT s.reported OR s.any_stamp <> n.any_stamp)",
+            set.join(", ")
+        ))?;
+        let inserted = self.count(&format!(
+            "INSERT INTO sync.seen BY NAME SELECT n.*, true AS reported, {sequence} AS moved, \
+               {} AS moved_at, true AS dirty, n.any_stamp AS rereading, false AS removed \
+             FROM temp.stage_seen n \
+             WHERE NOT EXISTS (SELECT 1 FROM sync.seen s WHERE s.case_id = n.case_id)",
+            instant(now)
+        ))?;
+        Ok(updated + inserted)
+    }
+
+    /// Notes what a page of the contact feed said; returns the number of contacts that moved.
+    pub fn see_contacts(&self, rows: &[ContactSeen], sequence: i64) -> Result<u64> {
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        self.batch(
+            "CREATE OR REPLACE TEMP TABLE stage_seen_contacts \
+             (contact_id BIGINT, modified_date BIGINT)",
+        )?;
+        {
+            let failed = |e| db("cannot stage what the feed said", e);
+            let mut appender = self.conn.appender("stage_seen_contacts").map_err(failed)?;
+            for row in rows {
+                appender.append_row(params![row.contact_id, row.modified]).map_err(failed)?;
+            }
+            appender.flush().map_err(failed)?;
+        }
+        let updated = self.count(&format!(
+            "UPDATE sync.seen_contacts s SET modified_date = n.modified_date, moved = {sequence}, \
+               dirty = true FROM temp.stage_seen_contacts n WHERE s.contact_id = n.contact_id \
+               AND s.modified_date IS DISTINCT FROM n.modified_date"
+        ))?;
+        let inserted = self.count(&format!(
+            "INSERT INTO sync.seen_contacts SELECT contact_id, modified_date, {sequence}, true \
+             FROM temp.stage_seen_contacts n WHERE NOT EXISTS \
+               (SELECT 1 FROM sync.seen_contacts s WHERE s.contact_id = n.contact_id)"
+        ))?;
+        Ok(updated + inserted)
+    }
+
+    /// The next cases that may have something stale, newest change first. `after` is the last one of
+    /// the batch before.
+    pub fn dirty_cases(
+        &self,
+        after: Option<(i64, i64)>,
+        only: &[i64],
+        limit: usize,
+    ) -> Result<Vec<CaseState>> {
+        let columns: Vec<&str> = Facet::ALL.iter().map(|(_, _, column)| *column).collect();
+        let order = format!("coalesce(modified_date, {})", i64::MIN);
+        let from = match after {
+            Some((modified, id)) => format!("AND ({order}, case_id) < ({modified}, {id})"),
+            None => String::new(),
+        };
+        let only = if only.is_empty() {
+            String::new()
+        } else {
+            format!("AND case_id IN ({})", list(only))
+        };
+        self.query(
+            &format!(
+                "SELECT case_id, reported, any_stamp, moved, place, state, rereading IS NOT NULL, {} \
+                 FROM sync.seen WHERE dirty AND NOT removed {from} {only} \
+                 ORDER BY {order} DESC, case_id DESC LIMIT {limit}",
+                columns.join(", ")
+            ),
+            |row| {
+                let mut dates: CaseDates = [None; 11];
+                for (i, date) in dates.iter_mut().enumerate() {
+                    *date = row.get(7 + i)?;
+                }
+                Ok(CaseState {
+                    case_id: row.get(0)?,
+                    reported: row.get(1)?,
+                    dates,
+                    any_stamp: row.get(2)?,
+                    moved: row.get(3)?,
+                    place: row.get::<_, Option<String>>(4)?.as_deref().and_then(Place::parse),
+                    state: row.get(5)?,
+                    rereading: row.get(6)?,
+                })
+            },
+        )
+    }
+
+    /// Cases of a batch that have nothing stale left are clean, unless a poll moved them meanwhile.
+    /// A case that was read whole is noted as such.
+    pub fn clean(&self, cases: &[(i64, i64)]) -> Result<()> {
+        if cases.is_empty() {
+            return Ok(());
+        }
+        let rows: Vec<String> =
+            cases.iter().map(|(id, moved)| format!("({id}, {moved})")).collect();
+        self.batch(&format!(
+            "UPDATE sync.seen s SET dirty = false, \
+               whole_stamp = coalesce(s.rereading, s.whole_stamp), rereading = NULL \
+             FROM (VALUES {}) AS c(id, moved) WHERE s.case_id = c.id AND s.moved = c.moved",
+            rows.join(", ")
+        ))
+    }
+
+    /// Every case gets every resource read again (`--full`, or a gap in the feed); what was fetched
+    /// stays known until it is replaced.
+    pub fn everything_is_stale(&self, reason: &str) -> Result<()> {
+        self.set_meta("contacts_planned_at", "")?;
+        self.batch(&format!(
+            "UPDATE sync.fetched SET stamp = {}; \
+             UPDATE sync.seen SET dirty = true, rereading = any_stamp WHERE NOT removed; \
+             UPDATE sync.seen_contacts SET dirty = true; \
+             UPDATE sync.failures SET next_at = first_at",
+            quote::text(reason)
+        ))
+    }
+
+    /// Cases whose `ModifiedDate` or another date moved since they were last read whole are read whole
+    /// again (contract section 4, "Narrow dates"); `all` takes every case.
+    pub fn reread(&self, all: bool) -> Result<u64> {
+        let which = if all { "true" } else { "s.whole_stamp IS DISTINCT FROM s.any_stamp" };
+        let condition = format!("NOT s.removed AND s.rereading IS NULL AND {which}");
+        self.batch(&format!(
+            "UPDATE sync.fetched f SET stamp = 'reread' FROM sync.seen s \
+             WHERE f.id = s.case_id AND f.part = '' AND f.table_name NOT IN ('contacts') \
+               AND f.table_name IN (SELECT table_name FROM sync.columns WHERE column_name = 'case_id' \
+                                    UNION SELECT 'cases' UNION SELECT 'projects') \
+               AND {condition}"
+        ))?;
+        self.count(&format!(
+            "UPDATE sync.seen s SET dirty = true, rereading = s.any_stamp WHERE {condition}"
+        ))
+    }
+
+    /// Cases whose second search is due become dirty; returns how many.
+    pub fn wake_again(&self, now_us: i64) -> Result<u64> {
+        self.count(&format!(
+            "UPDATE sync.seen s SET dirty = true FROM sync.fetched f \
+             WHERE f.again_at <= {now_us} AND f.table_name IN ('cases', 'projects') \
+               AND f.id = s.case_id AND NOT s.removed AND NOT s.dirty"
+        ))
+    }
+
+    /// A table is looked at again for every case: it is newly enabled or permitted.
+    pub fn wake_table(&self, table: &str) -> Result<()> {
+        if table == "contacts" || table == "case_roles" {
+            self.set_meta("contacts_planned_at", "")?;
+        }
+        self.batch(&format!(
+            "UPDATE sync.seen SET dirty = true WHERE NOT removed AND NOT dirty; \
+             UPDATE sync.resources SET not_found = 0 WHERE table_name = {}",
+            quote::text(table)
+        ))
+    }
+
+    /// Cases that are in a mirrored search table, or known to be `hidden`, and are not in this
+    /// listing: `listed` names a temporary table with a column `id`.
+    pub fn suspects(&self, listed: &str, hidden: bool) -> Result<Vec<i64>> {
+        let hidden = if hidden { "=" } else { "IS DISTINCT FROM" };
+        ids(
+            self.conn,
+            &format!(
+                "SELECT case_id FROM sync.seen s WHERE NOT removed AND place IS NOT NULL \
+                   AND state {hidden} 'hidden' \
+                   AND NOT EXISTS (SELECT 1 FROM {listed} l WHERE l.id = s.case_id) ORDER BY case_id"
+            ),
+        )
+    }
+
+    /// How many cases the mirror would lose if these, which no search shows, left it with those that
+    /// no search has shown of late.
+    pub fn leaving(&self, ids: &[i64]) -> Result<i64> {
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM sync.seen s WHERE NOT removed AND place IS NOT NULL \
+                   AND state IS DISTINCT FROM 'hidden' AND (case_id IN ({}) OR EXISTS \
+                     (SELECT 1 FROM sync.failures x WHERE x.id = s.case_id \
+                        AND x.table_name IN ('cases', 'projects') \
+                        AND x.kind IN ('{FAILURE_SUSPECT}', '{FAILURE_HELD}')))",
+                list(ids)
+            ),
+        )
+    }
+
+    /// The search in which a case is looked for first.
+    pub fn place(&self, id: i64) -> Result<Place> {
+        let rows = self
+            .query(&format!("SELECT place FROM sync.seen WHERE case_id = {id}"), |row| {
+                row.get::<_, Option<String>>(0)
+            })?;
+        let place = rows.into_iter().next().flatten();
+        Ok(place.as_deref().and_then(Place::parse).unwrap_or(Place::Cases))
+    }
+
+    /// How many cases the mirror shows.
+    pub fn shown_cases(&self) -> Result<i64> {
+        scalar_i64(
+            self.conn,
+            "SELECT count(*) FROM sync.seen WHERE NOT removed AND place IS NOT NULL \
+               AND state IS DISTINCT FROM 'hidden'",
+        )
+    }
+
+    /// Whether a search has shown the case, and it is not known to be gone.
+    pub fn case_is_shown(&self, id: i64) -> Result<bool> {
+        Ok(scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM sync.seen WHERE case_id = {id} AND NOT removed \
+                   AND place IS NOT NULL"
+            ),
+        )? > 0)
+    }
+}
