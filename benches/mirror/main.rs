@@ -49,7 +49,7 @@ fn cases(text: Option<&str>) -> usize {
 
 fn run(cases: usize) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let (mut server, address) = start_server(folder.path(), cases);
+    let (_server, address) = start_server(folder.path(), cases);
     let part = |name: &str| {
         let args = ["--part", name, "--address", &address, "--folder"];
         let output = this().args(args).arg(folder.path()).output().expect("the bench runs itself");
@@ -67,21 +67,31 @@ fn run(cases: usize) {
     ] {
         part(name).row(what);
     }
-    // It has nothing to lose.
-    let _ = server.kill();
-    let _ = server.wait();
+}
+
+/// The page server's process, which ends with this value.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has nothing to lose.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// The page server and its address.
-fn start_server(folder: &Path, cases: usize) -> (Child, String) {
-    let mut server = this()
-        .args(["--part", "serve", "--cases", &cases.to_string(), "--folder"])
-        .arg(folder)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the bench runs itself");
+fn start_server(folder: &Path, cases: usize) -> (Server, String) {
+    let mut server = Server(
+        this()
+            .args(["--part", "serve", "--cases", &cases.to_string(), "--folder"])
+            .arg(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the bench runs itself"),
+    );
     let mut line = String::new();
-    let stdout = server.stdout.take().expect("its output is piped");
+    let stdout = server.0.stdout.take().expect("its output is piped");
     BufReader::new(stdout).read_line(&mut line).expect("it prints its address");
     let (address, size) = line.trim().split_once(' ').expect("the server has started");
     println!("{cases} cases, {size} MB of JSON, {} cores", num_cores());

@@ -16,7 +16,8 @@ use std::sync::Arc;
 pub use column::{Class, Column, ColumnType, Origin, Scalar};
 pub use dictionary::DictionaryFormat;
 pub use resource::{
-    Answer, Child, Each, Facet, Group, Method, Only, Paging, Read, Refresh, Resource,
+    Answer, Child, EXTRA_COLUMN, Each, Facet, Group, Method, Only, Paging, Read, Refresh, Resource,
+    SYNCED_AT_COLUMN,
 };
 
 use crate::error::Result;

@@ -58,17 +58,24 @@ impl Cycle {
     ) -> Result<bool> {
         self.progress.step(&format!("listing {}", resource.table));
         let mut pages: Pages = self.extractor.listing(resource)?;
-        loop {
-            // Pages of one listing hold different ids, so the next may be asked while this one is
-            // committed; what moved after its call was sent stays stale.
-            let sequence = self.sequence()?;
-            let Some(page) = pages.next().await? else { break };
-            let page = self.extractor.search_page(resource, place, page, sequence).await?;
+        // Pages of one listing hold different ids, so the next is asked while this one is decoded
+        // and committed; what moved after its call was sent stays stale.
+        let mut sequence = self.sequence()?;
+        let mut asked = pages.next().await?;
+        while let Some(page) = asked {
+            let next_sequence = self.sequence()?;
+            let (next, page) = tokio::join!(
+                pages.next(),
+                self.extractor.search_page(resource, place, page, sequence)
+            );
+            let page = page?;
             self.answered.insert(resource.table.clone());
             listed.extend(&page.ids);
             self.progress.rows(page.ids.len() as u64);
             self.writer.load(page.load).await?;
             failpoint::reach("listing-page");
+            sequence = next_sequence;
+            asked = next?;
         }
         match pages.verdict() {
             Some(Verdict::Complete) => Ok(true),

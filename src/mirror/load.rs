@@ -1,11 +1,12 @@
 //! Decoded scopes go into the tables together with the state that says so, in one transaction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
+use super::fresh;
 use super::merge::{self, Merged, Rules};
 use super::search;
 use super::state::{FAILURE_LAG, Place};
@@ -156,14 +157,16 @@ fn apply_table(
     let resource = Arc::clone(&first.decoded.resource);
     let kind = first.kind;
     stage_scopes(conn, &loads)?;
-    let merged =
-        merge_table(conn, settings, &resource, loads.iter().map(|load| &load.decoded), now)?;
+    let scopes: HashSet<i64> =
+        loads.iter().flat_map(|load| load.scopes.iter().map(|scope| scope.id)).collect();
+    let decoded: Vec<&Decoded> = loads.iter().map(|load| &load.decoded).collect();
+    let merged = merge_table(conn, settings, &resource, &decoded, &scopes, now)?;
     outcome.note(&resource.table, merged);
     let children = first.decoded.children.len();
     for n in 0..children {
         let of_child: Vec<&Decoded> = loads.iter().map(|load| &load.decoded.children[n]).collect();
         let child = Arc::clone(&of_child[0].resource);
-        let merged = merge_table(conn, settings, &child, of_child.into_iter(), now)?;
+        let merged = merge_table(conn, settings, &child, &of_child, &scopes, now)?;
         outcome.note(&child.table, merged);
     }
     books_of_scopes(conn, &resource.table, merged.held, now)?;
@@ -213,11 +216,30 @@ fn stage_scopes(conn: &Connection, loads: &[Load]) -> Result<()> {
     appender.flush().map_err(failed)
 }
 
-fn merge_table<'a>(
+fn merge_table(
     conn: &Connection,
     settings: &Settings,
     resource: &Resource,
-    decoded: impl Iterator<Item = &'a Decoded>,
+    decoded: &[&Decoded],
+    scopes: &HashSet<i64>,
+    now: Timestamp,
+) -> Result<Merged> {
+    let merged = if fresh::is_fresh(conn, resource, decoded, scopes)? {
+        fresh::insert(conn, resource, decoded, now)?
+    } else {
+        compare_table(conn, settings, resource, decoded, now)?
+    };
+    if merged.changed() {
+        count_change(conn, &resource.table)?;
+    }
+    Ok(merged)
+}
+
+fn compare_table(
+    conn: &Connection,
+    settings: &Settings,
+    resource: &Resource,
+    decoded: &[&Decoded],
     now: Timestamp,
 ) -> Result<Merged> {
     let failed = |e| db(&format!("cannot stage rows of {}", resource.table), e);
@@ -241,9 +263,6 @@ fn merge_table<'a>(
     };
     let redefined = schema::redefined(conn, &resource.table)?;
     let merged = merge::merge(conn, resource, rules, &redefined, &instant(now))?;
-    if merged.changed() {
-        count_change(conn, &resource.table)?;
-    }
     conn.execute_batch(&format!("DROP TABLE temp.{}", merge::stage_name(resource)))
         .map_err(failed)?;
     Ok(merged)
@@ -286,7 +305,7 @@ fn books_of_scopes(conn: &Connection, table: &str, held: u64, now: Timestamp) ->
            (SELECT max(definition) FROM sync.resources WHERE table_name = {name}) AS definition, \
            {complete} OR coalesce(f.complete, false) AS complete, NULL::BIGINT AS again_at \
          FROM temp.stage_scopes c \
-         LEFT JOIN {seen} s ON c.sequence IS NOT NULL AND s.id = c.id \
+         LEFT JOIN {seen} s ON s.id = c.id \
          LEFT JOIN sync.fetched f ON f.table_name = {name} AND f.id = c.id AND f.part = c.part; \
          DELETE FROM sync.fetched f USING temp.stage_fetched n \
          WHERE f.table_name = {name} AND f.id = n.id AND f.part = n.part; \
