@@ -129,20 +129,46 @@ pub(super) fn apply(
     loads: Vec<Load>,
 ) -> Result<Outcome> {
     let mut outcome = Outcome::default();
-    let mut groups: Vec<(String, Vec<Load>)> = Vec::new();
+    let mut groups: Vec<LoadGroup> = Vec::new();
     for load in loads {
-        let table = load.decoded.resource.table.clone();
-        match groups.iter_mut().find(|(t, group)| {
-            *t == table && group.first().is_some_and(|first| first.kind == load.kind)
-        }) {
-            Some((_, group)) => group.push(load),
-            None => groups.push((table, vec![load])),
+        match groups.iter_mut().rfind(|group| group.table() == load.decoded.resource.table) {
+            Some(group) if group.takes(&load) => group.add(load),
+            // In its turn: of two answers for one scope the later is merged with what the first left.
+            _ => groups.push(LoadGroup::of(load)),
         }
     }
-    for (_, group) in groups {
-        apply_table(conn, settings, run_id, now, group, &mut outcome)?;
+    for group in groups {
+        apply_table(conn, settings, run_id, now, group.loads, &mut outcome)?;
     }
     Ok(outcome)
+}
+
+/// Loads of one table and kind that are merged together, because they share no scope.
+struct LoadGroup {
+    loads: Vec<Load>,
+    scopes: HashSet<(i64, String)>,
+}
+
+impl LoadGroup {
+    fn of(load: Load) -> LoadGroup {
+        let mut group = LoadGroup { loads: Vec::new(), scopes: HashSet::new() };
+        group.add(load);
+        group
+    }
+
+    fn table(&self) -> &str {
+        self.loads.first().map_or("", |load| &load.decoded.resource.table)
+    }
+
+    fn takes(&self, load: &Load) -> bool {
+        self.loads.first().is_some_and(|first| first.kind == load.kind)
+            && load.scopes.iter().all(|s| !self.scopes.contains(&(s.id, s.part.clone())))
+    }
+
+    fn add(&mut self, load: Load) {
+        self.scopes.extend(load.scopes.iter().map(|s| (s.id, s.part.clone())));
+        self.loads.push(load);
+    }
 }
 
 fn apply_table(
