@@ -83,7 +83,10 @@ impl Extractor {
         }
         failpoint::reach("answer-received");
         let Parts { records, complete, sent_at } = parts;
-        let decoded = self.decode(resource, records).await?;
+        let decoded = self.decode(resource, records).await.map_err(|e| {
+            let of = if id == 0 { String::new() } else { format!(" for {id}") };
+            e.within(format!("the answer of {}{of} is not what was expected", read.path))
+        })?;
         Ok(Load {
             decoded,
             scopes: vec![LoadedScope {

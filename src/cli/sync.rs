@@ -2,6 +2,7 @@
 
 use super::args::Sync;
 use super::print;
+use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::cycle::Options;
 use crate::error::{Error, Kind, Result};
@@ -10,14 +11,16 @@ use crate::progress::Progress;
 use crate::session::{Ran, Session};
 
 pub async fn run(config: Config, args: &Sync, quiet: bool) -> Result<u8> {
-    let session = Session::open(config, Progress::new(quiet))?;
-    let known = session.catalog().names();
+    // Before the store is opened: wrong usage touches nothing.
+    let catalog = Catalog::load(config.resources.dir.as_deref())?;
+    let known = catalog.names();
     if let Some(unknown) = args.only.iter().find(|t| !known.contains(&t.as_str())) {
         return Err(Error::new(
             Kind::Usage,
             format!("--only {unknown}: there is no such table; there are {}", known.join(", ")),
         ));
     }
+    let session = Session::open(config, Progress::new(quiet))?;
     let options = Options {
         full: args.full,
         only: args.only.clone(),

@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-pub use published::manifest;
-
 use casemirror::catalog::{Catalog, Scalar};
 use casemirror::sandbox::{Options, Sandbox};
 use duckdb::{AccessMode, Config as DuckConfig, Connection};

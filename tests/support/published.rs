@@ -48,7 +48,7 @@ impl World {
 }
 
 /// The manifest of the snapshot that `latest` shows.
-pub fn manifest(root: &Path) -> Value {
+fn manifest(root: &Path) -> Value {
     let text = std::fs::read(root.join("latest/manifest.json")).unwrap();
     serde_json::from_slice(&text).unwrap()
 }
