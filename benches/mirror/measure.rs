@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use casemirror::catalog::{Catalog, Resource};
 use casemirror::config::Config;
-use casemirror::cycle::{Cycle, Options};
+use casemirror::cycle::{Cycle, Options, Parts};
 use casemirror::decode::{Context, Decoder, Params, Privacy};
 use casemirror::mirror::{Books, DuckLedger, Settings, Store, Writer};
 use casemirror::progress::Progress;
@@ -137,17 +137,17 @@ pub fn list(address: &str, folder: &Path) -> Figures {
         let ledger = Arc::new(DuckLedger::new(connection()));
         let client = Client::new(&config.source, &config.feed, &config.limits, ledger);
         let options = Options { only: TABLES.map(str::to_owned).to_vec(), ..Options::default() };
-        let cycle = Cycle::new(
-            Arc::clone(&config),
-            Arc::clone(&catalog),
-            Arc::clone(&store),
+        let parts = Parts {
+            config: Arc::clone(&config),
+            catalog: Arc::clone(&catalog),
+            store: Arc::clone(&store),
             writer,
-            client.expect("a client"),
+            client: client.expect("a client"),
             context,
-            options,
-            Progress::silent(),
+            progress: Progress::silent(),
             run_id,
-        );
+        };
+        let cycle = Cycle::new(parts, options);
         cycle.run().await.expect("the run ends well")
     });
     let took = start.elapsed();
