@@ -291,7 +291,11 @@ fn a_store_that_another_process_holds_is_left_to_it() {
     let pid = holder.id().to_string();
     for command in ["sync", "status"] {
         let output = world.run(&[command]);
-        assert_says(&output, 1, &["store.duckdb", "held", &pid, "store.path"]);
+        assert_says(
+            &output,
+            1,
+            &["store.duckdb", "held", &pid, "wait until that process has ended"],
+        );
     }
     world.sandbox.release("held");
     assert!(holder.wait().unwrap().success());

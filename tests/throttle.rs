@@ -70,9 +70,8 @@ fn run_again_and_again(world: &World, enough: impl Fn(u64) -> bool) {
     world.sync();
     let feed = world.sandbox.stats().feed;
     assert_eq!(feed.violations, 0, "{feed:?}");
-    // So many that they were held back, or nothing is shown by this.
     assert!(feed.calls > 6, "{feed:?}");
-    assert_eq!(feed.most_in_window, 6, "{feed:?}");
+    assert!(feed.most_in_window <= 6, "{feed:?}");
     assert_ledger_tells_of_all(&world.store(), feed.calls);
     world.assert_equal();
 }
@@ -82,6 +81,8 @@ fn over_a_minute_of_repeated_and_killed_runs_no_window_holds_too_many_calls() {
     let world = six_calls_in(Duration::from_secs(30));
     let started = Instant::now();
     run_again_and_again(&world, |_| started.elapsed() > Duration::from_secs(61));
+    // So many that they were held back, or nothing is shown by this.
+    assert_eq!(world.sandbox.stats().feed.most_in_window, 6);
 }
 
 #[test]
