@@ -7,7 +7,7 @@
 //!   └── Pager    └── retries, holds, judgement ◄────────┘
 //! ```
 //!
-//! - [`odata`] and [`request`]: what is asked, as typed pieces.
+//! - [`odata`] and [`Request`]: what is asked, as typed pieces.
 //! - [`Client`]: one call; token, limits, retries, refusals.
 //! - [`ledger`]: the throttle of the change feeds (contract section 9, promise 1).
 //! - [`listing`] and [`pages`]: whole lists, and the proof that they are whole.
