@@ -17,10 +17,10 @@ use super::load::{self, Load, Outcome, Settings};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 
-/// Decoded rows waiting for the writer, at most. Four pages of a thousand wide rows fit.
-const BUDGET_BYTES: usize = 96 << 20; // 96 MiB
+/// Decoded rows waiting for the writer, at most. Several pages of a thousand wide rows fit.
+const BUDGET_BYTES: usize = 48 << 20; // 48 MiB
 /// A transaction is committed when it holds this much,
-const COMMIT_BYTES: usize = 32 << 20; // 32 MiB
+const COMMIT_BYTES: usize = 16 << 20; // 16 MiB
 /// or this many loads,
 const COMMIT_LOADS: usize = 2_000;
 /// or when nothing more came for so long.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use duckdb::Connection;
 
+use super::ROW_GROUP_ROWS;
 use super::durable::{self, Access, Replacement};
 use super::{PublishedDatabase, Snapshot, utf8};
 use crate::error::{self, Error, Kind, Result};
@@ -80,8 +81,8 @@ impl<'a> Attachment<'a> {
     fn of(conn: &'a Connection, path: &Path) -> Result<Attachment<'a>> {
         let path = quote::text(utf8(path)?);
         // The default storage version is the oldest, which DuckDB 1.2 reads.
-        conn.execute_batch(&format!("ATTACH {path} AS {ALIAS}"))
-            .map_err(|e| db("cannot create the copy of the store", e))?;
+        let attach = format!("ATTACH {path} AS {ALIAS} (ROW_GROUP_SIZE {ROW_GROUP_ROWS})");
+        conn.execute_batch(&attach).map_err(|e| db("cannot create the copy of the store", e))?;
         Ok(Attachment { conn, attached: true })
     }
 

@@ -25,6 +25,10 @@ use crate::mirror::db;
 
 pub use manifest::{File, Manifest};
 
+/// Rows in a row group of what is published. A group is compressed as a whole by each thread, and at
+/// DuckDB's 122,880 a group of the widest tables does not fit a store.memory_limit of 400 MB.
+const ROW_GROUP_ROWS: usize = 16_384;
+
 /// What is published, as the caller knows it. Read it before [`publish`] is called: the rows are
 /// then at least as new as it says.
 #[derive(Debug, Clone)]

@@ -8,6 +8,7 @@ use std::path::Path;
 use duckdb::Connection;
 use jiff::Timestamp;
 
+use super::ROW_GROUP_ROWS;
 use super::database::snapshot_select;
 use super::durable::{self, Access, Replacement};
 use super::manifest::{self, File, Manifest};
@@ -91,7 +92,7 @@ impl<'a> Export<'a> {
             return Ok(());
         }
         let sql = format!(
-            "COPY ({}) TO {} (FORMAT parquet, COMPRESSION zstd)",
+            "COPY ({}) TO {} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP_ROWS})",
             part.query,
             quote::text(utf8(&path)?)
         );
