@@ -75,9 +75,21 @@ impl Extractor {
         match &read.values {
             None => self.part(resource, read, &params, &mut parts).await?,
             Some((name, values)) => {
+                let mut not_found = None;
                 for value in values {
                     params.insert(name.clone(), Param::Text(value.clone()));
-                    self.part(resource, read, &params, &mut parts).await?;
+                    match self.part(resource, read, &params, &mut parts).await {
+                        Err(error) if error.kind() == Kind::NotFound => not_found = Some(error),
+                        done => done?,
+                    }
+                }
+                if let Some(error) = not_found {
+                    // All of them: there is none. Some: what the others say is kept, and nothing
+                    // leaves on such an answer.
+                    if parts.sent_at.is_none() {
+                        return Err(error);
+                    }
+                    parts.complete = false;
                 }
             }
         }
@@ -231,6 +243,9 @@ impl Extractor {
             }
             ids.extend(id);
         }
+        // Of two records with one id the decoder keeps one; it is one scope.
+        ids.sort_unstable();
+        ids.dedup();
         let records = page.records.into_iter().map(|record| (record, Params::new())).collect();
         let decoded = self.decode(resource, records).await?;
         let scopes = ids

@@ -255,7 +255,8 @@ impl Poll<'_> {
             next_bound(&self.state, overlap)
         } else {
             // Without `Date` the newest row decides, and nothing moves while there is none.
-            self.newest.map(|newest| newest.earlier_by(overlap))
+            let now = Ticks::from_timestamp(Timestamp::now());
+            self.newest.map(|newest| newest.min(now).earlier_by(overlap))
         };
         self.state.bound = bound.map(Ticks::get).or(self.state.bound);
         self.state.next_bound = None;

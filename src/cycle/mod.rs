@@ -200,7 +200,17 @@ impl Cycle {
                         .run(|conn| State::new(conn).set_meta("contacts_feed", "absent"))
                         .await?;
                 }
-                Err(error) => return Err(error),
+                Err(error) => match error.kind() {
+                    Kind::Credentials
+                    | Kind::Tls
+                    | Kind::Unreachable
+                    | Kind::Store
+                    | Kind::DiskFull
+                    | Kind::Cancelled
+                    | Kind::Internal => return Err(error),
+                    // Cases are followed on; contacts catch up when their feed answers.
+                    _ => self.problem(error.chain()),
+                },
             }
         }
         Ok(())

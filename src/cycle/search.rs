@@ -22,8 +22,12 @@ impl Cycle {
         let mut listed = Vec::new();
         let mut complete = true;
         let mut any = false;
+        let mut both = true;
         for place in [Place::Cases, Place::Projects] {
-            let Some(resource) = self.active_resource(place) else { continue };
+            let Some(resource) = self.active_resource(place) else {
+                both = false;
+                continue;
+            };
             any = true;
             match self.list(&resource, place, &mut listed).await {
                 Ok(whole) => complete &= whole,
@@ -38,7 +42,9 @@ impl Cycle {
             self.problem("the listing of the cases is not complete".to_owned());
             return Ok(false);
         }
-        let suspects = self.suspects(listed).await?;
+        // A case is a suspect when both searches lack it; one that cannot be asked proves nothing.
+        let (suspects, held) =
+            if both { self.suspects(listed).await? } else { (Vec::new(), false) };
         let listed_at = Timestamp::now().to_string();
         self.writer.run(move |conn| State::new(conn).set_meta("listed_at", &listed_at)).await?;
         self.progress.more(suspects.len() as u64);
@@ -47,7 +53,8 @@ impl Cycle {
             self.progress.done(1);
         }
         self.flush().await?;
-        Ok(true)
+        // What the brake held is looked at again in the next run.
+        Ok(!held)
     }
 
     async fn list(
@@ -88,7 +95,8 @@ impl Cycle {
     }
 
     /// Cases that the mirror shows and the listing lacks, unless so many that the brake holds.
-    async fn suspects(&mut self, listed: Vec<i64>) -> Result<Vec<i64>> {
+    /// With whether it does.
+    async fn suspects(&mut self, listed: Vec<i64>) -> Result<(Vec<i64>, bool)> {
         let (mut suspects, hidden, shown) = self
             .writer
             .run(move |conn| {
@@ -106,11 +114,11 @@ impl Cycle {
                 "the listing lacks {leaving} of {of} cases; reconcile.max_removed holds them (if \
                  they are really gone, run `casemirror sync --full --allow-removals`)"
             ));
-            return Ok(Vec::new());
+            return Ok((Vec::new(), true));
         }
         // Whether those that are hidden still exist is asked too; they can leave no search row.
         suspects.extend(hidden);
-        Ok(suspects)
+        Ok((suspects, false))
     }
 
     /// Whether the brake holds cases that both searches lack by their ids: an index that suddenly
@@ -168,7 +176,16 @@ impl Cycle {
             if lacking.is_empty() {
                 continue;
             }
-            unknown.extend(self.search_chunk(second, &lacking).await?.unwrap_or_default());
+            match self.search_chunk(second, &lacking).await? {
+                Some(lacking) => unknown.extend(lacking),
+                // Only what both searches lack is known to be in none: it is asked for again.
+                None => {
+                    let why = "one search lacks the case, and the other cannot be read";
+                    for id in &lacking {
+                        self.note_unshown(*id, "Unknown", why).await?;
+                    }
+                }
+            }
         }
         if unknown.is_empty() || self.hold(&unknown).await? {
             return Ok(());

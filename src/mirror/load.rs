@@ -233,7 +233,10 @@ fn stage_scopes(conn: &Connection, loads: &[Load]) -> Result<()> {
                     scope.part,
                     stamp,
                     sequence,
-                    scope.complete && !load.decoded.any_keyless(),
+                    // Each id of a search is a scope of its own, and its row is there.
+                    scope.complete
+                        && (matches!(load.kind, LoadKind::Search { .. })
+                            || !load.decoded.any_keyless()),
                     instant_param(scope.sent_at)
                 ])
                 .map_err(failed)?;

@@ -182,7 +182,8 @@ impl State<'_> {
     /// again (contract section 4, "Narrow dates"); `all` takes every case.
     pub fn reread(&self, all: bool) -> Result<u64> {
         let which = if all { "true" } else { "s.whole_stamp IS DISTINCT FROM s.any_stamp" };
-        let condition = format!("NOT s.removed AND s.rereading IS NULL AND {which}");
+        let condition =
+            format!("NOT s.removed AND s.rereading IS DISTINCT FROM s.any_stamp AND {which}");
         self.batch(&format!(
             "UPDATE sync.fetched f SET stamp = 'reread' FROM sync.seen s \
              WHERE f.id = s.case_id AND f.part = '' AND f.table_name NOT IN ('contacts') \

@@ -112,7 +112,7 @@ impl State<'_> {
         }
         let tables = tables.join(", ");
         self.write(&format!(
-            "UPDATE sync.seen SET removed = true, dirty = false, place = NULL, state = NULL, \
+            "UPDATE sync.seen SET removed = true, dirty = false, state = NULL, \
                suspect_at = NULL, rereading = NULL WHERE case_id = {id}; \
              DELETE FROM sync.fetched WHERE id = {id} AND table_name IN ({tables}); \
              DELETE FROM sync.failures WHERE id = {id} AND table_name IN ({tables}); \
