@@ -1,7 +1,5 @@
 //! The beginning and the end of a cycle's books: tenant, permissions, statuses, problems.
 
-use jiff::Timestamp;
-
 use super::Cycle;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Books, State};
@@ -168,14 +166,6 @@ impl Cycle {
             let s = if count == 1 { "" } else { "s" };
             self.problem(format!("{table}: {count} open reject{s}, see sync.rejects"));
         }
-        let now = Timestamp::now().as_microsecond();
-        let waiting: i64 = State::new(&conn)
-            .again()?
-            .into_iter()
-            .filter(|(_, at, _)| *at <= now)
-            .map(|(_, _, count)| count)
-            .sum();
-        tracing::debug!(waiting, "searches that are due again");
         Ok(())
     }
 }

@@ -121,7 +121,7 @@ fn internal_calendar(day: Date, source: jiff::Error) -> Error {
 }
 
 /// What a column's stored values depend on: its own definition, privacy and, for instants, the zone.
-fn definition(config: &Config, resource: &Resource, column: &crate::catalog::Column) -> String {
+fn definition(config: &Config, column: &crate::catalog::Column) -> String {
     let mode = match column.class {
         Some(Class::Identifier) => config.privacy.identifiers,
         Some(Class::ContactDetail) => config.privacy.contact_details,
@@ -131,7 +131,6 @@ fn definition(config: &Config, resource: &Resource, column: &crate::catalog::Col
         crate::catalog::Scalar::Instant => config.source.time_zone.iana_name().unwrap_or(""),
         _ => "",
     };
-    let _ = resource;
     format!("{}|{mode:?}|{zone}", column.definition())
 }
 
@@ -169,7 +168,7 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
         }
         let mut moved = false;
         for column in &resource.columns {
-            let now = definition(config, resource, column);
+            let now = definition(config, column);
             let key = (resource.table.clone(), column.name.clone());
             let before = known.get(&key);
             if before == Some(&now) {
