@@ -167,7 +167,7 @@ impl Extractor {
     /// Searches for many ids in one call.
     ///
     /// # Errors
-    /// `BadAnswer` where a row's `CaseId` is not its `Id`: nothing may be fetched by such an id.
+    /// `WrongId` where a row's `CaseId` is not its `Id`: nothing may be fetched by such an id.
     pub async fn search_ids(
         &self,
         resource: &Arc<Resource>,
@@ -232,7 +232,7 @@ impl Extractor {
                 && case_id.parse::<i64>().ok() != id
             {
                 return Err(Error::new(
-                    Kind::BadAnswer,
+                    Kind::WrongId,
                     format!(
                         "{}: a row has Id {} and CaseId {case_id}: the two should be the same, and \
                          nothing is fetched by such an id",

@@ -8,16 +8,16 @@ use crate::mirror::{Books, State};
 const PAGE_SIZES: &str = "page_sizes";
 
 impl Cycle {
-    /// A store is one tenant's (contract section 4). The source is asked when the store is new or
-    /// was filled with other credentials.
-    pub(super) async fn check_tenant(&self) -> Result<()> {
+    /// A store is one tenant's (contract section 4). The source is asked when the store is new, when
+    /// it was filled with other credentials, and `anyway` with `schedule.reference`.
+    pub(super) async fn check_tenant(&self, anyway: bool) -> Result<()> {
         let origin = format!("{} {}", self.config.source.base_url, self.config.source.client_id);
         let (known, filled_from) = {
             let conn = self.store.connection()?;
             let state = State::new(&conn);
             (state.meta("tenant")?, state.meta("origin")?)
         };
-        if known.is_some() && filled_from.as_deref() == Some(origin.as_str()) {
+        if !anyway && known.is_some() && filled_from.as_deref() == Some(origin.as_str()) {
             return Ok(());
         }
         let tenant = self.extractor.client().tenant().await?.to_string();
@@ -121,8 +121,10 @@ impl Cycle {
     /// What is left undone at the end of a run, in words and in the books.
     pub(super) async fn close_books(&mut self) -> Result<()> {
         self.keep_page_sizes().await?;
-        let failed = std::mem::take(&mut self.failed);
-        let answered = std::mem::take(&mut self.answered);
+        let mut failed = std::mem::take(&mut self.failed);
+        let mut answered = std::mem::take(&mut self.answered);
+        answered.retain(|table| !self.distrusted.contains_key(table));
+        failed.extend(std::mem::take(&mut self.distrusted));
         self.writer
             .run(move |conn| {
                 let books = Books::new(conn);

@@ -243,8 +243,11 @@ impl Cycle {
             kind if missing(kind) => {
                 self.set_aside(&resource.table, "absent", &error.chain()).await
             }
-            _ => {
+            kind => {
                 tracing::warn!(table = resource.table, reason = error.chain(), "a search failed");
+                if kind == Kind::WrongId {
+                    self.distrusted.insert(resource.table.clone(), error.chain());
+                }
                 self.failed.insert(resource.table.clone(), error.chain());
                 Ok(())
             }

@@ -23,6 +23,13 @@ pub struct ResourceRow {
     pub answered: bool,
 }
 
+impl ResourceRow {
+    /// Whether the table is asked for: it is neither disabled, forbidden nor absent.
+    pub fn is_active(&self) -> bool {
+        matches!(self.status.as_str(), "ok" | "failing")
+    }
+}
+
 /// A row of `sync.failures`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailureRow {

@@ -1,6 +1,8 @@
 //! What the feeds last said of each case and contact (`sync.seen`, `sync.seen_contacts`), and which of
 //! them may have something stale.
 
+use std::collections::HashMap;
+
 use duckdb::params;
 use jiff::Timestamp;
 
@@ -147,6 +149,51 @@ impl State<'_> {
                 })
             },
         )
+    }
+
+    /// How far back the case feed has been read without a gap, in ticks.
+    pub fn feed_reach(&self) -> Result<Option<i64>> {
+        Ok(self.meta("feed_reach")?.and_then(|text| text.parse().ok()))
+    }
+
+    /// Notes how far back the case feed was read.
+    pub fn set_feed_reach(&self, ticks: i64) -> Result<()> {
+        self.set_meta("feed_reach", &ticks.to_string())
+    }
+
+    /// The newest change date that the search rows of these cases show, in ticks.
+    pub fn newest_dates(&self, ids: &[i64]) -> Result<HashMap<i64, i64>> {
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let mut newest = HashMap::new();
+        for table in ["cases", "projects"] {
+            let dates = self.query(
+                &format!(
+                    "SELECT column_name FROM sync.columns WHERE table_name = {} ORDER BY 1",
+                    quote::text(table)
+                ),
+                |row| row.get::<_, String>(0),
+            )?;
+            let dates: Vec<String> = Facet::ALL
+                .iter()
+                .filter(|(_, _, column)| dates.iter().any(|own| own == column))
+                .map(|(_, _, column)| format!("epoch_us({})", quote::ident(column)))
+                .collect();
+            if dates.is_empty() {
+                continue;
+            }
+            newest.extend(self.query(
+                &format!(
+                    "SELECT id, newest * 10 FROM                        (SELECT id, greatest({}) AS newest FROM main.{table} WHERE id IN ({})) \
+                     WHERE newest IS NOT NULL",
+                    dates.join(", "),
+                    list(ids)
+                ),
+                |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
+            )?);
+        }
+        Ok(newest)
     }
 
     /// Cases of a batch that have nothing stale left are clean, unless a poll moved them meanwhile.
