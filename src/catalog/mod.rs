@@ -5,8 +5,10 @@
 //! into the binary; `resources.dir` adds files or replaces built-in ones. From here come the Arrow
 //! schema that answers are decoded into, the DDL, the data dictionary and the permission table.
 
+mod check;
 mod column;
 mod dictionary;
+mod file;
 mod load;
 mod resource;
 

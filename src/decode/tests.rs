@@ -1,5 +1,6 @@
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Decimal128Type, Int64Type, TimestampMicrosecondType};
+use serde_json::value::RawValue;
 
 use super::*;
 use crate::catalog::Catalog;

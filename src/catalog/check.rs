@@ -1,0 +1,258 @@
+//! Resource files, checked and turned into [`Resource`]s: all mistakes of a file at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use heck::ToSnakeCase;
+
+use super::file::{
+    AnswerName, ClassName, ColumnFile, File, FromName, GroupName, MethodName, PagingName, ReadFile,
+};
+use super::resource::{Answer, Child, Each, Facet, Group, Method, Only, Paging, Read, Refresh};
+use super::{Class, Column, ColumnType, Origin, Resource, Scalar};
+
+const SCHEDULES: [&str; 1] = ["reference"];
+
+/// Rules between tables.
+pub(super) fn across(resources: &[(String, Resource)], faults: &mut Vec<String>) {
+    let mut seen = BTreeMap::new();
+    for (place, r) in resources {
+        if let Some(other) = seen.insert(r.table.clone(), place.clone()) {
+            faults.push(format!("{place}: table \"{}\" is already in {other}", r.table));
+        }
+    }
+    let find = |table: &str| resources.iter().map(|(_, r)| r).find(|r| r.table == table);
+    for (place, r) in resources {
+        let mut need = |what: &str, table: &str, column: Option<&str>| match find(table) {
+            None => faults.push(format!("{place}: {what}.table = \"{table}\" is no table")),
+            Some(other) => {
+                if let Some(column) = column
+                    && other.column(column).is_none()
+                {
+                    faults.push(format!(
+                        "{place}: {what}.column = \"{column}\" is no column of {table}"
+                    ));
+                }
+            }
+        };
+        if let Some(only) = &r.only {
+            need("only", &only.table, Some(&only.column));
+        }
+        match &r.group {
+            Group::Each(each) => need("each", &each.table, Some(&each.column)),
+            Group::Child(child) => need("child", &child.table, None),
+            Group::Case | Group::Ids | Group::List => {}
+        }
+    }
+}
+
+impl ColumnFile {
+    fn check(self, faults: &mut Vec<String>) -> Option<Column> {
+        let path: Vec<String> =
+            self.field.iter().flat_map(|f| f.split('.')).map(str::to_owned).collect();
+        let Some(name) =
+            self.name.or_else(|| (!path.is_empty()).then(|| path.join(" ").to_snake_case()))
+        else {
+            faults.push("a column has neither name nor field".to_owned());
+            return None;
+        };
+        let plain = name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        if !plain {
+            faults.push(format!(
+                "column \"{name}\": a name is lower-case letters, digits and _, a letter first"
+            ));
+        }
+        let Some(kind) = ColumnType::parse(&self.kind) else {
+            let known = Scalar::NAMES.map(|(n, _)| n).join(", ");
+            faults.push(format!(
+                "column \"{name}\": type = \"{}\" is none of {known}, or list<...> of these",
+                self.kind
+            ));
+            return None;
+        };
+        let origin = match self.from {
+            None => Origin::Field,
+            Some(FromName::Path) => Origin::Path,
+            Some(FromName::Scalar) => Origin::Scalar,
+            Some(FromName::Position) => Origin::Position,
+            Some(FromName::Parent) => Origin::Parent,
+        };
+        if matches!(origin, Origin::Field | Origin::Parent) && path.is_empty() {
+            faults.push(format!("column \"{name}\": field or from is missing"));
+        }
+        let class = self.class.map(|c| match c {
+            ClassName::Identifier => Class::Identifier,
+            ClassName::ContactDetail => Class::ContactDetail,
+        });
+        if class.is_some() && !matches!(kind.scalar, Scalar::Text | Scalar::Enum) {
+            faults.push(format!(
+                "column \"{name}\": class goes with string and list<string>, not with {}",
+                self.kind
+            ));
+        }
+        Some(Column {
+            name,
+            path,
+            origin,
+            kind,
+            comment: self.comment,
+            class,
+            volatile: self.volatile,
+        })
+    }
+}
+
+impl File {
+    pub(super) fn check(self, faults: &mut Vec<String>) -> Option<Resource> {
+        let columns: Vec<Column> =
+            self.column.into_iter().filter_map(|c| c.check(faults)).collect();
+        let mut names = BTreeSet::new();
+        for c in &columns {
+            if !names.insert(c.name.as_str()) {
+                faults.push(format!("column \"{}\" is there twice", c.name));
+            }
+        }
+        if self.key.is_empty() {
+            faults.push("key = [] names no column".to_owned());
+        }
+        for key in &self.key {
+            match columns.iter().find(|c| c.name == *key) {
+                None => faults.push(format!("key: \"{key}\" is no column")),
+                Some(c) if c.class.is_some() => {
+                    faults
+                        .push(format!("key: \"{key}\" has a privacy class; a key cannot have one"));
+                }
+                Some(c) if c.kind.list => faults.push(format!("key: \"{key}\" is a list")),
+                Some(_) => {}
+            }
+        }
+        let refresh = refresh(&self.refresh, faults);
+        if let Some(schedule) = &self.schedule
+            && !SCHEDULES.contains(&schedule.as_str())
+        {
+            faults.push(format!("schedule = \"{schedule}\" is none of {}", SCHEDULES.join(", ")));
+        }
+        let group = match self.group {
+            GroupName::Case => Some(Group::Case),
+            GroupName::Ids => Some(Group::Ids),
+            GroupName::List => Some(Group::List),
+            GroupName::Each => self
+                .each
+                .map(|e| Group::Each(Each { table: e.table, column: e.column, param: e.param })),
+            GroupName::Child => self
+                .child
+                .map(|c| Group::Child(Child { table: c.table, field: c.field, scalar: c.scalar })),
+        };
+        let Some(group) = group else {
+            faults
+                .push("group = \"each\" needs [each], group = \"child\" needs [child]".to_owned());
+            return None;
+        };
+        let read = self.read.and_then(|r| r.check(faults));
+        match (&group, &read) {
+            (Group::Child(_), Some(_)) => {
+                faults.push("[read]: a child table is read with its parent".to_owned());
+            }
+            (Group::Child(_), None) => {}
+            (_, None) => faults.push("[read] is missing".to_owned()),
+            (group, Some(read)) => {
+                let mut known: Vec<&str> =
+                    read.values.iter().map(|(name, _)| name.as_str()).collect();
+                match group {
+                    Group::Case => known.push("case_id"),
+                    Group::Each(each) => known.push(&each.param),
+                    Group::Ids | Group::List | Group::Child(_) => {}
+                }
+                for name in placeholders(&read.path) {
+                    if !known.contains(&name) {
+                        faults.push(format!("read.path: nothing fills {{{name}}}"));
+                    }
+                    if !columns.iter().any(|c| c.name == name && c.origin == Origin::Path) {
+                        faults.push(format!(
+                            "read.path: {{{name}}} needs a column of that name with from = \"path\""
+                        ));
+                    }
+                }
+                if read.paging == Paging::Odata && read.order.is_none() {
+                    faults.push("read.order is missing: OData pages need an order".to_owned());
+                }
+            }
+        }
+        if refresh == Refresh::None && matches!(group, Group::Case) {
+            faults.push("refresh is missing: which change dates make it stale?".to_owned());
+        }
+        let schema = Resource::arrow_schema(&columns);
+        Some(Resource {
+            table: self.table,
+            comment: self.comment,
+            key: self.key,
+            permissions: self.permissions,
+            group,
+            refresh,
+            schedule: self.schedule,
+            read,
+            only: self.only.map(|o| Only { table: o.table, column: o.column, values: o.values }),
+            leave_out: self.leave_out,
+            columns,
+            schema,
+        })
+    }
+}
+
+impl ReadFile {
+    fn check(self, faults: &mut Vec<String>) -> Option<Read> {
+        if !self.path.starts_with('/') {
+            faults.push(format!("read.path = \"{}\" does not start with /", self.path));
+        }
+        if self.values.len() > 1 {
+            faults.push("read.values: only one path parameter can have values".to_owned());
+        }
+        Some(Read {
+            method: match self.method {
+                MethodName::Get => Method::Get,
+                MethodName::Post => Method::Post,
+            },
+            path: self.path,
+            query: self.query.into_iter().collect(),
+            answer: match self.answer {
+                AnswerName::List => Answer::List,
+                AnswerName::Record => Answer::Record,
+                AnswerName::Scalar => Answer::Scalar,
+            },
+            paging: match self.paging {
+                PagingName::Odata => Paging::Odata,
+                PagingName::None => Paging::None,
+            },
+            order: self.order,
+            values: self.values.into_iter().next(),
+            by_id: self.by_id,
+        })
+    }
+}
+
+fn refresh(names: &[String], faults: &mut Vec<String>) -> Refresh {
+    if names.is_empty() {
+        return Refresh::None;
+    }
+    if names == ["any"] {
+        return Refresh::Any;
+    }
+    let mut facets = Vec::new();
+    for name in names {
+        match Facet::of_field(name) {
+            Some(facet) => facets.push(facet),
+            None => {
+                let known = Facet::ALL.map(|(_, field, _)| field).join(", ");
+                faults.push(format!(
+                    "refresh: \"{name}\" is neither \"any\" alone nor one of {known}"
+                ));
+            }
+        }
+    }
+    Refresh::Dates(facets)
+}
+
+/// The names in braces: `/a/{b}/{c}` has `b` and `c`.
+fn placeholders(path: &str) -> Vec<&str> {
+    path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name)).collect()
+}

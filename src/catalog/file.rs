@@ -1,0 +1,129 @@
+//! The shape of a resource file, as it is written.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) table: String,
+    pub(super) comment: String,
+    pub(super) key: Vec<String>,
+    #[serde(default)]
+    pub(super) permissions: Vec<String>,
+    pub(super) group: GroupName,
+    #[serde(default)]
+    pub(super) refresh: Vec<String>,
+    pub(super) schedule: Option<String>,
+    pub(super) read: Option<ReadFile>,
+    pub(super) only: Option<OnlyFile>,
+    pub(super) each: Option<EachFile>,
+    pub(super) child: Option<ChildFile>,
+    #[serde(default)]
+    pub(super) leave_out: Vec<String>,
+    pub(super) column: Vec<ColumnFile>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum GroupName {
+    Case,
+    Ids,
+    List,
+    Each,
+    Child,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadFile {
+    pub(super) method: MethodName,
+    pub(super) path: String,
+    #[serde(default)]
+    pub(super) query: BTreeMap<String, String>,
+    pub(super) answer: AnswerName,
+    #[serde(default)]
+    pub(super) paging: PagingName,
+    pub(super) order: Option<String>,
+    #[serde(default)]
+    pub(super) values: BTreeMap<String, Vec<String>>,
+    pub(super) by_id: Option<String>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "UPPERCASE")]
+pub(super) enum MethodName {
+    Get,
+    Post,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum AnswerName {
+    List,
+    Record,
+    Scalar,
+}
+
+#[derive(Deserialize, Clone, Copy, Default)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum PagingName {
+    Odata,
+    #[default]
+    None,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OnlyFile {
+    pub(super) table: String,
+    pub(super) column: String,
+    pub(super) values: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EachFile {
+    pub(super) table: String,
+    pub(super) column: String,
+    pub(super) param: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChildFile {
+    pub(super) table: String,
+    pub(super) field: String,
+    pub(super) scalar: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ColumnFile {
+    pub(super) name: Option<String>,
+    pub(super) field: Option<String>,
+    pub(super) from: Option<FromName>,
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) comment: String,
+    pub(super) class: Option<ClassName>,
+    #[serde(default)]
+    pub(super) volatile: bool,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum FromName {
+    Path,
+    Scalar,
+    Position,
+    Parent,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ClassName {
+    Identifier,
+    ContactDetail,
+}

@@ -1,0 +1,274 @@
+//! Where settings come from: defaults, file, environment, command line.
+
+use super::*;
+
+#[test]
+fn the_required_keys_are_enough_and_all_others_have_the_contracts_defaults() {
+    let folder = Folder::with(REQUIRED);
+    let config = folder.load(&[], &[]).unwrap();
+    let shown: Vec<String> = config
+        .redacted_keys()
+        .into_iter()
+        .map(|(key, value)| format!("{key} = {value}").trim_end().to_owned())
+        .collect();
+    let shown = shown.join("\n").replace(&folder.0.path().display().to_string(), "DIR");
+    insta::assert_snapshot!(shown, @r"
+    bootstrap.since =
+    feed.calls = 6
+    feed.contacts_poll = 1m
+    feed.overlap = 10m
+    feed.per = 30s
+    feed.poll = 10s
+    feed.style = odata
+    history.tables = all
+    journals.close_day = 10
+    journals.ids = []
+    journals.level = offices
+    journals.recheck_months = 24
+    journals.since =
+    journals.trailing_months = 3
+    limits.concurrency = 4
+    limits.journal_timeout = 10m
+    limits.requests_per_second = 10
+    limits.timeout = 1m
+    privacy.contact_details = keep
+    privacy.identifiers = hash
+    processing_bases.since = 2018-01-01
+    publish.database = DIR/data/casemirror.duckdb
+    publish.keep_for = 2h
+    publish.keep_snapshots = 7
+    publish.min_interval = 1m
+    publish.parquet = DIR/data/parquet
+    publish.parquet_interval = 15m
+    reconcile.max_removed = 0.02
+    reconcile.reread = changed
+    resources.dir =
+    resources.disable = []
+    schedule.journals = 15 3 * * *
+    schedule.journals_recheck = 15 5 * * 0
+    schedule.reconcile = 15 4 * * *
+    schedule.reference = 15 1 * * *
+    schedule.time_zone = Europe/Oslo
+    schedule.verify = 15 6 * * *
+    serve.listen = 127.0.0.1:8640
+    serve.public_url =
+    serve.webhooks =
+    source.base_url = https://api.example.com/
+    source.ca_file =
+    source.client_id = id
+    source.client_secret = set
+    source.search_delay = 30s
+    source.time_zone = Europe/Oslo
+    store.memory_limit = 1GB
+    store.path = DIR/data/store.duckdb
+    store.threads = 0
+    ");
+}
+
+#[test]
+fn paths_are_relative_to_the_file_wherever_they_were_set() {
+    let folder = Folder::with(&format!("{REQUIRED}[store]\npath = \"a.duckdb\"\n"));
+    let config = folder
+        .load(
+            &[("CASEMIRROR_PUBLISH__DATABASE", "b.duckdb")],
+            &[("publish.parquet", "/elsewhere/parquet")],
+        )
+        .unwrap();
+    assert_eq!(config.store.path, folder.0.path().join("a.duckdb"));
+    assert_eq!(config.publish.database, folder.0.path().join("b.duckdb"));
+    assert_eq!(config.publish.parquet, Some(PathBuf::from("/elsewhere/parquet")));
+}
+
+#[test]
+fn the_environment_goes_before_the_file_and_the_command_line_before_both() {
+    let folder =
+        Folder::with(&format!("{REQUIRED}[feed]\ncalls = 2\npoll = \"2s\"\nper = \"20s\"\n"));
+    let config = folder
+        .load(
+            &[("CASEMIRROR_FEED__POLL", "3s"), ("CASEMIRROR_FEED__PER", "30s"), ("PATH", "/bin")],
+            &[("feed.per", "39s"), ("feed.per", "40s")],
+        )
+        .unwrap();
+    assert_eq!(config.feed.calls, 2);
+    assert_eq!(config.feed.poll, Duration::from_secs(3));
+    assert_eq!(config.feed.per, Duration::from_secs(40));
+    assert_eq!(config.origin("feed.poll"), "environment variable CASEMIRROR_FEED__POLL");
+    assert_eq!(config.origin("feed.per"), "command line");
+    assert_eq!(config.origin("feed.overlap"), "default");
+    assert!(config.origin("feed.calls").ends_with("casemirror.toml:6"));
+}
+
+#[test]
+fn texts_from_the_environment_take_the_type_of_their_key() {
+    let folder = Folder::with(REQUIRED);
+    let config = folder
+        .load(
+            &[
+                // Looks like a number, and must not lose its zeros.
+                ("CASEMIRROR_SOURCE__CLIENT_SECRET", "00123"),
+                ("CASEMIRROR_SOURCE__CLIENT_ID", "true"),
+                ("CASEMIRROR_JOURNALS__IDS", "3, 17"),
+                ("CASEMIRROR_RESOURCES__DISABLE", r#"["notes", "costs"]"#),
+                ("CASEMIRROR_HISTORY__TABLES", "cases"),
+                ("CASEMIRROR_RECONCILE__MAX_REMOVED", "1"),
+                ("CASEMIRROR_STORE__THREADS", "2"),
+            ],
+            &[],
+        )
+        .unwrap();
+    assert_eq!(config.source.client_secret.expose_secret(), "00123");
+    assert_eq!(config.source.client_id, "true");
+    assert_eq!(config.journals.ids, [3, 17]);
+    assert_eq!(config.resources.disable, ["notes", "costs"]);
+    assert_eq!(config.history.tables, HistoryTables::These(vec!["cases".to_owned()]));
+    assert_eq!(config.reconcile.max_removed, 1.0);
+    assert_eq!(config.store.threads, Some(2));
+}
+
+#[test]
+fn what_can_be_off_is_off_when_it_is_empty_or_zero() {
+    let config = load(&format!(
+        "{REQUIRED}[publish]\nparquet = \"\"\n[serve]\nlisten = \"\"\n\
+         [feed]\ncontacts_poll = \"0s\"\n[history]\ntables = []\n"
+    ));
+    assert_eq!(config.publish.parquet, None);
+    assert_eq!(config.serve.listen, None);
+    assert_eq!(config.feed.contacts_poll, None);
+    assert_eq!(config.history.tables, HistoryTables::These(Vec::new()));
+}
+
+#[test]
+fn a_day_may_be_written_with_or_without_quotes() {
+    let config = load(&format!(
+        "{REQUIRED}[bootstrap]\nsince = 2024-03-01\n[journals]\nsince = \"2023-01-01\"\n"
+    ));
+    assert_eq!(config.bootstrap.since, Some(jiff::civil::date(2024, 3, 1)));
+    assert_eq!(config.journals.since, Some(jiff::civil::date(2023, 1, 1)));
+}
+
+#[test]
+fn the_schedules_zone_is_the_sources_unless_it_is_set() {
+    let file = format!("{REQUIRED}time_zone = \"Europe/London\"\n");
+    assert_eq!(load(&file).schedule.time_zone.iana_name(), Some("Europe/London"));
+    let config = load(&format!("{file}[schedule]\ntime_zone = \"UTC\"\n"));
+    assert_eq!(config.schedule.time_zone.iana_name(), Some("UTC"));
+}
+
+#[test]
+fn the_base_address_keeps_its_path_and_ends_in_a_slash() {
+    let config = load(&REQUIRED.replace("api.example.com", "example.com/gateway/v1"));
+    assert_eq!(config.source.base_url.as_str(), "https://example.com/gateway/v1/");
+    let url = config.source.base_url.join("api/User").unwrap();
+    assert_eq!(url.as_str(), "https://example.com/gateway/v1/api/User");
+}
+
+#[test]
+fn the_template_is_refused_until_it_is_filled_in() {
+    let text = Folder::with(TEMPLATE).refusal(&[], &[]);
+    insta::assert_snapshot!(text, @r#"
+    the configuration is refused for 3 reasons:
+      DIR/casemirror.toml:13: source.base_url = "<address of the API>": is still what `casemirror init` has written: put your own value in its place
+      DIR/casemirror.toml:17: source.client_id = "<client id>": is still what `casemirror init` has written: put your own value in its place
+      DIR/casemirror.toml:18: source.client_secret: is still what `casemirror init` has written: put your own value in its place
+    "#);
+}
+
+#[test]
+fn the_templates_comments_are_the_defaults_and_leave_no_key_out() {
+    let filled = TEMPLATE
+        .replace("<address of the API>", "https://api.example.com")
+        .replace("<client id>", "id")
+        .replace("<client secret>", "s3cret");
+    let uncommented: String = filled
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            // A setting follows its `#` at once, an explanation after a space.
+            Some(setting) if setting.starts_with(|c: char| c.is_ascii_lowercase()) => setting,
+            _ => line,
+        })
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    let folder = Folder::with(&uncommented);
+    let config = folder.load(&[], &[]).unwrap();
+    for key in keys::KEYS {
+        assert_ne!(config.origin(key.name), "default", "{} is not in the template", key.name);
+    }
+    folder.write("casemirror.toml", REQUIRED);
+    assert_eq!(config.redacted_keys(), folder.load(&[], &[]).unwrap().redacted_keys());
+}
+
+#[test]
+fn a_syntax_error_is_placed_without_quoting_the_line() {
+    let folder =
+        Folder::with("[source]\nclient_id = \"id\"\nclient_secret = \"s3cret\n[feed]\ncalls = \n");
+    let text = folder.refusal(&[], &[]);
+    assert!(!text.contains("s3cret"), "{text}");
+    insta::assert_snapshot!(text, @r#"
+    the configuration is refused for 2 reasons:
+      DIR/casemirror.toml:3:24: this is not TOML: invalid basic string, expected `"`
+      DIR/casemirror.toml:5:9: this is not TOML: string values must be quoted, expected literal string
+    "#);
+}
+
+#[test]
+fn a_key_that_stands_twice_is_a_syntax_error() {
+    let text = Folder::with("[feed]\ncalls = 1\ncalls = 2\n").refusal(&[], &[]);
+    assert!(text.contains("casemirror.toml:3:1: this is not TOML: duplicate key"), "{text}");
+}
+
+#[test]
+fn a_missing_file_is_named_with_the_way_to_one() {
+    let error = Config::load(Path::new("/nowhere/casemirror.toml"), &[]).unwrap_err();
+    assert_eq!(
+        (error.kind(), error.chain().as_str()),
+        (
+            Kind::Config,
+            "there is no configuration file /nowhere/casemirror.toml: `casemirror init \
+             /nowhere/casemirror.toml` writes one to fill in"
+        )
+    );
+}
+
+#[test]
+fn variables_of_the_test_suite_and_of_kubernetes_are_no_settings() {
+    let folder = Folder::with(REQUIRED);
+    let foreign = [
+        ("CASEMIRROR_TEST_PYTHON", "python"),
+        ("CASEMIRROR_REQUIRE_PYTHON", "1"),
+        ("CASEMIRROR_SERVICE_HOST", "10.0.0.1"),
+        ("CASEMIRROR_SERVICE_PORT_HTTP", "8640"),
+        ("CASEMIRROR_PORT", "tcp://10.0.0.1:8640"),
+        ("CASEMIRROR_PORT_8640_TCP_ADDR", "10.0.0.1"),
+    ];
+    folder.load(&foreign, &[]).unwrap();
+}
+
+#[test]
+fn offline_commands_need_no_credentials_but_obey_the_rest() {
+    let folder = Folder::with("[source]\nclient_secret_file = \"unreadable\"\n[feed]\ncalls = 0\n");
+    let layers = Layers::defaults().file(&folder.path()).unwrap();
+    let text = layers.read(Scope::Offline).unwrap_err().chain();
+    assert_eq!(violations(&text).len(), 1, "{text}");
+    folder.write("casemirror.toml", "[publish]\ndatabase = \"mine.duckdb\"\n");
+    let config = Config::load_offline(Some(&folder.path()), &[]).unwrap();
+    assert_eq!(config.publish.database, folder.0.path().join("mine.duckdb"));
+    assert_eq!(config.source.base_url.host_str(), Some("source.invalid"));
+}
+
+#[test]
+fn the_demo_writes_into_its_folder_and_is_quick() {
+    let config = Config::for_demo(
+        Url::parse("http://127.0.0.1:9/base").unwrap(),
+        "id",
+        SecretString::from("s3cret"),
+        Path::new("/demo"),
+    );
+    let keys = config.redacted_keys();
+    assert_eq!(keys["source.base_url"], "http://127.0.0.1:9/base/");
+    assert_eq!(keys["limits.requests_per_second"], "2000");
+    assert_eq!(keys["source.search_delay"], "1s");
+    assert_eq!(keys["feed.calls"], "6");
+    for path in ["store.path", "publish.database", "publish.parquet"] {
+        assert_eq!(Path::new(&keys[path]).parent(), Some(Path::new("/demo")), "{path}");
+    }
+}

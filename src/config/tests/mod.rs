@@ -1,0 +1,63 @@
+//! The configuration as its users meet it: what loads, and what is said when it does not.
+
+mod layers;
+mod secrets;
+mod values;
+
+use std::ffi::OsString;
+
+use rstest::rstest;
+use secrecy::ExposeSecret;
+
+use super::*;
+use crate::error::Kind;
+
+/// The smallest file that loads.
+const REQUIRED: &str = "[source]\nbase_url = \"https://api.example.com\"\nclient_id = \"id\"\n\
+                        client_secret = \"s3cret\"\n";
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn with(file: &str) -> Folder {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        folder.write("casemirror.toml", file);
+        folder
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        std::fs::write(self.0.path().join(name), content).unwrap();
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("casemirror.toml")
+    }
+
+    fn load(&self, environment: &[(&str, &str)], overrides: &[(&str, &str)]) -> Result<Config> {
+        let environment = environment.iter().map(|(n, v)| (OsString::from(n), OsString::from(v)));
+        let overrides: Vec<(String, String)> =
+            overrides.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        Layers::defaults()
+            .file(&self.path())?
+            .environment(environment)
+            .overrides(&overrides)
+            .read(Scope::Whole)
+    }
+
+    /// The error's text, with the folder written as `DIR`.
+    fn refusal(&self, environment: &[(&str, &str)], overrides: &[(&str, &str)]) -> String {
+        let error = self.load(environment, overrides).expect_err("must be refused");
+        assert_eq!(error.kind(), Kind::Config);
+        assert_eq!(error.kind().exit_status(), 2);
+        error.chain().replace(&self.0.path().display().to_string(), "DIR")
+    }
+}
+
+fn load(file: &str) -> Config {
+    Folder::with(file).load(&[], &[]).unwrap()
+}
+
+/// The lines after the first, one per violation.
+fn violations(text: &str) -> Vec<&str> {
+    text.lines().skip(1).map(str::trim).collect()
+}

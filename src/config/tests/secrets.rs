@@ -1,0 +1,90 @@
+//! Secrets: where they are read, and that no text shows them.
+
+use super::*;
+
+#[rstest]
+#[case("https://user:pa55@example.com")]
+#[case("https://example.com/?key=pa55")]
+#[case("https://pa55@exa mple.com")]
+fn an_address_that_may_hold_a_secret_is_not_shown(#[case] address: &str) {
+    let text = Folder::with(REQUIRED).refusal(&[], &[("source.base_url", address)]);
+    assert!(text.contains("command line: source.base_url: must"), "{text}");
+    assert!(!text.contains("pa55"), "{text}");
+}
+
+#[test]
+fn the_secret_of_a_file_loses_its_line_end_and_nothing_else() {
+    let folder = Folder::with(
+        &REQUIRED.replace("client_secret = \"s3cret\"", "client_secret_file = \"secret\""),
+    );
+    folder.write("secret", " s3 cret \r\n");
+    assert_eq!(folder.load(&[], &[]).unwrap().source.client_secret.expose_secret(), " s3 cret ");
+}
+
+#[rstest]
+#[case::empty("\n", "DIR/secret: is empty")]
+#[case::two_lines("hunter2\nhunter3\n", "DIR/secret: has more than one line")]
+fn a_secret_file_that_holds_no_secret_is_named(#[case] content: &str, #[case] problem: &str) {
+    let folder = Folder::with(
+        &REQUIRED.replace("client_secret = \"s3cret\"", "client_secret_file = \"secret\""),
+    );
+    folder.write("secret", content);
+    let text = folder.refusal(&[], &[]);
+    assert!(violations(&text)[0].ends_with(problem), "{text}");
+    assert!(!text.contains("hunter"), "{text}");
+}
+
+#[test]
+fn a_secret_file_that_cannot_be_read_is_named() {
+    let folder = Folder::with(
+        &REQUIRED.replace("client_secret = \"s3cret\"", "client_secret_file = \"none\""),
+    );
+    let text = folder.refusal(&[], &[]);
+    insta::assert_snapshot!(text, @r#"
+    the configuration is refused:
+      DIR/casemirror.toml:4: source.client_secret_file = "none": DIR/none: cannot read it: No such file or directory (os error 2)
+    "#);
+}
+
+#[test]
+fn only_one_kind_of_secret_may_be_set() {
+    let folder = Folder::with(REQUIRED);
+    let text = folder.refusal(&[("CASEMIRROR_SOURCE__CLIENT_SECRET_FILE", "secret")], &[]);
+    insta::assert_snapshot!(text, @r#"
+    the configuration is refused:
+      environment variable CASEMIRROR_SOURCE__CLIENT_SECRET_FILE: source.client_secret_file = "secret": source.client_secret is set, too (DIR/casemirror.toml:4); only one of them may be
+    "#);
+    // An empty value in a higher layer takes it away again.
+    assert!(folder.load(&[("CASEMIRROR_SOURCE__CLIENT_SECRET_FILE", "")], &[]).is_ok());
+}
+
+#[test]
+fn a_secret_of_the_wrong_type_is_not_shown() {
+    let text = Folder::with(&REQUIRED.replace("\"s3cret\"", "20011")).refusal(&[], &[]);
+    assert!(text.contains("casemirror.toml:4: source.client_secret: must be"), "{text}");
+    assert!(!text.contains("20011"), "{text}");
+}
+
+#[test]
+fn no_text_made_of_a_configuration_holds_the_secret() {
+    let config = load(REQUIRED);
+    assert!(!format!("{config:?}").contains("s3cret"));
+    let keys = config.redacted_keys();
+    assert_eq!(keys["source.client_secret"], "set");
+    assert!(keys.values().all(|value| !value.contains("s3cret")));
+}
+
+#[test]
+fn the_redacted_keys_leave_no_key_out() {
+    let folder = Folder::with(REQUIRED);
+    let before = folder.load(&[], &[]).unwrap().redacted_keys();
+    let named: Vec<&str> = before.keys().map(String::as_str).collect();
+    let expected: Vec<&str> = {
+        let mut names: Vec<&str> = keys::KEYS.iter().map(|key| key.name).collect();
+        // The file is one of two ways to give the secret, and stands as `client_secret`.
+        names.retain(|name| *name != "source.client_secret_file");
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(named, expected);
+}

@@ -1,0 +1,260 @@
+//! What a setting may be, and what is said where it is not.
+
+use super::*;
+
+#[test]
+fn all_violations_are_reported_at_once_with_their_places() {
+    let folder = Folder::with(
+        r#"serve = 3
+[source]
+base_url = "ftp://api.example.com"
+client_secert = "hunter2"
+time_zone = "Europe/Olso"
+
+[feed]
+calls = "6"
+pol = "10s"
+per = "a while"
+
+[limit]
+concurrency = 4
+
+[journals]
+close_day = 31
+ids = [3, 3]
+"#,
+    );
+    let text = folder.refusal(
+        &[("CASEMIRROR_STORE_PATH", "x"), ("CASEMIRROR_STORE__MEMORY_LIMIT", "lots")],
+        &[("reconcile.max_removed", "2"), ("client_id", "x")],
+    );
+    assert!(!text.contains("hunter2"), "{text}");
+    insta::assert_snapshot!(text, @r#"
+    the configuration is refused for 16 reasons:
+      DIR/casemirror.toml: source.client_id is missing: it must be the client id that the platform has given you
+      DIR/casemirror.toml: source.client_secret is missing: it must be the client secret that the platform has given you, unless source.client_secret_file names a file that holds it
+      DIR/casemirror.toml:1: serve: must be a section, written as [serve]
+      DIR/casemirror.toml:3: source.base_url = "ftp://api.example.com": must be an address such as "https://api.example.com/", with http or https
+      DIR/casemirror.toml:4: source.client_secert: there is no such key; did you mean source.client_secret?
+      DIR/casemirror.toml:5: source.time_zone = "Europe/Olso": must be the name of a time zone, such as "Europe/Oslo" or "UTC"
+      DIR/casemirror.toml:8: feed.calls = "6": must be a whole number from 1 to 10000
+      DIR/casemirror.toml:9: feed.pol: there is no such key; did you mean feed.poll?
+      DIR/casemirror.toml:10: feed.per = "a while": must be a duration from 100ms to 1day, such as "90s", "10m" or "2h 30m"
+      DIR/casemirror.toml:13: limit.concurrency: there is no such key; did you mean limits.concurrency?
+      DIR/casemirror.toml:16: journals.close_day = 31: must be a whole number from 1 to 28
+      DIR/casemirror.toml:17: journals.ids = [3, 3]: must be a list of ids, each a whole number above zero and there once, such as [3, 17]
+      environment variable CASEMIRROR_STORE_PATH: store_path: there is no such key; did you mean CASEMIRROR_STORE__PATH?
+      environment variable CASEMIRROR_STORE__MEMORY_LIMIT: store.memory_limit = "lots": must be a size of at least 64MB in DuckDB's notation, such as "400MB" or "1GB"
+      command line: client_id: there is no such key; did you mean source.client_id?
+      command line: reconcile.max_removed = 2: must be a number from 0 to 1, such as 0.02 for two in a hundred
+    "#);
+}
+
+/// One wrong value at a time: section and line of the file, and what is said about it.
+#[rstest]
+#[case(
+    "source",
+    "search_delay = \"-1s\"",
+    "must be a duration from 0s to 1day, such as \"90s\", \"10m\" or \"2h 30m\""
+)]
+#[case(
+    "source",
+    "ca_file = \"missing.pem\"",
+    "must name a PEM file that exists, and DIR/missing.pem is none"
+)]
+#[case("feed", "style = \"rest\"", "must be one of \"odata\", \"from_date\"")]
+#[case("feed", "calls = 0", "must be a whole number from 1 to 10000")]
+#[case("feed", "calls = 2.5", "must be a whole number from 1 to 10000")]
+#[case("feed", "calls = 99999999999999999999", "must be a whole number from 1 to 10000")]
+#[case(
+    "feed",
+    "per = 30",
+    "must be a duration from 100ms to 1day, such as \"90s\", \"10m\" or \"2h 30m\""
+)]
+#[case(
+    "feed",
+    "poll = \"0s\"",
+    "must be a duration from 100ms to 1day, such as \"90s\", \"10m\" or \"2h 30m\""
+)]
+#[case(
+    "feed",
+    "contacts_poll = true",
+    "must be a duration from 100ms to 7days, such as \"90s\", \"10m\" or \"2h 30m\", or \"0s\" for off"
+)]
+#[case("limits", "requests_per_second = 10001", "must be a whole number from 1 to 10000")]
+#[case("limits", "concurrency = 65", "must be a whole number from 1 to 64")]
+#[case(
+    "bootstrap",
+    "since = \"2024-02-30\"",
+    "must be a day from 1900-01-01 to 2100-12-31, written yyyy-mm-dd"
+)]
+#[case(
+    "bootstrap",
+    "since = 2024-01-01T10:00:00",
+    "must be a day from 1900-01-01 to 2100-12-31, written yyyy-mm-dd"
+)]
+#[case("store", "path = \"\"", "must be a path")]
+#[case(
+    "store",
+    "memory_limit = \"1\"",
+    "must be a size of at least 64MB in DuckDB's notation, such as \"400MB\" or \"1GB\""
+)]
+#[case(
+    "store",
+    "memory_limit = \"1MB\"",
+    "must be a size of at least 64MB in DuckDB's notation, such as \"400MB\" or \"1GB\""
+)]
+#[case(
+    "store",
+    "memory_limit = \"80%\"",
+    "must be a size of at least 64MB in DuckDB's notation, such as \"400MB\" or \"1GB\""
+)]
+#[case("publish", "database = \"data/store.duckdb\"", "must be another file than store.path")]
+#[case(
+    "publish",
+    "parquet = \"data/store.duckdb\"",
+    "must be a folder, and store.path and publish.database are files"
+)]
+#[case("publish", "keep_snapshots = 0", "must be a whole number from 1 to 10000")]
+#[case(
+    "schedule",
+    "journals = \"15 3 * * 0\"",
+    "weekdays are written by name (Sun, Mon, Tue, Wed, Thu, Fri, Sat), because not all programs number them alike"
+)]
+#[case(
+    "schedule",
+    "journals = \"0 15 3 * * Mon-5\"",
+    "weekdays are written by name (Sun, Mon, Tue, Wed, Thu, Fri, Sat), because not all programs number them alike"
+)]
+#[case(
+    "schedule",
+    "verify = \"@daily\"",
+    "must be a cron expression of five fields (minute, hour, day, month, weekday), such as \"15 3 * * *\""
+)]
+#[case("schedule", "verify = \"0 0 30 Feb *\"", "never comes true: there is no such day")]
+#[case(
+    "schedule",
+    "time_zone = \"Mars\"",
+    "must be the name of a time zone, such as \"Europe/Oslo\" or \"UTC\""
+)]
+#[case(
+    "journals",
+    "ids = [3, 0]",
+    "must be a list of ids, each a whole number above zero and there once, such as [3, 17]"
+)]
+#[case("journals", "trailing_months = 0", "must be a whole number from 1 to 120")]
+#[case("journals", "close_day = 29", "must be a whole number from 1 to 28")]
+#[case(
+    "reconcile",
+    "max_removed = nan",
+    "must be a number from 0 to 1, such as 0.02 for two in a hundred"
+)]
+#[case(
+    "reconcile",
+    "max_removed = -0.1",
+    "must be a number from 0 to 1, such as 0.02 for two in a hundred"
+)]
+#[case(
+    "processing_bases",
+    "since = \"\"",
+    "must be a day from 1900-01-01 to 2100-12-31, written yyyy-mm-dd"
+)]
+#[case("resources", "disable = \"notes\"", "must be a list of table names, such as [\"notes\"]")]
+#[case(
+    "resources",
+    "dir = \"casemirror.toml\"",
+    "must name a folder that exists, and DIR/casemirror.toml is none"
+)]
+#[case(
+    "history",
+    "tables = \"some\"",
+    "must be \"all\" or a list of table names, such as [\"cases\", \"costs\"]"
+)]
+#[case("privacy", "identifiers = \"mask\"", "must be one of \"keep\", \"hash\", \"drop\"")]
+#[case(
+    "serve",
+    "listen = \"localhost:8640\"",
+    "must be a numeric address and a port, such as \"127.0.0.1:8640\", or \"\" for off"
+)]
+#[case("serve", "webhooks = \"127.0.0.1:8640\"", "must be another address than serve.listen")]
+#[case(
+    "serve",
+    "public_url = \"https://mirror.example.com\"",
+    "serve.webhooks must be set, too: nothing would answer there"
+)]
+fn a_value_that_is_not_allowed_is_refused_with_the_rule(
+    #[case] section: &str,
+    #[case] line: &str,
+    #[case] rule: &str,
+) {
+    let text =
+        Folder::with(&format!("{REQUIRED}\n[{section}]\n{line}\n").replace("\n[source]", ""))
+            .refusal(&[], &[]);
+    let found = violations(&text);
+    let key = line.split(' ').next().unwrap();
+    let place = if section == "source" { 6 } else { 7 };
+    assert_eq!(found.len(), 1, "{text}");
+    assert!(
+        found[0].starts_with(&format!("DIR/casemirror.toml:{place}: {section}.{key} = ")),
+        "{text}"
+    );
+    assert!(found[0].ends_with(&format!(": {rule}")), "{text}");
+}
+
+#[rstest]
+#[case("15 3 * * *")]
+#[case("0 15 3 * * *")]
+#[case("*/10 * * * Mon-Fri")]
+#[case("0 6 * * MON#2")]
+#[case("0 6 * * */2")]
+#[case("0 6 * * Mon-Sat/12")]
+#[case("0 6 29 2 *")]
+fn a_cron_expression_may_use_names_steps_and_counts(#[case] expression: &str) {
+    load(&format!("{REQUIRED}[schedule]\nverify = \"{expression}\"\n"));
+}
+
+#[rstest]
+#[case("400MB", true)]
+#[case("1.5 GiB", true)]
+#[case("2 gigabytes", true)]
+#[case("none", false)]
+#[case("-1", false)]
+#[case("1.2.3GB", false)]
+#[case("99999999TB", false)]
+fn a_memory_limit_is_what_duckdb_understands(#[case] size: &str, #[case] is_allowed: bool) {
+    let folder = Folder::with(REQUIRED);
+    assert_eq!(folder.load(&[], &[("store.memory_limit", size)]).is_ok(), is_allowed);
+}
+
+#[test]
+fn tables_that_the_catalog_does_not_have_are_named_with_their_place() {
+    let folder = Folder::with(&format!(
+        "{REQUIRED}[resources]\ndisable = [\"cases\", \"activites\"]\n[history]\ntables = [\"xyz\"]\n"
+    ));
+    let config = folder.load(&[], &[]).unwrap();
+    config.check_tables(&["cases", "activites", "xyz"]).unwrap();
+    let error = config.check_tables(&["cases", "activities"]).unwrap_err();
+    assert_eq!(error.kind(), Kind::Config);
+    let text = error.chain().replace(&folder.0.path().display().to_string(), "DIR");
+    insta::assert_snapshot!(text, @r#"
+    the configuration is refused for 2 reasons:
+      DIR/casemirror.toml:6: resources.disable: there is no table "activites"; did you mean "activities"?
+      DIR/casemirror.toml:8: history.tables: there is no table "xyz"
+    "#);
+}
+
+#[test]
+fn the_polls_of_both_feeds_together_keep_within_the_throttle() {
+    let mut feed = load(REQUIRED).feed;
+    assert_eq!(feed.poll_interval(), Duration::from_secs(10));
+    assert_eq!(feed.contacts_interval(), Some(Duration::from_secs(60)));
+    // Twelve calls in 30 s would be made, six are allowed: both become twice as slow.
+    feed.poll = Duration::from_secs(5);
+    feed.contacts_poll = Some(Duration::from_secs(5));
+    assert_eq!(feed.poll_interval(), Duration::from_secs(10));
+    assert_eq!(feed.contacts_interval(), Some(Duration::from_secs(10)));
+    feed.contacts_poll = None;
+    feed.poll = Duration::from_secs(1);
+    assert_eq!(feed.poll_interval(), Duration::from_secs(5));
+    assert_eq!(feed.contacts_interval(), None);
+}
