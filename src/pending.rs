@@ -9,7 +9,7 @@ use crate::catalog::{Catalog, Group, Resource};
 use crate::config::Config;
 use crate::cycle::{plan_cases, since};
 use crate::error::Result;
-use crate::mirror::{Books, State};
+use crate::mirror::{Books, ResourceRow, State};
 use crate::plan::Reason;
 
 /// One stale scope.
@@ -56,9 +56,7 @@ pub fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<
     let active: Vec<Arc<Resource>> = catalog
         .resources()
         .iter()
-        .filter(|r| {
-            status.get(&r.table).is_some_and(|s| matches!(s.status.as_str(), "ok" | "failing"))
-        })
+        .filter(|r| status.get(&r.table).is_some_and(ResourceRow::is_asked))
         .cloned()
         .collect();
     let errors: BTreeMap<(String, i64), String> =
@@ -137,10 +135,7 @@ pub fn note_complete(conn: &Connection, pending: &Pending, tables: &[String]) ->
 pub fn is_complete(conn: &Connection) -> Result<bool> {
     let complete = complete_tables(&State::new(conn))?;
     let asked = Books::new(conn).resources()?;
-    Ok(asked
-        .iter()
-        .filter(|(_, row)| matches!(row.status.as_str(), "ok" | "failing"))
-        .all(|(table, _)| complete.contains(table)))
+    Ok(asked.iter().filter(|(_, row)| row.is_asked()).all(|(table, _)| complete.contains(table)))
 }
 
 fn complete_tables(state: &State<'_>) -> Result<BTreeSet<String>> {

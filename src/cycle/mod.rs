@@ -21,7 +21,7 @@ use crate::decode::Context;
 use crate::error::{Error, Kind, Result};
 use crate::extract::Extractor;
 use crate::feed::{Feed, Polled};
-use crate::mirror::{Books, Outcome, State, Store, Writer};
+use crate::mirror::{Books, Outcome, ResourceRow, State, Store, Writer};
 use crate::progress::Progress;
 use crate::schedule;
 use crate::source::{Client, FeedName};
@@ -363,10 +363,7 @@ impl Cycle {
             .resources()
             .iter()
             .filter(|r| !matches!(r.group, Group::Child(_)))
-            .filter(|r| {
-                rows.get(&r.table)
-                    .is_some_and(|row| matches!(row.status.as_str(), "ok" | "failing"))
-            })
+            .filter(|r| rows.get(&r.table).is_some_and(ResourceRow::is_asked))
             .cloned()
             .collect();
         Ok(())
