@@ -44,8 +44,9 @@ pub struct SearchPage {
 /// What a search by ids found.
 pub struct Found {
     pub load: Option<Load>,
-    /// Asked, and not in the complete answer. Empty where the answer was not complete.
+    /// Asked, and not in the answer.
     pub missing: Vec<i64>,
+    /// The answer proves that no search row has those ids.
     pub complete: bool,
 }
 
@@ -109,6 +110,7 @@ impl Extractor {
                 sent_at: sent_at.unwrap_or_else(Timestamp::now),
             }],
             kind: LoadKind::Scopes,
+            lacking: Vec::new(),
             not_found: false,
         })
     }
@@ -125,6 +127,7 @@ impl Extractor {
                 sent_at: Timestamp::now(),
             }],
             kind: LoadKind::Scopes,
+            lacking: Vec::new(),
             not_found: true,
         })
     }
@@ -191,18 +194,20 @@ impl Extractor {
                 Some(first) => joined(first, next.load)?,
             });
         }
-        let complete = matches!(pages.verdict(), Some(Verdict::Complete));
         if found.iter().any(|id| !ids.contains(id)) {
             return Err(Error::new(
                 Kind::BadAnswer,
                 format!("{}: the search returned ids that were not asked for", resource.table),
             ));
         }
-        let missing = if complete {
-            ids.iter().copied().filter(|id| !found.contains(id)).collect()
-        } else {
-            Vec::new()
-        };
+        let missing: Vec<i64> = ids.iter().copied().filter(|id| !found.contains(id)).collect();
+        // A record without a usable key may be any of those that are missing.
+        let keyless = load.as_ref().is_some_and(|load| load.decoded.any_keyless());
+        let complete =
+            missing.is_empty() || !keyless && matches!(pages.verdict(), Some(Verdict::Complete));
+        if let Some(load) = &mut load {
+            load.lacking.clone_from(&missing);
+        }
         Ok(Found { load, missing, complete })
     }
 
@@ -259,7 +264,8 @@ impl Extractor {
             })
             .collect();
         let kind = LoadKind::Search { place, answered_at };
-        Ok(SearchPage { load: Load { decoded, scopes, kind, not_found: false }, ids })
+        let load = Load { decoded, scopes, kind, lacking: Vec::new(), not_found: false };
+        Ok(SearchPage { load, ids })
     }
 
     /// Reads a single record that the search does not know.
@@ -299,6 +305,7 @@ impl Extractor {
             }],
             // The search may show more of it after its delay, and is asked again like any row.
             kind: LoadKind::Search { place: Place::Contacts, answered_at },
+            lacking: Vec::new(),
             not_found: false,
         })
     }

@@ -56,7 +56,7 @@ pub fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<
     let active: Vec<Arc<Resource>> = catalog
         .resources()
         .iter()
-        .filter(|r| status.get(&r.table).is_some_and(ResourceRow::is_active))
+        .filter(|r| status.get(&r.table).is_some_and(ResourceRow::is_asked))
         .cloned()
         .collect();
     let errors: BTreeMap<(String, i64), String> =
@@ -121,7 +121,7 @@ pub fn note_complete(conn: &Connection, pending: &Pending, catalog: &Catalog) ->
     }
     // What is switched off, forbidden or not there lacks nothing, and has not been fetched either.
     let status = Books::new(conn).resources()?;
-    let is_active = |table: &str| status.get(table).is_some_and(ResourceRow::is_active);
+    let is_active = |table: &str| status.get(table).is_some_and(ResourceRow::is_asked);
     let lacking: BTreeSet<&str> =
         pending.scopes.iter().filter(|s| s.never).map(|s| s.table.as_str()).collect();
     let done = catalog.resources().iter().filter(|r| {
@@ -146,7 +146,7 @@ pub fn note_complete(conn: &Connection, pending: &Pending, catalog: &Catalog) ->
 pub fn is_complete(conn: &Connection) -> Result<bool> {
     let complete = complete_tables(&State::new(conn))?;
     let asked = Books::new(conn).resources()?;
-    Ok(asked.iter().filter(|(_, row)| row.is_active()).all(|(table, _)| complete.contains(table)))
+    Ok(asked.iter().filter(|(_, row)| row.is_asked()).all(|(table, _)| complete.contains(table)))
 }
 
 fn complete_tables(state: &State<'_>) -> Result<BTreeSet<String>> {

@@ -174,6 +174,11 @@ fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
             }
             match &resource.only {
                 None => true,
+                // A hidden case has no row to look at: what was asked of it before is followed on.
+                Some(_) if case.state.as_deref() == Some("hidden") => {
+                    let key = (resource.table.clone(), case.case_id);
+                    inputs.fetched.contains_key(&key) || inputs.failures.contains_key(&key)
+                }
                 Some(only) => inputs
                     .values
                     .get(&(only.table.clone(), only.column.clone()))
@@ -338,6 +343,27 @@ mod tests {
         assert!(only_searched(unreported(), newest(4)));
         assert!(!only_searched(unreported(), newest(5)));
         assert!(!only_searched(unreported(), Since { reach: Some(6), ..day(5) }));
+    }
+
+    #[test]
+    fn a_hidden_case_is_followed_on_in_what_was_asked_of_it_before() {
+        let catalog = crate::catalog::Catalog::load(None).unwrap();
+        let hidden = CaseState { state: Some("hidden".into()), ..case(true, [Some(1); 11]) };
+        let asks = |fetched: &HashMap<(String, i64), Fetched>| {
+            let inputs = Inputs {
+                resources: catalog.resources(),
+                fetched,
+                failures: &HashMap::new(),
+                values: &HashMap::new(),
+                since: None,
+                only: &[],
+                now_us: 0,
+            };
+            let plan = plan_case(&hidden, &inputs);
+            plan.stale.iter().any(|stale| stale.table == "resale_information")
+        };
+        assert!(!asks(&HashMap::new()));
+        assert!(asks(&HashMap::from([(("resale_information".to_owned(), 17), fetched("old"))])));
     }
 
     #[test]

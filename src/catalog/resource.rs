@@ -205,6 +205,14 @@ impl Resource {
         }
     }
 
+    /// The table that this one is read with: its parent's for a child table, else itself.
+    pub fn read_with(&self) -> &str {
+        match &self.group {
+            Group::Child(child) => &child.table,
+            _ => &self.table,
+        }
+    }
+
     /// The path parameters, in the order of the columns.
     pub fn path_columns(&self) -> impl Iterator<Item = &Column> {
         self.columns.iter().filter(|c| c.origin == Origin::Path)

@@ -1,8 +1,11 @@
 //! The beginning and the end of a cycle's books: tenant, permissions, statuses, problems.
 
+use std::sync::Arc;
+
 use super::Cycle;
+use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Books, State};
+use crate::mirror::{Books, ResourceRow, State};
 
 /// Key of `sync.meta`: the `$top` that each endpoint takes, as JSON.
 const PAGE_SIZES: &str = "page_sizes";
@@ -141,33 +144,44 @@ impl Cycle {
                         books.set_status(table, "ok", None)?;
                     }
                 }
-                Ok(())
+                State::new(conn).forget_unnamed_contacts()
             })
             .await?;
         let conn = self.store.connection()?;
         let books = Books::new(&conn);
-        for (table, row) in books.resources()? {
-            if row.status == "failing" {
-                let why = row.reason.unwrap_or_default();
-                self.problem(format!("{table} is failing: {why}"));
-            }
+        let rows = books.resources()?;
+        let catalog = Arc::clone(&self.catalog);
+        let is_asked = |table: &str| rows.get(table).is_some_and(ResourceRow::is_asked);
+        let asked: Vec<&str> = catalog
+            .resources()
+            .iter()
+            .filter(|r| self.asks_for(r) && is_asked(&r.table) && is_asked(r.read_with()))
+            .map(|r| r.table.as_str())
+            .collect();
+        for table in &asked {
+            let Some(row) = rows.get(*table).filter(|row| row.status == "failing") else {
+                continue;
+            };
+            let why = row.reason.as_deref().unwrap_or_default();
+            self.problem(format!("{table} is failing: {why}"));
         }
-        let failures = books.failures(1_000)?;
-        let mut by_table: std::collections::BTreeMap<String, (usize, String)> = Default::default();
-        for failure in failures {
-            let entry = by_table.entry(failure.table).or_insert((0, failure.error));
-            entry.0 += 1;
-        }
-        for (table, (count, error)) in by_table {
+        for (table, (count, error)) in books.failed_scopes(&asked, &self.options.cases)? {
             let s = if count == 1 { "" } else { "s" };
             self.problem(format!(
                 "{table}: {count} scope{s} failed and will be tried again: {error}"
             ));
         }
-        for (table, count) in books.open_rejects()? {
+        for (table, count) in books.open_rejects(&asked, &self.options.cases)? {
             let s = if count == 1 { "" } else { "s" };
             self.problem(format!("{table}: {count} open reject{s}, see sync.rejects"));
         }
         Ok(())
+    }
+
+    /// Whether the options leave a table in: what they leave out is no failure (contract section 1).
+    fn asks_for(&self, resource: &Resource) -> bool {
+        let wanted =
+            self.options.wants(&resource.table) || self.options.wants(resource.read_with());
+        wanted && (self.options.cases.is_empty() || resource.read_with() != "contacts")
     }
 }

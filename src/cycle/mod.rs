@@ -396,7 +396,7 @@ impl Cycle {
             .resources()
             .iter()
             .filter(|r| !matches!(r.group, Group::Child(_)))
-            .filter(|r| rows.get(&r.table).is_some_and(ResourceRow::is_active))
+            .filter(|r| rows.get(&r.table).is_some_and(ResourceRow::is_asked))
             .cloned()
             .collect();
         Ok(())

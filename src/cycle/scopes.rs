@@ -178,8 +178,7 @@ impl Cycle {
                 if self.second_not_found(resource, stale.id).await? {
                     let nothing = self.extractor.nothing(resource, stale.id, stamp)?;
                     self.writer.load(nothing).await?;
-                    if self.is_absent(&stale.table, stale.id).await?
-                        && set_aside.insert(stale.table.clone())
+                    if self.is_absent(&stale.table).await? && set_aside.insert(stale.table.clone())
                     {
                         let why =
                             format!("{ABSENT_AFTER} cases that exist answered 404, and none else");
@@ -219,18 +218,12 @@ impl Cycle {
         Ok(rows == 0 || state.failed_before(&resource.table, id, "NotFound", self.run_id)?)
     }
 
-    /// Counts a 404 of a case that exists; so many without any answer make a table absent.
-    async fn is_absent(&self, table: &str, id: i64) -> Result<bool> {
+    /// Whether so many cases that exist answered 404, and none else, that the table is absent.
+    async fn is_absent(&self, table: &str) -> Result<bool> {
         let table = table.to_owned();
+        // Asked of the writer, so that the answers handed over so far are counted.
         self.writer
-            .run(move |conn| {
-                let books = Books::new(conn);
-                let answered = books.resources()?.get(&table).is_some_and(|row| row.answered);
-                if answered || !State::new(conn).case_is_shown(id)? {
-                    return Ok(false);
-                }
-                Ok(books.count_not_found(&table)? >= ABSENT_AFTER)
-            })
+            .run(move |conn| Ok(Books::new(conn).cases_not_found(&table)? >= ABSENT_AFTER))
             .await
     }
 

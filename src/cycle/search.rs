@@ -14,6 +14,13 @@ use crate::source::{Pages, Verdict};
 /// Ids in one search call: the address stays well under what servers take.
 const IDS_PER_CALL: usize = 100;
 
+/// How the listing of one search ended.
+struct Listing {
+    complete: bool,
+    /// It had a record without a usable key.
+    keyless: bool,
+}
+
 impl Cycle {
     /// Lists everything that both searches show. Rows are inserted and updated, never deleted; what
     /// a complete listing lacks is a suspect (contract section 4, "Deletion").
@@ -22,15 +29,18 @@ impl Cycle {
         let mut listed = Vec::new();
         let mut complete = true;
         let mut any = false;
-        let mut both = true;
+        let mut proof = true;
         for place in [Place::Cases, Place::Projects] {
             let Some(resource) = self.active_resource(place) else {
-                both = false;
+                proof = false;
                 continue;
             };
             any = true;
             match self.list(&resource, place, &mut listed).await {
-                Ok(whole) => complete &= whole,
+                Ok(listing) => {
+                    complete &= listing.complete;
+                    proof &= !listing.keyless;
+                }
                 Err(error) => {
                     complete = false;
                     self.search_failed(&resource, error).await?;
@@ -42,9 +52,10 @@ impl Cycle {
             self.problem("the listing of the cases is not complete".to_owned());
             return Ok(false);
         }
-        // A case is a suspect when both searches lack it; one that cannot be asked proves nothing.
+        // A case is a suspect when both searches lack it. One that cannot be asked proves nothing, and
+        // a record without a usable key may be any case.
         let (suspects, held) =
-            if both { self.suspects(listed).await? } else { (Vec::new(), false) };
+            if proof { self.suspects(listed).await? } else { (Vec::new(), false) };
         let listed_at = Timestamp::now().to_string();
         self.writer.run(move |conn| State::new(conn).set_meta("listed_at", &listed_at)).await?;
         self.progress.more(suspects.len() as u64);
@@ -62,8 +73,10 @@ impl Cycle {
         resource: &Arc<Resource>,
         place: Place,
         listed: &mut Vec<i64>,
-    ) -> Result<bool> {
+    ) -> Result<Listing> {
         self.progress.step(&format!("listing {}", resource.table));
+        let since = Timestamp::now();
+        let mut keyless = false;
         let mut pages: Pages = self.extractor.listing(resource)?;
         // Pages of one listing hold different ids, so the next is asked while this one is decoded
         // and committed; what moved after its call was sent stays stale.
@@ -78,6 +91,7 @@ impl Cycle {
             let page = page?;
             self.answered.insert(resource.table.clone());
             listed.extend(&page.ids);
+            keyless |= page.load.decoded.any_keyless();
             self.progress.rows(page.ids.len() as u64);
             self.writer.load(page.load).await?;
             failpoint::reach("listing-page");
@@ -85,12 +99,20 @@ impl Cycle {
             asked = next?;
         }
         match pages.verdict() {
-            Some(Verdict::Complete) => Ok(true),
+            Some(Verdict::Complete) => {
+                let table = resource.table.clone();
+                self.writer
+                    .run(move |conn| {
+                        State::new(conn).listing_was_read(&table, since, Timestamp::now())
+                    })
+                    .await?;
+                Ok(Listing { complete: true, keyless })
+            }
             Some(Verdict::Incomplete(why)) => {
                 self.problem(format!("the listing of {} is incomplete: {why}", resource.table));
-                Ok(false)
+                Ok(Listing { complete: false, keyless })
             }
-            None => Ok(false),
+            None => Ok(Listing { complete: false, keyless }),
         }
     }
 
@@ -212,9 +234,9 @@ impl Cycle {
                 }
                 self.flush().await?;
                 if !found.complete {
-                    for id in ids {
+                    for id in found.missing {
                         let why = "the answer of the search was not complete";
-                        self.note_failure(&resource.table, *id, "Incomplete", why).await?;
+                        self.note_failure(&resource.table, id, "Incomplete", why).await?;
                     }
                     return Ok(None);
                 }

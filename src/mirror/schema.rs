@@ -161,7 +161,8 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
                 conn.execute_batch(&resource.create_table(schema, history)).map_err(failed)?;
             }
             conn.execute(
-                "INSERT INTO sync.resources VALUES (?, 'ok', NULL, ?::TIMESTAMPTZ, 0, false, ?)",
+                "INSERT INTO sync.resources (table_name, status, since, answered, definition) \
+                 VALUES (?, 'ok', ?::TIMESTAMPTZ, false, ?)",
                 params![resource.table, instant_param(jiff::Timestamp::now()), generation],
             )
             .map_err(failed)?;

@@ -252,15 +252,17 @@ impl State<'_> {
         ))
     }
 
-    /// A table is looked at again for every case: it is newly enabled or permitted.
+    /// A table is looked at again for every case: it is newly enabled or permitted. What was read of
+    /// one that never answered but with 404 is not known.
     pub fn wake_table(&self, table: &str) -> Result<()> {
         if table == "contacts" || table == "case_roles" {
             self.set_meta("contacts_planned_at", "")?;
         }
         self.batch(&format!(
             "UPDATE sync.seen SET dirty = true WHERE NOT removed AND NOT dirty; \
-             UPDATE sync.resources SET not_found = 0 WHERE table_name = {}",
-            quote::text(table)
+             DELETE FROM sync.fetched WHERE table_name = {table} AND NOT EXISTS \
+               (SELECT 1 FROM sync.resources WHERE table_name = {table} AND answered)",
+            table = quote::text(table)
         ))
     }
 
