@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::{Group, Refresh, Resource};
-use crate::mirror::{CaseState, Fetched, Place};
+use crate::mirror::{CaseState, Fetched, Place, is_unreadable};
 
 /// The stamp of a case that the feed has not reported.
 pub const UNKNOWN: &str = "unknown";
@@ -147,6 +147,7 @@ fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
             if let (Some(since), Some(modified)) = (inputs.since, case.dates[0])
                 && case.reported
                 && modified < since
+                && !is_unreadable(modified)
             {
                 return false;
             }

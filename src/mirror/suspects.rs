@@ -117,7 +117,7 @@ impl State<'_> {
              DELETE FROM sync.fetched WHERE id = {id} AND table_name IN ({tables}); \
              DELETE FROM sync.failures WHERE id = {id} AND table_name IN ({tables}); \
              UPDATE sync.rejects SET resolved_at = {at} WHERE resolved_at IS NULL \
-               AND scope = '{id}' AND table_name IN ({tables})",
+               AND scope = '{id}' AND table_name IN ({tables}, 'sync.seen')",
             at = instant(now)
         ))?;
         Ok(SuspectStep::Removed(outcome))
