@@ -246,6 +246,7 @@ impl Cycle {
             writer: &self.writer,
             settings: &self.config.feed,
             zone: &self.config.source.time_zone,
+            run_id: self.run_id,
         };
         self.progress.step(&format!("asking the change feed ({})", name.as_str()));
         let polled = feed

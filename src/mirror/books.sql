@@ -32,13 +32,14 @@ CREATE TABLE sync.seen (
   rereading VARCHAR,
   removed BOOLEAN
 );
-COMMENT ON TABLE sync.seen IS 'What the feed last said of each case: its eleven change dates in ticks of 100 ns since 1970, NULL for null; reported is false for a case that only a search has shown';
+COMMENT ON TABLE sync.seen IS 'What the feed last said of each case: its eleven change dates in ticks of 100 ns since 1970, NULL for null, below -2^62 for one that cannot be read; reported is false for a case that only a search has shown';
 
 CREATE TABLE sync.seen_contacts (
   contact_id BIGINT,
   modified_date BIGINT,
   moved BIGINT,
-  dirty BOOLEAN
+  dirty BOOLEAN,
+  moved_at TIMESTAMPTZ
 );
 
 CREATE TABLE sync.feeds (

@@ -21,6 +21,7 @@ pub mod secrets;
 mod seen;
 mod state;
 mod suspects;
+mod unreadable;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -33,11 +34,13 @@ pub use ledger::DuckLedger;
 pub use load::{Load, LoadKind, LoadedScope, Outcome, Settings, Stamp};
 pub use merge::Merged;
 pub(crate) use merge::braked;
+pub use seen::Late;
 pub use state::{
     CaseDates, CaseState, ContactSeen, FAILURE_HELD, FAILURE_LAG, FeedState, Fetched, Place,
     ScopeId, State,
 };
 pub use suspects::SuspectStep;
+pub use unreadable::{Reader, Unreadable, is_unreadable, unreadable_date};
 pub use writer::Writer;
 
 use crate::catalog::Catalog;

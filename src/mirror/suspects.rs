@@ -9,9 +9,11 @@ use super::fetched::fail;
 use super::leave;
 use super::load::{Outcome, Settings};
 use super::state::{FAILURE_NOT_SHOWN, FAILURE_SUSPECT, ScopeId, State, query};
+use super::unreadable::places;
 use super::{db, instant};
 use crate::catalog::Group;
 use crate::error::Result;
+use crate::source::FeedName;
 
 /// What became of a case that no search shows.
 #[derive(Debug, Clone)]
@@ -118,7 +120,8 @@ impl State<'_> {
                 tables.push(resource.table.as_str());
             }
         }
-        leave::forget_scopes(self.conn, tables.into_iter(), &one, now)?;
+        let (feed, _, _) = places(FeedName::Cases);
+        leave::forget_scopes(self.conn, tables.into_iter().chain([feed]), &one, now)?;
         self.write(&format!(
             "UPDATE sync.seen SET removed = true, dirty = false, state = NULL, \
                suspect_at = NULL, rereading = NULL WHERE case_id = {id}"
