@@ -18,7 +18,7 @@ use crate::failpoint;
 use crate::mirror::{Load, LoadKind, LoadedScope, Place, Stamp};
 use crate::source::split::field_of;
 use crate::source::{
-    Answer, Client, Filter, Identity, OrderBy, Page, PagePlan, Pages, Paging, Query, Request,
+    self, Answer, Client, Filter, Identity, OrderBy, Page, PagePlan, Pages, Paging, Query, Request,
     Verdict,
 };
 use crate::ticks::Ticks;
@@ -70,7 +70,7 @@ impl Extractor {
         match &resource.group {
             Group::Case => drop(params.insert("case_id".to_owned(), Param::Int(id))),
             Group::Each(each) => drop(params.insert(each.param.clone(), Param::Int(id))),
-            Group::List | Group::Ids | Group::Child(_) => {}
+            Group::List | Group::Ids | Group::Child(_) | Group::Journal(_) => {}
         }
         let mut parts = Parts::default();
         match &read.values {
@@ -310,7 +310,8 @@ impl Extractor {
         })
     }
 
-    async fn decode(
+    /// Decodes records, each with the parameters of its call.
+    pub(crate) async fn decode(
         &self,
         resource: &Arc<Resource>,
         records: Vec<(Bytes, Params)>,
@@ -355,7 +356,7 @@ impl Default for Parts {
     }
 }
 
-fn read_of(resource: &Resource) -> Result<&Read> {
+pub(crate) fn read_of(resource: &Resource) -> Result<&Read> {
     resource.read.as_ref().ok_or_else(|| {
         Error::new(Kind::Internal, format!("{} is read with its parent", resource.table))
     })
@@ -368,6 +369,7 @@ fn request(read: &Read, params: &Params) -> Result<Request> {
     let request = match read.method {
         Method::Get => Request::get(&read.path, &values)?,
         Method::Post => Request::post(&read.path, &values)?,
+        Method::Put => Request::new(source::Method::Put, &read.path, &values)?,
     };
     let query =
         read.query.iter().fold(Query::new(), |query, (name, value)| query.with(name, value));
@@ -428,7 +430,7 @@ fn joined(mut first: Load, second: Load) -> Result<Load> {
 }
 
 /// The body without white space around it.
-fn trimmed(answer: &Answer) -> Bytes {
+pub(crate) fn trimmed(answer: &Answer) -> Bytes {
     if answer.is_none() {
         return Bytes::new();
     }

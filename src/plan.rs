@@ -188,7 +188,7 @@ fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
                     .is_some_and(|value| only.values.contains(value)),
             }
         }
-        Group::List | Group::Each(_) | Group::Child(_) => false,
+        Group::List | Group::Each(_) | Group::Child(_) | Group::Journal(_) => false,
     }
 }
 

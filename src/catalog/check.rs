@@ -7,7 +7,10 @@ use heck::ToSnakeCase;
 use super::file::{
     AnswerName, ClassName, ColumnFile, File, FromName, GroupName, MethodName, PagingName, ReadFile,
 };
-use super::resource::{Answer, Child, Each, Facet, Group, Method, Only, Paging, Read, Refresh};
+use super::resource::{
+    Answer, Child, Each, Facet, Group, JOURNAL_COLUMNS, Journal, LINE_NUMBER, Method, Only, Paging,
+    Read, Refresh,
+};
 use super::{Class, Column, ColumnType, Origin, Resource, Scalar};
 
 const SCHEDULES: [&str; 1] = ["reference"];
@@ -40,7 +43,7 @@ pub(super) fn across(resources: &[(String, Resource)], faults: &mut Vec<String>)
         match &r.group {
             Group::Each(each) => need("each", &each.table, Some(&each.column)),
             Group::Child(child) => need("child", &child.table, None),
-            Group::Case | Group::Ids | Group::List => {}
+            Group::Case | Group::Ids | Group::List | Group::Journal(_) => {}
         }
     }
 }
@@ -142,6 +145,9 @@ impl File {
             GroupName::Child => self
                 .child
                 .map(|c| Group::Child(Child { table: c.table, field: c.field, scalar: c.scalar })),
+            GroupName::Journal => {
+                Some(Group::Journal(Journal { line_key: self.journal.map(|j| j.line_key) }))
+            }
         };
         let Some(group) = group else {
             faults
@@ -161,6 +167,10 @@ impl File {
                 match group {
                     Group::Case => known.push("case_id"),
                     Group::Each(each) => known.push(&each.param),
+                    Group::Journal(journal) => {
+                        check_journal(journal, read, &self.key, &columns, faults);
+                        known.extend(JOURNAL_COLUMNS);
+                    }
                     Group::Ids | Group::List | Group::Child(_) => {}
                 }
                 for name in placeholders(&read.path) {
@@ -211,6 +221,7 @@ impl ReadFile {
             method: match self.method {
                 MethodName::Get => Method::Get,
                 MethodName::Post => Method::Post,
+                MethodName::Put => Method::Put,
             },
             path: self.path,
             query: self.query.into_iter().collect(),
@@ -250,6 +261,37 @@ fn refresh(names: &[String], faults: &mut Vec<String>) -> Refresh {
         }
     }
     Refresh::Dates(facets)
+}
+
+/// A journal's key is where its lines stand; the calls bring it, not the records.
+fn check_journal(
+    journal: &Journal,
+    read: &Read,
+    key: &[String],
+    columns: &[Column],
+    faults: &mut Vec<String>,
+) {
+    let mut wanted = JOURNAL_COLUMNS.to_vec();
+    if read.answer == Answer::List {
+        wanted.push(LINE_NUMBER);
+    }
+    if key != wanted {
+        faults.push(format!("key: that of a journal is {}", wanted.join(", ")));
+    }
+    for name in wanted {
+        if !columns.iter().any(|c| c.name == name && c.origin == Origin::Path) {
+            faults.push(format!("column \"{name}\" with from = \"path\" is missing"));
+        }
+    }
+    match &journal.line_key {
+        Some(name) if !columns.iter().any(|c| c.name == *name) => {
+            faults.push(format!("journal.line_key = \"{name}\" is no column"));
+        }
+        None if read.answer == Answer::List => {
+            faults.push("[journal] is missing: which column is a line's own key?".to_owned());
+        }
+        Some(_) | None => {}
+    }
 }
 
 /// The names in braces: `/a/{b}/{c}` has `b` and `c`.

@@ -20,6 +20,7 @@ pub(super) struct File {
     pub(super) only: Option<OnlyFile>,
     pub(super) each: Option<EachFile>,
     pub(super) child: Option<ChildFile>,
+    pub(super) journal: Option<JournalFile>,
     #[serde(default)]
     pub(super) leave_out: Vec<String>,
     pub(super) column: Vec<ColumnFile>,
@@ -33,6 +34,7 @@ pub(super) enum GroupName {
     List,
     Each,
     Child,
+    Journal,
 }
 
 #[derive(Deserialize)]
@@ -56,6 +58,7 @@ pub(super) struct ReadFile {
 pub(super) enum MethodName {
     Get,
     Post,
+    Put,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -96,6 +99,12 @@ pub(super) struct ChildFile {
     pub(super) table: String,
     pub(super) field: String,
     pub(super) scalar: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JournalFile {
+    pub(super) line_key: String,
 }
 
 #[derive(Deserialize)]

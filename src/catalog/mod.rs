@@ -18,8 +18,8 @@ use std::sync::Arc;
 pub use column::{Class, Column, ColumnType, Origin, Scalar};
 pub use dictionary::DictionaryFormat;
 pub use resource::{
-    Answer, Child, EXTRA_COLUMN, Each, Facet, Group, Method, Only, Paging, Read, Refresh, Resource,
-    SYNCED_AT_COLUMN,
+    Answer, Child, EXTRA_COLUMN, Each, Facet, Group, JOURNAL_COLUMNS, Journal, LINE_NUMBER, Method,
+    Only, Paging, Read, Refresh, Resource, SYNCED_AT_COLUMN,
 };
 
 use crate::error::Result;

@@ -28,7 +28,7 @@ impl Cycle {
                     State::new(&self.store.connection()?).column_ids(&each.table, &each.column)?
                 }
                 Group::List => vec![0],
-                Group::Case | Group::Ids | Group::Child(_) => continue,
+                Group::Case | Group::Ids | Group::Child(_) | Group::Journal(_) => continue,
             };
             for id in ids {
                 if !self.read_list(&resource, id).await? {
@@ -45,7 +45,7 @@ impl Cycle {
     }
 
     /// Reads one scope of a list; `false` when the table cannot be read at all.
-    async fn read_list(&mut self, resource: &Arc<Resource>, id: i64) -> Result<bool> {
+    pub(super) async fn read_list(&mut self, resource: &Arc<Resource>, id: i64) -> Result<bool> {
         let stamp = Stamp::Known(String::new());
         match self.extractor.scope(resource, id, stamp).await {
             Ok(load) => {

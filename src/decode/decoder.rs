@@ -222,7 +222,7 @@ impl Decoder {
         for (column, cell) in self.resource.columns.iter().zip(cells) {
             let param = match cell {
                 Cell::One(Value::Int(i)) => Param::Int(*i),
-                Cell::One(value @ (Value::Text(_) | Value::Guid(_))) => {
+                Cell::One(value @ (Value::Text(_) | Value::Guid(_) | Value::Date(_))) => {
                     Param::Text(value.key_text(0))
                 }
                 _ => continue,
@@ -292,6 +292,9 @@ fn text_param(kind: ColumnType, text: &str) -> Value<'static> {
             Ok(guid) => Value::Guid(guid.into_bytes()),
             Err(_) => Value::Text(Cow::Owned(text.to_owned())),
         },
+        Scalar::Date => {
+            super::value::date(text).unwrap_or_else(|_| Value::Text(Cow::Owned(text.to_owned())))
+        }
         _ => Value::Text(Cow::Owned(text.to_owned())),
     }
 }

@@ -175,6 +175,37 @@ CREATE TABLE sync.feed_calls (
 );
 COMMENT ON TABLE sync.feed_calls IS 'Every call to the change feeds: the proof that the throttle was kept';
 
+-- One row per journal's month that is to be mirrored; `due` says why it is to be read, NULL that it
+-- is not.
+CREATE TABLE sync.journal_months (
+  table_name VARCHAR,
+  journal_level VARCHAR,
+  journal_id BIGINT,
+  journal_month DATE,
+  due VARCHAR,
+  sent_at TIMESTAMPTZ,
+  read_at TIMESTAMPTZ,
+  complete BOOLEAN,
+  closed_read_at TIMESTAMPTZ,
+  window_days BIGINT,
+  definition BIGINT
+);
+COMMENT ON TABLE sync.journal_months IS 'Per journal, scope and month: whether and when it was read completely (read_at), the first time since the month was closed (closed_read_at), and why it is to be read (due)';
+
+-- What changed in closed months; report.journal_restatements shows it.
+CREATE TABLE sync.restatements (
+  journal VARCHAR,
+  journal_level VARCHAR,
+  journal_id BIGINT,
+  journal_month DATE,
+  line_key VARCHAR,
+  change VARCHAR,
+  column_name VARCHAR,
+  before VARCHAR,
+  after VARCHAR,
+  changed_at TIMESTAMPTZ
+);
+
 -- Moved by every insert, update and delete of a row; snapshots link unchanged files by it.
 CREATE TABLE sync.changes (table_name VARCHAR, part VARCHAR, counter BIGINT);
 

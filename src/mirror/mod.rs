@@ -9,8 +9,10 @@ mod books;
 mod contacts;
 mod fetched;
 mod fresh;
+mod journals;
 mod leave;
 mod ledger;
+mod lines;
 mod load;
 mod merge;
 mod rejects;
@@ -30,6 +32,7 @@ use std::sync::{Mutex, PoisonError};
 use duckdb::{Config as DuckConfig, Connection};
 
 pub use books::{Books, FailureRow, ResourceRow, RunRow, RunSummary};
+pub use journals::DueMonth;
 pub use ledger::DuckLedger;
 pub use load::{Load, LoadKind, LoadedScope, Outcome, Settings, Stamp};
 pub use merge::Merged;

@@ -55,6 +55,7 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
         .map_err(|e| db("cannot bring the store's books up to this version", e))?;
     }
     calendar(conn, &config.source.time_zone)?;
+    set_meta(conn, "journal_level", &config.journals.level.to_string())?;
     align(conn, config, catalog)?;
     reports::create_all(conn, catalog.resources())
 }

@@ -193,7 +193,9 @@ fn mirrored(conn: &Connection, resource: &casemirror::catalog::Resource) -> Rows
         .map(|c| {
             let one = |value: &str| match c.kind.scalar {
                 Scalar::Int | Scalar::Bool | Scalar::Text | Scalar::Enum => value.to_owned(),
-                Scalar::Money | Scalar::Decimal | Scalar::Guid => format!("{value}::VARCHAR"),
+                Scalar::Money | Scalar::Decimal | Scalar::Guid | Scalar::Date => {
+                    format!("{value}::VARCHAR")
+                }
                 Scalar::Instant => {
                     format!("strftime({value}::TIMESTAMP, '%Y-%m-%dT%H:%M:%S.%fZ')")
                 }

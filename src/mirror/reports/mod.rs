@@ -19,14 +19,28 @@ const SIGNED_CASES: &str = include_str!("signed_cases.sql");
 const SIGNED_CASES_BETWEEN: &str = include_str!("signed_cases_between.sql");
 /// What a sale costs in all, per case.
 const TOTAL_COST: &str = include_str!("total_cost.sql");
+/// Which months of the journals are here.
+const JOURNAL_COVERAGE: &str = include_str!("journal_coverage.sql");
+/// What changed in closed months.
+const JOURNAL_RESTATEMENTS: &str = include_str!("journal_restatements.sql");
+/// What the revenue journals come to.
+const REVENUE_BY_MONTH: &str = include_str!("revenue_by_month.sql");
 /// How fresh each table is; see [`freshness_sql`].
 const FRESHNESS: &str = include_str!("freshness.sql");
 /// What a published copy shows.
 const SNAPSHOT: &str = include_str!("snapshot.sql");
 
 /// Everything in schema `report` that can be read like a table, and is published as Parquet.
-pub const RELATIONS: [&str; 5] =
-    ["calendar", "freshness", "signed_cases", "snapshot", "total_cost"];
+pub const RELATIONS: [&str; 8] = [
+    "calendar",
+    "freshness",
+    "journal_coverage",
+    "journal_restatements",
+    "revenue_by_month",
+    "signed_cases",
+    "snapshot",
+    "total_cost",
+];
 
 /// Creates the views and macros, in place of those of an earlier version.
 ///
@@ -41,6 +55,9 @@ pub fn create_all<R: Borrow<Resource>>(conn: &Connection, resources: &[R]) -> Re
         ("signed_cases", SIGNED_CASES),
         ("signed_cases_between", SIGNED_CASES_BETWEEN),
         ("total_cost", TOTAL_COST),
+        ("journal_coverage", JOURNAL_COVERAGE),
+        ("journal_restatements", JOURNAL_RESTATEMENTS),
+        ("revenue_by_month", REVENUE_BY_MONTH),
         ("freshness", freshness.as_str()),
         ("snapshot", SNAPSHOT),
     ];
@@ -110,6 +127,10 @@ fn scopes_known(resource: &Resource) -> String {
             "(SELECT count(DISTINCT {}) FROM main.{})",
             quote::ident(&each.column),
             quote::ident(&each.table)
+        ),
+        (Group::Journal(_), _) => format!(
+            "(SELECT count(*) FROM sync.journal_months WHERE table_name = {})",
+            quote::text(&resource.table)
         ),
         (Group::List | Group::Child(_), _) => "1".to_owned(),
     }
