@@ -144,6 +144,7 @@ impl Extractor {
                 parts.sent_at.get_or_insert(answer.sent_at);
                 let body = trimmed(&answer);
                 if !body.is_empty() && body[..] != *b"null" {
+                    expect_shape(read, &body)?;
                     parts.records.push((body, params.clone()));
                 }
             }
@@ -191,7 +192,9 @@ impl Extractor {
                 Some(first) => joined(first, next.load)?,
             });
         }
-        let complete = matches!(pages.verdict(), Some(Verdict::Complete));
+        // A row without a usable key may be one of those that seem to be missing.
+        let keyless = load.as_ref().is_some_and(|load| load.decoded.any_keyless());
+        let complete = matches!(pages.verdict(), Some(Verdict::Complete)) && !keyless;
         if found.iter().any(|id| !ids.contains(id)) {
             return Err(Error::new(
                 Kind::BadAnswer,
@@ -321,7 +324,7 @@ impl Extractor {
                         e,
                     )
                 })?;
-                decoder.push(raw, params)?;
+                decoder.push(raw, params);
             }
             decoder.finish()
         };
@@ -365,6 +368,21 @@ fn request(read: &Read, params: &Params) -> Result<Request> {
     let query =
         read.query.iter().fold(Query::new(), |query, (name, value)| query.with(name, value));
     Ok(request.query(query))
+}
+
+/// A single answer must be what the resource file says: an object for a record, anything else for a
+/// bare value. What is another thing altogether must not pass for a row without values.
+fn expect_shape(read: &Read, body: &[u8]) -> Result<()> {
+    let (right, wanted) = match (read.answer, body.first()) {
+        (Shape::Record, first) => (first == Some(&b'{'), "an object"),
+        (Shape::Scalar, first) => (!matches!(first, Some(b'{' | b'[')), "a bare value"),
+        (Shape::List, _) => (true, "a list"),
+    };
+    if right {
+        return Ok(());
+    }
+    let text = format!("the answer of {} is not {wanted}", read.path);
+    Err(Error::new(Kind::BadAnswer, text))
 }
 
 /// How a list is paged, from its resource file.

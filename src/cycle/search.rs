@@ -14,6 +14,14 @@ use crate::source::{Pages, Verdict};
 /// Ids in one search call: the address stays well under what servers take.
 const IDS_PER_CALL: usize = 100;
 
+/// What a listing of one search proves.
+struct Listing {
+    /// Everything that the search shows was listed.
+    complete: bool,
+    /// Some row had no usable id.
+    keyless: bool,
+}
+
 impl Cycle {
     /// Lists everything that both searches show. Rows are inserted and updated, never deleted; what
     /// a complete listing lacks is a suspect (contract section 4, "Deletion").
@@ -30,7 +38,11 @@ impl Cycle {
             };
             any = true;
             match self.list(&resource, place, &mut listed).await {
-                Ok(whole) => complete &= whole,
+                Ok(whole) => {
+                    complete &= whole.complete;
+                    // A row without a usable key may be any of the cases that seem to be missing.
+                    both &= !whole.keyless;
+                }
                 Err(error) => {
                     complete = false;
                     self.search_failed(&resource, error).await?;
@@ -62,12 +74,13 @@ impl Cycle {
         resource: &Arc<Resource>,
         place: Place,
         listed: &mut Vec<i64>,
-    ) -> Result<bool> {
+    ) -> Result<Listing> {
         self.progress.step(&format!("listing {}", resource.table));
         let mut pages: Pages = self.extractor.listing(resource)?;
         // Pages of one listing hold different ids, so the next is asked while this one is decoded
         // and committed; what moved after its call was sent stays stale.
         let mut sequence = self.sequence()?;
+        let mut keyless = false;
         let mut asked = pages.next().await?;
         while let Some(page) = asked {
             let next_sequence = self.sequence()?;
@@ -76,6 +89,7 @@ impl Cycle {
                 self.extractor.search_page(resource, place, page, sequence)
             );
             let page = page?;
+            keyless |= page.load.decoded.any_keyless();
             self.answered.insert(resource.table.clone());
             listed.extend(&page.ids);
             self.progress.rows(page.ids.len() as u64);
@@ -84,14 +98,10 @@ impl Cycle {
             sequence = next_sequence;
             asked = next?;
         }
-        match pages.verdict() {
-            Some(Verdict::Complete) => Ok(true),
-            Some(Verdict::Incomplete(why)) => {
-                self.problem(format!("the listing of {} is incomplete: {why}", resource.table));
-                Ok(false)
-            }
-            None => Ok(false),
+        if let Some(Verdict::Incomplete(why)) = pages.verdict() {
+            self.problem(format!("the listing of {} is incomplete: {why}", resource.table));
         }
+        Ok(Listing { complete: pages.verdict() == Some(Verdict::Complete), keyless })
     }
 
     /// Cases that the mirror shows and the listing lacks, unless so many that the brake holds.
