@@ -205,6 +205,14 @@ impl Resource {
         }
     }
 
+    /// The table whose scopes hold the rows: for a child its parent's, else its own.
+    pub fn scope_table(&self) -> &str {
+        match &self.group {
+            Group::Child(child) => &child.table,
+            Group::Case | Group::Ids | Group::List | Group::Each(_) => &self.table,
+        }
+    }
+
     /// The path parameters, in the order of the columns.
     pub fn path_columns(&self) -> impl Iterator<Item = &Column> {
         self.columns.iter().filter(|c| c.origin == Origin::Path)

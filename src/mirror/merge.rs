@@ -8,7 +8,7 @@
 use duckdb::Connection;
 
 use super::{db, scalar_i64};
-use crate::catalog::{Group, Resource};
+use crate::catalog::Resource;
 use crate::error::Result;
 use crate::quote;
 
@@ -229,7 +229,7 @@ impl<'a> Sql<'a> {
             };
             format!(
                 " LEFT JOIN sync.fetched f ON f.table_name = {} AND f.part = '' AND f.id = {id}",
-                quote::text(self.fetched_table())
+                quote::text(self.resource.scope_table())
             )
         };
         format!(
@@ -242,13 +242,6 @@ impl<'a> Sql<'a> {
             self.same_key(),
             any.join(" OR ")
         )
-    }
-
-    fn fetched_table(&self) -> &str {
-        match &self.resource.group {
-            Group::Child(child) => &child.table,
-            _ => &self.resource.table,
-        }
     }
 
     fn gone(&self) -> String {
