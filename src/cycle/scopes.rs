@@ -17,9 +17,9 @@ use crate::plan::{self, CasePlan, Inputs, Stale};
 /// a second; what changes meanwhile is planned first in the next batch.
 const BATCH_CASES: usize = 1_000;
 /// Cases that answer 404 before a table counts as absent (contract section 4).
-const ABSENT_AFTER: i64 = 20;
+pub(super) const ABSENT_AFTER: i64 = 20;
 /// Scopes under way for each call that may be in flight, so that decoding never holds a call back.
-const SCOPES_PER_CALL: usize = 2;
+pub(super) const SCOPES_PER_CALL: usize = 2;
 
 impl Cycle {
     /// Goes once through all cases that may have something stale. Returns how many scopes were read.
@@ -164,7 +164,7 @@ impl Cycle {
                 if self.second_not_found(resource, stale.id).await? {
                     let nothing = self.extractor.nothing(resource, stale.id, stamp)?;
                     self.writer.load(nothing).await?;
-                    if self.is_absent(&stale.table, stale.id).await?
+                    if self.is_absent(resource, stale.id).await?
                         && set_aside.insert(stale.table.clone())
                     {
                         let why =
@@ -197,21 +197,23 @@ impl Cycle {
     }
 
     /// Whether a 404 counts as "none": nothing is mirrored there, or an earlier run met one too.
-    async fn second_not_found(&self, resource: &Arc<Resource>, id: i64) -> Result<bool> {
+    pub(super) async fn second_not_found(&self, resource: &Arc<Resource>, id: i64) -> Result<bool> {
         let conn = self.store.connection()?;
         let state = State::new(&conn);
         let rows = state.rows_of_scope(resource, id)?;
         Ok(rows == 0 || state.failed_before(&resource.table, id, "NotFound", self.run_id)?)
     }
 
-    /// Counts a 404 of a case that exists; so many without any answer make a table absent.
-    async fn is_absent(&self, table: &str, id: i64) -> Result<bool> {
-        let table = table.to_owned();
+    /// Counts a 404 of a case, or of another table's row, that exists; so many without any answer
+    /// make a table absent.
+    pub(super) async fn is_absent(&self, resource: &Resource, id: i64) -> Result<bool> {
+        let table = resource.table.clone();
+        let of_case = resource.group == Group::Case;
         self.writer
             .run(move |conn| {
                 let books = Books::new(conn);
                 let answered = books.resources()?.get(&table).is_some_and(|row| row.answered);
-                if answered || !State::new(conn).case_is_shown(id)? {
+                if answered || (of_case && !State::new(conn).case_is_shown(id)?) {
                     return Ok(false);
                 }
                 Ok(books.count_not_found(&table)? >= ABSENT_AFTER)
