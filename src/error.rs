@@ -39,6 +39,8 @@ pub enum Kind {
     Server,
     /// The answer is not what the API promises: HTML, broken JSON, too large, wrong shape.
     BadAnswer,
+    /// A search row whose `Id` is not its `CaseId`: nothing may be fetched by it.
+    WrongId,
     /// The store belongs to another tenant.
     Tenant,
     /// The store is held by another process.
@@ -76,6 +78,7 @@ impl Kind {
             | Kind::NotAllowed
             | Kind::Refused
             | Kind::Tls
+            | Kind::WrongId
             | Kind::Tenant
             | Kind::StoreLocked
             | Kind::StoreNewer
@@ -103,6 +106,7 @@ impl Kind {
             | Kind::Timeout
             | Kind::Server
             | Kind::BadAnswer
+            | Kind::WrongId
             | Kind::Tenant
             | Kind::StoreLocked
             | Kind::StoreNewer
@@ -159,6 +163,7 @@ impl Kind {
             | Kind::Refused
             | Kind::Throttled
             | Kind::Server
+            | Kind::WrongId
             | Kind::Store
             | Kind::Io
             | Kind::Query

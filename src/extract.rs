@@ -44,8 +44,9 @@ pub struct SearchPage {
 /// What a search by ids found.
 pub struct Found {
     pub load: Option<Load>,
-    /// Asked, and not in the complete answer. Empty where the answer was not complete.
+    /// Asked, and not in the answer.
     pub missing: Vec<i64>,
+    /// The answer proves that no search row has those ids.
     pub complete: bool,
 }
 
@@ -109,6 +110,7 @@ impl Extractor {
                 sent_at: sent_at.unwrap_or_else(Timestamp::now),
             }],
             kind: LoadKind::Scopes,
+            lacking: Vec::new(),
             not_found: false,
         })
     }
@@ -125,6 +127,7 @@ impl Extractor {
                 sent_at: Timestamp::now(),
             }],
             kind: LoadKind::Scopes,
+            lacking: Vec::new(),
             not_found: true,
         })
     }
@@ -215,6 +218,7 @@ impl Extractor {
                 sent_at,
             }],
             kind: LoadKind::Scopes,
+            lacking: Vec::new(),
             not_found: true,
         })
     }
@@ -222,7 +226,7 @@ impl Extractor {
     /// Searches for many ids in one call.
     ///
     /// # Errors
-    /// `BadAnswer` where a row's `CaseId` is not its `Id`: nothing may be fetched by such an id.
+    /// `WrongId` where a row's `CaseId` is not its `Id`: nothing may be fetched by such an id.
     pub async fn search_ids(
         &self,
         resource: &Arc<Resource>,
@@ -246,20 +250,20 @@ impl Extractor {
                 Some(first) => joined(first, next.load)?,
             });
         }
-        // A row without a usable key may be one of those that seem to be missing.
-        let keyless = load.as_ref().is_some_and(|load| load.decoded.any_keyless());
-        let complete = matches!(pages.verdict(), Some(Verdict::Complete)) && !keyless;
         if found.iter().any(|id| !ids.contains(id)) {
             return Err(Error::new(
                 Kind::BadAnswer,
                 format!("{}: the search returned ids that were not asked for", resource.table),
             ));
         }
-        let missing = if complete {
-            ids.iter().copied().filter(|id| !found.contains(id)).collect()
-        } else {
-            Vec::new()
-        };
+        let missing: Vec<i64> = ids.iter().copied().filter(|id| !found.contains(id)).collect();
+        // A record without a usable key may be any of those that are missing.
+        let keyless = load.as_ref().is_some_and(|load| load.decoded.any_keyless());
+        let complete =
+            missing.is_empty() || !keyless && matches!(pages.verdict(), Some(Verdict::Complete));
+        if let Some(load) = &mut load {
+            load.lacking.clone_from(&missing);
+        }
         Ok(Found { load, missing, complete })
     }
 
@@ -289,7 +293,7 @@ impl Extractor {
                 && case_id.parse::<i64>().ok() != id
             {
                 return Err(Error::new(
-                    Kind::BadAnswer,
+                    Kind::WrongId,
                     format!(
                         "{}: a row has Id {} and CaseId {case_id}: the two should be the same, and \
                          nothing is fetched by such an id",
@@ -316,7 +320,8 @@ impl Extractor {
             })
             .collect();
         let kind = LoadKind::Search { place, answered_at };
-        Ok(SearchPage { load: Load { decoded, scopes, kind, not_found: false }, ids })
+        let load = Load { decoded, scopes, kind, lacking: Vec::new(), not_found: false };
+        Ok(SearchPage { load, ids })
     }
 
     /// Reads a single record that the search does not know.
@@ -356,6 +361,7 @@ impl Extractor {
             }],
             // The search may show more of it after its delay, and is asked again like any row.
             kind: LoadKind::Search { place: Place::Contacts, answered_at },
+            lacking: Vec::new(),
             not_found: false,
         })
     }

@@ -26,7 +26,7 @@ use page::{FeedRow, FeedRows};
 use walk::{Ask, Walk};
 
 /// The API goes back at most 365 days (field notes, RecentlyModified); a day is left for clocks.
-const LONGEST_REACH: Duration = Duration::from_secs(364 * 86_400);
+pub const LONGEST_REACH: Duration = Duration::from_secs(364 * 86_400);
 const PATH_CASES: &str = "/api/Integrations/RecentlyModified/Cases";
 const PATH_CONTACTS: &str = "/api/Integrations/RecentlyModified/Contacts";
 /// Pages are asked this large first, and halved while the service refuses.

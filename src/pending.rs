@@ -9,7 +9,7 @@ use crate::catalog::{Catalog, Group, Resource};
 use crate::config::Config;
 use crate::cycle::{plan_cases, since};
 use crate::error::Result;
-use crate::mirror::{Books, State};
+use crate::mirror::{Books, ResourceRow, State};
 use crate::plan::Reason;
 
 /// One stale scope.
@@ -56,9 +56,7 @@ pub fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<
     let active: Vec<Arc<Resource>> = catalog
         .resources()
         .iter()
-        .filter(|r| {
-            status.get(&r.table).is_some_and(|s| matches!(s.status.as_str(), "ok" | "failing"))
-        })
+        .filter(|r| status.get(&r.table).is_some_and(ResourceRow::is_asked))
         .cloned()
         .collect();
     let errors: BTreeMap<(String, i64), String> =
@@ -122,16 +120,27 @@ pub fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<
 
 /// Tables of which every scope has been fetched once; they stay complete when a new case comes
 /// (contract section 5, `report.snapshot`).
-pub fn note_complete(conn: &Connection, pending: &Pending, tables: &[String]) -> Result<()> {
+pub fn note_complete(conn: &Connection, pending: &Pending, catalog: &Catalog) -> Result<()> {
     let state = State::new(conn);
     if state.meta("listed_at")?.is_none() {
         return Ok(());
     }
+    // What is switched off, forbidden or not there lacks nothing, and has not been fetched either.
+    let status = Books::new(conn).resources()?;
+    let is_active = |table: &str| status.get(table).is_some_and(ResourceRow::is_asked);
     let lacking: BTreeSet<&str> =
         pending.scopes.iter().filter(|s| s.never).map(|s| s.table.as_str()).collect();
+    let done = catalog.resources().iter().filter(|r| {
+        // A child's rows come with its parent's scopes.
+        let source = match &r.group {
+            Group::Child(child) => &child.table,
+            _ => &r.table,
+        };
+        is_active(&r.table) && is_active(source) && !lacking.contains(source.as_str())
+    });
     let mut complete = complete_tables(&state)?;
     let before = complete.len();
-    complete.extend(tables.iter().filter(|t| !lacking.contains(t.as_str())).cloned());
+    complete.extend(done.map(|r| r.table.clone()));
     if complete.len() == before {
         return Ok(());
     }
@@ -143,10 +152,7 @@ pub fn note_complete(conn: &Connection, pending: &Pending, tables: &[String]) ->
 pub fn is_complete(conn: &Connection) -> Result<bool> {
     let complete = complete_tables(&State::new(conn))?;
     let asked = Books::new(conn).resources()?;
-    Ok(asked
-        .iter()
-        .filter(|(_, row)| matches!(row.status.as_str(), "ok" | "failing"))
-        .all(|(table, _)| complete.contains(table)))
+    Ok(asked.iter().filter(|(_, row)| row.is_asked()).all(|(table, _)| complete.contains(table)))
 }
 
 fn complete_tables(state: &State<'_>) -> Result<BTreeSet<String>> {

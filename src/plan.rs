@@ -104,11 +104,36 @@ pub struct Inputs<'a> {
     pub failures: &'a HashMap<(String, i64), i64>,
     /// Values of the columns that `[only]` conditions ask for, by table and column.
     pub values: &'a HashMap<(String, String), HashMap<i64, Option<String>>>,
-    /// `bootstrap.since` in ticks.
-    pub since: Option<i64>,
+    /// `bootstrap.since`, where it is set.
+    pub since: Option<&'a Since>,
     /// Tables chosen with `--only`; empty: all.
     pub only: &'a [String],
     pub now_us: i64,
+}
+
+/// `bootstrap.since`, and what is known of cases that the feed has not reported; ticks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Since {
+    /// The first instant of that day at the source.
+    pub day: i64,
+    /// How far back the feed has been read completely: what it did not report was not modified since.
+    pub reach: Option<i64>,
+    /// Of cases that the feed has not reported, the newest date that their search row shows.
+    pub newest: HashMap<i64, i64>,
+}
+
+impl Since {
+    /// Whether a case counts as modified since the day. What cannot be told counts as modified: a row
+    /// too many is no wrong number.
+    fn lets_through(&self, case: &CaseState) -> bool {
+        if case.reported {
+            return case.dates[0].is_none_or(|modified| modified >= self.day);
+        }
+        if self.reach.is_some_and(|reach| reach <= self.day) {
+            return false;
+        }
+        self.newest.get(&case.case_id).is_none_or(|newest| *newest >= self.day)
+    }
 }
 
 /// Plans one case.
@@ -144,14 +169,16 @@ fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
             _ => false,
         },
         Group::Case => {
-            if let (Some(since), Some(modified)) = (inputs.since, case.dates[0])
-                && case.reported
-                && modified < since
-            {
+            if inputs.since.is_some_and(|since| !since.lets_through(case)) {
                 return false;
             }
             match &resource.only {
                 None => true,
+                // A hidden case has no row to look at: what was asked of it before is followed on.
+                Some(_) if case.state.as_deref() == Some("hidden") => {
+                    let key = (resource.table.clone(), case.case_id);
+                    inputs.fetched.contains_key(&key) || inputs.failures.contains_key(&key)
+                }
                 Some(only) => inputs
                     .values
                     .get(&(only.table.clone(), only.column.clone()))
@@ -291,21 +318,52 @@ mod tests {
     #[test]
     fn cases_modified_before_the_first_day_get_only_their_search_row() {
         let catalog = crate::catalog::Catalog::load(None).unwrap();
-        let inputs = Inputs {
-            resources: catalog.resources(),
-            fetched: &HashMap::new(),
-            failures: &HashMap::new(),
-            values: &HashMap::new(),
-            since: Some(2),
-            only: &[],
-            now_us: 0,
+        let only_searched = |case: CaseState, since: Since| {
+            let inputs = Inputs {
+                resources: catalog.resources(),
+                fetched: &HashMap::new(),
+                failures: &HashMap::new(),
+                values: &HashMap::new(),
+                since: Some(&since),
+                only: &[],
+                now_us: 0,
+            };
+            let plan = plan_case(&case, &inputs);
+            plan.stale.iter().map(|s| s.table.as_str()).eq(["cases"])
         };
-        let tables: Vec<String> = plan_case(&case(true, [Some(1); 11]), &inputs)
-            .stale
-            .into_iter()
-            .map(|s| s.table)
-            .collect();
-        assert_eq!(tables, ["cases"]);
+        let reported = |modified| case(true, [modified; 11]);
+        let day = |day| Since { day, ..Since::default() };
+        assert!(only_searched(reported(Some(1)), day(2)));
+        assert!(!only_searched(reported(Some(2)), day(2)));
+        assert!(!only_searched(reported(None), day(2)));
+        // A case that the feed never reported.
+        let unreported = || case(false, [None; 11]);
+        let newest = |at| Since { newest: HashMap::from([(17, at)]), ..day(5) };
+        assert!(only_searched(unreported(), Since { reach: Some(5), ..day(5) }));
+        assert!(only_searched(unreported(), newest(4)));
+        assert!(!only_searched(unreported(), newest(5)));
+        assert!(!only_searched(unreported(), Since { reach: Some(6), ..day(5) }));
+    }
+
+    #[test]
+    fn a_hidden_case_is_followed_on_in_what_was_asked_of_it_before() {
+        let catalog = crate::catalog::Catalog::load(None).unwrap();
+        let hidden = CaseState { state: Some("hidden".into()), ..case(true, [Some(1); 11]) };
+        let asks = |fetched: &HashMap<(String, i64), Fetched>| {
+            let inputs = Inputs {
+                resources: catalog.resources(),
+                fetched,
+                failures: &HashMap::new(),
+                values: &HashMap::new(),
+                since: None,
+                only: &[],
+                now_us: 0,
+            };
+            let plan = plan_case(&hidden, &inputs);
+            plan.stale.iter().any(|stale| stale.table == "resale_information")
+        };
+        assert!(!asks(&HashMap::new()));
+        assert!(asks(&HashMap::from([(("resale_information".to_owned(), 17), fetched("old"))])));
     }
 
     #[test]

@@ -15,6 +15,11 @@ pub fn idents<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(ident).collect::<Vec<_>>().join(", ")
 }
 
+/// Quoted string literals, separated by commas.
+pub fn texts<'a>(values: impl IntoIterator<Item = &'a str>) -> String {
+    values.into_iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -24,5 +29,6 @@ mod tests {
         assert_eq!(ident(r#"a"b"#), r#""a""b""#);
         assert_eq!(text("it's"), "'it''s'");
         assert_eq!(idents(["a", "b"]), r#""a", "b""#);
+        assert_eq!(texts(["a", "it's"]), "'a', 'it''s'");
     }
 }

@@ -119,12 +119,12 @@ impl Session {
     /// Writes what is stale, why and since when, and which tables are complete.
     async fn note_pending(&self, writer: &Writer) -> Result<()> {
         let pending = pending::collect(&self.store.connection()?, &self.config, &self.catalog)?;
-        let tables: Vec<String> = self.catalog.names().into_iter().map(str::to_owned).collect();
+        let catalog = Arc::clone(&self.catalog);
         writer
             .run(move |conn| {
                 let books = Books::new(conn);
                 books.set_pending(&pending.rows())?;
-                pending::note_complete(conn, &pending, &tables)
+                pending::note_complete(conn, &pending, &catalog)
             })
             .await
     }

@@ -11,4 +11,5 @@ mod kills;
 mod mirror;
 mod readers;
 mod reports;
+mod runs;
 mod throttle;

@@ -225,11 +225,11 @@ impl Resource {
         }
     }
 
-    /// The table whose scopes hold the rows: for a child its parent's, else its own.
-    pub fn scope_table(&self) -> &str {
+    /// The table that this one is read with: its parent's for a child table, else itself.
+    pub fn read_with(&self) -> &str {
         match &self.group {
             Group::Child(child) => &child.table,
-            Group::Case | Group::Ids | Group::List | Group::Each(_) => &self.table,
+            _ => &self.table,
         }
     }
 

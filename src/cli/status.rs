@@ -8,7 +8,7 @@ use super::{output, print};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Books, State, Store};
+use crate::mirror::{Books, ResourceRow, State, Store};
 use crate::pending;
 
 pub fn run(config: &Config, args: &Status) -> Result<u8> {
@@ -37,7 +37,7 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
     let pending = pending::collect(&conn, config, catalog)?;
     let by_table = pending.by_table();
     let resources = books.resources()?;
-    let rejects = books.open_rejects()?;
+    let rejects = books.open_rejects(&catalog.names(), &[])?;
     let mut problems = Vec::new();
     let mut tables = Vec::new();
     for (table, fresh) in books.freshness()? {
@@ -52,7 +52,9 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
             problems.push(format!("{table}: {count} scope{s} {are} pending: {reason}"));
         }
         let rejected = rejects.get(&table).copied().unwrap_or(0);
-        if rejected > 0 {
+        let read_with = catalog.get(&table).map_or(table.as_str(), |r| r.read_with());
+        let is_asked = |table: &str| resources.get(table).is_some_and(ResourceRow::is_asked);
+        if rejected > 0 && is_asked(&table) && is_asked(read_with) {
             problems.push(format!("{table}: {rejected} open reject(s), see sync.rejects"));
         }
         tables.push(json!({

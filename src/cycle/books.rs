@@ -1,23 +1,26 @@
 //! The beginning and the end of a cycle's books: tenant, permissions, statuses, problems.
 
+use std::sync::Arc;
+
 use super::Cycle;
+use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Books, State};
+use crate::mirror::{Books, ResourceRow, State};
 
 /// Key of `sync.meta`: the `$top` that each endpoint takes, as JSON.
 const PAGE_SIZES: &str = "page_sizes";
 
 impl Cycle {
-    /// A store is one tenant's (contract section 4). The source is asked when the store is new or
-    /// was filled with other credentials.
-    pub(super) async fn check_tenant(&self) -> Result<()> {
+    /// A store is one tenant's (contract section 4). The source is asked when the store is new, when
+    /// it was filled with other credentials, and `anyway` with `schedule.reference`.
+    pub(super) async fn check_tenant(&self, anyway: bool) -> Result<()> {
         let origin = format!("{} {}", self.config.source.base_url, self.config.source.client_id);
         let (known, filled_from) = {
             let conn = self.store.connection()?;
             let state = State::new(&conn);
             (state.meta("tenant")?, state.meta("origin")?)
         };
-        if known.is_some() && filled_from.as_deref() == Some(origin.as_str()) {
+        if !anyway && known.is_some() && filled_from.as_deref() == Some(origin.as_str()) {
             return Ok(());
         }
         let tenant = self.extractor.client().tenant().await?.to_string();
@@ -121,8 +124,10 @@ impl Cycle {
     /// What is left undone at the end of a run, in words and in the books.
     pub(super) async fn close_books(&mut self) -> Result<()> {
         self.keep_page_sizes().await?;
-        let failed = std::mem::take(&mut self.failed);
-        let answered = std::mem::take(&mut self.answered);
+        let mut failed = std::mem::take(&mut self.failed);
+        let mut answered = std::mem::take(&mut self.answered);
+        answered.retain(|table| !self.distrusted.contains_key(table));
+        failed.extend(std::mem::take(&mut self.distrusted));
         self.writer
             .run(move |conn| {
                 let books = Books::new(conn);
@@ -139,33 +144,44 @@ impl Cycle {
                         books.set_status(table, "ok", None)?;
                     }
                 }
-                Ok(())
+                State::new(conn).forget_unnamed_contacts()
             })
             .await?;
         let conn = self.store.connection()?;
         let books = Books::new(&conn);
-        for (table, row) in books.resources()? {
-            if row.status == "failing" {
-                let why = row.reason.unwrap_or_default();
-                self.problem(format!("{table} is failing: {why}"));
-            }
+        let rows = books.resources()?;
+        let catalog = Arc::clone(&self.catalog);
+        let is_asked = |table: &str| rows.get(table).is_some_and(ResourceRow::is_asked);
+        let asked: Vec<&str> = catalog
+            .resources()
+            .iter()
+            .filter(|r| self.asks_for(r) && is_asked(&r.table) && is_asked(r.read_with()))
+            .map(|r| r.table.as_str())
+            .collect();
+        for table in &asked {
+            let Some(row) = rows.get(*table).filter(|row| row.status == "failing") else {
+                continue;
+            };
+            let why = row.reason.as_deref().unwrap_or_default();
+            self.problem(format!("{table} is failing: {why}"));
         }
-        let failures = books.failures(1_000)?;
-        let mut by_table: std::collections::BTreeMap<String, (usize, String)> = Default::default();
-        for failure in failures {
-            let entry = by_table.entry(failure.table).or_insert((0, failure.error));
-            entry.0 += 1;
-        }
-        for (table, (count, error)) in by_table {
+        for (table, (count, error)) in books.failed_scopes(&asked, &self.options.cases)? {
             let s = if count == 1 { "" } else { "s" };
             self.problem(format!(
                 "{table}: {count} scope{s} failed and will be tried again: {error}"
             ));
         }
-        for (table, count) in books.open_rejects()? {
+        for (table, count) in books.open_rejects(&asked, &self.options.cases)? {
             let s = if count == 1 { "" } else { "s" };
             self.problem(format!("{table}: {count} open reject{s}, see sync.rejects"));
         }
         Ok(())
+    }
+
+    /// Whether the options leave a table in: what they leave out is no failure (contract section 1).
+    fn asks_for(&self, resource: &Resource) -> bool {
+        let wanted =
+            self.options.wants(&resource.table) || self.options.wants(resource.read_with());
+        wanted && (self.options.cases.is_empty() || resource.read_with() != "contacts")
     }
 }

@@ -148,7 +148,7 @@ impl Cycle {
             Kind::NotFound if self.second_not_found(resource, id).await? => {
                 let stamp = Stamp::Known(String::new());
                 self.writer.load(self.extractor.nothing(resource, id, stamp)?).await?;
-                if self.is_absent(resource, id).await? {
+                if self.is_absent(resource).await? {
                     let why = format!("{ABSENT_AFTER} rows that exist answered 404, and none else");
                     self.set_aside(&resource.table, "absent", &why).await?;
                 }

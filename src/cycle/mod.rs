@@ -20,11 +20,12 @@ use crate::config::{Config, Reread};
 use crate::decode::Context;
 use crate::error::{Error, Kind, Result};
 use crate::extract::Extractor;
-use crate::feed::{Feed, Polled};
-use crate::mirror::{Books, Outcome, State, Store, Writer};
+use crate::feed::{Feed, LONGEST_REACH, Polled};
+use crate::mirror::{Books, Outcome, ResourceRow, State, Store, Writer};
 use crate::progress::Progress;
 use crate::schedule;
 use crate::source::{Client, FeedName};
+use crate::ticks::Ticks;
 
 /// What a cycle is asked to do beside following the feed (contract section 1, `sync`).
 #[derive(Debug, Clone, Default)]
@@ -92,18 +93,25 @@ pub struct Cycle {
     options: Options,
     progress: Progress,
     run_id: i64,
+    started_at: Timestamp,
     report: Report,
     /// Tables that are read in this run.
     active: Vec<Arc<Resource>>,
     /// Tables of which some scope was read, or failed, in this run.
     answered: BTreeSet<String>,
     failed: BTreeMap<String, String>,
+    /// Tables that are wrong as a whole, whatever else of them was read, and why.
+    distrusted: BTreeMap<String, String>,
+    /// Scopes that failed in this run, of tables of which none was read.
+    failures_in_a_row: BTreeMap<String, u32>,
     /// Calls in a row that did not reach the source.
     unreachable: u32,
 }
 
 /// So many scopes in a row that cannot reach the source end the run: the rest would fail as well.
 const MOST_UNREACHABLE: u32 = 8;
+/// Key of `sync.meta`: why the cases have to be listed, while they have not been.
+const LISTING_DUE: &str = "listing_due";
 /// A contact that no feed follows is read again after this long (contract section 4).
 const CONTACT_AGE: Duration = Duration::from_secs(7 * 86_400);
 
@@ -120,10 +128,13 @@ impl Cycle {
             options,
             progress: parts.progress,
             run_id: parts.run_id,
+            started_at: Timestamp::now(),
             report: Report { run_id: parts.run_id, ..Report::default() },
             active: Vec::new(),
             answered: BTreeSet::new(),
             failed: BTreeMap::new(),
+            distrusted: BTreeMap::new(),
+            failures_in_a_row: BTreeMap::new(),
             unreachable: 0,
         }
     }
@@ -144,20 +155,31 @@ impl Cycle {
 
     async fn work(&mut self) -> Result<()> {
         self.recall_page_sizes()?;
-        self.check_tenant().await?;
-        self.align_statuses().await?;
         let mut due = self.due().await?;
+        self.check_tenant(due.reference).await?;
+        self.align_statuses().await?;
         if due.permissions {
             self.read_permissions().await?;
         }
         self.choose_active()?;
         self.poll_feeds().await?;
         if self.options.full {
-            self.writer.run(|conn| State::new(conn).everything_is_stale("full")).await?;
+            self.writer
+                .run(|conn| {
+                    let state = State::new(conn);
+                    // Kept until it is done, so that an interrupted run goes on with it.
+                    state.set_meta(LISTING_DUE, "full")?;
+                    state.everything_is_stale("full")
+                })
+                .await?;
         }
-        if due.listing && !self.list_cases().await? {
-            // It is tried again in the next run.
-            due.reconcile = false;
+        if due.listing {
+            if self.list_cases().await? {
+                self.writer.run(|conn| State::new(conn).set_meta(LISTING_DUE, "")).await?;
+            } else {
+                // It is tried again in the next run.
+                due.reconcile = false;
+            }
         }
         if due.reread {
             let all = self.config.reconcile.reread == Reread::All;
@@ -217,6 +239,7 @@ impl Cycle {
     }
 
     async fn poll(&self, name: FeedName) -> Result<Polled> {
+        let reach = Ticks::from_timestamp(Timestamp::now()).earlier_by(LONGEST_REACH).get();
         let feed = Feed {
             client: self.extractor.client(),
             store: &self.store,
@@ -235,6 +258,12 @@ impl Cycle {
             calls = polled.calls,
             "the change feed was read"
         );
+        if name == FeedName::Cases {
+            let known = State::new(&self.store.connection()?).feed_reach()?.is_some();
+            if !known || polled.gap {
+                self.writer.run(move |conn| State::new(conn).set_feed_reach(reach)).await?;
+            }
+        }
         Ok(polled)
     }
 
@@ -307,7 +336,7 @@ impl Cycle {
             let listing = first && self.options.cases.is_empty() && self.options.wants("cases");
             return Ok(Due { listing, permissions: false, ..Due::default() });
         }
-        let now = Timestamp::now();
+        let now = self.started_at;
         let schedules = &self.config.schedule;
         let is_due = |name: &str, cron: &croner::Cron| -> Result<bool> {
             Ok(match books.schedule(name)? {
@@ -319,7 +348,10 @@ impl Cycle {
             books.schedule("reference")?.is_none() || is_due("reference", &schedules.reference)?;
         let reconcile = is_due("reconcile", &schedules.reconcile)?;
         Ok(Due {
-            listing: first || reconcile || self.options.full,
+            listing: first
+                || reconcile
+                || self.options.full
+                || state.meta(LISTING_DUE)?.is_some_and(|why| !why.is_empty()),
             reread: reconcile && self.config.reconcile.reread != Reread::Off,
             permissions: reference,
             reference,
@@ -333,10 +365,11 @@ impl Cycle {
             return Ok(());
         }
         let due = *due;
+        // What falls due while the run works is due in the next one.
+        let at = self.started_at;
         self.writer
             .run(move |conn| {
                 let books = Books::new(conn);
-                let now = Timestamp::now();
                 // The others count as just run the first time (contract section 1, `sync`).
                 for (name, ran) in [
                     ("reference", due.reference),
@@ -346,7 +379,7 @@ impl Cycle {
                     ("verify", false),
                 ] {
                     if ran || books.schedule(name)?.is_none() {
-                        books.set_schedule(name, now)?;
+                        books.set_schedule(name, at)?;
                     }
                 }
                 Ok(())
@@ -363,10 +396,7 @@ impl Cycle {
             .resources()
             .iter()
             .filter(|r| !matches!(r.group, Group::Child(_)))
-            .filter(|r| {
-                rows.get(&r.table)
-                    .is_some_and(|row| matches!(row.status.as_str(), "ok" | "failing"))
-            })
+            .filter(|r| rows.get(&r.table).is_some_and(ResourceRow::is_asked))
             .cloned()
             .collect();
         Ok(())

@@ -11,13 +11,15 @@ use super::Cycle;
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Books, CaseState, Load, ScopeId, Stamp, State};
-use crate::plan::{self, CasePlan, Inputs, Stale};
+use crate::plan::{self, CasePlan, Inputs, Since, Stale};
 
 /// Cases planned at once. Their scopes, at 25 a case, keep the source busy for an hour at ten calls
 /// a second; what changes meanwhile is planned first in the next batch.
 const BATCH_CASES: usize = 1_000;
 /// Cases that answer 404 before a table counts as absent (contract section 4).
 pub(super) const ABSENT_AFTER: i64 = 20;
+/// Scopes of a table that may fail in a run before any is read.
+const MOST_FAILURES: u32 = 20;
 /// Scopes under way for each call that may be in flight, so that decoding never holds a call back.
 pub(super) const SCOPES_PER_CALL: usize = 2;
 
@@ -48,6 +50,7 @@ impl Cycle {
             .into_iter()
             .flat_map(|(_, plan)| plan.stale)
             .filter(|stale| self.is_case_scope(&stale.table))
+            .filter(|stale| !self.gives_up(&stale.table))
             .collect();
         let read = stale.len();
         self.progress.step("fetching what is stale");
@@ -63,6 +66,13 @@ impl Cycle {
         let ids: Vec<i64> = batch.iter().map(|c| c.case_id).collect();
         let conn = self.store.connection()?;
         State::new(&conn).dirty_cases(None, &ids, ids.len())
+    }
+
+    /// Whether a table fails so often in this run that the rest of it is left for the next one: each
+    /// scope of a service that answers nothing but errors costs all of its repetitions.
+    fn gives_up(&self, table: &str) -> bool {
+        !self.answered.contains(table)
+            && self.failures_in_a_row.get(table).is_some_and(|n| *n >= MOST_FAILURES)
     }
 
     fn is_case_scope(&self, table: &str) -> bool {
@@ -99,7 +109,11 @@ impl Cycle {
         let mut under_way = futures::stream::FuturesUnordered::new();
         loop {
             while under_way.len() < width {
-                let Some(stale) = queue.find(|s| !set_aside.contains(&s.table)) else { break };
+                let Some(stale) =
+                    queue.find(|s| !set_aside.contains(&s.table) && !self.gives_up(&s.table))
+                else {
+                    break;
+                };
                 let Some(resource) = self.catalog.get(&stale.table).cloned() else { continue };
                 let extractor = self.extractor.clone();
                 under_way.push(async move {
@@ -164,9 +178,7 @@ impl Cycle {
                 if self.second_not_found(resource, stale.id).await? {
                     let nothing = self.extractor.nothing(resource, stale.id, stamp)?;
                     self.writer.load(nothing).await?;
-                    if self.is_absent(resource, stale.id).await?
-                        && set_aside.insert(stale.table.clone())
-                    {
+                    if self.is_absent(resource).await? && set_aside.insert(stale.table.clone()) {
                         let why =
                             format!("{ABSENT_AFTER} cases that exist answered 404, and none else");
                         self.set_aside(&stale.table, "absent", &why).await?;
@@ -190,6 +202,7 @@ impl Cycle {
                     "a scope failed"
                 );
                 self.failed.entry(stale.table.clone()).or_insert_with(|| text.clone());
+                *self.failures_in_a_row.entry(stale.table.clone()).or_default() += 1;
                 self.note_failure(&stale.table, stale.id, &format!("{:?}", error.kind()), &text)
                     .await
             }
@@ -204,20 +217,12 @@ impl Cycle {
         Ok(rows == 0 || state.failed_before(&resource.table, id, "NotFound", self.run_id)?)
     }
 
-    /// Counts a 404 of a case, or of another table's row, that exists; so many without any answer
-    /// make a table absent.
-    pub(super) async fn is_absent(&self, resource: &Resource, id: i64) -> Result<bool> {
-        let table = resource.table.clone();
-        let of_case = resource.group == Group::Case;
+    /// Whether so many scopes that exist answered 404, and none else, that the table is absent.
+    pub(super) async fn is_absent(&self, resource: &Arc<Resource>) -> Result<bool> {
+        let resource = Arc::clone(resource);
+        // Asked of the writer, so that the answers handed over so far are counted.
         self.writer
-            .run(move |conn| {
-                let books = Books::new(conn);
-                let answered = books.resources()?.get(&table).is_some_and(|row| row.answered);
-                if answered || (of_case && !State::new(conn).case_is_shown(id)?) {
-                    return Ok(false);
-                }
-                Ok(books.count_not_found(&table)? >= ABSENT_AFTER)
-            })
+            .run(move |conn| Ok(Books::new(conn).scopes_not_found(&resource)? >= ABSENT_AFTER))
             .await
     }
 
@@ -250,13 +255,13 @@ pub fn since(config: &crate::config::Config) -> Result<Option<i64>> {
     Ok(Some(crate::ticks::Ticks::from(start.timestamp()).get()))
 }
 
-/// Plans cases from what the books say on `conn`.
+/// Plans cases from what the books say on `conn`; `day` is `bootstrap.since` in ticks.
 pub fn plan_cases(
     conn: &duckdb::Connection,
     batch: &[CaseState],
     active: &[Arc<Resource>],
     only: &[String],
-    since: Option<i64>,
+    day: Option<i64>,
 ) -> Result<Vec<(CaseState, CasePlan)>> {
     let state = State::new(conn);
     let ids: Vec<i64> = batch.iter().map(|case| case.case_id).collect();
@@ -269,12 +274,21 @@ pub fn plan_cases(
             entry.insert(state.column_values(&condition.table, &condition.column, &ids)?);
         }
     }
+    let since = match day {
+        Some(day) => {
+            let unreported: Vec<i64> =
+                batch.iter().filter(|case| !case.reported).map(|case| case.case_id).collect();
+            let newest = state.newest_dates(&unreported)?;
+            Some(Since { day, reach: state.feed_reach()?, newest })
+        }
+        None => None,
+    };
     let inputs = Inputs {
         resources: active,
         fetched: &fetched,
         failures: &failures,
         values: &values,
-        since,
+        since: since.as_ref(),
         only,
         now_us: Timestamp::now().as_microsecond(),
     };

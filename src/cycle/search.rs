@@ -14,11 +14,10 @@ use crate::source::{Pages, Verdict};
 /// Ids in one search call: the address stays well under what servers take.
 const IDS_PER_CALL: usize = 100;
 
-/// What a listing of one search proves.
+/// How the listing of one search ended.
 struct Listing {
-    /// Everything that the search shows was listed.
     complete: bool,
-    /// Some row had no usable id.
+    /// It had a record without a usable key.
     keyless: bool,
 }
 
@@ -30,18 +29,17 @@ impl Cycle {
         let mut listed = Vec::new();
         let mut complete = true;
         let mut any = false;
-        let mut both = true;
+        let mut proof = true;
         for place in [Place::Cases, Place::Projects] {
             let Some(resource) = self.active_resource(place) else {
-                both = false;
+                proof = false;
                 continue;
             };
             any = true;
             match self.list(&resource, place, &mut listed).await {
-                Ok(whole) => {
-                    complete &= whole.complete;
-                    // A row without a usable key may be any of the cases that seem to be missing.
-                    both &= !whole.keyless;
+                Ok(listing) => {
+                    complete &= listing.complete;
+                    proof &= !listing.keyless;
                 }
                 Err(error) => {
                     complete = false;
@@ -54,9 +52,10 @@ impl Cycle {
             self.problem("the listing of the cases is not complete".to_owned());
             return Ok(false);
         }
-        // A case is a suspect when both searches lack it; one that cannot be asked proves nothing.
+        // A case is a suspect when both searches lack it. One that cannot be asked proves nothing, and
+        // a record without a usable key may be any case.
         let (suspects, held) =
-            if both { self.suspects(listed).await? } else { (Vec::new(), false) };
+            if proof { self.suspects(listed).await? } else { (Vec::new(), false) };
         let listed_at = Timestamp::now().to_string();
         self.writer.run(move |conn| State::new(conn).set_meta("listed_at", &listed_at)).await?;
         self.progress.more(suspects.len() as u64);
@@ -76,11 +75,12 @@ impl Cycle {
         listed: &mut Vec<i64>,
     ) -> Result<Listing> {
         self.progress.step(&format!("listing {}", resource.table));
+        let since = Timestamp::now();
+        let mut keyless = false;
         let mut pages: Pages = self.extractor.listing(resource)?;
         // Pages of one listing hold different ids, so the next is asked while this one is decoded
         // and committed; what moved after its call was sent stays stale.
         let mut sequence = self.sequence()?;
-        let mut keyless = false;
         let mut asked = pages.next().await?;
         while let Some(page) = asked {
             let next_sequence = self.sequence()?;
@@ -89,19 +89,31 @@ impl Cycle {
                 self.extractor.search_page(resource, place, page, sequence)
             );
             let page = page?;
-            keyless |= page.load.decoded.any_keyless();
             self.answered.insert(resource.table.clone());
             listed.extend(&page.ids);
+            keyless |= page.load.decoded.any_keyless();
             self.progress.rows(page.ids.len() as u64);
             self.writer.load(page.load).await?;
             failpoint::reach("listing-page");
             sequence = next_sequence;
             asked = next?;
         }
-        if let Some(Verdict::Incomplete(why)) = pages.verdict() {
-            self.problem(format!("the listing of {} is incomplete: {why}", resource.table));
+        match pages.verdict() {
+            Some(Verdict::Complete) => {
+                let table = resource.table.clone();
+                self.writer
+                    .run(move |conn| {
+                        State::new(conn).listing_was_read(&table, since, Timestamp::now())
+                    })
+                    .await?;
+                Ok(Listing { complete: true, keyless })
+            }
+            Some(Verdict::Incomplete(why)) => {
+                self.problem(format!("the listing of {} is incomplete: {why}", resource.table));
+                Ok(Listing { complete: false, keyless })
+            }
+            None => Ok(Listing { complete: false, keyless }),
         }
-        Ok(Listing { complete: pages.verdict() == Some(Verdict::Complete), keyless })
     }
 
     /// Cases that the mirror shows and the listing lacks, unless so many that the brake holds.
@@ -222,9 +234,9 @@ impl Cycle {
                 }
                 self.flush().await?;
                 if !found.complete {
-                    for id in ids {
+                    for id in found.missing {
                         let why = "the answer of the search was not complete";
-                        self.note_failure(&resource.table, *id, "Incomplete", why).await?;
+                        self.note_failure(&resource.table, id, "Incomplete", why).await?;
                     }
                     return Ok(None);
                 }
@@ -253,8 +265,11 @@ impl Cycle {
             kind if missing(kind) => {
                 self.set_aside(&resource.table, "absent", &error.chain()).await
             }
-            _ => {
+            kind => {
                 tracing::warn!(table = resource.table, reason = error.chain(), "a search failed");
+                if kind == Kind::WrongId {
+                    self.distrusted.insert(resource.table.clone(), error.chain());
+                }
                 self.failed.insert(resource.table.clone(), error.chain());
                 Ok(())
             }

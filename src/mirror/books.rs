@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::state::query;
 use super::{Merged, Outcome, db, from_micros, instant, instant_param, scalar_i64};
+use crate::catalog::{Group, Resource};
 use crate::error::Result;
 use crate::quote;
 use crate::source::CallStats;
@@ -17,10 +18,15 @@ pub struct ResourceRow {
     pub status: String,
     pub reason: Option<String>,
     pub since: Option<Timestamp>,
-    /// Cases that exist and answered 404.
-    pub not_found: i64,
     /// It answered at least once.
     pub answered: bool,
+}
+
+impl ResourceRow {
+    /// Whether the table is read: what is disabled, forbidden or absent is not.
+    pub fn is_asked(&self) -> bool {
+        matches!(self.status.as_str(), "ok" | "failing")
+    }
 }
 
 /// A row of `sync.failures`.
@@ -45,17 +51,6 @@ pub struct RunRow {
     pub exit_status: Option<i64>,
     pub calls: Option<i64>,
     pub error: Option<String>,
-}
-
-/// A row of `sync.calls`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CallRow {
-    pub endpoint: String,
-    pub calls: i64,
-    pub retries: i64,
-    pub refusals: i64,
-    pub bytes: i64,
-    pub seconds: f64,
 }
 
 /// What `report.freshness` says of a table.
@@ -124,72 +119,35 @@ impl<'c> Books<'c> {
     /// Adds what was asked of the source since the last time.
     pub fn add_calls(&self, run_id: i64, calls: &[CallStats]) -> Result<()> {
         for c in calls {
-            let numbers = params![
-                c.calls as i64,
-                c.retries as i64,
-                c.refusals as i64,
-                c.bytes as i64,
-                c.time.as_secs_f64(),
-                run_id,
-                c.endpoint.as_ref()
-            ];
-            let known = self
-                .conn
+            self.conn
                 .execute(
-                    "UPDATE sync.calls SET calls = calls + ?, retries = retries + ?, \
-                       refusals = refusals + ?, bytes = bytes + ?, seconds = seconds + ? \
-                     WHERE run_id = ? AND endpoint = ?",
-                    numbers,
+                    "MERGE INTO sync.calls c USING (SELECT ? AS run_id, ? AS endpoint, ? AS calls, \
+                       ? AS retries, ? AS refusals, ? AS bytes, ? AS seconds) n \
+                     ON c.run_id = n.run_id AND c.endpoint = n.endpoint \
+                     WHEN MATCHED THEN UPDATE SET calls = c.calls + n.calls, \
+                       retries = c.retries + n.retries, refusals = c.refusals + n.refusals, \
+                       bytes = c.bytes + n.bytes, seconds = c.seconds + n.seconds \
+                     WHEN NOT MATCHED THEN INSERT BY NAME",
+                    params![
+                        run_id,
+                        c.endpoint.as_ref(),
+                        c.calls as i64,
+                        c.retries as i64,
+                        c.refusals as i64,
+                        c.bytes as i64,
+                        c.time.as_secs_f64()
+                    ],
                 )
                 .map_err(|e| db("cannot note calls", e))?;
-            if known == 0 {
-                self.conn
-                    .execute(
-                        "INSERT INTO sync.calls BY NAME SELECT ? AS calls, ? AS retries, \
-                           ? AS refusals, ? AS bytes, ? AS seconds, ? AS run_id, ? AS endpoint",
-                        params![
-                            c.calls as i64,
-                            c.retries as i64,
-                            c.refusals as i64,
-                            c.bytes as i64,
-                            c.time.as_secs_f64(),
-                            run_id,
-                            c.endpoint.as_ref()
-                        ],
-                    )
-                    .map_err(|e| db("cannot note calls", e))?;
-            }
         }
         Ok(())
-    }
-
-    /// The calls of a run.
-    pub fn calls(&self, run_id: i64) -> Result<Vec<CallRow>> {
-        query(
-            self.conn,
-            &format!(
-                "SELECT endpoint, calls, retries, refusals, bytes, seconds FROM sync.calls \
-                 WHERE run_id = {run_id} ORDER BY endpoint"
-            ),
-            |row| {
-                Ok(CallRow {
-                    endpoint: row.get(0)?,
-                    calls: row.get(1)?,
-                    retries: row.get(2)?,
-                    refusals: row.get(3)?,
-                    bytes: row.get(4)?,
-                    seconds: row.get(5)?,
-                })
-            },
-        )
     }
 
     /// The status of every table.
     pub fn resources(&self) -> Result<BTreeMap<String, ResourceRow>> {
         let rows = query(
             self.conn,
-            "SELECT table_name, status, reason, epoch_us(since), not_found, answered \
-             FROM sync.resources",
+            "SELECT table_name, status, reason, epoch_us(since), answered FROM sync.resources",
             |row| {
                 Ok((
                     row.get(0)?,
@@ -197,8 +155,7 @@ impl<'c> Books<'c> {
                         status: row.get(1)?,
                         reason: row.get(2)?,
                         since: from_micros(row.get(3)?),
-                        not_found: row.get(4)?,
-                        answered: row.get(5)?,
+                        answered: row.get(4)?,
                     },
                 ))
             },
@@ -219,19 +176,27 @@ impl<'c> Books<'c> {
             .map_err(|e| db("cannot note the status of a table", e))
     }
 
-    /// Counts a case that exists and answered 404; returns how many that makes.
-    pub fn count_not_found(&self, table: &str) -> Result<i64> {
-        self.conn
-            .execute(
-                "UPDATE sync.resources SET not_found = not_found + 1 WHERE table_name = ?",
-                [table],
-            )
-            .map_err(|e| db("cannot count a 404", e))?;
+    /// Of how many cases that exist, or rows of the table that it is read per row of, a 404 was the
+    /// last answer of a table that never gave any other.
+    pub fn scopes_not_found(&self, resource: &Resource) -> Result<i64> {
+        let existing = match &resource.group {
+            Group::Each(each) => format!(
+                "SELECT {} FROM main.{}",
+                quote::ident(&each.column),
+                quote::ident(&each.table)
+            ),
+            Group::Case | Group::Ids | Group::List | Group::Child(_) => {
+                "SELECT case_id FROM sync.seen WHERE NOT removed AND place IS NOT NULL".to_owned()
+            }
+        };
         scalar_i64(
             self.conn,
             &format!(
-                "SELECT max(not_found) FROM sync.resources WHERE table_name = {}",
-                quote::text(table)
+                "SELECT count(DISTINCT f.id) FROM sync.fetched f \
+                 WHERE f.table_name = {table} AND f.id IN ({existing}) \
+                   AND NOT EXISTS (SELECT 1 FROM sync.resources r \
+                     WHERE r.table_name = {table} AND r.answered)",
+                table = quote::text(&resource.table)
             ),
         )
     }
@@ -327,12 +292,36 @@ impl<'c> Books<'c> {
         Ok(rows.into_iter().collect())
     }
 
-    /// Open rejects, by table.
-    pub fn open_rejects(&self) -> Result<BTreeMap<String, i64>> {
+    /// Scopes of these tables that failed and wait: how many, and one error. `cases`: only theirs,
+    /// and whole lists; empty: all.
+    pub fn failed_scopes(
+        &self,
+        tables: &[&str],
+        cases: &[i64],
+    ) -> Result<BTreeMap<String, (i64, String)>> {
+        let among = among("id", "0", cases, |id| id.to_string());
         let rows = query(
             self.conn,
-            "SELECT table_name, count(*) FROM sync.rejects WHERE resolved_at IS NULL \
-             GROUP BY table_name",
+            &format!(
+                "SELECT table_name, count(*), arg_min(error, next_at) FROM sync.failures \
+                 WHERE table_name IN ({}) {among} GROUP BY table_name",
+                quote::texts(tables.iter().copied().chain([""]))
+            ),
+            |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))),
+        )?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// Open rejects of these tables: how many. `cases` as in [`Books::failed_scopes`].
+    pub fn open_rejects(&self, tables: &[&str], cases: &[i64]) -> Result<BTreeMap<String, i64>> {
+        let among = among("scope", "''", cases, |id| quote::text(&id.to_string()));
+        let rows = query(
+            self.conn,
+            &format!(
+                "SELECT table_name, count(*) FROM sync.rejects WHERE resolved_at IS NULL \
+                   AND table_name IN ({}) {among} GROUP BY table_name",
+                quote::texts(tables.iter().copied().chain([""]))
+            ),
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
         Ok(rows.into_iter().collect())
@@ -375,4 +364,13 @@ impl<'c> Books<'c> {
         }
         total
     }
+}
+
+/// SQL for `column` being one of these cases' or a whole list's scope; nothing where all are meant.
+fn among(column: &str, list: &str, cases: &[i64], literal: impl Fn(&i64) -> String) -> String {
+    if cases.is_empty() {
+        return String::new();
+    }
+    let scopes: Vec<String> = cases.iter().map(literal).chain([list.to_owned()]).collect();
+    format!("AND {column} IN ({})", scopes.join(", "))
 }

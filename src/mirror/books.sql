@@ -82,7 +82,6 @@ CREATE TABLE sync.resources (
   status VARCHAR,
   reason VARCHAR,
   since TIMESTAMPTZ,
-  not_found BIGINT,
   answered BOOLEAN,
   definition BIGINT
 );

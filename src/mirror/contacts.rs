@@ -45,6 +45,15 @@ impl State<'_> {
         )
     }
 
+    /// Forgets failures of contacts that nobody names any more: they are not asked for again.
+    pub fn forget_unnamed_contacts(&self) -> Result<()> {
+        self.batch(
+            "DELETE FROM sync.failures f WHERE f.table_name = 'contacts' \
+               AND NOT EXISTS (SELECT 1 FROM main.case_roles r WHERE r.contact_id = f.id) \
+               AND NOT EXISTS (SELECT 1 FROM sync.seen_contacts s WHERE s.contact_id = f.id)",
+        )
+    }
+
     /// Whether the contacts have to be looked at: the roles changed since they were last, or the feed
     /// moved one. An idle cycle asks no more than this.
     pub fn contacts_may_be_stale(&self) -> Result<bool> {

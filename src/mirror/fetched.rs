@@ -188,47 +188,44 @@ impl State<'_> {
     /// Whether a list has to be read though its schedule is not due: it was never read, was asked
     /// for, or failed and its backoff is over.
     pub fn list_is_stale(&self, table: &str) -> Result<bool> {
-        let (name, now) = (quote::text(table), Timestamp::now().as_microsecond());
-        let failures = format!("FROM sync.failures WHERE table_name = {name}");
-        let waiting = scalar_i64(
-            self.conn,
-            &format!("SELECT count(*) {failures} AND epoch_us(next_at) > {now}"),
-        )?;
-        if waiting > 0 {
+        let list = self.list_state(table)?;
+        if list.waits_until.is_some_and(|us| us > Timestamp::now().as_microsecond()) {
             return Ok(false);
         }
-        let failed = scalar_i64(self.conn, &format!("SELECT count(*) {failures}"))?;
-        let fetched = format!("FROM sync.fetched WHERE table_name = {name}");
-        let stale = scalar_i64(self.conn, &format!("SELECT count(*) {fetched} AND stamp <> ''"))?;
-        let never = scalar_i64(self.conn, &format!("SELECT count(*) {fetched}"))? == 0;
-        Ok(failed > 0 || stale > 0 || never)
+        let stale = list.stamp.as_ref().is_some_and(|stamp| !stamp.is_empty());
+        Ok(list.error.is_some() || stale || list.stamp.is_none())
     }
 
     /// Why a list is stale, and whether it was never read.
     pub fn why_list_is_stale(&self, table: &str) -> Result<Option<(String, bool)>> {
-        let name = quote::text(table);
+        let list = self.list_state(table)?;
+        let why = list.error.or(match list.stamp {
+            None => Some("never fetched".to_owned()),
+            Some(stamp) => (!stamp.is_empty()).then_some(stamp),
+        });
+        Ok(why.map(|why| (why, !list.complete)))
+    }
+
+    fn list_state(&self, table: &str) -> Result<ListState> {
+        let of_table = format!("WHERE table_name = {}", quote::text(table));
         let rows = self.query(
             &format!(
-                "SELECT (SELECT max(error) FROM sync.failures WHERE table_name = {name}), \
-                   (SELECT max(stamp) FROM sync.fetched WHERE table_name = {name}), \
-                   (SELECT coalesce(bool_or(complete), false) FROM sync.fetched \
-                    WHERE table_name = {name})"
+                "SELECT x.error, x.waits_until, f.stamp, f.complete FROM \
+                   (SELECT max(error) AS error, epoch_us(max(next_at)) AS waits_until \
+                    FROM sync.failures {of_table}) x, \
+                   (SELECT max(stamp) AS stamp, coalesce(bool_or(complete), false) AS complete \
+                    FROM sync.fetched {of_table}) f"
             ),
             |row| {
-                Ok((
-                    row.get::<_, Option<String>>(0)?,
-                    row.get::<_, Option<String>>(1)?,
-                    row.get::<_, bool>(2)?,
-                ))
+                Ok(ListState {
+                    error: row.get(0)?,
+                    waits_until: row.get(1)?,
+                    stamp: row.get(2)?,
+                    complete: row.get(3)?,
+                })
             },
         )?;
-        let Some((error, stamp, complete)) = rows.into_iter().next() else { return Ok(None) };
-        Ok(match (error, stamp) {
-            (Some(error), _) => Some((error, !complete)),
-            (None, None) => Some(("never fetched".to_owned(), true)),
-            (None, Some(stamp)) if !stamp.is_empty() => Some((stamp, !complete)),
-            (None, Some(_)) => None,
-        })
+        Ok(rows.into_iter().next().unwrap_or_default())
     }
 
     /// Rows that are to be searched once more: the earliest time and how many, by table.
@@ -280,6 +277,19 @@ fn stale_each(resource: &Resource, each: &Each) -> String {
          WHERE f.id IS NULL OR f.stamp IS DISTINCT FROM '' OR x.id IS NOT NULL",
         each_scopes(resource, each)
     )
+}
+
+/// What the books say of all scopes of a list.
+#[derive(Debug, Default)]
+struct ListState {
+    /// Of those that failed.
+    error: Option<String>,
+    /// Until when those wait, in microseconds of our clock.
+    waits_until: Option<i64>,
+    /// `None` where none was read; empty where all are as they were read.
+    stamp: Option<String>,
+    /// One was read completely.
+    complete: bool,
 }
 
 /// Notes that a scope could not be read; returns when it may be tried again.

@@ -10,10 +10,10 @@ use super::fresh;
 use super::merge::{self, Merged, Rules};
 use super::search;
 use super::state::{FAILURE_LAG, Place};
-use super::{db, instant, instant_param, schema};
+use super::{db, instant, instant_param, rejects, schema};
 use crate::catalog::{Catalog, Group, Resource};
 use crate::config::{Config, HistoryTables};
-use crate::decode::{Decoded, Reject};
+use crate::decode::Decoded;
 use crate::error::Result;
 use crate::quote;
 use crate::ticks::Ticks;
@@ -54,6 +54,9 @@ pub struct Load {
     pub decoded: Decoded,
     pub scopes: Vec<LoadedScope>,
     pub kind: LoadKind,
+    /// Ids that a search was asked for and did not show: a record of its answer without a usable key
+    /// is one of these.
+    pub lacking: Vec<i64>,
     /// The source answered 404: there is nothing, but the table has not shown that it is there.
     pub not_found: bool,
 }
@@ -203,8 +206,7 @@ fn apply_table(
         )
         .map_err(|e| db("cannot note that a table answered", e))?;
     }
-    let rejects: Vec<Reject> = loads.iter().flat_map(|l| l.decoded.all_rejects()).collect();
-    note_rejects(conn, &resource, &rejects, run_id, now)?;
+    rejects::note(conn, &resource, &loads, run_id, now)?;
     note_drift(conn, &loads, now)?;
     if let LoadKind::Search { place, answered_at } = kind {
         search::after_search(conn, settings, &resource, place, answered_at, run_id, now, outcome)?;
@@ -344,98 +346,6 @@ fn books_of_scopes(conn: &Connection, table: &str, held: u64, now: Timestamp) ->
            AND n.stamp NOT IN ('incomplete', 'held') AND f.kind <> '{FAILURE_LAG}'"
     ))
     .map_err(failed)
-}
-
-/// Opens, repeats and closes rejects of the staged scopes (contract section 3).
-fn note_rejects(
-    conn: &Connection,
-    resource: &Resource,
-    rejects: &[Reject],
-    run_id: i64,
-    now: Timestamp,
-) -> Result<()> {
-    let failed = |e| db("cannot note rejects", e);
-    let tables = quote_list(
-        std::iter::once(resource.table.as_str()).chain(rejects.iter().map(|r| r.table.as_str())),
-    );
-    let open = conn
-        .query_row(
-            &format!(
-                "SELECT count(*) FROM sync.rejects WHERE resolved_at IS NULL AND table_name IN ({tables})"
-            ),
-            [],
-            |row| row.get::<_, i64>(0),
-        )
-        .map_err(failed)?;
-    if rejects.is_empty() && open == 0 {
-        return Ok(());
-    }
-    conn.execute_batch(
-        "CREATE OR REPLACE TEMP TABLE stage_rejects \
-         (table_name VARCHAR, scope VARCHAR, record_key VARCHAR, column_name VARCHAR, value VARCHAR, \
-          error VARCHAR)",
-    )
-    .map_err(failed)?;
-    {
-        let mut appender = conn.appender("stage_rejects").map_err(failed)?;
-        let single = single_scope(conn)?;
-        for reject in rejects {
-            // The scope is the first part of the key, or the only scope there is.
-            let scope = match (&resource.group, &single) {
-                (Group::List, _) => String::new(),
-                (_, Some(id)) => id.to_string(),
-                (_, None) => reject.record_key.split('/').next().unwrap_or_default().to_owned(),
-            };
-            appender
-                .append_row(params![
-                    reject.table,
-                    scope,
-                    reject.record_key,
-                    reject.column,
-                    reject.value,
-                    reject.error
-                ])
-                .map_err(failed)?;
-        }
-        appender.flush().map_err(failed)?;
-    }
-    let now = instant(now);
-    let scope_text = match resource.group {
-        Group::List => "''",
-        _ => "c.id::VARCHAR",
-    };
-    let same = "o.table_name = n.table_name AND o.scope = n.scope AND o.record_key = n.record_key \
-                AND o.column_name IS NOT DISTINCT FROM n.column_name";
-    conn.execute_batch(&format!(
-        "UPDATE sync.rejects o SET last_at = {now}, value = n.value, error = n.error \
-         FROM temp.stage_rejects n WHERE o.resolved_at IS NULL AND {same}; \
-         INSERT INTO sync.rejects SELECT {run_id}, n.table_name, n.scope, n.record_key, \
-           n.column_name, n.value, n.error, {now}, {now}, NULL \
-         FROM temp.stage_rejects n WHERE NOT EXISTS \
-           (SELECT 1 FROM sync.rejects o WHERE o.resolved_at IS NULL AND {same}); \
-         UPDATE sync.rejects o SET resolved_at = {now} FROM temp.stage_scopes c \
-         WHERE o.resolved_at IS NULL AND o.table_name IN ({tables}) AND o.scope = {scope_text} \
-           AND (c.complete OR o.column_name IS NULL) AND NOT EXISTS \
-           (SELECT 1 FROM temp.stage_rejects n WHERE {same})"
-    ))
-    .map_err(failed)
-}
-
-/// The id of the only staged scope, where there is one.
-fn single_scope(conn: &Connection) -> Result<Option<i64>> {
-    conn.query_row(
-        "SELECT CASE WHEN count(*) = 1 THEN max(id) END FROM temp.stage_scopes",
-        [],
-        |row| row.get(0),
-    )
-    .map_err(|e| db("cannot count scopes", e))
-}
-
-fn quote_list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let mut all: Vec<String> = names.map(quote::text).collect();
-    all.sort();
-    all.dedup();
-    all.join(", ")
 }
 
 fn note_drift(conn: &Connection, loads: &[Load], now: Timestamp) -> Result<()> {

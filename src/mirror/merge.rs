@@ -229,7 +229,7 @@ impl<'a> Sql<'a> {
             };
             format!(
                 " LEFT JOIN sync.fetched f ON f.table_name = {} AND f.part = '' AND f.id = {id}",
-                quote::text(self.resource.scope_table())
+                quote::text(self.resource.read_with())
             )
         };
         format!(

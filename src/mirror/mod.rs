@@ -9,9 +9,11 @@ mod books;
 mod contacts;
 mod fetched;
 mod fresh;
+mod leave;
 mod ledger;
 mod load;
 mod merge;
+mod rejects;
 pub mod reports;
 mod schema;
 mod search;
@@ -26,7 +28,7 @@ use std::sync::{Mutex, PoisonError};
 
 use duckdb::{Config as DuckConfig, Connection};
 
-pub use books::{Books, CallRow, FailureRow, ResourceRow, RunRow, RunSummary};
+pub use books::{Books, FailureRow, ResourceRow, RunRow, RunSummary};
 pub use ledger::DuckLedger;
 pub use load::{Load, LoadKind, LoadedScope, Outcome, Settings, Stamp};
 pub use merge::Merged;

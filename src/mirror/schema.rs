@@ -161,7 +161,8 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
                 conn.execute_batch(&resource.create_table(schema, history)).map_err(failed)?;
             }
             conn.execute(
-                "INSERT INTO sync.resources VALUES (?, 'ok', NULL, ?::TIMESTAMPTZ, 0, false, ?)",
+                "INSERT INTO sync.resources (table_name, status, since, answered, definition) \
+                 VALUES (?, 'ok', ?::TIMESTAMPTZ, false, ?)",
                 params![resource.table, instant_param(jiff::Timestamp::now()), generation],
             )
             .map_err(failed)?;
@@ -200,7 +201,7 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
             }
         }
         // A child table is fetched with its parent, whose `_extra` its field leaves or enters.
-        let scopes = resource.scope_table();
+        let scopes = resource.read_with();
         if is_new && scopes != resource.table && tables.contains(scopes) {
             newest = generation + 1;
             moved = true;

@@ -7,11 +7,11 @@ use duckdb::Connection;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use super::db;
 use super::fetched;
-use super::load::{Outcome, Settings, count_change};
-use super::merge::{self, Merged};
+use super::leave;
+use super::load::{Outcome, Settings};
 use super::state::{self, FAILURE_LAG, Place, ScopeId};
-use super::{db, instant};
 use crate::catalog::{Facet, Resource, Scalar};
 use crate::error::Result;
 use crate::quote;
@@ -38,6 +38,7 @@ pub(super) fn after_search(
         Place::Cases | Place::Projects => {
             found(conn, place)?;
             leave_other_search(conn, settings, place, now, outcome)?;
+            leave::unfulfilled(conn, settings, now, outcome)?;
             ("sync.seen", "case_id")
         }
     };
@@ -58,9 +59,7 @@ fn found(conn: &Connection, place: Place) -> Result<()> {
          UPDATE sync.seen s SET place = {place}, state = 'found', suspect_at = NULL, \
            removed = false, dirty = s.dirty OR s.removed \
          FROM temp.stage_scopes c WHERE s.case_id = c.id \
-           AND (s.place IS DISTINCT FROM {place} OR s.state IS DISTINCT FROM 'found' OR s.removed); \
-         DELETE FROM sync.failures x USING temp.stage_scopes c WHERE x.id = c.id \
-           AND x.table_name IN ('cases', 'projects') AND x.table_name <> {place}"
+           AND (s.place IS DISTINCT FROM {place} OR s.state IS DISTINCT FROM 'found' OR s.removed)"
     ))
     .map_err(|e| db("cannot note which cases were found", e))
 }
@@ -75,15 +74,7 @@ fn leave_other_search(
 ) -> Result<()> {
     let other = if place == Place::Cases { Place::Projects } else { Place::Cases };
     let Some(resource) = settings.catalog.get(other.table()) else { return Ok(()) };
-    let condition =
-        format!("{} IN (SELECT id FROM temp.stage_scopes)", quote::ident(&resource.key[0]));
-    let history = settings.keeps_history(&resource.table);
-    let removed = merge::remove(conn, resource, history, &condition, "deleted", &instant(now))?;
-    if removed > 0 {
-        outcome.note(&resource.table, Merged { deleted: removed, ..Merged::default() });
-        count_change(conn, &resource.table)?;
-    }
-    Ok(())
+    leave::take_scopes(conn, settings, resource, "SELECT id FROM temp.stage_scopes", now, outcome)
 }
 
 /// Rows searched before `ModifiedDate` + `source.search_delay` are searched once more after it.

@@ -1,6 +1,8 @@
 //! What the feeds last said of each case and contact (`sync.seen`, `sync.seen_contacts`), and which of
 //! them may have something stale.
 
+use std::collections::HashMap;
+
 use duckdb::params;
 use jiff::Timestamp;
 
@@ -149,6 +151,51 @@ impl State<'_> {
         )
     }
 
+    /// How far back the case feed has been read without a gap, in ticks.
+    pub fn feed_reach(&self) -> Result<Option<i64>> {
+        Ok(self.meta("feed_reach")?.and_then(|text| text.parse().ok()))
+    }
+
+    /// Notes how far back the case feed was read.
+    pub fn set_feed_reach(&self, ticks: i64) -> Result<()> {
+        self.set_meta("feed_reach", &ticks.to_string())
+    }
+
+    /// The newest change date that the search rows of these cases show, in ticks.
+    pub fn newest_dates(&self, ids: &[i64]) -> Result<HashMap<i64, i64>> {
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let mut newest = HashMap::new();
+        for table in ["cases", "projects"] {
+            let dates = self.query(
+                &format!(
+                    "SELECT column_name FROM sync.columns WHERE table_name = {} ORDER BY 1",
+                    quote::text(table)
+                ),
+                |row| row.get::<_, String>(0),
+            )?;
+            let dates: Vec<String> = Facet::ALL
+                .iter()
+                .filter(|(_, _, column)| dates.iter().any(|own| own == column))
+                .map(|(_, _, column)| format!("epoch_us({})", quote::ident(column)))
+                .collect();
+            if dates.is_empty() {
+                continue;
+            }
+            newest.extend(self.query(
+                &format!(
+                    "SELECT id, newest * 10 FROM                        (SELECT id, greatest({}) AS newest FROM main.{table} WHERE id IN ({})) \
+                     WHERE newest IS NOT NULL",
+                    dates.join(", "),
+                    list(ids)
+                ),
+                |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
+            )?);
+        }
+        Ok(newest)
+    }
+
     /// Cases of a batch that have nothing stale left are clean, unless a poll moved them meanwhile.
     /// A case that was read whole is noted as such.
     pub fn clean(&self, cases: &[(i64, i64)]) -> Result<()> {
@@ -205,15 +252,17 @@ impl State<'_> {
         ))
     }
 
-    /// A table is looked at again for every case: it is newly enabled or permitted.
+    /// A table is looked at again for every case: it is newly enabled or permitted. What was read of
+    /// one that never answered but with 404 is not known.
     pub fn wake_table(&self, table: &str) -> Result<()> {
         if table == "contacts" || table == "case_roles" {
             self.set_meta("contacts_planned_at", "")?;
         }
         self.batch(&format!(
             "UPDATE sync.seen SET dirty = true WHERE NOT removed AND NOT dirty; \
-             UPDATE sync.resources SET not_found = 0 WHERE table_name = {}",
-            quote::text(table)
+             DELETE FROM sync.fetched WHERE table_name = {table} AND NOT EXISTS \
+               (SELECT 1 FROM sync.resources WHERE table_name = {table} AND answered)",
+            table = quote::text(table)
         ))
     }
 

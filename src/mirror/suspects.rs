@@ -6,13 +6,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::fetched::fail;
-use super::load::{Outcome, Settings, count_change};
-use super::merge::{self, Merged};
+use super::leave;
+use super::load::{Outcome, Settings};
 use super::state::{FAILURE_NOT_SHOWN, FAILURE_SUSPECT, ScopeId, State, query};
 use super::{db, instant};
-use crate::catalog::{Group, Resource};
+use crate::catalog::Group;
 use crate::error::Result;
-use crate::quote;
 
 /// What became of a case that no search shows.
 #[derive(Debug, Clone)]
@@ -100,25 +99,29 @@ impl State<'_> {
         }
         let mut outcome = Outcome::default();
         let mut tables = Vec::new();
+        let one = format!("SELECT {id}::BIGINT");
         for resource in settings.catalog.resources() {
-            let column = match &resource.group {
-                Group::Ids if resource.table == "contacts" => continue,
-                Group::Ids => resource.key[0].as_str(),
-                _ if resource.belongs_to_case() => "case_id",
-                _ => continue,
+            let is_case = match &resource.group {
+                Group::Ids => resource.table != "contacts",
+                _ => resource.belongs_to_case(),
             };
-            tables.push(quote::text(&resource.table));
-            self.take_rows(settings, resource, column, id, "deleted", now, &mut outcome)?;
+            if is_case {
+                leave::take_rows(
+                    self.conn,
+                    settings,
+                    resource,
+                    &one,
+                    "deleted",
+                    now,
+                    &mut outcome,
+                )?;
+                tables.push(resource.table.as_str());
+            }
         }
-        let tables = tables.join(", ");
+        leave::forget_scopes(self.conn, tables.into_iter(), &one, now)?;
         self.write(&format!(
             "UPDATE sync.seen SET removed = true, dirty = false, state = NULL, \
-               suspect_at = NULL, rereading = NULL WHERE case_id = {id}; \
-             DELETE FROM sync.fetched WHERE id = {id} AND table_name IN ({tables}); \
-             DELETE FROM sync.failures WHERE id = {id} AND table_name IN ({tables}); \
-             UPDATE sync.rejects SET resolved_at = {at} WHERE resolved_at IS NULL \
-               AND scope = '{id}' AND table_name IN ({tables})",
-            at = instant(now)
+               suspect_at = NULL, rereading = NULL WHERE case_id = {id}"
         ))?;
         Ok(SuspectStep::Removed(outcome))
     }
@@ -132,37 +135,16 @@ impl State<'_> {
     /// The case's search row leaves; the rest of it is followed on.
     fn hide(&self, settings: &Settings, id: i64, now: Timestamp) -> Result<Outcome> {
         let mut outcome = Outcome::default();
-        for table in ["cases", "projects"] {
-            if let Some(resource) = settings.catalog.get(table) {
-                let key = resource.key[0].as_str();
-                self.take_rows(settings, resource, key, id, "hidden", now, &mut outcome)?;
-            }
+        let one = format!("SELECT {id}::BIGINT");
+        let tables = ["cases", "projects"];
+        for resource in tables.iter().filter_map(|table| settings.catalog.get(table)) {
+            leave::take_rows(self.conn, settings, resource, &one, "hidden", now, &mut outcome)?;
         }
+        leave::forget_scopes(self.conn, tables.into_iter(), &one, now)?;
         self.write(&format!(
             "UPDATE sync.seen SET state = 'hidden', suspect_at = NULL WHERE case_id = {id}"
         ))?;
         Ok(outcome)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "private, two callers")]
-    fn take_rows(
-        &self,
-        settings: &Settings,
-        resource: &Resource,
-        column: &str,
-        id: i64,
-        change: &str,
-        now: Timestamp,
-        outcome: &mut Outcome,
-    ) -> Result<()> {
-        let condition = format!("{} = {id}", quote::ident(column));
-        let history = settings.keeps_history(&resource.table);
-        let gone = merge::remove(self.conn, resource, history, &condition, change, &instant(now))?;
-        if gone > 0 {
-            outcome.note(&resource.table, Merged { deleted: gone, ..Merged::default() });
-            count_change(self.conn, &resource.table)?;
-        }
-        Ok(())
     }
 
     /// A hidden case was looked for and not found: it is fetched at what was seen then.

@@ -63,12 +63,22 @@ pub struct Pages {
     plan: PagePlan,
     pager: Pager,
     next: Next,
+    /// The `$top` in use is one that the endpoint took in an earlier walk.
+    remembered: bool,
     sent_at: Option<Timestamp>,
 }
 
 impl Pages {
     /// Nothing is sent yet.
     pub fn new(client: &Client, plan: PagePlan) -> Self {
+        let accepted = client.accepted_top(&plan.request.endpoint);
+        let pager = Self::pager(&plan, accepted);
+        let next = Next::Ask(pager.first());
+        let remembered = accepted.is_some();
+        Pages { client: client.clone(), plan, pager, next, remembered, sent_at: None }
+    }
+
+    fn pager(plan: &PagePlan, accepted: Option<Option<u32>>) -> Pager {
         let walk = match plan.paging {
             Paging::Keyset { .. } => Walk::Keyset,
             Paging::Skip => Walk::Skip,
@@ -78,9 +88,7 @@ impl Pages {
             (Identity::Fields(_), _) | (_, Walk::Keyset) => Sameness::Key,
             (Identity::Lines, Walk::Skip | Walk::Undocumented) => Sameness::Lines,
         };
-        let pager = Pager::new(walk, sameness, client.accepted_top(&plan.request.endpoint));
-        let next = Next::Ask(pager.first());
-        Pages { client: client.clone(), plan, pager, next, sent_at: None }
+        Pager::new(walk, sameness, accepted)
     }
 
     /// The next page; `None` when the list is at its end, complete or not: see [`Pages::verdict`].
@@ -99,7 +107,13 @@ impl Pages {
                         continue;
                     }
                     if self.sent_at.is_none() {
+                        // What was taken before may be too much now: it is found out again.
                         self.client.forget_top(&self.plan.request.endpoint);
+                        if std::mem::take(&mut self.remembered) {
+                            self.pager = Self::pager(&self.plan, None);
+                            self.next = Next::Ask(self.pager.first());
+                            continue;
+                        }
                         return Err(error);
                     }
                     tracing::debug!(reason = error.chain(), "a later page was refused");

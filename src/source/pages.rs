@@ -13,7 +13,8 @@ const ROUND: usize = 100;
 /// How a list can be walked through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Walk {
-    /// By an integer field that the list is ordered by: `field ge last + 1`.
+    /// By an integer field that the list is ordered by: `field ge last + 1`. Where the service does
+    /// not go along (it ignores the filter or the order), by `$skip` from there on.
     Keyset,
     /// By `$skip`.
     Skip,
@@ -157,12 +158,13 @@ impl Pager {
             Repeated::Nothing => self.keep(marks, vec![true; marks.len()]),
             Repeated::Some(keep) => self.keep(marks, keep),
             Repeated::Everything => {
-                let verdict = match self.walk {
-                    Walk::Keyset => Verdict::Incomplete("the service repeats a page"),
+                let next = match self.walk {
+                    // It ignores the filter. What came may be all: `$skip` looks.
+                    Walk::Keyset => self.go_on_by_skip(),
                     // It ignores `$skip`, so what came first was all.
-                    Walk::Skip | Walk::Undocumented => self.proven_by_look(),
+                    Walk::Skip | Walk::Undocumented => Next::Finished(self.proven_by_look()),
                 };
-                Taken { keep: vec![false; marks.len()], next: Next::Finished(verdict) }
+                Taken { keep: vec![false; marks.len()], next }
             }
             Repeated::Unclear => {
                 let verdict =
@@ -208,15 +210,12 @@ impl Pager {
     }
 
     fn next_by_key(&mut self, marks: &[Mark]) -> Next {
-        let incomplete = |why| Next::Finished(Verdict::Incomplete(why));
-        if !marks.is_sorted_by_key(|mark| mark.key) {
-            return incomplete("the service does not order the list as asked");
-        }
         let Some(key) = marks.last().and_then(|mark| mark.key) else {
-            return incomplete("the records lack the key that the list is paged by");
+            return self.go_on_by_skip();
         };
-        if self.last_key.is_some_and(|last| key <= last) {
-            return incomplete("the service repeats a page");
+        if !marks.is_sorted_by_key(|mark| mark.key) || self.last_key.is_some_and(|last| key <= last)
+        {
+            return self.go_on_by_skip();
         }
         self.last_key = Some(key);
         match key.checked_add(1) {
@@ -225,6 +224,13 @@ impl Pager {
             }
             None => Next::Finished(Verdict::Complete),
         }
+    }
+
+    /// The keyset does not carry: `$skip` looks behind what came (contract section 4), and its pages
+    /// are the next ones.
+    fn go_on_by_skip(&mut self) -> Next {
+        self.walk = Walk::Skip;
+        Next::Ask(Ask { top: self.top, skip: Some(self.length), from_key: None })
     }
 
     /// A look behind the end brought nothing, or the same again. That proves the end, unless

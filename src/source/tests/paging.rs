@@ -165,12 +165,18 @@ fn a_service_that_ignores_paging_gives_everything_once(
 }
 
 #[test]
-fn a_keyset_page_that_repeats_is_incomplete() {
+fn a_service_that_ignores_the_keyset_is_read_by_skip() {
     let habits = Habits { records: 5_000, knows_filter: false, ..PLAIN };
     let pager = Pager::new(Walk::Keyset, Sameness::Key, None);
-    let (kept, verdict, calls) = walk(&habits, pager);
-    assert_eq!((kept, calls), (all(1_000), 2));
-    assert_eq!(verdict, Verdict::Incomplete("the service repeats a page"));
+    // The second page repeats the first; then 1000, 2000, 3000, 4000 and the look behind 5000.
+    assert_eq!(walk(&habits, pager), (all(5_000), Verdict::Complete, 7));
+}
+
+#[test]
+fn a_service_that_ignores_all_paging_proves_a_round_length_by_repeating_it() {
+    let habits = Habits { records: 300, pages_at_all: false, knows_filter: false, ..PLAIN };
+    let pager = Pager::new(Walk::Keyset, Sameness::Key, None);
+    assert_eq!(walk(&habits, pager), (all(300), Verdict::Complete, 3));
 }
 
 #[test]
@@ -216,13 +222,14 @@ fn a_count_without_records_is_incomplete() {
 }
 
 #[test]
-fn an_unordered_list_cannot_be_paged_by_its_key() {
+fn a_list_without_order_or_key_is_paged_by_skip() {
+    let skip = Next::Ask(Ask { top: Some(100), skip: Some(100), from_key: None });
     let mut pager = Pager::new(Walk::Keyset, Sameness::Key, Some(Some(100)));
     let taken = pager.take(&marks((0..100).rev()), None);
-    assert!(matches!(taken.next, Next::Finished(Verdict::Incomplete(_))));
+    assert_eq!((taken.keep, taken.next), (vec![true; 100], skip));
     let keyless: Vec<Mark> = marks(0..100).iter().map(|m| Mark { key: None, ..*m }).collect();
     let mut pager = Pager::new(Walk::Keyset, Sameness::Key, Some(Some(100)));
-    assert!(matches!(pager.take(&keyless, None).next, Next::Finished(Verdict::Incomplete(_))));
+    assert_eq!(pager.take(&keyless, None).next, skip);
 }
 
 #[test]

@@ -1,0 +1,113 @@
+//! Rows that leave `main` for another reason than an answer of their own scope: their case is gone or
+//! hidden, moved to the other search, or is no longer what the table is about.
+
+use duckdb::Connection;
+use jiff::Timestamp;
+
+use super::load::{Outcome, Settings, count_change};
+use super::merge::{self, Merged};
+use super::state::{ids, list};
+use super::{db, instant};
+use crate::catalog::{Group, Resource};
+use crate::error::Result;
+use crate::quote;
+
+/// Takes the rows of these scopes out of a table; they stay in history, ended by `change`. `ids` is
+/// SQL that gives the scopes' ids.
+pub(super) fn take_rows(
+    conn: &Connection,
+    settings: &Settings,
+    resource: &Resource,
+    ids: &str,
+    change: &str,
+    now: Timestamp,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let Some(column) = resource.scope_column() else { return Ok(()) };
+    let condition = format!("{} IN ({ids})", quote::ident(column));
+    let history = settings.keeps_history(&resource.table);
+    let gone = merge::remove(conn, resource, history, &condition, change, &instant(now))?;
+    if gone > 0 {
+        outcome.note(&resource.table, Merged { deleted: gone, ..Merged::default() });
+        count_change(conn, &resource.table)?;
+    }
+    Ok(())
+}
+
+/// Forgets what the books say of these scopes: there is nothing to be fetched, and nothing left that
+/// did not fit.
+pub(super) fn forget_scopes<'a>(
+    conn: &Connection,
+    tables: impl Iterator<Item = &'a str>,
+    ids: &str,
+    now: Timestamp,
+) -> Result<()> {
+    let tables = quote::texts(tables);
+    conn.execute_batch(&format!(
+        "DELETE FROM sync.fetched WHERE table_name IN ({tables}) AND id IN ({ids}); \
+         DELETE FROM sync.failures WHERE table_name IN ({tables}) AND id IN ({ids}); \
+         UPDATE sync.rejects SET resolved_at = {now} WHERE resolved_at IS NULL \
+           AND table_name IN ({tables}) AND scope IN (SELECT id::VARCHAR FROM ({ids}) AS t(id))",
+        now = instant(now)
+    ))
+    .map_err(|e| db("cannot forget what left", e))
+}
+
+/// Takes scopes out of a table and its child tables, and forgets them.
+pub(super) fn take_scopes(
+    conn: &Connection,
+    settings: &Settings,
+    resource: &Resource,
+    ids: &str,
+    now: Timestamp,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let children = settings.catalog.children(&resource.table).map(AsRef::as_ref);
+    let tables: Vec<&Resource> = std::iter::once(resource).chain(children).collect();
+    for table in &tables {
+        take_rows(conn, settings, table, ids, "deleted", now, outcome)?;
+    }
+    forget_scopes(conn, tables.iter().map(|table| table.table.as_str()), ids, now)
+}
+
+/// After a search of cases: those in `temp.stage_scopes` that a table with `[only]` is no longer about
+/// leave it. A condition whose value did not fit is not known, and decides nothing.
+pub(super) fn unfulfilled(
+    conn: &Connection,
+    settings: &Settings,
+    now: Timestamp,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    for resource in settings.catalog.resources() {
+        let (Group::Case, Some(only)) = (&resource.group, &resource.only) else { continue };
+        let Some(asked) = settings.catalog.get(&only.table) else { continue };
+        let key = asked.scope_column().unwrap_or("id");
+        let left = ids(
+            conn,
+            &format!(
+                "SELECT DISTINCT c.id FROM temp.stage_scopes c \
+                 WHERE (EXISTS (SELECT 1 FROM sync.fetched f \
+                     WHERE f.table_name = {table} AND f.id = c.id) \
+                   OR EXISTS (SELECT 1 FROM sync.failures x \
+                     WHERE x.table_name = {table} AND x.id = c.id)) \
+                   AND NOT EXISTS (SELECT 1 FROM main.{asked} m \
+                     WHERE m.{key} = c.id AND m.{column} IN ({values})) \
+                   AND NOT EXISTS (SELECT 1 FROM sync.rejects r WHERE r.resolved_at IS NULL \
+                     AND r.table_name = {asked_text} AND r.column_name = {column_text} \
+                     AND r.scope = c.id::VARCHAR)",
+                table = quote::text(&resource.table),
+                asked = quote::ident(&asked.table),
+                asked_text = quote::text(&asked.table),
+                key = quote::ident(key),
+                column = quote::ident(&only.column),
+                column_text = quote::text(&only.column),
+                values = quote::texts(only.values.iter().map(String::as_str)),
+            ),
+        )?;
+        if !left.is_empty() {
+            let left = format!("SELECT unnest([{}])", list(&left));
+            take_scopes(conn, settings, resource, &left, now, outcome)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Values and records that did not fit, until they do (`sync.rejects`, contract section 3).
+
+use duckdb::{Connection, params};
+use jiff::Timestamp;
+
+use super::load::{Load, LoadKind};
+use super::state::{State, list};
+use super::{db, instant};
+use crate::catalog::{Group, Resource};
+use crate::decode::Reject;
+use crate::error::Result;
+use crate::quote;
+
+/// Opens, repeats and closes the rejects of the staged scopes. All loads are of one table.
+pub(super) fn note(
+    conn: &Connection,
+    resource: &Resource,
+    loads: &[Load],
+    run_id: i64,
+    now: Timestamp,
+) -> Result<()> {
+    let failed = |e| db("cannot note rejects", e);
+    let children = loads.iter().flat_map(|load| &load.decoded.children);
+    let tables = quote::texts(
+        std::iter::once(resource.table.as_str())
+            .chain(children.map(|child| child.resource.table.as_str())),
+    );
+    let rejects: Vec<(String, Reject)> = loads.iter().flat_map(scoped).collect();
+    let open = conn
+        .query_row(
+            &format!(
+                "SELECT count(*) FROM sync.rejects WHERE resolved_at IS NULL AND table_name IN ({tables})"
+            ),
+            [],
+            |row| row.get::<_, i64>(0),
+        )
+        .map_err(failed)?;
+    if rejects.is_empty() && open == 0 {
+        return Ok(());
+    }
+    stage(conn, &rejects)?;
+    let now = instant(now);
+    let scope_text = match resource.group {
+        Group::List => "''",
+        _ => "c.id::VARCHAR",
+    };
+    // An answer without the fault is enough for a record that could not be placed.
+    let lacking: Vec<i64> = loads.iter().flat_map(|load| load.lacking.iter().copied()).collect();
+    let was_lacking = if lacking.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "UPDATE sync.rejects o SET resolved_at = {now} \
+             WHERE o.resolved_at IS NULL AND o.table_name IN ({tables}) AND o.column_name IS NULL \
+               AND o.scope IN (SELECT unnest([{}])::VARCHAR) AND NOT EXISTS \
+               (SELECT 1 FROM temp.stage_rejects n WHERE {SAME});",
+            list(&lacking)
+        )
+    };
+    conn.execute_batch(&format!(
+        "UPDATE sync.rejects o SET last_at = {now}, value = n.value, error = n.error \
+         FROM temp.stage_rejects n WHERE o.resolved_at IS NULL AND {SAME}; \
+         INSERT INTO sync.rejects SELECT {run_id}, n.table_name, n.scope, n.record_key, \
+           n.column_name, n.value, n.error, {now}, {now}, NULL \
+         FROM temp.stage_rejects n WHERE NOT EXISTS \
+           (SELECT 1 FROM sync.rejects o WHERE o.resolved_at IS NULL AND {SAME}); \
+         UPDATE sync.rejects o SET resolved_at = {now} FROM temp.stage_scopes c \
+         WHERE o.resolved_at IS NULL AND o.table_name IN ({tables}) AND o.scope = {scope_text} \
+           AND (c.complete OR o.column_name IS NULL) AND NOT EXISTS \
+           (SELECT 1 FROM temp.stage_rejects n WHERE {SAME}); \
+         {was_lacking}"
+    ))
+    .map_err(failed)
+}
+
+/// One open row per record and column.
+const SAME: &str = "o.table_name = n.table_name AND o.scope = n.scope \
+                    AND o.record_key = n.record_key \
+                    AND o.column_name IS NOT DISTINCT FROM n.column_name";
+
+/// The rejects of a load, each with its scope as text: the id whose answer it came in, or nothing
+/// for a whole list.
+fn scoped(load: &Load) -> Vec<(String, Reject)> {
+    let scopes_of = |reject: &Reject| -> Vec<String> {
+        match load.kind {
+            _ if load.decoded.resource.group == Group::List => vec![String::new()],
+            LoadKind::Scopes => load.scopes.iter().map(|scope| scope.id.to_string()).collect(),
+            // A search's keys begin with the id, and a record without one belongs to an id that was
+            // asked for and did not come. A listing asks for none.
+            LoadKind::Search { .. } if !reject.record_key.starts_with('#') => {
+                vec![reject.record_key.split('/').next().unwrap_or_default().to_owned()]
+            }
+            LoadKind::Search { .. } if load.lacking.is_empty() => vec![String::new()],
+            LoadKind::Search { .. } => load.lacking.iter().map(i64::to_string).collect(),
+        }
+    };
+    let mut all = Vec::new();
+    for reject in load.decoded.all_rejects() {
+        all.extend(scopes_of(&reject).into_iter().map(|scope| (scope, reject.clone())));
+    }
+    all
+}
+
+fn stage(conn: &Connection, rejects: &[(String, Reject)]) -> Result<()> {
+    let failed = |e| db("cannot stage rejects", e);
+    conn.execute_batch(
+        "CREATE OR REPLACE TEMP TABLE stage_rejects \
+         (table_name VARCHAR, scope VARCHAR, record_key VARCHAR, column_name VARCHAR, value VARCHAR, \
+          error VARCHAR)",
+    )
+    .map_err(failed)?;
+    let mut appender = conn.appender("stage_rejects").map_err(failed)?;
+    for (scope, reject) in rejects {
+        appender
+            .append_row(params![
+                reject.table,
+                scope,
+                reject.record_key,
+                reject.column,
+                reject.value,
+                reject.error
+            ])
+            .map_err(failed)?;
+    }
+    appender.flush().map_err(failed)
+}
+
+impl State<'_> {
+    /// A complete listing that began at `since` met all records of the table: those without a usable
+    /// key that it did not meet again are mended.
+    pub fn listing_was_read(&self, table: &str, since: Timestamp, now: Timestamp) -> Result<()> {
+        self.batch(&format!(
+            "UPDATE sync.rejects SET resolved_at = {} WHERE resolved_at IS NULL \
+               AND table_name = {} AND scope = '' AND column_name IS NULL AND last_at < {}",
+            instant(now),
+            quote::text(table),
+            instant(since)
+        ))
+    }
+}

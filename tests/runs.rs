@@ -1,0 +1,144 @@
+//! What a run asks for and what it leaves to the next one.
+
+use casemirror::sandbox::{Control, Fault, Rule};
+
+use crate::support::{World, one, shown};
+
+const QUICK_FEED: &str = "[feed]\ncalls = 1000\nper = \"1s\"\n";
+
+fn calls_to(world: &World, template: &str) -> u64 {
+    let stats = world.sandbox.stats();
+    stats.endpoints.iter().filter(|e| e.template == template).map(|e| e.calls).sum()
+}
+
+fn garbage(path: &str, body: &str) -> Rule {
+    let fault = Fault::Garbage { body: body.to_owned(), status: None, content_type: None };
+    Rule { method: None, path: path.to_owned(), query: None, nth: 1, count: None, fault }
+}
+
+#[test]
+fn a_full_run_killed_in_its_listing_is_taken_up_without_the_flag() {
+    let world = World::unthrottled(20);
+    world.sync();
+    let killed =
+        world.command(&["sync", "--full"]).env("CASEMIRROR_ABORT_AT", "listing-page").output();
+    assert_eq!(killed.unwrap().status.code(), None, "it was to be killed");
+
+    world.sandbox.reset_stats();
+    world.sync();
+    let listings = |world: &World| {
+        let stats = world.sandbox.stats();
+        let search = "/api/Search/AdvancedPropertySearch";
+        stats.log.iter().filter(|c| c.template == search && !c.query.contains("Id eq")).count()
+    };
+    assert_eq!(listings(&world), 1);
+    world.assert_equal();
+
+    world.sandbox.reset_stats();
+    world.sync();
+    assert_eq!(listings(&world), 0, "a listing that is done is not due any more");
+}
+
+/// Cases that the feed does not report were not modified within its reach.
+#[test]
+fn cases_not_modified_since_the_first_day_are_only_searched_reported_or_not() {
+    let world = World::unthrottled(120);
+    let since = jiff::Zoned::now().date() - jiff::Span::new().days(100);
+    world.configure(&format!("{QUICK_FEED}[bootstrap]\nsince = \"{since}\"\n"));
+    world.sync();
+    let store = world.store();
+    let count = |sql: &str| one::<i64>(&store, sql);
+    let day = since.to_zoned(jiff::tz::TimeZone::get("Europe/Oslo").unwrap()).unwrap();
+    let ticks = day.timestamp().as_microsecond() * 10;
+    let unreported = count("SELECT count(*) FROM sync.seen WHERE NOT reported");
+    let before = count(&format!("SELECT count(*) FROM sync.seen WHERE modified_date < {ticks}"));
+    let after = count(&format!("SELECT count(*) FROM sync.seen WHERE modified_date >= {ticks}"));
+    assert!(unreported > 0 && before > 0 && after > 0, "{unreported} {before} {after}");
+    let fetched = count("SELECT count(*) FROM sync.fetched WHERE table_name = 'activities'");
+    assert_eq!(fetched, after);
+    assert_eq!(count("SELECT count(*) FROM sync.pending"), 0);
+    drop(store);
+    assert!(one::<bool>(&world.published(), "SELECT complete FROM report.snapshot"));
+}
+
+#[test]
+fn a_table_that_was_forbidden_is_not_complete_before_it_is_read() {
+    let world = World::unthrottled(8);
+    let permission = || "Activities - Read".to_owned();
+    let complete = || one::<bool>(&world.published(), "SELECT complete FROM report.snapshot");
+    world.sandbox.control(Control::Withdraw { permission: permission() });
+    world.sync();
+    assert!(complete(), "what is forbidden is not asked for");
+
+    world.sandbox.control(Control::Grant { permission: permission() });
+    world.configure(&format!("{QUICK_FEED}[schedule]\nreference = \"* * * * * *\"\n"));
+    world.sandbox.fault(garbage("/api/Cases/*/Activities", "[[1]]"));
+    assert_eq!(world.run(&["sync"]).status.code(), Some(3));
+    assert!(!complete(), "it is permitted and has never been read");
+
+    world.sandbox.clear_faults();
+    let output = world.run(&["sync", "--full"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    assert!(complete());
+}
+
+#[test]
+fn the_tenant_is_asked_for_again_with_the_reference_schedule() {
+    let world = World::unthrottled(4);
+    world.sync();
+    world.sync();
+    assert_eq!(calls_to(&world, "/api/User"), 1);
+    world.configure(&format!("{QUICK_FEED}[schedule]\nreference = \"* * * * * *\"\n"));
+    world.sandbox.control(Control::Tenant { id: "another".to_owned() });
+    let output = world.run(&["sync"]);
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("another"), "{}", shown(&output));
+}
+
+#[test]
+fn a_search_row_with_another_case_id_makes_its_table_failing_and_nothing_is_fetched_by_it() {
+    let world = World::unthrottled(8);
+    let body = "[{\"Id\": 999888777, \"CaseId\": 1000}]";
+    world.sandbox.fault(Rule {
+        query: Some("Id eq".to_owned()),
+        ..garbage("/api/Search/AdvancedPropertySearch", body)
+    });
+    world.sync();
+    let change = casemirror::sandbox::Act::Change {
+        case_id: Some(world.sandbox.case_ids()[3]),
+        facet: casemirror::sandbox::Facet::Activity,
+        at: None,
+    };
+    world.sandbox.act(&change).unwrap();
+    let output = world.run(&["sync"]);
+    assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+    let status = "SELECT status FROM sync.resources WHERE table_name = 'cases'";
+    assert_eq!(one::<String>(&world.store(), status), "failing");
+    let asked = world.sandbox.stats().log;
+    assert!(asked.iter().all(|call| !call.path.contains("999888777")));
+
+    world.sandbox.clear_faults();
+    let output = world.run(&["sync", "--full"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    assert_eq!(one::<String>(&world.store(), status), "ok");
+    world.assert_equal();
+}
+
+#[test]
+fn a_table_that_only_fails_is_left_for_the_next_run_after_some_scopes() {
+    let world = World::unthrottled(150);
+    world.sandbox.fault(garbage("/api/Cases/*/Activities", "[[1]]"));
+    let output = world.run(&["sync"]);
+    assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+    let made = calls_to(&world, "/api/Cases/{case_id}/Activities");
+    assert!((20..60).contains(&made), "{made} calls to a table that answers nothing");
+    let roles = "SELECT count(*) FROM sync.fetched WHERE table_name = 'case_roles'";
+    assert_eq!(one::<i64>(&world.store(), roles), 150);
+    let pending = "SELECT count(*) FROM sync.pending WHERE table_name = 'activities'";
+    assert_eq!(one::<i64>(&world.store(), pending), 150, "all of them are still to be read");
+
+    world.sandbox.clear_faults();
+    let output = world.run(&["sync", "--full"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    world.assert_equal();
+}
