@@ -1,5 +1,7 @@
 //! Offices, employees, and what hangs on no case.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value as Json;
 
 use super::super::record::Value;
@@ -12,9 +14,13 @@ use super::super::world::definitions::CATEGORIES;
 pub fn of_offices(world: &World, lists_offices: bool) -> Vec<(&'static str, Vec<Json>)> {
     let mut affiliations = Vec::new();
     for employee in world.employees() {
-        for (n, place) in (1_i64..).zip(&employee.affiliations) {
+        let mut times = BTreeMap::new();
+        for place in &employee.affiliations {
             let Some(office) = world.office(place.office) else { continue };
-            let keys = [("employee_id", Value::Int(employee.id)), ("affiliation", Value::Int(n))];
+            // A second time at the same office has the next number.
+            let n: &mut i64 = times.entry(place.office).or_default();
+            *n += 1;
+            let keys = [("employee_id", Value::Int(employee.id)), ("affiliation", Value::Int(*n))];
             affiliations.push(staff::affiliation(employee, place, office).canonical(&keys));
         }
     }
