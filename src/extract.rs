@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::value::RawValue;
 
 use crate::catalog::{
-    Answer as Shape, Catalog, Group, Method, Paging as Documented, Read, Resource,
+    Answer as Shape, Catalog, Column, Group, Method, Origin, Paging as Documented, Read, Resource,
 };
 use crate::decode::{Context, Decoded, Decoder, Param, Params};
 use crate::error::{Error, Kind, Result};
@@ -147,24 +147,80 @@ impl Extractor {
                 parts.sent_at.get_or_insert(answer.sent_at);
                 let body = trimmed(&answer);
                 if !body.is_empty() && body[..] != *b"null" {
+                    expect_shape(read, &body)?;
                     parts.records.push((body, params.clone()));
                 }
             }
             Shape::List => {
-                let mut pages = Pages::new(&self.client, page_plan(resource, read, request));
-                while let Some(page) = pages.next().await? {
-                    parts.records.extend(page.records.into_iter().map(|r| (r, params.clone())));
-                }
-                if let Some(sent_at) = pages.sent_at() {
-                    parts.sent_at.get_or_insert(sent_at);
-                }
-                if let Some(Verdict::Incomplete(why)) = pages.verdict() {
-                    tracing::warn!(table = resource.table, ?params, why, "an answer is incomplete");
-                    parts.complete = false;
+                let listed =
+                    self.list(resource, page_plan(resource, read, request), params, parts).await;
+                let absent = |e: &Error| matches!(e.kind(), Kind::NotFound | Kind::NotAllowed);
+                match (listed, &read.fallback) {
+                    (Err(error), Some(fallback)) if absent(&error) => {
+                        let request = Request::get(&fallback.path, &values(&texts(params)))?
+                            .query(fixed_query(&fallback.query));
+                        let plan = unpaged_plan(resource, request);
+                        // Where neither is there, the first is the one to be told of.
+                        match self.list(resource, plan, params, parts).await {
+                            Err(second) if absent(&second) => return Err(error),
+                            other => other?,
+                        }
+                    }
+                    (listed, _) => listed?,
                 }
             }
         }
         Ok(())
+    }
+
+    /// All pages of a list.
+    async fn list(
+        &self,
+        resource: &Resource,
+        plan: PagePlan,
+        params: &Params,
+        parts: &mut Parts,
+    ) -> Result<()> {
+        let mut pages = Pages::new(&self.client, plan);
+        while let Some(page) = pages.next().await? {
+            parts.records.extend(page.records.into_iter().map(|r| (r, params.clone())));
+        }
+        if let Some(sent_at) = pages.sent_at() {
+            parts.sent_at.get_or_insert(sent_at);
+        }
+        if let Some(Verdict::Incomplete(why)) = pages.verdict() {
+            tracing::warn!(table = resource.table, ?params, why, "an answer is incomplete");
+            parts.complete = false;
+        }
+        Ok(())
+    }
+
+    /// A whole list made of records that come from another table; `sent_at` is when it was read.
+    ///
+    /// # Errors
+    /// Those of decoding.
+    pub async fn made_of(
+        &self,
+        resource: &Arc<Resource>,
+        records: Vec<String>,
+        complete: bool,
+        sent_at: Timestamp,
+    ) -> Result<Load> {
+        let records =
+            records.into_iter().map(|record| (Bytes::from(record), Params::new())).collect();
+        Ok(Load {
+            decoded: self.decode(resource, records).await?,
+            scopes: vec![LoadedScope {
+                id: 0,
+                part: String::new(),
+                stamp: Stamp::Known(String::new()),
+                complete,
+                sent_at,
+            }],
+            kind: LoadKind::Scopes,
+            lacking: Vec::new(),
+            not_found: true,
+        })
     }
 
     /// Searches for many ids in one call.
@@ -329,7 +385,7 @@ impl Extractor {
                         e,
                     )
                 })?;
-                decoder.push(raw, params)?;
+                decoder.push(raw, params);
             }
             decoder.finish()
         };
@@ -363,29 +419,45 @@ pub(crate) fn read_of(resource: &Resource) -> Result<&Read> {
 }
 
 fn request(read: &Read, params: &Params) -> Result<Request> {
-    let texts: Vec<(&str, String)> =
-        params.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect();
-    let values: Vec<(&str, &str)> = texts.iter().map(|(n, v)| (*n, v.as_str())).collect();
     let request = match read.method {
-        Method::Get => Request::get(&read.path, &values)?,
-        Method::Post => Request::post(&read.path, &values)?,
-        Method::Put => Request::new(source::Method::Put, &read.path, &values)?,
+        Method::Get => Request::get(&read.path, &values(&texts(params)))?,
+        Method::Post => Request::post(&read.path, &values(&texts(params)))?,
+        Method::Put => Request::new(source::Method::Put, &read.path, &values(&texts(params)))?,
     };
-    let query =
-        read.query.iter().fold(Query::new(), |query, (name, value)| query.with(name, value));
-    Ok(request.query(query))
+    Ok(request.query(fixed_query(&read.query)))
+}
+
+/// Path parameters as text, by name.
+fn texts(params: &Params) -> Vec<(&str, String)> {
+    params.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect()
+}
+
+fn values<'t>(texts: &'t [(&str, String)]) -> Vec<(&'t str, &'t str)> {
+    texts.iter().map(|(name, value)| (*name, value.as_str())).collect()
+}
+
+fn fixed_query(fixed: &[(String, String)]) -> Query {
+    fixed.iter().fold(Query::new(), |query, (name, value)| query.with(name, value))
+}
+
+/// A single answer must be what the resource file says: an object for a record, anything else for a
+/// bare value. What is another thing altogether must not pass for a row without values.
+fn expect_shape(read: &Read, body: &[u8]) -> Result<()> {
+    let (right, wanted) = match (read.answer, body.first()) {
+        (Shape::Record, first) => (first == Some(&b'{'), "an object"),
+        (Shape::Scalar, first) => (!matches!(first, Some(b'{' | b'[')), "a bare value"),
+        (Shape::List, _) => (true, "a list"),
+    };
+    if right {
+        return Ok(());
+    }
+    let text = format!("the answer of {} is not {wanted}", read.path);
+    Err(Error::new(Kind::BadAnswer, text))
 }
 
 /// How a list is paged, from its resource file.
 fn page_plan(resource: &Resource, read: &Read, mut request: Request) -> PagePlan {
-    let fields: Vec<Arc<str>> = resource
-        .key
-        .iter()
-        .filter_map(|key| resource.column(key))
-        .filter_map(|column| column.path.first())
-        .map(|field| Arc::from(field.as_str()))
-        .collect();
-    let identity = Identity::Fields(fields);
+    let identity = identity(resource);
     match (read.paging, &read.order) {
         (Documented::Odata, Some(order)) => {
             let whole_number = resource
@@ -401,8 +473,26 @@ fn page_plan(resource: &Resource, read: &Read, mut request: Request) -> PagePlan
                 };
             PagePlan { request, paging, identity, count: true }
         }
-        _ => PagePlan { request, paging: Paging::Undocumented, identity, count: false },
+        _ => unpaged_plan(resource, request),
     }
+}
+
+/// A list for which no paging is documented.
+fn unpaged_plan(resource: &Resource, request: Request) -> PagePlan {
+    let identity = identity(resource);
+    PagePlan { request, paging: Paging::Undocumented, identity, count: false }
+}
+
+/// What tells the records of a list apart: the fields of its key, or nothing where their order
+/// completes it.
+fn identity(resource: &Resource) -> Identity {
+    let columns: Vec<&Column> =
+        resource.key.iter().filter_map(|key| resource.column(key)).collect();
+    if columns.iter().any(|column| column.origin == Origin::Position) {
+        return Identity::Lines;
+    }
+    let fields = columns.iter().filter_map(|column| column.path.first());
+    Identity::Fields(fields.map(|field| Arc::from(field.as_str())).collect())
 }
 
 fn is_field(resource: &Resource, column: &str, field: &str) -> bool {

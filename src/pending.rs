@@ -81,7 +81,13 @@ pub fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<
         }
     }
     for resource in &active {
-        match resource.group {
+        match &resource.group {
+            Group::Each(each) => {
+                for (id, reason, never) in state.why_each_is_stale(resource, each)? {
+                    let (table, scope) = (resource.table.clone(), id.to_string());
+                    pending.scopes.push(PendingScope { table, scope, reason, never });
+                }
+            }
             Group::List if resource.schedule.is_some() => {
                 if let Some((reason, never)) = state.why_list_is_stale(&resource.table)? {
                     let table = resource.table.clone();
@@ -106,12 +112,7 @@ pub fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<
                     });
                 }
             }
-            Group::Case
-            | Group::Ids
-            | Group::List
-            | Group::Each(_)
-            | Group::Child(_)
-            | Group::Journal(_) => {}
+            Group::Case | Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => {}
         }
     }
     for (table, scope, reason, never) in state.pending_months()? {

@@ -8,6 +8,7 @@ mod cli;
 mod faults;
 mod interleavings;
 mod kills;
+mod lists;
 mod mirror;
 mod readers;
 mod reports;

@@ -14,58 +14,6 @@ use crate::support::follow::{
 };
 use crate::support::{World, differences, one, shown};
 
-/// Every facet of a case that can change.
-const FACETS: [Facet; 21] = [
-    Facet::Activity,
-    Facet::ActivityEdited,
-    Facet::ActivityRemoved,
-    Facet::Description,
-    Facet::RoleAdded,
-    Facet::ContactAdded,
-    Facet::RoleRemoved,
-    Facet::Transaction,
-    Facet::Draft,
-    Facet::DraftRemoved,
-    Facet::Cost,
-    Facet::CostAdded,
-    Facet::CostRemoved,
-    Facet::Bid,
-    Facet::Image,
-    Facet::Attachment,
-    Facet::Publication,
-    Facet::Activated,
-    Facet::Sold,
-    Facet::Settled,
-    Facet::Nothing,
-];
-
-/// Fails to compile when the sandbox learns a facet that is not in [`FACETS`].
-fn _all_facets_are_listed(facet: Facet) {
-    match facet {
-        Facet::Activity
-        | Facet::ActivityEdited
-        | Facet::ActivityRemoved
-        | Facet::Description
-        | Facet::RoleAdded
-        | Facet::ContactAdded
-        | Facet::RoleRemoved
-        | Facet::Transaction
-        | Facet::Draft
-        | Facet::DraftRemoved
-        | Facet::Cost
-        | Facet::CostAdded
-        | Facet::CostRemoved
-        | Facet::Bid
-        | Facet::Image
-        | Facet::Attachment
-        | Facet::Publication
-        | Facet::Activated
-        | Facet::Sold
-        | Facet::Settled
-        | Facet::Nothing => {}
-    }
-}
-
 const PROPERTY_SEARCH: &str = "POST /api/Search/AdvancedPropertySearch";
 const PROJECT_SEARCH: &str = "POST /api/Search/AdvancedProjectSearch";
 const CONTACT_SEARCH: &str = "POST /api/Search/AdvancedContactSearch";
@@ -169,7 +117,7 @@ fn follow(world: &World, case_id: i64, facet: Facet) -> String {
 #[test]
 fn every_facet_is_followed_by_exactly_the_calls_that_it_makes_stale() {
     let table: Vec<String> = std::thread::scope(|scope| {
-        let groups: Vec<_> = FACETS
+        let groups: Vec<_> = Facet::ALL
             .chunks(6)
             .map(|facets| {
                 scope.spawn(move || {
@@ -187,7 +135,7 @@ fn every_facet_is_followed_by_exactly_the_calls_that_it_makes_stale() {
         groups.into_iter().flat_map(|group| group.join().unwrap()).collect()
     });
     println!("beside the token and one call to each feed:\n{}", table.join("\n"));
-    assert_eq!(table.len(), FACETS.len());
+    assert_eq!(table.len(), Facet::ALL.len());
 }
 
 #[test]

@@ -8,8 +8,8 @@ use super::file::{
     AnswerName, ClassName, ColumnFile, File, FromName, GroupName, MethodName, PagingName, ReadFile,
 };
 use super::resource::{
-    Answer, Child, Each, Facet, Group, JOURNAL_COLUMNS, Journal, LINE_NUMBER, Method, Only, Paging,
-    Read, Refresh,
+    Address, Answer, Child, Each, Facet, Group, Instead, JOURNAL_COLUMNS, Journal, LINE_NUMBER,
+    Method, Only, Paging, Read, Refresh,
 };
 use super::{Class, Column, ColumnType, Origin, Resource, Scalar};
 
@@ -25,27 +25,52 @@ pub(super) fn across(resources: &[(String, Resource)], faults: &mut Vec<String>)
     }
     let find = |table: &str| resources.iter().map(|(_, r)| r).find(|r| r.table == table);
     for (place, r) in resources {
-        let mut need = |what: &str, table: &str, column: Option<&str>| match find(table) {
-            None => faults.push(format!("{place}: {what}.table = \"{table}\" is no table")),
-            Some(other) => {
-                if let Some(column) = column
-                    && other.column(column).is_none()
-                {
-                    faults.push(format!(
-                        "{place}: {what}.column = \"{column}\" is no column of {table}"
-                    ));
-                }
+        let mut need = |what: &str, table: &str, columns: &mut dyn Iterator<Item = &String>| {
+            let Some(other) = find(table) else {
+                faults.push(format!("{place}: {what}.table = \"{table}\" is no table"));
+                return;
+            };
+            for column in columns.filter(|column| other.column(column).is_none()) {
+                faults.push(format!("{place}: {what}: \"{column}\" is no column of {table}"));
             }
         };
         if let Some(only) = &r.only {
-            need("only", &only.table, Some(&only.column));
+            need("only", &only.table, &mut std::iter::once(&only.column));
+        }
+        if let Some(instead) = &r.instead {
+            need("instead", &instead.table, &mut instead.columns.iter().map(|(_, from)| from));
         }
         match &r.group {
-            Group::Each(each) => need("each", &each.table, Some(&each.column)),
-            Group::Child(child) => need("child", &child.table, None),
+            Group::Each(each) => need("each", &each.table, &mut std::iter::once(&each.column)),
+            Group::Child(child) => {
+                let parents = r.columns.iter().filter(|c| c.origin == Origin::Parent);
+                need("child", &child.table, &mut parents.filter_map(|c| c.path.first()));
+            }
             Group::Case | Group::Ids | Group::List | Group::Journal(_) => {}
         }
+        if needs_itself(r, &find) {
+            faults.push(format!("{place}: [each] and [instead] lead back to \"{}\"", r.table));
+        }
     }
+}
+
+/// Whether what a table is read per row of, or may be taken from, needs that table first.
+fn needs_itself<'a>(resource: &'a Resource, find: &impl Fn(&str) -> Option<&'a Resource>) -> bool {
+    let mut met = BTreeSet::new();
+    let mut next = Some(resource);
+    while let Some(r) = next {
+        if !met.insert(r.table.as_str()) {
+            return true;
+        }
+        let table = match &r.group {
+            Group::Each(each) => Some(&each.table),
+            Group::Case | Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => {
+                r.instead.as_ref().map(|instead| &instead.table)
+            }
+        };
+        next = table.and_then(|table| find(table));
+    }
+    false
 }
 
 impl ColumnFile {
@@ -135,6 +160,12 @@ impl File {
         {
             faults.push(format!("schedule = \"{schedule}\" is none of {}", SCHEDULES.join(", ")));
         }
+        let instead = self
+            .instead
+            .map(|i| Instead { table: i.table, columns: i.columns.into_iter().collect() });
+        if let Some(instead) = &instead {
+            instead_of(instead, self.group, &self.key, &columns, faults);
+        }
         let group = match self.group {
             GroupName::Case => Some(Group::Case),
             GroupName::Ids => Some(Group::Ids),
@@ -173,7 +204,9 @@ impl File {
                     }
                     Group::Ids | Group::List | Group::Child(_) => {}
                 }
-                for name in placeholders(&read.path) {
+                let addresses =
+                    std::iter::once(&read.path).chain(read.fallback.iter().map(|f| &f.path));
+                for name in addresses.flat_map(|path| placeholders(path)) {
                     if !known.contains(&name) {
                         faults.push(format!("read.path: nothing fills {{{name}}}"));
                     }
@@ -201,6 +234,7 @@ impl File {
             refresh,
             schedule: self.schedule,
             read,
+            instead,
             only: self.only.map(|o| Only { table: o.table, column: o.column, values: o.values }),
             leave_out: self.leave_out,
             columns,
@@ -211,8 +245,15 @@ impl File {
 
 impl ReadFile {
     fn check(self, faults: &mut Vec<String>) -> Option<Read> {
-        if !self.path.starts_with('/') {
-            faults.push(format!("read.path = \"{}\" does not start with /", self.path));
+        let paths =
+            [("path", Some(&self.path)), ("fallback", self.fallback.as_ref().map(|f| &f.path))];
+        for (key, path) in paths {
+            if let Some(path) = path.filter(|path| !path.starts_with('/')) {
+                faults.push(format!("read.{key} = \"{path}\" does not start with /"));
+            }
+        }
+        if self.fallback.is_some() && !matches!(self.answer, AnswerName::List) {
+            faults.push("read.fallback goes with answer = \"list\" only".to_owned());
         }
         if self.values.len() > 1 {
             faults.push("read.values: only one path parameter can have values".to_owned());
@@ -237,7 +278,36 @@ impl ReadFile {
             order: self.order,
             values: self.values.into_iter().next(),
             by_id: self.by_id,
+            fallback: self
+                .fallback
+                .map(|f| Address { path: f.path, query: f.query.into_iter().collect() }),
         })
+    }
+}
+
+/// Whether rows of another table can stand for those of a list.
+fn instead_of(
+    instead: &Instead,
+    group: GroupName,
+    key: &[String],
+    columns: &[Column],
+    faults: &mut Vec<String>,
+) {
+    if group != GroupName::List {
+        faults.push("[instead] goes with group = \"list\" only".to_owned());
+    }
+    for missing in key.iter().filter(|k| !instead.columns.iter().any(|(name, _)| name == *k)) {
+        faults.push(format!("instead.columns: \"{missing}\" is missing, and is part of the key"));
+    }
+    for (name, _) in &instead.columns {
+        let plain = |c: &&Column| c.name == *name && c.path.len() == 1 && !c.kind.list;
+        match columns.iter().find(plain).map(|c| c.kind.scalar) {
+            Some(Scalar::Int | Scalar::Text | Scalar::Enum) => {}
+            Some(_) => {
+                faults.push(format!("instead.columns: \"{name}\" is neither a number nor text"));
+            }
+            None => faults.push(format!("instead.columns: \"{name}\" is no plain column")),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ pub(super) struct File {
     pub(super) schedule: Option<String>,
     pub(super) read: Option<ReadFile>,
     pub(super) only: Option<OnlyFile>,
+    pub(super) instead: Option<InsteadFile>,
     pub(super) each: Option<EachFile>,
     pub(super) child: Option<ChildFile>,
     pub(super) journal: Option<JournalFile>,
@@ -51,6 +52,15 @@ pub(super) struct ReadFile {
     #[serde(default)]
     pub(super) values: BTreeMap<String, Vec<String>>,
     pub(super) by_id: Option<String>,
+    pub(super) fallback: Option<AddressFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AddressFile {
+    pub(super) path: String,
+    #[serde(default)]
+    pub(super) query: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -83,6 +93,13 @@ pub(super) struct OnlyFile {
     pub(super) table: String,
     pub(super) column: String,
     pub(super) values: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InsteadFile {
+    pub(super) table: String,
+    pub(super) columns: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]

@@ -18,8 +18,8 @@ use std::sync::Arc;
 pub use column::{Class, Column, ColumnType, Origin, Scalar};
 pub use dictionary::DictionaryFormat;
 pub use resource::{
-    Answer, Child, EXTRA_COLUMN, Each, Facet, Group, JOURNAL_COLUMNS, Journal, LINE_NUMBER, Method,
-    Only, Paging, Read, Refresh, Resource, SYNCED_AT_COLUMN,
+    Address, Answer, Child, EXTRA_COLUMN, Each, Facet, Group, Instead, JOURNAL_COLUMNS, Journal,
+    LINE_NUMBER, Method, Only, Paging, Read, Refresh, Resource, SYNCED_AT_COLUMN,
 };
 
 use crate::error::Result;
@@ -60,6 +60,17 @@ impl Catalog {
     /// The names of all tables.
     pub fn names(&self) -> Vec<&str> {
         self.resources.iter().map(|r| r.table.as_str()).collect()
+    }
+
+    /// How many tables have to be read before this one: what it is read per row of, or may be taken
+    /// from, and what those need.
+    pub fn depth(&self, resource: &Resource) -> usize {
+        let needs = match &resource.group {
+            Group::Each(each) => Some(each.table.as_str()),
+            Group::List => resource.instead.as_ref().map(|instead| instead.table.as_str()),
+            Group::Case | Group::Ids | Group::Child(_) | Group::Journal(_) => None,
+        };
+        needs.and_then(|table| self.get(table)).map_or(0, |other| 1 + self.depth(other))
     }
 
     /// The child tables that the answers of `table` carry.

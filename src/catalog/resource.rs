@@ -111,6 +111,25 @@ pub struct Read {
     pub values: Option<(String, Vec<String>)>,
     /// Where a single record is read that the search does not know.
     pub by_id: Option<String>,
+    /// Another address of the same list, for a service that has not the first.
+    pub fallback: Option<Address>,
+}
+
+/// An address without documented paging.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// With placeholders, as [`Read::path`].
+    pub path: String,
+    /// Fixed query parameters.
+    pub query: Vec<(String, String)>,
+}
+
+/// Where a list comes from when the service has no such list: rows of another table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instead {
+    pub table: String,
+    /// Columns of this table, and those of the other that fill them.
+    pub columns: Vec<(String, String)>,
 }
 
 /// The rows of another table that make one scope each.
@@ -184,6 +203,7 @@ pub struct Resource {
     /// `None` for child tables.
     pub read: Option<Read>,
     pub only: Option<Only>,
+    pub instead: Option<Instead>,
     /// Fields that hold copies of another table's records: in no column and not in `_extra`. An
     /// object of which columns take a part leaves out the rest.
     pub leave_out: Vec<String>,

@@ -313,7 +313,7 @@ impl Cycle {
     async fn read_offices(&mut self) -> Result<()> {
         let offices = self.active.iter().find(|r| r.table == "offices").cloned();
         if let Some(offices) = offices {
-            self.read_list(&offices, 0).await?;
+            self.read_list(&offices).await?;
             self.flush().await?;
         }
         Ok(())

@@ -2,84 +2,182 @@
 
 use std::sync::Arc;
 
+use futures::StreamExt;
+use jiff::Timestamp;
+
 use super::Cycle;
-use crate::catalog::{Group, Resource};
-use crate::error::{Kind, Result};
-use crate::mirror::{Stamp, State};
+use super::scopes::{ABSENT_AFTER, SCOPES_PER_CALL};
+use crate::catalog::{Each, Group, Instead, Resource};
+use crate::error::{Error, Kind, Result};
+use crate::mirror::{Load, Stamp, State};
 
 impl Cycle {
-    /// Reads the lists of `schedule.reference`: all when it is due, else those that are stale
-    /// because they failed, are newly permitted or were asked for.
+    /// Reads the lists of `schedule.reference`: all when it is due, else what of them is stale
+    /// because it failed, is new, is newly permitted or was asked for.
     pub(super) async fn read_lists(&mut self, due: bool) -> Result<()> {
-        let mut lists = Vec::new();
-        for resource in &self.active {
-            let wanted = resource.schedule.is_some() && self.options.wants(&resource.table);
-            if wanted && (due || self.list_is_stale(resource)?) {
-                lists.push(Arc::clone(resource));
-            }
-        }
-        // What is read per row of another table comes after that table.
-        lists.sort_by_key(|r| matches!(r.group, Group::Each(_)));
+        let mut lists: Vec<Arc<Resource>> = self
+            .active
+            .iter()
+            .filter(|r| r.schedule.is_some() && self.options.wants(&r.table))
+            .cloned()
+            .collect();
+        // What is read per row of another table, or may be taken from one, comes after it.
+        lists.sort_by_key(|resource| self.catalog.depth(resource));
         for resource in lists {
-            self.progress.step(&format!("reading {}", resource.table));
-            let ids = match &resource.group {
-                Group::Each(each) => {
-                    self.flush().await?;
-                    State::new(&self.store.connection()?).column_ids(&each.table, &each.column)?
+            match &resource.group {
+                Group::List => {
+                    if due || self.list_is_stale(&resource)? {
+                        self.progress.step(&format!("reading {}", resource.table));
+                        self.read_list(&resource).await?;
+                    }
                 }
-                Group::List => vec![0],
-                Group::Case | Group::Ids | Group::Child(_) | Group::Journal(_) => continue,
-            };
-            for id in ids {
-                if !self.read_list(&resource, id).await? {
-                    break;
-                }
+                Group::Each(each) => self.read_each(&resource, each, due).await?,
+                Group::Case | Group::Ids | Group::Child(_) | Group::Journal(_) => {}
             }
         }
         self.flush().await
     }
 
     fn list_is_stale(&self, resource: &Resource) -> Result<bool> {
-        let conn = self.store.connection()?;
-        State::new(&conn).list_is_stale(&resource.table, resource.group == Group::List)
+        State::new(&self.store.connection()?).list_is_stale(&resource.table)
     }
 
-    /// Reads one scope of a list; `false` when the table cannot be read at all.
-    pub(super) async fn read_list(&mut self, resource: &Arc<Resource>, id: i64) -> Result<bool> {
+    /// Reads a whole list.
+    pub(super) async fn read_list(&mut self, resource: &Arc<Resource>) -> Result<()> {
         let stamp = Stamp::Known(String::new());
-        match self.extractor.scope(resource, id, stamp).await {
-            Ok(load) => {
-                self.reached(None);
-                self.answered.insert(resource.table.clone());
-                if load.scopes.iter().any(|s| !s.complete) || load.decoded.any_keyless() {
-                    let why = "the answer was not complete: nothing is deleted";
-                    self.note_failure(&resource.table, id, "Incomplete", why).await?;
-                }
-                self.writer.load(load).await?;
-                Ok(true)
-            }
-            Err(error) => match error.kind() {
-                Kind::Forbidden => {
-                    self.set_aside(&resource.table, "forbidden", &error.chain()).await?;
-                    Ok(false)
+        match self.extractor.scope(resource, 0, stamp).await {
+            Ok(load) => self.take_list(resource, 0, load).await,
+            Err(error) => match (error.kind(), &resource.instead) {
+                (Kind::NotFound | Kind::NotAllowed, Some(instead)) => {
+                    self.take_instead(resource, instead, &error).await
                 }
                 // A whole list that is not there is an endpoint that is not there.
-                Kind::NotFound | Kind::NotAllowed if id == 0 => {
-                    self.set_aside(&resource.table, "absent", &error.chain()).await?;
-                    Ok(false)
+                (Kind::NotFound | Kind::NotAllowed, None) => {
+                    self.set_aside(&resource.table, "absent", &error.chain()).await
                 }
-                Kind::Credentials | Kind::Tls | Kind::Store | Kind::DiskFull => Err(error),
-                kind => {
-                    if !self.reached(Some(&error)) {
-                        return Err(error);
-                    }
-                    let text = error.chain();
-                    tracing::warn!(table = resource.table, id, reason = text, "a list failed");
-                    self.failed.insert(resource.table.clone(), text.clone());
-                    self.note_failure(&resource.table, id, &format!("{kind:?}"), &text).await?;
-                    Ok(true)
-                }
+                _ => self.list_failed(resource, 0, error).await,
             },
+        }
+    }
+
+    /// The service has no such list: rows of another table stand for it. What that table does not
+    /// know for certain removes nothing.
+    async fn take_instead(
+        &mut self,
+        resource: &Arc<Resource>,
+        instead: &Instead,
+        error: &Error,
+    ) -> Result<()> {
+        self.flush().await?;
+        let Some(other) = self.active.iter().find(|r| r.table == instead.table).cloned() else {
+            return self.set_aside(&resource.table, "absent", &error.chain()).await;
+        };
+        tracing::info!(table = resource.table, "there is no such list: taken from {}", other.table);
+        let (records, complete) = {
+            let conn = self.store.connection()?;
+            let state = State::new(&conn);
+            let complete = match &other.group {
+                Group::Each(each) => state.why_each_is_stale(&other, each)?.is_empty(),
+                _ => state.why_list_is_stale(&other.table)?.is_none(),
+            };
+            (state.records_of(resource, instead)?, complete)
+        };
+        let load = self.extractor.made_of(resource, records, complete, Timestamp::now()).await?;
+        self.take_list(resource, 0, load).await
+    }
+
+    /// Reads a table per row of another: all of it, or what of it is stale.
+    async fn read_each(&mut self, resource: &Arc<Resource>, each: &Each, due: bool) -> Result<()> {
+        self.flush().await?;
+        let ids = {
+            let conn = self.store.connection()?;
+            let state = State::new(&conn);
+            if due {
+                state.each_ids(resource, each)?
+            } else {
+                state.stale_each_ids(resource, each)?
+            }
+        };
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.progress.step(&format!("reading {}", resource.table));
+        self.progress.more(ids.len() as u64);
+        let width = self.config.limits.concurrency * SCOPES_PER_CALL;
+        let mut queue = ids.into_iter();
+        let mut under_way = futures::stream::FuturesUnordered::new();
+        loop {
+            while under_way.len() < width && self.is_active(&resource.table) {
+                let Some(id) = queue.next() else { break };
+                let (extractor, resource) = (self.extractor.clone(), Arc::clone(resource));
+                under_way.push(async move {
+                    let stamp = Stamp::Known(String::new());
+                    (id, extractor.scope(&resource, id, stamp).await)
+                });
+            }
+            let Some((id, load)) = under_way.next().await else { return Ok(()) };
+            self.progress.done(1);
+            match load {
+                Ok(load) => self.take_list(resource, id, load).await?,
+                Err(error) => self.each_failed(resource, id, error).await?,
+            }
+        }
+    }
+
+    async fn take_list(&mut self, resource: &Resource, id: i64, load: Load) -> Result<()> {
+        self.reached(None);
+        self.answered.insert(resource.table.clone());
+        if load.scopes.iter().any(|s| !s.complete) || load.decoded.any_keyless() {
+            let why = "the answer was not complete: nothing is deleted";
+            self.note_failure(&resource.table, id, "Incomplete", why).await?;
+        }
+        self.writer.load(load).await
+    }
+
+    /// What an error means for a scope that hangs on a row of another table: as for one of a case
+    /// (contract section 4, "Not allowed, not there").
+    async fn each_failed(&mut self, resource: &Arc<Resource>, id: i64, error: Error) -> Result<()> {
+        let is_of_table =
+            matches!(error.kind(), Kind::Forbidden | Kind::NotAllowed | Kind::NotFound);
+        if is_of_table && !self.is_active(&resource.table) {
+            // It was set aside while this call was under way.
+            return Ok(());
+        }
+        match error.kind() {
+            Kind::NotAllowed => self.set_aside(&resource.table, "absent", &error.chain()).await,
+            Kind::NotFound if self.second_not_found(resource, id).await? => {
+                let stamp = Stamp::Known(String::new());
+                self.writer.load(self.extractor.nothing(resource, id, stamp)?).await?;
+                if self.is_absent(resource).await? {
+                    let why = format!("{ABSENT_AFTER} rows that exist answered 404, and none else");
+                    self.set_aside(&resource.table, "absent", &why).await?;
+                }
+                Ok(())
+            }
+            Kind::NotFound => {
+                let why = "the source has nothing there any more; a second 404 in a later run \
+                           removes the rows";
+                self.note_failure(&resource.table, id, "NotFound", why).await
+            }
+            _ => self.list_failed(resource, id, error).await,
+        }
+    }
+
+    async fn list_failed(&mut self, resource: &Resource, id: i64, error: Error) -> Result<()> {
+        match error.kind() {
+            Kind::Forbidden => self.set_aside(&resource.table, "forbidden", &error.chain()).await,
+            Kind::Credentials | Kind::Tls | Kind::Store | Kind::DiskFull | Kind::Cancelled => {
+                Err(error)
+            }
+            kind => {
+                if !self.reached(Some(&error)) {
+                    return Err(error);
+                }
+                let text = error.chain();
+                tracing::warn!(table = resource.table, id, reason = text, "a list failed");
+                self.failed.insert(resource.table.clone(), text.clone());
+                self.note_failure(&resource.table, id, &format!("{kind:?}"), &text).await
+            }
         }
     }
 }

@@ -17,11 +17,11 @@ use crate::plan::{self, CasePlan, Inputs, Since, Stale};
 /// a second; what changes meanwhile is planned first in the next batch.
 const BATCH_CASES: usize = 1_000;
 /// Cases that answer 404 before a table counts as absent (contract section 4).
-const ABSENT_AFTER: i64 = 20;
+pub(super) const ABSENT_AFTER: i64 = 20;
 /// Scopes of a table that may fail in a run before any is read.
 const MOST_FAILURES: u32 = 20;
 /// Scopes under way for each call that may be in flight, so that decoding never holds a call back.
-const SCOPES_PER_CALL: usize = 2;
+pub(super) const SCOPES_PER_CALL: usize = 2;
 
 impl Cycle {
     /// Goes once through all cases that may have something stale. Returns how many scopes were read.
@@ -178,8 +178,7 @@ impl Cycle {
                 if self.second_not_found(resource, stale.id).await? {
                     let nothing = self.extractor.nothing(resource, stale.id, stamp)?;
                     self.writer.load(nothing).await?;
-                    if self.is_absent(&stale.table).await? && set_aside.insert(stale.table.clone())
-                    {
+                    if self.is_absent(resource).await? && set_aside.insert(stale.table.clone()) {
                         let why =
                             format!("{ABSENT_AFTER} cases that exist answered 404, and none else");
                         self.set_aside(&stale.table, "absent", &why).await?;
@@ -211,19 +210,19 @@ impl Cycle {
     }
 
     /// Whether a 404 counts as "none": nothing is mirrored there, or an earlier run met one too.
-    async fn second_not_found(&self, resource: &Arc<Resource>, id: i64) -> Result<bool> {
+    pub(super) async fn second_not_found(&self, resource: &Arc<Resource>, id: i64) -> Result<bool> {
         let conn = self.store.connection()?;
         let state = State::new(&conn);
         let rows = state.rows_of_scope(resource, id)?;
         Ok(rows == 0 || state.failed_before(&resource.table, id, "NotFound", self.run_id)?)
     }
 
-    /// Whether so many cases that exist answered 404, and none else, that the table is absent.
-    async fn is_absent(&self, table: &str) -> Result<bool> {
-        let table = table.to_owned();
+    /// Whether so many scopes that exist answered 404, and none else, that the table is absent.
+    pub(super) async fn is_absent(&self, resource: &Arc<Resource>) -> Result<bool> {
+        let resource = Arc::clone(resource);
         // Asked of the writer, so that the answers handed over so far are counted.
         self.writer
-            .run(move |conn| Ok(Books::new(conn).cases_not_found(&table)? >= ABSENT_AFTER))
+            .run(move |conn| Ok(Books::new(conn).scopes_not_found(&resource)? >= ABSENT_AFTER))
             .await
     }
 

@@ -8,10 +8,13 @@ use serde_json::value::RawValue;
 
 use super::privacy::Privacy;
 
-/// Deeper than this, text is kept as it came.
+/// Objects and lists within each other beyond this are taken as one value: reading them would need a
+/// stack as deep as whatever the service sends.
 const MAX_DEPTH: usize = 64;
 
-/// `raw` in canonical form, with the privacy class of every nested field name applied.
+/// `raw` in canonical form, with the privacy class of every nested field name applied. What cannot be
+/// taken apart (too deep, a field name that is no text) stays as it came only where privacy keeps
+/// everything.
 pub(super) fn canonical(raw: &str, privacy: &Privacy) -> String {
     let mut out = String::with_capacity(raw.len());
     write(raw, privacy, 0, &mut out);
@@ -19,45 +22,44 @@ pub(super) fn canonical(raw: &str, privacy: &Privacy) -> String {
 }
 
 fn write(raw: &str, privacy: &Privacy, depth: usize, out: &mut String) {
-    if depth < MAX_DEPTH {
-        match raw.as_bytes().first() {
-            Some(b'{') => {
-                if let Ok(map) = serde_json::from_str::<BTreeMap<String, &RawValue>>(raw) {
-                    let fields = map.iter().filter_map(|(name, value)| {
-                        let nested =
-                            |text: &str, out: &mut String| write(text, privacy, depth + 1, out);
-                        let mut text = String::new();
-                        privacy
-                            .unknown_field(name, value.get(), nested, &mut text)
-                            .then_some((name, text))
-                    });
-                    object(fields, out);
-                    return;
-                }
+    match raw.as_bytes().first() {
+        Some(b'{') => match parts::<BTreeMap<String, &RawValue>>(raw, depth) {
+            Some(map) => {
+                let fields = map.iter().filter_map(|(name, value)| {
+                    let nested =
+                        |text: &str, out: &mut String| write(text, privacy, depth + 1, out);
+                    let mut text = String::new();
+                    privacy
+                        .unknown_field(name, value.get(), nested, &mut text)
+                        .then_some((name, text))
+                });
+                object(fields, out);
             }
-            Some(b'[') => {
-                if let Ok(list) = serde_json::from_str::<Vec<&RawValue>>(raw) {
-                    out.push('[');
-                    for (i, value) in list.iter().enumerate() {
-                        if i > 0 {
-                            out.push(',');
-                        }
-                        write(value.get(), privacy, depth + 1, out);
+            None => out.push_str(&privacy.opaque(raw)),
+        },
+        Some(b'[') => match parts::<Vec<&RawValue>>(raw, depth) {
+            Some(list) => {
+                out.push('[');
+                for (i, value) in list.iter().enumerate() {
+                    if i > 0 {
+                        out.push(',');
                     }
-                    out.push(']');
-                    return;
+                    write(value.get(), privacy, depth + 1, out);
                 }
+                out.push(']');
             }
-            Some(b'"') => {
-                if let Ok(text) = serde_json::from_str::<String>(raw) {
-                    out.push_str(&quoted(&text));
-                    return;
-                }
-            }
-            _ => {}
-        }
+            None => out.push_str(&privacy.opaque(raw)),
+        },
+        Some(b'"') => match serde_json::from_str::<String>(raw) {
+            Ok(text) => out.push_str(&quoted(&text)),
+            Err(_) => out.push_str(raw),
+        },
+        _ => out.push_str(raw),
     }
-    out.push_str(raw);
+}
+
+fn parts<'a, T: serde::Deserialize<'a>>(raw: &'a str, depth: usize) -> Option<T> {
+    if depth < MAX_DEPTH { serde_json::from_str(raw).ok() } else { None }
 }
 
 /// Writes an object of values that are canonical already.

@@ -1,40 +1,60 @@
 //! Records of one table, answer by answer, into one batch of rows.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::array::{BooleanArray, RecordBatch, StringBuilder};
-use serde::Deserializer as _;
 use serde_json::value::RawValue;
 
 use super::builder::ColumnBuilder;
-use super::record::{Cell, RecordVisitor, Row};
-use super::slots::{self, Slots};
-use super::value::Value;
+use super::record::{Cell, Reader, Row};
+use super::slots;
+use super::value::{self, Value};
 use super::{Context, Decoded, Drift, Param, Params, Reject, canonical};
 use crate::catalog::{Catalog, ColumnType, Group, Origin, Resource, Scalar};
 use crate::error::{Error, Kind, Result};
 
 /// Decodes the records of one table, answer by answer.
 pub struct Decoder {
-    pub(super) resource: Arc<Resource>,
-    pub(super) context: Context,
-    pub(super) slots: Slots,
-    scalar_column: Option<usize>,
+    reader: Reader,
     key_columns: Vec<usize>,
+    position_column: Option<usize>,
     builders: Vec<ColumnBuilder>,
     extra: StringBuilder,
-    rows: usize,
-    /// Key to row and the record's text: of two records with one key the last wins.
+    /// For each row pushed, whether it is to stay: of two records with one key the last wins.
+    live: Vec<bool>,
+    /// Key to row and the record's text.
     by_key: HashMap<String, (usize, Box<str>)>,
-    dead_rows: Vec<usize>,
+    /// How many records there were of each rest of a key that a position completes.
+    positions: HashMap<String, i64>,
     rejects: Vec<Reject>,
-    pub(super) drift: BTreeMap<String, Option<String>>,
+    drift: BTreeMap<String, Option<String>>,
     keyless: bool,
     /// Records seen, whether they became rows or not.
     records: usize,
     children: Vec<(String, Decoder)>,
+    /// Columns of this table that the child tables' rows repeat.
+    inherited: Vec<usize>,
+    /// Lists of child tables. They wait until it is known which of the records stay.
+    lists: Vec<ChildList>,
+}
+
+/// A list inside a record.
+struct ChildList {
+    row: usize,
+    child: usize,
+    params: Params,
+    text: Box<str>,
+}
+
+/// A record's key, or as much of it as is there.
+struct Key {
+    /// Equal for equal keys only.
+    exact: String,
+    /// Its parts joined by `/`, for people.
+    shown: String,
+    whole: bool,
 }
 
 impl Decoder {
@@ -47,64 +67,84 @@ impl Decoder {
                 _ => None,
             })
             .collect();
+        let named = |name: &String| resource.columns.iter().position(|c| c.name == *name);
         let column_of = |origin| resource.columns.iter().position(|c| c.origin == origin);
+        let inherited: BTreeSet<usize> = children
+            .iter()
+            .flat_map(|(_, child)| child.reader.resource.columns.iter())
+            .filter(|column| column.origin == Origin::Parent)
+            .filter_map(|column| column.path.first().and_then(named))
+            .collect();
         Decoder {
-            context: context.clone(),
-            slots: slots::of(resource, children.iter().map(|(field, _)| field.as_str())),
-            scalar_column: column_of(Origin::Scalar).or_else(|| match &resource.group {
-                Group::Child(child) => child
-                    .scalar
-                    .as_ref()
-                    .and_then(|name| resource.columns.iter().position(|c| c.name == *name)),
-                _ => None,
-            }),
-            key_columns: resource
-                .key
-                .iter()
-                .filter_map(|k| resource.columns.iter().position(|c| c.name == *k))
-                .collect(),
+            key_columns: resource.key.iter().filter_map(named).collect(),
+            position_column: column_of(Origin::Position),
             builders: resource.columns.iter().map(|c| ColumnBuilder::new(c.kind)).collect(),
             extra: StringBuilder::new(),
-            rows: 0,
+            live: Vec::new(),
             by_key: HashMap::new(),
-            dead_rows: Vec::new(),
+            positions: HashMap::new(),
             rejects: Vec::new(),
             drift: BTreeMap::new(),
             keyless: false,
             records: 0,
+            inherited: inherited.into_iter().collect(),
+            lists: Vec::new(),
+            reader: Reader {
+                resource: Arc::clone(resource),
+                context: context.clone(),
+                slots: slots::of(resource, children.iter().map(|(field, _)| field.as_str())),
+                scalar_column: column_of(Origin::Scalar).or_else(|| match &resource.group {
+                    Group::Child(child) => child.scalar.as_ref().and_then(named),
+                    _ => None,
+                }),
+            },
             children,
-            resource: Arc::clone(resource),
         }
     }
 
     /// Adds a record, the text of one JSON value: an object, or a bare value where the table has a
-    /// column for it.
-    ///
-    /// # Errors
-    /// `Kind::BadAnswer` where it is neither.
-    pub fn push(&mut self, raw: &RawValue, params: &Params) -> Result<()> {
-        self.push_text(raw.get(), params, None)
+    /// column for it. What is neither is rejected like a record without key.
+    pub fn push(&mut self, raw: &RawValue, params: &Params) {
+        self.push_text(raw.get(), params, None);
     }
 
-    fn push_text(&mut self, raw: &str, params: &Params, position: Option<i64>) -> Result<()> {
+    /// `place` is the record's in the list that it stands in, from 1, where that is its position.
+    fn push_text(&mut self, raw: &str, params: &Params, place: Option<i64>) {
         self.records += 1;
-        let mut row = Row {
-            cells: self.resource.columns.iter().map(|_| Cell::Null).collect(),
-            extra: BTreeMap::new(),
-            faults: Vec::new(),
-            lists: Vec::new(),
+        let (mut row, fault) = match self.reader.read(raw) {
+            Ok(row) => (row, None),
+            Err(why) => (Row::empty(&self.reader.resource), Some(why)),
         };
-        for (i, column) in self.resource.columns.iter().enumerate() {
+        self.give(params, &mut row);
+        for (field, example) in std::mem::take(&mut row.drift) {
+            self.drift.entry(field).or_insert(example);
+        }
+        if let Some(why) = fault {
+            let known = self.key(&row, self.position_column);
+            self.reject_whole(&known, why);
+            return;
+        }
+        if let Some(i) = self.position_column {
+            let rest = self.key(&row, Some(i));
+            if rest.whole {
+                let place = place.unwrap_or_else(|| {
+                    let count = self.positions.entry(rest.exact).or_default();
+                    *count += 1;
+                    *count
+                });
+                row.cells[i] = Cell::One(Value::Int(place));
+            }
+        }
+        self.finish_row(raw, row);
+    }
+
+    /// Fills the columns that the record itself does not decide.
+    fn give(&self, params: &Params, row: &mut Row<'_>) {
+        for (i, column) in self.reader.resource.columns.iter().enumerate() {
             let param = match column.origin {
                 Origin::Path => params.get(&column.name),
                 Origin::Parent => column.path.first().and_then(|name| params.get(name)),
-                Origin::Position => {
-                    if let Some(position) = position {
-                        row.cells[i] = Cell::One(Value::Int(position));
-                    }
-                    continue;
-                }
-                Origin::Field | Origin::Scalar => continue,
+                Origin::Field | Origin::Scalar | Origin::Position => continue,
             };
             match param {
                 Some(Param::Int(v)) => row.cells[i] = Cell::One(Value::Int(*v)),
@@ -112,88 +152,83 @@ impl Decoder {
                 None => {}
             }
         }
-        if raw.starts_with('{') {
-            let mut reader = serde_json::Deserializer::from_str(raw);
-            reader.deserialize_map(RecordVisitor { decoder: self, row: &mut row }).map_err(
-                |e| Error::caused(Kind::BadAnswer, self.bad("a record cannot be read"), e),
-            )?;
-        } else if let Some(i) = self.scalar_column {
-            self.take_column(i, raw, &mut row, &mut |_| ());
-        } else {
-            let met: String = raw.chars().take(40).collect();
-            return Err(Error::new(
-                Kind::BadAnswer,
-                self.bad(&format!("a record is no JSON object but begins with {met:?}")),
-            ));
-        }
-        self.finish_row(raw, row)
     }
 
-    fn bad(&self, what: &str) -> String {
-        format!("{}: {what}", self.resource.table)
-    }
-
-    fn finish_row(&mut self, raw: &str, row: Row<'_>) -> Result<()> {
-        let mut key = String::new();
-        let mut whole = true;
-        for (n, i) in self.key_columns.iter().enumerate() {
-            if n > 0 {
-                key.push('/');
-            }
+    /// The key of a row, without one of its columns.
+    fn key(&self, row: &Row<'_>, without: Option<usize>) -> Key {
+        let mut key = Key { exact: String::new(), shown: String::new(), whole: true };
+        for i in self.key_columns.iter().filter(|i| Some(**i) != without) {
             match &row.cells[*i] {
                 Cell::One(value) => {
-                    let scale = self.resource.columns[*i].kind.scalar.scale().unwrap_or(0);
-                    key.push_str(&value.key_text(scale));
+                    let scale = self.reader.resource.columns[*i].kind.scalar.scale().unwrap_or(0);
+                    let text = value.key_text(scale);
+                    if !key.shown.is_empty() {
+                        key.shown.push('/');
+                    }
+                    key.shown.push_str(&text);
+                    // The length keeps "a/b", "c" apart from "a", "b/c".
+                    key.exact.push_str(&format!("{}:{text}", text.len()));
                 }
-                Cell::Null | Cell::List(_) => whole = false,
+                Cell::Null | Cell::List(_) => key.whole = false,
             }
         }
-        if !whole {
-            self.keyless = true;
+        key
+    }
+
+    /// A record that is not loaded at all, and whose scope must delete nothing.
+    fn reject_whole(&mut self, known: &Key, error: String) {
+        self.keyless = true;
+        let joint = if known.shown.is_empty() { "" } else { "/" };
+        self.rejects.push(Reject {
+            table: self.reader.resource.table.clone(),
+            record_key: format!("{}{joint}#{}", known.shown, self.records),
+            column: None,
+            value: None,
+            error,
+        });
+    }
+
+    fn finish_row(&mut self, raw: &str, row: Row<'_>) {
+        let resource = Arc::clone(&self.reader.resource);
+        let key = self.key(&row, None);
+        if !key.whole {
             let error =
                 row.faults.iter().find(|(i, _, _)| self.key_columns.contains(i)).map_or_else(
-                    || format!("no usable key: {} is missing", self.resource.key.join(", ")),
-                    |(i, _, e)| format!("no usable key: {}: {e}", self.resource.columns[*i].name),
+                    || format!("no usable key: {} is missing", resource.key.join(", ")),
+                    |(i, _, e)| format!("no usable key: {}: {e}", resource.columns[*i].name),
                 );
-            self.rejects.push(Reject {
-                table: self.resource.table.clone(),
-                record_key: format!("#{}", self.records),
-                column: None,
-                value: None,
-                error,
-            });
-            return Ok(());
+            self.reject_whole(&key, error);
+            return;
         }
-        if let Some((earlier, text)) = self.by_key.get(&key) {
-            let plain = &self.context.privacy;
+        if let Some((earlier, text)) = self.by_key.get(&key.exact) {
+            let privacy = &self.reader.context.privacy;
             if **text == *raw
-                || canonical::canonical(text, plain) == canonical::canonical(raw, plain)
+                || canonical::canonical(text, privacy) == canonical::canonical(raw, privacy)
             {
-                return Ok(());
+                return;
             }
-            self.dead_rows.push(*earlier);
-            let table = &self.resource.table;
+            self.live[*earlier] = false;
             // The earlier record is gone, and what was wrong with it too.
-            self.rejects.retain(|r| !(r.table == *table && r.record_key == key));
+            self.rejects.retain(|r| r.record_key != key.shown);
             self.rejects.push(Reject {
-                table: table.clone(),
-                record_key: key.clone(),
+                table: resource.table.clone(),
+                record_key: key.shown.clone(),
                 column: None,
                 value: None,
                 error: "another record with this key came later in the same answer, and was taken"
                     .to_owned(),
             });
         }
+        self.hold_lists(&row);
         for (i, value, error) in row.faults {
             self.rejects.push(Reject {
-                table: self.resource.table.clone(),
-                record_key: key.clone(),
-                column: Some(self.resource.columns[i].name.clone()),
+                table: resource.table.clone(),
+                record_key: key.shown.clone(),
+                column: Some(resource.columns[i].name.clone()),
                 value,
                 error,
             });
         }
-        self.push_children(&row.cells, &row.lists)?;
         for (builder, cell) in self.builders.iter_mut().zip(&row.cells) {
             match cell {
                 Cell::Null => builder.push(None),
@@ -208,41 +243,48 @@ impl Decoder {
             canonical::object(row.extra.into_iter(), &mut text);
             self.extra.append_value(text);
         }
-        self.by_key.insert(key, (self.rows, raw.into()));
-        self.rows += 1;
-        Ok(())
+        self.by_key.insert(key.exact, (self.live.len(), raw.into()));
+        self.live.push(true);
     }
 
-    /// Hands the lists of a record to the child tables, with the parent's columns as parameters.
-    fn push_children(&mut self, cells: &[Cell<'_>], lists: &[(usize, &str)]) -> Result<()> {
-        if lists.is_empty() {
-            return Ok(());
+    /// Keeps the lists of a record for the child tables, with the columns that their rows repeat.
+    fn hold_lists(&mut self, row: &Row<'_>) {
+        for (child, text) in row.lists.iter().filter(|(_, text)| *text != "null") {
+            let mut params = Params::new();
+            for i in &self.inherited {
+                let param = match &row.cells[*i] {
+                    Cell::One(Value::Int(v)) => Param::Int(*v),
+                    Cell::One(value @ (Value::Text(_) | Value::Guid(_) | Value::Date(_))) => {
+                        Param::Text(value.key_text(0))
+                    }
+                    Cell::One(_) | Cell::Null | Cell::List(_) => continue,
+                };
+                params.insert(self.reader.resource.columns[*i].name.clone(), param);
+            }
+            self.lists.push(ChildList {
+                row: self.live.len(),
+                child: *child,
+                params,
+                text: (*text).into(),
+            });
         }
-        let mut params = Params::new();
-        for (column, cell) in self.resource.columns.iter().zip(cells) {
-            let param = match cell {
-                Cell::One(Value::Int(i)) => Param::Int(*i),
-                Cell::One(value @ (Value::Text(_) | Value::Guid(_) | Value::Date(_))) => {
-                    Param::Text(value.key_text(0))
+    }
+
+    /// Takes the list of a record whose rows are these.
+    fn push_list(&mut self, text: &str, params: &Params) {
+        match serde_json::from_str::<Vec<&RawValue>>(text) {
+            Ok(items) => {
+                for (n, item) in items.iter().enumerate() {
+                    self.push_text(item.get(), params, Some(n as i64 + 1));
                 }
-                _ => continue,
-            };
-            params.insert(column.name.clone(), param);
-        }
-        for (i, raw) in lists {
-            let items: Vec<&RawValue> = serde_json::from_str(raw).map_err(|e| {
-                Error::caused(Kind::BadAnswer, self.bad("a list of records cannot be read"), e)
-            })?;
-            for (n, item) in items.iter().enumerate() {
-                self.children[*i].1.push_text(item.get(), &params, Some(n as i64 + 1))?;
+            }
+            Err(_) => {
+                let mut row = Row::empty(&self.reader.resource);
+                self.give(params, &mut row);
+                let known = self.key(&row, self.position_column);
+                self.reject_whole(&known, value::wrong_type("a list of records", text));
             }
         }
-        Ok(())
-    }
-
-    /// Records pushed so far.
-    pub fn records(&self) -> usize {
-        self.records
     }
 
     /// The rows of everything pushed.
@@ -250,25 +292,27 @@ impl Decoder {
     /// # Errors
     /// `Kind::Internal`: the columns do not make a batch.
     pub fn finish(mut self) -> Result<Decoded> {
+        for list in std::mem::take(&mut self.lists) {
+            if self.live[list.row] {
+                self.children[list.child].1.push_list(&list.text, &list.params);
+            }
+        }
         let wrong = |e| Error::caused(Kind::Internal, "decoded columns do not fit together", e);
-        let schema = Arc::clone(&self.resource.schema);
+        let resource = self.reader.resource;
+        let schema = Arc::clone(&resource.schema);
         let mut arrays = Vec::with_capacity(schema.fields().len());
         for (builder, field) in self.builders.iter_mut().zip(schema.fields()) {
             arrays.push(builder.finish(field).map_err(wrong)?);
         }
         arrays.push(Arc::new(self.extra.finish()));
         let mut rows = RecordBatch::try_new(schema, arrays).map_err(wrong)?;
-        if !self.dead_rows.is_empty() {
-            let mut live = vec![true; self.rows];
-            for row in &self.dead_rows {
-                live[*row] = false;
-            }
-            rows = arrow::compute::filter_record_batch(&rows, &BooleanArray::from(live))
+        if self.live.contains(&false) {
+            rows = arrow::compute::filter_record_batch(&rows, &BooleanArray::from(self.live))
                 .map_err(wrong)?;
         }
-        let table = self.resource.table.clone();
+        let table = resource.table.clone();
         Ok(Decoded {
-            resource: self.resource,
+            resource,
             rows,
             rejects: self.rejects,
             drift: self

@@ -59,6 +59,25 @@ impl Privacy {
         }
     }
 
+    /// Of several classes the one that hides most.
+    pub(super) fn strictest(&self, classes: impl Iterator<Item = Option<Class>>) -> Option<Class> {
+        let hides = |class: &Option<Class>| match self.mode(*class) {
+            PrivacyMode::Keep => 0,
+            PrivacyMode::Hash => 1,
+            PrivacyMode::Drop => 2,
+        };
+        classes.max_by_key(hides).flatten()
+    }
+
+    /// The text of a value in which fields can no longer be told apart: as it came where privacy
+    /// keeps everything, else its hash.
+    pub(super) fn opaque(&self, raw: &str) -> String {
+        match (self.identifiers, self.contact_details) {
+            (PrivacyMode::Keep, PrivacyMode::Keep) => raw.to_owned(),
+            _ => quoted(&self.hash(raw)),
+        }
+    }
+
     /// The class of a field that no column takes, by its name.
     pub fn class_of_name(name: &str) -> Option<Class> {
         let name = name.to_ascii_lowercase();

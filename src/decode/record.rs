@@ -3,23 +3,39 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
+use serde::Deserializer as _;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::canonical;
-use super::decoder::Decoder;
-use super::privacy::Privacy;
 use super::slots::{REST, Slot, Slots};
 use super::value::{self, Value};
-use crate::catalog::{Class, ColumnType};
+use super::{Context, Privacy, canonical};
+use crate::catalog::{Class, ColumnType, Resource};
+use crate::config::PrivacyMode;
 
-/// One record on its way into the builders.
+/// Reads the records of one table.
+pub(super) struct Reader {
+    pub(super) resource: Arc<Resource>,
+    pub(super) context: Context,
+    pub(super) slots: Slots,
+    /// The column that takes an element which is no object.
+    pub(super) scalar_column: Option<usize>,
+}
+
+/// What a record says.
 pub(super) struct Row<'a> {
+    /// One for each column.
     pub(super) cells: Vec<Cell<'a>>,
+    /// Fields that no column takes and values that do not fit, for `_extra`.
     pub(super) extra: BTreeMap<String, String>,
+    /// The column, the value under its privacy class, and why it does not fit.
     pub(super) faults: Vec<(usize, Option<String>, String)>,
+    /// The lists of child tables: which of them, and its text.
     pub(super) lists: Vec<(usize, &'a str)>,
+    /// Fields that no column takes, with an example under privacy.
+    pub(super) drift: Vec<(String, Option<String>)>,
 }
 
 pub(super) enum Cell<'a> {
@@ -28,72 +44,141 @@ pub(super) enum Cell<'a> {
     List(Vec<Option<Value<'a>>>),
 }
 
-/// Walks the fields of a record without building a map of it.
-pub(super) struct RecordVisitor<'d, 'r, 'a> {
-    pub(super) decoder: &'d mut Decoder,
-    pub(super) row: &'r mut Row<'a>,
-}
-
-impl<'de> Visitor<'de> for RecordVisitor<'_, '_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
-        while let Some(name) = map.next_key::<FieldName<'de>>()? {
-            let raw: &'de RawValue = map.next_value()?;
-            self.decoder.take_field(&name.0, raw.get(), self.row);
+impl Row<'_> {
+    /// A row of `resource` in which nothing is known.
+    pub(super) fn empty(resource: &Resource) -> Self {
+        Row {
+            cells: resource.columns.iter().map(|_| Cell::Null).collect(),
+            extra: BTreeMap::new(),
+            faults: Vec::new(),
+            lists: Vec::new(),
+            drift: Vec::new(),
         }
-        Ok(())
     }
 }
 
-/// A field name, borrowed where the JSON allows it.
-struct FieldName<'a>(Cow<'a, str>);
-
-impl<'de> serde::Deserialize<'de> for FieldName<'de> {
-    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> std::result::Result<Self, D::Error> {
-        struct Name;
-        impl<'de> Visitor<'de> for Name {
-            type Value = FieldName<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a field name")
+impl Reader {
+    /// Reads `raw`, the text of one JSON value: an object, or a bare value where the table has a
+    /// column for it.
+    ///
+    /// # Errors
+    /// Why it is no record, in words for `sync.rejects` that repeat nothing of it.
+    pub(super) fn read<'a>(&self, raw: &'a str) -> Result<Row<'a>, String> {
+        let mut row = Row::empty(&self.resource);
+        match (raw.as_bytes().first(), self.scalar_column) {
+            (Some(b'{'), _) => {
+                serde_json::Deserializer::from_str(raw)
+                    .deserialize_map(RecordVisitor { reader: self, row: &mut row })
+                    .map_err(|_| "the record cannot be read (a broken escape)".to_owned())?;
             }
-            fn visit_borrowed_str<E>(self, v: &'de str) -> std::result::Result<Self::Value, E> {
-                Ok(FieldName(Cow::Borrowed(v)))
-            }
-            fn visit_str<E>(self, v: &str) -> std::result::Result<Self::Value, E> {
-                Ok(FieldName(Cow::Owned(v.to_owned())))
+            (Some(b'n'), _) | (_, None) => return Err(value::wrong_type("a record", raw)),
+            (_, Some(i)) => {
+                if let Some(text) = self.take_column(i, raw, &mut row) {
+                    // A bare value has no field name: it is kept under its column's.
+                    row.extra.insert(self.resource.columns[i].name.clone(), text);
+                }
             }
         }
-        d.deserialize_str(Name)
+        Ok(row)
     }
-}
 
-impl Decoder {
-    /// Converts one field's value into its cell, or into a fault.
-    pub(super) fn take_column<'a>(
+    /// Takes a field of the record, or of an object within it; `outer` is the path to that object,
+    /// with a dot behind it, and `extra` what of it no column takes.
+    fn take<'a>(
         &self,
-        i: usize,
+        (slots, outer): (&Slots, &str),
+        name: &str,
         raw: &'a str,
         row: &mut Row<'a>,
-        overflow: &mut dyn FnMut(String),
+        extra: &mut BTreeMap<String, String>,
     ) {
+        // Of a name that stands twice the last value counts.
+        extra.remove(name);
+        match slots.get(name) {
+            Some(Slot::Column(i)) => {
+                if let Some(text) = self.take_column(*i, raw, row) {
+                    extra.insert(name.to_owned(), text);
+                }
+            }
+            Some(Slot::LeftOut) => {}
+            Some(Slot::Child(i)) => {
+                row.lists.retain(|(child, _)| child != i);
+                row.lists.push((*i, raw));
+            }
+            Some(Slot::Nested(inner)) => {
+                if let Some(text) = self.take_object((inner, outer), name, raw, row) {
+                    extra.insert(name.to_owned(), text);
+                }
+            }
+            None if slots.contains_key(REST) => {}
+            None => {
+                let shown = self.shown(Privacy::class_of_name(name), raw);
+                if let Some(text) = &shown {
+                    extra.insert(name.to_owned(), text.clone());
+                }
+                row.drift.push((format!("{outer}{name}"), shown));
+            }
+        }
+    }
+
+    /// Takes an object of which columns take parts; returns the rest of it for `_extra`.
+    fn take_object<'a>(
+        &self,
+        (inner, outer): (&Slots, &str),
+        name: &str,
+        raw: &'a str,
+        row: &mut Row<'a>,
+    ) -> Option<String> {
+        let columns = columns_of(inner);
+        for i in &columns {
+            row.cells[*i] = Cell::Null;
+        }
+        row.faults.retain(|(i, _, _)| !columns.contains(i));
+        let fields = match raw.as_bytes().first() {
+            Some(b'n') => return None,
+            Some(b'{') => serde_json::from_str::<BTreeMap<String, &'a RawValue>>(raw)
+                .map_err(|_| "not a readable object (a broken escape)".to_owned()),
+            _ => Err(value::wrong_type("an object", raw)),
+        };
+        match fields {
+            Ok(fields) => {
+                let mut rest = BTreeMap::new();
+                let path = format!("{outer}{name}.");
+                for (field, value) in fields {
+                    self.take((inner, &path), &field, value.get(), row, &mut rest);
+                }
+                (!rest.is_empty()).then(|| {
+                    let mut text = String::new();
+                    canonical::object(rest.into_iter(), &mut text);
+                    text
+                })
+            }
+            Err(error) => {
+                // It may hold what any of its columns would.
+                let classes = columns.iter().map(|i| self.resource.columns[*i].class);
+                let classes = classes.chain([Privacy::class_of_name(name)]);
+                let shown = self.shown(self.context.privacy.strictest(classes), raw);
+                row.faults.extend(columns.iter().map(|i| (*i, shown.clone(), error.clone())));
+                shown
+            }
+        }
+    }
+
+    /// Converts one field's value into its cell; what does not fit becomes a fault, and is returned
+    /// for `_extra`.
+    fn take_column<'a>(&self, i: usize, raw: &'a str, row: &mut Row<'a>) -> Option<String> {
         let column = &self.resource.columns[i];
+        row.faults.retain(|(faulty, _, _)| *faulty != i);
         match self.cell(column.kind, column.class, raw) {
-            Ok(cell) => row.cells[i] = cell,
+            Ok(cell) => {
+                row.cells[i] = cell;
+                None
+            }
             Err(error) => {
                 row.cells[i] = Cell::Null;
-                let shown = self
-                    .context
-                    .privacy
-                    .json(column.class, &canonical::canonical(raw, &self.context.privacy));
-                if let Some(text) = &shown {
-                    overflow(text.clone());
-                }
-                row.faults.push((i, shown, error));
+                let shown = self.shown(column.class, raw);
+                row.faults.push((i, shown.clone(), error));
+                shown
             }
         }
     }
@@ -103,7 +188,7 @@ impl Decoder {
         kind: ColumnType,
         class: Option<Class>,
         raw: &'a str,
-    ) -> std::result::Result<Cell<'a>, String> {
+    ) -> Result<Cell<'a>, String> {
         let private = |value| match value {
             Some(Value::Text(text)) => self.context.privacy.text(class, text).map(Value::Text),
             other => other,
@@ -116,109 +201,81 @@ impl Decoder {
             return Ok(Cell::Null);
         }
         let items: Vec<&RawValue> =
-            serde_json::from_str(raw).map_err(|_| "not a list".to_owned())?;
-        let dropped = self.context.privacy.mode(class) == crate::config::PrivacyMode::Drop;
+            serde_json::from_str(raw).map_err(|_| value::wrong_type("a list", raw))?;
         let mut values = Vec::with_capacity(items.len());
         for (n, item) in items.iter().enumerate() {
             let value = value::scalar(kind.scalar, item.get(), &self.context.zone)
                 .map_err(|e| format!("element {}: {e}", n + 1))?;
             values.push(private(value));
         }
+        let dropped = self.context.privacy.mode(class) == PrivacyMode::Drop;
         Ok(if dropped { Cell::Null } else { Cell::List(values) })
     }
 
-    fn take_field<'a>(&mut self, name: &str, raw: &'a str, row: &mut Row<'a>) {
-        match self.slots.get(name) {
-            Some(Slot::Column(i)) => {
-                let mut overflow = None;
-                self.take_column(*i, raw, row, &mut |text| overflow = Some(text));
-                if let Some(text) = overflow {
-                    row.extra.insert(name.to_owned(), text);
-                }
-            }
-            Some(Slot::LeftOut) => {}
-            Some(Slot::Child(i)) => match raw.as_bytes().first() {
-                Some(b'[') => row.lists.push((*i, raw)),
-                Some(b'n') => {}
-                _ => self.unknown(name, raw, row),
-            },
-            Some(Slot::Nested(inner)) => match raw.as_bytes().first() {
-                Some(b'n') => {}
-                Some(b'{') => {
-                    let mut rest = BTreeMap::new();
-                    let mut drift = Vec::new();
-                    self.take_nested(inner, raw, row, &mut rest, &mut drift);
-                    for (field, example) in drift {
-                        self.drift.entry(format!("{name}.{field}")).or_insert(example);
-                    }
-                    if !rest.is_empty() {
-                        let mut text = String::new();
-                        canonical::object(rest.into_iter(), &mut text);
-                        row.extra.insert(name.to_owned(), text);
-                    }
-                }
-                _ => self.unknown(name, raw, row),
-            },
-            None => self.unknown(name, raw, row),
-        }
-    }
-
-    fn take_nested<'a>(
-        &self,
-        slots: &Slots,
-        raw: &'a str,
-        row: &mut Row<'a>,
-        rest: &mut BTreeMap<String, String>,
-        drift: &mut Vec<(String, Option<String>)>,
-    ) {
-        let Ok(fields) = serde_json::from_str::<BTreeMap<String, &'a RawValue>>(raw) else {
-            return;
-        };
-        for (name, value) in fields {
-            match slots.get(&name) {
-                Some(Slot::Column(i)) => {
-                    self.take_column(*i, value.get(), row, &mut |text| {
-                        rest.insert(name.clone(), text);
-                    });
-                }
-                Some(Slot::Nested(inner)) if value.get().starts_with('{') => {
-                    let mut deeper = BTreeMap::new();
-                    let mut found = Vec::new();
-                    self.take_nested(inner, value.get(), row, &mut deeper, &mut found);
-                    drift.extend(found.into_iter().map(|(f, e)| (format!("{name}.{f}"), e)));
-                    if !deeper.is_empty() {
-                        let mut text = String::new();
-                        canonical::object(deeper.into_iter(), &mut text);
-                        rest.insert(name, text);
-                    }
-                }
-                Some(Slot::LeftOut | Slot::Nested(_) | Slot::Child(_)) => {}
-                None if slots.contains_key(REST) => {}
-                None => {
-                    let shown = self.shown_unknown(&name, value.get());
-                    if let Some(text) = &shown {
-                        rest.insert(name.clone(), text.clone());
-                    }
-                    drift.push((name, shown));
-                }
-            }
-        }
-    }
-
-    /// A field without a column: kept in `_extra` under the privacy class of its name, and reported.
-    fn unknown(&mut self, name: &str, raw: &str, row: &mut Row<'_>) {
-        let shown = self.shown_unknown(name, raw);
-        if let Some(text) = &shown {
-            row.extra.insert(name.to_owned(), text.clone());
-        }
-        if !self.drift.contains_key(name) {
-            self.drift.insert(name.to_owned(), shown);
-        }
-    }
-
-    fn shown_unknown(&self, name: &str, raw: &str) -> Option<String> {
+    /// A value as `_extra`, rejects and drift show it; `None` where privacy drops it.
+    fn shown(&self, class: Option<Class>, raw: &str) -> Option<String> {
         let privacy = &self.context.privacy;
-        let class = Privacy::class_of_name(name);
         privacy.json(class, &canonical::canonical(raw, privacy))
+    }
+}
+
+/// The columns that take parts of an object.
+fn columns_of(slots: &Slots) -> Vec<usize> {
+    let mut all = Vec::new();
+    for slot in slots.values() {
+        match slot {
+            Slot::Column(i) => all.push(*i),
+            Slot::Nested(inner) => all.extend(columns_of(inner)),
+            Slot::Child(_) | Slot::LeftOut => {}
+        }
+    }
+    all.sort_unstable();
+    all
+}
+
+/// Walks the fields of a record without building a map of it.
+struct RecordVisitor<'r, 'a> {
+    reader: &'r Reader,
+    row: &'r mut Row<'a>,
+}
+
+impl<'de> Visitor<'de> for RecordVisitor<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let RecordVisitor { reader, row } = self;
+        let mut extra = BTreeMap::new();
+        while let Some(name) = map.next_key::<FieldName<'de>>()? {
+            let raw: &'de RawValue = map.next_value()?;
+            reader.take((&reader.slots, ""), &name.0, raw.get(), row, &mut extra);
+        }
+        row.extra = extra;
+        Ok(())
+    }
+}
+
+/// A field name, borrowed where the JSON allows it.
+struct FieldName<'a>(Cow<'a, str>);
+
+impl<'de> serde::Deserialize<'de> for FieldName<'de> {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Name;
+        impl<'de> Visitor<'de> for Name {
+            type Value = FieldName<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a field name")
+            }
+            fn visit_borrowed_str<E>(self, v: &'de str) -> Result<Self::Value, E> {
+                Ok(FieldName(Cow::Borrowed(v)))
+            }
+            fn visit_str<E>(self, v: &str) -> Result<Self::Value, E> {
+                Ok(FieldName(Cow::Owned(v.to_owned())))
+            }
+        }
+        d.deserialize_str(Name)
     }
 }

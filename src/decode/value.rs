@@ -129,14 +129,15 @@ pub(super) fn string(raw: &str) -> Result<Cow<'_, str>, String> {
     }
 }
 
-fn wrong_type(wanted: &str, raw: &str) -> String {
+/// What stands where something else belongs, without repeating it.
+pub(super) fn wrong_type(wanted: &str, raw: &str) -> String {
     let met = match raw.as_bytes().first() {
         Some(b'"') => "a string",
         Some(b'{') => "an object",
         Some(b'[') => "a list",
         Some(b't' | b'f') => "true or false",
         Some(b'-' | b'0'..=b'9') => "a number",
-        _ => "something else",
+        _ => "null",
     };
     format!("{met} where {wanted} belongs")
 }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::state::query;
 use super::{Merged, Outcome, db, from_micros, instant, instant_param, scalar_i64};
+use crate::catalog::{Group, Resource};
 use crate::error::Result;
 use crate::quote;
 use crate::source::CallStats;
@@ -175,17 +176,27 @@ impl<'c> Books<'c> {
             .map_err(|e| db("cannot note the status of a table", e))
     }
 
-    /// Of how many cases that exist a 404 was the last answer of a table that never gave any other.
-    pub fn cases_not_found(&self, table: &str) -> Result<i64> {
+    /// Of how many cases that exist, or rows of the table that it is read per row of, a 404 was the
+    /// last answer of a table that never gave any other.
+    pub fn scopes_not_found(&self, resource: &Resource) -> Result<i64> {
+        let existing = match &resource.group {
+            Group::Each(each) => format!(
+                "SELECT {} FROM main.{}",
+                quote::ident(&each.column),
+                quote::ident(&each.table)
+            ),
+            Group::Case | Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => {
+                "SELECT case_id FROM sync.seen WHERE NOT removed AND place IS NOT NULL".to_owned()
+            }
+        };
         scalar_i64(
             self.conn,
             &format!(
                 "SELECT count(DISTINCT f.id) FROM sync.fetched f \
-                 JOIN sync.seen s ON s.case_id = f.id \
-                 WHERE f.table_name = {table} AND NOT s.removed AND s.place IS NOT NULL \
+                 WHERE f.table_name = {table} AND f.id IN ({existing}) \
                    AND NOT EXISTS (SELECT 1 FROM sync.resources r \
                      WHERE r.table_name = {table} AND r.answered)",
-                table = quote::text(table)
+                table = quote::text(&resource.table)
             ),
         )
     }

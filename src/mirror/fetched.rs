@@ -10,7 +10,7 @@ use super::state::{
     FAILURE_LAG, FAILURE_NOT_SHOWN, FAILURE_SUSPECT, Fetched, ScopeId, State, ids, list, query,
 };
 use super::{db, instant_param, scalar_i64};
-use crate::catalog::Resource;
+use crate::catalog::{Column, Each, Instead, Resource, Scalar};
 use crate::error::Result;
 use crate::plan;
 use crate::quote;
@@ -75,16 +75,73 @@ impl State<'_> {
         Ok(rows.into_iter().collect())
     }
 
-    /// The ids in a column of a mirrored table.
-    pub fn column_ids(&self, table: &str, column: &str) -> Result<Vec<i64>> {
-        let column = quote::ident(column);
-        ids(
-            self.conn,
-            &format!(
-                "SELECT DISTINCT {column} FROM main.{} WHERE {column} IS NOT NULL ORDER BY 1",
-                quote::ident(table)
-            ),
-        )
+    /// The scopes of a table that is read per row of another: the ids there, and those of which rows
+    /// are mirrored still, so that what hangs on a row that left is asked for once more.
+    pub fn each_ids(&self, resource: &Resource, each: &Each) -> Result<Vec<i64>> {
+        ids(self.conn, &format!("{} ORDER BY id", each_scopes(resource, each)))
+    }
+
+    /// Those of them that are to be read though no schedule is due: never read, asked for again, or
+    /// failed and no longer waiting.
+    pub fn stale_each_ids(&self, resource: &Resource, each: &Each) -> Result<Vec<i64>> {
+        let now = Timestamp::now().as_microsecond();
+        let stale = stale_each(resource, each);
+        let stale = format!("SELECT id FROM ({stale}) WHERE coalesce(next_at, 0) <= {now}");
+        ids(self.conn, &format!("{stale} ORDER BY id"))
+    }
+
+    /// Those of them that are stale, waiting ones too: id, why, and whether it was never read.
+    pub fn why_each_is_stale(
+        &self,
+        resource: &Resource,
+        each: &Each,
+    ) -> Result<Vec<(i64, String, bool)>> {
+        let stale = stale_each(resource, each);
+        self.query(&format!("SELECT id, why, never FROM ({stale}) ORDER BY id"), |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+    }
+
+    /// Rows of another table as records of this one, as JSON text (`[instead]` of the resource file):
+    /// one for each key. Where the other table says several things of it, the first in order counts.
+    pub fn records_of(&self, resource: &Resource, instead: &Instead) -> Result<Vec<String>> {
+        let columns: Vec<(&Column, String)> = instead
+            .columns
+            .iter()
+            .filter_map(|(name, from)| Some((resource.column(name)?, quote::ident(from))))
+            .collect();
+        let list = |only_keys: bool| {
+            let wanted =
+                columns.iter().filter(|(c, _)| !only_keys || resource.key.contains(&c.name));
+            wanted.map(|(_, from)| from.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let (all, keys) = (list(false), list(true));
+        let sql = format!(
+            "SELECT DISTINCT ON ({keys}) {} FROM main.{} ORDER BY {keys}, {all}",
+            columns
+                .iter()
+                .map(|(_, from)| format!("{from}::VARCHAR"))
+                .collect::<Vec<_>>()
+                .join(", "),
+            quote::ident(&instead.table)
+        );
+        self.query(&sql, |row| {
+            let mut record = serde_json::Map::new();
+            for (i, (column, _)) in columns.iter().enumerate() {
+                let text: Option<String> = row.get(i)?;
+                let value = match text {
+                    None => serde_json::Value::Null,
+                    Some(text) if column.kind.scalar == Scalar::Int => {
+                        text.parse::<i64>().map_or(serde_json::Value::Null, Into::into)
+                    }
+                    Some(text) => text.into(),
+                };
+                if let Some(field) = column.path.first() {
+                    record.insert(field.clone(), value);
+                }
+            }
+            Ok(serde_json::Value::from(record).to_string())
+        })
     }
 
     /// Rows that are mirrored of a scope.
@@ -130,13 +187,13 @@ impl State<'_> {
 
     /// Whether a list has to be read though its schedule is not due: it was never read, was asked
     /// for, or failed and its backoff is over.
-    pub fn list_is_stale(&self, table: &str, whole: bool) -> Result<bool> {
+    pub fn list_is_stale(&self, table: &str) -> Result<bool> {
         let list = self.list_state(table)?;
         if list.waits_until.is_some_and(|us| us > Timestamp::now().as_microsecond()) {
             return Ok(false);
         }
         let stale = list.stamp.as_ref().is_some_and(|stamp| !stamp.is_empty());
-        Ok(list.error.is_some() || stale || whole && list.stamp.is_none())
+        Ok(list.error.is_some() || stale || list.stamp.is_none())
     }
 
     /// Why a list is stale, and whether it was never read.
@@ -197,6 +254,29 @@ impl State<'_> {
         )?;
         Ok(rows.into_iter().next().flatten())
     }
+}
+
+/// The ids of a table that is read per row of another, as a query of one column `id`.
+fn each_scopes(resource: &Resource, each: &Each) -> String {
+    let ids = |column: &str, table: &str| {
+        let (column, table) = (quote::ident(column), quote::ident(table));
+        format!("SELECT {column} AS id FROM main.{table} WHERE {column} IS NOT NULL")
+    };
+    format!("{} UNION {}", ids(&each.column, &each.table), ids(&each.param, &resource.table))
+}
+
+/// Its stale scopes: `id`, `why`, `never`, and `next_at` of those that wait, in microseconds.
+fn stale_each(resource: &Resource, each: &Each) -> String {
+    let of_table = format!("table_name = {} AND part = ''", quote::text(&resource.table));
+    format!(
+        "SELECT s.id, coalesce(x.error, nullif(f.stamp, ''), 'never fetched') AS why, \
+           NOT coalesce(f.complete, false) AS never, epoch_us(x.next_at) AS next_at \
+         FROM ({}) s \
+         LEFT JOIN (SELECT id, stamp, complete FROM sync.fetched WHERE {of_table}) f ON f.id = s.id \
+         LEFT JOIN (SELECT id, error, next_at FROM sync.failures WHERE {of_table}) x ON x.id = s.id \
+         WHERE f.id IS NULL OR f.stamp IS DISTINCT FROM '' OR x.id IS NOT NULL",
+        each_scopes(resource, each)
+    )
 }
 
 /// What the books say of all scopes of a list.

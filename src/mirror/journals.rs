@@ -8,7 +8,7 @@ use super::fresh;
 use super::lines::{self, Lines, MergedTable};
 use super::load::{Load, Outcome, Settings, count_change};
 use super::merge::{self, Merged};
-use super::state::State;
+use super::state::{State, ids};
 use super::{db, instant, instant_param, scalar_i64, schema};
 use crate::catalog::{Group, Resource};
 use crate::config::JournalLevel;
@@ -250,7 +250,13 @@ impl State<'_> {
             JournalLevel::BrokerCompanies => "broker_company_id",
             JournalLevel::Chain => "chain_id",
         };
-        self.column_ids("offices", column)
+        ids(
+            self.conn,
+            &format!(
+                "SELECT DISTINCT {0} FROM main.offices WHERE {0} IS NOT NULL ORDER BY 1",
+                quote::ident(column)
+            ),
+        )
     }
 
     /// Makes these months due, for each table and id: those that are not known yet, and, where a

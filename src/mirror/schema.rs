@@ -206,18 +206,26 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
                 drop_column(conn, table, column)?;
             }
         }
+        // A child table is fetched with its parent, whose `_extra` its field leaves or enters.
+        let scopes = resource.read_with();
+        if is_new && scopes != resource.table && tables.contains(scopes) {
+            newest = generation + 1;
+            moved = true;
+        }
         if moved {
-            conn.execute(
-                "UPDATE sync.resources SET definition = ? WHERE table_name = ?",
-                params![newest, resource.table],
-            )
-            .and_then(|_| {
+            for table in BTreeSet::from([resource.table.as_str(), scopes]) {
                 conn.execute(
-                    "UPDATE sync.fetched SET stamp = 'redefined' WHERE table_name = ?",
-                    [&resource.table],
+                    "UPDATE sync.resources SET definition = ? WHERE table_name = ?",
+                    params![newest, table],
                 )
-            })
-            .map_err(failed)?;
+                .and_then(|_| {
+                    conn.execute(
+                        "UPDATE sync.fetched SET stamp = 'redefined' WHERE table_name = ?",
+                        [table],
+                    )
+                })
+                .map_err(failed)?;
+            }
         }
         if is_new || moved {
             for schema in [("main", false), ("history", true)] {

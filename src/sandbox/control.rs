@@ -16,10 +16,12 @@ use serde_json::{Value as Json, json};
 
 use super::api::answer::{self, Refusal};
 use super::faults::Rule;
+use super::state::{self, Wanted};
 use super::stats::Report;
 use super::throttle::ThrottleStyle;
+use super::world::journals::{Level, Month};
 use super::world::{Act, Lag, Outcome};
-use super::{Sandbox, Shared, state};
+use super::{HeavyJournal, JournalPaging, Options, Sandbox, Shared};
 
 /// Settings that can be turned while the sandbox runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -56,6 +58,13 @@ pub enum Control {
     DateSkew { ms: i64 },
     /// Another tenant answers at this address.
     Tenant { id: String },
+    /// Another way for journals to page.
+    JournalPaging { paging: JournalPaging },
+    /// A journal that cannot be read at once; none: all can.
+    HeavyJournal {
+        #[serde(default)]
+        heavy: Option<HeavyJournal>,
+    },
 }
 
 /// The settings behind [`Control`] that have no other home.
@@ -64,6 +73,19 @@ pub struct Knobs {
     pub withdrawn: BTreeSet<String>,
     pub date_skew_ms: i64,
     pub tenant: Option<String>,
+    pub journal_paging: JournalPaging,
+    pub heavy_journal: Option<HeavyJournal>,
+}
+
+impl Knobs {
+    /// As a sandbox begins with them.
+    pub fn new(options: &Options) -> Knobs {
+        Knobs {
+            journal_paging: options.journal_paging,
+            heavy_journal: options.heavy_journal,
+            ..Knobs::default()
+        }
+    }
 }
 
 impl Shared {
@@ -95,6 +117,8 @@ impl Shared {
             Control::RefuseCredentials { on } => self.tokens().refuse_credentials = on,
             Control::DateSkew { ms } => self.knobs().date_skew_ms = ms,
             Control::Tenant { id } => self.knobs().tenant = Some(id),
+            Control::JournalPaging { paging } => self.knobs().journal_paging = paging,
+            Control::HeavyJournal { heavy } => self.knobs().heavy_journal = heavy,
         }
     }
 
@@ -112,12 +136,19 @@ impl Shared {
 impl Sandbox {
     /// The whole current truth as canonical cells: `{"tables": {"activities": [{...}]}}`.
     pub fn state(&self) -> Json {
-        state::state(&self.shared, None)
+        state::state(&self.shared, Wanted::all())
     }
 
     /// The truth of some tables only.
     pub fn tables(&self, tables: &[&str]) -> Json {
-        state::state(&self.shared, Some(tables))
+        state::state(&self.shared, Wanted { tables: Some(tables), ..Wanted::all() })
+    }
+
+    /// The truth of some tables, with the journals of another level, and from a month (`2025-01`)
+    /// on. A month that is none leaves nothing out.
+    pub fn journal_tables(&self, level: Level, since: Option<&str>, tables: &[&str]) -> Json {
+        let since = since.and_then(Month::parse);
+        state::state(&self.shared, Wanted { tables: Some(tables), level, since })
     }
 
     /// What was called.
@@ -208,14 +239,25 @@ fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
     serde_json::from_slice(body).map_err(|error| Refusal::bad_request(error.to_string()))
 }
 
-async fn get_state(State(shared): Shares, RawQuery(query): RawQuery) -> Response {
+async fn get_state(State(shared): Shares, RawQuery(query): RawQuery) -> Result<Response, Refusal> {
     let query = query.unwrap_or_default();
-    let wanted: Vec<String> = url::form_urlencoded::parse(query.as_bytes())
-        .filter(|(name, _)| name == "tables")
-        .flat_map(|(_, value)| value.split(',').map(str::to_owned).collect::<Vec<_>>())
-        .collect();
-    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-    reply(&state::state(&shared, (!wanted.is_empty()).then_some(&wanted)))
+    let mut tables = Vec::new();
+    let mut wanted = Wanted::all();
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        let unknown = || Refusal::bad_request(format!("The value '{value}' of {name} is unknown"));
+        match name.as_ref() {
+            "tables" => tables.extend(value.split(',').map(str::to_owned)),
+            "level" => {
+                let level = Level::ALL.into_iter().find(|level| level.name() == value);
+                wanted.level = level.ok_or_else(unknown)?;
+            }
+            "since" => wanted.since = Some(Month::parse(&value).ok_or_else(unknown)?),
+            _ => return Err(Refusal::bad_request(format!("There is no parameter '{name}'"))),
+        }
+    }
+    let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
+    let tables = (!tables.is_empty()).then_some(tables.as_slice());
+    Ok(reply(&state::state(&shared, Wanted { tables, ..wanted })))
 }
 
 async fn reset(State(shared): Shares) -> Response {

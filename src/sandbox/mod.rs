@@ -41,12 +41,14 @@ use listener::{Line, Listener};
 use stats::Stats;
 use throttle::{Throttle, ThrottleStyle};
 use wire::Ticks;
-use world::{Lag, World};
+use world::{Lag, Size, World};
 
+pub use api::journals::{HeavyAnswer, HeavyJournal, JournalPaging};
 pub use control::Control;
 pub use faults::{Fault, Rule, When};
 pub use stats::{Call, Endpoint, FeedStats, Report};
-pub use world::{Act, Facet, Outcome};
+pub use world::journals::{Journal, JournalEdit, Level};
+pub use world::{Act, Facet, JournalLine, ListEdit, Outcome};
 
 /// How a sandbox is set up.
 #[derive(Debug, Clone)]
@@ -81,6 +83,17 @@ pub struct Options {
     pub live: Option<Duration>,
     /// Whether answers are compressed for callers that accept it.
     pub gzip: bool,
+    /// Lines of the revenue journal per office and month, a tenth of it in the other journals; None:
+    /// in proportion to the cases.
+    pub journal_lines: Option<usize>,
+    /// How the journals page at first; [`Control::JournalPaging`] changes it.
+    pub journal_paging: JournalPaging,
+    /// A journal that cannot be read at once; [`Control::HeavyJournal`] changes it.
+    pub heavy_journal: Option<HeavyJournal>,
+    /// Whether there is `GET /api/Offices`.
+    pub lists_offices: bool,
+    /// Where the extended entry definitions are found.
+    pub definitions_at: DefinitionsAt,
 }
 
 impl Default for Options {
@@ -101,6 +114,11 @@ impl Default for Options {
             paging: Paging::Odata,
             live: None,
             gzip: true,
+            journal_lines: None,
+            journal_paging: JournalPaging::default(),
+            heavy_journal: None,
+            lists_offices: true,
+            definitions_at: DefinitionsAt::Both,
         }
     }
 }
@@ -131,6 +149,16 @@ pub enum Paging {
     SkipOnly,
     /// Everything is returned, whatever is asked.
     IgnoresPaging,
+}
+
+/// The addresses of the extended entry definitions (reference 4.8, field notes "Other calls seen").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefinitionsAt {
+    Both,
+    /// The reference's.
+    Bookkeeping,
+    /// The other one.
+    Economics,
 }
 
 /// What all calls share.
@@ -212,7 +240,8 @@ impl Sandbox {
         let listener = tokio::net::TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
 
-        let world = World::new(options.seed, origin, options.cases, Lag::By(options.search_lag));
+        let size = Size { cases: options.cases, journal_lines: options.journal_lines };
+        let world = World::new(options.seed, origin, size, Lag::By(options.search_lag));
         let shared = Arc::new(Shared {
             faults: Faults::default(),
             base_url: format!("http://{address}{base_path}"),
@@ -224,7 +253,7 @@ impl Sandbox {
             )),
             stats: Mutex::new(Stats::default()),
             tokens: Mutex::new(Tokens::new(&options)),
-            knobs: Mutex::new(Knobs::default()),
+            knobs: Mutex::new(Knobs::new(&options)),
             options: Options { base_path, ..options },
         });
 

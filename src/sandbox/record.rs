@@ -190,8 +190,9 @@ pub struct Record {
     fields: Vec<(&'static str, Value)>,
     /// Unknown fields as JSON text; they belong into a mirror's `_extra`. Keys in sorted order.
     extra: Vec<(&'static str, Cow<'static, str>)>,
-    /// Fields that a mirror leaves out (lists of copies of another table's records), as JSON text.
-    copies: Vec<(&'static str, String)>,
+    /// Fields that are no columns of a mirror's row, as JSON text: copies of another table's records,
+    /// which it leaves out, and lists of records, which are a table of their own.
+    nested: Vec<(&'static str, String)>,
 }
 
 impl Record {
@@ -232,8 +233,38 @@ impl Record {
 
     /// Adds a list of copies of another table's records, which a mirror leaves out.
     pub fn copies(&mut self, name: &'static str, json: String) -> &mut Record {
-        self.copies.push((name, json));
+        self.nested.push((name, json));
         self
+    }
+
+    /// Adds a list of records, which is a child table of a mirror's; `None` is null.
+    pub fn records(&mut self, name: &'static str, list: Option<Vec<Record>>) -> &mut Record {
+        let mut json = Vec::new();
+        match list {
+            None => json.extend_from_slice(b"null"),
+            Some(list) => {
+                json.push(b'[');
+                for (n, record) in list.iter().enumerate() {
+                    if n > 0 {
+                        json.push(b',');
+                    }
+                    record.write(&mut json, None);
+                }
+                json.push(b']');
+            }
+        }
+        // Only whole strings and ASCII are ever written.
+        self.nested.push((name, String::from_utf8(json).unwrap_or_default()));
+        self
+    }
+
+    /// Makes all fields absent but these.
+    pub fn blank_except(&mut self, kept: &[&str]) {
+        for (_, value) in self.fields.iter_mut().filter(|(name, _)| !kept.contains(name)) {
+            *value = Value::Absent;
+        }
+        self.extra.clear();
+        self.nested.clear();
     }
 
     /// The named field; `None` where the record has no such field.
@@ -259,8 +290,8 @@ impl Record {
             value.write(out);
         }
         let extra = self.extra.iter().map(|(name, json)| (*name, json.as_ref()));
-        let copies = self.copies.iter().map(|(name, json)| (*name, json.as_str()));
-        for (name, json) in extra.chain(copies).filter(|(name, _)| chosen(name)) {
+        let nested = self.nested.iter().map(|(name, json)| (*name, json.as_str()));
+        for (name, json) in extra.chain(nested).filter(|(name, _)| chosen(name)) {
             write_key(out, name, &mut first);
             out.extend_from_slice(json.as_bytes());
         }

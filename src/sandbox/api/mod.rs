@@ -1,10 +1,13 @@
-//! The platform's API: routes, and what befalls every call on its way (faults, the throttle, the
-//! token, the log).
+//! The platform's API: what it answers, and what befalls every call on its way (faults, the
+//! throttle, the token, the log).
 
 pub mod answer;
 mod case;
+mod economics;
 mod feed;
+pub mod journals;
 mod office;
+mod routes;
 mod search;
 pub mod token;
 mod user;
@@ -12,78 +15,27 @@ mod writes;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, patch, post};
+use serde::Deserialize;
 use tokio::time::Instant;
-use tower_http::compression::{CompressionLayer, CompressionLevel};
 
 use super::faults::{Fault, Verdict, When};
 use super::listener::Line;
 use super::stats::Call;
 use super::throttle::ThrottleStyle;
-use super::{Paging, Shared, control};
+use super::{Paging, Shared};
 use answer::Refusal;
+pub use routes::router;
 pub use search::Ids;
 
-/// All routes: the API below the base path, the control endpoints below `/sandbox`.
-pub fn router(shared: Arc<Shared>) -> Router {
-    let base_path = shared.options.base_path.clone();
-    let gzip = shared.options.gzip;
-    let mut api = routes();
-    if gzip {
-        api = api.layer(CompressionLayer::new().quality(CompressionLevel::Fastest));
-    }
-    let api = api.layer(from_fn_with_state(shared.clone(), on_the_way));
-    let api = if base_path.is_empty() { api } else { Router::new().nest(&base_path, api) };
-    control::router().merge(api).with_state(shared)
-}
-
-fn routes() -> Router<Arc<Shared>> {
-    Router::new()
-        .route("/authtoken", post(token::issue))
-        .route("/api/User", get(user::user))
-        .route("/api/User/ApiPermissions", get(user::permissions))
-        .route("/api/Integrations/RecentlyModified/Cases", get(feed::cases))
-        .route("/api/Integrations/RecentlyModified/Contacts", get(feed::contacts))
-        .route("/api/Search/AdvancedPropertySearch", post(search::properties))
-        .route("/api/Search/AdvancedProjectSearch", post(search::projects))
-        .route("/api/Search/AdvancedContactSearch", post(search::contacts))
-        .route("/api/Search/Cases/SearchVisibility/Ids", post(writes::visibility))
-        .route("/api/Cases/{case_id}/Roles", get(case::roles))
-        .route("/api/Cases/{case_id}/Activities", get(case::activities))
-        .route("/api/Contacts/{id}", get(office::contact))
-        .route("/api/Offices", get(office::offices))
-        .route("/api/Employees", get(office::employees))
-        .route("/api/Conditions/Cases/{case_id}/Costs/{type}", get(case::costs))
-        .route("/api/Conditions/Properties/{case_id}", get(case::property_conditions))
-        .route(
-            "/api/Conditions/Properties/{case_id}/Costs/{cost_id}/{type}",
-            patch(writes::patch_cost),
-        )
-        .route("/api/Properties/{case_id}/PublicTaxes/DocumentCost", get(case::document_cost))
-        .route("/api/Properties/{case_id}/CommonConditions", get(case::common_conditions))
-        .route("/api/Properties/{case_id}/Conditions", get(case::case_conditions))
-        .route("/api/Properties/{case_id}/ResaleInformation", get(case::resale_information))
-        .route(
-            "/api/Integrations/Bookkeeping/Cases/{case_id}/Entries",
-            get(case::entries).post(writes::add_entry),
-        )
-        .route(
-            "/api/Integrations/Bookkeeping/Cases/{case_id}/EntryDrafts",
-            get(case::drafts).post(writes::add_draft),
-        )
-        .fallback(async || Refusal::new(StatusCode::NOT_FOUND, "There is no such resource"))
-        .method_not_allowed_fallback(async || {
-            Refusal::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "The requested resource does not support this method",
-            )
-        })
+/// A JSON body, or 400.
+fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(body)
+        .map_err(|error| Refusal::bad_request(format!("The body is not understood: {error}")))
 }
 
 impl Shared {

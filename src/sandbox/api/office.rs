@@ -43,3 +43,42 @@ pub async fn contact(State(shared): State<Arc<Shared>>, Path(id): Path<String>) 
     let contact = world.contact(number).ok_or_else(none)?;
     Ok(answer::record(&records::looked_up(&world.basis, &contact)))
 }
+
+/// `GET /api/Employees/{employeeId}/Offices`: all affiliations, those no longer active too.
+pub async fn affiliations(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<String>,
+    Extension(twist): Extension<Twist>,
+    RawQuery(raw): RawQuery,
+) -> Answer {
+    shared.need(&["Employees - Read", "Offices - Read"])?;
+    let rows = {
+        let world = shared.world();
+        let employee = id.parse().ok().and_then(|id| world.employee(id));
+        let employee = employee.ok_or_else(|| {
+            Refusal::new(StatusCode::NOT_FOUND, format!("Employee {id} does not exist"))
+        })?;
+        let places = employee.affiliations.iter();
+        let row = |place| Some(staff::affiliation(employee, place, world.office(place.office)?));
+        places.filter_map(row).collect()
+    };
+    shared.list(rows, Twist { ignore_paging: true, ..twist }, raw)
+}
+
+/// `GET /api/Offices/{id}/Accounts`.
+pub async fn accounts(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<String>,
+    Extension(twist): Extension<Twist>,
+    RawQuery(raw): RawQuery,
+) -> Answer {
+    let rows = {
+        let world = shared.world();
+        let office = id.parse().ok().and_then(|id| world.office(id));
+        let office = office.ok_or_else(|| {
+            Refusal::new(StatusCode::NOT_FOUND, format!("Office {id} does not exist"))
+        })?;
+        office.accounts.iter().map(|account| staff::account(office, account)).collect()
+    };
+    shared.list(rows, Twist { ignore_paging: true, ..twist }, raw)
+}

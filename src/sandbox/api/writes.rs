@@ -13,9 +13,11 @@ use super::super::Shared;
 use super::super::records::bookkeeping;
 use super::super::wire::{self, Ticks};
 use super::super::world::Act;
-use super::super::world::case::{Case, Cost, Draft, Entry, EntryDefinition, Moved, definition_of};
+use super::super::world::case::{Case, Cost, Draft, Entry, Moved};
+use super::super::world::definitions::{EntryDefinition, definition_of};
 use super::answer::{self, Answer, Refusal};
 use super::case::is_seller;
+use super::read;
 
 type Shares = State<Arc<Shared>>;
 
@@ -63,11 +65,6 @@ fn check(body: &[u8], draft: bool) -> Result<Checked, Refusal> {
         return Err(Refusal::bad_request("EntryDate is required"));
     }
     Ok(Checked { definition, amount, description: booking.description.map(Cow::Owned), date })
-}
-
-fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(body)
-        .map_err(|error| Refusal::bad_request(format!("The body is not understood: {error}")))
 }
 
 fn amount(raw: &RawValue) -> Result<i64, Refusal> {

@@ -1,7 +1,8 @@
 //! Costs, entries and entry drafts (reference 2.12).
 
 use super::super::record::{Record, Value};
-use super::super::world::case::{Case, Cost, Draft, Entry, definition_of};
+use super::super::world::case::{Case, Cost, Draft, Entry};
+use super::super::world::definitions::definition_of;
 use super::super::world::dice::{Trivia, mix};
 
 /// A cost of the buyer or the seller.

@@ -5,6 +5,8 @@ pub mod bookkeeping;
 pub mod case_row;
 pub mod conditions;
 pub mod contact;
+pub mod economy;
+pub mod journal;
 pub mod on_case;
 pub mod sale_row;
 pub mod staff;

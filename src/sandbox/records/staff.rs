@@ -2,7 +2,7 @@
 
 use super::super::record::{Record, Value};
 use super::super::wire::{TICKS_PER_SECOND, Ticks};
-use super::super::world::people::{CHAIN_ID, Employee, Office};
+use super::super::world::people::{Account, Affiliation, CHAIN_ID, Employee, Office};
 
 /// A record of `GET /api/Offices`.
 pub fn office(office: &Office) -> Record {
@@ -118,5 +118,75 @@ pub fn employee(employee: &Employee) -> Record {
         .put("StandardSettlementResponsibleId", t.chance(26, 30).then_some(employee.id + 1))
         .put("StandardAssistantBrokerId", t.chance(27, 30).then_some(employee.id + 1))
         .put("StandardResponsibleBrokerId", t.chance(28, 30).then_some(employee.id + 1));
+    r
+}
+
+/// An affiliation of `GET /api/Employees/{employeeId}/Offices` (reference 2.15).
+pub fn affiliation(employee: &Employee, affiliation: &Affiliation, office: &Office) -> Record {
+    let t = affiliation.trivia;
+    let whole = self::employee(employee);
+    let mut r = Record::with_capacity(29);
+    r.put("OfficeId", affiliation.office)
+        .put("OfficeName", office.name.clone())
+        .put("IsPreferredOffice", affiliation.preferred)
+        .put("EmployeeOfficeIsPublic", t.chance(50, 80))
+        .put(
+            "Roles",
+            if affiliation.roles.is_empty() && t.chance(51, 50) {
+                Value::Null
+            } else {
+                Value::List(affiliation.roles.iter().map(|role| (*role).into()).collect())
+            },
+        )
+        .put("Position", t.chance(52, 80).then(|| t.between(53, 0, 12)));
+    for name in [
+        "IsExternalBroker",
+        "EmployeeNumber",
+        "GuaranteedSalaryYearly",
+        "CommissionSalaryIntervalType",
+        "SalaryActive",
+        "FirstName",
+        "SurName",
+        "BirthDate",
+        "NoContact",
+        "IsCustomerWebUser",
+        "Id",
+        "Guid",
+    ] {
+        r.put(name, whole.get(name).cloned().unwrap_or(Value::Absent));
+    }
+    r.put("BrokerCompanyId", office.company);
+    for name in ["Name", "Type", "Telephone", "Email", "Address", "PrimaryImageId"] {
+        r.put(name, whole.get(name).cloned().unwrap_or(Value::Absent));
+    }
+    r.put("Active", affiliation.active)
+        .put("IsPublic", true)
+        .put("IsProfessional", true)
+        .put("IdentificationNumber", "***********");
+    r
+}
+
+/// An account of `GET /api/Offices/{id}/Accounts` (reference 2.12).
+pub fn account(office: &Office, account: &Account) -> Record {
+    let t = account.trivia;
+    let mut r = Record::with_capacity(10);
+    r.put("Id", account.id)
+        .put("AccountId", account.id + 70_000)
+        .put("AccountNumber", format!("8601{:07}", t.between(50, 0, 9_999_999)))
+        .put("Description", account.description.clone())
+        .put("BrokerCompanyId", office.company)
+        .put("ClientAccountInterestRateGroupId", t.chance(51, 50).then(|| t.between(52, 1, 9)))
+        .put("ClientInterestAccountId", t.chance(53, 30).then(|| account.id + 90_000))
+        .put("DefaultAccount", account.number == 0)
+        .put("CreatedFromOffice", t.chance(54, 50))
+        .put("IsDeleted", account.deleted);
+    r
+}
+
+/// What a mirror knows of an office where the platform lists no offices: what its employees'
+/// affiliations say of it.
+pub fn office_of_affiliations(office: &Office) -> Record {
+    let mut r = self::office(office);
+    r.blank_except(&["Id", "Name"]);
     r
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::journals::{Journal, JournalEdit};
+
 /// A change that can be ordered. Where a case or contact id is left out, one is picked by chance.
 /// Instants are ISO 8601 with up to seven digits; where none is given, the world's next one is
 /// taken, which is later than any before.
@@ -64,6 +66,22 @@ pub enum Act {
     EditEmployee { employee_id: i64 },
     /// An office gets another telephone number.
     EditOffice { office_id: i64 },
+    /// An employee leaves the present office for another: that affiliation is no longer active.
+    MoveEmployee { employee_id: i64, office_id: i64 },
+    /// Something happens to the accounts of an office.
+    Account { office_id: i64, edit: ListEdit },
+    /// Something happens to the entry definitions; a removed one stays listed as deleted.
+    Definition { edit: ListEdit },
+    /// A month of an office's journal is edited, closed months too. `month` is `2026-03`, `line` a
+    /// line number from 1; none given: by chance.
+    Journal {
+        journal: Journal,
+        office_id: i64,
+        month: String,
+        edit: JournalEdit,
+        #[serde(default)]
+        line: Option<usize>,
+    },
     /// Events of the world's own accord.
     Tick {
         #[serde(default = "one")]
@@ -119,8 +137,73 @@ pub enum Facet {
     Sold,
     /// The settlement comes a step further: nothing but `ModifiedDate`.
     Settled,
+    /// The estimated costs change: nothing but `ModifiedDate`.
+    EstimatedCosts,
+    /// The first item of the commission sharing gets another share: nothing but `ModifiedDate`.
+    Commission,
+    /// An employee gets an extra payment: nothing but `ModifiedDate`.
+    CommissionAdded,
+    /// The last item of the commission sharing goes: nothing but `ModifiedDate`.
+    CommissionRemoved,
     /// Nothing but `ModifiedDate`.
     Nothing,
+}
+
+impl Facet {
+    /// All of them.
+    pub const ALL: [Facet; 25] = [
+        Facet::Activity,
+        Facet::ActivityEdited,
+        Facet::ActivityRemoved,
+        Facet::Description,
+        Facet::RoleAdded,
+        Facet::ContactAdded,
+        Facet::RoleRemoved,
+        Facet::Transaction,
+        Facet::Draft,
+        Facet::DraftRemoved,
+        Facet::Cost,
+        Facet::CostAdded,
+        Facet::CostRemoved,
+        Facet::Bid,
+        Facet::Image,
+        Facet::Attachment,
+        Facet::Publication,
+        Facet::Activated,
+        Facet::Sold,
+        Facet::Settled,
+        Facet::EstimatedCosts,
+        Facet::Commission,
+        Facet::CommissionAdded,
+        Facet::CommissionRemoved,
+        Facet::Nothing,
+    ];
+}
+
+// A facet that is not listed does not compile: the last one's number says how many there are.
+const _: () = assert!(Facet::ALL.len() == Facet::Nothing as usize + 1);
+
+/// What happens to a list that hangs on no case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ListEdit {
+    /// One more.
+    Added,
+    /// The first one has other contents.
+    Changed,
+    /// The last one goes.
+    Removed,
+}
+
+/// The journal line that an act concerned: where it stands, or stood, in its office's month.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalLine {
+    pub journal: Journal,
+    pub office_id: i64,
+    /// `2026-03`.
+    pub month: String,
+    /// From 1.
+    pub line_number: i64,
 }
 
 /// What an act did.
@@ -133,4 +216,6 @@ pub struct Outcome {
     pub ids: Vec<i64>,
     /// The dates that moved, by field, at 100 ns.
     pub moved: BTreeMap<String, Option<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<JournalLine>,
 }

@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 
 use super::super::wire::{TICKS_PER_DAY, Ticks};
-use super::case::{
-    Activity, Bid, Case, Conditions, Cost, DEFINITIONS, Draft, Entry, Moved, Resale, Role,
-};
+use super::case::{Activity, Bid, Case, Conditions, Cost, Draft, Entry, Moved, Resale, Role};
+use super::definitions::DEFINITIONS;
 use super::dice::Dice;
 use super::generate::case_number;
 use super::names;

@@ -1,9 +1,11 @@
 //! A case and everything that hangs on it.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::super::wire::Ticks;
 use super::dice::Trivia;
+use super::economy::Economy;
 
 /// The ten dates that say what changed on a case, beside `ModifiedDate` (reference 2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -120,6 +122,8 @@ pub struct Case {
     pub entries: Vec<Entry>,
     pub drafts: Vec<Draft>,
     pub bids: Vec<Bid>,
+    /// Set once the case has changed; until then it follows from the seed.
+    pub economy: Option<Arc<Economy>>,
     /// The id that the next thing on this case gets, within the case's own range.
     pub next: i64,
     /// How often the description was changed.
@@ -391,43 +395,4 @@ pub struct Bid {
     pub at: Ticks,
     pub due: Ticks,
     pub accepted: Option<Ticks>,
-}
-
-/// What a booking means (reference 2.12).
-#[derive(Debug)]
-pub struct EntryDefinition {
-    pub id: i64,
-    pub name: &'static str,
-    /// True: only drafts may be created through the API; false: only booked entries.
-    pub is_draft: bool,
-    /// Millionths.
-    pub vat: i64,
-    pub credit_account: i64,
-    pub debit_account: i64,
-}
-
-const fn definition(
-    id: i64,
-    name: &'static str,
-    is_draft: bool,
-    vat: i64,
-    credit_account: i64,
-    debit_account: i64,
-) -> EntryDefinition {
-    EntryDefinition { id, name, is_draft, vat, credit_account, debit_account }
-}
-
-/// The definitions that every broker company has prepared.
-pub const DEFINITIONS: &[EntryDefinition] = &[
-    definition(201, "Provisjon", false, 250_000, 3000, 1500),
-    definition(202, "Markedspakke", true, 250_000, 3010, 1500),
-    definition(203, "Dokumentavgift", false, 0, 2900, 1501),
-    definition(204, "Tinglysing", true, 0, 2901, 1501),
-    definition(205, "Utlegg", true, 120_000, 3020, 1502),
-    definition(206, "Oppgjørshonorar", false, 250_000, 3030, 1500),
-];
-
-/// The definition of an id.
-pub fn definition_of(id: i64) -> Option<&'static EntryDefinition> {
-    DEFINITIONS.iter().find(|definition| definition.id == id)
 }

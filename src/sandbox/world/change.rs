@@ -7,6 +7,7 @@ use super::act::Facet;
 use super::belongings;
 use super::case::{Bid, Case, Moved, Role, Settlement, Status};
 use super::dice::Dice;
+use super::economy::{Estimated, Share};
 use super::generate;
 use super::names;
 use super::people::Basis;
@@ -24,6 +25,8 @@ pub fn next_facet(case: &Case, dice: &mut Dice) -> Facet {
         Facet::Draft,
         Facet::Cost,
         Facet::CostAdded,
+        Facet::EstimatedCosts,
+        Facet::Commission,
         Facet::Image,
         Facet::Attachment,
         Facet::Nothing,
@@ -176,6 +179,37 @@ pub fn change(
                 None => case.reach(Status::Archived, at),
             }
             Vec::new()
+        }
+        Facet::EstimatedCosts => {
+            let estimate = Estimated::new(case, dice);
+            let economy = case.economy_mut(basis);
+            let known = economy.estimated.get_or_insert(estimate);
+            known.commission = Some(known.commission.unwrap_or(0) + 150_050);
+            known.marketing_chosen = !known.marketing_chosen;
+            Vec::new()
+        }
+        Facet::Commission => {
+            let (id, broker) = (case.id(), case.broker);
+            let economy = case.economy_mut(basis);
+            match economy.sharing.first_mut() {
+                Some(Share { id, percentage: Some(percentage), .. }) => {
+                    *percentage = *percentage * 9 / 10;
+                    vec![*id]
+                }
+                Some(share) => {
+                    share.extra_payment = Some(share.extra_payment.unwrap_or(0) + 25_025);
+                    vec![share.id]
+                }
+                None => vec![economy.add_extra_payment(id, broker, dice)],
+            }
+        }
+        Facet::CommissionAdded => {
+            let (id, broker) = (case.id(), case.broker);
+            vec![case.economy_mut(basis).add_extra_payment(id, broker, dice)]
+        }
+        Facet::CommissionRemoved => {
+            let removed = case.economy_mut(basis).sharing.pop();
+            removed.map(|share| share.id).into_iter().collect()
         }
         Facet::Nothing => Vec::new(),
     }

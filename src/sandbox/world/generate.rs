@@ -117,6 +117,7 @@ pub fn blank(basis: &Basis, id: i64, created: Ticks, dice: &mut Dice) -> Case {
         entries: Vec::new(),
         drafts: Vec::new(),
         bids: Vec::new(),
+        economy: None,
         next: 0,
         edition: 0,
         project_id: None,

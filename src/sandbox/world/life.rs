@@ -49,27 +49,15 @@ impl World {
                 let id = self.insert_contact(at);
                 Ok(contact_outcome("contact added", id, at))
             }
-            Act::EditEmployee { employee_id } => {
-                let at = self.stamp();
-                let number = self.dice.between(40_000_000, 49_999_999);
-                if !self.employees.contains_key(employee_id) {
-                    return Err(format!("there is no employee {employee_id}"));
-                }
-                self.change_contact(*employee_id, at, |c| {
-                    c.telephone = Some(format!("+47 {number}"))
-                });
-                Ok(contact_outcome("employee edited", *employee_id, at))
+            Act::EditEmployee { employee_id } => self.edit_employee(*employee_id),
+            Act::EditOffice { office_id } => self.edit_office(*office_id),
+            Act::MoveEmployee { employee_id, office_id } => {
+                self.move_employee(*employee_id, *office_id)
             }
-            Act::EditOffice { office_id } => {
-                let number = self.dice.between(22_000_000, 22_999_999);
-                let office = self.offices.get_mut(office_id);
-                let office = office.ok_or_else(|| format!("there is no office {office_id}"))?;
-                office.telephone = format!("+47 {number}");
-                Ok(Outcome {
-                    what: "office edited".to_owned(),
-                    ids: vec![*office_id],
-                    ..Outcome::default()
-                })
+            Act::Account { office_id, edit } => self.edit_accounts(*office_id, *edit),
+            Act::Definition { edit } => self.edit_definitions(*edit),
+            Act::Journal { journal, office_id, month, edit, line } => {
+                self.edit_journal(*journal, *office_id, month, *edit, *line)
             }
             Act::Tick { events } => {
                 let mut all = Outcome { what: "events".to_owned(), ..Outcome::default() };
@@ -87,6 +75,7 @@ impl World {
 
     /// One event of the world's own accord.
     pub fn tick(&mut self) -> Outcome {
+        self.post_journal();
         let roll = self.dice.below(100);
         if roll < 6 || self.slots.is_empty() {
             let project = self.dice.chance(5);
@@ -239,7 +228,7 @@ fn outcome(what: &str, case_id: i64) -> Outcome {
     Outcome { what: what.to_owned(), case_ids: vec![case_id], ..Outcome::default() }
 }
 
-fn contact_outcome(what: &str, id: i64, at: Ticks) -> Outcome {
+pub(super) fn contact_outcome(what: &str, id: i64, at: Ticks) -> Outcome {
     Outcome {
         what: what.to_owned(),
         contact_ids: vec![id],

@@ -2,12 +2,16 @@
 //! index knows them.
 
 mod act;
+mod administration;
 mod belongings;
 pub mod case;
 mod change;
+pub mod definitions;
 pub mod dice;
+pub mod economy;
 pub mod generate;
 mod index;
+pub mod journals;
 mod life;
 pub mod names;
 pub mod people;
@@ -19,10 +23,12 @@ use tokio::time::Instant;
 
 use super::api::Ids;
 use super::wire::Ticks;
-pub use act::{Act, Facet, Outcome};
+pub use act::{Act, Facet, JournalLine, ListEdit, Outcome};
 use case::{Case, ChangeDates, Facts};
+use definitions::Definition;
 use dice::Dice;
 pub use index::{Index, Lag};
+use journals::Journals;
 
 use people::{Basis, Contact, Employee, Office};
 
@@ -60,6 +66,14 @@ impl Handle {
     }
 }
 
+/// How much a world begins with.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    pub cases: usize,
+    /// Lines of the revenue journal per office and month; None: in proportion to the cases.
+    pub journal_lines: Option<usize>,
+}
+
 /// The brokerage.
 #[derive(Debug)]
 pub struct World {
@@ -74,6 +88,8 @@ pub struct World {
     contacts_by_modified: BTreeSet<(Ticks, i64)>,
     employees: BTreeMap<i64, Employee>,
     offices: BTreeMap<i64, Office>,
+    pub definitions: Vec<Definition>,
+    pub journals: Journals,
     next_case: i64,
     next_contact: i64,
     dice: Dice,
@@ -84,8 +100,8 @@ pub struct World {
 
 impl World {
     /// A world with its whole history, which ends at `origin`.
-    pub fn new(seed: u64, origin: Ticks, cases: usize, lag: Lag) -> World {
-        let basis = Arc::new(Basis::new(seed, origin, cases));
+    pub fn new(seed: u64, origin: Ticks, size: Size, lag: Lag) -> World {
+        let basis = Arc::new(Basis::new(seed, origin, size.cases));
         let mut world = World {
             started: Instant::now(),
             last: origin,
@@ -95,6 +111,8 @@ impl World {
             contacts_by_modified: BTreeSet::new(),
             employees: basis.employees.iter().map(|e| (e.id, e.clone())).collect(),
             offices: basis.offices.iter().map(|o| (o.id, o.clone())).collect(),
+            definitions: definitions::of_seed(seed),
+            journals: Journals::new(seed, size.journal_lines),
             next_case: basis.cases,
             next_contact: basis.contacts,
             dice: Dice::new(seed, u64::MAX),
@@ -249,6 +267,14 @@ impl World {
         self.offices.values()
     }
 
+    pub fn office(&self, id: i64) -> Option<&Office> {
+        self.offices.get(&id)
+    }
+
+    pub fn employee(&self, id: i64) -> Option<&Employee> {
+        self.employees.get(&id)
+    }
+
     pub fn employees(&self) -> impl Iterator<Item = &Employee> {
         self.employees.values()
     }
@@ -265,6 +291,7 @@ impl World {
         let before = self.contents(slot);
         let was_hidden = slot.hidden;
         let mut case = Case::clone(&before);
+        case.economy.get_or_insert_with(|| before.economy(&self.basis));
         let result = edit(&mut case, &mut self.dice);
         case.facts.dates.modified = at;
         let after = Arc::new(case);

@@ -21,7 +21,60 @@ pub struct Office {
     pub name: String,
     pub active: bool,
     pub telephone: String,
+    pub accounts: Vec<Account>,
     pub trivia: Trivia,
+}
+
+impl Office {
+    /// The name of the broker company that it belongs to.
+    pub fn company_name(&self) -> &'static str {
+        let number = usize::try_from(self.company - FIRST_COMPANY).unwrap_or(0);
+        names::BROKERAGES[number % names::BROKERAGES.len()]
+    }
+}
+
+/// An account of an office (reference 2.12).
+#[derive(Debug, Clone)]
+pub struct Account {
+    pub id: i64,
+    /// Its number among the accounts of the office.
+    pub number: i64,
+    pub description: Option<String>,
+    pub deleted: bool,
+    pub trivia: Trivia,
+}
+
+impl Account {
+    pub fn new(of_office: Trivia, office: i64, number: i64) -> Account {
+        let trivia = Trivia(of_office.at(1_000 + number.unsigned_abs()));
+        let kind = trivia.pick(1, &["Klientkonto", "Driftskonto", "Utlegg & gebyr", "Depot"]);
+        Account {
+            id: office * 1_000 + number,
+            number,
+            description: (!trivia.chance(2, 15)).then(|| format!("{kind} {}", number + 1)),
+            deleted: number > 0 && trivia.chance(3, 15),
+            trivia,
+        }
+    }
+}
+
+/// An employee's belonging to an office, now or earlier (reference 2.15).
+#[derive(Debug, Clone)]
+pub struct Affiliation {
+    pub office: i64,
+    pub active: bool,
+    pub preferred: bool,
+    pub roles: Vec<&'static str>,
+    pub trivia: Trivia,
+}
+
+impl Affiliation {
+    pub fn new(of_employee: Trivia, office: i64, number: i64, active: bool) -> Affiliation {
+        let trivia = Trivia(of_employee.at(2_000 + number.unsigned_abs()));
+        let roles = ["Broker", "AssistantBroker", "DisciplineResponsible", "Settlement"];
+        let roles = (0..4).zip(roles).filter(|(n, _)| trivia.chance(*n, 35)).map(|(_, role)| role);
+        Affiliation { office, active, preferred: active, roles: roles.collect(), trivia }
+    }
 }
 
 /// An employee; also a contact of type `Employee`, which the contact search does not list.
@@ -35,6 +88,8 @@ pub struct Employee {
     pub active: bool,
     pub telephone: String,
     pub modified: Ticks,
+    /// Earlier ones too, in the order in which they began.
+    pub affiliations: Vec<Affiliation>,
     pub trivia: Trivia,
 }
 
@@ -152,9 +207,28 @@ impl Basis {
             active: !trivia.chance(2, 8),
             telephone: person.phone(),
             modified: self.origin.plus_ms(-trivia.between(3, 3_600_000, 300 * 86_400_000)),
+            affiliations: self.affiliations(office.id, trivia),
             person,
             trivia,
         }
+    }
+
+    /// Where an employee of an office has been: for some elsewhere, for some here once before.
+    fn affiliations(&self, office: i64, trivia: Trivia) -> Vec<Affiliation> {
+        let elsewhere = trivia.pick_ref(40, &self.offices).id;
+        let gone = trivia.chance(2, 8);
+        let mut offices = Vec::new();
+        if trivia.chance(41, 30) {
+            offices.push((elsewhere, false));
+        }
+        if trivia.chance(42, 25) {
+            offices.push((office, false));
+        }
+        offices.push((office, !gone));
+        (0..)
+            .zip(offices)
+            .map(|(n, (id, active))| Affiliation::new(trivia, id, n, active))
+            .collect()
     }
 
     pub fn office(&self, id: i64) -> &Office {
@@ -218,6 +292,7 @@ fn office(seed: u64, number: i64) -> Office {
         name: format!("{} {} {}", brokerage.trim_end_matches(" AS"), town.city, place),
         active: true,
         telephone: format!("+47 {}", trivia.between(1, 22_000_000, 22_999_999)),
+        accounts: (0..trivia.between(8, 1, 5)).map(|n| Account::new(trivia, id, n)).collect(),
         trivia,
     }
 }

@@ -1,0 +1,119 @@
+//! Privacy: what a class hides stays hidden wherever it turns up.
+
+use super::*;
+
+#[test]
+fn identifiers_are_hashed_wherever_they_turn_up() {
+    let secret = "01017012345";
+    let record = format!(
+        r#"{{"Id":5,"IdentificationNumber":"{secret}","NationalIdentityNumber":"{secret}",
+            "Inner":{{"PersonalNumber":"{secret}"}},"Name":7}}"#
+    );
+    let decoded = decode("contacts", &[&record]);
+    let hash = texts(&decoded, "identification_number")[0].clone().unwrap();
+    assert_eq!(hash.len(), 32);
+    let extra = texts(&decoded, "_extra")[0].clone().unwrap();
+    assert!(extra.contains(&format!(r#""NationalIdentityNumber":"{hash}""#)), "{extra}");
+    let everything = format!("{:?}{:?}{extra}", decoded.rejects, decoded.drift);
+    assert!(!everything.contains(secret), "{everything}");
+}
+
+#[test]
+fn dropped_classes_leave_neither_column_nor_extra() {
+    let context = context(PrivacyMode::Drop, PrivacyMode::Drop);
+    let decoded = decode_with(
+        &context,
+        "contacts",
+        &Params::new(),
+        &[
+            r#"{"Id":5,"Email":"a@example.no","Emails":["a@example.no"],"WorkEmail":"b@example.no","MobileX":1}"#,
+        ],
+    );
+    assert_eq!(texts(&decoded, "email"), [None]);
+    assert!(decoded.rows.column_by_name("emails").unwrap().is_null(0));
+    assert_eq!(texts(&decoded, "_extra"), [None]);
+    assert!(!format!("{:?}", decoded.drift).contains("example.no"));
+}
+
+#[test]
+fn an_object_in_place_of_another_is_hidden_like_the_strictest_of_its_columns() {
+    let record = r#"{"Id":1,"Seller":"01017012345"}"#;
+    let decoded = decode_by(&nested_catalog(), &hiding(), "things", &Params::new(), &[record]);
+    let everything = format!("{decoded:?}");
+    assert!(!everything.contains("01017012345"), "{everything}");
+    assert_eq!(
+        faults(&decoded),
+        [
+            ("seller_name", "a string where an object belongs"),
+            ("seller_number", "a string where an object belongs")
+        ]
+    );
+}
+
+#[test]
+fn a_class_holds_for_a_name_at_any_depth() {
+    let secret = "01017012345";
+    let mut record = format!(r#"{{"PersonalNumber":"{secret}"}}"#);
+    for _ in 0..100 {
+        record = format!(r#"{{"Inner":{record}}}"#);
+    }
+    let record = format!(r#"{{"Id":1,"Deep":{record}}}"#);
+    let decoded = decode_with(&hiding(), "costs", &params(), &[&record]);
+    let extra = texts(&decoded, "_extra")[0].clone().unwrap();
+    assert!(extra.starts_with(r#"{"Deep":{"Inner":{"Inner":"#), "{extra}");
+    assert!(!format!("{extra}{:?}", decoded.drift).contains(secret));
+}
+
+#[test]
+fn a_list_that_does_not_fit_is_hidden_too() {
+    let decoded = decode_with(
+        &context(PrivacyMode::Hash, PrivacyMode::Hash),
+        "contacts",
+        &Params::new(),
+        &[r#"{"Id":5,"Emails":["a@example.no",7]}"#],
+    );
+    assert_eq!(faults(&decoded), [("emails", "element 2: a number where a string belongs")]);
+    assert!(!format!("{decoded:?}").contains("example.no"));
+}
+
+#[test]
+fn what_no_record_is_repeats_nothing_of_itself() {
+    let decoded = decode_with(&hiding(), "contacts", &Params::new(), &[r#""01017012345""#]);
+    assert_eq!(faults(&decoded), [("(record)", "a string where a record belongs")]);
+    assert!(!format!("{:?}", decoded.rejects).contains("01017012345"));
+}
+
+fn hiding() -> Context {
+    context(PrivacyMode::Hash, PrivacyMode::Keep)
+}
+
+/// A table with parts of an object as columns, one of them an identity number.
+fn nested_catalog() -> Catalog {
+    let folder = tempfile::tempdir().unwrap();
+    let file = r#"
+table = "things"
+comment = "Things."
+key = ["id"]
+group = "list"
+schedule = "reference"
+[read]
+method = "GET"
+path = "/api/Things"
+answer = "list"
+[[column]]
+field = "Id"
+type = "int"
+comment = "The thing."
+[[column]]
+field = "Seller.Name"
+type = "string"
+comment = "Its seller."
+[[column]]
+field = "Seller.Number"
+type = "string"
+class = "identifier"
+comment = "The seller's identity number."
+"#;
+    std::fs::write(folder.path().join("things.toml"), file).unwrap();
+    Catalog::load(Some(folder.path())).unwrap()
+}
