@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::support::follow::{UNTHROTTLED, assert_status, calls, change, lines, shown_cases};
 use crate::support::scripted::{
     assert_incomplete, assert_mended, fault, garbage, property_rows, refuse, script_search,
+    without_id,
 };
 use crate::support::{World, one};
 
@@ -52,9 +53,7 @@ fn a_search_row_without_key_decides_nothing_about_its_case() {
     let world = mirrored(8);
     let case_id = shown_cases(&world)[3];
     change(&world, case_id, Facet::Nothing);
-    let mut row = property_rows(&world, Some(case_id)).remove(0);
-    row.as_object_mut().unwrap().remove("Id");
-    row.as_object_mut().unwrap().remove("CaseId");
+    let row = without_id(&property_rows(&world, Some(case_id))[0]);
     script_search(&world, "Property", case_id, &[row]);
     world.sandbox.reset_stats();
     assert_incomplete(&world.run(&["sync"]), "cases");

@@ -9,7 +9,7 @@ use crate::support::follow::{
 };
 use crate::support::scripted::{
     assert_incomplete, assert_mended, end_the_run_at, fault, garbage, page, property_rows, refuse,
-    search_path, undated,
+    search_path, undated, without_id,
 };
 use crate::support::{World, differences, one, shown};
 
@@ -63,8 +63,7 @@ fn a_search_row_without_key_does_not_hold_back_those_beside_it() {
         change(&world, *case_id, Facet::Nothing);
     }
     let whole = property_rows(&world, Some(cases[3])).remove(0);
-    let mut keyless = whole.clone();
-    keyless.as_object_mut().unwrap().remove("Id");
+    let keyless = without_id(&whole);
     let path = search_path("Property");
     let rule = fault(&path, None, garbage(&page(&[whole, keyless])));
     world.sandbox.fault(Rule { query: Some("Id eq".to_owned()), ..rule });
@@ -79,7 +78,7 @@ fn a_search_row_without_key_does_not_hold_back_those_beside_it() {
 fn a_listing_row_without_key_makes_no_case_a_suspect() {
     let world = mirrored(8);
     let mut rows = property_rows(&world, None);
-    rows[3].as_object_mut().unwrap().remove("Id");
+    rows[3] = without_id(&rows[3]);
     script_listing(&world, &rows);
     world.sandbox.reset_stats();
     assert_incomplete(&world.run(&["sync", "--full"]), "cases");
