@@ -6,6 +6,7 @@ mod support;
 
 mod cli;
 mod faults;
+mod feed;
 mod interleavings;
 mod kills;
 mod mirror;
