@@ -95,7 +95,7 @@ impl Feed<'_> {
             self.writer.run(|conn| State::new(conn).everything_is_stale("gap")).await?;
         }
         let mut reading = Reading::new(self, name, Reader::Poll, lower, state).await?;
-        reading.to_the_end().await?;
+        reading.run().await?;
         let held = self.complete(&reading).await?;
         failpoint::reach("poll-complete");
         Ok(Polled { moved: reading.moved, calls: reading.calls, gap, held })
@@ -113,7 +113,7 @@ impl Feed<'_> {
         let now = Ticks::from_timestamp(Timestamp::now());
         let lower = now.earlier_by(reach.min(LONGEST_REACH));
         let mut reading = Reading::new(self, name, Reader::Reread, lower, state).await?;
-        reading.to_the_end().await?;
+        reading.run().await?;
         reading.note_names().await?;
         let late = State::new(&self.store.connection()?).late(name, reading.sequence, bound)?;
         Ok(Reread {

@@ -8,6 +8,7 @@ mod books;
 mod cli;
 mod faults;
 mod half_answers;
+mod feed;
 mod interleavings;
 mod kills;
 mod lists;

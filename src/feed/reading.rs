@@ -82,15 +82,14 @@ impl<'a> Reading<'a> {
     ///
     /// # Errors
     /// Those of the calls; `BadAnswer` where pages cannot be made complete.
-    pub async fn to_the_end(&mut self) -> Result<()> {
+    pub async fn run(&mut self) -> Result<()> {
         let by_date = self.feed.settings.style == FeedStyle::Odata;
         let mut walk = if by_date { Walk::by_date(self.lower) } else { Walk::by_skip(self.lower) };
         let mut top =
             self.state.page_size.and_then(|size| u32::try_from(size).ok()).unwrap_or(LARGEST_PAGE);
         let mut accepted = false;
         while let Some(ask) = walk.next_ask() {
-            let query =
-                if by_date { self.odata_query(ask, top) } else { self.from_date_query(ask) };
+            let query = if by_date { self.odata_query(ask, top) } else { self.plain_query(ask) };
             let page = match self.call(query).await {
                 Ok(page) => page,
                 Err(error) => {
@@ -150,7 +149,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The style of `?fromDate=`, of which no paging is documented.
-    fn from_date_query(&self, ask: Ask) -> Query {
+    fn plain_query(&self, ask: Ask) -> Query {
         let query = Query::new().with("fromDate", self.lower.to_string());
         match ask {
             Ask::Skip(skip) if skip > 0 => query.skip(skip),

@@ -121,11 +121,16 @@ pub fn binary() -> Command {
 }
 
 pub fn open_read_only(path: &Path) -> Connection {
+    try_open_read_only(path).unwrap()
+}
+
+/// Fails while this process or another has the file open for writing.
+pub fn try_open_read_only(path: &Path) -> duckdb::Result<Connection> {
     let config = DuckConfig::default()
         .access_mode(AccessMode::ReadOnly)
         .and_then(|c| c.enable_autoload_extension(false))
         .unwrap();
-    Connection::open_with_flags(path, config).unwrap()
+    Connection::open_with_flags(path, config)
 }
 
 /// The one value of a query.
