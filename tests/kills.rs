@@ -86,6 +86,8 @@ fn killed_at_a_point_of_the_first_run_the_next_goes_on(
         "after-commit",
         "before-publish",
         "database-published",
+        "snapshot-written",
+        "snapshot-placed",
         "after-publish"
     )]
     point: &str,
@@ -108,6 +110,8 @@ fn killed_at_a_point_while_following_changes_the_next_goes_on(
         "after-commit",
         "before-publish",
         "database-published",
+        "snapshot-written",
+        "snapshot-placed",
         "after-publish"
     )]
     point: &str,
