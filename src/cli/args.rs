@@ -92,6 +92,8 @@ pub enum Command {
     Check,
     /// Mirror everything, or what has changed since the last time, and publish it
     Sync(Sync),
+    /// Write a Parquet snapshot of the store now, into publish.parquet
+    Export,
     /// Show what is mirrored, how fresh, what failed, what is pending and why
     Status(Status),
     /// Print the data dictionary of every table
@@ -345,6 +347,7 @@ mod tests {
                 "init",
                 "check",
                 "sync",
+                "export",
                 "status",
                 "schema",
                 "query",
