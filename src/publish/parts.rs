@@ -53,8 +53,7 @@ pub(super) fn all(
     let journals = journals(conn)?;
     let mut parts = Vec::new();
     for table in tables {
-        let query = format!("SELECT * FROM main.{}", quote::ident(table));
-        let columns = columns(conn, table, &query)?;
+        let Rows { query, columns } = Rows::of(conn, &format!("main.{}", quote::ident(table)))?;
         let part = |file: &str, query: String, changes: Option<i64>| Part {
             folder: (*table).to_owned(),
             file: file.to_owned(),
@@ -78,19 +77,19 @@ pub(super) fn all(
         }
     }
     for name in reports::relations(conn)? {
-        let query = match name {
+        let source = match name {
             // The store has no row of its own there: only a copy is a snapshot.
-            "snapshot" => snapshot_select(snapshot),
-            name => format!("SELECT * FROM report.{}", quote::ident(name)),
+            "snapshot" => format!("({})", snapshot_select(snapshot)),
+            name => format!("report.{}", quote::ident(name)),
         };
-        let table = format!("report.{name}");
+        let Rows { query, columns } = Rows::of(conn, &source)?;
         parts.push(Part {
             folder: format!("report/{name}"),
             file: DATA_FILE.to_owned(),
-            columns: columns(conn, &table, &query)?,
-            table,
+            table: format!("report.{name}"),
             query,
             changes: None,
+            columns,
         });
     }
     Ok(parts)
@@ -169,13 +168,38 @@ fn journals(conn: &Connection) -> Result<Vec<String>> {
     read().map_err(|e| db("cannot read which tables are journals", e))
 }
 
-/// Hash of the names and types of a query's columns.
-fn columns(conn: &Connection, table: &str, query: &str) -> Result<String> {
-    let sql = format!(
-        "SELECT string_agg(column_name || ' ' || column_type, ', ') FROM (DESCRIBE {query})"
-    );
-    let text: String = conn
-        .query_row(&sql, [], |row| row.get(0))
-        .map_err(|e| db(&format!("cannot read the columns of {table}"), e))?;
-    Ok(manifest::fingerprint(&text))
+/// The rows of a table or report as every reader of Parquet takes them.
+struct Rows {
+    /// May be followed by a condition.
+    query: String,
+    /// Hash of the names and types of the columns as they are written.
+    columns: String,
+}
+
+impl Rows {
+    /// All columns as they are, but GUIDs as text: Spark opens no file that has Parquet's UUID.
+    fn of(conn: &Connection, source: &str) -> Result<Rows> {
+        let read = || -> duckdb::Result<Vec<(String, String)>> {
+            conn.prepare(&format!("SELECT column_name, column_type FROM (DESCRIBE FROM {source})"))?
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect()
+        };
+        let columns = read().map_err(|e| db(&format!("cannot read the columns of {source}"), e))?;
+        let (mut replaced, mut written) = (Vec::new(), String::new());
+        for (name, kind) in &columns {
+            let as_written = kind.replace("UUID", "VARCHAR");
+            if as_written != *kind {
+                let name = quote::ident(name);
+                replaced.push(format!("CAST({name} AS {as_written}) AS {name}"));
+            }
+            written.push_str(&format!("{name} {as_written}, "));
+        }
+        let replace = if replaced.is_empty() {
+            String::new()
+        } else {
+            format!(" REPLACE ({})", replaced.join(", "))
+        };
+        let query = format!("SELECT *{replace} FROM {source}");
+        Ok(Rows { query, columns: manifest::fingerprint(&written) })
+    }
 }

@@ -43,10 +43,19 @@ impl World {
     }
 
     fn publish(&self, at: &str) -> Result<Published> {
+        self.publish_to(Some(&self.database()), at)
+    }
+
+    /// A snapshot alone.
+    fn export(&self, at: &str) -> Result<Published> {
+        self.publish_to(None, at)
+    }
+
+    fn publish_to(&self, database: Option<&Path>, at: &str) -> Result<Published> {
         publish(
             &self.conn.try_clone().unwrap(),
             &Targets {
-                database: Some(&self.database()),
+                database,
                 parquet: Some(ParquetTarget {
                     root: &self.parquet(),
                     tables: &self.tables,

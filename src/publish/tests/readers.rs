@@ -56,7 +56,7 @@ fn who_follows_latest_always_sees_a_whole_snapshot() {
                      UPDATE sync.changes SET counter = counter + 1 WHERE table_name = 'cases'"
                 ))
                 .unwrap();
-            let published = world.publish(T2).unwrap();
+            let published = world.export(T2).unwrap();
             assert_eq!(published.snapshot_id, format!("2026-11-20T020000Z-{n}"));
             assert_eq!(published.parquet.unwrap().linked, 1);
         }
@@ -98,4 +98,28 @@ fn the_copy_has_none_of_the_stores_holes() {
     let store = fs::metadata(world.dir.path().join("the store.duckdb")).unwrap().len();
     let copy = world.publish(T2).unwrap().database.unwrap().bytes;
     assert!(copy * 2 < store, "the copy has {copy} bytes, the store {store}");
+}
+
+#[test]
+fn a_guid_is_text_in_parquet() {
+    let mut world = World::new();
+    world
+        .conn
+        .execute_batch(
+            "CREATE TABLE main.guids (id UUID, others UUID[]);
+             INSERT INTO main.guids VALUES ('0123456789abcdef0123456789abcdef', [uuid()]), (NULL, NULL)",
+        )
+        .unwrap();
+    world.tables.push("guids");
+    world.publish(T2).unwrap();
+    let path = world.parquet().join("latest/guids/data.parquet");
+    let parquet = format!("FROM read_parquet({})", quote::text(path.to_str().unwrap()));
+    assert_eq!(
+        rows(&world.conn, &format!("SELECT column_type FROM (DESCRIBE {parquet})")),
+        ["{'column_type': VARCHAR}", "{'column_type': 'VARCHAR[]'}"]
+    );
+    assert_eq!(
+        rows(&world.conn, &parquet),
+        rows(&world.conn, "SELECT id::VARCHAR AS id, others::VARCHAR[] AS others FROM main.guids")
+    );
 }
