@@ -6,6 +6,7 @@ mod support;
 
 mod books;
 mod cli;
+mod export;
 mod faults;
 mod half_answers;
 mod feed;

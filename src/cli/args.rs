@@ -94,6 +94,8 @@ pub enum Command {
     Sync(Sync),
     /// Mirror the journals of a period now
     Journals(Journals),
+    /// Write a Parquet snapshot of the store now, into publish.parquet
+    Export,
     /// Show what is mirrored, how fresh, what failed, what is pending and why
     Status(Status),
     /// Print the data dictionary of every table
@@ -377,6 +379,7 @@ mod tests {
                 "check",
                 "sync",
                 "journals",
+                "export",
                 "status",
                 "schema",
                 "query",

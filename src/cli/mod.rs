@@ -3,6 +3,7 @@
 pub mod args;
 mod check;
 mod demo;
+mod export;
 mod init;
 mod journals;
 mod output;
@@ -31,6 +32,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Check => check::run(load()?).await,
         Command::Sync(args) => sync::run(load()?, args, quiet).await,
         Command::Journals(args) => journals::run(load()?, args, quiet).await,
+        Command::Export => export::run(&offline()?),
         Command::Status(args) => status::run(&offline()?, args),
         Command::Schema(args) => schema::run(&offline()?, args),
         Command::Query(args) => query::run(&offline()?, args),

@@ -192,6 +192,7 @@ mod tests {
             max_removed: None,
             search_delay: Duration::from_secs(1),
             zone: jiff::tz::TimeZone::UTC,
+            close_day: 10,
         };
         let see = |date, sequence| {
             state.see_cases(&[(17, [Some(date); 11])], sequence, Timestamp::now()).unwrap();
