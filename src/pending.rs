@@ -132,17 +132,13 @@ pub fn note_complete(conn: &Connection, pending: &Pending, catalog: &Catalog) ->
     }
     // What is switched off, forbidden or not there lacks nothing, and has not been fetched either.
     let status = Books::new(conn).resources()?;
-    let is_active = |table: &str| status.get(table).is_some_and(ResourceRow::is_asked);
     let lacking: BTreeSet<&str> =
         pending.scopes.iter().filter(|s| s.never).map(|s| s.table.as_str()).collect();
-    let done = catalog.resources().iter().filter(|r| {
-        // A child's rows come with its parent's scopes.
-        let source = match &r.group {
-            Group::Child(child) => &child.table,
-            _ => &r.table,
-        };
-        is_active(&r.table) && is_active(source) && !lacking.contains(source.as_str())
-    });
+    // A child's rows come with its parent's scopes.
+    let done = catalog
+        .resources()
+        .iter()
+        .filter(|r| is_asked(r, &status) && !lacking.contains(r.read_with()));
     let mut complete = complete_tables(&state)?;
     let before = complete.len();
     complete.extend(done.map(|r| r.table.clone()));
@@ -154,10 +150,22 @@ pub fn note_complete(conn: &Connection, pending: &Pending, catalog: &Catalog) ->
 }
 
 /// Whether every scope that the configuration asks for has been fetched once.
-pub fn is_complete(conn: &Connection) -> Result<bool> {
+pub fn is_complete(conn: &Connection, catalog: &Catalog) -> Result<bool> {
     let complete = complete_tables(&State::new(conn))?;
-    let asked = Books::new(conn).resources()?;
-    Ok(asked.iter().filter(|(_, row)| row.is_asked()).all(|(table, _)| complete.contains(table)))
+    let status = Books::new(conn).resources()?;
+    Ok(catalog
+        .resources()
+        .iter()
+        .filter(|resource| is_asked(resource, &status))
+        .all(|resource| complete.contains(&resource.table)))
+}
+
+/// Whether a table is read: neither it nor the one that its rows come with is switched off, forbidden
+/// or absent.
+fn is_asked(resource: &Resource, status: &BTreeMap<String, ResourceRow>) -> bool {
+    [resource.table.as_str(), resource.read_with()]
+        .iter()
+        .all(|table| status.get(*table).is_some_and(ResourceRow::is_asked))
 }
 
 fn complete_tables(state: &State<'_>) -> Result<BTreeSet<String>> {

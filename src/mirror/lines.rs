@@ -230,7 +230,8 @@ impl Lines<'_> {
     }
 }
 
-/// Pairs lines of one content, then of one key; each in order. Of a month that is not complete the
+/// Pairs lines of one content, then of one key, each in order; lines without a key are as if of one.
+/// Of a month that is not complete the
 /// mirrored lines that have no pair stay, behind those of the answer.
 const PAIRS: &str = "\
 CREATE OR REPLACE TEMP TABLE line_pairs AS
@@ -243,13 +244,15 @@ JOIN (SELECT *, row_number() OVER (PARTITION BY journal_level, journal_id, journ
   USING (journal_level, journal_id, journal_month, content, nth);
 INSERT INTO temp.line_pairs
 SELECT n.line, o.line, n.journal_level, n.journal_id, n.journal_month, n.number, o.number
-FROM (SELECT *, row_number() OVER (PARTITION BY journal_level, journal_id, journal_month, line_key
-                                   ORDER BY number) AS nth FROM temp.new_lines l
+FROM (SELECT *, row_number() OVER (PARTITION BY journal_level, journal_id, journal_month, own_key
+                                   ORDER BY number) AS nth
+      FROM (SELECT *, coalesce(line_key, '') AS own_key FROM temp.new_lines) l
       WHERE NOT EXISTS (SELECT 1 FROM temp.line_pairs p WHERE p.new_row = l.line)) n
-JOIN (SELECT *, row_number() OVER (PARTITION BY journal_level, journal_id, journal_month, line_key
-                                   ORDER BY number) AS nth FROM temp.old_lines l
+JOIN (SELECT *, row_number() OVER (PARTITION BY journal_level, journal_id, journal_month, own_key
+                                   ORDER BY number) AS nth
+      FROM (SELECT *, coalesce(line_key, '') AS own_key FROM temp.old_lines) l
       WHERE NOT EXISTS (SELECT 1 FROM temp.line_pairs p WHERE p.old_row = l.line)) o
-  USING (journal_level, journal_id, journal_month, line_key, nth);
+  USING (journal_level, journal_id, journal_month, own_key, nth);
 INSERT INTO temp.line_pairs
 SELECT NULL, o.line, o.journal_level, o.journal_id, o.journal_month,
   coalesce(n.lines, 0) + row_number() OVER (PARTITION BY o.journal_level, o.journal_id,

@@ -1,0 +1,386 @@
+//! Journals, line by line: equal to the source's at every level, and exact in what changed.
+
+use casemirror::sandbox::{
+    Act, Fault, HeavyAnswer, HeavyJournal, Journal, JournalEdit, JournalPaging, Level, Options,
+    Rule,
+};
+use duckdb::Connection;
+use rstest::rstest;
+
+use crate::support::{World, differences, one, shown};
+
+const FEED: &str = "[feed]\ncalls = 1000\nper = \"1s\"\n";
+/// Lines of every journal, per office and month.
+const OFFICE: i64 = 11;
+
+fn options(cases: usize) -> Options {
+    Options {
+        cases,
+        gzip: false,
+        feed_calls: 1000,
+        feed_per: std::time::Duration::from_secs(1),
+        ..Options::default()
+    }
+}
+
+/// A month so many months ago, as `yyyy-mm`. Two months ago is always closed.
+fn month(ago: i32) -> String {
+    let first = jiff::Zoned::now().date().first_of_month() - jiff::Span::new().months(ago);
+    first.strftime("%Y-%m").to_string()
+}
+
+/// A mirror whose journals begin so many months ago.
+fn mirrored(options: Options, months: i32, more: &str) -> World {
+    let world = World::with(options);
+    world.journals_since(&format!("{}-01", month(months)));
+    world.configure(&format!("{FEED}{more}"));
+    world.sync();
+    world
+}
+
+/// Reads a month again, as `casemirror journals` does.
+fn read_again(world: &World, month: &str) -> String {
+    let (from, to) = (format!("{month}-01"), format!("{month}-28"));
+    let output = world.run(&["journals", "--from", &from, "--to", &to]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn edit(world: &World, month: &str, journal: Journal, edit: JournalEdit, line: Option<usize>) {
+    let act = Act::Journal { journal, office_id: OFFICE, month: month.to_owned(), edit, line };
+    world.sandbox.act(&act).unwrap();
+}
+
+fn rows(conn: &Connection, sql: &str) -> Vec<String> {
+    let sql = format!("SELECT concat_ws(' | ', COLUMNS(*)::VARCHAR) FROM ({sql})");
+    let sql = sql.replace("COLUMNS(*)::VARCHAR", "*COLUMNS(*)");
+    let mut statement = conn.prepare(&sql).unwrap();
+    statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+fn restatements(world: &World) -> Vec<String> {
+    rows(
+        &world.store(),
+        "SELECT journal, change, column_name, before, after FROM report.journal_restatements \
+         ORDER BY ALL",
+    )
+}
+
+fn history(conn: &Connection) -> i64 {
+    ["case_journals", "revenue_journals", "revenue_journal_annotations"]
+        .iter()
+        .map(|table| one::<i64>(conn, &format!("SELECT count(*) FROM history.{table}")))
+        .sum()
+}
+
+#[rstest]
+#[case::offices("offices", Level::Offices)]
+#[case::broker_companies("broker_companies", Level::BrokerCompanies)]
+#[case::chain("chain", Level::Chain)]
+fn two_years_of_journals_equal_the_source_at_every_level(#[case] level: &str, #[case] of: Level) {
+    let world = mirrored(options(40), 23, &format!("[journals]\nlevel = \"{level}\"\n"));
+    let state = world.sandbox.journal_tables(of, None, &[]);
+    let differing = differences(&world.store(), &state);
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+    let conn = world.published();
+    let scopes: i64 = one(&conn, "SELECT count(DISTINCT journal_id) FROM report.journal_coverage");
+    let covered = rows(
+        &conn,
+        "SELECT status, sum_matches, count(*) FROM report.journal_coverage GROUP BY ALL ORDER BY ALL",
+    );
+    assert_eq!(
+        covered,
+        [format!("complete | true | {}", 24 * scopes), format!("complete | {}", 72 * scopes)]
+    );
+    let revenue = rows(
+        &conn,
+        "SELECT count(*), sum(payment) = (SELECT sum(payment) FROM revenue_journals), \
+           sum(lines) = (SELECT count(*) FROM revenue_journals) FROM report.revenue_by_month",
+    );
+    assert!(revenue[0].ends_with(" | true | true"), "{revenue:?}");
+    assert_eq!(restatements(&world), [""; 0]);
+}
+
+#[test]
+fn a_line_on_top_of_ten_thousand_is_one_restatement_and_no_version_of_any_other() {
+    let lines = Options { journal_lines: Some(10_000), ..options(10) };
+    let closed = month(2);
+    let world = mirrored(lines, 2, &format!("[journals]\nids = [{OFFICE}]\n"));
+    let count =
+        format!("SELECT count(*) FROM revenue_journals WHERE journal_month = '{closed}-01'");
+    assert_eq!(one::<i64>(&world.store(), &count), 10_000);
+
+    edit(&world, &closed, Journal::RevenueJournals, JournalEdit::Inserted, None);
+    read_again(&world, &closed);
+    let store = world.store();
+    assert_eq!(one::<i64>(&store, &count), 10_001);
+    assert_eq!(history(&store), 0);
+    let stamps = format!(
+        "SELECT count(DISTINCT _synced_at) FROM revenue_journals WHERE journal_month = '{closed}-01'"
+    );
+    assert_eq!(one::<i64>(&store, &stamps), 2, "all others keep their time");
+    drop(store);
+    assert_eq!(restatements(&world), ["revenue_journals | added"]);
+    let state = world.sandbox.journal_tables(
+        Level::Offices,
+        Some(&closed),
+        &["revenue_journals", "revenue_journal_annotations"],
+    );
+    let differing: Vec<String> = differences(&world.store(), &state)
+        .into_iter()
+        .filter(|line| line.contains(&format!("\"offices\"/{OFFICE}/\"{closed}")))
+        .collect();
+    assert_eq!(differing, [""; 0]);
+}
+
+#[test]
+fn an_edited_amount_in_a_closed_month_shows_with_before_and_after() {
+    let closed = month(2);
+    let world = mirrored(options(40), 2, "");
+    let amount = format!(
+        "SELECT payment FROM revenue_journals WHERE journal_id = {OFFICE} \
+         AND journal_month = '{closed}-01' AND line_number = 1"
+    );
+    let as_text = |conn: &Connection| {
+        one::<String>(conn, &format!("SELECT payment::VARCHAR FROM ({amount})"))
+    };
+    let before = as_text(&world.store());
+    edit(&world, &closed, Journal::RevenueJournals, JournalEdit::Amount, Some(1));
+    read_again(&world, &closed);
+    let after = as_text(&world.store());
+    assert_ne!(before, after);
+    assert_eq!(
+        restatements(&world),
+        [format!("revenue_journals | changed | payment | {before} | {after}")]
+    );
+    let version = "SELECT payment::VARCHAR || ' ' || _change FROM history.revenue_journals";
+    assert_eq!(rows(&world.store(), version), [format!("{before} updated")]);
+    world.assert_equal();
+}
+
+#[test]
+fn reading_a_month_again_changes_nothing() {
+    let closed = month(2);
+    let world = mirrored(options(40), 2, "");
+    let counters = |world: &World| {
+        rows(&world.store(), "SELECT table_name, part, counter FROM sync.changes ORDER BY ALL")
+    };
+    let before = counters(&world);
+    let said = read_again(&world, &closed);
+    assert!(said.contains("rows: 0 inserted, 0 updated, 0 deleted"), "{said}");
+    assert_eq!(counters(&world), before);
+}
+
+#[test]
+fn annotations_are_restated_cell_by_cell() {
+    let closed = month(2);
+    let world = mirrored(Options { journal_lines: Some(40), ..options(10) }, 2, "");
+    let annotated = format!(
+        "SELECT line_number FROM revenue_journals l WHERE journal_id = {OFFICE} \
+           AND journal_month = '{closed}-01' AND EXISTS (SELECT 1 FROM revenue_journal_annotations a \
+             WHERE a.journal_id = l.journal_id AND a.journal_month = l.journal_month \
+               AND a.line_number = l.line_number) ORDER BY 1 LIMIT 1"
+    );
+    let line = usize::try_from(one::<i64>(&world.store(), &annotated)).unwrap();
+    edit(&world, &closed, Journal::RevenueJournals, JournalEdit::AnnotationEdited, Some(line));
+    read_again(&world, &closed);
+    let told = restatements(&world);
+    assert!(
+        told.iter().any(|t| t.starts_with("revenue_journals | changed | annotations[1].payment_change | ")),
+        "{told:?}"
+    );
+    assert!(told.iter().all(|t| t.contains("annotations[1].")), "{told:?}");
+    let versions = "SELECT count(*) FROM history.revenue_journal_annotations";
+    assert_eq!(one::<i64>(&world.store(), versions), 1);
+    assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM history.revenue_journals"), 0);
+    world.assert_equal();
+}
+
+/// Whatever is edited, the mirror is the source again, and only what was closed is restated.
+#[test]
+fn after_every_kind_of_edit_the_journals_are_equal_again() {
+    let world = mirrored(options(60), 3, "");
+    let (open, closed) = (month(0), month(2));
+    for month in [&open, &closed] {
+        for journal in [
+            Journal::CaseJournals,
+            Journal::DepotJournals,
+            Journal::RevenueJournals,
+            Journal::SettlementJournals,
+        ] {
+            for change in [
+                JournalEdit::Amount,
+                JournalEdit::Inserted,
+                JournalEdit::Late,
+                JournalEdit::Doubled,
+                JournalEdit::Annotated,
+                JournalEdit::AnnotationEdited,
+                JournalEdit::AnnotationRemoved,
+                JournalEdit::Removed,
+                JournalEdit::Appended,
+            ] {
+                let act = Act::Journal {
+                    journal,
+                    office_id: OFFICE,
+                    month: month.clone(),
+                    edit: change,
+                    line: None,
+                };
+                // Not every journal has annotations.
+                if world.sandbox.act(&act).is_ok() {
+                    read_again(&world, month);
+                    world.assert_equal();
+                }
+            }
+        }
+    }
+    let months = rows(
+        &world.store(),
+        "SELECT DISTINCT strftime(journal_month, '%Y-%m') FROM report.journal_restatements",
+    );
+    assert_eq!(months, [closed]);
+}
+
+#[test]
+fn a_journal_too_heavy_for_one_call_is_read_in_parts_and_remembered_as_such() {
+    let heavy = HeavyJournal { office_id: OFFICE, days: 7, answer: HeavyAnswer::GatewayTimeout };
+    let world = mirrored(Options { heavy_journal: Some(heavy), ..options(40) }, 2, "");
+    world.assert_equal();
+    let status = "SELECT DISTINCT status FROM report.journal_coverage";
+    assert_eq!(rows(&world.store(), status), ["complete"]);
+
+    world.sandbox.reset_stats();
+    read_again(&world, &month(1));
+    let refused: Vec<_> =
+        world.sandbox.stats().log.into_iter().filter(|c| c.status == 504).collect();
+    assert!(refused.is_empty(), "what was too much is not asked again: {refused:?}");
+    world.assert_equal();
+}
+
+#[rstest]
+#[case::in_pages(JournalPaging::SkipTop)]
+#[case::cut_and_skips(JournalPaging::Truncates { lines: 100, skips: true })]
+fn journals_are_whole_however_they_are_paged(#[case] journal_paging: JournalPaging) {
+    let lines = Options { journal_paging, journal_lines: Some(250), ..options(10) };
+    let world = mirrored(lines, 1, "");
+    world.assert_equal();
+}
+
+/// Cut to a round number without a word, and `$skip` ignored: halves show it.
+#[test]
+fn a_journal_that_is_cut_short_is_read_in_days() {
+    let paging = JournalPaging::Truncates { lines: 100, skips: false };
+    let lines = Options { journal_paging: paging, journal_lines: Some(250), ..options(10) };
+    let world = World::with(lines);
+    world.journals_since(&format!("{}-01", month(1)));
+    world.configure(&format!("{FEED}[journals]\nids = [{OFFICE}]\n"));
+    let output = world.run(&["sync"]);
+    // The same hundred lines again look like a service that ignores `$skip` (contract section 4); only
+    // the platform's own sum tells that they are not all.
+    let status = "SELECT count(*) FROM report.journal_coverage WHERE journal = 'revenue_journals' \
+                  AND sum_matches";
+    assert_eq!(one::<i64>(&world.store(), status), 0, "{}", shown(&output));
+}
+
+#[test]
+fn a_month_that_fails_for_one_office_is_visibly_missing_and_stops_nothing() {
+    let world = World::with(options(20));
+    world.configure(FEED);
+    let path = format!("/api/Offices/{OFFICE}/RevenueJournals");
+    let fault = Fault::Refuse { status: 400, headers: [].into(), body: String::new() };
+    world.sandbox.fault(Rule { method: None, path, query: None, nth: 1, count: None, fault });
+    let output = world.run(&["sync"]);
+    assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+    let broken = "SELECT DISTINCT journal, journal_id, status, read_at FROM report.journal_coverage \
+                  WHERE status <> 'complete'";
+    assert_eq!(
+        rows(&world.published(), broken),
+        [format!("revenue_journals | {OFFICE} | failing")]
+    );
+    let status = world.run(&["status"]);
+    assert_eq!(status.status.code(), Some(3));
+    let said = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(said.contains("revenue_journals"), "{said}");
+
+    world.sandbox.clear_faults();
+    let output = world.run(&["sync", "--full"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    assert_eq!(rows(&world.published(), broken), [""; 0]);
+    world.assert_equal();
+}
+
+#[test]
+fn journals_that_nobody_has_are_absent_and_no_failure() {
+    let world = World::with(options(12));
+    world.configure(FEED);
+    for journal in [
+        "CaseJournals",
+        "DepotJournals",
+        "RevenueJournals",
+        "RevenueJournals/Sum",
+        "SettlementJournals",
+    ] {
+        let fault = Fault::Refuse { status: 404, headers: [].into(), body: String::new() };
+        let path = format!("/api/Offices/*/{journal}");
+        world.sandbox.fault(Rule { method: None, path, query: None, nth: 1, count: None, fault });
+    }
+    world.sync();
+    let absent = "SELECT table_name FROM sync.resources WHERE status = 'absent' ORDER BY 1";
+    assert_eq!(
+        rows(&world.store(), absent),
+        [
+            "case_journals",
+            "depot_journals",
+            "revenue_journal_sums",
+            "revenue_journals",
+            "settlement_journals"
+        ]
+    );
+    assert!(one::<bool>(&world.published(), "SELECT complete FROM report.snapshot"));
+}
+
+/// An answer that is wrong and looks right is found by the platform's own sum.
+#[test]
+fn lines_that_do_not_add_up_are_read_again() {
+    let world = World::with(options(40));
+    world.configure(FEED);
+    let fault = Fault::Garbage { body: "[]".to_owned(), status: None, content_type: None };
+    world.sandbox.fault(Rule {
+        method: Some("GET".to_owned()),
+        path: format!("/api/Offices/{OFFICE}/RevenueJournals"),
+        query: None,
+        nth: 1,
+        count: Some(1),
+        fault,
+    });
+    world.sync();
+    world.assert_equal();
+    let off = "SELECT count(*) FROM report.journal_coverage WHERE NOT sum_matches";
+    assert_eq!(one::<i64>(&world.store(), off), 0);
+}
+
+#[test]
+fn the_schedules_read_the_trailing_months_and_recheck_the_older_ones() {
+    let world = mirrored(options(12), 5, "");
+    let offices: u64 = one::<i64>(&world.store(), "SELECT count(*) FROM offices").unsigned_abs();
+    let asked = |schedule: &str| {
+        world.configure(&format!(
+            "{FEED}[schedule]\n{schedule} = \"* * * * * *\"\n[journals]\ntrailing_months = 2\n\
+             recheck_months = 4\n"
+        ));
+        world.sandbox.reset_stats();
+        world.sync();
+        let stats = world.sandbox.stats();
+        let of = |end: &str| {
+            stats.log.iter().filter(|call| call.path.ends_with(end)).count() as u64 / offices
+        };
+        (of("/CaseJournals"), of("/RevenueJournals"), of("/RevenueJournals/Sum"))
+    };
+    assert_eq!(asked("journals"), (2, 2, 2));
+    assert_eq!(asked("journals_recheck"), (4, 4, 6));
+    world.configure(FEED);
+    world.sandbox.reset_stats();
+    world.sync();
+    assert!(world.sandbox.stats().log.iter().all(|call| !call.path.contains("Journals")));
+    world.assert_equal();
+}
