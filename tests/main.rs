@@ -4,8 +4,10 @@
 
 mod support;
 
+mod books;
 mod cli;
 mod faults;
+mod half_answers;
 mod interleavings;
 mod kills;
 mod mirror;

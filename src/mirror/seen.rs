@@ -282,3 +282,26 @@ impl State<'_> {
         )? > 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::reports::fixture;
+
+    #[test]
+    fn a_case_that_moved_before_it_was_read_whole_is_read_whole_again() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let see = |date, sequence| {
+            state.see_cases(&[(17, [Some(date); 11])], sequence, Timestamp::now()).unwrap();
+        };
+        see(1, 1);
+        assert_eq!(state.reread(false).unwrap(), 0, "it is being read at these dates");
+        // Something of it is still to be read when it moves.
+        see(2, 2);
+        assert_eq!(state.reread(false).unwrap(), 1);
+        assert_eq!(state.reread(false).unwrap(), 0);
+        state.clean(&[(17, 2)]).unwrap();
+        assert_eq!(state.reread(false).unwrap(), 0, "it was read whole");
+    }
+}

@@ -168,3 +168,40 @@ impl State<'_> {
         self.conn.execute_batch(sql).map_err(|e| db("cannot note what became of a case", e))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::config::HistoryTables;
+    use crate::mirror::reports::fixture;
+    use crate::mirror::scalar_i64;
+
+    #[test]
+    fn a_removed_case_that_moves_again_is_removed_again() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let settings = Settings {
+            catalog: Arc::new(Catalog::load(None).unwrap()),
+            history: HistoryTables::All,
+            max_removed: None,
+            search_delay: Duration::from_secs(1),
+            zone: jiff::tz::TimeZone::UTC,
+        };
+        let see = |date, sequence| {
+            state.see_cases(&[(17, [Some(date); 11])], sequence, Timestamp::now()).unwrap();
+        };
+        let remove = || state.remove_case(&settings, 1, 17, Timestamp::now()).unwrap();
+        see(1, 1);
+        // Nobody has shown it yet: it may be too new to be known everywhere.
+        assert!(matches!(remove(), SuspectStep::Waiting));
+        conn.execute_batch("UPDATE sync.seen SET place = 'cases', state = 'found'").unwrap();
+        assert!(matches!(remove(), SuspectStep::Removed(_)));
+        see(2, 2);
+        assert_eq!(state.dirty_cases(None, &[], 10).unwrap().len(), 1);
+        assert!(matches!(remove(), SuspectStep::Removed(_)));
+        assert_eq!(scalar_i64(&conn, "SELECT count(*) FROM sync.failures").unwrap(), 0);
+    }
+}

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 pub mod follow;
+pub mod scripted;
 
 /// A sandbox that answers on loopback, and a folder with a mirror of it.
 pub struct World {
