@@ -116,7 +116,7 @@ fn a_guid_is_text_in_parquet() {
     let parquet = format!("FROM read_parquet({})", quote::text(path.to_str().unwrap()));
     assert_eq!(
         rows(&world.conn, &format!("SELECT column_type FROM (DESCRIBE {parquet})")),
-        ["{'column_type': VARCHAR}", "{'column_type': 'VARCHAR[]'}"]
+        ["{'column_type': 'VARCHAR[]'}", "{'column_type': VARCHAR}"]
     );
     assert_eq!(
         rows(&world.conn, &parquet),
