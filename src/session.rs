@@ -137,7 +137,7 @@ impl Session {
     async fn publish(&self, writer: &Writer) -> Result<Option<Published>> {
         let conn = self.store.connection()?;
         let state = State::new(&conn);
-        let Some(info) = snapshot_info(&conn)? else {
+        let Some(info) = snapshot_info(&conn, &self.catalog)? else {
             tracing::info!("{NOTHING_LISTED}");
             return Ok(None);
         };
@@ -180,7 +180,7 @@ pub const NOTHING_LISTED: &str =
 ///
 /// # Errors
 /// Those of reading the store.
-pub fn snapshot_info(conn: &Connection) -> Result<Option<SnapshotInfo>> {
+pub fn snapshot_info(conn: &Connection, catalog: &Catalog) -> Result<Option<SnapshotInfo>> {
     let state = State::new(conn);
     if state.meta("listed_at")?.is_none() {
         return Ok(None);
@@ -188,7 +188,7 @@ pub fn snapshot_info(conn: &Connection) -> Result<Option<SnapshotInfo>> {
     Ok(Some(SnapshotInfo {
         taken_at: Timestamp::now(),
         watermark: state.feed("cases")?.bound.and_then(|bound| Ticks::new(bound).to_timestamp()),
-        complete: pending::is_complete(conn)?,
+        complete: pending::is_complete(conn, catalog)?,
         store_id: state.meta("store_id")?.unwrap_or_default(),
     }))
 }

@@ -36,7 +36,7 @@ pub fn run(config: &Config) -> Result<u8> {
 pub fn export(config: &Config, catalog: &Catalog, store: &Store) -> Result<PublishedParquet> {
     let root = folder(config)?;
     let conn = store.connection()?;
-    let info = snapshot_info(&conn)?.ok_or_else(|| {
+    let info = snapshot_info(&conn, catalog)?.ok_or_else(|| {
         Error::new(Kind::Io, format!("{NOTHING_LISTED}: `casemirror sync` makes it"))
     })?;
     let tables = catalog.names();

@@ -112,7 +112,7 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
         "tenant": state.meta("tenant")?,
         "watermark": watermark.map(shown),
         "listed_at": state.meta("listed_at")?,
-        "complete": pending::is_complete(&conn)?,
+        "complete": pending::is_complete(&conn, catalog)?,
         "tables": tables,
         "failures": failures,
         "runs": runs,
