@@ -19,7 +19,8 @@ use crate::mirror::{Load, LoadKind, LoadedScope, Place, Stamp};
 use crate::source::split::field_of;
 use crate::source::{Answer, Client, Filter, Page, PagePlan, Pages, Request, Verdict};
 use crate::ticks::Ticks;
-use call::{expect_shape, fallback_plan, page_plan, read_of, request, search_plan};
+pub(crate) use call::read_of;
+use call::{expect_shape, fallback_plan, page_plan, request, search_plan};
 
 /// Answers smaller than this are decoded where they arrive: a thread costs more than they do.
 const DECODE_INLINE_BYTES: usize = 64 << 10; // 64 KiB
@@ -68,7 +69,7 @@ impl Extractor {
         match &resource.group {
             Group::Case => drop(params.insert("case_id".to_owned(), Param::Int(id))),
             Group::Each(each) => drop(params.insert(each.param.clone(), Param::Int(id))),
-            Group::List | Group::Ids | Group::Child(_) => {}
+            Group::List | Group::Ids | Group::Child(_) | Group::Journal(_) => {}
         }
         let mut parts = Parts::default();
         match &read.values {
@@ -362,7 +363,8 @@ impl Extractor {
         })
     }
 
-    async fn decode(
+    /// Decodes records, each with the parameters of its call.
+    pub(crate) async fn decode(
         &self,
         resource: &Arc<Resource>,
         records: Vec<(Bytes, Params)>,
@@ -415,7 +417,7 @@ fn joined(mut first: Load, second: Load) -> Result<Load> {
 }
 
 /// The body without white space around it.
-fn trimmed(answer: &Answer) -> Bytes {
+pub(crate) fn trimmed(answer: &Answer) -> Bytes {
     if answer.is_none() {
         return Bytes::new();
     }

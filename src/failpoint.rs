@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Every point there is, so that a test can go through all of them.
-pub const POINTS: [&str; 11] = [
+pub const POINTS: [&str; 13] = [
     "feed-call-noted",
     "feed-page-committed",
     "poll-complete",
@@ -19,6 +19,8 @@ pub const POINTS: [&str; 11] = [
     "after-commit",
     "before-publish",
     "database-published",
+    "snapshot-written",
+    "snapshot-placed",
     "after-publish",
 ];
 

@@ -4,8 +4,13 @@
 //! and commits each page with its cursor; the bound moves when the poll is complete. Asking again
 //! from behind the last poll costs rows, not changes: a case seen with the same dates is not written.
 //! How the bound is chosen is described at [`next_bound`].
+//!
+//! No row is passed over. A date that cannot be read is a state of its own and makes the case stale;
+//! a row that names no case holds the bound where it stands, so that it is asked for again. Both are
+//! open rejects of `sync.seen` (`sync.seen_contacts`) until the row can be read.
 
 mod page;
+mod reading;
 mod walk;
 
 use std::time::Duration;
@@ -13,27 +18,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::config::{self, FeedStyle};
-use crate::error::{Error, Kind, Result};
+use crate::config;
+use crate::error::Result;
 use crate::failpoint;
-use crate::mirror::{FeedState, State, Store, Writer};
-use crate::source::{
-    Answer, CallClass, Client, FeedName, Filter, OrderBy, Query, Request, Split, refusal, split,
-};
+use crate::mirror::{FeedState, Reader, State, Store, Writer};
+use crate::source::{Client, FeedName};
 use crate::ticks::Ticks;
 
-use page::{FeedRow, FeedRows};
-use walk::{Ask, Walk};
+use reading::Reading;
 
 /// The API goes back at most 365 days (field notes, RecentlyModified); a day is left for clocks.
 pub const LONGEST_REACH: Duration = Duration::from_secs(364 * 86_400);
-const PATH_CASES: &str = "/api/Integrations/RecentlyModified/Cases";
-const PATH_CONTACTS: &str = "/api/Integrations/RecentlyModified/Contacts";
-/// Pages are asked this large first, and halved while the service refuses.
-const LARGEST_PAGE: u32 = 1_000;
-const SMALLEST_PAGE: u32 = 100;
-/// Passes by `$skip` that may differ from the one before.
-const MOST_PASSES: usize = 5;
 
 /// What a poll found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,6 +38,21 @@ pub struct Polled {
     pub calls: u64,
     /// The last complete poll is so long ago that the feed cannot tell what happened since.
     pub gap: bool,
+    /// The bound stays before a row that could not be read: the next poll asks for it again.
+    pub held: bool,
+}
+
+/// What reading a stretch of a feed again brought.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reread {
+    /// Rows that the polls had not shown though their `ModifiedDate` lies before the polls' bound:
+    /// they appeared in the feed later than `feed.overlap` covers.
+    pub late: u64,
+    /// How far behind the bound the latest of them lies: by so much `feed.overlap` was too short.
+    pub latest: Duration,
+    /// Rows that were new or had moved, late or not.
+    pub moved: u64,
+    pub calls: u64,
 }
 
 /// A feed that can be polled.
@@ -52,6 +62,8 @@ pub struct Feed<'a> {
     pub writer: &'a Writer,
     pub settings: &'a config::Feed,
     pub zone: &'a TimeZone,
+    /// The run that rejects are noted for.
+    pub run_id: i64,
 }
 
 impl Feed<'_> {
@@ -63,211 +75,83 @@ impl Feed<'_> {
     pub async fn poll(&self, name: FeedName) -> Result<Polled> {
         let mut state = State::new(&self.store.connection()?).feed(name.as_str())?;
         let reach = Ticks::from_timestamp(Timestamp::now()).earlier_by(LONGEST_REACH);
-        let mut polled = Polled::default();
+        let mut gap = false;
         let lower = match state.cursor.or(state.bound) {
             None => reach,
             Some(bound) if Ticks::new(bound) < reach => {
-                polled.gap = true;
+                gap = true;
+                // Everything is read again from here: if the bound cannot move, that is no new gap.
                 state.cursor = None;
+                state.bound = None;
                 reach
             }
             Some(bound) => Ticks::new(bound),
         };
-        if polled.gap {
+        if gap {
             tracing::warn!(
                 feed = name.as_str(),
                 "the last complete poll is more than 364 days ago: everything is read again"
             );
             self.writer.run(|conn| State::new(conn).everything_is_stale("gap")).await?;
         }
-        let sequence = self.writer.run(|conn| State::new(conn).next_sequence()).await?;
-        let mut poll =
-            Poll { feed: self, name, state, sequence, polled, dated: false, newest: None };
-        match self.settings.style {
-            FeedStyle::Odata => poll.by_odata(lower).await?,
-            FeedStyle::FromDate => poll.by_from_date(lower).await?,
-        }
-        poll.complete().await?;
+        let mut reading = Reading::new(self, name, Reader::Poll, lower, state).await?;
+        reading.run().await?;
+        let held = self.complete(&reading).await?;
         failpoint::reach("poll-complete");
-        Ok(poll.polled)
-    }
-}
-
-/// A poll under way.
-struct Poll<'a> {
-    feed: &'a Feed<'a>,
-    name: FeedName,
-    state: FeedState,
-    sequence: i64,
-    polled: Polled,
-    /// An answer carried the server's time.
-    dated: bool,
-    /// The newest `ModifiedDate` of this poll.
-    newest: Option<Ticks>,
-}
-
-impl Poll<'_> {
-    fn path(&self) -> &'static str {
-        match self.name {
-            FeedName::Cases => PATH_CASES,
-            FeedName::Contacts => PATH_CONTACTS,
-        }
+        Ok(Polled { moved: reading.moved, calls: reading.calls, gap, held })
     }
 
-    fn id_field(&self) -> &'static str {
-        match self.name {
-            FeedName::Cases => "CaseId",
-            FeedName::Contacts => "ContactId",
-        }
+    /// Reads the last `reach` of the feed again, as a poll would, and commits what it says; the
+    /// polls' bound and cursor stay where they are (design, "The feed is read behind"). Reads nothing
+    /// before the first complete poll, which nothing can be late for.
+    ///
+    /// # Errors
+    /// As [`Feed::poll`]. What was committed before stays.
+    pub async fn reread(&self, name: FeedName, reach: Duration) -> Result<Reread> {
+        let state = State::new(&self.store.connection()?).feed(name.as_str())?;
+        let Some(bound) = state.bound else { return Ok(Reread::default()) };
+        let now = Ticks::from_timestamp(Timestamp::now());
+        let lower = now.earlier_by(reach.min(LONGEST_REACH));
+        let mut reading = Reading::new(self, name, Reader::Reread, lower, state).await?;
+        reading.run().await?;
+        reading.note_names().await?;
+        let late = State::new(&self.store.connection()?).late(name, reading.sequence, bound)?;
+        Ok(Reread {
+            late: late.rows,
+            latest: late.latest,
+            moved: reading.moved,
+            calls: reading.calls,
+        })
     }
 
-    async fn by_odata(&mut self, lower: Ticks) -> Result<()> {
-        let mut top =
-            self.state.page_size.and_then(|size| u32::try_from(size).ok()).unwrap_or(LARGEST_PAGE);
-        let mut walk = Walk::new(lower);
-        while let Some(ask) = walk.next_ask() {
-            let query = self.odata_query(ask, lower, top);
-            let rows = match self.call(query).await {
-                Ok(rows) => rows,
-                Err(error)
-                    if top > SMALLEST_PAGE
-                        && refusal(&error).is_some_and(|refusal| refusal.status == 400) =>
-                {
-                    top = (top / 2).max(SMALLEST_PAGE);
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            self.state.page_size = Some(i64::from(top));
-            walk.take(ask, &rows.rows, top as usize, rows.records);
-            self.state.cursor = Some(walk.cursor().get());
-            self.commit(rows).await?;
-            if walk.passes() > MOST_PASSES {
-                return Err(Error::new(
-                    Kind::BadAnswer,
-                    format!(
-                        "{}: {MOST_PASSES} passes by $skip in a row differed; the list does not \
-                         stand still and cannot be read completely",
-                        self.path()
-                    ),
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn odata_query(&self, ask: Ask, lower: Ticks, top: u32) -> Query {
-        let from = |at: Ticks| Filter::ge("ModifiedDate", at);
-        let query = Query::new().top(top);
-        match ask {
-            Ask::From(at) => query.filter(from(at)).order_by(OrderBy::asc("ModifiedDate")),
-            Ask::Ties { at, from_id } => {
-                let at = Filter::eq("ModifiedDate", at);
-                // The first page is of all ids; its bound is no number that a service takes for one.
-                let ties = if from_id == i64::MIN {
-                    at
-                } else {
-                    at.and(Filter::ge(self.id_field(), from_id))
-                };
-                query.filter(ties).order_by(OrderBy::asc(self.id_field()))
-            }
-            Ask::Skip(skip) => {
-                let query = query.filter(from(lower)).order_by(OrderBy::asc("ModifiedDate"));
-                if skip > 0 { query.skip(skip) } else { query }
-            }
-        }
-    }
-
-    /// The style of `?fromDate=`: no paging is documented, so a length that a default page could
-    /// have is looked behind.
-    async fn by_from_date(&mut self, lower: Ticks) -> Result<()> {
-        let from = lower.to_string();
-        let first = self.call(Query::new().with("fromDate", &from)).await?;
-        let mut known: std::collections::BTreeSet<(i64, Option<i64>)> =
-            first.rows.iter().map(FeedRow::identity).collect();
-        let mut records = first.records;
-        let mut length = first.records;
-        self.commit(first).await?;
-        while length > 0 && length % 100 == 0 {
-            let query = Query::new().with("fromDate", &from).skip(records as u64);
-            let more = self.call(query).await?;
-            let new = more.rows.iter().filter(|row| known.insert(row.identity())).count();
-            length = if new == 0 { 0 } else { more.records };
-            records += more.records;
-            self.commit(more).await?;
-        }
-        Ok(())
-    }
-
-    async fn call(&mut self, query: Query) -> Result<FeedRows> {
-        let request =
-            Request::get(self.path(), &[])?.query(query).class(CallClass::Feed(self.name));
-        let answer = self.feed.client.send(&request).await?;
-        self.polled.calls += 1;
-        failpoint::reach("feed-call-noted");
-        self.started(&answer);
-        let Split { records, .. } =
-            split(&answer.body).map_err(|e| e.within(format!("{}: no list came", self.path())))?;
-        let rows = FeedRows::read(&records, self.name, self.feed.zone);
-        self.newest = rows.rows.iter().map(|row| row.modified).chain(self.newest).max();
-        if let Some(date) = answer.server_date {
-            self.dated = true;
-            self.state.skew = least_skew(self.state.skew, date, &rows.rows);
-        }
-        Ok(rows)
-    }
-
-    /// The bound that this poll sets is decided by its first answer.
-    fn started(&mut self, answer: &Answer) {
-        if self.state.next_bound.is_none() {
-            // A cursor of an interrupted poll keeps that poll's bound: it started earlier.
-            self.state.next_bound = answer.server_date.map(|date| Ticks::from(date).get());
-        }
-    }
-
-    async fn commit(&mut self, page: FeedRows) -> Result<()> {
-        if let Some(fault) = &page.fault {
-            tracing::warn!(feed = self.name.as_str(), fault, "a row of the feed is unusable");
-        }
-        let (name, state, sequence) = (self.name, self.state.clone(), self.sequence);
-        let now = Timestamp::now();
-        let moved = self
-            .feed
-            .writer
-            .run(move |conn| {
-                let books = State::new(conn);
-                let moved = match name {
-                    FeedName::Cases => books.see_cases(&page.cases(), sequence, now)?,
-                    FeedName::Contacts => books.see_contacts(&page.contacts(), sequence)?,
-                };
-                books.set_feed(name.as_str(), &state, None)?;
-                Ok(moved)
-            })
-            .await?;
-        self.polled.moved += moved;
-        failpoint::reach("feed-page-committed");
-        Ok(())
-    }
-
-    async fn complete(&mut self) -> Result<()> {
-        let overlap = self.feed.settings.overlap;
-        let bound = if self.dated {
-            next_bound(&self.state, overlap)
+    /// Moves the bound; `true` when a row holds it back.
+    async fn complete(&self, reading: &Reading<'_>) -> Result<bool> {
+        let mut state = reading.state.clone();
+        let overlap = self.settings.overlap;
+        let next = if reading.dated {
+            next_bound(&state, overlap)
         } else {
             // Without `Date` the newest row decides, and nothing moves while there is none.
             let now = Ticks::from_timestamp(Timestamp::now());
-            self.newest.map(|newest| newest.min(now).earlier_by(overlap))
+            reading.newest.map(|newest| newest.min(now).earlier_by(overlap))
         };
-        self.state.bound = bound.map(Ticks::get).or(self.state.bound);
-        self.state.next_bound = None;
-        self.state.cursor = None;
-        let (name, state) = (self.name, self.state.clone());
-        self.feed
-            .writer
+        state.bound = held_bound(state.bound, next, reading.hold, reading.lower);
+        state.next_bound = None;
+        state.cursor = None;
+        reading.note_names().await?;
+        if reading.hold.is_some() {
+            tracing::warn!(
+                feed = reading.name.as_str(),
+                "rows of the feed cannot be read: they are asked for again, see sync.rejects"
+            );
+        }
+        let name = reading.name;
+        self.writer
             .run(move |conn| {
                 State::new(conn).set_feed(name.as_str(), &state, Some(Timestamp::now()))
             })
-            .await
+            .await?;
+        Ok(reading.hold.is_some())
     }
 }
 
@@ -285,9 +169,21 @@ pub fn next_bound(state: &FeedState, overlap: Duration) -> Option<Ticks> {
     Some(started.earlier_by(skew).earlier_by(overlap))
 }
 
-fn least_skew(before: Option<i64>, date: Timestamp, rows: &[FeedRow]) -> Option<i64> {
-    let date = Ticks::from(date).get();
-    rows.iter().map(|row| date.saturating_sub(row.modified.get()).max(0)).chain(before).min()
+/// The bound after a complete poll that began at `lower`: the next one, but not behind a row that has
+/// to be asked for again. Where that row may stand at the very beginning, the bound of `before` stays,
+/// or none where there was none.
+fn held_bound(
+    before: Option<i64>,
+    next: Option<Ticks>,
+    hold: Option<Ticks>,
+    lower: Ticks,
+) -> Option<i64> {
+    let next = match hold {
+        Some(hold) if hold <= lower => None,
+        Some(hold) => next.map(|next| next.min(hold)),
+        None => next,
+    };
+    next.map(Ticks::get).or(before)
 }
 
 #[cfg(test)]
@@ -312,17 +208,16 @@ mod tests {
     fn without_a_row_the_bound_stays_where_it_is() {
         let state = FeedState { next_bound: Some(1), ..FeedState::default() };
         assert_eq!(next_bound(&state, Duration::ZERO), None);
+        assert_eq!(held_bound(Some(7), None, None, at(0)), Some(7));
     }
 
     #[test]
-    fn the_skew_is_the_smallest_distance_and_never_below_zero() {
-        let rows = |seconds: &[i64]| -> Vec<FeedRow> {
-            seconds.iter().map(|s| FeedRow::for_test(1, at(*s))).collect()
-        };
-        let date = Timestamp::from_second(1_000).unwrap();
-        assert_eq!(least_skew(None, date, &[]), None);
-        assert_eq!(least_skew(None, date, &rows(&[900, 950])), Some(at(50).get()));
-        assert_eq!(least_skew(Some(at(20).get()), date, &rows(&[950])), Some(at(20).get()));
-        assert_eq!(least_skew(Some(at(20).get()), date, &rows(&[1_001])), Some(0));
+    fn the_bound_moves_up_to_the_row_that_holds_it_and_no_further() {
+        let bound = |next, hold| held_bound(Some(7), Some(at(next)), hold, at(100));
+        assert_eq!(bound(500, None), Some(at(500).get()));
+        assert_eq!(bound(500, Some(at(300))), Some(at(300).get()));
+        assert_eq!(bound(200, Some(at(300))), Some(at(200).get()));
+        assert_eq!(bound(500, Some(at(100))), Some(7), "it may stand at the beginning");
+        assert_eq!(held_bound(None, Some(at(500)), Some(at(100)), at(100)), None);
     }
 }

@@ -28,6 +28,7 @@
 //! - [`catalog`]: `schemas/*.toml` as resources and columns: Arrow schema, DDL, dictionary.
 //! - [`config`]: layers of settings become one typed configuration.
 //! - [`schedule`]: cron expressions in their zone: when something is due (pure).
+//! - [`journals`]: months, windows, and the calls of a journal's month.
 //! - [`pending`]: what is stale and why, for people to read.
 //! - [`ticks`]: instants as the source counts them, in 100 ns.
 //! - [`quote`]: SQL identifiers and literals, quoted.
@@ -46,6 +47,7 @@ pub mod error;
 pub mod extract;
 pub mod failpoint;
 pub mod feed;
+pub mod journals;
 pub mod mirror;
 pub mod pending;
 pub mod plan;

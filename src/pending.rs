@@ -112,7 +112,12 @@ pub fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<
                     });
                 }
             }
-            Group::Case | Group::Ids | Group::List | Group::Child(_) => {}
+            Group::Case | Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => {}
+        }
+    }
+    for (table, scope, reason, never) in state.pending_months()? {
+        if active.iter().any(|r| r.table == table) {
+            pending.scopes.push(PendingScope { table, scope: scope.to_string(), reason, never });
         }
     }
     Ok(pending)

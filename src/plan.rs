@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::{Group, Refresh, Resource};
-use crate::mirror::{CaseState, Fetched, Place};
+use crate::mirror::{CaseState, Fetched, Place, is_unreadable};
 
 /// The stamp of a case that the feed has not reported.
 pub const UNKNOWN: &str = "unknown";
@@ -127,7 +127,8 @@ impl Since {
     /// too many is no wrong number.
     fn lets_through(&self, case: &CaseState) -> bool {
         if case.reported {
-            return case.dates[0].is_none_or(|modified| modified >= self.day);
+            return case.dates[0]
+                .is_none_or(|modified| modified >= self.day || is_unreadable(modified));
         }
         if self.reach.is_some_and(|reach| reach <= self.day) {
             return false;
@@ -187,7 +188,7 @@ fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
                     .is_some_and(|value| only.values.contains(value)),
             }
         }
-        Group::List | Group::Each(_) | Group::Child(_) => false,
+        Group::List | Group::Each(_) | Group::Child(_) | Group::Journal(_) => false,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use duckdb::Connection;
 use jiff::Timestamp;
 
 use crate::catalog::Catalog;
@@ -87,8 +88,11 @@ impl Session {
             },
         };
         let closed = writer.run(move |conn| Books::new(conn).end_run(run_id, &summary)).await;
+        // However it ended: the log is worked into the store's file when the last connection closes.
+        let ended = writer.close().await;
         let ran = ran?;
         closed?;
+        ended?;
         Ok(ran)
     }
 
@@ -133,10 +137,10 @@ impl Session {
     async fn publish(&self, writer: &Writer) -> Result<Option<Published>> {
         let conn = self.store.connection()?;
         let state = State::new(&conn);
-        if state.meta("listed_at")?.is_none() {
-            tracing::info!("nothing is published before the first complete listing of the cases");
+        let Some(info) = snapshot_info(&conn)? else {
+            tracing::info!("{NOTHING_LISTED}");
             return Ok(None);
-        }
+        };
         let readable = state.readable_state()?;
         let database = &self.config.publish.database;
         let there = database.exists()
@@ -146,15 +150,6 @@ impl Session {
         }
         self.progress.step("publishing");
         failpoint::reach("before-publish");
-        let info = SnapshotInfo {
-            taken_at: Timestamp::now(),
-            watermark: state
-                .feed("cases")?
-                .bound
-                .and_then(|bound| Ticks::new(bound).to_timestamp()),
-            complete: pending::is_complete(&conn)?,
-            store_id: state.meta("store_id")?.unwrap_or_default(),
-        };
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
         let published = tokio::task::spawn_blocking(move || {
             make_folder(&config.publish.database)?;
@@ -175,6 +170,27 @@ impl Session {
         tracing::info!(snapshot = published.snapshot_id, "published");
         Ok(Some(published))
     }
+}
+
+/// Why there is nothing to publish.
+pub const NOTHING_LISTED: &str =
+    "nothing is published before the first complete listing of the cases";
+
+/// What a snapshot taken now says of itself; `None` before the first complete listing of the cases.
+///
+/// # Errors
+/// Those of reading the store.
+pub fn snapshot_info(conn: &Connection) -> Result<Option<SnapshotInfo>> {
+    let state = State::new(conn);
+    if state.meta("listed_at")?.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(SnapshotInfo {
+        taken_at: Timestamp::now(),
+        watermark: state.feed("cases")?.bound.and_then(|bound| Ticks::new(bound).to_timestamp()),
+        complete: pending::is_complete(conn)?,
+        store_id: state.meta("store_id")?.unwrap_or_default(),
+    }))
 }
 
 fn make_folder(file: &Path) -> Result<PathBuf> {

@@ -2,24 +2,13 @@
 
 use std::process::{Output, Stdio};
 
-use casemirror::sandbox::{Act, Control, Facet, Fault, Options, Rule, When};
+use casemirror::sandbox::{Act, Control, Facet, Fault, Options, When};
 use rstest::rstest;
 
+use crate::support::scripted::{assert_incomplete, assert_mended, fault, garbage, refuse};
 use crate::support::{World, one, shown};
 
 const ACTIVITIES: &str = "/api/Cases/*/Activities";
-
-fn fault(path: &str, count: Option<u64>, fault: Fault) -> Rule {
-    Rule { method: None, path: path.to_owned(), query: None, nth: 1, count, fault }
-}
-
-fn garbage(body: &str) -> Fault {
-    Fault::Garbage { body: body.to_owned(), status: None, content_type: None }
-}
-
-fn refuse(status: u16) -> Fault {
-    Fault::Refuse { status, headers: [].into(), body: String::new() }
-}
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -35,27 +24,11 @@ fn assert_says(output: &Output, status: i32, texts: &[&str]) {
     }
 }
 
-/// Asserts that a run ended incomplete and names the table on stdout.
-#[track_caller]
-fn assert_incomplete(output: &Output, table: &str) {
-    assert_eq!(output.status.code(), Some(3), "{}", shown(output));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains(&format!("incomplete: {table}")), "{}", shown(output));
-}
-
 fn touch_activity(world: &World, n: usize) -> i64 {
     let id = world.sandbox.case_ids()[n];
     let change = Act::Change { case_id: Some(id), facet: Facet::Activity, at: None };
     world.sandbox.act(&change).unwrap();
     id
-}
-
-/// A failed scope is tried again after a while; `--full` does not wait for it.
-fn sync_again(world: &World) {
-    world.sandbox.clear_faults();
-    let output = world.run(&["sync", "--full"]);
-    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-    world.assert_equal();
 }
 
 #[test]
@@ -101,7 +74,7 @@ fn html_instead_of_json_is_shown_with_a_hint_to_the_base_url() {
     world.sandbox.fault(fault("/api/User", None, page));
     let output = world.run(&["sync"]);
     assert_says(&output, 1, &["/api/User", "Sign in", "source.base_url"]);
-    sync_again(&world);
+    assert_mended(&world);
 }
 
 #[rstest]
@@ -145,7 +118,7 @@ fn one_table_that_cannot_be_read_does_not_stop_the_rest(#[case] kind: Fault, #[c
     assert_eq!(one::<i64>(&store, "SELECT count(*) FROM costs"), costs);
     drop(store);
     if status == "failing" {
-        sync_again(&world);
+        assert_mended(&world);
     }
 }
 
@@ -198,7 +171,7 @@ fn an_amount_with_too_many_decimals_is_not_rounded_but_rejected() {
                      OR NOT list_contains(unknown, 'document_cost'))";
     assert_eq!(one::<i64>(&store, unknown), 0, "a rejected value is unknown, not 0");
     drop(store);
-    sync_again(&world);
+    assert_mended(&world);
 }
 
 #[test]
@@ -219,7 +192,7 @@ fn a_record_without_key_deletes_nothing() {
                     WHERE table_name = 'activities' AND column_name IS NULL";
     assert_eq!(one::<i64>(&store, rejected), 1);
     drop(store);
-    sync_again(&world);
+    assert_mended(&world);
 }
 
 #[rstest]
@@ -248,7 +221,7 @@ fn only_a_second_404_in_a_later_run_removes_rows() {
     let output = world.run(&["sync", "--full"]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     assert_eq!(one::<i64>(&world.store(), &count), 0);
-    sync_again(&world);
+    assert_mended(&world);
 }
 
 /// Files may not grow beyond a size, as on a full disk; no root is needed for it.

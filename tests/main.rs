@@ -4,8 +4,12 @@
 
 mod support;
 
+mod books;
 mod cli;
+mod export;
 mod faults;
+mod half_answers;
+mod feed;
 mod interleavings;
 mod kills;
 mod lists;

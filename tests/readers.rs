@@ -2,26 +2,53 @@
 //! as the store (contract sections 3 and 7).
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::Command;
 
 use casemirror::catalog::Catalog;
 use casemirror::sandbox::Act;
-use serde_json::Value;
+use rstest::rstest;
+use serde::Deserialize;
 
 use crate::support::{World, one, shown};
 
-/// Names a Python that has duckdb, pyarrow, polars and pandas; the test script sets it.
-const PYTHON: &str = "CASEMIRROR_TEST_PYTHON";
-/// Set where the test must not be skipped.
+/// Names a folder with a virtual environment `duckdb-1.5` for each version that is read with; the
+/// test script makes it and sets this.
+const ENVIRONMENTS: &str = "CASEMIRROR_TEST_PYTHON";
+/// Set where the tests must not be skipped.
 const REQUIRED: &str = "CASEMIRROR_REQUIRE_PYTHON";
 
-#[test]
-fn python_reads_the_same_rows_from_the_published_file_and_the_snapshot() {
-    let Some(python) = std::env::var_os(PYTHON) else {
-        assert!(std::env::var_os(REQUIRED).is_none(), "{REQUIRED} is set, but {PYTHON} is not");
-        eprintln!("skipped: {PYTHON} names no Python with duckdb, pyarrow, polars and pandas");
-        return;
-    };
+/// What `readers.py` prints.
+#[derive(Deserialize)]
+struct Read {
+    duckdb: String,
+    rows: BTreeMap<String, i64>,
+}
+
+/// The Python whose DuckDB has this version, or `None` with a word on it where it may be missing.
+fn python(version: &str) -> Option<PathBuf> {
+    let found = std::env::var_os(ENVIRONMENTS)
+        .map(|folder| PathBuf::from(folder).join(format!("duckdb-{version}/bin/python")))
+        .filter(|python| python.exists());
+    if found.is_none() {
+        assert!(
+            std::env::var_os(REQUIRED).is_none(),
+            "{REQUIRED} is set, but {ENVIRONMENTS} names no folder with duckdb-{version}"
+        );
+        eprintln!("skipped: {ENVIRONMENTS} names no folder with a Python in duckdb-{version}");
+    }
+    found
+}
+
+#[rstest]
+#[case::duckdb_1_4("1.4", &[])]
+#[case::duckdb_1_5_pyarrow_polars_and_pandas("1.5", &["pyarrow", "polars", "pandas"])]
+#[case::duckdb_2_0("2.0", &[])]
+fn python_reads_the_same_rows_from_the_published_file_and_the_snapshot(
+    #[case] version: &str,
+    #[case] libraries: &[&str],
+) {
+    let Some(python) = python(version) else { return };
     let world = World::unthrottled(25);
     world.sync();
     world.sandbox.act(&Act::Tick { events: 10 }).unwrap();
@@ -30,24 +57,20 @@ fn python_reads_the_same_rows_from_the_published_file_and_the_snapshot() {
     let output = Command::new(python)
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/readers.py"))
         .args([world.path("data/casemirror.duckdb"), world.path("data/parquet")])
+        .args(libraries)
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", shown(&output));
-    let rows: BTreeMap<String, i64> = String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .map(|line| {
-            let row: Value = serde_json::from_str(line).unwrap();
-            (row["table"].as_str().unwrap().to_owned(), row["rows"].as_i64().unwrap())
-        })
-        .collect();
+    let read: Read = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(read.duckdb.starts_with(version), "DuckDB {} in duckdb-{version}", read.duckdb);
     let store = world.store();
     for table in Catalog::load(None).unwrap().names() {
         let own: i64 = one(&store, &format!("SELECT count(*) FROM main.{table}"));
-        assert_eq!(rows.get(table), Some(&own), "{table}");
+        assert_eq!(read.rows.get(table), Some(&own), "{table}");
     }
     for report in ["signed_cases", "total_cost", "freshness", "snapshot"] {
-        assert!(rows.contains_key(&format!("report.{report}")), "{report} is in no snapshot");
+        let name = format!("report.{report}");
+        assert!(read.rows.contains_key(&name), "{report} is in no snapshot");
     }
 }
 

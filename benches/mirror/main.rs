@@ -10,6 +10,7 @@
 //! too, so that its peak memory is that of the work alone. All of them share the machine's cores.
 
 mod measure;
+mod months;
 mod pages;
 
 use std::io::{BufRead, BufReader};
@@ -35,6 +36,8 @@ fn main() {
         (Some("decode"), Some(folder)) => measure::decode(folder).print(),
         (Some("list"), Some(folder)) => measure::list(address, folder).print(),
         (Some("publish"), Some(folder)) => measure::publish(folder).print(),
+        (Some("months"), Some(folder)) => months::first(folder, cases(text("--cases"))).print(),
+        (Some("month"), Some(folder)) => months::next(folder).print(),
         (Some("read-json"), Some(folder)) => measure::read_json(folder).print(),
         _ => {
             let usual = if args.iter().any(|a| a == "--bench") { CASES } else { CASES_IN_TEST };
@@ -51,7 +54,8 @@ fn run(cases: usize) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let (_server, address) = start_server(folder.path(), cases);
     let part = |name: &str| {
-        let args = ["--part", name, "--address", &address, "--folder"];
+        let cases = cases.to_string();
+        let args = ["--part", name, "--cases", &cases, "--address", &address, "--folder"];
         let output = this().args(args).arg(folder.path()).output().expect("the bench runs itself");
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{name} failed:\n{error}");
@@ -63,6 +67,8 @@ fn run(cases: usize) {
         ("decode", "decode, one thread"),
         ("list", "HTTP to committed tables"),
         ("publish", "publish: DuckDB copy and Parquet"),
+        ("months", "a snapshot of 420 journal files"),
+        ("month", "the next, with one of them changed"),
         ("read-json", "to compare: DuckDB read_json of local files"),
     ] {
         part(name).row(what);

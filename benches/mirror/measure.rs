@@ -29,7 +29,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    fn of(took: Duration, rows: u64, bytes: u64) -> Figures {
+    pub fn of(took: Duration, rows: u64, bytes: u64) -> Figures {
         Figures { seconds: took.as_secs_f64(), rows, bytes, peak_kib: peak_memory() }
     }
 
@@ -64,7 +64,7 @@ fn peak_memory() -> u64 {
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-fn config(address: &str, folder: &Path) -> Config {
+pub fn config(address: &str, folder: &Path) -> Config {
     let address = if address.is_empty() { "http://127.0.0.1:1" } else { address };
     let address = address.parse().expect("the server printed its address");
     let mut config =
@@ -82,7 +82,7 @@ fn context(config: &Config) -> Context {
     }
 }
 
-fn catalog() -> Arc<Catalog> {
+pub fn catalog() -> Arc<Catalog> {
     Arc::new(Catalog::load(None).expect("the built-in resource files are valid"))
 }
 

@@ -8,7 +8,8 @@ use super::file::{
     AnswerName, ClassName, ColumnFile, File, FromName, GroupName, MethodName, PagingName, ReadFile,
 };
 use super::resource::{
-    Address, Answer, Child, Each, Facet, Group, Instead, Method, Only, Paging, Read, Refresh,
+    Address, Answer, Child, Each, Facet, Group, Instead, JOURNAL_COLUMNS, Journal, LINE_NUMBER,
+    Method, Only, Paging, Read, Refresh,
 };
 use super::{Class, Column, ColumnType, Origin, Resource, Scalar};
 
@@ -45,7 +46,7 @@ pub(super) fn across(resources: &[(String, Resource)], faults: &mut Vec<String>)
                 let parents = r.columns.iter().filter(|c| c.origin == Origin::Parent);
                 need("child", &child.table, &mut parents.filter_map(|c| c.path.first()));
             }
-            Group::Case | Group::Ids | Group::List => {}
+            Group::Case | Group::Ids | Group::List | Group::Journal(_) => {}
         }
         if needs_itself(r, &find) {
             faults.push(format!("{place}: [each] and [instead] lead back to \"{}\"", r.table));
@@ -63,7 +64,7 @@ fn needs_itself<'a>(resource: &'a Resource, find: &impl Fn(&str) -> Option<&'a R
         }
         let table = match &r.group {
             Group::Each(each) => Some(&each.table),
-            Group::Case | Group::Ids | Group::List | Group::Child(_) => {
+            Group::Case | Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => {
                 r.instead.as_ref().map(|instead| &instead.table)
             }
         };
@@ -175,6 +176,9 @@ impl File {
             GroupName::Child => self
                 .child
                 .map(|c| Group::Child(Child { table: c.table, field: c.field, scalar: c.scalar })),
+            GroupName::Journal => {
+                Some(Group::Journal(Journal { line_key: self.journal.map(|j| j.line_key) }))
+            }
         };
         let Some(group) = group else {
             faults
@@ -194,6 +198,10 @@ impl File {
                 match group {
                     Group::Case => known.push("case_id"),
                     Group::Each(each) => known.push(&each.param),
+                    Group::Journal(journal) => {
+                        check_journal(journal, read, &self.key, &columns, faults);
+                        known.extend(JOURNAL_COLUMNS);
+                    }
                     Group::Ids | Group::List | Group::Child(_) => {}
                 }
                 let addresses =
@@ -254,6 +262,7 @@ impl ReadFile {
             method: match self.method {
                 MethodName::Get => Method::Get,
                 MethodName::Post => Method::Post,
+                MethodName::Put => Method::Put,
             },
             path: self.path,
             query: self.query.into_iter().collect(),
@@ -322,6 +331,37 @@ fn refresh(names: &[String], faults: &mut Vec<String>) -> Refresh {
         }
     }
     Refresh::Dates(facets)
+}
+
+/// A journal's key is where its lines stand; the calls bring it, not the records.
+fn check_journal(
+    journal: &Journal,
+    read: &Read,
+    key: &[String],
+    columns: &[Column],
+    faults: &mut Vec<String>,
+) {
+    let mut wanted = JOURNAL_COLUMNS.to_vec();
+    if read.answer == Answer::List {
+        wanted.push(LINE_NUMBER);
+    }
+    if key != wanted {
+        faults.push(format!("key: that of a journal is {}", wanted.join(", ")));
+    }
+    for name in wanted {
+        if !columns.iter().any(|c| c.name == name && c.origin == Origin::Path) {
+            faults.push(format!("column \"{name}\" with from = \"path\" is missing"));
+        }
+    }
+    match &journal.line_key {
+        Some(name) if !columns.iter().any(|c| c.name == *name) => {
+            faults.push(format!("journal.line_key = \"{name}\" is no column"));
+        }
+        None if read.answer == Answer::List => {
+            faults.push("[journal] is missing: which column is a line's own key?".to_owned());
+        }
+        Some(_) | None => {}
+    }
 }
 
 /// The names in braces: `/a/{b}/{c}` has `b` and `c`.

@@ -23,11 +23,13 @@ pub enum Scalar {
     Instant,
     /// UUID.
     Guid,
+    /// DATE; no JSON value is read as one: the month of a journal is a parameter of its call.
+    Date,
 }
 
 impl Scalar {
     /// As written in resource files.
-    pub const NAMES: [(&'static str, Scalar); 8] = [
+    pub const NAMES: [(&'static str, Scalar); 9] = [
         ("int", Scalar::Int),
         ("string", Scalar::Text),
         ("enum", Scalar::Enum),
@@ -36,6 +38,7 @@ impl Scalar {
         ("decimal", Scalar::Decimal),
         ("datetime", Scalar::Instant),
         ("guid", Scalar::Guid),
+        ("date", Scalar::Date),
     ];
 
     /// Digits after the decimal point of the two decimal types.
@@ -48,7 +51,8 @@ impl Scalar {
             | Scalar::Enum
             | Scalar::Bool
             | Scalar::Instant
-            | Scalar::Guid => None,
+            | Scalar::Guid
+            | Scalar::Date => None,
         }
     }
 
@@ -61,6 +65,7 @@ impl Scalar {
             Scalar::Decimal => "DECIMAL(18,6)",
             Scalar::Instant => "TIMESTAMPTZ",
             Scalar::Guid => "UUID",
+            Scalar::Date => "DATE",
         }
     }
 
@@ -73,6 +78,7 @@ impl Scalar {
             Scalar::Decimal => DataType::Decimal128(18, 6),
             Scalar::Instant => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
             Scalar::Guid => DataType::FixedSizeBinary(16),
+            Scalar::Date => DataType::Date32,
         }
     }
 }

@@ -21,6 +21,7 @@ pub(super) struct File {
     pub(super) instead: Option<InsteadFile>,
     pub(super) each: Option<EachFile>,
     pub(super) child: Option<ChildFile>,
+    pub(super) journal: Option<JournalFile>,
     #[serde(default)]
     pub(super) leave_out: Vec<String>,
     pub(super) column: Vec<ColumnFile>,
@@ -34,6 +35,7 @@ pub(super) enum GroupName {
     List,
     Each,
     Child,
+    Journal,
 }
 
 #[derive(Deserialize)]
@@ -66,6 +68,7 @@ pub(super) struct AddressFile {
 pub(super) enum MethodName {
     Get,
     Post,
+    Put,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -113,6 +116,12 @@ pub(super) struct ChildFile {
     pub(super) table: String,
     pub(super) field: String,
     pub(super) scalar: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JournalFile {
+    pub(super) line_key: String,
 }
 
 #[derive(Deserialize)]

@@ -18,8 +18,8 @@ use std::sync::Arc;
 pub use column::{Class, Column, ColumnType, Origin, Scalar};
 pub use dictionary::DictionaryFormat;
 pub use resource::{
-    Address, Answer, Child, EXTRA_COLUMN, Each, Facet, Group, Instead, Method, Only, Paging, Read,
-    Refresh, Resource, SYNCED_AT_COLUMN,
+    Address, Answer, Child, EXTRA_COLUMN, Each, Facet, Group, Instead, JOURNAL_COLUMNS, Journal,
+    LINE_NUMBER, Method, Only, Paging, Read, Refresh, Resource, SYNCED_AT_COLUMN,
 };
 
 use crate::error::Result;
@@ -68,7 +68,7 @@ impl Catalog {
         let needs = match &resource.group {
             Group::Each(each) => Some(each.table.as_str()),
             Group::List => resource.instead.as_ref().map(|instead| instead.table.as_str()),
-            Group::Case | Group::Ids | Group::Child(_) => None,
+            Group::Case | Group::Ids | Group::Child(_) | Group::Journal(_) => None,
         };
         needs.and_then(|table| self.get(table)).map_or(0, |other| 1 + self.depth(other))
     }

@@ -62,6 +62,7 @@ pub enum Refresh {
 pub enum Method {
     Get,
     Post,
+    Put,
 }
 
 impl fmt::Display for Method {
@@ -69,6 +70,7 @@ impl fmt::Display for Method {
         f.write_str(match self {
             Method::Get => "GET",
             Method::Post => "POST",
+            Method::Put => "PUT",
         })
     }
 }
@@ -147,6 +149,19 @@ pub struct Child {
     pub scalar: Option<String>,
 }
 
+/// A journal: read a month at a time, for an office, a broker company or the chain (contract section
+/// 4, "Journals").
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Journal {
+    /// The column with the line's own key, which can repeat; `None` for control totals.
+    pub line_key: Option<String>,
+}
+
+/// The columns that say of which journal a row is, in order; the parameters of its call.
+pub const JOURNAL_COLUMNS: [&str; 3] = ["journal_level", "journal_id", "journal_month"];
+/// The column with a line's place in the answer, from 1.
+pub const LINE_NUMBER: &str = "line_number";
+
 /// How scopes are made: the part of the resource that one complete answer covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Group {
@@ -160,6 +175,8 @@ pub enum Group {
     Each(Each),
     /// Rows of a list inside another table's records: loaded with their parent.
     Child(Child),
+    /// One scope per journal and month.
+    Journal(Journal),
 }
 
 /// Only scopes whose row in another table has one of these values.
@@ -219,6 +236,7 @@ impl Resource {
             Group::Case => Some("case_id"),
             Group::Ids => Some(&self.key[0]),
             Group::List => None,
+            Group::Journal(_) => Some("journal_id"),
             Group::Each(each) => Some(&each.param),
             // A child hangs on its parent's scope, whose id is the first column of its key.
             Group::Child(_) => Some(&self.key[0]),

@@ -92,6 +92,10 @@ pub enum Command {
     Check,
     /// Mirror everything, or what has changed since the last time, and publish it
     Sync(Sync),
+    /// Mirror the journals of a period now
+    Journals(Journals),
+    /// Write a Parquet snapshot of the store now, into publish.parquet
+    Export,
     /// Show what is mirrored, how fresh, what failed, what is pending and why
     Status(Status),
     /// Print the data dictionary of every table
@@ -165,6 +169,33 @@ pub struct Sync {
     /// Remove what the platform no longer lists, even if it is more than reconcile.max_removed
     #[arg(long)]
     pub allow_removals: bool,
+}
+
+/// `casemirror journals`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  casemirror journals --from 2026-01-01 --to 2026-03-31
+  casemirror journals --from 2026-09-01 --to 2026-09-30 --kind revenue --ids 11,12")]
+pub struct Journals {
+    /// First day; the period is widened to whole months
+    #[arg(long, value_name = "yyyy-mm-dd")]
+    pub from: jiff::civil::Date,
+    /// Last day
+    #[arg(long, value_name = "yyyy-mm-dd")]
+    pub to: jiff::civil::Date,
+    /// Only these journals: case, depot, revenue, settlement [default: all]
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
+    pub kind: Vec<String>,
+    /// Only those of these offices (or broker companies, or chain: journals.level) [default:
+    /// journals.ids, or all that are known]
+    #[arg(
+        long,
+        value_name = "ID,...",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(i64).range(1..)
+    )]
+    pub ids: Vec<i64>,
 }
 
 /// `casemirror status`.
@@ -329,6 +360,8 @@ mod tests {
     #[case("status -v -q")]
     #[case("schema --format xml")]
     #[case("query")]
+    #[case("journals --from 2026-01-01")]
+    #[case("journals --from 2026-01-01 --to 2026-02-30")]
     fn wrong_usage_exits_with_status_2(#[case] line: &str) {
         assert_eq!(parse(line).unwrap_err().exit_code(), 2);
     }
@@ -345,6 +378,8 @@ mod tests {
                 "init",
                 "check",
                 "sync",
+                "journals",
+                "export",
                 "status",
                 "schema",
                 "query",

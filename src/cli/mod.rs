@@ -3,7 +3,9 @@
 pub mod args;
 mod check;
 mod demo;
+mod export;
 mod init;
+mod journals;
 mod output;
 mod query;
 mod sandbox;
@@ -29,6 +31,8 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Init(args) => init::run(args),
         Command::Check => check::run(load()?).await,
         Command::Sync(args) => sync::run(load()?, args, quiet).await,
+        Command::Journals(args) => journals::run(load()?, args, quiet).await,
+        Command::Export => export::run(&offline()?),
         Command::Status(args) => status::run(&offline()?, args),
         Command::Schema(args) => schema::run(&offline()?, args),
         Command::Query(args) => query::run(&offline()?, args),

@@ -70,6 +70,10 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
             "rejected": rejected,
         }));
     }
+    // What is no table of the catalog: rows of the feeds that cannot be read.
+    for (table, rejected) in rejects.iter().filter(|(table, _)| !resources.contains_key(*table)) {
+        problems.push(format!("{table}: {rejected} open reject(s), see sync.rejects"));
+    }
     let runs: Vec<Value> = books
         .runs(5)?
         .into_iter()

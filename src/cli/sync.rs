@@ -26,18 +26,24 @@ pub async fn run(config: Config, args: &Sync, quiet: bool) -> Result<u8> {
         only: args.only.clone(),
         cases: args.cases.clone(),
         allow_removals: args.allow_removals,
+        journals: None,
     };
-    let ran = tokio::select! {
-        ran = session.sync("sync", options) => ran?,
-        _ = tokio::signal::ctrl_c() => {
-            return Err(Error::new(
-                Kind::Cancelled,
-                "stopped; what is committed stays, and the next sync goes on from there",
-            ));
-        }
-    };
+    let ran = one_run(&session, "sync", options).await?;
     print(&summary(&ran))?;
     Ok(ran.report.exit_status())
+}
+
+/// One run, unless it is interrupted.
+pub(super) async fn one_run(session: &Session, command: &str, options: Options) -> Result<Ran> {
+    tokio::select! {
+        ran = session.sync(command, options) => ran,
+        _ = tokio::signal::ctrl_c() => Err(Error::new(
+            Kind::Cancelled,
+            format!(
+                "stopped; what is committed stays, and the next {command} goes on from there"
+            ),
+        )),
+    }
 }
 
 /// What a run did, in a few lines.

@@ -148,7 +148,7 @@ pub struct Schedule {
 }
 
 /// Whose journals are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JournalLevel {
     Offices,
     BrokerCompanies,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Cycle;
-use crate::catalog::Resource;
+use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Books, ResourceRow, State};
 
@@ -128,6 +128,8 @@ impl Cycle {
         let mut answered = std::mem::take(&mut self.answered);
         answered.retain(|table| !self.distrusted.contains_key(table));
         failed.extend(std::mem::take(&mut self.distrusted));
+        let of_cases = self.catalog.resources().iter().filter(|r| r.group == Group::Case);
+        let tables: Vec<String> = of_cases.map(|r| r.table.clone()).collect();
         self.writer
             .run(move |conn| {
                 let books = Books::new(conn);
@@ -139,12 +141,16 @@ impl Cycle {
                         books.set_status(table, "failing", Some(reason))?;
                     }
                 }
-                for (table, row) in &rows {
-                    if row.status == "failing" && answered.contains(table) {
+                State::new(conn).forget_unnamed_contacts()?;
+                let waiting = books.failed_scopes(&tables, &[])?;
+                for (table, _) in rows.iter().filter(|(_, row)| row.status == "failing") {
+                    // What failed may have left with its cases.
+                    let over = tables.contains(table) && !waiting.contains_key(table);
+                    if over || answered.contains(table) {
                         books.set_status(table, "ok", None)?;
                     }
                 }
-                State::new(conn).forget_unnamed_contacts()
+                Ok(())
             })
             .await?;
         let conn = self.store.connection()?;
@@ -158,7 +164,9 @@ impl Cycle {
             .filter(|r| self.asks_for(r) && is_asked(&r.table) && is_asked(r.read_with()))
             .map(|r| r.table.as_str())
             .collect();
-        for table in &asked {
+        // What a table is failing for are other cases, unless these failed too.
+        let whole = self.options.cases.is_empty();
+        for table in asked.iter().filter(|_| whole) {
             let Some(row) = rows.get(*table).filter(|row| row.status == "failing") else {
                 continue;
             };

@@ -32,7 +32,7 @@ impl Cycle {
                     }
                 }
                 Group::Each(each) => self.read_each(&resource, each, due).await?,
-                Group::Case | Group::Ids | Group::Child(_) => {}
+                Group::Case | Group::Ids | Group::Child(_) | Group::Journal(_) => {}
             }
         }
         self.flush().await
@@ -43,7 +43,7 @@ impl Cycle {
     }
 
     /// Reads a whole list.
-    async fn read_list(&mut self, resource: &Arc<Resource>) -> Result<()> {
+    pub(super) async fn read_list(&mut self, resource: &Arc<Resource>) -> Result<()> {
         let stamp = Stamp::Known(String::new());
         match self.extractor.scope(resource, 0, stamp).await {
             Ok(load) => self.take_list(resource, 0, load).await,

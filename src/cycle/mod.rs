@@ -2,11 +2,13 @@
 
 mod ask;
 mod books;
+mod journals;
 mod lists;
 mod scopes;
 mod search;
 mod wait;
 
+pub use journals::JournalRequest;
 pub use scopes::{plan_cases, since};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +28,7 @@ use crate::progress::Progress;
 use crate::schedule;
 use crate::source::{Client, FeedName};
 use crate::ticks::Ticks;
+use journals::JournalsDue;
 
 /// What a cycle is asked to do beside following the feed (contract section 1, `sync`).
 #[derive(Debug, Clone, Default)]
@@ -38,6 +41,8 @@ pub struct Options {
     pub cases: Vec<i64>,
     /// Lifts the brake for this run.
     pub allow_removals: bool,
+    /// Nothing but these journals.
+    pub journals: Option<JournalRequest>,
 }
 
 impl Options {
@@ -162,11 +167,24 @@ impl Cycle {
             self.read_permissions().await?;
         }
         self.choose_active()?;
+        if let Some(request) = self.options.journals.clone() {
+            return self.read_period(&request).await;
+        }
         self.poll_feeds().await?;
         if self.options.full {
+            let journals: Vec<String> = self
+                .catalog
+                .resources()
+                .iter()
+                .filter(|r| matches!(r.group, Group::Journal(_)))
+                .map(|r| r.table.clone())
+                .collect();
             self.writer
-                .run(|conn| {
+                .run(move |conn| {
                     let state = State::new(conn);
+                    for table in &journals {
+                        state.synced_months_are_due(table, "full")?;
+                    }
                     // Kept until it is done, so that an interrupted run goes on with it.
                     state.set_meta(LISTING_DUE, "full")?;
                     state.everything_is_stale("full")
@@ -187,6 +205,8 @@ impl Cycle {
             tracing::info!(cases, "cases that changed since they were read whole are read again");
         }
         self.read_lists(due.reference).await?;
+        // Before the cases: it has an end that does not depend on what else changes.
+        self.follow_journals(due.journals).await?;
         self.follow().await?;
         self.note_schedules(&due).await
     }
@@ -246,6 +266,7 @@ impl Cycle {
             writer: &self.writer,
             settings: &self.config.feed,
             zone: &self.config.source.time_zone,
+            run_id: self.run_id,
         };
         self.progress.step(&format!("asking the change feed ({})", name.as_str()));
         let polled = feed
@@ -356,6 +377,11 @@ impl Cycle {
             permissions: reference,
             reference,
             reconcile,
+            journals: JournalsDue {
+                trailing: books.schedule("journals")?.is_none()
+                    || is_due("journals", &schedules.journals)?,
+                recheck: is_due("journals_recheck", &schedules.journals_recheck)?,
+            },
             all_noted: true,
         })
     }
@@ -374,8 +400,8 @@ impl Cycle {
                 for (name, ran) in [
                     ("reference", due.reference),
                     ("reconcile", due.reconcile),
-                    ("journals", false),
-                    ("journals_recheck", false),
+                    ("journals", due.journals.trailing),
+                    ("journals_recheck", due.journals.recheck),
                     ("verify", false),
                 ] {
                     if ran || books.schedule(name)?.is_none() {
@@ -426,6 +452,7 @@ struct Due {
     permissions: bool,
     reference: bool,
     reconcile: bool,
+    journals: JournalsDue,
     all_noted: bool,
 }
 

@@ -70,7 +70,7 @@ impl Cycle {
 
     /// Whether a table fails so often in this run that the rest of it is left for the next one: each
     /// scope of a service that answers nothing but errors costs all of its repetitions.
-    fn gives_up(&self, table: &str) -> bool {
+    pub(super) fn gives_up(&self, table: &str) -> bool {
         !self.answered.contains(table)
             && self.failures_in_a_row.get(table).is_some_and(|n| *n >= MOST_FAILURES)
     }
@@ -235,6 +235,16 @@ impl Cycle {
         why: &str,
     ) -> Result<()> {
         let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
+        self.note_scope_failure(scope, kind, why).await
+    }
+
+    /// The same for a scope that is a part of an id.
+    pub(super) async fn note_scope_failure(
+        &self,
+        scope: ScopeId,
+        kind: &str,
+        why: &str,
+    ) -> Result<()> {
         let (run_id, kind, why) = (self.run_id, kind.to_owned(), why.to_owned());
         self.writer
             .run(move |conn| {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BooleanBuilder, Decimal128Builder, FixedSizeBinaryBuilder, Int64Builder,
-    ListArray, StringBuilder, TimestampMicrosecondBuilder,
+    Array, ArrayRef, BooleanBuilder, Date32Builder, Decimal128Builder, FixedSizeBinaryBuilder,
+    Int64Builder, ListArray, StringBuilder, TimestampMicrosecondBuilder,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field};
@@ -20,6 +20,7 @@ enum Values {
     Decimal(Decimal128Builder),
     Instant(TimestampMicrosecondBuilder),
     Guid(FixedSizeBinaryBuilder),
+    Date(Date32Builder),
 }
 
 impl Values {
@@ -35,6 +36,7 @@ impl Values {
                 Values::Instant(TimestampMicrosecondBuilder::new().with_data_type(kind.arrow()))
             }
             Scalar::Guid => Values::Guid(FixedSizeBinaryBuilder::new(16)),
+            Scalar::Date => Values::Date(Date32Builder::new()),
         }
     }
 
@@ -67,6 +69,10 @@ impl Values {
                 Some(Value::Guid(bytes)) => b.append_value(bytes).unwrap_or(()),
                 _ => b.append_null(),
             },
+            Values::Date(b) => b.append_option(match value {
+                Some(Value::Date(days)) => Some(*days),
+                _ => None,
+            }),
         }
     }
 
@@ -78,6 +84,7 @@ impl Values {
             Values::Decimal(b) => Arc::new(b.finish()),
             Values::Instant(b) => Arc::new(b.finish()),
             Values::Guid(b) => Arc::new(b.finish()),
+            Values::Date(b) => Arc::new(b.finish()),
         }
     }
 }

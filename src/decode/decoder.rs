@@ -254,7 +254,7 @@ impl Decoder {
             for i in &self.inherited {
                 let param = match &row.cells[*i] {
                     Cell::One(Value::Int(v)) => Param::Int(*v),
-                    Cell::One(value @ (Value::Text(_) | Value::Guid(_))) => {
+                    Cell::One(value @ (Value::Text(_) | Value::Guid(_) | Value::Date(_))) => {
                         Param::Text(value.key_text(0))
                     }
                     Cell::One(_) | Cell::Null | Cell::List(_) => continue,
@@ -336,6 +336,9 @@ fn text_param(kind: ColumnType, text: &str) -> Value<'static> {
             Ok(guid) => Value::Guid(guid.into_bytes()),
             Err(_) => Value::Text(Cow::Owned(text.to_owned())),
         },
+        Scalar::Date => {
+            super::value::date(text).unwrap_or_else(|_| Value::Text(Cow::Owned(text.to_owned())))
+        }
         _ => Value::Text(Cow::Owned(text.to_owned())),
     }
 }

@@ -20,6 +20,8 @@ pub enum Value<'a> {
     /// Microseconds since the Unix epoch.
     Instant(i64),
     Guid([u8; 16]),
+    /// Days since 1970-01-01.
+    Date(i32),
 }
 
 impl Value<'_> {
@@ -32,8 +34,28 @@ impl Value<'_> {
             Value::Decimal(d) => decimal_text(*d, scale),
             Value::Instant(us) => us.to_string(),
             Value::Guid(bytes) => uuid::Uuid::from_bytes(*bytes).to_string(),
+            Value::Date(days) => date_text(*days),
         }
     }
+}
+
+/// 1970-01-01, from which days are counted.
+const EPOCH_DAY: jiff::civil::Date = jiff::civil::Date::constant(1970, 1, 1);
+
+fn date_text(days: i32) -> String {
+    let span = jiff::Span::new().try_days(days);
+    span.and_then(|span| EPOCH_DAY.checked_add(span))
+        .map_or_else(|_| days.to_string(), |date| date.to_string())
+}
+
+/// A day written `yyyy-mm-dd`.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(super) fn date(text: &str) -> Result<Value<'static>, String> {
+    let day: jiff::civil::Date = text.parse().map_err(|_| "not a day (yyyy-mm-dd)".to_owned())?;
+    let since = EPOCH_DAY.until(day).map_err(|e| e.to_string())?;
+    Ok(Value::Date(since.get_days()))
 }
 
 fn decimal_text(value: i128, scale: u32) -> String {
@@ -86,6 +108,7 @@ pub fn scalar<'a>(
             let guid = uuid::Uuid::try_parse(&text).map_err(|_| "not a GUID".to_owned())?;
             Value::Guid(guid.into_bytes())
         }
+        Scalar::Date => date(&text_of(raw, "a day")?)?,
     };
     Ok(Some(value))
 }

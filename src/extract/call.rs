@@ -7,9 +7,9 @@ use crate::catalog::{
 };
 use crate::decode::Params;
 use crate::error::{Error, Kind, Result};
-use crate::source::{Filter, Identity, OrderBy, PagePlan, Paging, Query, Request};
+use crate::source::{self, Filter, Identity, OrderBy, PagePlan, Paging, Query, Request};
 
-pub(super) fn read_of(resource: &Resource) -> Result<&Read> {
+pub(crate) fn read_of(resource: &Resource) -> Result<&Read> {
     resource.read.as_ref().ok_or_else(|| {
         Error::new(Kind::Internal, format!("{} is read with its parent", resource.table))
     })
@@ -19,6 +19,7 @@ pub(super) fn request(read: &Read, params: &Params) -> Result<Request> {
     let request = match read.method {
         Method::Get => Request::get(&read.path, &values(&texts(params)))?,
         Method::Post => Request::post(&read.path, &values(&texts(params)))?,
+        Method::Put => Request::new(source::Method::Put, &read.path, &values(&texts(params)))?,
     };
     Ok(request.query(fixed_query(&read.query)))
 }

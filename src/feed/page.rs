@@ -6,112 +6,215 @@ use jiff::tz::TimeZone;
 use serde_json::value::RawValue;
 
 use crate::catalog::Facet;
-use crate::mirror::{CaseDates, ContactSeen};
+use crate::mirror::{CaseDates, ContactSeen, Unreadable, unreadable_date};
 use crate::source::FeedName;
 use crate::ticks::Ticks;
+
+/// How much of a value that is no date is kept, in characters.
+const LONGEST_VALUE: usize = 80;
+
+/// What makes two rows the same: the id and the number that stands for `ModifiedDate`. Of a record
+/// that names nobody, both come from its text.
+pub(super) type Identity = (i64, i64);
 
 /// One row of a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FeedRow {
     pub id: i64,
-    pub modified: Ticks,
+    pub when: When,
+    /// In the order of [`Facet::ALL`]; a date that cannot be read has a number of its own.
     pub dates: CaseDates,
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// Where a record stands in the order of the feed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct When {
+    /// Its `ModifiedDate`, where it can be read.
+    pub modified: Option<Ticks>,
+    /// The last `ModifiedDate` before it in the same answer.
+    pub after: Option<Ticks>,
+}
+
+impl When {
+    /// A date from which on the record is met again: its own, else that of the row before it in an
+    /// answer that stands in order, else `lower`, from which on the answer was asked.
+    pub fn from(self, in_order: bool, lower: Ticks) -> Ticks {
+        self.modified.or(self.after.filter(|_| in_order)).unwrap_or(lower).max(lower)
+    }
 }
 
 impl FeedRow {
-    /// Two rows are the same when id and `ModifiedDate` are.
-    pub fn identity(&self) -> (i64, Option<i64>) {
-        (self.id, Some(self.modified.get()))
+    /// The number of `ModifiedDate`.
+    pub fn key(&self) -> i64 {
+        // `row` fills it, with a date or with what stands for one.
+        self.dates[0].unwrap_or(i64::MIN)
+    }
+
+    pub fn identity(&self) -> Identity {
+        (self.id, self.key())
     }
 
     #[cfg(test)]
     pub fn for_test(id: i64, modified: Ticks) -> FeedRow {
         let mut dates = [None; 11];
         dates[0] = Some(modified.get());
-        FeedRow { id, modified, dates }
+        let when = When { modified: Some(modified), after: None };
+        FeedRow { id, when, dates, unreadable: Vec::new() }
     }
 }
 
-/// The rows of one answer.
+/// A record that names no case or contact: what it says of whom cannot be known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Nameless {
+    pub when: When,
+    pub error: String,
+}
+
+/// The records of one answer.
 #[derive(Debug, Default)]
 pub(super) struct FeedRows {
     pub rows: Vec<FeedRow>,
-    /// Records of the answer, usable or not: what decides whether the page was full.
-    pub records: usize,
-    /// The first row that could not be read, in words.
-    pub fault: Option<String>,
+    /// Of all records, usable or not, in order: their number decides whether the page was full.
+    pub identities: Vec<Identity>,
+    pub nameless: Vec<Nameless>,
 }
 
 impl FeedRows {
-    /// Reads the records; one that has no id or no `ModifiedDate` cannot be placed and is reported.
+    /// Reads the records. Whatever they hold, none is passed over.
     pub fn read(records: &[&RawValue], name: FeedName, zone: &TimeZone) -> FeedRows {
-        let mut page = FeedRows { records: records.len(), ..FeedRows::default() };
+        let mut page = FeedRows::default();
+        let mut after = None;
         for record in records {
-            match row(record.get(), name, zone) {
-                Ok(row) => page.rows.push(row),
-                Err(fault) => {
-                    page.fault.get_or_insert(fault);
+            let modified = match read_record(record.get(), name, zone) {
+                Ok(mut row) => {
+                    row.when.after = after;
+                    page.identities.push(row.identity());
+                    let modified = row.when.modified;
+                    page.rows.push(row);
+                    modified
                 }
-            }
+                Err(mut nameless) => {
+                    nameless.when.after = after;
+                    page.identities.push((i64::MIN, unreadable_date([record.get()])));
+                    let modified = nameless.when.modified;
+                    page.nameless.push(nameless);
+                    modified
+                }
+            };
+            after = modified.or(after);
         }
         page
     }
 
+    /// Whether the rows stand in the order of `ModifiedDate`, as far as it can be read.
+    pub fn is_in_order(&self) -> bool {
+        self.rows.iter().filter_map(|row| row.when.modified).is_sorted()
+    }
+
+    /// The last row of each case or contact.
+    fn by_id(&self) -> BTreeMap<i64, &FeedRow> {
+        self.rows.iter().map(|row| (row.id, row)).collect()
+    }
+
     /// For `sync.seen`: of a case that stands in the page twice, the last row.
     pub fn cases(&self) -> Vec<(i64, CaseDates)> {
-        let by_id: BTreeMap<i64, CaseDates> =
-            self.rows.iter().map(|row| (row.id, row.dates)).collect();
-        by_id.into_iter().collect()
+        self.by_id().into_iter().map(|(id, row)| (id, row.dates)).collect()
     }
 
     /// For `sync.seen_contacts`.
     pub fn contacts(&self) -> Vec<ContactSeen> {
-        let by_id: BTreeMap<i64, Ticks> =
-            self.rows.iter().map(|row| (row.id, row.modified)).collect();
-        by_id
+        self.by_id()
             .into_iter()
-            .map(|(contact_id, modified)| ContactSeen {
-                contact_id,
-                modified: Some(modified.get()),
-            })
+            .map(|(contact_id, row)| ContactSeen { contact_id, modified: row.dates[0] })
             .collect()
+    }
+
+    /// The dates of those rows that could not be read.
+    pub fn unreadable(&self) -> Vec<Unreadable> {
+        self.by_id().into_values().flat_map(|row| row.unreadable.clone()).collect()
     }
 }
 
-fn row(text: &str, name: FeedName, zone: &TimeZone) -> Result<FeedRow, String> {
-    let fields: BTreeMap<&str, &RawValue> =
-        serde_json::from_str(text).map_err(|e| format!("not an object: {e}"))?;
-    let id_field = match name {
+/// The field that names the case or the contact.
+pub(super) fn id_field(name: FeedName) -> &'static str {
+    match name {
         FeedName::Cases => "CaseId",
         FeedName::Contacts => "ContactId",
-    };
-    let id = fields
-        .get(id_field)
-        .and_then(|raw| raw.get().parse::<i64>().ok())
-        .ok_or_else(|| format!("{id_field} is missing or no whole number"))?;
-    let mut dates: CaseDates = [None; 11];
-    for (i, (_, field, _)) in Facet::ALL.iter().enumerate() {
-        let Some(raw) = fields.get(field).map(|raw| raw.get()).filter(|raw| *raw != "null") else {
-            continue;
-        };
-        let text: String = serde_json::from_str(raw)
-            .map_err(|_| format!("{field} of {id_field} {id} is no text"))?;
-        dates[i] = Ticks::parse(&text, zone)
-            .map_err(|e| format!("{field} of {id_field} {id}: {e}"))?
-            .map(Ticks::get);
     }
-    let modified =
-        dates[0].map(Ticks::new).ok_or_else(|| format!("{id_field} {id} has no ModifiedDate"))?;
-    Ok(FeedRow { id, modified, dates })
+}
+
+/// The change dates that a row of a feed has.
+fn facets(name: FeedName) -> &'static [(Facet, &'static str, &'static str)] {
+    match name {
+        FeedName::Cases => &Facet::ALL,
+        FeedName::Contacts => &Facet::ALL[..1],
+    }
+}
+
+fn read_record(text: &str, name: FeedName, zone: &TimeZone) -> Result<FeedRow, Nameless> {
+    let nameless =
+        |modified, error: String| Nameless { when: When { modified, after: None }, error };
+    // Keys of their own: one that is written with escapes cannot be borrowed.
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(text)
+        .map_err(|_| nameless(None, "a record that is no object".to_owned()))?;
+    let raw = |field: &str| fields.get(field).map_or("null", |raw| raw.get());
+    let read = |field: &str| read_date(raw(field), zone);
+    // A row that moved has a date of that: none is as bad as one that cannot be read.
+    let modified = read("ModifiedDate").and_then(|date| date.ok_or("not set".to_owned()));
+    let id_field = id_field(name);
+    let Ok(id) = raw(id_field).parse::<i64>() else {
+        let error = format!("a record whose {id_field} is missing or no whole number");
+        return Err(nameless(modified.ok(), error));
+    };
+    let facets = facets(name);
+    let stand_in = || unreadable_date(facets.iter().map(|(_, field, _)| raw(field)));
+    let mut dates: CaseDates = [None; 11];
+    let mut unreadable = Vec::new();
+    for (i, (facet, field, column)) in facets.iter().enumerate() {
+        let date = match facet {
+            Facet::Modified => modified.clone().map(Some),
+            _ => read(field),
+        };
+        dates[i] = match date {
+            Ok(date) => date.map(Ticks::get),
+            Err(error) => {
+                let value = fields.get(*field).map(|raw| shortened(raw.get()));
+                unreadable.push(Unreadable { id, column, value, error });
+                Some(stand_in())
+            }
+        };
+    }
+    Ok(FeedRow { id, when: When { modified: modified.ok(), after: None }, dates, unreadable })
+}
+
+fn read_date(raw: &str, zone: &TimeZone) -> Result<Option<Ticks>, String> {
+    if raw == "null" {
+        return Ok(None);
+    }
+    let text: String = serde_json::from_str(raw).map_err(|_| "no text".to_owned())?;
+    Ticks::parse(&text, zone).map_err(|e| e.to_string())
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_VALUE) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rstest::rstest;
 
     fn read(json: &str) -> FeedRows {
         let records: Vec<&RawValue> = serde_json::from_str(json).unwrap();
         FeedRows::read(&records, FeedName::Cases, &TimeZone::get("Europe/Oslo").unwrap())
+    }
+
+    fn ticks(text: &str) -> Ticks {
+        Ticks::parse(text, &TimeZone::UTC).unwrap().unwrap()
     }
 
     #[test]
@@ -121,27 +224,98 @@ mod tests {
                 {"CaseId":2,"ModifiedDate":"2026-04-28T11:26:41.5334825+02:00",
                  "CaseSoldDate":"0001-01-01T00:00:00","BidChangedDate":null}]"#,
         );
-        assert_eq!(page.rows[1].modified.get() - page.rows[0].modified.get(), 1);
+        assert_eq!(page.rows[1].key() - page.rows[0].key(), 1);
         assert_eq!(page.rows[1].dates[1..], [None; 10]);
+        assert!(page.rows.iter().all(|row| row.unreadable.is_empty()));
+    }
+
+    #[rstest]
+    #[case::no_id(r#"{"ModifiedDate":"2026-04-28T12:00:00Z"}"#, Some("2026-04-28T12:00:00Z"))]
+    #[case::no_number(
+        r#"{"CaseId":"x","ModifiedDate":"2026-04-28"}"#,
+        Some("2026-04-27T22:00:00Z")
+    )]
+    #[case::nothing(r#"{"CaseId":1.5,"ModifiedDate":7}"#, None)]
+    #[case::no_object("[1]", None)]
+    fn a_record_that_names_nobody_is_placed_and_the_others_are_taken(
+        #[case] record: &str,
+        #[case] modified: Option<&str>,
+    ) {
+        let page = read(&format!(
+            r#"[{{"CaseId":3,"ModifiedDate":"2026-04-28T11:26:41Z"}}, {record},
+                {{"CaseId":4,"ModifiedDate":"2026-04-28T11:26:43Z"}}]"#
+        ));
+        assert_eq!((page.rows.len(), page.identities.len()), (2, 3));
+        let when = page.nameless[0].when;
+        assert_eq!(when.modified, modified.map(ticks));
+        assert_eq!(when.after, Some(ticks("2026-04-28T11:26:41Z")));
     }
 
     #[test]
-    fn a_row_without_id_or_date_is_reported_and_the_others_are_taken() {
-        let page = read(
-            r#"[{"ModifiedDate":"2026-04-28T11:26:41Z"},{"CaseId":3},
-                {"CaseId":4,"ModifiedDate":"2026-04-28T11:26:41Z"}]"#,
-        );
-        assert_eq!((page.rows.len(), page.records), (1, 3));
-        assert_eq!(page.fault.as_deref(), Some("CaseId is missing or no whole number"));
+    fn a_record_is_asked_again_from_where_it_surely_stands() {
+        let (lower, after, own) = (Ticks::new(10), Ticks::new(20), Ticks::new(30));
+        let unplaced = When { modified: None, after: Some(after) };
+        assert_eq!(unplaced.from(true, lower), after);
+        assert_eq!(unplaced.from(false, lower), lower);
+        assert_eq!(When { modified: Some(own), ..unplaced }.from(false, lower), own);
+        assert_eq!(When::default().from(true, lower), lower);
+        assert_eq!(When { modified: Some(Ticks::new(5)), after: None }.from(true, lower), lower);
+    }
+
+    #[rstest]
+    #[case::garbage(r#""soon""#, "not a date-time", Some(r#""soon""#))]
+    #[case::number("17", "no text", Some("17"))]
+    #[case::object(r#"{"a":1}"#, "no text", Some(r#"{"a":1}"#))]
+    fn a_date_that_cannot_be_read_has_a_state_of_its_own(
+        #[case] value: &str,
+        #[case] error: &str,
+        #[case] kept: Option<&str>,
+    ) {
+        let row = |value: &str, modified: &str| {
+            let json = format!(
+                r#"[{{"CaseId":1,"ModifiedDate":"{modified}","ActivityChangedDate":{value}}}]"#
+            );
+            read(&json).rows.remove(0)
+        };
+        let bad = row(value, "2026-04-28T11:26:41Z");
+        assert_eq!(bad.unreadable[0].column, "activity_changed_date");
+        assert!(bad.unreadable[0].error.contains(error), "{:?}", bad.unreadable);
+        assert_eq!(bad.unreadable[0].value.as_deref(), kept);
+        let state = |row: &FeedRow| row.dates[Facet::ActivityChanged as usize];
+        assert_ne!(state(&bad), state(&row("null", "2026-04-28T11:26:41Z")));
+        assert_ne!(state(&bad), state(&row(r#""2026-04-28""#, "2026-04-28T11:26:41Z")));
+        assert_eq!(state(&bad), state(&row(value, "2026-04-28T11:26:41Z")));
+        // The same text a change later: what it means may have moved.
+        assert_ne!(state(&bad), state(&row(value, "2026-04-28T11:26:42Z")));
+    }
+
+    #[rstest]
+    #[case::missing("", None)]
+    #[case::null(r#","ModifiedDate":null"#, Some("null"))]
+    #[case::unset(r#","ModifiedDate":"0001-01-01T00:00:00""#, Some(r#""0001-01-01T00:00:00""#))]
+    #[case::garbage(r#","ModifiedDate":"x""#, Some(r#""x""#))]
+    fn a_row_without_modified_date_is_a_row(#[case] field: &str, #[case] value: Option<&str>) {
+        let page = read(&format!(r#"[{{"CaseId":3{field}}}]"#));
+        let row = &page.rows[0];
+        assert_eq!((row.when.modified, row.unreadable[0].column), (None, "modified_date"));
+        assert_eq!(row.unreadable[0].value.as_deref(), value);
+        assert!(crate::mirror::is_unreadable(row.key()));
+    }
+
+    #[test]
+    fn of_a_long_value_only_the_beginning_is_kept() {
+        let json = format!(r#"[{{"CaseId":3,"ModifiedDate":"{}"}}]"#, "å".repeat(100_000));
+        let kept = read(&json).rows[0].unreadable[0].value.clone().unwrap();
+        assert_eq!(kept.chars().count(), LONGEST_VALUE + 1);
     }
 
     #[test]
     fn of_a_case_that_moved_between_the_rows_of_a_page_the_last_counts() {
         let page = read(
-            r#"[{"CaseId":4,"ModifiedDate":"2026-04-28T11:26:41Z"},
+            r#"[{"CaseId":4,"ModifiedDate":"x"},
                 {"CaseId":4,"ModifiedDate":"2026-04-28T11:26:42Z"}]"#,
         );
-        assert_eq!(page.cases().len(), 1);
-        assert_eq!(page.cases()[0].1[0], Some(page.rows[1].modified.get()));
+        assert_eq!(page.cases(), [(4, page.rows[1].dates)]);
+        assert!(page.unreadable().is_empty());
     }
 }

@@ -3,12 +3,15 @@
 //! Pages are keyset pages over `ModifiedDate`: a row that moves while we read moves to the end and is
 //! met there, and none slips between two pages. Where more rows share a date than a page holds, they
 //! are read by that date and the id. A service that cannot compare dates exactly betrays itself (an
-//! `eq` that lacks a row already seen at that date; a full page that brings nothing new): then passes
-//! by `$skip` take over, each overlapping the last by a row, and count only when two are equal.
+//! `eq` that lacks a row already seen at that date; a full page that brings nothing new), one that
+//! does not know such a filter refuses it: then passes by `$skip` take over, each page overlapping
+//! the last by a row, and count only when two are equal. What comes in one answer needs no second
+//! pass, and the same records again are a service that ignores `$skip`: they are all (contract
+//! section 4, "Complete answers").
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::page::FeedRow;
+use super::page::{FeedRows, Identity};
 use crate::ticks::Ticks;
 
 /// The next call.
@@ -18,26 +21,30 @@ pub(super) enum Ask {
     From(Ticks),
     /// Rows of exactly this date from this id on, by id.
     Ties { at: Ticks, from_id: i64 },
-    /// Rows from the poll's bound on, by date, without the first so many.
+    /// Rows from the reading's lower bound on, by date, without the first so many.
     Skip(u64),
 }
 
-/// Pages of one poll.
+/// Pages of one reading.
 #[derive(Debug)]
 pub(super) struct Walk {
     next: Option<Ask>,
-    /// All before this date has been seen in this poll.
+    /// All before this date has been seen in this reading.
     cursor: Ticks,
-    seen: BTreeMap<Ticks, BTreeSet<i64>>,
-    skip: Option<Pass>,
+    /// The ids seen, by the number of their date.
+    seen: BTreeMap<i64, BTreeSet<i64>>,
+    pass: Pass,
     passes: usize,
 }
 
-/// A pass by `$skip`: what it met, in order, and what the one before it met.
+/// A pass by `$skip`: the records it met, in order, and those that the one before it met.
 #[derive(Debug, Default)]
 struct Pass {
-    rows: Vec<(i64, Option<i64>)>,
-    before: Option<Vec<(i64, Option<i64>)>>,
+    records: Vec<Identity>,
+    known: BTreeSet<Identity>,
+    /// The first page, in order of the identities.
+    first: Vec<Identity>,
+    before: Option<BTreeSet<Identity>>,
 }
 
 /// The page size that applies when a service ignores `$top` (reference 1: 100 when not specified).
@@ -50,21 +57,27 @@ fn may_go_on(records: usize, top: usize) -> bool {
 }
 
 impl Walk {
-    pub fn new(lower: Ticks) -> Walk {
+    /// By date and id, as long as the service can.
+    pub fn by_date(lower: Ticks) -> Walk {
         Walk {
             next: Some(Ask::From(lower)),
             cursor: lower,
             seen: BTreeMap::new(),
-            skip: None,
+            pass: Pass::default(),
             passes: 0,
         }
+    }
+
+    /// By `$skip` from the start.
+    pub fn by_skip(lower: Ticks) -> Walk {
+        Walk { next: Some(Ask::Skip(0)), ..Walk::by_date(lower) }
     }
 
     pub fn next_ask(&self) -> Option<Ask> {
         self.next
     }
 
-    /// Where a poll that is cut off here goes on.
+    /// Where a reading that is cut off here goes on.
     pub fn cursor(&self) -> Ticks {
         self.cursor
     }
@@ -74,141 +87,177 @@ impl Walk {
         self.passes
     }
 
-    /// Takes the answer to `ask`: its usable rows, the `$top` that was asked, and all its records.
-    pub fn take(&mut self, ask: Ask, rows: &[FeedRow], top: usize, records: usize) {
-        let new = rows
+    /// The service does not know the filter of the last call.
+    pub fn filter_is_refused(&mut self) {
+        self.next = Some(Ask::Skip(0));
+    }
+
+    /// Takes the answer to `ask`, of which `top` records were asked.
+    pub fn take(&mut self, ask: Ask, page: &FeedRows, top: usize) {
+        let new = page
+            .rows
             .iter()
-            .filter(|row| self.seen.entry(row.modified).or_default().insert(row.id))
+            .filter(|row| self.seen.entry(row.key()).or_default().insert(row.id))
             .count();
+        let goes_on = may_go_on(page.identities.len(), top);
         self.next = match ask {
-            Ask::From(from) => self.after_page(from, rows, top, records, new),
-            Ask::Ties { at, from_id } => self.after_ties(at, from_id, rows, top, records),
-            Ask::Skip(skip) => self.after_skip(skip, rows, top, records),
+            Ask::From(from) => self.after_page(from, page, goes_on, new),
+            Ask::Ties { at, from_id } => self.after_ties(at, from_id, page, goes_on),
+            Ask::Skip(skip) => self.after_skip(skip, &page.identities, goes_on),
         };
     }
 
     fn after_page(
         &mut self,
         from: Ticks,
-        rows: &[FeedRow],
-        top: usize,
-        records: usize,
+        page: &FeedRows,
+        goes_on: bool,
         new: usize,
     ) -> Option<Ask> {
-        if !may_go_on(records, top) {
+        if !goes_on {
             // Short, or longer than asked: the endpoint does not page, and this is all.
             return None;
         }
-        let sorted = rows.is_sorted_by_key(|row| row.modified);
-        let in_range = rows.iter().all(|row| row.modified >= from);
-        let (Some(last), true, true) = (rows.last(), sorted, in_range) else {
-            return self.start_skipping();
+        // A row whose date cannot be read stands somewhere between its neighbours.
+        let mut dates = page.rows.iter().filter_map(|row| row.when.modified);
+        let in_range = dates.clone().all(|date| date >= from);
+        let (Some(last), true, true) = (dates.next_back(), page.is_in_order(), in_range) else {
+            return Some(Ask::Skip(0));
         };
+        if last == from {
+            // Nothing but ties, whether or not the page before brought them already.
+            return Some(Ask::Ties { at: from, from_id: i64::MIN });
+        }
         if new == 0 {
-            return self.start_skipping();
+            return Some(Ask::Skip(0));
         }
-        if last.modified > from {
-            self.cursor = last.modified;
-            return Some(Ask::From(last.modified));
-        }
-        Some(Ask::Ties { at: from, from_id: i64::MIN })
+        self.cursor = last;
+        Some(Ask::From(last))
     }
 
     fn after_ties(
         &mut self,
         at: Ticks,
         from_id: i64,
-        rows: &[FeedRow],
-        top: usize,
-        records: usize,
+        page: &FeedRows,
+        goes_on: bool,
     ) -> Option<Ask> {
-        let goes_on = may_go_on(records, top);
-        let ids: BTreeSet<i64> = rows.iter().map(|row| row.id).collect();
+        let ids: BTreeSet<i64> = page.rows.iter().map(|row| row.id).collect();
         let last = ids.last().copied();
         // Of the ids that this page covers, none that was seen at this date may be missing.
         let until = if goes_on { last.unwrap_or(i64::MIN) } else { i64::MAX };
         let lacks = from_id <= until
             && self
                 .seen
-                .get(&at)
+                .get(&at.get())
                 .is_some_and(|seen| seen.range(from_id..=until).any(|id| !ids.contains(id)));
-        let foreign = rows.iter().any(|row| row.modified != at);
+        let foreign = page.rows.iter().any(|row| row.when.modified.is_some_and(|date| date != at));
         if lacks || foreign {
-            return self.start_skipping();
-        }
-        match last {
-            Some(last) if goes_on => {
-                if last < from_id {
-                    return self.start_skipping();
-                }
-                Some(Ask::Ties { at, from_id: last.saturating_add(1) })
-            }
-            _ => {
-                self.cursor = at.next();
-                Some(Ask::From(at.next()))
-            }
-        }
-    }
-
-    fn start_skipping(&mut self) -> Option<Ask> {
-        self.skip.get_or_insert_default();
-        Some(Ask::Skip(0))
-    }
-
-    fn after_skip(
-        &mut self,
-        skip: u64,
-        rows: &[FeedRow],
-        top: usize,
-        records: usize,
-    ) -> Option<Ask> {
-        let pass = self.skip.get_or_insert_default();
-        let page: Vec<_> = rows.iter().map(FeedRow::identity).collect();
-        // The first row of a later page must be the last of the page before.
-        let joined = skip == 0 || pass.rows.last() == page.first();
-        let brings = page.iter().any(|row| !pass.rows.contains(row));
-        if joined && may_go_on(records, top) && (brings || skip == 0) {
-            pass.rows.extend(page.into_iter().skip(usize::from(skip > 0)));
-            // Overlap by a row: what moves up between two pages shows as a broken joint.
-            return Some(Ask::Skip((pass.rows.len() as u64).saturating_sub(1)));
-        }
-        self.passes += 1;
-        if !joined {
-            *pass = Pass::default();
             return Some(Ask::Skip(0));
         }
-        pass.rows.extend(page.into_iter().skip(usize::from(skip > 0)));
-        let mut rows = std::mem::take(&mut pass.rows);
-        rows.sort_unstable();
-        rows.dedup();
-        if pass.before.as_ref() == Some(&rows) {
+        if !goes_on {
+            self.cursor = at.next();
+            return Some(Ask::From(at.next()));
+        }
+        match last {
+            Some(last) if last >= from_id => {
+                Some(Ask::Ties { at, from_id: last.saturating_add(1) })
+            }
+            // A full page that leads no further.
+            _ => Some(Ask::Skip(0)),
+        }
+    }
+
+    fn after_skip(&mut self, skip: u64, page: &[Identity], goes_on: bool) -> Option<Ask> {
+        let pass = &mut self.pass;
+        if skip == 0 {
+            if !goes_on {
+                return None;
+            }
+            pass.start(page);
+            return Some(pass.next());
+        }
+        // The first record of a later page must be the last of the page before.
+        if pass.records.last() == page.first() {
+            let brings = page.iter().any(|record| !pass.known.contains(record));
+            pass.add(&page[1..]);
+            if goes_on && brings {
+                return Some(pass.next());
+            }
+            self.passes += 1;
+            let met = std::mem::take(&mut pass.known);
+            if pass.before.as_ref() == Some(&met) {
+                return None;
+            }
+            pass.before = Some(met);
+            return Some(Ask::Skip(0));
+        }
+        self.passes += 1;
+        if pass.is_first_again(page) {
+            // `$skip` is ignored, and this is all.
             return None;
         }
-        pass.before = Some(rows);
+        pass.before = None;
         Some(Ask::Skip(0))
+    }
+}
+
+impl Pass {
+    fn start(&mut self, page: &[Identity]) {
+        self.first = page.to_vec();
+        self.first.sort_unstable();
+        self.known.clear();
+        self.records.clear();
+        self.add(page);
+    }
+
+    fn add(&mut self, page: &[Identity]) {
+        self.known.extend(page);
+        self.records.extend(page);
+    }
+
+    /// Overlap by a record: what moves up between two pages shows as a broken joint.
+    fn next(&self) -> Ask {
+        Ask::Skip((self.records.len() as u64).saturating_sub(1))
+    }
+
+    fn is_first_again(&self, page: &[Identity]) -> bool {
+        let mut page = page.to_vec();
+        page.sort_unstable();
+        page == self.first
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::feed::page::FeedRow;
     use proptest::prelude::*;
 
     /// A feed that answers as the reference says, or badly in a chosen way.
+    #[derive(Clone)]
     struct Server {
         rows: Vec<(i64, i64)>,
         top: usize,
         /// Dates in filters are cut to this many ticks.
         precision: i64,
+        refuses_ties: bool,
+        ignores_skip: bool,
+        /// Of these ids `ModifiedDate` cannot be read.
+        unreadable: BTreeSet<i64>,
+        /// Of these the id cannot be read either.
+        nameless: BTreeSet<i64>,
     }
 
     impl Server {
-        fn answer(&self, ask: Ask, lower: Ticks) -> Vec<FeedRow> {
+        /// `None`: refused.
+        fn answer(&self, ask: Ask, lower: Ticks) -> Option<FeedRows> {
             let mut rows = self.rows.clone();
             rows.sort_by_key(|(id, at)| (*at, id.wrapping_mul(7_919) % 101, *id));
             let cut = |at: i64| at - at.rem_euclid(self.precision);
             let chosen: Vec<(i64, i64)> = match ask {
                 Ask::From(at) => rows.into_iter().filter(|r| r.1 >= cut(at.get())).collect(),
+                Ask::Ties { .. } if self.refuses_ties => return None,
                 Ask::Ties { at, from_id } => {
                     let mut ties: Vec<_> = rows
                         .into_iter()
@@ -220,72 +269,173 @@ mod tests {
                 Ask::Skip(skip) => rows
                     .into_iter()
                     .filter(|r| r.1 >= cut(lower.get()))
-                    .skip(skip as usize)
+                    .skip(if self.ignores_skip { 0 } else { skip as usize })
                     .collect(),
             };
-            chosen
-                .into_iter()
-                .take(self.top)
-                .map(|(id, at)| FeedRow::for_test(id, Ticks::new(at)))
-                .collect()
+            let mut page = FeedRows::default();
+            for (id, at) in chosen.into_iter().take(self.top) {
+                let mut row = FeedRow::for_test(id, Ticks::new(at));
+                if self.unreadable.contains(&id) {
+                    row.when.modified = None;
+                    row.dates[0] = Some(i64::MIN + id);
+                }
+                page.identities.push(row.identity());
+                if !self.nameless.contains(&id) {
+                    page.rows.push(row);
+                }
+            }
+            Some(page)
         }
 
-        /// Reads the feed to its end; returns what was seen and the calls made.
-        fn read(&self, lower: i64, asked: usize) -> (BTreeSet<(i64, i64)>, usize) {
-            let lower = Ticks::new(lower);
-            let mut walk = Walk::new(lower);
+        /// Reads the feed to its end; returns the ids that came and the calls made.
+        fn read(&self, walk: Walk, lower: i64, asked: usize) -> (BTreeSet<i64>, usize) {
+            let (mut walk, lower) = (walk, Ticks::new(lower));
             let (mut seen, mut calls) = (BTreeSet::new(), 0);
             while let Some(ask) = walk.next_ask() {
-                let rows = self.answer(ask, lower);
-                seen.extend(rows.iter().map(|r| (r.id, r.modified.get())));
-                walk.take(ask, &rows, asked, rows.len());
                 calls += 1;
                 assert!(calls < 10_000 && walk.passes() <= 4, "it does not end: {ask:?}");
+                let Some(page) = self.answer(ask, lower) else {
+                    walk.filter_is_refused();
+                    continue;
+                };
+                seen.extend(page.rows.iter().map(|row| row.id));
+                walk.take(ask, &page, asked);
             }
             (seen, calls)
+        }
+
+        fn read_by_date(&self, lower: i64, asked: usize) -> (BTreeSet<i64>, usize) {
+            self.read(Walk::by_date(Ticks::new(lower)), lower, asked)
+        }
+
+        /// As `?fromDate=` is read: no page size is asked for.
+        fn read_by_skip(&self) -> (BTreeSet<i64>, usize) {
+            self.read(Walk::by_skip(Ticks::new(0)), 0, usize::MAX)
         }
     }
 
     fn server(rows: impl IntoIterator<Item = (i64, i64)>, top: usize) -> Server {
-        Server { rows: rows.into_iter().collect(), top, precision: 1 }
+        Server {
+            rows: rows.into_iter().collect(),
+            top,
+            precision: 1,
+            refuses_ties: false,
+            ignores_skip: false,
+            unreadable: BTreeSet::new(),
+            nameless: BTreeSet::new(),
+        }
     }
 
     #[test]
     fn a_short_page_is_one_call() {
         let server = server((1..=7).map(|i| (i, i * 10)), 1_000);
-        assert_eq!(server.read(0, 1_000).1, 1);
+        assert_eq!(server.read_by_date(0, 1_000).1, 1);
+        assert_eq!(server.read_by_skip().1, 1);
     }
 
     #[test]
     fn a_full_page_is_followed_from_its_last_date() {
         let server = server((1..=25).map(|i| (i, i * 10)), 10);
-        let (seen, calls) = server.read(0, 10);
+        let (seen, calls) = server.read_by_date(0, 10);
         assert_eq!((seen.len(), calls), (25, 3));
     }
 
     #[test]
     fn a_service_that_answers_a_hundred_whatever_was_asked_is_read_to_its_end() {
         let server = server((1..=250).map(|i| (i, i * 10)), 100);
-        assert_eq!(server.read(0, 1_000).0.len(), 250);
+        assert_eq!(server.read_by_date(0, 1_000).0.len(), 250);
     }
 
     #[test]
     fn more_ties_than_a_page_holds_are_read_by_id() {
         let rows = (1..=5).map(|i| (i, 10)).chain((6..=60).map(|i| (i, 20))).chain([(70, 30)]);
-        assert_eq!(server(rows, 10).read(0, 10).0.len(), 61);
+        assert_eq!(server(rows, 10).read_by_date(0, 10).0.len(), 61);
+    }
+
+    #[test]
+    fn a_page_of_ties_that_the_page_before_brought_already_is_followed_by_id() {
+        // The page from 20 on brings nothing but the page before once more.
+        let rows = (1..=30).map(|i| (i, 20)).chain([(40, 30)]);
+        let mut walk = Walk::by_date(Ticks::new(5));
+        let server = server(rows, 10);
+        let mut asked = Vec::new();
+        while let Some(ask) = walk.next_ask() {
+            asked.push(ask);
+            walk.take(ask, &server.answer(ask, Ticks::new(5)).unwrap(), 10);
+        }
+        assert!(matches!(asked[1], Ask::From(at) if at == Ticks::new(20)), "{asked:?}");
+        assert!(matches!(asked[2], Ask::Ties { .. }), "{asked:?}");
+        assert!(!asked.iter().any(|ask| matches!(ask, Ask::Skip(_))), "{asked:?}");
+    }
+
+    #[test]
+    fn a_service_that_refuses_the_filter_for_ties_is_read_by_skip() {
+        let rows = (1..=35).map(|i| (i, 20)).chain([(40, 30)]);
+        let server = Server { refuses_ties: true, ..server(rows, 10) };
+        assert_eq!(server.read_by_date(0, 10).0.len(), 36);
     }
 
     #[test]
     fn dates_that_differ_in_the_seventh_digit_are_two_dates() {
         let rows = (1..=30).map(|i| (i, 1_000 + i % 2));
-        assert_eq!(server(rows, 10).read(0, 10).0.len(), 30);
+        assert_eq!(server(rows, 10).read_by_date(0, 10).0.len(), 30);
     }
 
     #[test]
     fn a_service_that_cuts_dates_to_milliseconds_is_read_by_skip() {
         let rows: Vec<(i64, i64)> = (1..=40).map(|i| (i, 12_345)).collect();
         let server = Server { precision: 10_000, ..server(rows, 10) };
-        assert_eq!(server.read(0, 10).0.len(), 40);
+        assert_eq!(server.read_by_date(0, 10).0.len(), 40);
+    }
+
+    #[test]
+    fn the_same_records_again_are_a_service_that_ignores_skip() {
+        let server = Server { ignores_skip: true, ..server((1..=300).map(|i| (i, i)), 1_000) };
+        let (seen, calls) = server.read_by_skip();
+        assert_eq!((seen.len(), calls), (300, 2));
+        let ties = Server {
+            refuses_ties: true,
+            ignores_skip: true,
+            ..self::server((1..=10).map(|i| (i, 20)), 10)
+        };
+        assert_eq!(ties.read_by_date(20, 10).0.len(), 10);
+    }
+
+    #[test]
+    fn pages_by_skip_are_read_twice_and_must_be_equal() {
+        let server = server((1..=250).map(|i| (i, i)), 100);
+        let (seen, calls) = server.read_by_skip();
+        assert_eq!((seen.len(), calls), (250, 6));
+    }
+
+    #[test]
+    fn a_row_that_moves_up_between_two_pages_by_skip_is_not_lost() {
+        let mut server = server((1..=250).map(|i| (i, i)), 100);
+        let lower = Ticks::new(0);
+        let mut walk = Walk::by_skip(lower);
+        let (mut seen, mut calls) = (BTreeSet::new(), 0);
+        while let Some(ask) = walk.next_ask() {
+            let page = server.answer(ask, lower).unwrap();
+            seen.extend(page.rows.iter().map(FeedRow::identity));
+            walk.take(ask, &page, usize::MAX);
+            if calls == 0 {
+                // All behind it move up by one, over the edge of the page just read.
+                server.rows.retain(|(id, _)| *id != 50);
+                server.rows.push((50, 1_000));
+            }
+            calls += 1;
+            assert!(calls < 100, "it does not end");
+        }
+        assert!(server.rows.iter().all(|row| seen.contains(row)));
+    }
+
+    #[test]
+    fn pages_of_records_that_cannot_be_read_come_to_an_end_too() {
+        let all = server((1..=350).map(|i| (i, i)), 100);
+        let server = Server { nameless: (1..=320).collect(), ..all.clone() };
+        assert_eq!(server.read_by_date(0, 100).0, (321..=350).collect());
+        let server = Server { unreadable: (1..=320).collect(), ..all };
+        assert_eq!(server.read_by_date(0, 100).0, (1..=350).collect());
     }
 
     proptest! {
@@ -294,12 +444,17 @@ mod tests {
             dates in proptest::collection::vec(0_i64..40, 0..120),
             top in 2_usize..20,
             precision in prop_oneof![Just(1_i64), Just(7), Just(1_000)],
+            refuses_ties: bool,
+            unreadable in proptest::collection::btree_set(0_i64..120, 0..40),
+            nameless in proptest::collection::btree_set(0_i64..120, 0..40),
         ) {
             let rows: Vec<(i64, i64)> =
                 dates.iter().enumerate().map(|(i, at)| (i as i64, *at)).collect();
-            let expected: BTreeSet<_> = rows.iter().copied().collect();
-            let server = Server { precision, ..server(rows, top) };
-            prop_assert_eq!(server.read(0, top).0, expected);
+            let expected: BTreeSet<i64> =
+                rows.iter().map(|(id, _)| *id).filter(|id| !nameless.contains(id)).collect();
+            let server =
+                Server { precision, refuses_ties, unreadable, nameless, ..server(rows, top) };
+            prop_assert_eq!(server.read_by_date(0, top).0, expected);
         }
     }
 }

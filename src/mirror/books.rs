@@ -185,7 +185,7 @@ impl<'c> Books<'c> {
                 quote::ident(&each.column),
                 quote::ident(&each.table)
             ),
-            Group::Case | Group::Ids | Group::List | Group::Child(_) => {
+            Group::Case | Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => {
                 "SELECT case_id FROM sync.seen WHERE NOT removed AND place IS NOT NULL".to_owned()
             }
         };
@@ -296,7 +296,7 @@ impl<'c> Books<'c> {
     /// and whole lists; empty: all.
     pub fn failed_scopes(
         &self,
-        tables: &[&str],
+        tables: &[impl AsRef<str>],
         cases: &[i64],
     ) -> Result<BTreeMap<String, (i64, String)>> {
         let among = among("id", "0", cases, |id| id.to_string());
@@ -305,7 +305,7 @@ impl<'c> Books<'c> {
             &format!(
                 "SELECT table_name, count(*), arg_min(error, next_at) FROM sync.failures \
                  WHERE table_name IN ({}) {among} GROUP BY table_name",
-                quote::texts(tables.iter().copied().chain([""]))
+                quote::texts(tables.iter().map(AsRef::as_ref).chain([""]))
             ),
             |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))),
         )?;

@@ -32,13 +32,14 @@ CREATE TABLE sync.seen (
   rereading VARCHAR,
   removed BOOLEAN
 );
-COMMENT ON TABLE sync.seen IS 'What the feed last said of each case: its eleven change dates in ticks of 100 ns since 1970, NULL for null; reported is false for a case that only a search has shown';
+COMMENT ON TABLE sync.seen IS 'What the feed last said of each case: its eleven change dates in ticks of 100 ns since 1970, NULL for null, below -2^62 for one that cannot be read; reported is false for a case that only a search has shown';
 
 CREATE TABLE sync.seen_contacts (
   contact_id BIGINT,
   modified_date BIGINT,
   moved BIGINT,
-  dirty BOOLEAN
+  dirty BOOLEAN,
+  moved_at TIMESTAMPTZ
 );
 
 CREATE TABLE sync.feeds (
@@ -173,6 +174,37 @@ CREATE TABLE sync.feed_calls (
   hold_ns BIGINT
 );
 COMMENT ON TABLE sync.feed_calls IS 'Every call to the change feeds: the proof that the throttle was kept';
+
+-- One row per journal's month that is to be mirrored; `due` says why it is to be read, NULL that it
+-- is not.
+CREATE TABLE sync.journal_months (
+  table_name VARCHAR,
+  journal_level VARCHAR,
+  journal_id BIGINT,
+  journal_month DATE,
+  due VARCHAR,
+  sent_at TIMESTAMPTZ,
+  read_at TIMESTAMPTZ,
+  complete BOOLEAN,
+  closed_read_at TIMESTAMPTZ,
+  window_days BIGINT,
+  definition BIGINT
+);
+COMMENT ON TABLE sync.journal_months IS 'Per journal, scope and month: whether and when it was read completely (read_at), the first time since the month was closed (closed_read_at), and why it is to be read (due)';
+
+-- What changed in closed months; report.journal_restatements shows it.
+CREATE TABLE sync.restatements (
+  journal VARCHAR,
+  journal_level VARCHAR,
+  journal_id BIGINT,
+  journal_month DATE,
+  line_key VARCHAR,
+  change VARCHAR,
+  column_name VARCHAR,
+  before VARCHAR,
+  after VARCHAR,
+  changed_at TIMESTAMPTZ
+);
 
 -- Moved by every insert, update and delete of a row; snapshots link unchanged files by it.
 CREATE TABLE sync.changes (table_name VARCHAR, part VARCHAR, counter BIGINT);

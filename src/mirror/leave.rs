@@ -29,7 +29,7 @@ pub(super) fn take_rows(
     let gone = merge::remove(conn, resource, history, &condition, change, &instant(now))?;
     if gone > 0 {
         outcome.note(&resource.table, Merged { deleted: gone, ..Merged::default() });
-        count_change(conn, &resource.table)?;
+        count_change(conn, &resource.table, "")?;
     }
     Ok(())
 }

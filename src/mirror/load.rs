@@ -7,6 +7,7 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::fresh;
+use super::journals;
 use super::merge::{self, Merged, Rules};
 use super::search;
 use super::state::{FAILURE_LAG, Place};
@@ -46,6 +47,8 @@ pub enum LoadKind {
     Scopes,
     /// Rows of a search: a listing page or many ids in one call. `answered_at` is the server's time.
     Search { place: Place, answered_at: Ticks },
+    /// Each scope is a month of a journal.
+    Journal,
 }
 
 /// Some scopes of one table, decoded.
@@ -101,6 +104,8 @@ pub struct Settings {
     pub search_delay: std::time::Duration,
     /// Zone of the source's local times.
     pub zone: jiff::tz::TimeZone,
+    /// `journals.close_day`.
+    pub close_day: u32,
 }
 
 impl Settings {
@@ -112,6 +117,7 @@ impl Settings {
             max_removed: (!allow_removals).then_some(config.reconcile.max_removed),
             search_delay: config.source.search_delay,
             zone: config.source.time_zone.clone(),
+            close_day: config.journals.close_day,
         }
     }
 
@@ -186,19 +192,11 @@ fn apply_table(
     let resource = Arc::clone(&first.decoded.resource);
     let kind = first.kind;
     stage_scopes(conn, &loads)?;
-    let scopes: HashSet<i64> =
-        loads.iter().flat_map(|load| load.scopes.iter().map(|scope| scope.id)).collect();
-    let decoded: Vec<&Decoded> = loads.iter().map(|load| &load.decoded).collect();
-    let merged = merge_table(conn, settings, &resource, &decoded, &scopes, now)?;
-    outcome.note(&resource.table, merged);
-    let children = first.decoded.children.len();
-    for n in 0..children {
-        let of_child: Vec<&Decoded> = loads.iter().map(|load| &load.decoded.children[n]).collect();
-        let child = Arc::clone(&of_child[0].resource);
-        let merged = merge_table(conn, settings, &child, &of_child, &scopes, now)?;
-        outcome.note(&child.table, merged);
+    if kind == LoadKind::Journal {
+        journals::apply(conn, settings, &resource, &loads, now, outcome)?;
+    } else {
+        apply_scopes(conn, settings, &resource, &loads, now, outcome)?;
     }
-    books_of_scopes(conn, &resource.table, merged.held, now)?;
     if loads.iter().any(|load| !load.not_found) {
         conn.execute(
             "UPDATE sync.resources SET answered = true WHERE table_name = ? AND NOT answered",
@@ -212,6 +210,30 @@ fn apply_table(
         search::after_search(conn, settings, &resource, place, answered_at, run_id, now, outcome)?;
     }
     Ok(())
+}
+
+/// Makes the staged scopes equal to their answers, and notes what was fetched.
+fn apply_scopes(
+    conn: &Connection,
+    settings: &Settings,
+    resource: &Arc<Resource>,
+    loads: &[Load],
+    now: Timestamp,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let scopes: HashSet<i64> =
+        loads.iter().flat_map(|load| load.scopes.iter().map(|scope| scope.id)).collect();
+    let decoded: Vec<&Decoded> = loads.iter().map(|load| &load.decoded).collect();
+    let merged = merge_table(conn, settings, resource, &decoded, &scopes, now)?;
+    outcome.note(&resource.table, merged);
+    let children = loads.first().map_or(0, |load| load.decoded.children.len());
+    for n in 0..children {
+        let of_child: Vec<&Decoded> = loads.iter().map(|load| &load.decoded.children[n]).collect();
+        let child = Arc::clone(&of_child[0].resource);
+        let merged = merge_table(conn, settings, &child, &of_child, &scopes, now)?;
+        outcome.note(&child.table, merged);
+    }
+    books_of_scopes(conn, &resource.table, merged.held, now)
 }
 
 /// Fills `temp.stage_scopes`.
@@ -261,7 +283,7 @@ fn merge_table(
         compare_table(conn, settings, resource, decoded, now)?
     };
     if merged.changed() {
-        count_change(conn, &resource.table)?;
+        count_change(conn, &resource.table, "")?;
     }
     Ok(merged)
 }
@@ -299,13 +321,17 @@ fn compare_table(
     Ok(merged)
 }
 
-/// Moves the change counter by which snapshots link unchanged files (contract section 7).
-pub(super) fn count_change(conn: &Connection, table: &str) -> Result<()> {
+/// Moves the change counter by which snapshots link unchanged files (contract section 7); `part` is
+/// the month of a journal's table, else nothing.
+pub(super) fn count_change(conn: &Connection, table: &str, part: &str) -> Result<()> {
     let changed = conn
-        .execute("UPDATE sync.changes SET counter = counter + 1 WHERE table_name = ?", [table])
+        .execute(
+            "UPDATE sync.changes SET counter = counter + 1 WHERE table_name = ? AND part = ?",
+            [table, part],
+        )
         .map_err(|e| db("cannot count a change", e))?;
     if changed == 0 {
-        conn.execute("INSERT INTO sync.changes VALUES (?, '', 1)", [table])
+        conn.execute("INSERT INTO sync.changes VALUES (?, ?, 1)", [table, part])
             .map_err(|e| db("cannot count a change", e))?;
     }
     Ok(())

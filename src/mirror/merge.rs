@@ -8,7 +8,7 @@
 use duckdb::Connection;
 
 use super::{db, scalar_i64};
-use crate::catalog::Resource;
+use crate::catalog::{EXTRA_COLUMN, Resource};
 use crate::error::Result;
 use crate::quote;
 
@@ -83,35 +83,50 @@ pub(super) fn merge(
             .map(|n| n as u64)
             .map_err(|e| db(&format!("cannot {what} {}", resource.table), e))
     };
-    let mut merged = Merged::default();
-
     run("look for absent rows of", &sql.gone())?;
-    let mut gone = scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
-    if gone > 0
-        && let Some(max) = rules.max_removed
-        && braked(gone, sql.count(conn)?, max)
-    {
-        merged.held = gone;
-        gone = 0;
-    }
+    let gone = scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
+    let held = match rules.max_removed {
+        Some(max) if gone > 0 && braked(gone, sql.count(conn)?, max) => {
+            run("hold rows of", "DELETE FROM temp.gone")?;
+            gone
+        }
+        Some(_) | None => 0,
+    };
     run("compare", &sql.diff())?;
-    let found = "SELECT count(*) FILTER (WHERE mid IS NULL), count(*) FILTER (WHERE mid IS NOT NULL) \
-                 FROM temp.diff";
-    let (inserted, updated) = conn
-        .query_row(found, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
-        .map_err(|e| db("cannot count differences", e))?;
-    merged.inserted = inserted as u64;
-    merged.updated = updated as u64;
+    let merged = write_differences(conn, resource, rules.history, now)?;
+    Ok(Merged { held, ..merged })
+}
 
-    if rules.history && updated > 0 {
+/// Writes what `temp.gone(mid)` and `temp.diff(sid, mid, synced, versioned)` say: `mid` are rows of
+/// the table, `sid` of its staging table; `mid` is NULL for a new row. A row that is not `versioned`
+/// leaves no version and keeps its `synced`.
+pub(super) fn write_differences(
+    conn: &Connection,
+    resource: &Resource,
+    history: bool,
+    now: &str,
+) -> Result<Merged> {
+    let sql = Sql::new(resource, &[]);
+    let run = |what: &str, sql: &str| {
+        conn.execute(sql, [])
+            .map(drop)
+            .map_err(|e| db(&format!("cannot {what} {}", resource.table), e))
+    };
+    let found = "SELECT count(*) FILTER (WHERE mid IS NULL), count(*) FILTER (WHERE mid IS NOT NULL), \
+                 (SELECT count(*) FROM temp.gone) FROM temp.diff";
+    let (inserted, updated, gone) = conn
+        .query_row(found, [], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        })
+        .map_err(|e| db("cannot count differences", e))?;
+    if history && updated > 0 {
         run("keep earlier versions of", &sql.keep_updated(now))?;
     }
     if gone > 0 {
-        if rules.history {
+        if history {
             run("keep deleted rows of", &sql.keep_gone(now, "deleted"))?;
         }
         run("delete from", &sql.delete("SELECT mid FROM temp.gone"))?;
-        merged.deleted = gone;
     }
     if updated > 0 {
         run("replace rows of", &sql.delete("SELECT mid FROM temp.diff WHERE mid IS NOT NULL"))?;
@@ -119,7 +134,7 @@ pub(super) fn merge(
     if inserted + updated > 0 {
         run("insert into", &sql.insert(now))?;
     }
-    Ok(merged)
+    Ok(Merged { inserted: inserted as u64, updated: updated as u64, deleted: gone as u64, held: 0 })
 }
 
 /// Deletes the rows that `condition` (on the table's columns) selects, and keeps them in history.
@@ -158,6 +173,43 @@ pub(crate) fn braked(leaving: u64, of: u64, max: f64) -> bool {
     (share && leaving > 50) || (leaving >= of && of >= 10)
 }
 
+/// Columns that are compared, with whether they are volatile: all but the key, and `_extra`.
+pub(super) fn compared(resource: &Resource) -> impl Iterator<Item = (&str, bool)> {
+    resource
+        .columns
+        .iter()
+        .filter(|c| !resource.key.contains(&c.name))
+        .map(|c| (c.name.as_str(), c.volatile))
+        .chain([(EXTRA_COLUMN, false)])
+}
+
+/// SQL for a column of the staged row `s` being another than that of the mirrored row `m`.
+pub(super) fn differs(name: &str) -> String {
+    let name = quote::ident(name);
+    format!("s.{name} IS DISTINCT FROM m.{name}")
+}
+
+/// SQL for any difference between `s` and `m`, and for one that makes a version. `redefined` columns
+/// make none in rows that were last fetched before: their `definition` is in `fetched`.
+pub(super) fn differences(
+    resource: &Resource,
+    redefined: &[(String, i64)],
+    fetched: &str,
+) -> (String, String) {
+    let any: Vec<String> = compared(resource).map(|(name, _)| differs(name)).collect();
+    let versioned: Vec<String> = compared(resource)
+        .filter(|(_, volatile)| !volatile)
+        .map(|(name, _)| match redefined.iter().find(|(n, _)| n == name) {
+            None => differs(name),
+            // `_extra` and a redefined column trade values when our definition changes.
+            Some((_, since)) => {
+                format!("({} AND coalesce({fetched}.definition, 0) >= {since})", differs(name))
+            }
+        })
+        .collect();
+    (any.join(" OR "), versioned.join(" OR "))
+}
+
 /// The statements for one table.
 struct Sql<'a> {
     resource: &'a Resource,
@@ -192,34 +244,8 @@ impl<'a> Sql<'a> {
             .join(" AND ")
     }
 
-    /// Columns that are compared: all but the key, and `_extra`.
-    fn compared(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.resource
-            .columns
-            .iter()
-            .filter(|c| !self.resource.key.contains(&c.name))
-            .map(|c| (c.name.as_str(), c.volatile))
-            .chain([("_extra", false)])
-    }
-
-    fn differs(name: &str) -> String {
-        let name = quote::ident(name);
-        format!("s.{name} IS DISTINCT FROM m.{name}")
-    }
-
     fn diff(&self) -> String {
-        let any: Vec<String> = self.compared().map(|(name, _)| Self::differs(name)).collect();
-        let versioned: Vec<String> = self
-            .compared()
-            .filter(|(_, volatile)| !volatile)
-            .map(|(name, _)| match self.redefined.iter().find(|(n, _)| n == name) {
-                None => Self::differs(name),
-                // `_extra` and a redefined column trade values when our definition changes.
-                Some((_, since)) => {
-                    format!("({} AND coalesce(f.definition, 0) >= {since})", Self::differs(name))
-                }
-            })
-            .collect();
+        let (any, versioned) = differences(self.resource, self.redefined, "f");
         let fetched = if self.redefined.is_empty() {
             String::new()
         } else {
@@ -236,11 +262,11 @@ impl<'a> Sql<'a> {
             "CREATE OR REPLACE TEMP TABLE diff AS \
              SELECT s.rowid AS sid, m.rowid AS mid, m._synced_at AS synced, ({}) AS versioned \
              FROM {} s LEFT JOIN {} m ON {}{fetched} WHERE m.rowid IS NULL OR {}",
-            versioned.join(" OR "),
+            versioned,
             self.stage,
             self.main,
             self.same_key(),
-            any.join(" OR ")
+            any
         )
     }
 

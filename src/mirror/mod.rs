@@ -9,8 +9,10 @@ mod books;
 mod contacts;
 mod fetched;
 mod fresh;
+mod journals;
 mod leave;
 mod ledger;
+mod lines;
 mod load;
 mod merge;
 mod rejects;
@@ -21,6 +23,7 @@ pub mod secrets;
 mod seen;
 mod state;
 mod suspects;
+mod unreadable;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -29,15 +32,18 @@ use std::sync::{Mutex, PoisonError};
 use duckdb::{Config as DuckConfig, Connection};
 
 pub use books::{Books, FailureRow, ResourceRow, RunRow, RunSummary};
+pub use journals::DueMonth;
 pub use ledger::DuckLedger;
 pub use load::{Load, LoadKind, LoadedScope, Outcome, Settings, Stamp};
 pub use merge::Merged;
 pub(crate) use merge::braked;
+pub use seen::Late;
 pub use state::{
     CaseDates, CaseState, ContactSeen, FAILURE_HELD, FAILURE_LAG, FeedState, Fetched, Place,
     ScopeId, State,
 };
 pub use suspects::SuspectStep;
+pub use unreadable::{Reader, Unreadable, is_unreadable, unreadable_date};
 pub use writer::Writer;
 
 use crate::catalog::Catalog;

@@ -9,6 +9,7 @@ use super::{db, instant};
 use crate::catalog::{Group, Resource};
 use crate::decode::Reject;
 use crate::error::Result;
+use crate::journals::JournalScope;
 use crate::quote;
 
 /// Opens, repeats and closes the rejects of the staged scopes. All loads are of one table.
@@ -42,6 +43,8 @@ pub(super) fn note(
     let now = instant(now);
     let scope_text = match resource.group {
         Group::List => "''",
+        // As a journal's month is written: offices/11/2026-10.
+        Group::Journal(_) => "replace(c.part, '/', '/' || c.id || '/')",
         _ => "c.id::VARCHAR",
     };
     // An answer without the fault is enough for a record that could not be placed.
@@ -84,6 +87,12 @@ fn scoped(load: &Load) -> Vec<(String, Reject)> {
     let scopes_of = |reject: &Reject| -> Vec<String> {
         match load.kind {
             _ if load.decoded.resource.group == Group::List => vec![String::new()],
+            LoadKind::Journal => load
+                .scopes
+                .iter()
+                .filter_map(|scope| JournalScope::of(scope.id, &scope.part))
+                .map(|scope| scope.to_string())
+                .collect(),
             LoadKind::Scopes => load.scopes.iter().map(|scope| scope.id.to_string()).collect(),
             // A search's keys begin with the id, and a record without one belongs to an id that was
             // asked for and did not come. A listing asks for none.

@@ -48,8 +48,14 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
                 ),
             ));
         }
+        // Stores of the same format that were made before this column have none.
+        conn.execute_batch(
+            "ALTER TABLE sync.seen_contacts ADD COLUMN IF NOT EXISTS moved_at TIMESTAMPTZ",
+        )
+        .map_err(|e| db("cannot bring the store's books up to this version", e))?;
     }
     calendar(conn, &config.source.time_zone)?;
+    set_meta(conn, "journal_level", &config.journals.level.to_string())?;
     align(conn, config, catalog)?;
     reports::create_all(conn, catalog.resources())
 }

@@ -12,6 +12,7 @@ use super::fetched;
 use super::leave;
 use super::load::{Outcome, Settings};
 use super::state::{self, FAILURE_LAG, Place, ScopeId};
+use super::unreadable::UNREADABLE_BELOW;
 use crate::catalog::{Facet, Resource, Scalar};
 use crate::error::Result;
 use crate::quote;
@@ -77,7 +78,8 @@ fn leave_other_search(
     leave::take_scopes(conn, settings, resource, "SELECT id FROM temp.stage_scopes", now, outcome)
 }
 
-/// Rows searched before `ModifiedDate` + `source.search_delay` are searched once more after it.
+/// Rows searched before `ModifiedDate` + `source.search_delay` are searched once more after it. Of a
+/// `ModifiedDate` that cannot be read it is known only that it is not later than the poll that met it.
 fn again(
     conn: &Connection,
     resource: &Resource,
@@ -89,20 +91,25 @@ fn again(
 ) -> Result<()> {
     let delay_ticks = i64::try_from(delay.as_nanos() / 100).unwrap_or(i64::MAX);
     let answered = answered_at.get();
+    let delay_us = delay_ticks / 10;
     let now_us = now.as_microsecond();
-    conn.execute(
-        &format!(
-            "UPDATE sync.fetched f \
+    let table = quote::text(&resource.table);
+    conn.execute_batch(&format!(
+        "UPDATE sync.fetched f \
              SET again_at = {now_us} + (s.modified_date + {delay_ticks} - {answered}) // 10 \
                + {DATE_STEP_MICROS} \
              FROM {seen} s, temp.stage_scopes c \
-             WHERE f.table_name = ? AND f.id = c.id AND s.{id} = c.id \
+             WHERE f.table_name = {table} AND f.id = c.id AND s.{id} = c.id \
                AND s.modified_date + {delay_ticks} > {answered} \
+               AND f.stamp NOT IN ('incomplete', 'moved'); \
+             UPDATE sync.fetched f \
+             SET again_at = epoch_us(s.moved_at) + {delay_us} + {DATE_STEP_MICROS} \
+             FROM {seen} s, temp.stage_scopes c \
+             WHERE f.table_name = {table} AND f.id = c.id AND s.{id} = c.id \
+               AND s.modified_date < {UNREADABLE_BELOW} \
+               AND epoch_us(s.moved_at) + {delay_us} > epoch_us(f.sent_at) \
                AND f.stamp NOT IN ('incomplete', 'moved')"
-        ),
-        [&resource.table],
-    )
-    .map(drop)
+    ))
     .map_err(|e| db("cannot note what to search again", e))
 }
 

@@ -2,6 +2,7 @@
 //! them may have something stale.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use duckdb::params;
 use jiff::Timestamp;
@@ -10,10 +11,20 @@ use super::state::{
     CaseDates, CaseState, ContactSeen, FAILURE_HELD, FAILURE_SUSPECT, Place, State, any_stamp, ids,
     list,
 };
+use super::unreadable::{UNREADABLE_BELOW, places};
 use super::{db, instant, scalar_i64};
 use crate::catalog::Facet;
 use crate::error::Result;
 use crate::quote;
+use crate::source::FeedName;
+
+/// Rows that a feed showed later than the polls waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Late {
+    pub rows: u64,
+    /// How far behind the bound the oldest of them lies.
+    pub latest: Duration,
+}
 
 impl State<'_> {
     /// Notes what a page of the case feed said. A case whose dates are known already is not written.
@@ -77,7 +88,7 @@ impl State<'_> {
     }
 
     /// Notes what a page of the contact feed said; returns the number of contacts that moved.
-    pub fn see_contacts(&self, rows: &[ContactSeen], sequence: i64) -> Result<u64> {
+    pub fn see_contacts(&self, rows: &[ContactSeen], sequence: i64, now: Timestamp) -> Result<u64> {
         if rows.is_empty() {
             return Ok(0);
         }
@@ -93,17 +104,39 @@ impl State<'_> {
             }
             appender.flush().map_err(failed)?;
         }
+        let at = instant(now);
         let updated = self.count(&format!(
             "UPDATE sync.seen_contacts s SET modified_date = n.modified_date, moved = {sequence}, \
-               dirty = true FROM temp.stage_seen_contacts n WHERE s.contact_id = n.contact_id \
+               moved_at = {at}, dirty = true FROM temp.stage_seen_contacts n WHERE s.contact_id = n.contact_id \
                AND s.modified_date IS DISTINCT FROM n.modified_date"
         ))?;
         let inserted = self.count(&format!(
-            "INSERT INTO sync.seen_contacts SELECT contact_id, modified_date, {sequence}, true \
+            "INSERT INTO sync.seen_contacts BY NAME SELECT contact_id, modified_date, \
+               {sequence} AS moved, {at} AS moved_at, true AS dirty \
              FROM temp.stage_seen_contacts n WHERE NOT EXISTS \
                (SELECT 1 FROM sync.seen_contacts s WHERE s.contact_id = n.contact_id)"
         ))?;
         Ok(updated + inserted)
+    }
+
+    /// The rows that reading number `sequence` of a feed moved though their `ModifiedDate` lies before
+    /// `bound`, in ticks: the polls should have shown them.
+    pub fn late(&self, feed: FeedName, sequence: i64, bound: i64) -> Result<Late> {
+        let (table, _, _) = places(feed);
+        let mut found = self.query(
+            &format!(
+                "SELECT count(*), coalesce({bound} - min(modified_date), 0) FROM {table} \
+                 WHERE moved = {sequence} AND modified_date < {bound} \
+                   AND modified_date >= {UNREADABLE_BELOW}"
+            ),
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
+        )?;
+        let (rows, ticks) = found.pop().unwrap_or_default();
+        let ticks = u64::try_from(ticks).unwrap_or(0);
+        Ok(Late {
+            rows: u64::try_from(rows).unwrap_or(0),
+            latest: Duration::from_nanos(ticks.saturating_mul(100)),
+        })
     }
 
     /// The next cases that may have something stale, newest change first. `after` is the last one of
@@ -327,5 +360,28 @@ impl State<'_> {
                    AND place IS NOT NULL"
             ),
         )? > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::reports::fixture;
+
+    #[test]
+    fn a_case_that_moved_before_it_was_read_whole_is_read_whole_again() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let see = |date, sequence| {
+            state.see_cases(&[(17, [Some(date); 11])], sequence, Timestamp::now()).unwrap();
+        };
+        see(1, 1);
+        assert_eq!(state.reread(false).unwrap(), 0, "it is being read at these dates");
+        // Something of it is still to be read when it moves.
+        see(2, 2);
+        assert_eq!(state.reread(false).unwrap(), 1);
+        assert_eq!(state.reread(false).unwrap(), 0);
+        state.clean(&[(17, 2)]).unwrap();
+        assert_eq!(state.reread(false).unwrap(), 0, "it was read whole");
     }
 }

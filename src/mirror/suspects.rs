@@ -9,9 +9,11 @@ use super::fetched::fail;
 use super::leave;
 use super::load::{Outcome, Settings};
 use super::state::{FAILURE_NOT_SHOWN, FAILURE_SUSPECT, ScopeId, State, query};
+use super::unreadable::places;
 use super::{db, instant};
 use crate::catalog::Group;
 use crate::error::Result;
+use crate::source::FeedName;
 
 /// What became of a case that no search shows.
 #[derive(Debug, Clone)]
@@ -118,7 +120,8 @@ impl State<'_> {
                 tables.push(resource.table.as_str());
             }
         }
-        leave::forget_scopes(self.conn, tables.into_iter(), &one, now)?;
+        let (feed, _, _) = places(FeedName::Cases);
+        leave::forget_scopes(self.conn, tables.into_iter().chain([feed]), &one, now)?;
         self.write(&format!(
             "UPDATE sync.seen SET removed = true, dirty = false, state = NULL, \
                suspect_at = NULL, rereading = NULL WHERE case_id = {id}"
@@ -166,5 +169,43 @@ impl State<'_> {
 
     fn write(&self, sql: &str) -> Result<()> {
         self.conn.execute_batch(sql).map_err(|e| db("cannot note what became of a case", e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::config::HistoryTables;
+    use crate::mirror::reports::fixture;
+    use crate::mirror::scalar_i64;
+
+    #[test]
+    fn a_removed_case_that_moves_again_is_removed_again() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let settings = Settings {
+            catalog: Arc::new(Catalog::load(None).unwrap()),
+            history: HistoryTables::All,
+            max_removed: None,
+            search_delay: Duration::from_secs(1),
+            zone: jiff::tz::TimeZone::UTC,
+            close_day: 10,
+        };
+        let see = |date, sequence| {
+            state.see_cases(&[(17, [Some(date); 11])], sequence, Timestamp::now()).unwrap();
+        };
+        let remove = || state.remove_case(&settings, 1, 17, Timestamp::now()).unwrap();
+        see(1, 1);
+        // Nobody has shown it yet: it may be too new to be known everywhere.
+        assert!(matches!(remove(), SuspectStep::Waiting));
+        conn.execute_batch("UPDATE sync.seen SET place = 'cases', state = 'found'").unwrap();
+        assert!(matches!(remove(), SuspectStep::Removed(_)));
+        see(2, 2);
+        assert_eq!(state.dirty_cases(None, &[], 10).unwrap().len(), 1);
+        assert!(matches!(remove(), SuspectStep::Removed(_)));
+        assert_eq!(scalar_i64(&conn, "SELECT count(*) FROM sync.failures").unwrap(), 0);
     }
 }

@@ -4,8 +4,9 @@
 //! share of the budget is given back when they are. Other writes ([`Writer::run`]) are transactions
 //! of their own, in order with the loads sent before them.
 
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use duckdb::Connection;
@@ -32,24 +33,32 @@ enum Command {
     Load(Box<Load>, OwnedSemaphorePermit),
     Run(Job),
     Flush(oneshot::Sender<Result<Outcome>>),
+    Close,
 }
 
-/// Handle to the writer's thread. Clones share it; the thread ends with the last one.
+/// Handle to the writer's thread. Clones share it; the thread ends by [`Writer::close`], or with the
+/// last one.
 #[derive(Clone)]
 pub struct Writer {
     commands: mpsc::Sender<Command>,
     budget: Arc<Semaphore>,
+    /// Taken by the one who waits for its end.
+    thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 impl Writer {
     /// Starts the thread on a connection that nothing else uses.
     pub fn start(connection: Connection, settings: Settings, run_id: i64) -> Result<Writer> {
         let (commands, queue) = mpsc::channel();
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("writer".to_owned())
             .spawn(move || Worker::new(connection, settings, run_id).work(&queue))
             .map_err(|e| Error::caused(Kind::Io, "cannot start the writer's thread", e))?;
-        Ok(Writer { commands, budget: Arc::new(Semaphore::new(BUDGET_BYTES)) })
+        Ok(Writer {
+            commands,
+            budget: Arc::new(Semaphore::new(BUDGET_BYTES)),
+            thread: Arc::new(Mutex::new(Some(thread))),
+        })
     }
 
     /// Hands over a load. Returns when the writer has room for it; [`Writer::flush`] tells when it
@@ -85,6 +94,27 @@ impl Writer {
         });
         self.commands.send(Command::Run(job)).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
+    }
+
+    /// Commits what was handed over and ends the thread; when this returns, its connection is closed.
+    /// Only the last connection that closes works DuckDB's log into the file and removes it, so that
+    /// one that closes at some time after the process has begun to end leaves the log behind.
+    ///
+    /// # Errors
+    /// As [`Writer::flush`]; `Kind::Internal` when the thread has ended in a panic.
+    pub async fn close(&self) -> Result<Outcome> {
+        let outcome = self.flush().await;
+        // Gone already is closed too.
+        let _ = self.commands.send(Command::Close);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            tokio::task::spawn_blocking(move || thread.join().is_ok())
+                .await
+                .ok()
+                .filter(|ended| *ended)
+                .ok_or_else(|| Error::new(Kind::Internal, "the writer's thread has panicked"))?;
+        }
+        outcome
     }
 }
 
@@ -165,7 +195,7 @@ impl Worker {
                     });
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => self.commit(),
-                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                Ok(Command::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => {
                     self.commit();
                     return;
                 }

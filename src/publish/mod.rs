@@ -9,8 +9,10 @@
 
 mod database;
 pub mod durable;
+mod earlier;
 mod manifest;
 mod parquet;
+mod parts;
 mod snapshots;
 
 use std::path::{Path, PathBuf};
@@ -87,6 +89,8 @@ pub struct PublishedParquet {
     pub files: usize,
     /// Of these, hard links to the files of the snapshot before.
     pub linked: usize,
+    /// In all files together.
+    pub rows: u64,
     /// Of all files, linked ones included.
     pub bytes: u64,
     /// Names of the snapshots that were removed.

@@ -1,25 +1,22 @@
-//! A Parquet snapshot: one folder per table and report, one manifest, one link that moves when all
-//! of it is there (contract section 7).
+//! A Parquet snapshot: its files, one manifest, one link that moves when all of it is there (contract
+//! section 7).
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 
 use duckdb::Connection;
 use jiff::Timestamp;
 
 use super::ROW_GROUP_ROWS;
-use super::database::snapshot_select;
 use super::durable::{self, Access, Replacement};
+use super::earlier::Earlier;
 use super::manifest::{self, File, Manifest};
+use super::parts::{self, Part};
 use super::snapshots;
 use super::{ParquetTarget, PublishedParquet, Snapshot, utf8};
 use crate::error::{self, Result};
-use crate::mirror::{db, reports};
+use crate::failpoint;
+use crate::mirror::db;
 use crate::quote;
-
-/// Name of the one file of a table.
-const DATA_FILE: &str = "data.parquet";
 
 /// A snapshot being written.
 pub(super) struct Export<'a> {
@@ -28,15 +25,6 @@ pub(super) struct Export<'a> {
     folder: Replacement,
     manifest: Manifest,
     linked: usize,
-}
-
-/// One file to write.
-struct Part {
-    /// Folder within the snapshot, and the name of the table in the manifest.
-    folder: String,
-    table: String,
-    query: String,
-    changes: Option<i64>,
 }
 
 impl<'a> Export<'a> {
@@ -70,7 +58,7 @@ impl<'a> Export<'a> {
             linked: 0,
         };
         let earlier = Earlier::of(target.root, &export.manifest);
-        for part in parts(conn, target.tables, snapshot)? {
+        for part in parts::all(conn, target.tables, snapshot)? {
             export.add(conn, part, &earlier)?;
         }
         Ok(export)
@@ -78,15 +66,12 @@ impl<'a> Export<'a> {
 
     /// Writes one file, or links the earlier snapshot's where nothing can have changed.
     fn add(&mut self, conn: &Connection, part: Part, earlier: &Earlier) -> Result<()> {
-        let columns = columns(conn, &part)?;
         let folder = self.folder.path().join(&part.folder);
         fs::create_dir_all(&folder).map_err(|e| error::io("create the folder", &folder, e))?;
-        let path = folder.join(DATA_FILE);
-        let name = format!("snapshots/{}/{}/{DATA_FILE}", self.manifest.snapshot_id, part.folder);
+        let path = folder.join(&part.file);
+        let name = format!("snapshots/{}/{}", self.manifest.snapshot_id, part.path());
 
-        if let Some(file) = earlier.unchanged(&part, &columns)
-            && link(&self.target.root.join(&file.path), &path, file.bytes)
-        {
+        if let Some(file) = earlier.link(&part, &path) {
             self.linked += 1;
             self.manifest.files.push(File { path: name, ..file.clone() });
             return Ok(());
@@ -108,7 +93,7 @@ impl<'a> Export<'a> {
             bytes,
             sha256,
             changes: part.changes,
-            columns,
+            columns: part.columns,
         });
         Ok(())
     }
@@ -122,7 +107,9 @@ impl<'a> Export<'a> {
         manifest.write(folder.path())?;
         durable::read_only(&folder.path().join(manifest::FILE_NAME))?;
         let path = folder.target().to_owned();
+        failpoint::reach("snapshot-written");
         folder.finish(Access::AsCreated)?;
+        failpoint::reach("snapshot-placed");
         let id = &manifest.snapshot_id;
         snapshots::point_latest_to(target.root, id)?;
         let removed = snapshots::remove_old(
@@ -136,90 +123,9 @@ impl<'a> Export<'a> {
             path,
             files: manifest.files.len(),
             linked,
+            rows: manifest.files.iter().map(|f| f.rows).sum(),
             bytes: manifest.files.iter().map(|f| f.bytes).sum(),
             removed,
-        })
-    }
-}
-
-/// The files of a snapshot: one per table and per report.
-fn parts(conn: &Connection, tables: &[&str], snapshot: &Snapshot<'_>) -> Result<Vec<Part>> {
-    let changes = change_counters(conn)?;
-    let tables = tables.iter().map(|table| Part {
-        folder: (*table).to_owned(),
-        table: (*table).to_owned(),
-        query: format!("SELECT * FROM main.{}", quote::ident(table)),
-        changes: changes.get(*table).copied(),
-    });
-    let reports = reports::RELATIONS.iter().map(|name| Part {
-        folder: format!("report/{name}"),
-        table: format!("report.{name}"),
-        query: match *name {
-            // The store has no row of its own there: only a copy is a snapshot.
-            "snapshot" => snapshot_select(snapshot),
-            name => format!("SELECT * FROM report.{}", quote::ident(name)),
-        },
-        changes: None,
-    });
-    Ok(tables.chain(reports).collect())
-}
-
-/// The change counter of each table.
-fn change_counters(conn: &Connection) -> Result<BTreeMap<String, i64>> {
-    let read = || -> duckdb::Result<BTreeMap<String, i64>> {
-        conn.prepare("SELECT table_name, counter FROM sync.changes WHERE part = ''")?
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect()
-    };
-    read().map_err(|e| db("cannot read sync.changes", e))
-}
-
-/// Hash of the names and types of a part's columns: an older file of the same rows may lack one.
-fn columns(conn: &Connection, part: &Part) -> Result<String> {
-    let sql = format!(
-        "SELECT string_agg(column_name || ' ' || column_type, ', ') FROM (DESCRIBE {})",
-        part.query
-    );
-    let text: String = conn
-        .query_row(&sql, [], |row| row.get(0))
-        .map_err(|e| db(&format!("cannot read the columns of {}", part.table), e))?;
-    Ok(manifest::fingerprint(&text))
-}
-
-/// The files of the snapshot that `latest` shows, by table, as far as they can be compared.
-struct Earlier {
-    files: BTreeMap<String, File>,
-}
-
-impl Earlier {
-    fn of(root: &Path, now: &Manifest) -> Earlier {
-        let link = snapshots::latest(root);
-        let found = if link.exists() { Manifest::read(&link) } else { return Earlier::none() };
-        match found {
-            // Another store counts differently, another DuckDB or program may write differently.
-            Ok(earlier)
-                if earlier.store_id == now.store_id
-                    && earlier.duckdb_version == now.duckdb_version
-                    && earlier.program_version == now.program_version =>
-            {
-                Earlier { files: earlier.files.into_iter().map(|f| (f.table.clone(), f)).collect() }
-            }
-            Ok(_) => Earlier::none(),
-            Err(e) => {
-                tracing::warn!("every file is written anew: {}", e.chain());
-                Earlier::none()
-            }
-        }
-    }
-
-    fn none() -> Earlier {
-        Earlier { files: BTreeMap::new() }
-    }
-
-    /// The file of this part, if its rows and columns are the same now.
-    fn unchanged(&self, part: &Part, columns: &str) -> Option<&File> {
-        self.files.get(&part.table).filter(|file| {
-            part.changes.is_some() && file.changes == part.changes && file.columns == columns
         })
     }
 }
@@ -227,18 +133,4 @@ impl Earlier {
 /// An instant for the manifest, cut to the microseconds that the tables have.
 fn rfc3339(instant: Timestamp) -> String {
     instant.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
-}
-
-/// Links an earlier file, if it is still what its manifest says; where it cannot be linked it is
-/// written anew.
-fn link(earlier: &Path, path: &Path, bytes: u64) -> bool {
-    let whole = fs::metadata(earlier).is_ok_and(|found| found.is_file() && found.len() == bytes);
-    whole
-        && match fs::hard_link(earlier, path) {
-            Ok(()) => true,
-            Err(e) => {
-                tracing::debug!("cannot link {}: {e}", earlier.display());
-                false
-            }
-        }
 }

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 pub mod follow;
+pub mod scripted;
 
 /// A sandbox that answers on loopback, and a folder with a mirror of it.
 pub struct World {
@@ -120,11 +121,16 @@ pub fn binary() -> Command {
 }
 
 pub fn open_read_only(path: &Path) -> Connection {
+    try_open_read_only(path).unwrap()
+}
+
+/// Fails while this process or another has the file open for writing.
+pub fn try_open_read_only(path: &Path) -> duckdb::Result<Connection> {
     let config = DuckConfig::default()
         .access_mode(AccessMode::ReadOnly)
         .and_then(|c| c.enable_autoload_extension(false))
         .unwrap();
-    Connection::open_with_flags(path, config).unwrap()
+    Connection::open_with_flags(path, config)
 }
 
 /// The one value of a query.
@@ -194,7 +200,9 @@ fn mirrored(conn: &Connection, resource: &casemirror::catalog::Resource) -> Rows
         .map(|c| {
             let one = |value: &str| match c.kind.scalar {
                 Scalar::Int | Scalar::Bool | Scalar::Text | Scalar::Enum => value.to_owned(),
-                Scalar::Money | Scalar::Decimal | Scalar::Guid => format!("{value}::VARCHAR"),
+                Scalar::Money | Scalar::Decimal | Scalar::Guid | Scalar::Date => {
+                    format!("{value}::VARCHAR")
+                }
                 Scalar::Instant => {
                     format!("strftime({value}::TIMESTAMP, '%Y-%m-%dT%H:%M:%S.%fZ')")
                 }

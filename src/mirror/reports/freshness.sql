@@ -18,7 +18,11 @@ fetched AS (
         table_name,
         max(fetched_at) AS last_checked,
         count(*) FILTER (WHERE complete) AS scopes_fetched
-    FROM sync.fetched
+    FROM (
+        SELECT table_name, fetched_at, complete FROM sync.fetched
+        UNION ALL
+        SELECT table_name, read_at, complete FROM sync.journal_months
+    )
     GROUP BY table_name
 ),
 rejects AS (

@@ -5,6 +5,7 @@
 //! use nothing that needs an extension, so instants meet days only through `report.calendar`.
 
 use std::borrow::Borrow;
+use std::collections::BTreeSet;
 
 use duckdb::Connection;
 
@@ -19,19 +20,37 @@ const SIGNED_CASES: &str = include_str!("signed_cases.sql");
 const SIGNED_CASES_BETWEEN: &str = include_str!("signed_cases_between.sql");
 /// What a sale costs in all, per case.
 const TOTAL_COST: &str = include_str!("total_cost.sql");
+/// Which months of the journals are here.
+const JOURNAL_COVERAGE: &str = include_str!("journal_coverage.sql");
+/// What changed in closed months.
+const JOURNAL_RESTATEMENTS: &str = include_str!("journal_restatements.sql");
+/// What the revenue journals come to.
+const REVENUE_BY_MONTH: &str = include_str!("revenue_by_month.sql");
+/// What each employee is due of a case's commission.
+const COMMISSION: &str = include_str!("commission.sql");
 /// How fresh each table is; see [`freshness_sql`].
 const FRESHNESS: &str = include_str!("freshness.sql");
 /// What a published copy shows.
 const SNAPSHOT: &str = include_str!("snapshot.sql");
 
 /// Everything in schema `report` that can be read like a table, and is published as Parquet.
-pub const RELATIONS: [&str; 5] =
-    ["calendar", "freshness", "signed_cases", "snapshot", "total_cost"];
+pub const RELATIONS: [&str; 9] = [
+    "calendar",
+    "commission",
+    "freshness",
+    "journal_coverage",
+    "journal_restatements",
+    "revenue_by_month",
+    "signed_cases",
+    "snapshot",
+    "total_cost",
+];
 
 /// Creates the views and macros, in place of those of an earlier version.
 ///
 /// The schemas `main`, `sync` and `report`, the tables of `resources` and `report.calendar` must be
-/// there: DuckDB checks what a view names when it is created.
+/// there: DuckDB checks what a view names when it is created. A report on a table that the store does
+/// not have is left out; a table that is only disabled is there, and its reports answer.
 ///
 /// # Errors
 /// `Kind::Store` or `Kind::DiskFull`, naming the relation.
@@ -41,13 +60,63 @@ pub fn create_all<R: Borrow<Resource>>(conn: &Connection, resources: &[R]) -> Re
         ("signed_cases", SIGNED_CASES),
         ("signed_cases_between", SIGNED_CASES_BETWEEN),
         ("total_cost", TOTAL_COST),
+        ("journal_coverage", JOURNAL_COVERAGE),
+        ("journal_restatements", JOURNAL_RESTATEMENTS),
+        ("revenue_by_month", REVENUE_BY_MONTH),
+        ("commission", COMMISSION),
         ("freshness", freshness.as_str()),
         ("snapshot", SNAPSHOT),
     ];
+    let tables = names(
+        conn,
+        "SELECT table_name FROM duckdb_tables() \
+         WHERE database_name = current_database() AND schema_name = 'main'",
+    )?;
     for (name, sql) in all {
+        let lacking = tables_read(sql).find(|table| !tables.contains(*table));
+        let sql = match lacking {
+            Some(table) => {
+                tracing::debug!("report.{name} is left out: there is no table {table}");
+                // One of an earlier version could not be read any more.
+                &format!("DROP VIEW IF EXISTS report.{}", quote::ident(name))
+            }
+            None => sql,
+        };
         conn.execute_batch(sql).map_err(|e| db(&format!("cannot create report.{name}"), e))?;
     }
     Ok(())
+}
+
+/// Those of [`RELATIONS`] that this store has.
+///
+/// # Errors
+/// `Kind::Store`.
+pub fn relations(conn: &Connection) -> Result<Vec<&'static str>> {
+    let there = names(
+        conn,
+        "SELECT table_name FROM duckdb_tables() \
+         WHERE database_name = current_database() AND schema_name = 'report' \
+         UNION SELECT view_name FROM duckdb_views() \
+         WHERE database_name = current_database() AND schema_name = 'report'",
+    )?;
+    Ok(RELATIONS.into_iter().filter(|name| there.contains(*name)).collect())
+}
+
+/// The tables of schema `main` that a report's SQL names. All reports name them with the schema and
+/// without quotes, but for the generated ones, whose tables are there.
+fn tables_read(sql: &str) -> impl Iterator<Item = &str> {
+    let after = |words: &'static str| sql.split(words).skip(1);
+    after("FROM main.").chain(after("JOIN main.")).filter_map(|rest| {
+        let name = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
+        Some(name).filter(|name| !name.is_empty())
+    })
+}
+
+fn names(conn: &Connection, sql: &str) -> Result<BTreeSet<String>> {
+    let read = || -> duckdb::Result<BTreeSet<String>> {
+        conn.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+    };
+    read().map_err(|e| db("cannot read which tables there are", e))
 }
 
 /// `report.freshness` with one row per table of `resources`, in their order.
@@ -110,6 +179,10 @@ fn scopes_known(resource: &Resource) -> String {
             "(SELECT count(DISTINCT {}) FROM main.{})",
             quote::ident(&each.column),
             quote::ident(&each.table)
+        ),
+        (Group::Journal(_), _) => format!(
+            "(SELECT count(*) FROM sync.journal_months WHERE table_name = {})",
+            quote::text(&resource.table)
         ),
         (Group::List | Group::Child(_), _) => "1".to_owned(),
     }

@@ -1,0 +1,328 @@
+//! The journals' months: which are due, and reading them (contract section 4, "Journals").
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+
+use super::Cycle;
+use crate::catalog::{Group, Resource};
+use crate::error::{Error, Kind, Result};
+use crate::journals::{JournalScope, Month, MonthRead, first_month, months_back};
+use crate::mirror::{DueMonth, ScopeId, State};
+
+/// Key of `sync.meta`: the first month that is ever synced, fixed at the first run.
+const FIRST_MONTH: &str = "journals_since";
+const REVENUE: &str = "revenue_journals";
+const SUMS: &str = "revenue_journal_sums";
+
+/// What `casemirror journals` asks for; its tables are the run's `only`.
+#[derive(Debug, Clone)]
+pub struct JournalRequest {
+    pub from: Month,
+    pub to: Month,
+    /// Of `journals.level`; empty: those of the configuration, or all that are known.
+    pub ids: Vec<i64>,
+}
+
+impl JournalRequest {
+    fn months(&self) -> Vec<Month> {
+        months_from(self.from, self.to)
+    }
+}
+
+/// What the schedules ask of the journals in this run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct JournalsDue {
+    /// `schedule.journals`.
+    pub trailing: bool,
+    /// `schedule.journals_recheck`.
+    pub recheck: bool,
+}
+
+impl Cycle {
+    /// Reads the months that are due: those that the schedules ask for, and what an earlier run left
+    /// undone.
+    pub(super) async fn follow_journals(&mut self, due: JournalsDue) -> Result<()> {
+        if !self.options.cases.is_empty() {
+            return Ok(());
+        }
+        let tables = self.journal_tables();
+        if tables.is_empty() {
+            return Ok(());
+        }
+        self.plan_months(&tables, due).await?;
+        self.read_due(&tables, None).await
+    }
+
+    /// `casemirror journals`: the months of a period, whether they are due or not.
+    pub(super) async fn read_period(&mut self, request: &JournalRequest) -> Result<()> {
+        let tables = self.journal_tables();
+        let mut ids = self.journal_ids(&request.ids)?;
+        if ids.is_empty() && request.ids.is_empty() {
+            // Whose journals there are says the list of the offices.
+            self.read_offices().await?;
+            ids = self.journal_ids(&request.ids)?;
+        }
+        if ids.is_empty() {
+            return Err(Error::new(
+                Kind::Usage,
+                "no office is known whose journals could be read: name ids with --ids or journals.ids",
+            ));
+        }
+        let (level, months) = (self.config.journals.level, request.months());
+        let asked = tables.clone();
+        self.writer
+            .run({
+                let ids = ids.clone();
+                move |conn| {
+                    State::new(conn).months_are_due(&asked, level, &ids, &months, Some("asked for"))
+                }
+            })
+            .await?;
+        self.read_due(&tables, Some((request, &ids))).await
+    }
+
+    /// The journals' tables that this run reads.
+    fn journal_tables(&self) -> Vec<String> {
+        self.active
+            .iter()
+            .filter(|r| matches!(r.group, Group::Journal(_)) && self.options.wants(&r.table))
+            .map(|r| r.table.clone())
+            .collect()
+    }
+
+    /// Whose journals are read: those that are named, else those of the configuration, else all.
+    fn journal_ids(&self, named: &[i64]) -> Result<Vec<i64>> {
+        for ids in [named, &self.config.journals.ids] {
+            if !ids.is_empty() {
+                return Ok(ids.to_vec());
+            }
+        }
+        let conn = self.store.connection()?;
+        State::new(&conn).journal_ids(self.config.journals.level)
+    }
+
+    async fn plan_months(&self, tables: &[String], due: JournalsDue) -> Result<()> {
+        if !due.trailing && !due.recheck {
+            return Ok(());
+        }
+        let settings = &self.config.journals;
+        let (zone, level) = (&self.config.source.time_zone, settings.level);
+        let current = Month::at(self.started_at, zone);
+        let known = State::new(&self.store.connection()?).meta(FIRST_MONTH)?;
+        let first = match (settings.since, known.and_then(|text| text.parse().ok())) {
+            (Some(day), _) => Month::of(day),
+            (None, Some(fixed)) => fixed,
+            (None, None) => first_month(self.started_at, zone),
+        };
+        let since_first = |count| -> Vec<Month> {
+            months_back(current, count).filter(|month| *month >= first).collect()
+        };
+        let all = months_from(first, current);
+        let trailing = since_first(settings.trailing_months);
+        let recheck = since_first(settings.recheck_months);
+        let ids = self.journal_ids(&[])?;
+        let tables = tables.to_vec();
+        self.writer
+            .run(move |conn| {
+                let state = State::new(conn);
+                state.set_meta(FIRST_MONTH, &first.to_string())?;
+                if due.recheck {
+                    let (sums, journals): (Vec<_>, Vec<_>) =
+                        tables.iter().cloned().partition(|table| table == SUMS);
+                    let why = Some("schedule.journals_recheck");
+                    state.months_are_due(&journals, level, &ids, &recheck, why)?;
+                    for table in &sums {
+                        state.synced_months_are_due(table, "schedule.journals_recheck")?;
+                    }
+                }
+                if due.trailing {
+                    state.months_are_due(&tables, level, &ids, &all, None)?;
+                    let why = Some("schedule.journals");
+                    state.months_are_due(&tables, level, &ids, &trailing, why)?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    /// Reads what is due until nothing is left that can be read in this run. A month of revenue whose
+    /// lines do not add up to the sum that was read after them is read once more, with its sum.
+    async fn read_due(
+        &mut self,
+        tables: &[String],
+        only: Option<(&JournalRequest, &[i64])>,
+    ) -> Result<()> {
+        let level = self.config.journals.level;
+        let mut reread: BTreeSet<(i64, Month)> = BTreeSet::new();
+        loop {
+            let mut due = {
+                let conn = self.store.connection()?;
+                State::new(&conn).due_months(tables, level, Timestamp::now())?
+            };
+            if let Some((request, ids)) = only {
+                let months = request.from..=request.to;
+                due.retain(|d| months.contains(&d.scope.month) && ids.contains(&d.scope.id));
+            }
+            due.retain(|d| !self.gives_up(&d.table) && self.is_active(&d.table));
+            // A sum is asked after the lines that it is held against.
+            let (sums, lines): (Vec<_>, Vec<_>) = due.into_iter().partition(|d| d.table == SUMS);
+            if sums.is_empty() && lines.is_empty() {
+                return Ok(());
+            }
+            let read = self.read_months(lines).await? + self.read_months(sums).await?;
+            let off = {
+                let conn = self.store.connection()?;
+                State::new(&conn).months_off_their_sum(level)?
+            };
+            let off: Vec<(i64, Month)> =
+                off.into_iter().filter(|month| reread.insert(*month)).collect();
+            if !off.is_empty() && tables.iter().any(|t| t == REVENUE) {
+                tracing::info!(months = off.len(), "lines that do not add up are read again");
+                self.writer
+                    .run(move |conn| {
+                        let state = State::new(conn);
+                        let tables = [REVENUE, SUMS].map(str::to_owned);
+                        let why = Some("the lines do not add up to the platform's sum");
+                        off.iter().try_for_each(|(id, month)| {
+                            state.months_are_due(&tables, level, &[*id], &[*month], why)
+                        })
+                    })
+                    .await?;
+            } else if read == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads months, a few at a time; returns how many were read.
+    async fn read_months(&mut self, due: Vec<DueMonth>) -> Result<usize> {
+        self.progress.step("reading the journals");
+        self.progress.more(due.len() as u64);
+        let width = self.config.limits.concurrency;
+        let mut not_found: BTreeMap<String, bool> = BTreeMap::new();
+        let mut queue = due.into_iter();
+        let mut under_way = futures::stream::FuturesUnordered::new();
+        let mut read = 0;
+        loop {
+            while under_way.len() < width {
+                let Some(month) =
+                    queue.find(|due| self.is_active(&due.table) && !self.gives_up(&due.table))
+                else {
+                    break;
+                };
+                let Some(resource) = self.catalog.get(&month.table).cloned() else { continue };
+                let extractor = self.extractor.clone();
+                under_way.push(async move {
+                    let answer = extractor.journal(&resource, month.scope, month.window_days).await;
+                    (month, resource, answer)
+                });
+            }
+            let Some((month, resource, answer)) = under_way.next().await else { break };
+            self.progress.done(1);
+            self.progress.calls(self.report.calls);
+            match answer {
+                Ok(answer) => {
+                    self.reached(None);
+                    not_found.insert(month.table.clone(), false);
+                    self.take_month(&month, answer).await?;
+                    read += 1;
+                }
+                Err(error) => {
+                    let missing = error.kind() == Kind::NotFound;
+                    *not_found.entry(month.table.clone()).or_insert(true) &= missing;
+                    self.month_failed(&month, &resource, error).await?;
+                }
+            }
+        }
+        self.flush().await?;
+        for (table, _) in not_found.into_iter().filter(|(_, all)| *all) {
+            self.journal_is_absent(&table).await?;
+        }
+        Ok(read)
+    }
+
+    async fn take_month(&mut self, month: &DueMonth, read: MonthRead) -> Result<()> {
+        self.answered.insert(month.table.clone());
+        let incomplete =
+            read.load.decoded.any_keyless() || read.load.scopes.iter().any(|s| !s.complete);
+        if incomplete {
+            let why = "the month did not come completely: nothing is deleted";
+            self.note_month_failure(month, "Incomplete", why).await?;
+        } else if read.window_days != month.window_days {
+            let (table, scope, days) = (month.table.clone(), month.scope, read.window_days);
+            self.writer
+                .run(move |conn| State::new(conn).set_window_days(&table, scope, days))
+                .await?;
+        }
+        self.progress.rows(read.load.decoded.rows.num_rows() as u64);
+        self.writer.load(read.load).await
+    }
+
+    /// A month that cannot be read does not stop the others, and is visibly missing.
+    async fn month_failed(
+        &mut self,
+        month: &DueMonth,
+        resource: &Arc<Resource>,
+        error: Error,
+    ) -> Result<()> {
+        match error.kind() {
+            Kind::Forbidden => self.set_aside(&resource.table, "forbidden", &error.chain()).await,
+            Kind::NotAllowed => self.set_aside(&resource.table, "absent", &error.chain()).await,
+            Kind::Credentials | Kind::Tls | Kind::Store | Kind::DiskFull | Kind::Cancelled => {
+                Err(error)
+            }
+            kind => {
+                if !self.reached(Some(&error)) {
+                    return Err(error);
+                }
+                let text = error.chain();
+                tracing::warn!(
+                    table = month.table,
+                    scope = %month.scope,
+                    reason = text,
+                    "a journal's month failed"
+                );
+                self.failed.entry(month.table.clone()).or_insert_with(|| text.clone());
+                *self.failures_in_a_row.entry(month.table.clone()).or_default() += 1;
+                self.note_month_failure(month, &format!("{kind:?}"), &text).await
+            }
+        }
+    }
+
+    /// A journal of which nobody's month was ever found is not there.
+    async fn journal_is_absent(&mut self, table: &str) -> Result<()> {
+        let name = table.to_owned();
+        let absent = self.writer.run(move |conn| State::new(conn).forget_if_absent(&name)).await?;
+        if absent {
+            self.failed.remove(table);
+            let why = "404 for every office whose journal was asked for";
+            self.set_aside(table, "absent", why).await?;
+        }
+        Ok(())
+    }
+
+    async fn note_month_failure(&self, month: &DueMonth, kind: &str, why: &str) -> Result<()> {
+        let JournalScope { id, .. } = month.scope;
+        let scope = ScopeId { table: month.table.clone(), id, part: month.scope.part() };
+        self.note_scope_failure(scope, kind, why).await
+    }
+
+    async fn read_offices(&mut self) -> Result<()> {
+        let offices = self.active.iter().find(|r| r.table == "offices").cloned();
+        if let Some(offices) = offices {
+            self.read_list(&offices).await?;
+            self.flush().await?;
+        }
+        Ok(())
+    }
+}
+
+/// From the first month to the last, both included.
+fn months_from(first: Month, last: Month) -> Vec<Month> {
+    std::iter::successors(Some(first), |month| Some(month.plus(1)))
+        .take_while(|month| *month <= last)
+        .collect()
+}

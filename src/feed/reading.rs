@@ -1,0 +1,287 @@
+//! One reading of a feed, from a date to its end: page by page, each committed as it comes.
+
+use jiff::Timestamp;
+
+use super::Feed;
+use super::page::{FeedRow, FeedRows, id_field};
+use super::walk::{Ask, Walk};
+use crate::config::FeedStyle;
+use crate::error::{Error, Kind, Result};
+use crate::failpoint;
+use crate::mirror::{FeedState, Reader, State};
+use crate::source::{
+    Answer, CallClass, FeedName, Filter, OrderBy, Query, Request, Split, refusal, split,
+};
+use crate::ticks::Ticks;
+
+const PATH_CASES: &str = "/api/Integrations/RecentlyModified/Cases";
+const PATH_CONTACTS: &str = "/api/Integrations/RecentlyModified/Contacts";
+/// Pages are asked this large first, and halved while the service refuses.
+const LARGEST_PAGE: u32 = 1_000;
+const SMALLEST_PAGE: u32 = 100;
+/// Passes by `$skip` that may differ from the one before.
+const MOST_PASSES: usize = 5;
+
+/// A reading under way.
+pub(super) struct Reading<'a> {
+    feed: &'a Feed<'a>,
+    pub name: FeedName,
+    reader: Reader,
+    /// Everything from here on is asked for.
+    pub lower: Ticks,
+    /// How far the feed was read; a reading that is no poll keeps it to itself.
+    pub state: FeedState,
+    /// The number by which `sync.seen` tells what this reading moved.
+    pub sequence: i64,
+    /// Rows that were new or had moved.
+    pub moved: u64,
+    pub calls: u64,
+    /// An answer carried the server's time.
+    pub dated: bool,
+    /// The newest `ModifiedDate` of this reading.
+    pub newest: Option<Ticks>,
+    /// The earliest date from which a row has to be asked for again.
+    pub hold: Option<Ticks>,
+    /// Records that named no case or contact.
+    nameless: usize,
+}
+
+impl<'a> Reading<'a> {
+    pub async fn new(
+        feed: &'a Feed<'a>,
+        name: FeedName,
+        reader: Reader,
+        lower: Ticks,
+        state: FeedState,
+    ) -> Result<Reading<'a>> {
+        let sequence = feed.writer.run(|conn| State::new(conn).next_sequence()).await?;
+        Ok(Reading {
+            feed,
+            name,
+            reader,
+            lower,
+            state,
+            sequence,
+            moved: 0,
+            calls: 0,
+            dated: false,
+            newest: None,
+            hold: None,
+            nameless: 0,
+        })
+    }
+
+    fn path(&self) -> &'static str {
+        match self.name {
+            FeedName::Cases => PATH_CASES,
+            FeedName::Contacts => PATH_CONTACTS,
+        }
+    }
+
+    /// Asks until all has come.
+    ///
+    /// # Errors
+    /// Those of the calls; `BadAnswer` where pages cannot be made complete.
+    pub async fn run(&mut self) -> Result<()> {
+        let by_date = self.feed.settings.style == FeedStyle::Odata;
+        let mut walk = if by_date { Walk::by_date(self.lower) } else { Walk::by_skip(self.lower) };
+        let mut top =
+            self.state.page_size.and_then(|size| u32::try_from(size).ok()).unwrap_or(LARGEST_PAGE);
+        let mut accepted = false;
+        while let Some(ask) = walk.next_ask() {
+            let query = if by_date { self.odata_query(ask, top) } else { self.plain_query(ask) };
+            let page = match self.call(query).await {
+                Ok(page) => page,
+                Err(error) => {
+                    match refusal(&error).map(|refusal| refusal.status) {
+                        Some(400) if by_date && !accepted && top > SMALLEST_PAGE => {
+                            top = (top / 2).max(SMALLEST_PAGE);
+                        }
+                        // The size was taken before: it is the filter that is not known.
+                        Some(400 | 422 | 501) if matches!(ask, Ask::Ties { .. }) => {
+                            walk.filter_is_refused();
+                        }
+                        _ => return Err(error),
+                    }
+                    continue;
+                }
+            };
+            accepted = true;
+            if by_date {
+                self.state.page_size = Some(i64::from(top));
+                walk.take(ask, &page, top as usize);
+            } else {
+                // No page size is asked for: a length that a default page could have is looked behind.
+                walk.take(ask, &page, usize::MAX);
+            }
+            self.commit(ask, page, walk.cursor()).await?;
+            if walk.next_ask().is_some() && walk.passes() > MOST_PASSES {
+                return Err(Error::new(
+                    Kind::BadAnswer,
+                    format!(
+                        "{}: {MOST_PASSES} passes by $skip in a row differed; the list does not \
+                         stand still and cannot be read completely",
+                        self.path()
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn odata_query(&self, ask: Ask, top: u32) -> Query {
+        let from = |at: Ticks| Filter::ge("ModifiedDate", at);
+        let query = Query::new().top(top);
+        match ask {
+            Ask::From(at) => query.filter(from(at)).order_by(OrderBy::asc("ModifiedDate")),
+            Ask::Ties { at, from_id } => {
+                let at = Filter::eq("ModifiedDate", at);
+                let id = id_field(self.name);
+                // The first page is of all ids; its bound is no number that a service takes for one.
+                let ties = if from_id == i64::MIN { at } else { at.and(Filter::ge(id, from_id)) };
+                query.filter(ties).order_by(OrderBy::asc(id))
+            }
+            Ask::Skip(skip) => {
+                let query = query.filter(from(self.lower)).order_by(OrderBy::asc("ModifiedDate"));
+                if skip > 0 { query.skip(skip) } else { query }
+            }
+        }
+    }
+
+    /// The style of `?fromDate=`, of which no paging is documented.
+    fn plain_query(&self, ask: Ask) -> Query {
+        let query = Query::new().with("fromDate", self.lower.to_string());
+        match ask {
+            Ask::Skip(skip) if skip > 0 => query.skip(skip),
+            Ask::Skip(_) | Ask::From(_) | Ask::Ties { .. } => query,
+        }
+    }
+
+    async fn call(&mut self, query: Query) -> Result<FeedRows> {
+        let request =
+            Request::get(self.path(), &[])?.query(query).class(CallClass::Feed(self.name));
+        let answer = self.feed.client.send(&request).await?;
+        self.calls += 1;
+        failpoint::reach("feed-call-noted");
+        self.started(&answer);
+        let Split { records, .. } =
+            split(&answer.body).map_err(|e| e.within(format!("{}: no list came", self.path())))?;
+        let page = FeedRows::read(&records, self.name, self.feed.zone);
+        let dates = page.rows.iter().filter_map(|row| row.when.modified);
+        self.newest = dates.chain(self.newest).max();
+        if let Some(date) = answer.server_date {
+            self.dated = true;
+            self.state.skew = least_skew(self.state.skew, date, &page.rows);
+        }
+        Ok(page)
+    }
+
+    /// The bound that a poll sets is decided by its first answer.
+    fn started(&mut self, answer: &Answer) {
+        if self.state.next_bound.is_none() {
+            // A cursor of an interrupted poll keeps that poll's bound: it started earlier.
+            self.state.next_bound = answer.server_date.map(|date| Ticks::from(date).get());
+        }
+    }
+
+    /// Commits what a page says, what of it cannot be read, and how far a poll has come.
+    async fn commit(&mut self, ask: Ask, page: FeedRows, cursor: Ticks) -> Result<()> {
+        let in_order = self.feed.settings.style == FeedStyle::Odata && page.is_in_order();
+        let lower = match ask {
+            Ask::From(at) | Ask::Ties { at, .. } => at,
+            Ask::Skip(_) => self.lower,
+        };
+        let nameless = page.nameless.iter().map(|n| n.when.from(in_order, lower)).min();
+        let unreadable = page
+            .rows
+            .iter()
+            .filter(|row| !row.unreadable.is_empty())
+            .map(|row| row.when.from(in_order, lower))
+            .min();
+        self.nameless += page.nameless.len();
+        self.hold = nameless.into_iter().chain(self.hold).min();
+        let (name, reader, sequence, run_id) =
+            (self.name, self.reader, self.sequence, self.feed.run_id);
+        let (mut state, mut hold, start) = (self.state.clone(), self.hold, self.lower);
+        let now = Timestamp::now();
+        let (moved, hold) = self
+            .feed
+            .writer
+            .run(move |conn| {
+                let books = State::new(conn);
+                let moved = match name {
+                    FeedName::Cases => books.see_cases(&page.cases(), sequence, now)?,
+                    FeedName::Contacts => books.see_contacts(&page.contacts(), sequence, now)?,
+                };
+                if !page.rows.is_empty() {
+                    let dates = page.unreadable();
+                    let new = books.note_unreadable(name, run_id, sequence, &dates, now)?;
+                    if new > 0 {
+                        // Asked for once more, in case it was the answer and not the row; after that
+                        // it is what the source has.
+                        hold = unreadable.into_iter().chain(hold).min();
+                    }
+                }
+                if let Some(first) = page.nameless.first() {
+                    books.note_nameless(name, reader, run_id, &first.error, now)?;
+                }
+                if reader == Reader::Poll {
+                    // A poll that is cut off goes on before a row that it has to ask for again.
+                    let cursor = hold.map_or(cursor, |hold| cursor.min(hold));
+                    if cursor > start {
+                        state.cursor = Some(cursor.get());
+                    }
+                    books.set_feed(name.as_str(), &state, None)?;
+                }
+                Ok((moved, hold))
+            })
+            .await?;
+        self.moved += moved;
+        self.hold = hold;
+        failpoint::reach("feed-page-committed");
+        Ok(())
+    }
+
+    /// At the end of a reading that met no nameless record, what an earlier one noted is over.
+    pub async fn note_names(&self) -> Result<()> {
+        if self.nameless > 0 {
+            return Ok(());
+        }
+        let (name, reader) = (self.name, self.reader);
+        self.feed
+            .writer
+            .run(move |conn| State::new(conn).all_are_named(name, reader, Timestamp::now()))
+            .await
+    }
+}
+
+/// The smallest distance between the server's clock and a `ModifiedDate`, never below 0.
+fn least_skew(before: Option<i64>, date: Timestamp, rows: &[FeedRow]) -> Option<i64> {
+    let date = Ticks::from(date).get();
+    rows.iter()
+        .filter_map(|row| row.when.modified)
+        .map(|modified| date.saturating_sub(modified.get()).max(0))
+        .chain(before)
+        .min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Ticks {
+        Ticks::new(seconds * 10_000_000)
+    }
+
+    #[test]
+    fn the_skew_is_the_smallest_distance_and_never_below_zero() {
+        let rows = |seconds: &[i64]| -> Vec<FeedRow> {
+            seconds.iter().map(|s| FeedRow::for_test(1, at(*s))).collect()
+        };
+        let date = Timestamp::from_second(1_000).unwrap();
+        assert_eq!(least_skew(None, date, &[]), None);
+        assert_eq!(least_skew(None, date, &rows(&[900, 950])), Some(at(50).get()));
+        assert_eq!(least_skew(Some(at(20).get()), date, &rows(&[950])), Some(at(20).get()));
+        assert_eq!(least_skew(Some(at(20).get()), date, &rows(&[1_001])), Some(0));
+    }
+}

@@ -1,0 +1,279 @@
+//! The calls of one journal's month.
+//!
+//! A month is asked in one call. One that times out or comes incomplete is asked in halves, down to
+//! days, and is complete when a second pass over the parts gives the same lines (contract section 4,
+//! "Journals"): a line whose date is edited meanwhile could otherwise be in both halves, or in none.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use super::{JournalScope, Window, path_of};
+use crate::catalog::{Answer as Shape, JOURNAL_COLUMNS, LINE_NUMBER, Resource};
+use crate::decode::{Param, Params};
+use crate::error::{Error, Kind, Result};
+use crate::extract::{Extractor, read_of, trimmed};
+use crate::failpoint;
+use crate::mirror::{Load, LoadKind, LoadedScope, Stamp};
+use crate::source::split::fingerprint;
+use crate::source::{self, CallClass, Identity, PagePlan, Pages, Paging, Query, Request, Verdict};
+
+/// Passes over the parts of a month that may differ from the one before.
+const MOST_PASSES: usize = 4;
+
+/// One reading of a month.
+pub struct MonthRead {
+    pub load: Load,
+    /// Days of the largest call that was answered whole: what to begin with the next time. `None` for
+    /// a month that came in one call.
+    pub window_days: Option<u32>,
+}
+
+impl Extractor {
+    /// Reads a month of a journal, or its control total. `window_days` is what an earlier reading
+    /// found to be as much as the service answers at once.
+    ///
+    /// # Errors
+    /// Those of the calls, where a single day cannot be read either, and those of decoding. Nothing of
+    /// the month is loaded then.
+    pub async fn journal(
+        &self,
+        resource: &Arc<Resource>,
+        scope: JournalScope,
+        window_days: Option<u32>,
+    ) -> Result<MonthRead> {
+        let calls = Calls { extractor: self, resource, scope };
+        let lines = match read_of(resource)?.answer {
+            Shape::List => calls.month(window_days).await?,
+            Shape::Record | Shape::Scalar => calls.sum().await?,
+        };
+        failpoint::reach("answer-received");
+        let params = calls.params();
+        let records = lines
+            .records
+            .into_iter()
+            .zip(1_i64..)
+            .map(|(line, number)| {
+                let mut params = params.clone();
+                params.insert(LINE_NUMBER.to_owned(), Param::Int(number));
+                (line, params)
+            })
+            .collect();
+        let decoded = self.decode(resource, records).await.map_err(|e| {
+            e.within(format!(
+                "the answer of {} for {scope} is not what was expected",
+                resource.table
+            ))
+        })?;
+        let load = Load {
+            decoded,
+            scopes: vec![LoadedScope {
+                id: scope.id,
+                part: scope.part(),
+                stamp: Stamp::Known(String::new()),
+                complete: lines.complete,
+                sent_at: lines.sent_at.unwrap_or_else(Timestamp::now),
+            }],
+            kind: LoadKind::Journal,
+            lacking: Vec::new(),
+            not_found: false,
+        };
+        Ok(MonthRead { load, window_days: lines.window_days })
+    }
+}
+
+/// What the calls of a month brought.
+struct Lines {
+    records: Vec<Bytes>,
+    complete: bool,
+    sent_at: Option<Timestamp>,
+    window_days: Option<u32>,
+}
+
+/// The lines of one window.
+struct Part {
+    window: Window,
+    records: Vec<Bytes>,
+    complete: bool,
+}
+
+struct Calls<'a> {
+    extractor: &'a Extractor,
+    resource: &'a Arc<Resource>,
+    scope: JournalScope,
+}
+
+impl Calls<'_> {
+    /// The columns that the call says and the records do not.
+    fn params(&self) -> Params {
+        let [level, id, month] = JOURNAL_COLUMNS.map(str::to_owned);
+        Params::from([
+            (level, Param::Text(self.scope.level.to_string())),
+            (id, Param::Int(self.scope.id)),
+            (month, Param::Text(self.scope.month.first().to_string())),
+        ])
+    }
+
+    fn request(&self, method: source::Method) -> Result<Request> {
+        let [level, id, _] = JOURNAL_COLUMNS;
+        let path = &read_of(self.resource)?.path;
+        let values = [(level, path_of(self.scope.level)), (id, &self.scope.id.to_string())];
+        Ok(Request::new(method, path, &values)?.class(CallClass::Journal))
+    }
+
+    /// The control total of the whole month.
+    async fn sum(&self) -> Result<Lines> {
+        let window = self.scope.month.window();
+        let body = serde_json::json!({
+            "FromDate": window.from.to_string(),
+            "ToDate": window.to.to_string(),
+        });
+        let request = self.request(source::Method::Put)?.body(body.to_string());
+        let answer = self.extractor.client().send(&request).await?;
+        let body = trimmed(&answer);
+        let none = body.is_empty() || body[..] == *b"null";
+        Ok(Lines {
+            records: if none { Vec::new() } else { vec![body] },
+            complete: true,
+            sent_at: Some(answer.sent_at),
+            window_days: None,
+        })
+    }
+
+    async fn month(&self, window_days: Option<u32>) -> Result<Lines> {
+        let whole = self.scope.month.window();
+        let mut sent_at = None;
+        let first =
+            self.first_pass(whole.parts(window_days.unwrap_or(u32::MAX)), &mut sent_at).await?;
+        let complete = first.iter().all(|part| part.complete);
+        let in_one_call = first.len() == 1;
+        let window_days =
+            (!in_one_call).then(|| first.iter().map(|p| p.window.days()).max()).flatten();
+        let parts = if complete && !in_one_call {
+            match self.until_it_stands_still(first).await? {
+                Ok(parts) => parts,
+                Err(parts) => return Ok(lines(parts, false, sent_at, window_days)),
+            }
+        } else {
+            first
+        };
+        Ok(lines(parts, complete, sent_at, window_days))
+    }
+
+    /// Reads the windows, and halves those that are too much.
+    async fn first_pass(
+        &self,
+        mut windows: Vec<Window>,
+        sent_at: &mut Option<Timestamp>,
+    ) -> Result<Vec<Part>> {
+        windows.reverse();
+        let mut parts = Vec::new();
+        while let Some(window) = windows.pop() {
+            let read = self.window(window, sent_at).await;
+            let halves = match &read {
+                Ok(part) if part.complete => None,
+                Ok(_) => window.halves(),
+                Err(error) if is_too_much(error) => window.halves(),
+                Err(_) => None,
+            };
+            match halves {
+                Some([first, second]) => {
+                    tracing::info!(
+                        table = self.resource.table,
+                        scope = %self.scope,
+                        %window,
+                        "too much for one call: it is asked in halves"
+                    );
+                    windows.extend([second, first]);
+                }
+                None => parts.push(read?),
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Reads the same windows until two passes in a row give the same lines; `Err` with the last pass
+    /// where they never do.
+    async fn until_it_stands_still(
+        &self,
+        mut last: Vec<Part>,
+    ) -> Result<std::result::Result<Vec<Part>, Vec<Part>>> {
+        for _ in 0..MOST_PASSES {
+            let mut next = Vec::with_capacity(last.len());
+            for part in &last {
+                next.push(self.window(part.window, &mut None).await?);
+            }
+            if !next.iter().all(|part| part.complete) {
+                return Ok(Err(next));
+            }
+            if marks(&last) == marks(&next) {
+                return Ok(Ok(next));
+            }
+            last = next;
+        }
+        tracing::warn!(
+            table = self.resource.table,
+            scope = %self.scope,
+            "{MOST_PASSES} readings of the month in parts differed: it is read again later"
+        );
+        Ok(Err(last))
+    }
+
+    async fn window(&self, window: Window, sent_at: &mut Option<Timestamp>) -> Result<Part> {
+        let query = Query::new()
+            .with("fromDate", &window.from.to_string())
+            .with("toDate", &window.to.to_string());
+        let plan = PagePlan {
+            request: self.request(source::Method::Get)?.query(query),
+            paging: Paging::Undocumented,
+            identity: Identity::Lines,
+            count: false,
+        };
+        let mut pages = Pages::new(self.extractor.client(), plan);
+        let mut records = Vec::new();
+        while let Some(page) = pages.next().await? {
+            records.extend(page.records);
+        }
+        if let Some(at) = pages.sent_at() {
+            sent_at.get_or_insert(at);
+        }
+        let complete = match pages.verdict() {
+            Some(Verdict::Incomplete(why)) => {
+                tracing::warn!(
+                    table = self.resource.table,
+                    scope = %self.scope,
+                    %window,
+                    why,
+                    "an answer is incomplete"
+                );
+                false
+            }
+            Some(Verdict::Complete) | None => true,
+        };
+        Ok(Part { window, records, complete })
+    }
+}
+
+/// Failures that less to do may mend. A service that is too busy, or refuses us, is not among them.
+fn is_too_much(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Timeout | Kind::Server | Kind::BadAnswer | Kind::Unreachable)
+}
+
+fn marks(parts: &[Part]) -> Vec<u128> {
+    parts
+        .iter()
+        .flat_map(|part| &part.records)
+        .map(|line| fingerprint([std::str::from_utf8(line).unwrap_or_default()]))
+        .collect()
+}
+
+fn lines(
+    parts: Vec<Part>,
+    complete: bool,
+    sent_at: Option<Timestamp>,
+    window_days: Option<u32>,
+) -> Lines {
+    let records = parts.into_iter().flat_map(|part| part.records).collect();
+    Lines { records, complete, sent_at, window_days }
+}

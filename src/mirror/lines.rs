@@ -1,0 +1,368 @@
+//! Making a journal's months equal to their answers, line by line (contract section 4, "Journals").
+//!
+//! Two lines can be equal in every field and are still two, and a line that is inserted on top moves
+//! all others without changing them. So lines are paired first: those of equal content, annotations
+//! included, in order; then those of one key of their own, in order. What is left has come or gone. A
+//! number alone is no change: it is set, the row's version and `_synced_at` stay.
+//!
+//! Everything is found by joins over all staged months at once. Beside the staging tables of lines and
+//! annotations this reads `temp.stage_months(journal_level, journal_id, journal_month, complete,
+//! closed, definition)`; `closed` months are those that were read completely since they were closed:
+//! what changes in them is a restatement.
+
+use duckdb::Connection;
+
+use super::merge::{self, Merged, compared, differences, differs};
+use super::{db, scalar_i64};
+use crate::catalog::{EXTRA_COLUMN, JOURNAL_COLUMNS, LINE_NUMBER, Resource};
+use crate::error::Result;
+use crate::quote;
+
+/// Columns with their generation: see [`super::schema::redefined`].
+pub(super) type Redefined = [(String, i64)];
+
+/// A journal's table, as far as pairing goes.
+pub(super) struct Lines<'a> {
+    pub resource: &'a Resource,
+    /// Column with a line's own key.
+    pub line_key: &'a str,
+    pub redefined: &'a Redefined,
+    /// The table of the lines' annotations, with its redefined columns.
+    pub notes: Option<(&'a Resource, &'a Redefined)>,
+}
+
+/// What a merge did, and in which months rows were written, renumbered ones included.
+#[derive(Debug, Default)]
+pub(super) struct MergedTable {
+    pub merged: Merged,
+    /// As `yyyy-mm`.
+    pub months: Vec<String>,
+}
+
+/// Merges the staged lines, and their annotations after them.
+pub(super) fn merge(
+    conn: &Connection,
+    lines: &Lines<'_>,
+    now: &str,
+) -> Result<(MergedTable, Option<MergedTable>)> {
+    let run = |what: &str, sql: &str| {
+        conn.execute_batch(sql)
+            .map_err(|e| db(&format!("cannot {what} {}", lines.resource.table), e))
+    };
+    run(
+        "tell the lines of",
+        &lines.marks("new_lines", &stage(lines.resource), lines.notes_of(true)),
+    )?;
+    run(
+        "tell the mirrored lines of",
+        &lines.marks("old_lines", &main(lines.resource), lines.notes_of(false)),
+    )?;
+    run("pair the lines of", PAIRS)?;
+    let restated = scalar_i64(conn, "SELECT count(*) FROM temp.stage_months WHERE closed")? > 0;
+
+    run("compare the lines of", &lines.diff())?;
+    if restated {
+        run("note restatements of", &lines.restatements(now))?;
+    }
+    let of_lines = write(conn, lines.resource, "line_pairs", "old_row", now)?;
+
+    let Some((notes, redefined)) = lines.notes else { return Ok((of_lines, None)) };
+    run("compare the annotations of", &notes_diff(notes, redefined))?;
+    if restated {
+        run("note restatements of", &notes_restatements(lines.resource, notes, redefined, now))?;
+    }
+    let of_notes = write(conn, notes, "note_pairs", "mid", now)?;
+    Ok((of_lines, Some(of_notes)))
+}
+
+/// Writes `temp.diff` and `temp.gone`, then the new line numbers of the rows that stay: `pairs` names
+/// them in the column `row`.
+fn write(
+    conn: &Connection,
+    resource: &Resource,
+    pairs: &str,
+    row: &str,
+    now: &str,
+) -> Result<MergedTable> {
+    let failed = |e| db(&format!("cannot renumber {}", resource.table), e);
+    let months: Vec<String> = conn
+        .prepare(&format!(
+            "SELECT DISTINCT strftime(journal_month, '%Y-%m') FROM ( \
+               SELECT s.journal_month FROM temp.diff d JOIN {stage} s ON s.rowid = d.sid \
+               UNION ALL SELECT t.journal_month FROM temp.gone g JOIN {main} t ON t.rowid = g.mid \
+               UNION ALL SELECT journal_month FROM temp.{pairs} WHERE new_number <> old_number) \
+             ORDER BY 1",
+            stage = stage(resource),
+            main = main(resource),
+        ))
+        .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
+        .map_err(failed)?;
+    let merged = merge::write_differences(conn, resource, true, now)?;
+    conn.execute_batch(&format!(
+        "UPDATE {} t SET {LINE_NUMBER} = p.new_number FROM temp.{pairs} p \
+         WHERE t.rowid = p.{row} AND p.new_number <> p.old_number",
+        main(resource)
+    ))
+    .map_err(failed)?;
+    Ok(MergedTable { merged, months })
+}
+
+fn main(resource: &Resource) -> String {
+    format!("main.{}", quote::ident(&resource.table))
+}
+
+fn stage(resource: &Resource) -> String {
+    format!("temp.{}", merge::stage_name(resource))
+}
+
+/// `a.journal_level = b.journal_level AND ...`
+fn same_month(a: &str, b: &str) -> String {
+    JOURNAL_COLUMNS.map(|c| format!("{a}.{c} = {b}.{c}")).join(" AND ")
+}
+
+/// SQL for a text that is the same when and only when a row's fields are: each as its own text, so
+/// that no number passes through a binary float.
+fn content(resource: &Resource, alias: &str, redefined: &Redefined) -> String {
+    let fields: Vec<String> = compared(resource)
+        .filter(|(name, _)| !redefined.iter().any(|(redefined, _)| redefined == name))
+        .map(|(name, _)| match resource.column(name) {
+            Some(column) if column.kind.list => {
+                format!("to_json({alias}.{})::VARCHAR", quote::ident(name))
+            }
+            _ => format!("{alias}.{}::VARCHAR", quote::ident(name)),
+        })
+        .collect();
+    format!("to_json([{}]::VARCHAR[])::VARCHAR", fields.join(", "))
+}
+
+impl Lines<'_> {
+    /// A subquery with the annotations of each line as one text, staged or mirrored.
+    fn notes_of(&self, staged: bool) -> Option<String> {
+        let (notes, redefined) = self.notes?;
+        let from = if staged {
+            format!("{} a", stage(notes))
+        } else {
+            format!("{} a JOIN temp.stage_months c ON {}", main(notes), same_month("a", "c"))
+        };
+        let month = JOURNAL_COLUMNS.map(|c| format!("a.{c}")).join(", ");
+        Some(format!(
+            "(SELECT {month}, a.{LINE_NUMBER}, string_agg({}, ',' ORDER BY a.position) AS notes \
+              FROM {from} GROUP BY {month}, a.{LINE_NUMBER})",
+            content(notes, "a", redefined)
+        ))
+    }
+
+    /// One row per line: where it stands, its own key, and a digest of its content.
+    fn marks(&self, name: &str, table: &str, notes: Option<String>) -> String {
+        let month = JOURNAL_COLUMNS.map(|c| format!("l.{c}")).join(", ");
+        let (joined, noted) = match notes {
+            Some(notes) => (
+                format!(
+                    " LEFT JOIN {notes} n ON {} AND n.{LINE_NUMBER} = l.{LINE_NUMBER}",
+                    same_month("n", "l")
+                ),
+                " || coalesce(n.notes, '')",
+            ),
+            None => (String::new(), ""),
+        };
+        format!(
+            "CREATE OR REPLACE TEMP TABLE {name} AS \
+             SELECT l.rowid AS line, {month}, l.{LINE_NUMBER} AS number, \
+               l.{key}::VARCHAR AS line_key, sha256({content}{noted}) AS content \
+             FROM {table} l JOIN temp.stage_months c ON {same}{joined}",
+            key = quote::ident(self.line_key),
+            content = content(self.resource, "l", self.redefined),
+            same = same_month("l", "c"),
+        )
+    }
+
+    fn diff(&self) -> String {
+        let (any, versioned) = differences(self.resource, self.redefined, "c");
+        format!(
+            "CREATE OR REPLACE TEMP TABLE diff AS \
+             SELECT n.line AS sid, m.rowid AS mid, m._synced_at AS synced, ({versioned}) AS versioned \
+             FROM temp.new_lines n JOIN {stage} s ON s.rowid = n.line \
+             JOIN temp.stage_months c ON {same} \
+             LEFT JOIN temp.line_pairs p ON p.new_row = n.line \
+             LEFT JOIN {main} m ON m.rowid = p.old_row \
+             WHERE m.rowid IS NULL OR {any}; \
+             CREATE OR REPLACE TEMP TABLE gone AS \
+             SELECT o.line AS mid FROM temp.old_lines o \
+             WHERE NOT EXISTS (SELECT 1 FROM temp.line_pairs p WHERE p.old_row = o.line)",
+            stage = stage(self.resource),
+            main = main(self.resource),
+            same = same_month("n", "c"),
+        )
+    }
+
+    fn restatements(&self, now: &str) -> String {
+        let insert = |select: &str| insert_restatements(self.resource, select, now);
+        let added = insert(&format!(
+            "SELECT {MONTH_AND_KEY}, 'added' AS change, NULL AS column_name, NULL AS before, \
+               NULL AS after FROM temp.diff d JOIN temp.new_lines l ON l.line = d.sid \
+             JOIN temp.stage_months c ON {} WHERE d.mid IS NULL AND c.closed",
+            same_month("l", "c")
+        ));
+        let removed = insert(&format!(
+            "SELECT {MONTH_AND_KEY}, 'removed' AS change, NULL AS column_name, NULL AS before, \
+               NULL AS after FROM temp.gone g JOIN temp.old_lines l ON l.line = g.mid \
+             JOIN temp.stage_months c ON {} WHERE c.closed",
+            same_month("l", "c")
+        ));
+        let cells: Vec<String> = own_columns(self.resource, self.redefined)
+            .map(|name| {
+                format!(
+                    "SELECT {MONTH_AND_KEY}, 'changed' AS change, {shown} AS column_name, \
+                       m.{column}::VARCHAR AS before, s.{column}::VARCHAR AS after \
+                     FROM temp.diff d JOIN temp.new_lines l ON l.line = d.sid \
+                     JOIN {stage} s ON s.rowid = d.sid JOIN {main} m ON m.rowid = d.mid \
+                     JOIN temp.stage_months c ON {same} WHERE c.closed AND {differs}",
+                    shown = quote::text(name),
+                    column = quote::ident(name),
+                    stage = stage(self.resource),
+                    main = main(self.resource),
+                    same = same_month("l", "c"),
+                    differs = differs(name),
+                )
+            })
+            .collect();
+        format!("{added}; {removed}; {}", insert(&cells.join(" UNION ALL ")))
+    }
+}
+
+/// Pairs lines of one content, then of one key; each in order. Of a month that is not complete the
+/// mirrored lines that have no pair stay, behind those of the answer.
+const PAIRS: &str = "\
+CREATE OR REPLACE TEMP TABLE line_pairs AS
+SELECT n.line AS new_row, o.line AS old_row, n.journal_level, n.journal_id, n.journal_month,
+  n.number AS new_number, o.number AS old_number
+FROM (SELECT *, row_number() OVER (PARTITION BY journal_level, journal_id, journal_month, content
+                                   ORDER BY number) AS nth FROM temp.new_lines) n
+JOIN (SELECT *, row_number() OVER (PARTITION BY journal_level, journal_id, journal_month, content
+                                   ORDER BY number) AS nth FROM temp.old_lines) o
+  USING (journal_level, journal_id, journal_month, content, nth);
+INSERT INTO temp.line_pairs
+SELECT n.line, o.line, n.journal_level, n.journal_id, n.journal_month, n.number, o.number
+FROM (SELECT *, row_number() OVER (PARTITION BY journal_level, journal_id, journal_month, line_key
+                                   ORDER BY number) AS nth FROM temp.new_lines l
+      WHERE NOT EXISTS (SELECT 1 FROM temp.line_pairs p WHERE p.new_row = l.line)) n
+JOIN (SELECT *, row_number() OVER (PARTITION BY journal_level, journal_id, journal_month, line_key
+                                   ORDER BY number) AS nth FROM temp.old_lines l
+      WHERE NOT EXISTS (SELECT 1 FROM temp.line_pairs p WHERE p.old_row = l.line)) o
+  USING (journal_level, journal_id, journal_month, line_key, nth);
+INSERT INTO temp.line_pairs
+SELECT NULL, o.line, o.journal_level, o.journal_id, o.journal_month,
+  coalesce(n.lines, 0) + row_number() OVER (PARTITION BY o.journal_level, o.journal_id,
+                                              o.journal_month ORDER BY o.number),
+  o.number
+FROM temp.old_lines o
+JOIN temp.stage_months c ON c.journal_level = o.journal_level AND c.journal_id = o.journal_id
+  AND c.journal_month = o.journal_month AND NOT c.complete
+LEFT JOIN (SELECT journal_level, journal_id, journal_month, count(*) AS lines
+           FROM temp.new_lines GROUP BY ALL) n
+  ON n.journal_level = o.journal_level AND n.journal_id = o.journal_id
+  AND n.journal_month = o.journal_month
+WHERE NOT EXISTS (SELECT 1 FROM temp.line_pairs p WHERE p.old_row = o.line)";
+
+/// What every restatement says of its line `l`.
+const MONTH_AND_KEY: &str = "l.journal_level, l.journal_id, l.journal_month, \
+                             coalesce(l.line_key, '#' || l.number) AS line_key";
+
+fn insert_restatements(resource: &Resource, select: &str, now: &str) -> String {
+    format!(
+        "INSERT INTO sync.restatements BY NAME SELECT {} AS journal, r.*, {now} AS changed_at \
+         FROM ({select}) r",
+        quote::text(&resource.table)
+    )
+}
+
+/// Compared columns that are not ours to have changed.
+fn own_columns<'r>(
+    resource: &'r Resource,
+    redefined: &'r Redefined,
+) -> impl Iterator<Item = &'r str> {
+    compared(resource)
+        .map(|(name, _)| name)
+        .filter(|name| !redefined.iter().any(|(redefined, _)| redefined == name))
+}
+
+/// Annotations are compared for themselves, whether or not their line changed. `note_pairs` says to
+/// which line of the answer each mirrored one belongs now.
+fn notes_diff(notes: &Resource, redefined: &Redefined) -> String {
+    let (any, versioned) = differences(notes, redefined, "c");
+    format!(
+        "CREATE OR REPLACE TEMP TABLE note_pairs AS \
+         SELECT m.rowid AS mid, p.new_row, p.journal_level, p.journal_id, p.journal_month, \
+           p.new_number, p.old_number, m.position \
+         FROM {main} m JOIN temp.line_pairs p ON {of_line} AND m.{LINE_NUMBER} = p.old_number; \
+         CREATE OR REPLACE TEMP TABLE diff AS \
+         SELECT s.rowid AS sid, m.rowid AS mid, m._synced_at AS synced, ({versioned}) AS versioned \
+         FROM {stage} s JOIN temp.stage_months c ON {of_month} \
+         LEFT JOIN temp.note_pairs p \
+           ON {same} AND p.new_number = s.{LINE_NUMBER} AND p.position = s.position \
+         LEFT JOIN {main} m ON m.rowid = p.mid \
+         WHERE m.rowid IS NULL OR {any}; \
+         CREATE OR REPLACE TEMP TABLE gone AS \
+         SELECT m.rowid AS mid FROM {main} m JOIN temp.stage_months c ON {mirrored} \
+         WHERE c.complete AND NOT EXISTS ( \
+           SELECT 1 FROM temp.note_pairs p JOIN {stage} s \
+             ON {same} AND p.new_number = s.{LINE_NUMBER} AND p.position = s.position \
+           WHERE p.mid = m.rowid)",
+        main = main(notes),
+        stage = stage(notes),
+        of_line = same_month("m", "p"),
+        of_month = same_month("s", "c"),
+        mirrored = same_month("m", "c"),
+        same = same_month("p", "s"),
+    )
+}
+
+/// What changed in the annotations of lines that are still there; a line that came or went is told as
+/// a whole.
+fn notes_restatements(
+    lines: &Resource,
+    notes: &Resource,
+    redefined: &Redefined,
+    now: &str,
+) -> String {
+    let staged = format!(
+        "temp.diff d JOIN {stage} s ON s.rowid = d.sid LEFT JOIN {main} m ON m.rowid = d.mid \
+         JOIN temp.new_lines l ON {same} AND l.number = s.{LINE_NUMBER} \
+         JOIN temp.line_pairs p ON p.new_row = l.line",
+        stage = stage(notes),
+        main = main(notes),
+        same = same_month("l", "s"),
+    );
+    let gone = format!(
+        "temp.gone g JOIN {main} m ON m.rowid = g.mid JOIN temp.note_pairs p ON p.mid = g.mid \
+         JOIN temp.new_lines l ON l.line = p.new_row",
+        main = main(notes)
+    );
+    let cells: Vec<String> = own_columns(notes, redefined)
+        .flat_map(|name| {
+            let column = quote::ident(name);
+            let shown = |row: &str| {
+                format!("'annotations[' || {row}.position || '].' || {}", quote::text(name))
+            };
+            let closed =
+                format!("JOIN temp.stage_months c ON {} AND c.closed", same_month("l", "c"));
+            [
+                format!(
+                    "SELECT {MONTH_AND_KEY}, 'changed' AS change, {} AS column_name, \
+                       m.{column}::VARCHAR AS before, s.{column}::VARCHAR AS after \
+                     FROM {staged} {closed} WHERE {}",
+                    shown("s"),
+                    differs(name)
+                ),
+                format!(
+                    "SELECT {MONTH_AND_KEY}, 'changed' AS change, {} AS column_name, \
+                       m.{column}::VARCHAR AS before, NULL AS after \
+                     FROM {gone} {closed} WHERE m.{column} IS NOT NULL",
+                    shown("m")
+                ),
+            ]
+        })
+        .collect();
+    debug_assert!(compared(notes).any(|(name, _)| name == EXTRA_COLUMN));
+    insert_restatements(lines, &cells.join(" UNION ALL "), now)
+}

@@ -1,0 +1,114 @@
+-- What of the journals is here, and what is missing (contract section 5): one row per journal, scope
+-- and month that should be there.
+CREATE OR REPLACE VIEW report.journal_coverage AS
+WITH
+lines AS (
+    SELECT 'case_journals' AS journal, journal_level, journal_id, journal_month, count(*) AS lines
+    FROM main.case_journals
+    GROUP BY ALL
+    UNION ALL
+    SELECT 'depot_journals', journal_level, journal_id, journal_month, count(*)
+    FROM main.depot_journals
+    GROUP BY ALL
+    UNION ALL
+    SELECT 'revenue_journals', journal_level, journal_id, journal_month, count(*)
+    FROM main.revenue_journals
+    GROUP BY ALL
+    UNION ALL
+    SELECT 'settlement_journals', journal_level, journal_id, journal_month, count(*)
+    FROM main.settlement_journals
+    GROUP BY ALL
+),
+revenue AS (
+    SELECT
+        journal_level,
+        journal_id,
+        journal_month,
+        sum(payment) AS payment,
+        sum(purchase_price) AS purchase_price
+    FROM main.revenue_journals
+    GROUP BY ALL
+),
+changes AS (
+    SELECT journal_level, journal_id, journal_month, sum(payment_change) AS payment_change
+    FROM main.revenue_journal_annotations
+    GROUP BY ALL
+),
+rejected AS (
+    -- A sum without a value that did not fit is no sum. The scope is offices/11/2026-10.
+    SELECT DISTINCT scope
+    FROM sync.rejects
+    WHERE resolved_at IS NULL
+      AND (
+          table_name = 'revenue_journals'
+          AND (column_name IN ('payment', 'purchase_price') OR column_name IS NULL)
+          OR table_name = 'revenue_journal_annotations'
+          AND (column_name = 'payment_change' OR column_name IS NULL)
+          OR table_name = 'revenue_journal_sums'
+      )
+),
+sums AS (
+    SELECT
+        s.journal_level,
+        s.journal_id,
+        s.journal_month,
+        -- The platform counts the payment changes of annotations, or it does not.
+        s.total_purchase_price = coalesce(r.purchase_price, 0)
+        AND (
+            s.total_payment = coalesce(r.payment, 0)
+            OR s.total_payment = coalesce(r.payment, 0) + coalesce(c.payment_change, 0)
+        ) AS sum_matches
+    FROM main.revenue_journal_sums AS s
+    LEFT JOIN revenue AS r USING (journal_level, journal_id, journal_month)
+    LEFT JOIN changes AS c USING (journal_level, journal_id, journal_month)
+    WHERE s.journal_level || '/' || s.journal_id || '/' || strftime(s.journal_month, '%Y-%m')
+        NOT IN (SELECT scope FROM rejected)
+)
+SELECT
+    m.table_name AS journal,
+    m.journal_level,
+    m.journal_id,
+    coalesce(o.name, c.name) AS name,
+    m.journal_month,
+    coalesce(l.lines, 0) AS lines,
+    m.read_at,
+    CASE
+        WHEN t.status IN ('disabled', 'forbidden', 'absent') THEN t.status
+        WHEN f.kind = 'Incomplete' THEN 'incomplete'
+        WHEN f.kind IS NOT NULL THEN 'failing'
+        WHEN m.complete THEN 'complete'
+        ELSE 'missing'
+    END AS status,
+    CASE WHEN m.table_name = 'revenue_journals' AND m.complete THEN s.sum_matches END AS sum_matches
+FROM sync.journal_months AS m
+LEFT JOIN lines AS l
+    ON l.journal = m.table_name
+    AND l.journal_level = m.journal_level
+    AND l.journal_id = m.journal_id
+    AND l.journal_month = m.journal_month
+LEFT JOIN sums AS s
+    ON s.journal_level = m.journal_level
+    AND s.journal_id = m.journal_id
+    AND s.journal_month = m.journal_month
+LEFT JOIN sync.resources AS t ON t.table_name = m.table_name
+LEFT JOIN sync.failures AS f
+    ON f.table_name = m.table_name
+    AND f.id = m.journal_id
+    AND f.part = m.journal_level || '/' || strftime(m.journal_month, '%Y-%m')
+LEFT JOIN main.offices AS o ON m.journal_level = 'offices' AND o.id = m.journal_id
+LEFT JOIN main.contacts AS c ON c.id = m.journal_id
+WHERE m.table_name <> 'revenue_journal_sums';
+
+COMMENT ON VIEW report.journal_coverage IS
+    'One row per journal, scope and month that should be mirrored: whether it is, and whether its lines add up to the platform''s own sum.';
+COMMENT ON COLUMN report.journal_coverage.journal IS 'The table: case_journals, depot_journals, revenue_journals or settlement_journals.';
+COMMENT ON COLUMN report.journal_coverage.journal_level IS 'offices, broker_companies or chain.';
+COMMENT ON COLUMN report.journal_coverage.journal_id IS 'The office, broker company or chain.';
+COMMENT ON COLUMN report.journal_coverage.name IS 'Its name, where it is known.';
+COMMENT ON COLUMN report.journal_coverage.journal_month IS 'First day of the month, in source.time_zone.';
+COMMENT ON COLUMN report.journal_coverage.lines IS 'Lines that are mirrored.';
+COMMENT ON COLUMN report.journal_coverage.read_at IS 'When the month was last read completely; NULL: never.';
+COMMENT ON COLUMN report.journal_coverage.status IS
+    'complete; missing: never read completely; incomplete or failing: the last reading was, and it is tried again; else the status of the table (sync.resources).';
+COMMENT ON COLUMN report.journal_coverage.sum_matches IS
+    'Revenue journals: whether the lines, with or without the payment changes of their annotations, add up to the platform''s sum; NULL where that is not known.';

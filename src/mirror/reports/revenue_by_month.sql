@@ -1,0 +1,59 @@
+-- What the revenue journals come to per month (contract section 5).
+CREATE OR REPLACE VIEW report.revenue_by_month AS
+WITH
+rejected AS (
+    SELECT
+        scope,
+        bool_or(column_name IS DISTINCT FROM 'purchase_price') AS payment,
+        bool_or(column_name IS DISTINCT FROM 'payment') AS purchase_price
+    FROM sync.rejects
+    WHERE table_name = 'revenue_journals'
+      AND (column_name IN ('payment', 'purchase_price') OR column_name IS NULL)
+      AND resolved_at IS NULL
+    GROUP BY scope
+),
+known AS (
+    -- Rows of a table that may no longer be read count as not known (contract section 4).
+    SELECT count(*) = 0 AS revenue
+    FROM sync.resources
+    WHERE table_name = 'revenue_journals' AND status IN ('forbidden', 'absent', 'disabled')
+),
+months AS (
+    SELECT
+        journal_level,
+        journal_month,
+        journal_id,
+        count(*) AS lines,
+        coalesce(sum(payment), 0) AS payment,
+        coalesce(sum(purchase_price), 0) AS purchase_price
+    FROM main.revenue_journals
+    WHERE journal_level = (SELECT max(value) FROM sync.meta WHERE key = 'journal_level')
+    GROUP BY ALL
+)
+SELECT
+    m.journal_month AS month,
+    m.journal_id,
+    coalesce(o.name, c.name) AS name,
+    m.lines,
+    CASE WHEN k.revenue AND NOT coalesce(r.payment, false) THEN m.payment END AS payment,
+    CASE
+        WHEN k.revenue AND NOT coalesce(r.purchase_price, false) THEN m.purchase_price
+    END AS purchase_price
+FROM months AS m
+CROSS JOIN known AS k
+LEFT JOIN main.offices AS o ON m.journal_level = 'offices' AND o.id = m.journal_id
+LEFT JOIN main.contacts AS c ON c.id = m.journal_id
+LEFT JOIN rejected AS r
+    ON r.scope
+    = m.journal_level || '/' || m.journal_id || '/' || strftime(m.journal_month, '%Y-%m');
+
+COMMENT ON VIEW report.revenue_by_month IS
+    'Lines, payments and purchase prices of the revenue journals, per month and office (or broker company, or chain: journals.level).';
+COMMENT ON COLUMN report.revenue_by_month.month IS 'First day of the month that the lines were asked for.';
+COMMENT ON COLUMN report.revenue_by_month.journal_id IS 'The office, broker company or chain.';
+COMMENT ON COLUMN report.revenue_by_month.name IS 'Its name, where it is known.';
+COMMENT ON COLUMN report.revenue_by_month.lines IS 'Lines of the month.';
+COMMENT ON COLUMN report.revenue_by_month.payment IS
+    'Sum of the payments, without the changes that annotations make; NULL where a value did not fit or the journal is no longer readable.';
+COMMENT ON COLUMN report.revenue_by_month.purchase_price IS
+    'Sum of the purchase prices; NULL where a value did not fit or the journal is no longer readable.';

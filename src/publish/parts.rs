@@ -1,0 +1,205 @@
+//! Which files a snapshot has: one per table, per month of a journal, and per report (contract
+//! section 7).
+
+use std::collections::BTreeMap;
+
+use duckdb::Connection;
+
+use super::Snapshot;
+use super::database::snapshot_select;
+use super::manifest;
+use crate::error::Result;
+use crate::mirror::{db, reports};
+use crate::quote;
+
+/// Name of the one file of a table or report.
+const DATA_FILE: &str = "data.parquet";
+/// Name of the one file of a journal without any line: it has the columns and no rows, so that
+/// `revenue_journals/*.parquet` always finds a file to read.
+const EMPTY_FILE: &str = "empty.parquet";
+/// The column that makes a table a journal: the first day of the month that a line belongs to.
+const MONTH_COLUMN: &str = "journal_month";
+
+/// One file to write.
+pub(super) struct Part {
+    /// Folder within the snapshot: `cases`, `report/signed_cases`.
+    pub folder: String,
+    /// Name of the file within it.
+    pub file: String,
+    /// Name of the table in the manifest: `cases`, `report.signed_cases`.
+    pub table: String,
+    /// Gives the rows.
+    pub query: String,
+    /// Change counter of these rows in the store; `None` where nothing counts them.
+    pub changes: Option<i64>,
+    /// Hash of the names and types of the columns: an older file of the same rows may lack one.
+    pub columns: String,
+}
+
+impl Part {
+    /// From the snapshot's folder on: `revenue_journals/2026-10.parquet`.
+    pub(super) fn path(&self) -> String {
+        format!("{}/{}", self.folder, self.file)
+    }
+}
+
+/// All files of a snapshot of these tables of schema `main`, and of the reports that the store has.
+pub(super) fn all(
+    conn: &Connection,
+    tables: &[&str],
+    snapshot: &Snapshot<'_>,
+) -> Result<Vec<Part>> {
+    let counters = Counters::read(conn)?;
+    let journals = journals(conn)?;
+    let mut parts = Vec::new();
+    for table in tables {
+        let Rows { query, columns } = Rows::of(conn, &format!("main.{}", quote::ident(table)))?;
+        let part = |file: &str, query: String, changes: Option<i64>| Part {
+            folder: (*table).to_owned(),
+            file: file.to_owned(),
+            table: (*table).to_owned(),
+            query,
+            changes,
+            columns: columns.clone(),
+        };
+        if !journals.iter().any(|journal| journal == table) {
+            parts.push(part(DATA_FILE, query, counters.of_table(table)));
+            continue;
+        }
+        let months = months(conn, table)?;
+        if months.is_empty() {
+            parts.push(part(EMPTY_FILE, query.clone(), None));
+        }
+        for month in months {
+            let changes = counters.of_month(table, &month.name);
+            let query = format!("{query} WHERE {}", month.condition());
+            parts.push(part(&format!("{}.parquet", month.name), query, changes));
+        }
+    }
+    for name in reports::relations(conn)? {
+        let source = match name {
+            // The store has no row of its own there: only a copy is a snapshot.
+            "snapshot" => format!("({})", snapshot_select(snapshot)),
+            name => format!("report.{}", quote::ident(name)),
+        };
+        let Rows { query, columns } = Rows::of(conn, &source)?;
+        parts.push(Part {
+            folder: format!("report/{name}"),
+            file: DATA_FILE.to_owned(),
+            table: format!("report.{name}"),
+            query,
+            changes: None,
+            columns,
+        });
+    }
+    Ok(parts)
+}
+
+/// `sync.changes`: how often the rows of a table, or of a month of it, were changed.
+struct Counters {
+    all: BTreeMap<(String, String), i64>,
+}
+
+impl Counters {
+    fn read(conn: &Connection) -> Result<Counters> {
+        let read = || -> duckdb::Result<BTreeMap<(String, String), i64>> {
+            conn.prepare("SELECT table_name, part, counter FROM sync.changes")?
+                .query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?
+                .collect()
+        };
+        Ok(Counters { all: read().map_err(|e| db("cannot read sync.changes", e))? })
+    }
+
+    fn get(&self, table: &str, part: &str) -> Option<i64> {
+        self.all.get(&(table.to_owned(), part.to_owned())).copied()
+    }
+
+    fn of_table(&self, table: &str) -> Option<i64> {
+        self.get(table, "")
+    }
+
+    /// What was counted for the table as a whole changed every month. Neither counter ever falls, so
+    /// that an equal sum means two equal counters.
+    fn of_month(&self, table: &str, month: &str) -> Option<i64> {
+        self.get(table, month).map(|own| own + self.of_table(table).unwrap_or(0))
+    }
+}
+
+/// A calendar month: `2026-10`, and the day it begins.
+struct Month {
+    name: String,
+    first_day: String,
+}
+
+impl Month {
+    /// The rows of this month. A range and no equality: no row can fall between two files.
+    fn condition(&self) -> String {
+        let day = quote::text(&self.first_day);
+        format!("{MONTH_COLUMN} >= DATE {day} AND {MONTH_COLUMN} < DATE {day} + INTERVAL 1 MONTH")
+    }
+}
+
+/// The months that a journal has lines of, in order. The month is part of the key, and so never
+/// NULL.
+fn months(conn: &Connection, table: &str) -> Result<Vec<Month>> {
+    let sql = format!(
+        "SELECT strftime(day, '%Y-%m'), CAST(day AS VARCHAR) FROM \
+         (SELECT DISTINCT CAST(date_trunc('month', {MONTH_COLUMN}) AS DATE) AS day FROM main.{} \
+          WHERE {MONTH_COLUMN} IS NOT NULL) ORDER BY day",
+        quote::ident(table)
+    );
+    let read = || -> duckdb::Result<Vec<Month>> {
+        conn.prepare(&sql)?
+            .query_map([], |row| Ok(Month { name: row.get(0)?, first_day: row.get(1)? }))?
+            .collect()
+    };
+    read().map_err(|e| db(&format!("cannot read the months of {table}"), e))
+}
+
+/// Tables whose rows belong to months.
+fn journals(conn: &Connection) -> Result<Vec<String>> {
+    let sql = format!(
+        "SELECT table_name FROM duckdb_columns() WHERE database_name = current_database() \
+         AND schema_name = 'main' AND column_name = '{MONTH_COLUMN}' AND data_type = 'DATE'"
+    );
+    let read = || -> duckdb::Result<Vec<String>> {
+        conn.prepare(&sql)?.query_map([], |row| row.get(0))?.collect()
+    };
+    read().map_err(|e| db("cannot read which tables are journals", e))
+}
+
+/// The rows of a table or report as every reader of Parquet takes them.
+struct Rows {
+    /// May be followed by a condition.
+    query: String,
+    /// Hash of the names and types of the columns as they are written.
+    columns: String,
+}
+
+impl Rows {
+    /// All columns as they are, but GUIDs as text: Spark opens no file that has Parquet's UUID.
+    fn of(conn: &Connection, source: &str) -> Result<Rows> {
+        let read = || -> duckdb::Result<Vec<(String, String)>> {
+            conn.prepare(&format!("SELECT column_name, column_type FROM (DESCRIBE FROM {source})"))?
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect()
+        };
+        let columns = read().map_err(|e| db(&format!("cannot read the columns of {source}"), e))?;
+        let (mut replaced, mut written) = (Vec::new(), String::new());
+        for (name, kind) in &columns {
+            let as_written = kind.replace("UUID", "VARCHAR");
+            if as_written != *kind {
+                let name = quote::ident(name);
+                replaced.push(format!("CAST({name} AS {as_written}) AS {name}"));
+            }
+            written.push_str(&format!("{name} {as_written}, "));
+        }
+        let replace = if replaced.is_empty() {
+            String::new()
+        } else {
+            format!(" REPLACE ({})", replaced.join(", "))
+        };
+        let query = format!("SELECT *{replace} FROM {source}");
+        Ok(Rows { query, columns: manifest::fingerprint(&written) })
+    }
+}

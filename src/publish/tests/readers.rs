@@ -1,0 +1,125 @@
+//! What a reader sees while snapshots come and go.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+/// The manifest that `latest` shows and the sums of all its files: panics on the first that is not
+/// there, or not as the manifest says.
+fn check(root: &Path) -> String {
+    // Once: what is read afterwards is one snapshot, wherever `latest` points by then.
+    let folder = fs::canonicalize(root.join("latest")).unwrap();
+    let manifest = Manifest::read(&folder).unwrap();
+    assert_eq!(folder.file_name().unwrap().to_str(), Some(manifest.snapshot_id.as_str()));
+    for file in &manifest.files {
+        let path = root.join(&file.path);
+        assert!(path.starts_with(root.join("snapshots").join(&manifest.snapshot_id)));
+        assert_eq!(
+            manifest::measure(&path).unwrap(),
+            (file.bytes, file.sha256.clone()),
+            "{}",
+            file.path
+        );
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o444);
+    }
+    manifest.snapshot_id
+}
+
+impl World {
+    /// Asserts that every file of the newest snapshot is as its manifest says.
+    pub(super) fn assert_sums(&self) {
+        check(&self.parquet());
+    }
+}
+
+#[test]
+fn who_follows_latest_always_sees_a_whole_snapshot() {
+    let world = World::new();
+    world.publish(T2).unwrap();
+    let done = AtomicBool::new(false);
+    let seen = std::thread::scope(|scope| {
+        let root = world.parquet();
+        let reader = scope.spawn(|| {
+            let root = root;
+            let mut seen = std::collections::BTreeSet::new();
+            while !done.load(Ordering::Relaxed) {
+                seen.insert(check(&root));
+            }
+            seen
+        });
+        for n in 2..=51 {
+            // One of the two tables changes, the other is linked.
+            world
+                .conn
+                .execute_batch(&format!(
+                    "INSERT INTO main.cases (id) VALUES ({n}); \
+                     UPDATE sync.changes SET counter = counter + 1 WHERE table_name = 'cases'"
+                ))
+                .unwrap();
+            let published = world.export(T2).unwrap();
+            assert_eq!(published.snapshot_id, format!("2026-11-20T020000Z-{n}"));
+            assert_eq!(published.parquet.unwrap().linked, 1);
+        }
+        done.store(true, Ordering::Relaxed);
+        reader.join().unwrap()
+    });
+    assert!(seen.len() > 1, "the reader was too slow to see anything: {seen:?}");
+    assert_eq!(world.latest().snapshot_id, "2026-11-20T020000Z-51");
+}
+
+#[test]
+fn every_report_view_is_in_the_snapshot() {
+    let world = World::new();
+    world.publish(T2).unwrap();
+    let views = rows(
+        &world.conn,
+        "SELECT view_name AS name FROM duckdb_views() \
+         WHERE schema_name = 'report' AND database_name = current_database() \
+         UNION ALL SELECT 'calendar'",
+    );
+    let files: Vec<_> = names(&world.parquet().join("latest/report"))
+        .into_iter()
+        .map(|name| format!("{{'name': {name}}}"))
+        .collect();
+    assert_eq!(files, views);
+}
+
+#[test]
+fn the_copy_has_none_of_the_stores_holes() {
+    let world = World::new();
+    world
+        .conn
+        .execute_batch(
+            "INSERT INTO main.cases (id, office) \
+               SELECT n, md5(n::VARCHAR) FROM range(2, 300_002) t(n); CHECKPOINT; \
+             DELETE FROM main.cases WHERE id > 10; CHECKPOINT",
+        )
+        .unwrap();
+    let store = fs::metadata(world.dir.path().join("the store.duckdb")).unwrap().len();
+    let copy = world.publish(T2).unwrap().database.unwrap().bytes;
+    assert!(copy * 2 < store, "the copy has {copy} bytes, the store {store}");
+}
+
+#[test]
+fn a_guid_is_text_in_parquet() {
+    let mut world = World::new();
+    world
+        .conn
+        .execute_batch(
+            "CREATE TABLE main.guids (id UUID, others UUID[]);
+             INSERT INTO main.guids VALUES ('0123456789abcdef0123456789abcdef', [uuid()]), (NULL, NULL)",
+        )
+        .unwrap();
+    world.tables.push("guids");
+    world.publish(T2).unwrap();
+    let path = world.parquet().join("latest/guids/data.parquet");
+    let parquet = format!("FROM read_parquet({})", quote::text(path.to_str().unwrap()));
+    assert_eq!(
+        rows(&world.conn, &format!("SELECT column_type FROM (DESCRIBE {parquet})")),
+        ["{'column_type': VARCHAR}", "{'column_type': 'VARCHAR[]'}"]
+    );
+    assert_eq!(
+        rows(&world.conn, &parquet),
+        rows(&world.conn, "SELECT id::VARCHAR AS id, others::VARCHAR[] AS others FROM main.guids")
+    );
+}

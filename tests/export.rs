@@ -1,0 +1,131 @@
+//! `casemirror export`: a snapshot of the store now, when asked for.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use casemirror::publish::Manifest;
+
+use crate::support::{World, shown};
+
+fn latest(world: &World) -> Manifest {
+    Manifest::read(&world.path("data/parquet/latest")).unwrap()
+}
+
+fn assert_says(output: &Output, status: i32, words: &[&str]) {
+    assert_eq!(output.status.code(), Some(status), "{}", shown(output));
+    let error = String::from_utf8_lossy(&output.stderr);
+    for word in words {
+        assert!(error.contains(word), "no {word:?} in:\n{error}");
+    }
+}
+
+fn snapshots(world: &World) -> BTreeSet<String> {
+    fs::read_dir(world.path("data/parquet/snapshots"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+#[test]
+fn an_export_is_a_snapshot_of_its_own_that_shares_what_has_not_changed() {
+    let world = World::unthrottled(8);
+    world.sync();
+    let published = latest(&world);
+    let output = world.run(&["export"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let exported = latest(&world);
+    assert_ne!(exported.snapshot_id, published.snapshot_id);
+    assert_eq!(exported.watermark, published.watermark);
+    let tables = exported.files.iter().filter(|file| file.changes.is_some()).count();
+    let folder = fs::canonicalize(world.path("data/parquet/latest")).unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout).lines().map(str::trim).collect::<Vec<_>>(),
+        [
+            folder.display().to_string(),
+            format!("files  {} ({tables} of them unchanged)", exported.files.len()),
+            format!("rows   {}", exported.files.iter().map(|file| file.rows).sum::<u64>()),
+            format!("bytes  {}", exported.files.iter().map(|file| file.bytes).sum::<u64>()),
+        ]
+    );
+    assert!(tables > 5, "{tables}");
+    world.assert_nothing_left_over();
+    // An export is no publish: the next sync finds nothing new to publish.
+    world.sync();
+    assert_eq!(latest(&world), exported);
+}
+
+#[test]
+fn without_a_folder_for_snapshots_there_is_nothing_to_export_to() {
+    let world = World::unthrottled(2);
+    world.configure("[publish]\nparquet = \"\"");
+    assert_says(&world.run(&["export"]), 2, &["publish.parquet"]);
+    assert!(!world.path("data").exists());
+}
+
+#[test]
+fn nothing_is_exported_before_the_first_complete_listing() {
+    let world = World::unthrottled(3);
+    let words = ["nothing is published before the first complete listing of the cases"];
+    assert_says(&world.run(&["export"]), 1, &words);
+    assert!(!world.path("data").exists(), "no store is made by looking for one");
+    let killed =
+        world.command(&["sync"]).env("CASEMIRROR_ABORT_AT", "listing-page").output().unwrap();
+    assert_eq!(killed.status.code(), None, "{}", shown(&killed));
+    assert_says(&world.run(&["export"]), 1, &words);
+    assert!(!world.path("data/parquet").exists());
+}
+
+/// Files may not grow beyond a size, as on a full disk; no root is needed for it.
+#[test]
+fn an_export_to_a_full_disk_leaves_the_last_snapshot_and_no_trace() {
+    let world = World::unthrottled(3);
+    world.sync();
+    let before = (latest(&world), snapshots(&world));
+    let command = world.command(&["export"]);
+    // The calendar's 73,000 days need more than this, what opening the store writes does not.
+    let script = "trap '' XFSZ; ulimit -f 256; exec \"$0\" \"$@\"";
+    let output = Command::new("sh")
+        .args(["-c", script])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .current_dir(world.folder.path())
+        .output()
+        .unwrap();
+    assert_says(&output, 1, &["cannot write snapshots/", "free some space"]);
+    assert_eq!((latest(&world), snapshots(&world)), before);
+    assert_eq!(world.run(&["export"]).status.code(), Some(0));
+    world.assert_nothing_left_over();
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_to_is_named() {
+    let world = World::unthrottled(3);
+    world.sync();
+    let before = latest(&world);
+    let folder = world.path("data/parquet/snapshots");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o555)).unwrap();
+    if writable(&folder) {
+        eprintln!("half of this is skipped: this user may write to every folder");
+    } else {
+        assert_says(&world.run(&["export"]), 1, &["data/parquet/snapshots", "ermission denied"]);
+    }
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(latest(&world), before);
+
+    fs::write(world.path("file"), "").unwrap();
+    world.configure("[publish]\nparquet = \"file\"");
+    assert_says(&world.run(&["export"]), 1, &["create the folder", "file/snapshots"]);
+}
+
+/// Whether the mode of a folder binds this user.
+fn writable(folder: &Path) -> bool {
+    let probe = folder.join("probe");
+    let written = fs::write(&probe, "").is_ok();
+    if written {
+        fs::remove_file(probe).unwrap();
+    }
+    written
+}

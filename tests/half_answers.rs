@@ -1,0 +1,176 @@
+//! Nothing is decided on half an answer: what is known stays, the rest goes on, and what was not
+//! answered is asked again.
+
+use casemirror::sandbox::{Act, Control, Facet, Rule};
+use serde_json::{Value, json};
+
+use crate::support::follow::{
+    Integrator, assert_status, calls, change, differences_beside, shown_cases,
+};
+use crate::support::scripted::{
+    assert_incomplete, assert_mended, end_the_run_at, fault, garbage, page, property_rows, refuse,
+    search_path, undated, without_id,
+};
+use crate::support::{World, differences, one, shown};
+
+const CASES_FEED: &str = "/api/Integrations/RecentlyModified/Cases";
+const CONTACTS_FEED: &str = "/api/Integrations/RecentlyModified/Contacts";
+const DOUBTED: &str = "SELECT count(*) FROM sync.seen WHERE state IS DISTINCT FROM 'found'";
+
+fn mirrored(cases: usize) -> World {
+    let world = World::unthrottled(cases);
+    world.sync();
+    world
+}
+
+/// Garbage in the first call to the property search: the listing's.
+fn script_listing(world: &World, records: &[Value]) {
+    world.sandbox.fault(fault(&search_path("Property"), Some(1), garbage(&page(records))));
+}
+
+#[test]
+fn a_search_that_cannot_be_read_makes_no_case_a_suspect() {
+    let world = mirrored(8);
+    let rows = "SELECT count(*) FROM cases";
+    let before: i64 = one(&world.store(), rows);
+    world.sandbox.fault(fault(&search_path("Property"), None, refuse(403)));
+    // The first run learns that it is forbidden, the second lists the projects alone.
+    for status in [3, 0] {
+        assert_status(&world.run(&["sync", "--full"]), status);
+        assert_eq!(one::<i64>(&world.store(), DOUBTED), 0);
+        assert_eq!(one::<i64>(&world.store(), rows), before);
+    }
+}
+
+#[test]
+fn a_case_that_one_search_lacks_waits_while_the_other_cannot_be_read() {
+    let world = mirrored(8);
+    let case_id = shown_cases(&world)[3];
+    world.sandbox.act(&Act::HideCase { case_id, silent: false }).unwrap();
+    world.sandbox.fault(fault(&search_path("Project"), None, refuse(403)));
+    world.sandbox.fault(end_the_run_at(&search_path("Property"), 60));
+    assert_incomplete(&world.run(&["sync"]), "cases");
+    let store = world.store();
+    assert_eq!(one::<i64>(&store, &format!("SELECT count(*) FROM cases WHERE id = {case_id}")), 1);
+    assert_eq!(one::<i64>(&store, DOUBTED), 0);
+}
+
+#[test]
+fn a_search_row_without_key_does_not_hold_back_those_beside_it() {
+    let world = mirrored(8);
+    let cases = shown_cases(&world);
+    for case_id in &cases[3..5] {
+        change(&world, *case_id, Facet::Nothing);
+    }
+    let whole = property_rows(&world, Some(cases[3])).remove(0);
+    let keyless = without_id(&whole);
+    let path = search_path("Property");
+    let rule = fault(&path, None, garbage(&page(&[whole, keyless])));
+    world.sandbox.fault(Rule { query: Some("Id eq".to_owned()), ..rule });
+    world.sandbox.fault(end_the_run_at(&path, 60));
+    assert_incomplete(&world.run(&["sync"]), "cases");
+    let failed = "SELECT string_agg(id, ',') FROM sync.failures WHERE table_name = 'cases'";
+    assert_eq!(one::<String>(&world.store(), failed), cases[4].to_string());
+    assert_mended(&world);
+}
+
+#[test]
+fn a_listing_row_without_key_makes_no_case_a_suspect() {
+    let world = mirrored(8);
+    let mut rows = property_rows(&world, None);
+    rows[3] = without_id(&rows[3]);
+    script_listing(&world, &rows);
+    world.sandbox.reset_stats();
+    assert_incomplete(&world.run(&["sync", "--full"]), "cases");
+    let store = world.store();
+    assert_eq!(one::<i64>(&store, DOUBTED), 0);
+    let open = "SELECT count(*) FROM sync.rejects WHERE resolved_at IS NULL";
+    assert_eq!(one::<i64>(&store, &format!("{open} AND scope = ''")), 1);
+    drop(store);
+    // A whole listing without such a row is what mends it.
+    assert_mended(&world);
+    assert_eq!(one::<i64>(&world.store(), open), 0);
+}
+
+#[test]
+fn an_id_twice_on_a_page_is_one_case() {
+    let world = mirrored(8);
+    let mut rows = property_rows(&world, None);
+    rows.insert(3, rows[3].clone());
+    script_listing(&world, &rows);
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    world.assert_equal();
+    let doubled = "SELECT count(*) FROM (SELECT table_name, id, part FROM sync.fetched GROUP BY ALL \
+                   HAVING count(*) > 1)";
+    assert_eq!(one::<i64>(&world.store(), doubled), 0);
+}
+
+#[test]
+fn a_404_of_one_cost_type_neither_drops_the_other_nor_removes_rows() {
+    let world = mirrored(12);
+    let both = "SELECT case_id FROM costs GROUP BY case_id HAVING count(DISTINCT cost_type) = 2 \
+                ORDER BY case_id LIMIT 1";
+    let case_id: i64 = one(&world.store(), both);
+    let path = format!("/api/Conditions/Cases/{case_id}/Costs/Seller");
+    world.sandbox.fault(fault(&path, None, refuse(404)));
+    change(&world, case_id, Facet::Cost); // a buyer's
+    for args in [&["sync"][..], &["sync", "--full"][..]] {
+        assert_incomplete(&world.run(args), "costs");
+        let mut wrong = differences(&world.store(), &world.sandbox.state());
+        wrong.retain(|difference| difference.starts_with("costs "));
+        assert_eq!(wrong, [""; 0]);
+    }
+    assert_mended(&world);
+}
+
+#[test]
+fn a_contacts_feed_that_fails_does_not_keep_cases_from_being_followed() {
+    let world = mirrored(8);
+    change(&world, shown_cases(&world)[3], Facet::Activity);
+    world.sandbox.act(&Act::EditContact { contact_id: None, at: None }).unwrap();
+    world.sandbox.fault(fault(CONTACTS_FEED, None, refuse(400)));
+    let output = world.run(&["sync"]);
+    assert_incomplete(&output, "the change feed (contacts)");
+    assert_eq!(differences_beside(&world, "contacts"), [""; 0]);
+    world.sandbox.clear_faults();
+    world.sync();
+    world.assert_equal();
+}
+
+#[test]
+fn what_the_brake_held_is_looked_at_again_in_the_next_run() {
+    let world = mirrored(40);
+    // So long ago that it is due, and, once it has run, not again today.
+    duckdb::Connection::open(world.path("data/store.duckdb"))
+        .unwrap()
+        .execute_batch("UPDATE sync.schedules SET last_run = '2026-01-01' WHERE name = 'reconcile'")
+        .unwrap();
+    world.sandbox.control(Control::SearchListsNothing { on: true });
+    let output = world.run(&["sync"]);
+    assert_status(&output, 3);
+    assert!(shown(&output).contains("reconcile.max_removed"), "{}", shown(&output));
+    world.sandbox.control(Control::SearchListsNothing { on: false });
+    let listing = format!("POST {}", search_path("Property"));
+    for listings in [1, 0] {
+        world.sandbox.reset_stats();
+        world.sync();
+        assert_eq!(calls(&world).get(&listing).copied().unwrap_or(0), listings);
+    }
+    world.assert_equal();
+}
+
+#[test]
+fn a_date_in_the_future_does_not_hide_later_changes_from_a_service_without_a_clock() {
+    let world = mirrored(8);
+    let case_id = shown_cases(&world)[3];
+    let path = format!("{CASES_FEED}?$top=1000");
+    let feed = Integrator::log_in(&world).call("GET", &path, &Value::Null);
+    let mut row = feed.as_array().unwrap().iter().find(|r| r["CaseId"] == case_id).unwrap().clone();
+    row["ModifiedDate"] = json!("2099-01-01T00:00:00Z");
+    world.sandbox.fault(fault(CASES_FEED, None, undated(&json!([row]))));
+    world.run(&["sync"]);
+    world.sandbox.clear_faults();
+    change(&world, case_id, Facet::Activity);
+    world.sync();
+    world.assert_equal();
+}
