@@ -3,25 +3,24 @@
 //! One function per kind of scope; each makes the calls of exactly one scope (or one chunk of ids)
 //! and hands back a [`Load`]. What an error means for the scope is decided by the cycle.
 
+mod call;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
-use crate::catalog::{
-    Answer as Shape, Catalog, Column, Group, Method, Origin, Paging as Documented, Read, Resource,
-};
+use crate::catalog::{Answer as Shape, Catalog, Group, Read, Resource};
 use crate::decode::{Context, Decoded, Decoder, Param, Params};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mirror::{Load, LoadKind, LoadedScope, Place, Stamp};
 use crate::source::split::field_of;
-use crate::source::{
-    self, Answer, Client, Filter, Identity, OrderBy, Page, PagePlan, Pages, Paging, Query, Request,
-    Verdict,
-};
+use crate::source::{Answer, Client, Filter, Page, PagePlan, Pages, Request, Verdict};
 use crate::ticks::Ticks;
+pub(crate) use call::read_of;
+use call::{expect_shape, fallback_plan, page_plan, request, search_plan};
 
 /// Answers smaller than this are decoded where they arrive: a thread costs more than they do.
 const DECODE_INLINE_BYTES: usize = 64 << 10; // 64 KiB
@@ -157,9 +156,7 @@ impl Extractor {
                 let absent = |e: &Error| matches!(e.kind(), Kind::NotFound | Kind::NotAllowed);
                 match (listed, &read.fallback) {
                     (Err(error), Some(fallback)) if absent(&error) => {
-                        let request = Request::get(&fallback.path, &values(&texts(params)))?
-                            .query(fixed_query(&fallback.query));
-                        let plan = unpaged_plan(resource, request);
+                        let plan = fallback_plan(resource, fallback, params)?;
                         // Where neither is there, the first is the one to be told of.
                         match self.list(resource, plan, params, parts).await {
                             Err(second) if absent(&second) => return Err(error),
@@ -412,109 +409,9 @@ impl Default for Parts {
     }
 }
 
-pub(crate) fn read_of(resource: &Resource) -> Result<&Read> {
-    resource.read.as_ref().ok_or_else(|| {
-        Error::new(Kind::Internal, format!("{} is read with its parent", resource.table))
-    })
-}
-
-fn request(read: &Read, params: &Params) -> Result<Request> {
-    let request = match read.method {
-        Method::Get => Request::get(&read.path, &values(&texts(params)))?,
-        Method::Post => Request::post(&read.path, &values(&texts(params)))?,
-        Method::Put => Request::new(source::Method::Put, &read.path, &values(&texts(params)))?,
-    };
-    Ok(request.query(fixed_query(&read.query)))
-}
-
-/// Path parameters as text, by name.
-fn texts(params: &Params) -> Vec<(&str, String)> {
-    params.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect()
-}
-
-fn values<'t>(texts: &'t [(&str, String)]) -> Vec<(&'t str, &'t str)> {
-    texts.iter().map(|(name, value)| (*name, value.as_str())).collect()
-}
-
-fn fixed_query(fixed: &[(String, String)]) -> Query {
-    fixed.iter().fold(Query::new(), |query, (name, value)| query.with(name, value))
-}
-
-/// A single answer must be what the resource file says: an object for a record, anything else for a
-/// bare value. What is another thing altogether must not pass for a row without values.
-fn expect_shape(read: &Read, body: &[u8]) -> Result<()> {
-    let (right, wanted) = match (read.answer, body.first()) {
-        (Shape::Record, first) => (first == Some(&b'{'), "an object"),
-        (Shape::Scalar, first) => (!matches!(first, Some(b'{' | b'[')), "a bare value"),
-        (Shape::List, _) => (true, "a list"),
-    };
-    if right {
-        return Ok(());
-    }
-    let text = format!("the answer of {} is not {wanted}", read.path);
-    Err(Error::new(Kind::BadAnswer, text))
-}
-
-/// How a list is paged, from its resource file.
-fn page_plan(resource: &Resource, read: &Read, mut request: Request) -> PagePlan {
-    let identity = identity(resource);
-    match (read.paging, &read.order) {
-        (Documented::Odata, Some(order)) => {
-            let whole_number = resource
-                .columns
-                .iter()
-                .any(|c| c.path == [order.clone()] && c.kind.scalar == crate::catalog::Scalar::Int);
-            let paging =
-                if whole_number && resource.key.iter().any(|k| is_field(resource, k, order)) {
-                    Paging::Keyset { field: Arc::from(order.as_str()) }
-                } else {
-                    request.query.order_by = Some(OrderBy::asc(order));
-                    Paging::Skip
-                };
-            PagePlan { request, paging, identity, count: true }
-        }
-        _ => unpaged_plan(resource, request),
-    }
-}
-
-/// A list for which no paging is documented.
-fn unpaged_plan(resource: &Resource, request: Request) -> PagePlan {
-    let identity = identity(resource);
-    PagePlan { request, paging: Paging::Undocumented, identity, count: false }
-}
-
-/// What tells the records of a list apart: the fields of its key, or nothing where their order
-/// completes it.
-fn identity(resource: &Resource) -> Identity {
-    let columns: Vec<&Column> =
-        resource.key.iter().filter_map(|key| resource.column(key)).collect();
-    if columns.iter().any(|column| column.origin == Origin::Position) {
-        return Identity::Lines;
-    }
-    let fields = columns.iter().filter_map(|column| column.path.first());
-    Identity::Fields(fields.map(|field| Arc::from(field.as_str())).collect())
-}
-
-fn is_field(resource: &Resource, column: &str, field: &str) -> bool {
-    resource.column(column).is_some_and(|c| c.path == [field.to_owned()])
-}
-
-fn search_plan(resource: &Resource, filter: Option<Filter>) -> Result<PagePlan> {
-    let read = read_of(resource)?;
-    let mut request = request(read, &Params::new())?;
-    request.query.filter = filter;
-    Ok(page_plan(resource, read, request))
-}
-
 /// Two pages of one search as one load.
 fn joined(mut first: Load, second: Load) -> Result<Load> {
-    let schema = first.decoded.rows.schema();
-    first.decoded.rows =
-        arrow::compute::concat_batches(&schema, [&first.decoded.rows, &second.decoded.rows])
-            .map_err(|e| Error::caused(Kind::Internal, "two pages do not fit together", e))?;
-    first.decoded.rejects.extend(second.decoded.rejects);
-    first.decoded.drift.extend(second.decoded.drift);
-    first.decoded.keyless |= second.decoded.keyless;
+    first.decoded.join(second.decoded)?;
     first.scopes.extend(second.scopes);
     Ok(first)
 }

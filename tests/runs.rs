@@ -72,7 +72,7 @@ fn a_table_that_was_forbidden_is_not_complete_before_it_is_read() {
 
     world.sandbox.control(Control::Grant { permission: permission() });
     world.configure(&format!("{QUICK_FEED}[schedule]\nreference = \"* * * * * *\"\n"));
-    world.sandbox.fault(garbage("/api/Cases/*/Activities", "[[1]]"));
+    world.sandbox.fault(garbage("/api/Cases/*/Activities", "{\"Message\": 1}"));
     assert_eq!(world.run(&["sync"]).status.code(), Some(3));
     assert!(!complete(), "it is permitted and has never been read");
 
@@ -127,7 +127,7 @@ fn a_search_row_with_another_case_id_makes_its_table_failing_and_nothing_is_fetc
 #[test]
 fn a_table_that_only_fails_is_left_for_the_next_run_after_some_scopes() {
     let world = World::unthrottled(150);
-    world.sandbox.fault(garbage("/api/Cases/*/Activities", "[[1]]"));
+    world.sandbox.fault(garbage("/api/Cases/*/Activities", "{\"Message\": 1}"));
     let output = world.run(&["sync"]);
     assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
     let made = calls_to(&world, "/api/Cases/{case_id}/Activities");

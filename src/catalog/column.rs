@@ -121,7 +121,8 @@ pub enum Origin {
     Path,
     /// The whole answer, where that is a bare value.
     Scalar,
-    /// The element's place in its parent's list, from 1.
+    /// In a child table the element's place in its parent's list, from 1; in another the record's
+    /// number among those of one answer that share the rest of the key.
     Position,
     /// A column of the parent's row, whose name stands in `path`.
     Parent,

@@ -157,6 +157,67 @@ comment = "A fraction."
         assert!(message.contains("schemas/x.toml") && message.contains("anwser"), "{message}");
     }
 
+    const OFFICES: &str = r#"
+table = "offices"
+comment = "Offices."
+key = ["id"]
+group = "list"
+schedule = "reference"
+[read]
+method = "GET"
+path = "/api/Offices"
+answer = "list"
+fallback = { path = "/api/Elsewhere", query = { all = "true" } }
+[instead]
+table = "activities"
+columns = { id = "id" }
+[[column]]
+field = "Id"
+type = "int"
+comment = "The office."
+[[column]]
+field = "Guid"
+type = "guid"
+comment = "Its GUID."
+"#;
+
+    fn with_offices(text: &str) -> Result<Catalog> {
+        let files = [("activities.toml", ACTIVITIES), ("offices.toml", text)];
+        parse_all(files.map(|(name, text)| (name.to_owned(), text.to_owned())))
+    }
+
+    #[test]
+    fn a_list_may_have_a_second_address_and_another_table_in_its_stead() {
+        let catalog = with_offices(OFFICES).unwrap();
+        let offices = catalog.get("offices").unwrap();
+        let fallback = offices.read.as_ref().unwrap().fallback.as_ref().unwrap();
+        assert_eq!(fallback.path, "/api/Elsewhere");
+        assert_eq!(fallback.query, [("all".to_owned(), "true".to_owned())]);
+        assert_eq!(catalog.depth(offices), 1);
+        assert_eq!(catalog.depth(catalog.get("activities").unwrap()), 0);
+    }
+
+    #[test]
+    fn what_cannot_stand_in_its_stead_is_refused() {
+        for (columns, fault) in [
+            ("{ guid = \"id\" }", "\"id\" is missing, and is part of the key"),
+            ("{ id = \"id\", guid = \"id\" }", "\"guid\" is neither a number nor text"),
+            ("{ id = \"id\", name = \"id\" }", "\"name\" is no plain column"),
+            ("{ id = \"office_id\" }", "\"office_id\" is no column of activities"),
+        ] {
+            let text = OFFICES.replace("{ id = \"id\" }", columns);
+            let message = with_offices(&text).unwrap_err().to_string();
+            assert!(message.contains(fault), "{fault} is missing in:\n{message}");
+        }
+    }
+
+    #[test]
+    fn tables_that_need_each_other_are_refused() {
+        let text = OFFICES.replace("table = \"activities\"", "table = \"offices\"");
+        let message = with_offices(&text).unwrap_err().to_string();
+        assert!(message.contains("lead back to \"offices\""), "{message}");
+    }
+
     #[test]
     fn two_columns_of_one_name_are_refused() {
         let message =

@@ -23,6 +23,7 @@ pub use decoder::Decoder;
 pub use privacy::Privacy;
 
 use crate::catalog::Resource;
+use crate::error::{Error, Kind, Result};
 
 /// What every decoder of a run needs to know.
 #[derive(Debug, Clone)]
@@ -65,6 +66,23 @@ pub struct Decoded {
 }
 
 impl Decoded {
+    /// Adds what another page of the same table said.
+    ///
+    /// # Errors
+    /// `Kind::Internal`: the two are not of one table.
+    pub fn join(&mut self, other: Decoded) -> Result<()> {
+        let schema = self.rows.schema();
+        self.rows = arrow::compute::concat_batches(&schema, [&self.rows, &other.rows])
+            .map_err(|e| Error::caused(Kind::Internal, "two pages do not fit together", e))?;
+        self.rejects.extend(other.rejects);
+        self.drift.extend(other.drift);
+        self.keyless |= other.keyless;
+        for (own, others) in self.children.iter_mut().zip(other.children) {
+            own.join(others)?;
+        }
+        Ok(())
+    }
+
     /// Memory that the rows take, children included.
     pub fn bytes(&self) -> usize {
         self.rows.get_array_memory_size() + self.children.iter().map(Decoded::bytes).sum::<usize>()

@@ -1,0 +1,114 @@
+//! The calls that a resource file describes.
+
+use std::sync::Arc;
+
+use crate::catalog::{
+    Address, Answer as Shape, Column, Method, Origin, Paging as Documented, Read, Resource, Scalar,
+};
+use crate::decode::Params;
+use crate::error::{Error, Kind, Result};
+use crate::source::{self, Filter, Identity, OrderBy, PagePlan, Paging, Query, Request};
+
+pub(crate) fn read_of(resource: &Resource) -> Result<&Read> {
+    resource.read.as_ref().ok_or_else(|| {
+        Error::new(Kind::Internal, format!("{} is read with its parent", resource.table))
+    })
+}
+
+pub(super) fn request(read: &Read, params: &Params) -> Result<Request> {
+    let request = match read.method {
+        Method::Get => Request::get(&read.path, &values(&texts(params)))?,
+        Method::Post => Request::post(&read.path, &values(&texts(params)))?,
+        Method::Put => Request::new(source::Method::Put, &read.path, &values(&texts(params)))?,
+    };
+    Ok(request.query(fixed_query(&read.query)))
+}
+
+/// Path parameters as text, by name.
+fn texts(params: &Params) -> Vec<(&str, String)> {
+    params.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect()
+}
+
+fn values<'t>(texts: &'t [(&str, String)]) -> Vec<(&'t str, &'t str)> {
+    texts.iter().map(|(name, value)| (*name, value.as_str())).collect()
+}
+
+/// The call of a list's second address.
+pub(super) fn fallback_plan(
+    resource: &Resource,
+    address: &Address,
+    params: &Params,
+) -> Result<PagePlan> {
+    let request = Request::get(&address.path, &values(&texts(params)))?;
+    Ok(unpaged_plan(resource, request.query(fixed_query(&address.query))))
+}
+
+fn fixed_query(fixed: &[(String, String)]) -> Query {
+    fixed.iter().fold(Query::new(), |query, (name, value)| query.with(name, value))
+}
+
+/// A single answer must be what the resource file says: an object for a record, anything else for a
+/// bare value. What is another thing altogether must not pass for a row without values.
+pub(super) fn expect_shape(read: &Read, body: &[u8]) -> Result<()> {
+    let (right, wanted) = match (read.answer, body.first()) {
+        (Shape::Record, first) => (first == Some(&b'{'), "an object"),
+        (Shape::Scalar, first) => (!matches!(first, Some(b'{' | b'[')), "a bare value"),
+        (Shape::List, _) => (true, "a list"),
+    };
+    if right {
+        return Ok(());
+    }
+    let text = format!("the answer of {} is not {wanted}", read.path);
+    Err(Error::new(Kind::BadAnswer, text))
+}
+
+/// How a list is paged, from its resource file.
+pub(super) fn page_plan(resource: &Resource, read: &Read, mut request: Request) -> PagePlan {
+    let identity = identity(resource);
+    match (read.paging, &read.order) {
+        (Documented::Odata, Some(order)) => {
+            let whole_number = resource
+                .columns
+                .iter()
+                .any(|c| c.path == [order.clone()] && c.kind.scalar == Scalar::Int);
+            let paging =
+                if whole_number && resource.key.iter().any(|k| is_field(resource, k, order)) {
+                    Paging::Keyset { field: Arc::from(order.as_str()) }
+                } else {
+                    request.query.order_by = Some(OrderBy::asc(order));
+                    Paging::Skip
+                };
+            PagePlan { request, paging, identity, count: true }
+        }
+        _ => unpaged_plan(resource, request),
+    }
+}
+
+/// A list for which no paging is documented.
+fn unpaged_plan(resource: &Resource, request: Request) -> PagePlan {
+    let identity = identity(resource);
+    PagePlan { request, paging: Paging::Undocumented, identity, count: false }
+}
+
+/// What tells the records of a list apart: the fields of its key, or nothing where their order
+/// completes it.
+fn identity(resource: &Resource) -> Identity {
+    let columns: Vec<&Column> =
+        resource.key.iter().filter_map(|key| resource.column(key)).collect();
+    if columns.iter().any(|column| column.origin == Origin::Position) {
+        return Identity::Lines;
+    }
+    let fields = columns.iter().filter_map(|column| column.path.first());
+    Identity::Fields(fields.map(|field| Arc::from(field.as_str())).collect())
+}
+
+fn is_field(resource: &Resource, column: &str, field: &str) -> bool {
+    resource.column(column).is_some_and(|c| c.path == [field.to_owned()])
+}
+
+pub(super) fn search_plan(resource: &Resource, filter: Option<Filter>) -> Result<PagePlan> {
+    let read = read_of(resource)?;
+    let mut request = request(read, &Params::new())?;
+    request.query.filter = filter;
+    Ok(page_plan(resource, read, request))
+}
