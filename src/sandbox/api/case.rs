@@ -151,6 +151,6 @@ pub async fn resale_information(State(shared): Shares, Path(id): Path<String>) -
 }
 
 /// A record, or 204 where there is none.
-fn one(record: Option<Record>) -> axum::response::Response {
+pub(super) fn one(record: Option<Record>) -> axum::response::Response {
     record.map_or_else(answer::none, |record| answer::record(&record))
 }

@@ -3,14 +3,20 @@
 
 pub mod answer;
 mod case;
+mod consents;
+mod dossier;
 mod economics;
 mod feed;
+mod files;
+mod invoicing;
 pub mod journals;
 mod office;
+mod public;
 mod routes;
 mod search;
 pub mod token;
-mod user;
+pub mod user;
+mod webhooks;
 mod writes;
 
 use std::sync::Arc;
@@ -145,6 +151,7 @@ impl Passage<'_> {
     async fn compute(&self, verdict: &Verdict, mut request: Request, next: Next) -> Response {
         if self.known
             && self.path.starts_with("/api/")
+            && !self.path.starts_with("/api/Public/")
             && let Err(refusal) = self.shared.tokens().check(request.headers())
         {
             return refusal.into_response();

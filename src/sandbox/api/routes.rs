@@ -5,13 +5,16 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, patch, post, put};
+use axum::routing::{delete, get, patch, post, put};
 use tower_http::compression::{CompressionLayer, CompressionLevel};
 
 use super::super::world::journals::{Journal, Level};
 use super::super::{DefinitionsAt, Options, Shared, control};
 use super::answer::Refusal;
-use super::{case, economics, feed, journals, office, on_the_way, search, token, user, writes};
+use super::{
+    case, consents, dossier, economics, feed, files, invoicing, journals, office, on_the_way,
+    public, search, token, user, webhooks, writes,
+};
 
 /// All routes: the API below the base path, the control endpoints below `/sandbox`.
 pub fn router(shared: Arc<Shared>) -> Router {
@@ -27,7 +30,11 @@ pub fn router(shared: Arc<Shared>) -> Router {
 }
 
 fn routes(options: &Options) -> Router<Arc<Shared>> {
-    let mut routes = of_cases().merge(of_offices()).merge(of_journals());
+    let mut routes = of_cases()
+        .merge(of_dossiers())
+        .merge(of_offices())
+        .merge(of_registers())
+        .merge(of_journals());
     if options.lists_offices {
         routes = routes.route("/api/Offices", get(office::offices));
     }
@@ -89,6 +96,59 @@ fn of_cases() -> Router<Arc<Shared>> {
             "/api/Salaries/Cases/{case_id}/CommissionSharing/Type/{type}",
             get(economics::commission_sharing),
         )
+        .route("/api/Cases/{case_id}/ExternalEntries", get(invoicing::external_entries))
+        .route("/api/Economics/ExternalEntries", post(invoicing::add_external_entry))
+        .route(
+            "/api/Integrations/Invoicing/Cases/{case_id}/BankTransfers",
+            get(invoicing::bank_transfers).post(invoicing::add_bank_transfer),
+        )
+        .route(
+            "/api/Integrations/Invoicing/Cases/{case_id}/BankTransfers/{transfer_id}",
+            patch(invoicing::patch_bank_transfer),
+        )
+}
+
+/// What is written about a case, and what the public sees of it.
+fn of_dossiers() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/api/Cases/{case_id}/Publications", get(dossier::publications))
+        .route("/api/Properties/{case_id}/SettlementStatuses", get(dossier::settlement_status))
+        .route("/api/Properties/{case_id}/Information", get(dossier::information))
+        .route("/api/Properties/{case_id}/HousingAssociation", get(dossier::association))
+        .route(
+            "/api/DynamicSaleText/Cases/{case_id}/UseDynamicSaleText",
+            get(dossier::uses_sale_text),
+        )
+        .route(
+            "/api/DynamicSaleText/Cases/{case_id}/DynamicSaleTextItems",
+            get(dossier::sale_texts),
+        )
+        .route("/api/Notes/Case/{case_id}", get(dossier::notes))
+        .route("/api/Notes", post(dossier::add_note))
+        .route("/api/Notes/{note_id}", patch(dossier::patch_note))
+        .route("/api/Cases/{case_id}/Directory/Search", post(files::search))
+        .route("/api/Cases/{case_id}/Directory/CreateFolder", post(files::create_folder))
+        .route("/api/Cases/{case_id}/Directory/{folder_id}/File", post(files::upload))
+        .route("/api/Cases/{case_id}/File/{file_id}", delete(files::delete))
+        .route("/api/Public/Properties/{case_guid}/Showings", get(public::showings))
+        .route("/api/Public/Cases/{case_guid}/Stakeholders", post(public::add_stakeholder))
+}
+
+/// Processing bases, tags and subscriptions.
+fn of_registers() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/api/ProcessingBases/Newest", get(consents::newest))
+        .route("/api/ProcessingBases/{id}/VersionHistory", get(consents::history))
+        .route("/api/ProcessingBases/Relations/Contacts/Extended", post(consents::relations))
+        .route("/api/FileTags", get(files::tags))
+        .route("/api/WebHooks/Subscribe", post(webhooks::subscribe))
+        .route("/api/WebHooks/Subscriptions", get(webhooks::list))
+        .route(
+            "/api/WebHooks/Subscriptions/{id}",
+            get(webhooks::one).put(webhooks::replace).delete(webhooks::remove),
+        )
+        .route("/api/WebHooks/Subscriptions/{id}/UpdateSecret", put(webhooks::renew_secret))
+        .route("/api/Persons/{id}/FullIdentityNumber", get(office::identity_number))
 }
 
 /// Offices, the people there, and what schedules look at.

@@ -15,6 +15,7 @@ use super::answer;
 /// Everything that the API user is granted, unless a test withdraws it.
 const PERMISSIONS: &[&str] = &[
     "Activities - Read",
+    "Bids - Write",
     "BookkeepingIntegrators - Read",
     "BookkeepingIntegrators - Write",
     "BookkeepingIntegratorsExtended - Write",
@@ -22,12 +23,17 @@ const PERMISSIONS: &[&str] = &[
     "Cases - Read",
     "Cases - Write",
     "Contacts - Read",
+    "Contacts - Write",
     "Employees - Read",
     "Notes - Read",
+    "Notes - Write",
     "OfficeAdministration - Read",
     "Offices - Read",
     "ProcessingBasis - Read",
     "SettlementView - Read",
+    "WebHookSubscription - Delete",
+    "WebHookSubscription - Read",
+    "WebHookSubscription - Write",
 ];
 
 fn granted(shared: &Shared) -> Vec<&'static str> {
@@ -48,15 +54,20 @@ pub async fn user(State(shared): State<Arc<Shared>>) -> Response {
     answer::json(body.to_string().into_bytes())
 }
 
-/// `GET /api/User/ApiPermissions`.
-pub async fn permissions(State(shared): State<Arc<Shared>>) -> Response {
+/// The API user's permissions by area, and what it may do there.
+pub fn by_area(shared: &Shared) -> Vec<(&'static str, Vec<&'static str>)> {
     let mut areas: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for permission in granted(&shared) {
+    for permission in granted(shared) {
         if let Some((area, kind)) = permission.split_once(" - ") {
             areas.entry(area).or_default().push(kind);
         }
     }
-    let list: Vec<_> = areas
+    areas.into_iter().collect()
+}
+
+/// `GET /api/User/ApiPermissions`.
+pub async fn permissions(State(shared): State<Arc<Shared>>) -> Response {
+    let list: Vec<_> = by_area(&shared)
         .into_iter()
         .map(|(area, kinds)| json!({"Permission": area, "PermissionTypes": kinds}))
         .collect();

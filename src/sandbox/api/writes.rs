@@ -67,7 +67,8 @@ fn check(body: &[u8], draft: bool) -> Result<Checked, Refusal> {
     Ok(Checked { definition, amount, description: booking.description.map(Cow::Owned), date })
 }
 
-fn amount(raw: &RawValue) -> Result<i64, Refusal> {
+/// The digits of an amount as øre, or 400.
+pub(super) fn amount(raw: &RawValue) -> Result<i64, Refusal> {
     wire::parse_money(raw.get()).ok_or_else(|| {
         Refusal::bad_request(format!("{} is no amount with at most two decimals", raw.get()))
     })

@@ -7,6 +7,7 @@ use super::super::world::people::{Basis, CHAIN_ID, Contact};
 pub fn search_row(basis: &Basis, contact: &Contact) -> Record {
     let mut r = looked_up(basis, contact);
     let t = contact.person.trivia;
+    let (first, surname) = contact.names();
     let phone = contact.telephone.clone();
     let list = |text: Option<String>| -> Value {
         match text {
@@ -28,7 +29,7 @@ pub fn search_row(basis: &Basis, contact: &Contact) -> Record {
                 Value::List(Vec::new())
             },
         )
-        .put("MatchName", contact.person.name().to_uppercase())
+        .put("MatchName", format!("{first} {surname}").to_uppercase())
         .put("SearchablePhoneNumbers", list(phone.map(|p| p.replace([' ', '+'], ""))))
         .put("IsDNumber", t.chance(46, 2))
         .put("RoleType", Value::List(vec!["Stakeholder".into()]))
@@ -45,8 +46,10 @@ pub fn looked_up(basis: &Basis, contact: &Contact) -> Record {
     let t = person.trivia;
     let (street, town) = person.home();
     let company = contact.kind != "Person" && contact.kind != "Employee";
-    let name = if company { format!("{} Eiendom & Co. AS", person.surname) } else { person.name() };
-    let email = (!t.chance(20, 6)).then(|| person.email());
+    let (first, surname) = contact.names();
+    let name =
+        if company { format!("{surname} Eiendom & Co. AS") } else { format!("{first} {surname}") };
+    let email = contact.email();
     let street = contact.street.clone().map(|s| if s.is_empty() { street } else { s });
     let address = street.as_ref().map(|s| format!("{s}, {} {}", town.zip, town.city));
     let mut r = Record::with_capacity(42);
@@ -64,8 +67,8 @@ pub fn looked_up(basis: &Basis, contact: &Contact) -> Record {
             t.chance(23, 80).then(|| basis.offices[0].company + t.between(24, 0, 2)),
         )
         .put("Name", name)
-        .put("FirstName", if company { Value::Null } else { person.first.into() })
-        .put("SurName", if company { Value::Null } else { person.surname.into() })
+        .put("FirstName", if company { Value::Null } else { first.into() })
+        .put("SurName", if company { Value::Null } else { surname.into() })
         .put("PrimaryImageId", t.chance(25, 10).then(|| Value::Guid(t.guid(26))))
         .put("Email", email.clone())
         .put("Emails", one(email))

@@ -1,9 +1,10 @@
 //! Estimated costs, commission sharing, and entry definitions (reference 2.12).
 
 use super::super::record::{Record, Value};
+use super::super::wire::Ticks;
 use super::super::world::case::Case;
 use super::super::world::definitions::{CATEGORIES, Definition};
-use super::super::world::economy::{Estimated, Share};
+use super::super::world::economy::{BankTransfer, Estimated, ExternalEntry, Share};
 
 /// Estimated costs.
 pub fn estimated(estimated: &Estimated) -> Record {
@@ -97,5 +98,62 @@ pub fn extended_definition(definition: &Definition) -> Record {
         .put("IsValidKarRequiredForBankTransfers", t.chance(58, 10))
         .put("IsValidKarRequiredForBankTransfersEnhancedAml", false)
         .money("KarBankTransfersAboveAmountLimitAmount", t.chance(59, 20).then_some(2_500_050));
+    r
+}
+
+/// An external entry (and observed fields). The link stands in `Url`, `Urls`, or neither.
+pub fn external_entry(case: &Case, entry: &ExternalEntry) -> Record {
+    let unset = |at: Option<Ticks>| at.map_or(Value::Unset { zoned: true }, Value::Zoned);
+    let mut r = Record::with_capacity(21);
+    r.put("Id", entry.id)
+        .put("CaseId", case.id())
+        .put("CaseName", format!("Oppdrag {} \"{}\"", case.id(), case.category))
+        .put("CreatedById", entry.created_by)
+        .put("EntryNumber", entry.number)
+        .put("SupplierName", entry.supplier.clone())
+        .put("Comment", entry.comment.clone())
+        .put("Info", if entry.id % 3 == 0 { Value::Absent } else { "Importert".into() })
+        .put("PostingDate", unset(entry.posted))
+        .put("EntryDate", unset(entry.date))
+        .money("Amount", entry.amount)
+        .put("DebitNumber", entry.debit)
+        .put("CreditNumber", entry.credit)
+        .put("EntryDefinitionId", entry.definition)
+        .put("EntryId", entry.entry)
+        .put("EntryDraftId", entry.draft)
+        .put("Url", if entry.id % 2 == 0 { Value::Absent } else { entry.url.clone().into() })
+        .put(
+            "Urls",
+            match &entry.url {
+                Some(url) => Value::List(vec![url.clone().into()]),
+                None if entry.id % 2 == 0 => Value::Null,
+                None => Value::List(Vec::new()),
+            },
+        )
+        .put("CreateEntryDraft", entry.draft.is_some())
+        .put("CreateEntry", entry.entry.is_some())
+        .put("SkipAccounting", entry.id % 5 == 0);
+    r
+}
+
+/// A bank transfer (reference 2.13).
+pub fn bank_transfer(case: &Case, transfer: &BankTransfer) -> Record {
+    let message = |n: i64| if transfer.id % 4 < n { Value::Null } else { "Oppgjør & rest".into() };
+    let mut r = Record::with_capacity(15);
+    r.put("Id", transfer.id)
+        .put("CaseId", case.id())
+        .put("BankTransferTypeId", transfer.kind)
+        .put("CaseClientAccountId", (transfer.id % 3 > 0).then_some(transfer.id % 900 + 1))
+        .money("Amount", transfer.amount)
+        .put("PaymentDate", transfer.payment.map_or(Value::Unset { zoned: true }, Value::Zoned))
+        .put("Comment", transfer.comment.clone())
+        .put("BankTransferStatus", transfer.status)
+        .put("AccountNumber", transfer.account.clone())
+        .put("KidNumber", transfer.kid.clone())
+        .put("Message1", message(1))
+        .put("Message2", message(2))
+        .put("Message3", if transfer.id % 4 == 0 { Value::Absent } else { message(3) })
+        .put("EmployeeId", if transfer.from_api { Value::Null } else { case.broker.into() })
+        .put("EntryDraftId", (transfer.id % 5 == 0).then_some(transfer.id + 1));
     r
 }

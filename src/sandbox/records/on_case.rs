@@ -2,6 +2,7 @@
 
 use super::super::record::{Record, Value};
 use super::super::world::case::{Activity, Case, Role};
+use super::super::world::generate::case_number;
 
 /// `CaseRoleModel` (reference 2.5).
 pub fn role(case: &Case, role: &Role) -> Record {
@@ -54,5 +55,26 @@ pub fn activity(case: &Case, activity: &Activity) -> Record {
         // Fields grow over time: one that no list names.
         record.unknown("Participants", format!("[{{\"ContactId\":{}}}]", activity.organizer));
     }
+    record
+}
+
+/// The settlement's status (reference 2.19), where there is a settlement; one case has a status that
+/// nobody listed.
+pub fn settlement_status(case: &Case) -> Option<Record> {
+    let status =
+        if case_number(case.id()) == 13 { "TilKontrollHosBank" } else { case.settlement()?.name() };
+    let mut record = Record::with_capacity(1);
+    record.put("SettlementStatus", status);
+    Some(record)
+}
+
+/// A showing as the public sees it (reference 2.4).
+pub fn public_showing(showing: &Activity) -> Record {
+    let mut record = Record::with_capacity(4);
+    record
+        .put("Guid", Value::Guid(showing.guid()))
+        .put("StartDate", showing.at)
+        .put("EndDate", showing.at.map(|at| at.plus_ms(showing.minutes * 60_000)))
+        .put("NumberOfParticipants", showing.participants());
     record
 }

@@ -12,6 +12,17 @@ use super::super::world::journals::{Journal, Journals, Level, Month};
 use super::super::world::people::{Basis, Office};
 use super::Wanted;
 
+/// The tables of the journals.
+pub const TABLES: &[&str] = &[
+    "case_journals",
+    "case_journal_annotations",
+    "depot_journals",
+    "revenue_journals",
+    "revenue_journal_annotations",
+    "revenue_journal_sums",
+    "settlement_journals",
+];
+
 /// The journals as they are at one moment.
 pub struct Snapshot {
     basis: Arc<Basis>,

@@ -6,46 +6,19 @@
 mod journals;
 mod of_case;
 mod of_offices;
+mod of_registers;
 
 use serde_json::{Map, Value as Json, json};
 
 use super::Shared;
+use super::api::user;
 use super::record::{Record, Value};
 use super::records::{case_row, contact};
 use super::world::Handle;
 use super::world::journals::{Level, Month};
 
-/// All tables, in the order in which they are listed here.
-const TABLES: &[&str] = &[
-    "cases",
-    "projects",
-    "contacts",
-    "case_roles",
-    "activities",
-    "costs",
-    "document_costs",
-    "common_conditions",
-    "case_conditions",
-    "property_conditions",
-    "resale_information",
-    "entries",
-    "entry_drafts",
-    "estimated_costs",
-    "commission_sharing",
-    "offices",
-    "employees",
-    "employee_offices",
-    "accounts",
-    "entry_definitions",
-    "extended_entry_definitions",
-    "case_journals",
-    "case_journal_annotations",
-    "depot_journals",
-    "revenue_journals",
-    "revenue_journal_annotations",
-    "revenue_journal_sums",
-    "settlement_journals",
-];
+/// The tables that searches fill.
+const SEARCHED: &[&str] = &["cases", "projects", "contacts"];
 
 /// Which part of the state is asked for.
 #[derive(Debug, Clone, Copy)]
@@ -64,6 +37,10 @@ impl Wanted<'_> {
         Wanted { tables: None, level: Level::Offices, since: None }
     }
 
+    fn any(&self, tables: &[&str]) -> bool {
+        tables.iter().any(|table| self.has(table))
+    }
+
     fn has(&self, table: &str) -> bool {
         self.tables.is_none_or(|list| list.contains(&table))
     }
@@ -72,24 +49,34 @@ impl Wanted<'_> {
 /// `{"tables": {"<table>": [{"<column>": <cell>}]}}`.
 pub fn state(shared: &Shared, wanted: Wanted<'_>) -> Json {
     let mut tables: Map<String, Json> = Map::new();
-    for table in TABLES.iter().filter(|table| wanted.has(table)) {
-        tables.insert((*table).to_owned(), Json::Array(Vec::new()));
+    let groups =
+        [SEARCHED, of_case::TABLES, of_offices::TABLES, of_registers::TABLES, journals::TABLES];
+    for table in groups.concat().into_iter().filter(|table| wanted.has(table)) {
+        tables.insert(table.to_owned(), Json::Array(Vec::new()));
     }
     let mut put = |table: &str, rows: Vec<Json>| {
         if let Some(Json::Array(list)) = tables.get_mut(table) {
             list.extend(rows);
         }
     };
-    let (basis, cases, contacts, offices, journals) = {
+    let permissions = user::by_area(shared);
+    let (basis, cases, contacts, lists, journals, now) = {
         let world = shared.world();
         let contacts: Vec<_> =
             world.contact_ids().into_iter().filter_map(|id| world.contact(id)).collect();
         let cases: Vec<(Handle, bool)> = world.cases().collect();
-        let offices = of_offices::of_offices(&world, shared.options.lists_offices);
+        let mut lists = Vec::new();
+        if wanted.any(of_offices::TABLES) {
+            lists = of_offices::of_offices(&world, shared.options.lists_offices);
+        }
+        if wanted.any(of_registers::TABLES) {
+            lists.extend(of_registers::of_registers(&world, &permissions));
+        }
         let journals = journals::Snapshot::take(&world, wanted.level);
-        (world.basis.clone(), cases, contacts, offices, journals)
+        (world.basis.clone(), cases, contacts, lists, journals, world.now())
     };
-    for (handle, hidden) in cases {
+    let of_cases = wanted.any(&["cases", "projects"]) || wanted.any(of_case::TABLES);
+    for (handle, hidden) in cases.into_iter().filter(|_| of_cases) {
         let case = handle.case(&basis);
         if !hidden {
             let table = if case.facts.project { "projects" } else { "cases" };
@@ -97,9 +84,7 @@ pub fn state(shared: &Shared, wanted: Wanted<'_>) -> Json {
                 put(table, vec![case_row::search_row(&basis, &case).canonical(&[])]);
             }
         }
-        for (table, rows) in of_case::of_case(&basis, &case) {
-            put(table, rows);
-        }
+        of_case::rows(&basis, &case, now, wanted, &mut put);
     }
     if wanted.has("contacts") {
         let all_columns = contacts.first().map(|c| contact::search_row(&basis, c));
@@ -112,7 +97,7 @@ pub fn state(shared: &Shared, wanted: Wanted<'_>) -> Json {
             put("contacts", vec![row]);
         }
     }
-    for (table, rows) in offices {
+    for (table, rows) in lists {
         put(table, rows);
     }
     journals.rows(wanted, &mut put);

@@ -9,6 +9,16 @@ use super::super::records::{economy, staff};
 use super::super::world::World;
 use super::super::world::definitions::CATEGORIES;
 
+/// Their tables.
+pub const TABLES: &[&str] = &[
+    "offices",
+    "employees",
+    "employee_offices",
+    "accounts",
+    "entry_definitions",
+    "extended_entry_definitions",
+];
+
 /// All their rows, by table. Where the platform lists no offices, a mirror knows those that
 /// somebody belongs to, and of them what the affiliations say.
 pub fn of_offices(world: &World, lists_offices: bool) -> Vec<(&'static str, Vec<Json>)> {

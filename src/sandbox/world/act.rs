@@ -72,6 +72,15 @@ pub enum Act {
     Account { office_id: i64, edit: ListEdit },
     /// Something happens to the entry definitions; a removed one stays listed as deleted.
     Definition { edit: ListEdit },
+    /// Something happens to the processing bases: a changed one has a new version, a removed one is
+    /// no longer active and stays in its history.
+    ProcessingBasis { edit: ListEdit },
+    /// Something happens to the bases that contacts have given: a changed one was taken back.
+    Relation { edit: ListEdit },
+    /// Something happens to the file tags.
+    FileTag { edit: ListEdit },
+    /// Something happens to the webhook subscriptions.
+    Subscription { edit: ListEdit },
     /// A month of an office's journal is edited, closed months too. `month` is `2026-03`, `line` a
     /// line number from 1; none given: by chance.
     Journal {
@@ -125,12 +134,24 @@ pub enum Facet {
     CostRemoved,
     /// A bid: `BidChangedDate`.
     Bid,
-    /// `ImageChangedDate`.
+    /// A new image: `ImageChangedDate`.
     Image,
-    /// `AttachmentChangedDate`.
+    /// The last image goes: `ImageChangedDate`.
+    ImageRemoved,
+    /// The images change their order: nothing but `ModifiedDate`.
+    ImageReordered,
+    /// A new file in the attachments folder: `AttachmentChangedDate`.
     Attachment,
-    /// `PublicationChangedDate`.
+    /// The last file of that folder goes: `AttachmentChangedDate`.
+    AttachmentRemoved,
+    /// A new file in another folder: nothing but `ModifiedDate`.
+    FileElsewhere,
+    /// A file is shared with one role more: nothing but `ModifiedDate`.
+    FileShared,
+    /// A publication gets another status, or is the first one: `PublicationChangedDate`.
     Publication,
+    /// A publication goes: `PublicationChangedDate`.
+    PublicationRemoved,
     /// The case is signed: `CaseActivatedDate`.
     Activated,
     /// The case is sold to a new buyer: `CaseSoldDate`, `CaseEntityChangedDate`.
@@ -145,13 +166,45 @@ pub enum Facet {
     CommissionAdded,
     /// The last item of the commission sharing goes: nothing but `ModifiedDate`.
     CommissionRemoved,
+    /// A new external entry: `TransactionChangedDate`.
+    ExternalEntry,
+    /// The last external entry goes: `TransactionChangedDate`.
+    ExternalEntryRemoved,
+    /// A new bank transfer: `TransactionChangedDate`.
+    BankTransfer,
+    /// A bank transfer gets another amount and status: `TransactionChangedDate`.
+    BankTransferEdited,
+    /// The last bank transfer goes: `TransactionChangedDate`.
+    BankTransferRemoved,
+    /// A new note: nothing but `ModifiedDate`.
+    Note,
+    /// The first note gets another message: nothing but `ModifiedDate`.
+    NoteEdited,
+    /// The last note goes: nothing but `ModifiedDate`.
+    NoteRemoved,
+    /// The texts about the property and the seller's insurance: nothing but `ModifiedDate`.
+    Information,
+    /// The housing association: `DescriptionChangedDate`.
+    Association,
+    /// There is no housing association any more: `DescriptionChangedDate`.
+    AssociationRemoved,
+    /// A section of the dynamic sale text: `DescriptionChangedDate`.
+    SaleText,
+    /// A new section: `DescriptionChangedDate`.
+    SaleTextAdded,
+    /// The last section goes: `DescriptionChangedDate`.
+    SaleTextRemoved,
+    /// The dynamic sale text is used, or no longer: `DescriptionChangedDate`.
+    SaleTextSwitched,
+    /// A showing that the public can see: `ActivityChangedDate`.
+    Showing,
     /// Nothing but `ModifiedDate`.
     Nothing,
 }
 
 impl Facet {
     /// All of them.
-    pub const ALL: [Facet; 25] = [
+    pub const ALL: [Facet; 47] = [
         Facet::Activity,
         Facet::ActivityEdited,
         Facet::ActivityRemoved,
@@ -167,8 +220,14 @@ impl Facet {
         Facet::CostRemoved,
         Facet::Bid,
         Facet::Image,
+        Facet::ImageRemoved,
+        Facet::ImageReordered,
         Facet::Attachment,
+        Facet::AttachmentRemoved,
+        Facet::FileElsewhere,
+        Facet::FileShared,
         Facet::Publication,
+        Facet::PublicationRemoved,
         Facet::Activated,
         Facet::Sold,
         Facet::Settled,
@@ -176,6 +235,22 @@ impl Facet {
         Facet::Commission,
         Facet::CommissionAdded,
         Facet::CommissionRemoved,
+        Facet::ExternalEntry,
+        Facet::ExternalEntryRemoved,
+        Facet::BankTransfer,
+        Facet::BankTransferEdited,
+        Facet::BankTransferRemoved,
+        Facet::Note,
+        Facet::NoteEdited,
+        Facet::NoteRemoved,
+        Facet::Information,
+        Facet::Association,
+        Facet::AssociationRemoved,
+        Facet::SaleText,
+        Facet::SaleTextAdded,
+        Facet::SaleTextRemoved,
+        Facet::SaleTextSwitched,
+        Facet::Showing,
         Facet::Nothing,
     ];
 }

@@ -99,6 +99,7 @@ pub fn add_activity(case: &mut Case, created: Ticks, dice: &mut Dice) -> i64 {
         completed: dice.chance(50),
         private: dice.chance(15),
         organizer: case.broker,
+        registered: 0,
     });
     id
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::super::wire::Ticks;
 use super::dice::Trivia;
+use super::dossier::Dossier;
 use super::economy::Economy;
+pub use super::status::{Settlement, Status};
 
 /// The ten dates that say what changed on a case, beside `ModifiedDate` (reference 2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -124,6 +126,8 @@ pub struct Case {
     pub bids: Vec<Bid>,
     /// Set once the case has changed; until then it follows from the seed.
     pub economy: Option<Arc<Economy>>,
+    /// Likewise.
+    pub dossier: Option<Arc<Dossier>>,
     /// The id that the next thing on this case gets, within the case's own range.
     pub next: i64,
     /// How often the description was changed.
@@ -173,123 +177,23 @@ impl Case {
         if seller { &mut self.seller_costs } else { &mut self.buyer_costs }
     }
 
+    /// The showings that the public sees at a moment: at most six that have not begun (reference
+    /// 4.5), the next one first.
+    pub fn public_showings(&self, now: Ticks) -> Vec<&Activity> {
+        let is_public = |activity: &&Activity| {
+            activity.kind == "ShowingActivity"
+                && !activity.private
+                && activity.at.is_some_and(|at| at > now)
+        };
+        let mut showings: Vec<&Activity> = self.activities.iter().filter(is_public).collect();
+        showings.sort_by_key(|activity| (activity.at, activity.id));
+        showings.truncate(6);
+        showings
+    }
+
     /// Contact ids of the roles of a type, in order.
     pub fn contacts_as<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = i64> + 'a {
         self.roles.iter().filter(move |role| role.kind == kind).map(|role| role.contact)
-    }
-}
-
-/// Status of a case (field notes, `CaseStatusType`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Status {
-    Initial,
-    Draft,
-    General,
-    Active,
-    Ready,
-    BiddingStarted,
-    Reserved,
-    SoldWithConditions,
-    Sold,
-    DocumentDelivery,
-    Followup,
-    Archived,
-    Canceled,
-    Lost,
-}
-
-impl Status {
-    pub const ALL: [Status; 14] = [
-        Status::Initial,
-        Status::Draft,
-        Status::General,
-        Status::Active,
-        Status::Ready,
-        Status::BiddingStarted,
-        Status::Reserved,
-        Status::SoldWithConditions,
-        Status::Sold,
-        Status::DocumentDelivery,
-        Status::Followup,
-        Status::Archived,
-        Status::Canceled,
-        Status::Lost,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Status::Initial => "Initial",
-            Status::Draft => "Draft",
-            Status::General => "General",
-            Status::Active => "Active",
-            Status::Ready => "Ready",
-            Status::BiddingStarted => "BiddingStarted",
-            Status::Reserved => "Reserved",
-            Status::SoldWithConditions => "SoldWithConditions",
-            Status::Sold => "Sold",
-            Status::DocumentDelivery => "DocumentDelivery",
-            Status::Followup => "Followup",
-            Status::Archived => "Archived",
-            Status::Canceled => "Canceled",
-            Status::Lost => "Lost",
-        }
-    }
-
-    /// The field notes' `CasePhaseType`.
-    pub fn phase(self, published: bool) -> &'static str {
-        match self {
-            Status::Initial | Status::Draft | Status::General => "Registered",
-            Status::Active | Status::Ready | Status::BiddingStarted | Status::Reserved => {
-                if published {
-                    "Published"
-                } else {
-                    "Activated"
-                }
-            }
-            Status::SoldWithConditions | Status::Sold => "Sold",
-            Status::DocumentDelivery | Status::Followup => "Transferred",
-            Status::Archived => "Archived",
-            Status::Canceled | Status::Lost => "Canceled",
-        }
-    }
-}
-
-/// State of a settlement (field notes, `SettlementStatusType`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Settlement {
-    Waiting,
-    General,
-    Transferred,
-    Received,
-    DeedSent,
-    Ready,
-    Completed,
-    Archived,
-}
-
-impl Settlement {
-    pub const ALL: [Settlement; 8] = [
-        Settlement::Waiting,
-        Settlement::General,
-        Settlement::Transferred,
-        Settlement::Received,
-        Settlement::DeedSent,
-        Settlement::Ready,
-        Settlement::Completed,
-        Settlement::Archived,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Settlement::Waiting => "Waiting",
-            Settlement::General => "General",
-            Settlement::Transferred => "TransferredToSettlement",
-            Settlement::Received => "SettlementReceived",
-            Settlement::DeedSent => "DeedSentToRegistration",
-            Settlement::Ready => "ReadyForSettlement",
-            Settlement::Completed => "SettlementCompleted",
-            Settlement::Archived => "Archived",
-        }
     }
 }
 
@@ -346,6 +250,20 @@ pub struct Activity {
     pub completed: bool,
     pub private: bool,
     pub organizer: i64,
+    /// Who has registered for it through the API.
+    pub registered: i64,
+}
+
+impl Activity {
+    /// By which the public knows a showing.
+    pub fn guid(&self) -> u128 {
+        Trivia::new(0x5110, self.id).guid(0)
+    }
+
+    /// How many come to a showing.
+    pub fn participants(&self) -> i64 {
+        Trivia::new(0x5111, self.id).between(0, 0, 30) + self.registered
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -7,7 +7,8 @@ use super::act::Facet;
 use super::belongings;
 use super::case::{Bid, Case, Moved, Role, Settlement, Status};
 use super::dice::Dice;
-use super::economy::{Estimated, Share};
+use super::dossier;
+use super::economy;
 use super::generate;
 use super::names;
 use super::people::Basis;
@@ -31,6 +32,13 @@ pub fn next_facet(case: &Case, dice: &mut Dice) -> Facet {
         Facet::Attachment,
         Facet::Nothing,
         Facet::ActivityRemoved,
+        Facet::Note,
+        Facet::NoteEdited,
+        Facet::FileElsewhere,
+        Facet::BankTransfer,
+        Facet::ExternalEntry,
+        Facet::SaleText,
+        Facet::Showing,
     ];
     if dice.chance(60) {
         return dice.pick(&everyday);
@@ -144,21 +152,13 @@ pub fn change(
             });
             Vec::new()
         }
-        Facet::Image => {
-            move_date(case, Moved::Image);
-            Vec::new()
-        }
-        Facet::Attachment => {
-            move_date(case, Moved::Attachment);
-            Vec::new()
-        }
         Facet::Publication => {
             move_date(case, Moved::Publication);
             case.published = Some(at);
             if case.status == Status::Active {
                 case.reach(Status::Ready, at);
             }
-            Vec::new()
+            dossier::change(basis, case, facet, at, dice)
         }
         Facet::Activated => {
             move_date(case, Moved::CaseActivated);
@@ -180,36 +180,52 @@ pub fn change(
             }
             Vec::new()
         }
-        Facet::EstimatedCosts => {
-            let estimate = Estimated::new(case, dice);
-            let economy = case.economy_mut(basis);
-            let known = economy.estimated.get_or_insert(estimate);
-            known.commission = Some(known.commission.unwrap_or(0) + 150_050);
-            known.marketing_chosen = !known.marketing_chosen;
-            Vec::new()
-        }
-        Facet::Commission => {
-            let (id, broker) = (case.id(), case.broker);
-            let economy = case.economy_mut(basis);
-            match economy.sharing.first_mut() {
-                Some(Share { id, percentage: Some(percentage), .. }) => {
-                    *percentage = *percentage * 9 / 10;
-                    vec![*id]
-                }
-                Some(share) => {
-                    share.extra_payment = Some(share.extra_payment.unwrap_or(0) + 25_025);
-                    vec![share.id]
-                }
-                None => vec![economy.add_extra_payment(id, broker, dice)],
+        Facet::Showing => {
+            move_date(case, Moved::Activity);
+            let id = belongings::add_activity(case, at, dice);
+            if let Some(activity) = case.activities.last_mut() {
+                activity.kind = "ShowingActivity";
+                activity.private = false;
+                activity.at = Some(at.plus_days(2));
             }
+            vec![id]
         }
-        Facet::CommissionAdded => {
-            let (id, broker) = (case.id(), case.broker);
-            vec![case.economy_mut(basis).add_extra_payment(id, broker, dice)]
+        Facet::EstimatedCosts
+        | Facet::Commission
+        | Facet::CommissionAdded
+        | Facet::CommissionRemoved
+        | Facet::ExternalEntry
+        | Facet::ExternalEntryRemoved
+        | Facet::BankTransfer
+        | Facet::BankTransferEdited
+        | Facet::BankTransferRemoved => {
+            if let Some(which) = economy::date(facet) {
+                move_date(case, which);
+            }
+            economy::change(basis, case, facet, at, dice)
         }
-        Facet::CommissionRemoved => {
-            let removed = case.economy_mut(basis).sharing.pop();
-            removed.map(|share| share.id).into_iter().collect()
+        Facet::Image
+        | Facet::ImageRemoved
+        | Facet::ImageReordered
+        | Facet::Attachment
+        | Facet::AttachmentRemoved
+        | Facet::FileElsewhere
+        | Facet::FileShared
+        | Facet::PublicationRemoved
+        | Facet::Note
+        | Facet::NoteEdited
+        | Facet::NoteRemoved
+        | Facet::Information
+        | Facet::Association
+        | Facet::AssociationRemoved
+        | Facet::SaleText
+        | Facet::SaleTextAdded
+        | Facet::SaleTextRemoved
+        | Facet::SaleTextSwitched => {
+            if let Some(which) = dossier::date(facet) {
+                move_date(case, which);
+            }
+            dossier::change(basis, case, facet, at, dice)
         }
         Facet::Nothing => Vec::new(),
     }

@@ -1,20 +1,28 @@
-//! The money side of a case beside its costs and bookings: estimates, and how the commission is
-//! shared.
+//! The money side of a case beside its costs and bookings: estimates, how the commission is shared,
+//! external entries and bank transfers.
 //!
 //! It is made from a stream of chance of its own when somebody asks, so that a search over many
 //! cases does not pay for it, and kept once the case has changed.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::case::Case;
+use super::super::wire::Ticks;
+use super::act::Facet;
+use super::case::{Case, Moved, Status};
+use super::definitions::DEFINITIONS;
 use super::dice::{Dice, Trivia};
+use super::generate::case_number;
+use super::names;
 use super::people::Basis;
 
 /// What belongs to a case's economy.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Economy {
     pub estimated: Option<Estimated>,
     pub sharing: Vec<Share>,
+    pub external_entries: Vec<ExternalEntry>,
+    pub bank_transfers: Vec<BankTransfer>,
     /// The number that the next thing of it gets, within the case's own range of ids.
     next: i64,
 }
@@ -43,6 +51,50 @@ pub struct Share {
     pub extra_payment: Option<i64>,
 }
 
+/// An external entry (reference 2.12).
+#[derive(Debug, Clone)]
+pub struct ExternalEntry {
+    pub id: i64,
+    pub number: i64,
+    pub supplier: Option<Cow<'static, str>>,
+    pub comment: Option<Cow<'static, str>>,
+    pub posted: Option<Ticks>,
+    pub date: Option<Ticks>,
+    /// Øre.
+    pub amount: i64,
+    pub debit: Option<i64>,
+    pub credit: Option<i64>,
+    pub definition: Option<i64>,
+    pub url: Option<String>,
+    /// The entry and the draft that were made with it.
+    pub entry: Option<i64>,
+    pub draft: Option<i64>,
+    pub created_by: Option<i64>,
+}
+
+/// A bank transfer (reference 2.13).
+#[derive(Debug, Clone)]
+pub struct BankTransfer {
+    pub id: i64,
+    pub kind: i64,
+    /// Øre.
+    pub amount: i64,
+    pub payment: Option<Ticks>,
+    pub comment: Option<Cow<'static, str>>,
+    pub status: &'static str,
+    pub account: Option<Cow<'static, str>>,
+    pub kid: Option<Cow<'static, str>>,
+    /// Made through the API, which can then change it until it is approved.
+    pub from_api: bool,
+}
+
+/// The largest amount that a column of money holds, in øre: that of `DECIMAL(18,2)`.
+const LARGEST: i64 = 999_999_999_999_999_999;
+
+/// Status of a bank transfer (field notes, `BankTransferStatusType`), and one that nobody listed.
+const STATUSES: &[&str] =
+    &["Hold", "Ready", "Paid", "PendingApproval", "Rejected", "VerifiedByBank", "FrystAvBanken"];
+
 /// How commission is usually shared, in hundredths of a percent.
 const SHARES: &[&[i64]] =
     &[&[10_000], &[6_000, 4_000], &[5_000, 3_000, 2_000], &[3_333, 3_333, 3_334], &[7_000, 3_000]];
@@ -50,7 +102,7 @@ const SHARES: &[&[i64]] =
 impl Economy {
     fn of_seed(basis: &Basis, case: &Case) -> Economy {
         let mut dice = Dice::new(basis.seed ^ 0xEC0, case.id().unsigned_abs());
-        let mut economy = Economy { estimated: None, sharing: Vec::new(), next: 0 };
+        let mut economy = Economy::default();
         if dice.chance(88) {
             economy.estimated = Some(Estimated::new(case, &mut dice));
         }
@@ -72,6 +124,23 @@ impl Economy {
                 economy.share(case.id(), dice.pick(&people), None, Some(extra));
             }
         }
+        let at = case.reached(Status::Active).unwrap_or(case.created);
+        for _ in 0..dice.below(4) {
+            economy.add_external_entry(case, at, &mut dice);
+        }
+        for _ in 0..dice.below(3) {
+            economy.add_bank_transfer(case, at, &mut dice);
+        }
+        if case_number(case.id()) == 14 {
+            for amount in [LARGEST, -LARGEST] {
+                economy.add_external_entry(case, at, &mut dice);
+                economy.add_bank_transfer(case, at, &mut dice);
+                let entry = economy.external_entries.last_mut();
+                entry.into_iter().for_each(|entry| entry.amount = amount);
+                let transfer = economy.bank_transfers.last_mut();
+                transfer.into_iter().for_each(|transfer| transfer.amount = amount);
+            }
+        }
         economy
     }
 
@@ -89,16 +158,52 @@ impl Economy {
         id
     }
 
-    /// A fresh id, apart from those of the other things on the case.
-    fn next_id(&mut self, case_id: i64) -> i64 {
-        self.next += 1;
-        case_id * 10_000 + 5_000 + self.next
+    /// Adds an external entry; its id.
+    fn add_external_entry(&mut self, case: &Case, at: Ticks, dice: &mut Dice) -> i64 {
+        let id = self.next_id(case.id());
+        let text = |dice: &mut Dice, percent| {
+            dice.chance(percent).then(|| Cow::Borrowed(dice.pick(names::TEXTS)))
+        };
+        self.external_entries.push(ExternalEntry {
+            id,
+            number: id % 100_000,
+            supplier: text(dice, 80),
+            comment: text(dice, 60),
+            posted: dice.chance(85).then_some(at),
+            date: dice.chance(80).then(|| at.plus_days(dice.between(-3, 3))),
+            amount: dice.between(-400_000, 4_000_000),
+            debit: dice.chance(90).then(|| dice.between(1_500, 1_599)),
+            credit: dice.chance(90).then(|| dice.between(2_400, 2_499)),
+            definition: dice.chance(60).then(|| dice.pick_ref(DEFINITIONS).id),
+            url: dice.chance(30).then(|| format!("https://bilag.example.no/{id}?side=1&a=%20")),
+            entry: None,
+            draft: None,
+            created_by: dice.chance(70).then_some(case.broker),
+        });
+        id
     }
 
-    /// Adds an extra payment; its id.
-    pub fn add_extra_payment(&mut self, case_id: i64, employee: i64, dice: &mut Dice) -> i64 {
-        let extra = Some(dice.between(100, 5_000_000));
-        self.share(case_id, employee, None, extra)
+    /// Adds a bank transfer; its id.
+    fn add_bank_transfer(&mut self, case: &Case, at: Ticks, dice: &mut Dice) -> i64 {
+        let id = self.next_id(case.id());
+        self.bank_transfers.push(BankTransfer {
+            id,
+            kind: dice.between(1, 9),
+            amount: dice.between(100, 90_000_000),
+            payment: dice.chance(80).then(|| at.plus_days(dice.between(1, 20))),
+            comment: dice.chance(60).then(|| Cow::Borrowed(dice.pick(names::TEXTS))),
+            status: dice.pick(STATUSES),
+            account: dice.chance(90).then(|| format!("8601{:07}", dice.below(10_000_000)).into()),
+            kid: dice.chance(40).then(|| format!("{:010}", dice.below(9_999_999)).into()),
+            from_api: false,
+        });
+        id
+    }
+
+    /// A fresh id, apart from those of the other things on the case.
+    pub fn next_id(&mut self, case_id: i64) -> i64 {
+        self.next += 1;
+        case_id * 10_000 + 5_000 + self.next
     }
 }
 
@@ -131,4 +236,74 @@ impl Case {
         let economy = self.economy(basis);
         Arc::make_mut(self.economy.insert(economy))
     }
+}
+
+/// The date that moves with a facet of the economy, beside `ModifiedDate`.
+pub fn date(facet: Facet) -> Option<Moved> {
+    match facet {
+        Facet::ExternalEntry
+        | Facet::ExternalEntryRemoved
+        | Facet::BankTransfer
+        | Facet::BankTransferEdited
+        | Facet::BankTransferRemoved => Some(Moved::Transaction),
+        _ => None,
+    }
+}
+
+/// Changes a facet of the economy; the ids of what was concerned. Where there is nothing to change
+/// or remove, something is added instead.
+pub fn change(
+    basis: &Basis,
+    case: &mut Case,
+    facet: Facet,
+    at: Ticks,
+    dice: &mut Dice,
+) -> Vec<i64> {
+    let mut economy = Economy::clone(&case.economy(basis));
+    let extra_payment = |economy: &mut Economy, dice: &mut Dice| {
+        economy.share(case.id(), case.broker, None, Some(dice.between(100, 5_000_000)))
+    };
+    let concerned = match facet {
+        Facet::EstimatedCosts => {
+            let estimate = Estimated::new(case, dice);
+            let known = economy.estimated.get_or_insert(estimate);
+            known.commission = Some(known.commission.unwrap_or(0) + 150_050);
+            known.marketing_chosen = !known.marketing_chosen;
+            None
+        }
+        Facet::Commission => match economy.sharing.first_mut() {
+            Some(Share { id, percentage: Some(percentage), .. }) => {
+                *percentage = *percentage * 9 / 10;
+                Some(*id)
+            }
+            Some(share) => {
+                share.extra_payment = Some(share.extra_payment.unwrap_or(0) + 25_025);
+                Some(share.id)
+            }
+            None => Some(extra_payment(&mut economy, dice)),
+        },
+        Facet::CommissionAdded => Some(extra_payment(&mut economy, dice)),
+        Facet::CommissionRemoved => economy.sharing.pop().map(|share| share.id),
+        Facet::ExternalEntry => Some(economy.add_external_entry(case, at, dice)),
+        Facet::ExternalEntryRemoved => match economy.external_entries.pop() {
+            Some(entry) => Some(entry.id),
+            None => Some(economy.add_external_entry(case, at, dice)),
+        },
+        Facet::BankTransfer => Some(economy.add_bank_transfer(case, at, dice)),
+        Facet::BankTransferEdited => match economy.bank_transfers.first_mut() {
+            Some(transfer) => {
+                transfer.amount = transfer.amount / 2 + 1;
+                transfer.status = if transfer.status == "Ready" { "Exporting" } else { "Ready" };
+                Some(transfer.id)
+            }
+            None => Some(economy.add_bank_transfer(case, at, dice)),
+        },
+        Facet::BankTransferRemoved => match economy.bank_transfers.pop() {
+            Some(transfer) => Some(transfer.id),
+            None => Some(economy.add_bank_transfer(case, at, dice)),
+        },
+        _ => None,
+    };
+    case.economy = Some(Arc::new(economy));
+    concerned.into_iter().collect()
 }

@@ -56,6 +56,11 @@ pub fn case_number(id: i64) -> i64 {
     (id - FIRST_CASE) / 3
 }
 
+/// The GUID of the case with this id.
+pub fn guid(basis: &Basis, id: i64) -> u128 {
+    Trivia::new(basis.seed, id).guid(0)
+}
+
 /// A case as it was when the world began.
 pub fn case(basis: &Basis, id: i64) -> Case {
     let number = case_number(id);
@@ -93,7 +98,7 @@ pub fn blank(basis: &Basis, id: i64, created: Ticks, dice: &mut Dice) -> Case {
             dates: ChangeDates::new(created),
         },
         trivia,
-        guid: trivia.guid(0),
+        guid: guid(basis, id),
         category: if project { "Construction" } else { dice.pick(CATEGORIES) },
         ownership: dice.pick(OWNERSHIPS),
         broker: broker.id,
@@ -118,6 +123,7 @@ pub fn blank(basis: &Basis, id: i64, created: Ticks, dice: &mut Dice) -> Case {
         drafts: Vec::new(),
         bids: Vec::new(),
         economy: None,
+        dossier: None,
         next: 0,
         edition: 0,
         project_id: None,

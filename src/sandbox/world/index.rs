@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::super::api::Ids;
 use super::case::Case;
 use super::people::Contact;
+use super::{Handle, Slot, World, handle};
 
 /// How far the index is behind the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,5 +97,69 @@ impl Index {
     /// Cases of which the index knows an older version.
     pub fn behind(&self) -> impl Iterator<Item = (i64, Arc<Case>)> {
         self.cases.iter().filter_map(|(id, behind)| Some((*id, behind.known.clone()?)))
+    }
+}
+
+impl World {
+    /// What the search lists now: the index after everything that has become due, in the order of
+    /// the ids, at most `limit` rows.
+    pub fn search(&mut self, project: bool, ids: &Ids, limit: usize) -> Vec<Handle> {
+        self.index.settle(Instant::now());
+        if self.index.lists_nothing {
+            return Vec::new();
+        }
+        let listed = |id: i64, slot: &Slot| match self.index.case(id) {
+            // The index is up to date.
+            None => (!slot.hidden).then(|| handle(slot)),
+            Some(old) => old.map(Handle::Touched),
+        };
+        // Cases that are gone, but that the index still lists.
+        let gone: Vec<Handle> = self
+            .index
+            .behind()
+            .filter(|(id, _)| ids.contains(*id) && !self.slots.contains_key(id))
+            .map(|(_, old)| Handle::Touched(old))
+            .collect();
+        let of_kind = |handle: &Handle| handle.facts().project == project;
+        let mut found: Vec<Handle> = match ids {
+            Ids::Range(range) if range.is_empty() => Vec::new(),
+            Ids::Range(range) => self
+                .slots
+                .range(range.clone())
+                .filter_map(|(id, slot)| listed(*id, slot))
+                .filter(of_kind)
+                .take(limit)
+                .collect(),
+            Ids::Set(set) => set
+                .iter()
+                .filter_map(|id| listed(*id, self.slots.get(id)?))
+                .filter(of_kind)
+                .collect(),
+        };
+        if !gone.is_empty() {
+            found.extend(gone.into_iter().filter(of_kind));
+            found.sort_by_key(|handle| handle.facts().id);
+        }
+        found
+    }
+
+    /// What the contact search lists now within the ids, in their order.
+    pub fn search_contacts(&mut self, ids: &Ids) -> Vec<Contact> {
+        self.index.settle(Instant::now());
+        if self.index.lists_nothing {
+            return Vec::new();
+        }
+        let wanted = match ids {
+            Ids::Set(set) => set.iter().copied().collect(),
+            Ids::Range(_) => self.contact_ids(),
+        };
+        wanted
+            .into_iter()
+            .filter(|id| ids.contains(*id) && !self.basis.is_unsearchable(*id))
+            .filter_map(|id| match self.index.contact(id) {
+                None => self.contact(id),
+                Some(old) => old,
+            })
+            .collect()
     }
 }

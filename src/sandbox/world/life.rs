@@ -56,6 +56,10 @@ impl World {
             }
             Act::Account { office_id, edit } => self.edit_accounts(*office_id, *edit),
             Act::Definition { edit } => self.edit_definitions(*edit),
+            Act::ProcessingBasis { edit } => self.edit_bases(*edit),
+            Act::Relation { edit } => self.edit_relations(*edit),
+            Act::FileTag { edit } => self.edit_tags(*edit),
+            Act::Subscription { edit } => self.edit_subscriptions(*edit),
             Act::Journal { journal, office_id, month, edit, line } => {
                 self.edit_journal(*journal, *office_id, month, *edit, *line)
             }
@@ -220,7 +224,7 @@ fn instant(text: &str) -> Result<Ticks, String> {
     Ticks::parse(text, false).ok_or_else(|| format!("'{text}' is no ISO 8601 date-time"))
 }
 
-fn no_case(id: i64) -> String {
+pub(super) fn no_case(id: i64) -> String {
     format!("there is no case {id}")
 }
 
@@ -237,7 +241,7 @@ pub(super) fn contact_outcome(what: &str, id: i64, at: Ticks) -> Outcome {
     }
 }
 
-fn moved(at: Ticks, dates: &[Moved]) -> BTreeMap<String, Option<String>> {
+pub(super) fn moved(at: Ticks, dates: &[Moved]) -> BTreeMap<String, Option<String>> {
     let mut all = BTreeMap::from([("ModifiedDate".to_owned(), Some(at.exact()))]);
     for which in dates {
         all.insert(which.field().to_owned(), Some(at.exact()));

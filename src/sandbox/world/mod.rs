@@ -6,8 +6,10 @@ mod administration;
 mod belongings;
 pub mod case;
 mod change;
+pub mod consents;
 pub mod definitions;
 pub mod dice;
+pub mod dossier;
 pub mod economy;
 pub mod generate;
 mod index;
@@ -15,22 +17,27 @@ pub mod journals;
 mod life;
 pub mod names;
 pub mod people;
+pub mod registers;
+mod stakeholder;
+mod status;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::api::Ids;
 use super::wire::Ticks;
 pub use act::{Act, Facet, JournalLine, ListEdit, Outcome};
 use case::{Case, ChangeDates, Facts};
+use consents::Consents;
 use definitions::Definition;
 use dice::Dice;
 pub use index::{Index, Lag};
 use journals::Journals;
 
 use people::{Basis, Contact, Employee, Office};
+use registers::Registers;
+pub use stakeholder::NewStakeholder;
 
 /// A case in the world: its facts always, its contents once they differ from what the seed gives.
 #[derive(Debug, Clone)]
@@ -90,6 +97,10 @@ pub struct World {
     offices: BTreeMap<i64, Office>,
     pub definitions: Vec<Definition>,
     pub journals: Journals,
+    pub consents: Consents,
+    pub registers: Registers,
+    /// Cases by their GUID, by which the public knows them.
+    guids: HashMap<u128, i64>,
     next_case: i64,
     next_contact: i64,
     dice: Dice,
@@ -113,6 +124,9 @@ impl World {
             offices: basis.offices.iter().map(|o| (o.id, o.clone())).collect(),
             definitions: definitions::of_seed(seed),
             journals: Journals::new(seed, size.journal_lines),
+            consents: Consents::of_seed(&basis),
+            registers: Registers::of_seed(&basis),
+            guids: HashMap::new(),
             next_case: basis.cases,
             next_contact: basis.contacts,
             dice: Dice::new(seed, u64::MAX),
@@ -123,6 +137,7 @@ impl World {
         for number in 0..basis.cases {
             let facts = generate::case(&basis, generate::case_id(seed, number)).facts;
             world.by_modified.insert((facts.dates.modified, facts.id));
+            world.guids.insert(generate::guid(&basis, facts.id), facts.id);
             world.slots.insert(facts.id, Slot { facts, touched: None, hidden: false });
         }
         for id in basis.contact_ids() {
@@ -160,6 +175,11 @@ impl World {
         self.slots.get(&id).map(|slot| self.contents(slot))
     }
 
+    /// The case that the public knows by this GUID.
+    pub fn case_of_guid(&self, guid: u128) -> Option<Arc<Case>> {
+        self.guids.get(&guid).and_then(|id| self.case(*id))
+    }
+
     fn contents(&self, slot: &Slot) -> Arc<Case> {
         handle(slot).case(&self.basis)
     }
@@ -182,48 +202,6 @@ impl World {
         self.contacts_by_modified.range((from, i64::MIN)..).map(|(at, id)| (*id, *at))
     }
 
-    /// What the search lists now: the index after everything that has become due, in the order of
-    /// the ids, at most `limit` rows.
-    pub fn search(&mut self, project: bool, ids: &Ids, limit: usize) -> Vec<Handle> {
-        self.index.settle(Instant::now());
-        if self.index.lists_nothing {
-            return Vec::new();
-        }
-        let listed = |id: i64, slot: &Slot| match self.index.case(id) {
-            // The index is up to date.
-            None => (!slot.hidden).then(|| handle(slot)),
-            Some(old) => old.map(Handle::Touched),
-        };
-        // Cases that are gone, but that the index still lists.
-        let gone: Vec<Handle> = self
-            .index
-            .behind()
-            .filter(|(id, _)| ids.contains(*id) && !self.slots.contains_key(id))
-            .map(|(_, old)| Handle::Touched(old))
-            .collect();
-        let of_kind = |handle: &Handle| handle.facts().project == project;
-        let mut found: Vec<Handle> = match ids {
-            Ids::Range(range) if range.is_empty() => Vec::new(),
-            Ids::Range(range) => self
-                .slots
-                .range(range.clone())
-                .filter_map(|(id, slot)| listed(*id, slot))
-                .filter(of_kind)
-                .take(limit)
-                .collect(),
-            Ids::Set(set) => set
-                .iter()
-                .filter_map(|id| listed(*id, self.slots.get(id)?))
-                .filter(of_kind)
-                .collect(),
-        };
-        if !gone.is_empty() {
-            found.extend(gone.into_iter().filter(of_kind));
-            found.sort_by_key(|handle| handle.facts().id);
-        }
-        found
-    }
-
     /// The contact as it is now: an employee is one too.
     pub fn contact(&self, id: i64) -> Option<Contact> {
         if let Some(contact) = self.contacts.get(&id) {
@@ -241,26 +219,6 @@ impl World {
         ids.extend(self.basis.contact_ids());
         ids.extend(self.contacts.keys().filter(|id| **id >= 50_001 + self.basis.contacts));
         ids
-    }
-
-    /// What the contact search lists now within the ids, in their order.
-    pub fn search_contacts(&mut self, ids: &Ids) -> Vec<Contact> {
-        self.index.settle(Instant::now());
-        if self.index.lists_nothing {
-            return Vec::new();
-        }
-        let wanted = match ids {
-            Ids::Set(set) => set.iter().copied().collect(),
-            Ids::Range(_) => self.contact_ids(),
-        };
-        wanted
-            .into_iter()
-            .filter(|id| ids.contains(*id) && !self.basis.is_unsearchable(*id))
-            .filter_map(|id| match self.index.contact(id) {
-                None => self.contact(id),
-                Some(old) => old,
-            })
-            .collect()
     }
 
     pub fn offices(&self) -> impl Iterator<Item = &Office> {
@@ -291,7 +249,7 @@ impl World {
         let before = self.contents(slot);
         let was_hidden = slot.hidden;
         let mut case = Case::clone(&before);
-        case.economy.get_or_insert_with(|| before.economy(&self.basis));
+        case.keep_contents(&self.basis);
         let result = edit(&mut case, &mut self.dice);
         case.facts.dates.modified = at;
         let after = Arc::new(case);
@@ -332,6 +290,7 @@ impl World {
     fn insert_case(&mut self, case: Case) {
         let id = case.id();
         let case = Arc::new(case);
+        self.guids.insert(case.guid, id);
         self.by_modified.insert((case.facts.dates.modified, id));
         self.index.case_changed(id, None, Some(case.clone()));
         let facts = case.facts.clone();
@@ -356,7 +315,7 @@ impl World {
         true
     }
 
-    fn insert_contact(&mut self, at: Ticks) -> i64 {
+    pub(super) fn insert_contact(&mut self, at: Ticks) -> i64 {
         let id = 50_001 + self.next_contact;
         self.next_contact += 1;
         let contact = Contact { modified: at, ..self.basis.contact(id) };
@@ -391,5 +350,6 @@ fn employee_contact(employee: &Employee) -> Contact {
         street: None,
         job: Some(employee.title.into()),
         active: employee.active,
+        said: None,
     }
 }

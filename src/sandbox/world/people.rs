@@ -158,6 +158,32 @@ pub struct Contact {
     pub street: Option<String>,
     pub job: Option<Cow<'static, str>>,
     pub active: bool,
+    pub said: Option<Said>,
+}
+
+/// What somebody said of themselves when they registered.
+#[derive(Debug, Clone)]
+pub struct Said {
+    pub first: String,
+    pub surname: String,
+    pub email: Option<String>,
+}
+
+impl Contact {
+    /// First name and surname.
+    pub fn names(&self) -> (Cow<'static, str>, Cow<'static, str>) {
+        match &self.said {
+            Some(said) => (said.first.clone().into(), said.surname.clone().into()),
+            None => (self.person.first.into(), self.person.surname.into()),
+        }
+    }
+
+    pub fn email(&self) -> Option<String> {
+        match &self.said {
+            Some(said) => said.email.clone(),
+            None => (!self.person.trivia.chance(20, 6)).then(|| self.person.email()),
+        }
+    }
 }
 
 /// What never changes in a world: sizes, offices and employees as they were at the start, and the
@@ -269,6 +295,7 @@ impl Basis {
             street: (!dice.chance(10)).then(|| person.home().0),
             job: dice.chance(40).then(|| Cow::Borrowed(dice.pick(names::JOB_TITLES))),
             active: !dice.chance(3),
+            said: None,
         }
     }
 
