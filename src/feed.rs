@@ -80,9 +80,7 @@ impl Feed<'_> {
             );
             self.writer.run(|conn| State::new(conn).everything_is_stale("gap")).await?;
         }
-        let sequence = self.writer.run(|conn| State::new(conn).next_sequence()).await?;
-        let mut poll =
-            Poll { feed: self, name, state, sequence, polled, dated: false, newest: None };
+        let mut poll = Poll { feed: self, name, state, polled, dated: false, newest: None };
         match self.settings.style {
             FeedStyle::Odata => poll.by_odata(lower).await?,
             FeedStyle::FromDate => poll.by_from_date(lower).await?,
@@ -98,7 +96,6 @@ struct Poll<'a> {
     feed: &'a Feed<'a>,
     name: FeedName,
     state: FeedState,
-    sequence: i64,
     polled: Polled,
     /// An answer carried the server's time.
     dated: bool,
@@ -229,17 +226,23 @@ impl Poll<'_> {
         if let Some(fault) = &page.fault {
             tracing::warn!(feed = self.name.as_str(), fault, "a row of the feed is unusable");
         }
-        let (name, state, sequence) = (self.name, self.state.clone(), self.sequence);
+        let (name, state) = (self.name, self.state.clone());
         let now = Timestamp::now();
         let moved = self
             .feed
             .writer
             .run(move |conn| {
                 let books = State::new(conn);
+                // Each page has a number of its own: calls go on meanwhile, and what was sent before
+                // this page is committed may be answered with what was there before it.
+                let sequence = books.sequence()? + 1;
                 let moved = match name {
                     FeedName::Cases => books.see_cases(&page.cases(), sequence, now)?,
                     FeedName::Contacts => books.see_contacts(&page.contacts(), sequence)?,
                 };
+                if moved > 0 {
+                    books.set_sequence(sequence)?;
+                }
                 books.set_feed(name.as_str(), &state, None)?;
                 Ok(moved)
             })

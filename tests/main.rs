@@ -5,6 +5,7 @@
 mod support;
 
 mod cli;
+mod daemon;
 mod faults;
 mod interleavings;
 mod kills;

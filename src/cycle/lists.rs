@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use super::Cycle;
+use super::signals::Halt;
 use crate::catalog::{Group, Resource};
 use crate::error::{Kind, Result};
 use crate::mirror::{Stamp, State};
 
 impl Cycle {
     /// Reads the lists of `schedule.reference`: all when it is due, else those that are stale
-    /// because they failed, are newly permitted or were asked for.
-    pub(super) async fn read_lists(&mut self, due: bool) -> Result<()> {
+    /// because they failed, are newly permitted or were asked for. `false` when the process ends
+    /// before all are read.
+    pub(super) async fn read_lists(&mut self, due: bool) -> Result<bool> {
         let mut lists = Vec::new();
         for resource in &self.active {
             let wanted = resource.schedule.is_some() && self.options.wants(&resource.table);
@@ -31,12 +33,18 @@ impl Cycle {
                 Group::Case | Group::Ids | Group::Child(_) => continue,
             };
             for id in ids {
+                self.fresh_first().await?;
+                if self.signals.halt() == Halt::Stop {
+                    self.flush().await?;
+                    return Ok(false);
+                }
                 if !self.read_list(&resource, id).await? {
                     break;
                 }
             }
         }
-        self.flush().await
+        self.flush().await?;
+        Ok(true)
     }
 
     fn list_is_stale(&self, resource: &Resource) -> Result<bool> {

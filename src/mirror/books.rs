@@ -121,6 +121,21 @@ impl<'c> Books<'c> {
             .map_err(|e| db("cannot close the books of a run", e))
     }
 
+    /// Forgets the runs of a command that ended before `before`, and their calls.
+    pub fn forget_runs(&self, command: &str, before: Timestamp) -> Result<()> {
+        let old = format!(
+            "SELECT run_id FROM sync.runs WHERE command = {} AND ended_at < {}",
+            quote::text(command),
+            instant(before)
+        );
+        self.conn
+            .execute_batch(&format!(
+                "DELETE FROM sync.calls WHERE run_id IN ({old}); \
+                 DELETE FROM sync.runs WHERE run_id IN ({old})"
+            ))
+            .map_err(|e| db("cannot forget old runs", e))
+    }
+
     /// Adds what was asked of the source since the last time.
     pub fn add_calls(&self, run_id: i64, calls: &[CallStats]) -> Result<()> {
         for c in calls {

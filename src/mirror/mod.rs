@@ -36,7 +36,7 @@ pub use state::{
     ScopeId, State,
 };
 pub use suspects::SuspectStep;
-pub use writer::Writer;
+pub use writer::{Lane, Writer};
 
 use crate::catalog::Catalog;
 use crate::config;

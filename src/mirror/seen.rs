@@ -13,6 +13,9 @@ use crate::catalog::Facet;
 use crate::error::Result;
 use crate::quote;
 
+/// What cases are ordered by: `ModifiedDate` in ticks, and the least number without one.
+const NEWEST: &str = "coalesce(modified_date, -9223372036854775808)";
+
 impl State<'_> {
     /// Notes what a page of the case feed said. A case whose dates are known already is not written.
     /// Returns the number of cases that moved.
@@ -112,12 +115,21 @@ impl State<'_> {
         only: &[i64],
         limit: usize,
     ) -> Result<Vec<CaseState>> {
-        let columns: Vec<&str> = Facet::ALL.iter().map(|(_, _, column)| *column).collect();
-        let order = format!("coalesce(modified_date, {})", i64::MIN);
         let from = match after {
-            Some((modified, id)) => format!("AND ({order}, case_id) < ({modified}, {id})"),
+            Some((modified, id)) => format!("AND ({NEWEST}, case_id) < ({modified}, {id})"),
             None => String::new(),
         };
+        self.dirty(&from, only, limit)
+    }
+
+    /// The cases that polls after number `sequence` moved and that may have something stale, newest
+    /// change first.
+    pub fn moved_cases(&self, sequence: i64, only: &[i64], limit: usize) -> Result<Vec<CaseState>> {
+        self.dirty(&format!("AND moved > {sequence}"), only, limit)
+    }
+
+    fn dirty(&self, which: &str, only: &[i64], limit: usize) -> Result<Vec<CaseState>> {
+        let columns: Vec<&str> = Facet::ALL.iter().map(|(_, _, column)| *column).collect();
         let only = if only.is_empty() {
             String::new()
         } else {
@@ -126,8 +138,8 @@ impl State<'_> {
         self.query(
             &format!(
                 "SELECT case_id, reported, any_stamp, moved, place, state, rereading IS NOT NULL, {} \
-                 FROM sync.seen WHERE dirty AND NOT removed {from} {only} \
-                 ORDER BY {order} DESC, case_id DESC LIMIT {limit}",
+                 FROM sync.seen WHERE dirty AND NOT removed {which} {only} \
+                 ORDER BY {NEWEST} DESC, case_id DESC LIMIT {limit}",
                 columns.join(", ")
             ),
             |row| {

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+pub mod daemon;
 pub mod follow;
 
 /// A sandbox that answers on loopback, and a folder with a mirror of it.

@@ -1,0 +1,96 @@
+//! Asking the change feeds: by a cycle, by the daemon's poller and by `plan`, one at a time.
+
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use super::missing;
+use crate::config::Config;
+use crate::error::Result;
+use crate::feed::{Feed, Polled};
+use crate::mirror::{Books, State, Store, Writer};
+use crate::source::{Client, FeedName};
+
+/// Both feeds. Clones share the turn.
+#[derive(Clone)]
+pub struct Polls {
+    pub config: Arc<Config>,
+    pub store: Arc<Store>,
+    pub writer: Writer,
+    pub client: Client,
+    /// A poll goes on from the cursor of the one before, so that two never overlap.
+    pub turn: Arc<Mutex<()>>,
+}
+
+impl Polls {
+    /// Asks one feed for everything since the last poll and commits what it says.
+    ///
+    /// # Errors
+    /// Those of [`Feed::poll`], with the name of the feed.
+    pub async fn poll(&self, name: FeedName) -> Result<Polled> {
+        let _turn = self.turn.lock().await;
+        let feed = Feed {
+            client: &self.client,
+            store: &self.store,
+            writer: &self.writer,
+            settings: &self.config.feed,
+            zone: &self.config.source.time_zone,
+        };
+        let polled = feed
+            .poll(name)
+            .await
+            .map_err(|e| e.within(format!("the change feed ({}) cannot be read", name.as_str())))?;
+        if polled.moved > 0 || polled.gap {
+            tracing::info!(
+                feed = name.as_str(),
+                moved = polled.moved,
+                calls = polled.calls,
+                "the change feed was read"
+            );
+        } else {
+            tracing::debug!(feed = name.as_str(), calls = polled.calls, "nothing has changed");
+        }
+        Ok(polled)
+    }
+
+    /// Asks the feed of contacts; `None` where contacts are not followed by it, or cannot be any more.
+    ///
+    /// # Errors
+    /// As [`Polls::poll`].
+    pub async fn poll_contacts(&self) -> Result<Option<Polled>> {
+        if !self.follows_contacts()? {
+            return Ok(None);
+        }
+        match self.poll(FeedName::Contacts).await {
+            Ok(polled) => Ok(Some(polled)),
+            Err(error) if missing(error.kind()) => {
+                tracing::info!(
+                    reason = error.chain(),
+                    "there is no contacts feed for us: contacts are read again by age"
+                );
+                self.writer
+                    .run(|conn| State::new(conn).set_meta("contacts_feed", "absent"))
+                    .await?;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether contacts are followed by their feed: it is switched on, the source has it, and the
+    /// table is read.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn follows_contacts(&self) -> Result<bool> {
+        if self.config.feed.contacts_poll.is_none() {
+            return Ok(false);
+        }
+        let conn = self.store.connection()?;
+        let read = Books::new(&conn)
+            .resources()?
+            .get("contacts")
+            .is_some_and(|row| matches!(row.status.as_str(), "ok" | "failing"));
+        Ok(read && State::new(&conn).meta("contacts_feed")?.as_deref() != Some("absent"))
+    }
+}
