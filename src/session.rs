@@ -235,7 +235,13 @@ impl Session {
 
     /// Writes what is stale, why and since when, and which tables are complete.
     async fn note_pending(&self) -> Result<()> {
-        let pending = pending::collect(&self.store.connection()?, &self.config, &self.catalog)?;
+        let conn = self.store.connection()?;
+        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
+        // During a backfill that is most of all cases: nothing else waits for it.
+        let pending =
+            tokio::task::spawn_blocking(move || pending::collect(&conn, &config, &catalog))
+                .await
+                .map_err(|e| Error::caused(Kind::Internal, "collecting ended early", e))??;
         let tables: Vec<String> = self.catalog.names().into_iter().map(str::to_owned).collect();
         self.writer
             .run(move |conn| {

@@ -73,6 +73,8 @@ pub struct Report {
     /// What is not as it should be, in words; empty when the cycle is complete.
     pub problems: Vec<String>,
     pub calls: u64,
+    /// What polls up to this number moved has been planned.
+    pub handled: i64,
     /// It was asked to end before everything that can be done was done.
     pub halted: bool,
     /// Something that was due could not be done completely, and is due still.
@@ -88,6 +90,7 @@ impl Report {
         self.contacts_moved += later.contacts_moved;
         self.calls += later.calls;
         self.problems = later.problems;
+        self.handled = later.handled;
         self.halted = later.halted;
         self.undone = later.undone;
     }
@@ -178,6 +181,7 @@ impl Cycle {
         let flushed = self.flush().await;
         let noted = self.close_books().await;
         ran.and(flushed).and(noted)?;
+        self.report.handled = self.handled;
         Ok(self.report)
     }
 

@@ -169,6 +169,7 @@ impl Worker {
         memory.went_well = true;
         memory.retry_at = None;
         memory.halted = report.halted;
+        memory.handled = memory.handled.max(report.handled);
         if report.undone {
             let trouble = memory.hold.fail(now);
             memory.held_until = Some(Timestamp::now() + trouble.wait);
@@ -192,7 +193,7 @@ impl Worker {
             controls: Some(Arc::clone(&self.controls)),
         };
         self.supervise(memory, (job.work)(host), false).await;
-        // A job asks the feeds itself and may leave something out of what it saw.
+        // A job may ask the feeds itself, and leave out some of what they said.
         let sequence = State::new(&self.session.store().connection()?).sequence()?;
         self.controls.tell_news(sequence);
         Ok(())
