@@ -125,10 +125,8 @@ pub async fn run<C: Handed>(session: Session) -> Result<()> {
     let (controls, signals) = cycle::signals();
     let controls = Arc::new(controls);
     let (jobs, inbox) = mpsc::channel(MOST_JOBS);
-    let server = Server {
-        host: Host { session: Arc::clone(&session), signals, controls: None },
-        jobs,
-    };
+    let server =
+        Server { host: Host { session: Arc::clone(&session), signals, controls: None }, jobs };
     tracing::info!(
         store = %session.store().path().display(),
         source = %session.config().source.base_url,
@@ -177,11 +175,7 @@ async fn run_tasks(
     }
     let activity = Arc::new(Activity::default());
     let (polled, was_polled) = watch::channel(false);
-    let poller = Poller {
-        session: Arc::clone(&session),
-        controls: Arc::clone(&controls),
-        polled,
-    };
+    let poller = Poller { session: Arc::clone(&session), controls: Arc::clone(&controls), polled };
     let worker = Worker {
         session: Arc::clone(&session),
         controls: Arc::clone(&controls),

@@ -100,7 +100,8 @@ struct Forecaster<'a> {
 impl Forecaster<'_> {
     fn tell(&self) -> Result<Forecast> {
         let state = State::new(self.conn);
-        let mut all = Forecast { unlisted: state.meta("listed_at")?.is_none(), ..Forecast::default() };
+        let mut all =
+            Forecast { unlisted: state.meta("listed_at")?.is_none(), ..Forecast::default() };
         let line = |what: &str, calls| Line { what: what.to_owned(), scopes: calls, calls };
         all.feeds.push(line("change feed (cases)", 1));
         let has_contacts = self.active.iter().any(|r| r.table == Place::Contacts.table());
@@ -171,7 +172,8 @@ impl Forecaster<'_> {
         let path = resource.read.as_ref().map(|read| read.path.as_str()).unwrap_or_default();
         let empty = BTreeSet::new();
         let stale = cases.get(&resource.table).unwrap_or(&empty);
-        let again = state.searched_again(&resource.table, stale, self.search_delay_ticks(), self.now)?;
+        let again =
+            state.searched_again(&resource.table, stale, self.search_delay_ticks(), self.now)?;
         let repeated = again.div_ceil(IDS_PER_CALL as u64);
         let (scopes, calls) = if self.due.listing {
             let rows = state.count_rows(&resource.table)?;
@@ -180,7 +182,11 @@ impl Forecaster<'_> {
         } else {
             (stale.len() as u64, (stale.len() as u64).div_ceil(IDS_PER_CALL as u64))
         };
-        Ok(Line { what: resource.table.clone(), scopes: scopes.max(again), calls: calls + repeated })
+        Ok(Line {
+            what: resource.table.clone(),
+            scopes: scopes.max(again),
+            calls: calls + repeated,
+        })
     }
 
     fn search_delay_ticks(&self) -> i64 {
@@ -200,8 +206,8 @@ impl Forecaster<'_> {
         let state = State::new(self.conn);
         let whole = resource.group == Group::List;
         let due = self.due.schedules.contains(&Name::Reference);
-        let read = resource.schedule.is_some()
-            && (due || state.list_is_stale(&resource.table, whole)?);
+        let read =
+            resource.schedule.is_some() && (due || state.list_is_stale(&resource.table, whole)?);
         let scopes = match &resource.group {
             _ if !read => 0,
             Group::Each(each) => state.column_ids(&each.table, &each.column)?.len() as u64,

@@ -164,10 +164,7 @@ fn place(zone: &TimeZone, local: DateTime) -> Result<Timestamp> {
     })
 }
 
-fn never(
-    cron: &Cron,
-    cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-) -> Error {
+fn never(cron: &Cron, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::caused(Kind::Config, format!("the schedule {cron} never fires"), cause)
 }
 

@@ -302,7 +302,12 @@ impl Session {
             })
             .await?;
         let took = started.elapsed();
-        tracing::info!(snapshot = published.snapshot_id, parquet = with_parquet, ?took, "published");
+        tracing::info!(
+            snapshot = published.snapshot_id,
+            parquet = with_parquet,
+            ?took,
+            "published"
+        );
         Ok(Some(published))
     }
 

@@ -41,7 +41,8 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Schema(args) => schema::run(&offline()?, args),
         Command::Query(args) => query::run(&offline()?, args),
         Command::Completions(args) => {
-            args::write_completions(args.shell, &mut std::io::stdout()).map_err(|e| io("write to", Path::new("standard output"), e))?;
+            args::write_completions(args.shell, &mut std::io::stdout())
+                .map_err(|e| io("write to", Path::new("standard output"), e))?;
             Ok(0)
         }
     }

@@ -243,8 +243,11 @@ mod tests {
 
     #[test]
     fn nothing_is_asked_of_a_case_that_was_removed_or_a_table_that_is_set_aside() {
-        let mut fetching =
-            Fetching::of(vec![stale("costs", 1, "a"), stale("notes", 2, "a"), stale("costs", 3, "a")]);
+        let mut fetching = Fetching::of(vec![
+            stale("costs", 1, "a"),
+            stale("notes", 2, "a"),
+            stale("costs", 3, "a"),
+        ]);
         fetching.removed.insert(1);
         fetching.set_aside.insert("notes".into());
         assert_eq!(order(&mut fetching), ["costs 3 at a"]);

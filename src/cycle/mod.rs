@@ -190,12 +190,8 @@ impl Cycle {
         let client = self.extractor.client();
         check_tenant(&self.config, &self.store, self.writer.writer(), client).await?;
         self.align_statuses().await?;
-        let due = Due::of(
-            &self.config,
-            &self.store.connection()?,
-            &self.options,
-            Timestamp::now(),
-        )?;
+        let due =
+            Due::of(&self.config, &self.store.connection()?, &self.options, Timestamp::now())?;
         if due.has(Name::Reference) {
             self.read_permissions().await?;
         }

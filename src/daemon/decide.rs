@@ -45,7 +45,8 @@ pub fn next(situation: &Situation, now: Timestamp) -> Next {
     if !s.polled {
         return Next::Wait(None);
     }
-    let schedule_at = s.schedule_at.map(|at| s.schedules_held_until.map_or(at, |held| at.max(held)));
+    let schedule_at =
+        s.schedule_at.map(|at| s.schedules_held_until.map_or(at, |held| at.max(held)));
     let wanted = if s.work_left { Some(now) } else { earlier(s.due_at, schedule_at) };
     let at = wanted.map(|at| s.retry_at.map_or(at, |retry| at.max(retry)));
     match at {

@@ -44,9 +44,8 @@ impl Patience {
         let wait = self.least.saturating_mul(doubled).min(self.most);
         self.failures = self.failures.saturating_add(1);
         self.since.get_or_insert(now);
-        let say = self
-            .said
-            .is_none_or(|said| now.saturating_duration_since(said) >= SAID_AGAIN_AFTER);
+        let say =
+            self.said.is_none_or(|said| now.saturating_duration_since(said) >= SAID_AGAIN_AFTER);
         if say {
             self.said = Some(now);
         }

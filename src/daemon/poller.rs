@@ -67,7 +67,12 @@ impl Poller {
             if let Some(turn) = contacts.as_mut().filter(|turn| turn.next <= Instant::now()) {
                 let started = Instant::now();
                 let polled = self.session.polls().poll_contacts().await;
-                self.after(FeedName::Contacts, turn, started, polled.map(Option::unwrap_or_default))?;
+                self.after(
+                    FeedName::Contacts,
+                    turn,
+                    started,
+                    polled.map(Option::unwrap_or_default),
+                )?;
             }
         }
     }

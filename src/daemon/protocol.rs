@@ -113,7 +113,10 @@ mod tests {
             pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
         };
         let own: BTreeMap<_, _> = map(&[("feed.poll", "10s"), ("feed.per", "30s"), ("a.b", "1")]);
-        assert_eq!(differing(&map(&[("feed.poll", "5s"), ("feed.per", "30s")]), &own), ["feed.poll"]);
+        assert_eq!(
+            differing(&map(&[("feed.poll", "5s"), ("feed.per", "30s")]), &own),
+            ["feed.poll"]
+        );
         assert!(differing(&own.clone(), &own).is_empty());
     }
 }

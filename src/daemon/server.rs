@@ -80,7 +80,11 @@ impl Server {
         written
     }
 
-    async fn answer<C: Handed>(&self, request: Request<serde_json::Value>, out: Printer) -> Result<u8> {
+    async fn answer<C: Handed>(
+        &self,
+        request: Request<serde_json::Value>,
+        out: Printer,
+    ) -> Result<u8> {
         let Request { version, command, keys } = request;
         let own = env!("CARGO_PKG_VERSION");
         if version != own {
@@ -89,8 +93,9 @@ impl Server {
                 format!("the daemon that holds the store is version {own}, this is {version}"),
             ));
         }
-        let command: C = serde_json::from_value(command)
-            .map_err(|e| Error::caused(Kind::Internal, "the daemon does not know this command", e))?;
+        let command: C = serde_json::from_value(command).map_err(|e| {
+            Error::caused(Kind::Internal, "the daemon does not know this command", e)
+        })?;
         let differing =
             protocol::differing(&keys, &protocol::keys(self.host.session.config(), false));
         if !differing.is_empty() {

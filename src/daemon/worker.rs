@@ -8,9 +8,9 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 
+use super::activity::Activity;
 use super::decide::{self, Next, Situation};
 use super::patience::Patience;
-use super::activity::Activity;
 use super::{Host, ends_the_daemon, say_recovery, say_trouble};
 use crate::cycle::{Controls, Halt, Options, Report, last_runs};
 use crate::error::{Error, Kind, Result};

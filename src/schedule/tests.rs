@@ -55,7 +55,10 @@ const BACK: [(&str, &str, &str); 2] = [
 #[case::reconcile("15 4 * * *", "04:15:00")]
 #[case::verify("15 6 * * *", "06:15:00")]
 #[case::with_seconds("30 15 1 * * *", "01:15:30")]
-fn each_schedule_fires_once_on_each_night_of_a_clock_change(#[case] text: &str, #[case] time: &str) {
+fn each_schedule_fires_once_on_each_night_of_a_clock_change(
+    #[case] text: &str,
+    #[case] time: &str,
+) {
     for (nights, moved) in [(FORWARD, "+02:00"), (BACK, "+01:00")] {
         for (from, to, day) in nights {
             let fired = firings(&cron(text), &oslo(), from, to);
@@ -96,7 +99,9 @@ fn a_repeated_hour_runs_once_and_a_skipped_one_falls_on_the_next(
         // 25 local hours are passed in 24, from 14:00 to 13:00: the second 02:00 to 03:00 is silent.
         let fired = firings(&cron(text), &oslo(), from, to);
         assert_eq!(fired.len(), 23 * an_hour, "{fired:?}");
-        assert!(!fired.iter().any(|f| f.starts_with(&format!("{day} 02:")) && f.ends_with("+01:00")));
+        assert!(
+            !fired.iter().any(|f| f.starts_with(&format!("{day} 02:")) && f.ends_with("+01:00"))
+        );
         let locals: BTreeSet<&str> = fired.iter().map(|f| &f[..11]).collect();
         assert_eq!(locals.len(), fired.len(), "a local time ran twice");
     }
@@ -106,9 +111,15 @@ fn a_repeated_hour_runs_once_and_a_skipped_one_falls_on_the_next(
 fn what_is_noted_within_the_changed_hour_is_neither_repeated_nor_lost() {
     let daily = cron("30 2 * * *");
     // Noted between the skipped time's place and the change: it still comes.
-    assert_eq!(next(&daily, &oslo(), at("2026-03-29T01:10:00Z")).unwrap(), at("2026-03-29T01:30:00Z"));
+    assert_eq!(
+        next(&daily, &oslo(), at("2026-03-29T01:10:00Z")).unwrap(),
+        at("2026-03-29T01:30:00Z")
+    );
     // Noted in the second pass: the first pass has run.
-    assert_eq!(next(&daily, &oslo(), at("2026-10-25T01:10:00Z")).unwrap(), at("2026-10-26T01:30:00Z"));
+    assert_eq!(
+        next(&daily, &oslo(), at("2026-10-25T01:10:00Z")).unwrap(),
+        at("2026-10-26T01:30:00Z")
+    );
     let quarters = cron("*/15 * * * *");
     assert_eq!(
         next(&quarters, &oslo(), at("2026-10-25T00:50:00Z")).unwrap(),
@@ -137,7 +148,10 @@ fn a_schedule_that_was_missed_is_due_once() {
 
 #[test]
 fn an_expression_that_never_fires_is_an_error() {
-    assert_eq!(next(&cron("0 0 31 2 *"), &oslo(), at("2026-01-01T00:00:00Z")).unwrap_err().kind(), Kind::Config);
+    assert_eq!(
+        next(&cron("0 0 31 2 *"), &oslo(), at("2026-01-01T00:00:00Z")).unwrap_err().kind(),
+        Kind::Config
+    );
 }
 
 #[test]
