@@ -37,7 +37,7 @@ pub use handover::hand_over;
 pub use printer::Printer;
 pub use protocol::keys;
 
-use crate::cycle::{self, Controls, Halt, Options, Signals};
+use crate::cycle::{Controls, Halt, Options, Signals};
 use crate::error::{Error, Kind, Result};
 use crate::session::{Ran, Session};
 
@@ -122,11 +122,12 @@ pub async fn run<C: Handed>(session: Session) -> Result<()> {
     let mut interrupts = Interrupts::catch()?;
     let bound = Bound::at(&place::of(session.store().path()))?;
     let session = Arc::new(session);
-    let (controls, signals) = cycle::signals();
-    let controls = Arc::new(controls);
+    let controls = Arc::new(Controls::new(&session.polls().news));
     let (jobs, inbox) = mpsc::channel(MOST_JOBS);
-    let server =
-        Server { host: Host { session: Arc::clone(&session), signals, controls: None }, jobs };
+    let server = Server {
+        host: Host { session: Arc::clone(&session), signals: controls.listen(), controls: None },
+        jobs,
+    };
     tracing::info!(
         store = %session.store().path().display(),
         source = %session.config().source.base_url,

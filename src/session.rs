@@ -1,30 +1,25 @@
 //! Runs on the open store, from opening their books to closing them: what `sync`, `run` and `demo`
 //! have in common.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+mod publishing;
 
-use duckdb::{Connection, InterruptHandle};
+use std::sync::Arc;
+use std::time::Duration;
+
 use jiff::Timestamp;
+
+use publishing::Publishing;
+pub use publishing::{Forms, When};
 
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::cycle::{self, Cycle, Options, Polls, Signals};
+use crate::cycle::{self, Cycle, News, Options, Polls, Signals};
 use crate::decode::{Context, Privacy};
-use crate::error::{Error, Kind, Result};
-use crate::failpoint;
-use crate::mirror::{Books, DuckLedger, Lane, RunSummary, Settings, State, Store, Writer, secrets};
-use crate::pending;
+use crate::error::{Error, Result};
+use crate::mirror::{Books, DuckLedger, Lane, RunSummary, Settings, Store, Writer, secrets};
 use crate::progress::Progress;
-use crate::publish::{self, ParquetTarget, Published, SnapshotInfo, Targets};
+use crate::publish::Published;
 use crate::source::Client;
-use crate::ticks::Ticks;
-
-/// Key of `sync.meta`: the state of the store that the published database shows.
-const SHOWN_BY_DATABASE: &str = "published_state";
-/// The same of the newest Parquet snapshot.
-const SHOWN_BY_PARQUET: &str = "published_parquet_state";
 
 /// The open store with everything that a run needs, and the one thread that writes to it.
 pub struct Session {
@@ -35,9 +30,7 @@ pub struct Session {
     polls: Polls,
     privacy: Privacy,
     progress: Progress,
-    /// One publishing at a time works on the same files.
-    publishing: tokio::sync::Mutex<()>,
-    interrupt: Mutex<Option<Arc<InterruptHandle>>>,
+    publishing: Publishing,
 }
 
 /// What a run did, and what it published.
@@ -45,34 +38,6 @@ pub struct Session {
 pub struct Ran {
     pub report: cycle::Report,
     pub published: Option<Published>,
-}
-
-/// What to publish.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forms {
-    /// The database alone.
-    Database,
-    /// The database and a Parquet snapshot of the same id.
-    Both,
-}
-
-/// Whether to publish what has been published already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// Only if readers would see a difference.
-    Changed,
-    /// In any case: the watermark moves although nothing else did.
-    Always,
-}
-
-/// A committed state that readers do not have yet.
-struct Unpublished {
-    /// Used for nothing else.
-    conn: Connection,
-    /// See [`State::readable_state`].
-    readable: String,
-    info: SnapshotInfo,
-    with_parquet: bool,
 }
 
 impl Session {
@@ -97,6 +62,7 @@ impl Session {
             writer: writer.clone(),
             client,
             turn: Arc::default(),
+            news: News::default(),
         };
         Ok(Session {
             config,
@@ -106,8 +72,7 @@ impl Session {
             polls,
             privacy,
             progress,
-            publishing: tokio::sync::Mutex::default(),
-            interrupt: Mutex::default(),
+            publishing: Publishing::default(),
         })
     }
 
@@ -233,144 +198,6 @@ impl Session {
         self.writer.run(move |conn| Books::new(conn).forget_runs("run", before)).await
     }
 
-    /// Writes what is stale, why and since when, and which tables are complete.
-    async fn note_pending(&self) -> Result<()> {
-        let conn = self.store.connection()?;
-        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
-        // During a backfill that is most of all cases: nothing else waits for it.
-        let pending =
-            tokio::task::spawn_blocking(move || pending::collect(&conn, &config, &catalog))
-                .await
-                .map_err(|e| Error::caused(Kind::Internal, "collecting ended early", e))??;
-        let tables: Vec<String> = self.catalog.names().into_iter().map(str::to_owned).collect();
-        self.writer
-            .run(move |conn| {
-                let books = Books::new(conn);
-                books.set_pending(&pending.rows())?;
-                pending::note_complete(conn, &pending, &tables)
-            })
-            .await
-    }
-
-    /// Publishes the committed state. `None`: readers have it already, or nothing has been listed yet.
-    ///
-    /// # Errors
-    /// Those of [`publish::publish`], `Cancelled` after [`Session::interrupt_publishing`].
-    pub async fn publish(&self, forms: Forms, when: When) -> Result<Option<Published>> {
-        let _one = self.publishing.lock().await;
-        self.note_pending().await?;
-        let Some(Unpublished { conn, readable, info, with_parquet }) =
-            self.unpublished(forms, when)?
-        else {
-            return Ok(None);
-        };
-        self.progress.step("publishing");
-        failpoint::reach("before-publish");
-        *self.interrupt() = Some(conn.interrupt_handle());
-        let started = Instant::now();
-        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
-        let published = tokio::task::spawn_blocking(move || {
-            make_folder(&config.publish.database)?;
-            let tables = catalog.names();
-            let parquet = config.publish.parquet.as_deref().filter(|_| with_parquet);
-            let parquet = parquet.map(|root| ParquetTarget {
-                root,
-                tables: &tables,
-                keep_snapshots: config.publish.keep_snapshots,
-                keep_for: config.publish.keep_for,
-            });
-            let targets = Targets { database: Some(&config.publish.database), parquet };
-            publish::publish(&conn, &targets, &info)
-        })
-        .await;
-        let interrupted = self.interrupt().take().is_none();
-        let published =
-            published.map_err(|e| Error::caused(Kind::Internal, "publishing ended early", e))?;
-        if interrupted && published.is_err() {
-            return Err(Error::new(Kind::Cancelled, "publishing was interrupted"));
-        }
-        let published = published?;
-        failpoint::reach("after-publish");
-        self.writer
-            .run(move |conn| {
-                let state = State::new(conn);
-                state.set_meta(SHOWN_BY_DATABASE, &readable)?;
-                if with_parquet {
-                    state.set_meta(SHOWN_BY_PARQUET, &readable)?;
-                }
-                Ok(())
-            })
-            .await?;
-        let took = started.elapsed();
-        tracing::info!(
-            snapshot = published.snapshot_id,
-            parquet = with_parquet,
-            ?took,
-            "published"
-        );
-        Ok(Some(published))
-    }
-
-    /// What there is to publish, if anything.
-    fn unpublished(&self, forms: Forms, when: When) -> Result<Option<Unpublished>> {
-        let conn = self.store.connection()?;
-        let state = State::new(&conn);
-        if state.meta("listed_at")?.is_none() {
-            tracing::debug!("nothing is published before the first complete listing of the cases");
-            return Ok(None);
-        }
-        let readable = state.readable_state()?;
-        let with_parquet = forms == Forms::Both && self.config.publish.parquet.is_some();
-        let shown = self.database_shows(&state, &readable)?
-            && (!with_parquet || self.parquet_shows(&state, &readable)?);
-        if shown && when == When::Changed {
-            return Ok(None);
-        }
-        let info = SnapshotInfo {
-            taken_at: Timestamp::now(),
-            watermark: state
-                .feed("cases")?
-                .bound
-                .and_then(|bound| Ticks::new(bound).to_timestamp()),
-            complete: pending::is_complete(&conn)?,
-            store_id: state.meta("store_id")?.unwrap_or_default(),
-        };
-        Ok(Some(Unpublished { conn, readable, info, with_parquet }))
-    }
-
-    /// Whether the Parquet snapshots lag behind what the store holds.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub fn parquet_is_behind(&self) -> Result<bool> {
-        let conn = self.store.connection()?;
-        let state = State::new(&conn);
-        let readable = state.readable_state()?;
-        Ok(self.config.publish.parquet.is_some() && !self.parquet_shows(&state, &readable)?)
-    }
-
-    fn database_shows(&self, state: &State<'_>, readable: &str) -> Result<bool> {
-        Ok(self.config.publish.database.exists()
-            && state.meta(SHOWN_BY_DATABASE)?.as_deref() == Some(readable))
-    }
-
-    fn parquet_shows(&self, state: &State<'_>, readable: &str) -> Result<bool> {
-        let Some(root) = &self.config.publish.parquet else { return Ok(true) };
-        Ok(root.join("latest").exists()
-            && state.meta(SHOWN_BY_PARQUET)?.as_deref() == Some(readable))
-    }
-
-    /// Ends a publishing that is under way; what was published before stays.
-    pub fn interrupt_publishing(&self) {
-        if let Some(handle) = self.interrupt().take() {
-            handle.interrupt();
-        }
-    }
-
-    fn interrupt(&self) -> std::sync::MutexGuard<'_, Option<Arc<InterruptHandle>>> {
-        self.interrupt.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits until everything that was ordered is written, for so long at most.
     pub async fn settle(&self, longest: Duration) {
         let written = async {
@@ -381,10 +208,4 @@ impl Session {
         // What is not written by then is found again at the next start.
         let _ = tokio::time::timeout(longest, written).await;
     }
-}
-
-fn make_folder(file: &Path) -> Result<PathBuf> {
-    let folder = file.parent().unwrap_or(Path::new(".")).to_owned();
-    std::fs::create_dir_all(&folder).map_err(|e| crate::error::io("create", &folder, e))?;
-    Ok(folder)
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use casemirror::catalog::{Catalog, Resource};
 use casemirror::config::Config;
-use casemirror::cycle::{Cycle, Options, Parts, Polls, Signals};
+use casemirror::cycle::{Cycle, News, Options, Parts, Polls, Signals};
 use casemirror::decode::{Context, Decoder, Params, Privacy};
 use casemirror::mirror::{Books, DuckLedger, Settings, Store, Writer};
 use casemirror::progress::Progress;
@@ -148,6 +148,7 @@ pub fn list(address: &str, folder: &Path) -> Figures {
                 writer,
                 client: client.expect("a client"),
                 turn: Arc::default(),
+                news: News::default(),
             },
             context,
             progress: Progress::silent(),

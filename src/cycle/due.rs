@@ -39,10 +39,11 @@ impl Due {
             let listing = first && options.cases.is_empty() && options.wants("cases");
             return Ok(Due { listing, ..Due::default() });
         }
-        if options.hold_schedules {
-            return Ok(Due::default());
+        let mut schedules = schedule::due(&config.schedule, &last_runs(conn)?, now)?;
+        if options.hold_listing {
+            schedules.remove(&Name::Reconcile);
+            return Ok(Due { schedules, listing: false, at: Some(now) });
         }
-        let schedules = schedule::due(&config.schedule, &last_runs(conn)?, now)?;
         let listing = first || options.full || schedules.contains(&Name::Reconcile);
         Ok(Due { schedules, listing, at: Some(now) })
     }

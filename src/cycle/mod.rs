@@ -16,7 +16,7 @@ pub use due::{Due, last_runs};
 pub use polls::Polls;
 pub use scopes::{plan_cases, since};
 pub use search::IDS_PER_CALL;
-pub use signals::{Controls, Halt, Signals, signals};
+pub use signals::{Controls, Halt, News, Signals};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,8 +48,8 @@ pub struct Options {
     /// The daemon's own cycle: its poller asks the feeds, and what the search's lag holds back is left
     /// to a later cycle.
     pub following: bool,
-    /// What is due was tried a short time ago and has to wait.
-    pub hold_schedules: bool,
+    /// The listing that is due was tried a short time ago and has to wait.
+    pub hold_listing: bool,
 }
 
 impl Options {

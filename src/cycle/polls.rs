@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 use super::missing;
+use super::signals::News;
 use crate::config::Config;
 use crate::error::Result;
 use crate::feed::{Feed, Polled};
@@ -20,6 +21,8 @@ pub struct Polls {
     pub client: Client,
     /// A poll goes on from the cursor of the one before, so that two never overlap.
     pub turn: Arc<Mutex<()>>,
+    /// Told whoever polls, so that nothing that was seen waits for the next change.
+    pub news: News,
 }
 
 impl Polls {
@@ -36,9 +39,10 @@ impl Polls {
             settings: &self.config.feed,
             zone: &self.config.source.time_zone,
         };
-        let polled = feed
-            .poll(name)
-            .await
+        let polled = feed.poll(name).await;
+        // A poll that failed has committed the pages before.
+        self.news.tell(State::new(&self.store.connection()?).sequence()?);
+        let polled = polled
             .map_err(|e| e.within(format!("the change feed ({}) cannot be read", name.as_str())))?;
         if polled.moved > 0 || polled.gap {
             tracing::info!(

@@ -19,28 +19,38 @@ pub struct Signals {
     halt: watch::Receiver<Halt>,
 }
 
+/// The number of the last page of a feed that moved something. Clones tell the same listeners.
+#[derive(Debug, Clone)]
+pub struct News(watch::Sender<i64>);
+
 /// The other end.
 #[derive(Debug)]
 pub struct Controls {
-    news: watch::Sender<i64>,
+    news: News,
     halt: watch::Sender<Halt>,
 }
 
-/// Both ends.
-pub fn signals() -> (Controls, Signals) {
-    let (news, news_seen) = watch::channel(0);
-    let (halt, halt_seen) = watch::channel(Halt::Go);
-    (Controls { news, halt }, Signals { news: news_seen, halt: halt_seen })
+impl Default for News {
+    fn default() -> News {
+        News(watch::Sender::new(0))
+    }
 }
 
-impl Controls {
-    /// A poll that moved something was committed under this number.
-    pub fn tell_news(&self, sequence: i64) {
-        self.news.send_if_modified(|known| {
+impl News {
+    /// A page that moved something was committed under this number.
+    pub fn tell(&self, sequence: i64) {
+        self.0.send_if_modified(|known| {
             let newer = sequence > *known;
             *known = sequence.max(*known);
             newer
         });
+    }
+}
+
+impl Controls {
+    /// Cycles that listen to it hear these news.
+    pub fn new(news: &News) -> Controls {
+        Controls { news: news.clone(), halt: watch::Sender::new(Halt::Go) }
     }
 
     /// Lets cycles go on, or not. There is no way back from [`Halt::Stop`].
@@ -54,16 +64,16 @@ impl Controls {
         });
     }
 
-    /// A further listener.
+    /// A listener.
     pub fn listen(&self) -> Signals {
-        Signals { news: self.news.subscribe(), halt: self.halt.subscribe() }
+        Signals { news: self.news.0.subscribe(), halt: self.halt.subscribe() }
     }
 }
 
 impl Signals {
     /// Of a run that nobody interrupts.
     pub fn none() -> Signals {
-        signals().1
+        Controls::new(&News::default()).listen()
     }
 
     /// The number of the last poll that moved something.
@@ -98,9 +108,11 @@ mod tests {
 
     #[tokio::test]
     async fn only_what_is_newer_or_stronger_wakes() {
-        let (controls, mut signals) = signals();
-        controls.tell_news(3);
-        controls.tell_news(2);
+        let news = News::default();
+        let controls = Controls::new(&news);
+        let mut signals = controls.listen();
+        news.tell(3);
+        news.tell(2);
         assert_eq!(signals.news(), 3);
         signals.beyond(2, Halt::Go).await;
         controls.set(Halt::Stop);

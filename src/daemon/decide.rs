@@ -19,8 +19,6 @@ pub struct Situation {
     pub due_at: Option<Timestamp>,
     /// A schedule falls due; may lie in the past.
     pub schedule_at: Option<Timestamp>,
-    /// What a schedule asks for was tried and not done: not before this.
-    pub schedules_held_until: Option<Timestamp>,
 }
 
 /// What to do.
@@ -45,9 +43,7 @@ pub fn next(situation: &Situation, now: Timestamp) -> Next {
     if !s.polled {
         return Next::Wait(None);
     }
-    let schedule_at =
-        s.schedule_at.map(|at| s.schedules_held_until.map_or(at, |held| at.max(held)));
-    let wanted = if s.work_left { Some(now) } else { earlier(s.due_at, schedule_at) };
+    let wanted = if s.work_left { Some(now) } else { earlier(s.due_at, s.schedule_at) };
     let at = wanted.map(|at| s.retry_at.map_or(at, |retry| at.max(retry)));
     match at {
         Some(at) if at <= now => Next::Cycle,
@@ -55,7 +51,8 @@ pub fn next(situation: &Situation, now: Timestamp) -> Next {
     }
 }
 
-fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+/// The earlier of two times, where there are any.
+pub fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
@@ -107,15 +104,6 @@ mod tests {
         let s = Situation { work_left: true, retry_at: Some(at(30)), ..idle() };
         assert_eq!(next(&s, at(29)), Next::Wait(Some(at(30))));
         assert_eq!(next(&s, at(30)), Next::Cycle);
-    }
-
-    #[test]
-    fn a_schedule_that_could_not_be_done_waits_and_holds_nothing_else_up() {
-        let mut s =
-            Situation { schedule_at: Some(at(5)), schedules_held_until: Some(at(60)), ..idle() };
-        assert_eq!(next(&s, at(10)), Next::Wait(Some(at(60))));
-        s.work_left = true;
-        assert_eq!(next(&s, at(10)), Next::Cycle);
     }
 
     /// Plays the worker's loop over a night: it sleeps as it decides, and every cycle runs what is due

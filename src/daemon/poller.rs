@@ -9,8 +9,7 @@ use tokio::time::Instant;
 use super::patience::Patience;
 use super::{ends_the_daemon, say_recovery, say_trouble};
 use crate::cycle::{Controls, Halt, Signals};
-use crate::error::{Error, Result};
-use crate::feed::Polled;
+use crate::error::Result;
 use crate::mirror::State;
 use crate::session::Session;
 use crate::source::FeedName;
@@ -62,17 +61,12 @@ impl Poller {
             if cases.next <= Instant::now() {
                 let started = Instant::now();
                 let polled = self.session.polls().poll(FeedName::Cases).await;
-                self.after(FeedName::Cases, &mut cases, started, polled)?;
+                self.after(FeedName::Cases, &mut cases, started, polled.map(drop))?;
             }
             if let Some(turn) = contacts.as_mut().filter(|turn| turn.next <= Instant::now()) {
                 let started = Instant::now();
                 let polled = self.session.polls().poll_contacts().await;
-                self.after(
-                    FeedName::Contacts,
-                    turn,
-                    started,
-                    polled.map(Option::unwrap_or_default),
-                )?;
+                self.after(FeedName::Contacts, turn, started, polled.map(drop))?;
             }
         }
     }
@@ -82,16 +76,13 @@ impl Poller {
         name: FeedName,
         turn: &mut Turn,
         started: Instant,
-        polled: Result<Polled>,
+        polled: Result<()>,
     ) -> Result<()> {
         let what = format!("asking the change feed ({})", name.as_str());
         match polled {
-            Ok(polled) => {
+            Ok(()) => {
                 turn.next = started + turn.interval;
                 say_recovery(&what, turn.patience.succeed(Instant::now().into_std()));
-                if polled.moved > 0 || polled.gap {
-                    self.controls.tell_news(self.sequence()?);
-                }
                 if name == FeedName::Cases {
                     self.polled.send_replace(true);
                 }
@@ -110,10 +101,6 @@ impl Poller {
             }
         }
         Ok(())
-    }
-
-    fn sequence(&self) -> Result<i64, Error> {
-        State::new(&self.session.store().connection()?).sequence()
     }
 
     fn was_polled_before(&self) -> Result<bool> {

@@ -15,7 +15,7 @@ use super::{Host, ends_the_daemon, say_recovery, say_trouble};
 use crate::cycle::{Controls, Halt, Options, Report, last_runs};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::State;
-use crate::schedule;
+use crate::schedule::{self, Name};
 use crate::session::Session;
 
 /// No sleep is longer: clocks are set, and machines are suspended.
@@ -25,7 +25,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// Between cycles that were not asked for by a change.
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
-/// What a schedule asks for and could not be done is tried again after this,
+/// A listing that was due and could not be completed is tried again after this,
 const LEAST_HOLD: Duration = Duration::from_secs(60);
 /// and later no more seldom than this.
 const LONGEST_HOLD: Duration = Duration::from_secs(3600);
@@ -107,16 +107,21 @@ impl Worker {
         let due_at = due.and_then(|us| Timestamp::from_microsecond(us).ok());
         let at_last = last_cycle.checked_add(LONGEST_PAUSE).unwrap_or(last_cycle);
         let soonest = last_cycle.checked_add(LEAST_PAUSE).unwrap_or(last_cycle);
+        let due_at = due_at.map_or(at_last, |due| due.max(soonest).min(at_last));
         let schedules = &self.session.config().schedule;
+        let mut last_runs = last_runs(&conn)?;
+        if memory.held_until.is_some() {
+            // It is due still, and waits.
+            last_runs.remove(&Name::Reconcile);
+        }
         Ok(Situation {
             stopping: signals.halt() == Halt::Stop,
             job_waits: !memory.jobs.is_empty(),
             polled: *self.polled.borrow(),
             work_left: memory.halted || signals.news() > memory.handled,
             retry_at: memory.retry_at,
-            due_at: Some(due_at.map_or(at_last, |due| due.max(soonest).min(at_last))),
-            schedule_at: schedule::next_of_all(schedules, &last_runs(&conn)?)?,
-            schedules_held_until: memory.held_until,
+            due_at: decide::earlier(Some(due_at), memory.held_until),
+            schedule_at: schedule::next_of_all(schedules, &last_runs)?,
         })
     }
 
@@ -143,10 +148,10 @@ impl Worker {
         memory.last_cycle = Some(now);
         let options = Options {
             following: true,
-            hold_schedules: memory.held_until.is_some_and(|until| until > now),
+            hold_listing: memory.held_until.is_some_and(|until| until > now),
             ..Options::default()
         };
-        let held = options.hold_schedules;
+        let held = options.hold_listing;
         let session = Arc::clone(&self.session);
         let cycle = session.follow(options, signals);
         let report = self.supervise(memory, cycle, true).await;
@@ -193,9 +198,6 @@ impl Worker {
             controls: Some(Arc::clone(&self.controls)),
         };
         self.supervise(memory, (job.work)(host), false).await;
-        // A job may ask the feeds itself, and leave out some of what they said.
-        let sequence = State::new(&self.session.store().connection()?).sequence()?;
-        self.controls.tell_news(sequence);
         Ok(())
     }
 
