@@ -10,6 +10,9 @@
 //! The poller asks the feeds at their intervals, whatever else goes on; what it sees is fetched before
 //! the rest by the cycle under way. The worker decides from the books what to do next
 //! ([`decide`]), the publisher from what was published when ([`pace`]).
+//!
+//! Work on tables that no cycle writes can go on beside the worker as one more task: in a run and a
+//! lane of the writer of its own ([`crate::mirror::Lane`]), listening to the same signals.
 
 mod activity;
 mod decide;
@@ -192,10 +195,12 @@ async fn run_tasks(
         drop(work_ended);
         ended
     }));
-    let publisher = Task(tokio::spawn(publisher.run(async {
+    let publisher = Task(tokio::spawn(async move {
         // Dropped is ended too.
-        let _ = ends.await;
-    })));
+        let work_ends = async { drop(ends.await) };
+        publisher.run(work_ends).await;
+        Ok(())
+    }));
     tokio::try_join!(poller.ends(), worker.ends(), publisher.ends()).map(drop)
 }
 

@@ -265,6 +265,44 @@ fn changes_are_followed_and_published_while_a_backfill_is_held() {
 }
 
 #[test]
+fn a_command_and_a_change_do_not_wait_for_the_backfill() {
+    let world = eager(60);
+    let cases = shown_cases(&world);
+    let (first, asked) = (cases[cases.len() - 1], cases[0]);
+    // Everything takes at least half a minute.
+    let slow = ["--set", "limits.requests_per_second=25"];
+    let mut daemon = world.start_daemon_with(&slow);
+    let read = |case_id: i64| format!("GET /api/Cases/{case_id}/Activities");
+    daemon.wait_until("the backfill is under way", || {
+        calls(&world).keys().any(|call| call.ends_with("/Activities"))
+    });
+    change(&world, first, Facet::Activity);
+    daemon.wait_until("the change is fetched", || calls(&world).contains_key(&read(first)));
+    let output = world.run(&[&["sync", "--case", &asked.to_string()], &slow[..]].concat());
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", shown(&output));
+    let made = calls(&world);
+    assert!(made.contains_key(&read(asked)), "{made:?}");
+    let read_so_far = made.keys().filter(|call| call.ends_with("/Activities")).count();
+    assert!(read_so_far < cases.len(), "the backfill was over before: {read_so_far} cases");
+    daemon.wait_until("everything is published", || is_published(&world));
+    daemon.stop();
+}
+
+#[test]
+fn a_schedule_that_falls_due_while_it_runs_is_run() {
+    let world = World::with(unthrottled(10));
+    world.configure_eager("[schedule]\nreference = \"*/2 * * * * *\"\n");
+    let mut daemon = world.start_daemon();
+    daemon.wait_until("everything is published", || is_published(&world));
+    // No date of any case says so.
+    let employee = one::<i64>(&world.published(), "SELECT min(id) FROM main.employees");
+    world.sandbox.act(&Act::EditEmployee { employee_id: employee }).unwrap();
+    assert!(!is_published(&world));
+    daemon.wait_until("the employee is published", || is_published(&world));
+    daemon.stop();
+}
+
+#[test]
 fn a_second_signal_ends_it_at_once_and_the_next_start_goes_on() {
     let world = eager(20);
     let case_id = shown_cases(&world)[5];

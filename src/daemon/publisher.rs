@@ -9,7 +9,6 @@ use super::patience::Patience;
 use super::poller::stop;
 use super::{say_recovery, say_trouble};
 use crate::cycle::Controls;
-use crate::error::Result;
 use crate::session::{Forms, Session, When};
 
 /// A cycle that is under way is waited for this long: most take less, and then readers get all of it.
@@ -27,11 +26,8 @@ pub(super) struct Publisher {
 
 impl Publisher {
     /// Publishes until the process stops; when all work has ended, once more where that is quickly
-    /// done.
-    ///
-    /// # Errors
-    /// Those of the last publishing. Earlier ones are tried again.
-    pub(super) async fn run(self, work_ends: impl Future<Output = ()>) -> Result<()> {
+    /// done. What fails is tried again.
+    pub(super) async fn run(self, work_ends: impl Future<Output = ()>) {
         let publish = &self.session.config().publish;
         let parquet = publish.parquet.is_some().then_some(publish.parquet_interval);
         let mut pace = Pace::new(publish.min_interval, parquet);
@@ -52,7 +48,7 @@ impl Publisher {
                     if published.is_some() {
                         pace.published(forms, ended, ended.saturating_duration_since(started));
                     }
-                    behind = forms == Forms::Database && self.session.parquet_is_behind()?;
+                    behind = forms == Forms::Database && self.parquet_is_behind();
                     published.is_none().then(|| ended + LEAST_RETRY)
                 }
                 Err(error) => {
@@ -65,9 +61,17 @@ impl Publisher {
         }
         work_ends.await;
         if pace.earliest().is_none() || pace.took() > SHORT {
-            return Ok(());
+            return;
         }
-        self.session.publish(Forms::Both, When::Changed).await.map(drop)
+        if let Err(error) = self.session.publish(Forms::Both, When::Changed).await {
+            // The next start does it; what was published before stays.
+            tracing::warn!(reason = error.chain(), "the last changes are not published");
+        }
+    }
+
+    fn parquet_is_behind(&self) -> bool {
+        // What is not known is looked at once more.
+        self.session.parquet_is_behind().unwrap_or(true)
     }
 
     /// Waits until there may be something to publish; `false` when the process stops.

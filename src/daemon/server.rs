@@ -89,8 +89,8 @@ impl Server {
         let own = env!("CARGO_PKG_VERSION");
         if version != own {
             return Err(Error::new(
-                Kind::Usage,
-                format!("the daemon that holds the store is version {own}, this is {version}"),
+                Kind::StoreLocked,
+                format!("the store is held by a daemon of version {own}; this is {version}"),
             ));
         }
         let command: C = serde_json::from_value(command).map_err(|e| {

@@ -32,8 +32,13 @@ impl World {
 
     /// Starts `run`, its log in a file.
     pub fn start_daemon(&self) -> Daemon<'_> {
+        self.start_daemon_with(&[])
+    }
+
+    /// The same with more on its command line.
+    pub fn start_daemon_with(&self, more: &[&str]) -> Daemon<'_> {
         let log = File::create(self.path(LOG)).unwrap();
-        let child = self.command(&["run"]).stderr(log).spawn().unwrap();
+        let child = self.command(&[&["run"], more].concat()).stderr(log).spawn().unwrap();
         Daemon { world: self, child }
     }
 }
