@@ -225,6 +225,18 @@ impl Error {
         causes
     }
 
+    /// What the operator is told: the context, its causes and the hint, a line each.
+    pub fn report(&self) -> String {
+        let mut text = format!("error: {self}\n");
+        for cause in self.causes() {
+            text.push_str(&format!("  caused by: {cause}\n"));
+        }
+        if let Some(hint) = self.kind.hint() {
+            text.push_str(&format!("hint: {hint}\n"));
+        }
+        text
+    }
+
     /// The context and all causes in one line, for logs and the `reason` columns of the store.
     pub fn chain(&self) -> String {
         let mut text = self.context.clone();

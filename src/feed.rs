@@ -115,7 +115,7 @@ impl Feed<'_> {
         let mut reading = Reading::new(self, name, Reader::Reread, lower, state).await?;
         reading.run().await?;
         reading.note_names().await?;
-        let late = State::new(&self.store.connection()?).late(name, reading.sequence, bound)?;
+        let late = State::new(&self.store.connection()?).late(name, reading.before, bound)?;
         Ok(Reread {
             late: late.rows,
             latest: late.latest,

@@ -20,7 +20,8 @@
 //! - [`mirror`]: the store: merges scopes, keeps history, state, books and reports.
 //! - [`publish`]: the DuckDB copy, the Parquet snapshots and the durable rename.
 //! - [`cycle`]: one cycle: joins the steps and says what it did.
-//! - [`session`]: a run, from opening the store to closing its books.
+//! - [`session`]: runs on the open store, from opening their books to closing them.
+//! - [`daemon`]: `casemirror run`: polls, cycles, publishing and the socket for other commands.
 //!
 //! What they stand on:
 //!
@@ -29,6 +30,7 @@
 //! - [`config`]: layers of settings become one typed configuration.
 //! - [`schedule`]: cron expressions in their zone: when something is due (pure).
 //! - [`journals`]: months, windows, and the calls of a journal's month.
+//! - [`forecast`]: what the next run would call, for people to read.
 //! - [`pending`]: what is stale and why, for people to read.
 //! - [`ticks`]: instants as the source counts them, in 100 ns.
 //! - [`quote`]: SQL identifiers and literals, quoted.
@@ -42,11 +44,13 @@ pub mod catalog;
 pub mod cli;
 pub mod config;
 pub mod cycle;
+pub mod daemon;
 pub mod decode;
 pub mod error;
 pub mod extract;
 pub mod failpoint;
 pub mod feed;
+pub mod forecast;
 pub mod journals;
 pub mod mirror;
 pub mod pending;

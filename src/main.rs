@@ -18,13 +18,16 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(casemirror::cli::run(cli)) {
+    let status = match runtime.block_on(casemirror::cli::run(cli)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             report(&error);
             ExitCode::from(error.kind().exit_status())
         }
-    }
+    };
+    // What was given up, such as a publishing that took too long to end, is not waited for.
+    runtime.shutdown_background();
+    status
 }
 
 fn log_to_stderr(cli: &Cli) {
@@ -50,11 +53,5 @@ fn log_to_stderr(cli: &Cli) {
 }
 
 fn report(error: &Error) {
-    eprintln!("error: {error}");
-    for cause in error.causes() {
-        eprintln!("  caused by: {cause}");
-    }
-    if let Some(hint) = error.kind().hint() {
-        eprintln!("hint: {hint}");
-    }
+    eprint!("{}", error.report());
 }

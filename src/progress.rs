@@ -29,7 +29,15 @@ struct Shared {
 impl Progress {
     /// Shows itself on stderr where that is a terminal, in the log elsewhere.
     pub fn new(quiet: bool) -> Progress {
-        let terminal = std::io::stderr().is_terminal() && !quiet;
+        Progress::with(std::io::stderr().is_terminal() && !quiet, quiet)
+    }
+
+    /// Shows itself in the log, wherever that goes: of a daemon, which is never done.
+    pub fn logged(quiet: bool) -> Progress {
+        Progress::with(false, quiet)
+    }
+
+    fn with(terminal: bool, quiet: bool) -> Progress {
         let bar = terminal.then(|| {
             let bar = ProgressBar::new(0);
             let template = "{spinner} {wide_msg} {bar:24} {pos}/{len} {eta}";

@@ -1,40 +1,179 @@
 //! Cron expressions in their zone: when a schedule is due (pure).
+//!
+//! Occurrences are looked for on the wall clock, as if it were never changed, and then placed in time.
+//! So each local time that an expression names runs once: one that a clock change skips runs as long
+//! after the change as it stood behind it (02:30 at 03:30), one that it repeats runs in its first pass
+//! (contract section 2 and 3). The library's own treatment of zones depends on how an expression is
+//! written: it runs `*/15` in both passes of a repeated hour and leaves skipped ones out.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use croner::Cron;
-use jiff::Timestamp;
+use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
+use crate::config;
 use crate::error::{Error, Kind, Result};
+
+/// No clock change moves the wall clock further, and none follows another sooner.
+const LARGEST_CHANGE: Duration = Duration::from_secs(3 * 3600);
+/// Occurrences that may be passed over because they lie in the past: those of a repeated hour, one a
+/// second.
+const MOST_PASSED: usize = 4 * 3600;
+
+/// The schedules (contract section 2, `schedule.*`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Name {
+    Reference,
+    Journals,
+    JournalsRecheck,
+    Reconcile,
+    Verify,
+}
+
+impl Name {
+    /// All of them.
+    pub const ALL: [Name; 5] =
+        [Name::Reference, Name::Journals, Name::JournalsRecheck, Name::Reconcile, Name::Verify];
+
+    /// As in the configuration and in `sync.schedules`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Name::Reference => "reference",
+            Name::Journals => "journals",
+            Name::JournalsRecheck => "journals_recheck",
+            Name::Reconcile => "reconcile",
+            Name::Verify => "verify",
+        }
+    }
+
+    /// Due in the very first run; the others count as just run then (contract section 1, `sync`).
+    fn runs_at_first(self) -> bool {
+        matches!(self, Name::Reference | Name::Journals)
+    }
+
+    fn cron(self, schedules: &config::Schedule) -> &Cron {
+        match self {
+            Name::Reference => &schedules.reference,
+            Name::Journals => &schedules.journals,
+            Name::JournalsRecheck => &schedules.journals_recheck,
+            Name::Reconcile => &schedules.reconcile,
+            Name::Verify => &schedules.verify,
+        }
+    }
+}
+
+/// When each schedule last ran; one that never did is missing.
+pub type LastRuns = std::collections::BTreeMap<Name, Timestamp>;
+
+/// The schedules that fell due by `now`. One that was missed several times is due once.
+///
+/// # Errors
+/// Those of [`next`].
+pub fn due(
+    schedules: &config::Schedule,
+    last: &LastRuns,
+    now: Timestamp,
+) -> Result<BTreeSet<Name>> {
+    let mut due = BTreeSet::new();
+    for name in Name::ALL {
+        let fell = match last.get(&name) {
+            None => name.runs_at_first(),
+            Some(last) => next(name.cron(schedules), &schedules.time_zone, *last)? <= now,
+        };
+        if fell {
+            due.insert(name);
+        }
+    }
+    Ok(due)
+}
+
+/// When the next schedule falls due; may lie in the past. `None` while none ever ran.
+///
+/// # Errors
+/// Those of [`next`].
+pub fn next_of_all(schedules: &config::Schedule, last: &LastRuns) -> Result<Option<Timestamp>> {
+    let mut soonest: Option<Timestamp> = None;
+    for (name, last) in last {
+        let at = next(name.cron(schedules), &schedules.time_zone, *last)?;
+        soonest = Some(soonest.map_or(at, |soonest| soonest.min(at)));
+    }
+    Ok(soonest)
+}
+
+/// Whether a schedule falls due after `from` and by `to`.
+///
+/// # Errors
+/// Those of [`next`].
+pub fn falls_due_within(
+    schedules: &config::Schedule,
+    last: &LastRuns,
+    from: Timestamp,
+    to: Timestamp,
+) -> Result<bool> {
+    for (name, last) in last {
+        let at = next(name.cron(schedules), &schedules.time_zone, *last)?;
+        if at > from && at <= to {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
 
 /// The first time after `last` at which the expression fires.
 ///
 /// # Errors
 /// `Kind::Config` when it never does.
 pub fn next(cron: &Cron, zone: &TimeZone, last: Timestamp) -> Result<Timestamp> {
-    cron.find_next_occurrence(&last.to_zoned(zone.clone()), false)
-        .map(|at| at.timestamp())
-        .map_err(|e| Error::caused(Kind::Config, format!("the schedule {cron} never fires"), e))
+    // A clock change shortly before `last` may have moved earlier local times behind it.
+    let earlier = last.checked_sub(LARGEST_CHANGE).unwrap_or(last);
+    let here = zone.to_datetime(last);
+    let unchanged = zone.to_offset(earlier).to_datetime(last);
+    let mut wall = here.min(unchanged);
+    let mut soonest: Option<(DateTime, Timestamp)> = None;
+    for _ in 0..MOST_PASSED {
+        let local = next_on_the_wall(cron, wall)?;
+        // What stands behind the soonest on the wall clock can still come before it, but only where a
+        // change moved that one.
+        if let Some((found, at)) = soonest
+            && (zone.to_datetime(at) == found || local >= zone.to_datetime(at))
+        {
+            return Ok(at);
+        }
+        let at = place(zone, local)?;
+        if at > last && soonest.is_none_or(|(_, soonest)| at < soonest) {
+            soonest = Some((local, at));
+        }
+        wall = local;
+    }
+    soonest.map(|(_, at)| at).ok_or_else(|| never(cron, "no time lies after the last one"))
 }
 
-/// Whether it fired after `last`, up to and including `now`.
-pub fn due(cron: &Cron, zone: &TimeZone, last: Timestamp, now: Timestamp) -> Result<bool> {
-    Ok(next(cron, zone, last)? <= now)
+fn next_on_the_wall(cron: &Cron, wall: DateTime) -> Result<DateTime> {
+    // UTC has no changes: there the library only computes with days and hours.
+    let wall = wall.to_zoned(TimeZone::UTC).map_err(|e| never(cron, e))?;
+    cron.find_next_occurrence(&wall, false).map(|at| at.datetime()).map_err(|e| never(cron, e))
+}
+
+/// A local time that does not exist moves forward by the change, one that comes twice is the first.
+fn place(zone: &TimeZone, local: DateTime) -> Result<Timestamp> {
+    zone.to_ambiguous_timestamp(local).compatible().map_err(|e| {
+        Error::caused(Kind::Config, format!("the local time {local} is out of range"), e)
+    })
+}
+
+fn never(cron: &Cron, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::caused(Kind::Config, format!("the schedule {cron} never fires"), cause)
+}
+
+/// How long to sleep until `at`; no longer than `longest`, because a clock that is set or a machine
+/// that was suspended makes any longer sleep wrong.
+pub fn nap(now: Timestamp, at: Timestamp, longest: Duration) -> Duration {
+    let left: SignedDuration = at.duration_since(now);
+    Duration::try_from(left).unwrap_or_default().min(longest)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_schedule_that_was_missed_is_due_once() {
-        let cron: Cron = "15 4 * * *".parse().unwrap();
-        let zone = TimeZone::get("Europe/Oslo").unwrap();
-        let at = |text: &str| text.parse::<Timestamp>().unwrap();
-        let last = at("2026-11-20T03:15:00Z");
-        assert!(!due(&cron, &zone, last, at("2026-11-21T03:14:59Z")).unwrap());
-        assert!(due(&cron, &zone, last, at("2026-11-21T03:15:00Z")).unwrap());
-        assert!(due(&cron, &zone, last, at("2026-12-24T00:00:00Z")).unwrap());
-        let noted = at("2026-12-24T00:00:00Z");
-        assert!(!due(&cron, &zone, noted, at("2026-12-24T00:00:01Z")).unwrap());
-    }
-}
+mod tests;

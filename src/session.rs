@@ -1,32 +1,36 @@
-//! A run from opening the store to closing its books: what `sync` and `demo` have in common.
+//! Runs on the open store, from opening their books to closing them: what `sync`, `run` and `demo`
+//! have in common.
 
-use std::path::{Path, PathBuf};
+mod publishing;
+
 use std::sync::Arc;
+use std::time::Duration;
 
-use duckdb::Connection;
 use jiff::Timestamp;
+
+use publishing::Publishing;
+pub use publishing::{Forms, NOTHING_LISTED, When, export};
 
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::cycle::{self, Cycle, Options};
+use crate::cycle::{self, Cycle, News, Options, Polls, Signals};
 use crate::decode::{Context, Privacy};
-use crate::error::{Error, Kind, Result};
-use crate::failpoint;
-use crate::mirror::{Books, DuckLedger, RunSummary, Settings, State, Store, Writer, secrets};
-use crate::pending;
+use crate::error::{Error, Result};
+use crate::mirror::{Books, DuckLedger, Lane, RunSummary, Settings, Store, Writer, secrets};
 use crate::progress::Progress;
-use crate::publish::{self, ParquetTarget, Published, SnapshotInfo, Targets};
+use crate::publish::Published;
 use crate::source::Client;
-use crate::ticks::Ticks;
 
-/// The open store with everything that a run needs.
+/// The open store with everything that a run needs, and the one thread that writes to it.
 pub struct Session {
     config: Arc<Config>,
     catalog: Arc<Catalog>,
     store: Arc<Store>,
-    client: Client,
+    writer: Writer,
+    polls: Polls,
     privacy: Privacy,
     progress: Progress,
+    publishing: Publishing,
 }
 
 /// What a run did, and what it published.
@@ -45,12 +49,31 @@ impl Session {
     pub fn open(config: Config, progress: Progress) -> Result<Session> {
         let catalog = Arc::new(Catalog::load(config.resources.dir.as_deref())?);
         config.check_tables(&catalog.names())?;
+        let config = Arc::new(config);
         let store = Arc::new(Store::open(&config, &catalog)?);
         let key = secrets::hash_key(&config.store.path)?;
         let privacy = Privacy::new(&config.privacy, key);
         let ledger = Arc::new(DuckLedger::new(store.connection()?));
         let client = Client::new(&config.source, &config.feed, &config.limits, ledger)?;
-        Ok(Session { config: Arc::new(config), catalog, store, client, privacy, progress })
+        let writer = Writer::start(store.connection()?)?;
+        let polls = Polls {
+            config: Arc::clone(&config),
+            store: Arc::clone(&store),
+            writer: writer.clone(),
+            client,
+            turn: Arc::default(),
+            news: News::default(),
+        };
+        Ok(Session {
+            config,
+            catalog,
+            store,
+            writer,
+            polls,
+            privacy,
+            progress,
+            publishing: Publishing::default(),
+        })
     }
 
     /// The store.
@@ -63,22 +86,70 @@ impl Session {
         &self.catalog
     }
 
-    /// One cycle, published where it changed anything.
+    /// The configuration.
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
+    /// The change feeds.
+    pub fn polls(&self) -> &Polls {
+        &self.polls
+    }
+
+    /// Refuses a store that was filled from another tenant; asks the source only where that is not
+    /// known.
+    ///
+    /// # Errors
+    /// Those of [`cycle::check_tenant`].
+    pub async fn check_tenant(&self) -> Result<()> {
+        cycle::check_tenant(&self.config, &self.store, &self.writer, &self.polls.client, false)
+            .await
+    }
+
+    /// One run: a cycle, published where it changed anything.
     ///
     /// # Errors
     /// What ended the cycle or the publishing; the books say so too.
-    pub async fn sync(&self, command: &str, options: Options) -> Result<Ran> {
-        let run_id = Books::new(&self.store.connection()?).start_run(command)?;
-        let settings = Settings::new(&self.config, &self.catalog, options.allow_removals);
-        let writer = Writer::start(self.store.connection()?, settings, run_id)?;
-        let ran = self.run(options, run_id, &writer).await;
-        let summary = match &ran {
-            Ok(ran) => RunSummary {
-                outcome: if ran.report.problems.is_empty() { "ok" } else { "incomplete" }
-                    .to_owned(),
-                exit_status: ran.report.exit_status(),
-                error: (!ran.report.problems.is_empty()).then(|| ran.report.problems.join("\n")),
-                rows: Books::total(&ran.report.outcome),
+    pub async fn sync(&self, command: &str, options: Options, signals: Signals) -> Result<Ran> {
+        let run_id = self.start_run(command)?;
+        let report = self.cycle(run_id, options, signals).await;
+        // What was loaded before an error is published too: it is committed and true.
+        let published = self.publish(Forms::Both, When::Changed).await;
+        self.progress.finish();
+        let ran = match (report, published) {
+            (Ok(report), Ok(published)) => Ok(Ran { report, published }),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        };
+        let closed = self.end_run(run_id, ran.as_ref().map(|ran| &ran.report)).await;
+        let ran = ran?;
+        closed?;
+        Ok(ran)
+    }
+
+    /// One run of the daemon's: a cycle. Publishing has its own pace there.
+    ///
+    /// # Errors
+    /// What ended the cycle; the books say so too.
+    pub async fn follow(&self, options: Options, signals: Signals) -> Result<cycle::Report> {
+        let run_id = self.start_run("run")?;
+        let report = self.cycle(run_id, options, signals).await;
+        let closed = self.end_run(run_id, report.as_ref()).await;
+        let report = report?;
+        closed?;
+        Ok(report)
+    }
+
+    fn start_run(&self, command: &str) -> Result<i64> {
+        Books::new(&self.store.connection()?).start_run(command)
+    }
+
+    async fn end_run(&self, run_id: i64, ran: Result<&cycle::Report, &Error>) -> Result<()> {
+        let summary = match ran {
+            Ok(report) => RunSummary {
+                outcome: if report.problems.is_empty() { "ok" } else { "incomplete" }.to_owned(),
+                exit_status: report.exit_status(),
+                error: (!report.problems.is_empty()).then(|| report.problems.join("\n")),
+                rows: Books::total(&report.outcome),
             },
             Err(error) => RunSummary {
                 outcome: "failed".to_owned(),
@@ -87,114 +158,64 @@ impl Session {
                 ..RunSummary::default()
             },
         };
-        let closed = writer.run(move |conn| Books::new(conn).end_run(run_id, &summary)).await;
-        // However it ended: the log is worked into the store's file when the last connection closes.
-        let ended = writer.close().await;
-        let ran = ran?;
-        closed?;
-        ended?;
-        Ok(ran)
+        self.writer.run(move |conn| Books::new(conn).end_run(run_id, &summary)).await
     }
 
-    async fn run(&self, options: Options, run_id: i64, writer: &Writer) -> Result<Ran> {
-        let context =
-            Context { zone: self.config.source.time_zone.clone(), privacy: self.privacy.clone() };
+    async fn cycle(
+        &self,
+        run_id: i64,
+        options: Options,
+        signals: Signals,
+    ) -> Result<cycle::Report> {
         let parts = cycle::Parts {
             config: Arc::clone(&self.config),
             catalog: Arc::clone(&self.catalog),
             store: Arc::clone(&self.store),
-            writer: writer.clone(),
-            client: self.client.clone(),
-            context,
+            writer: self.lane(run_id, options.allow_removals)?,
+            polls: self.polls.clone(),
+            context: Context {
+                zone: self.config.source.time_zone.clone(),
+                privacy: self.privacy.clone(),
+            },
             progress: self.progress.clone(),
             run_id,
+            signals,
         };
-        let cycle = Cycle::new(parts, options);
-        let report = cycle.run().await;
-        let noted = self.note_pending(writer).await;
-        // What was loaded before an error is published too: it is committed and true.
-        let published = self.publish(writer).await;
-        self.progress.finish();
-        let report = report?;
-        noted?;
-        Ok(Ran { report, published: published? })
+        Cycle::new(parts, options).run().await
     }
 
-    /// Writes what is stale, why and since when, and which tables are complete.
-    async fn note_pending(&self, writer: &Writer) -> Result<()> {
-        let pending = pending::collect(&self.store.connection()?, &self.config, &self.catalog)?;
-        let catalog = Arc::clone(&self.catalog);
-        writer
-            .run(move |conn| {
-                let books = Books::new(conn);
-                books.set_pending(&pending.rows())?;
-                pending::note_complete(conn, &pending, &catalog)
-            })
-            .await
+    /// What a run writes with.
+    fn lane(&self, run_id: i64, allow_removals: bool) -> Result<Lane> {
+        let settings = Settings::new(&self.config, &self.catalog, allow_removals);
+        self.writer.lane(settings, run_id)
     }
 
-    /// Publishes what changed since it was last published.
-    async fn publish(&self, writer: &Writer) -> Result<Option<Published>> {
-        let conn = self.store.connection()?;
-        let state = State::new(&conn);
-        let Some(info) = snapshot_info(&conn, &self.catalog)? else {
-            tracing::info!("{NOTHING_LISTED}");
-            return Ok(None);
+    /// Forgets the books of the daemon's own runs that ended before `before`: a brokerage's day has
+    /// thousands of them.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn forget_runs(&self, before: Timestamp) -> Result<()> {
+        self.writer.run(move |conn| Books::new(conn).forget_runs("run", before)).await
+    }
+
+    /// Ends the thread that writes: with the process's last connection the store's log is worked into
+    /// its file.
+    ///
+    /// # Errors
+    /// Those of [`Writer::close`].
+    pub async fn close(&self) -> Result<()> {
+        self.writer.close().await
+    }
+
+    /// Waits until everything that was ordered is written, for so long at most.
+    pub async fn settle(&self, longest: Duration) {
+        let written = async {
+            // A transaction of its own comes after all that was handed over.
+            let _ = self.writer.run(|_| Ok(())).await;
+            self.polls.client.flush().await;
         };
-        let readable = state.readable_state()?;
-        let database = &self.config.publish.database;
-        let there = database.exists()
-            && self.config.publish.parquet.as_ref().is_none_or(|p| p.join("latest").exists());
-        if there && state.meta("published_state")?.as_deref() == Some(readable.as_str()) {
-            return Ok(None);
-        }
-        self.progress.step("publishing");
-        failpoint::reach("before-publish");
-        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
-        let published = tokio::task::spawn_blocking(move || {
-            make_folder(&config.publish.database)?;
-            let tables = catalog.names();
-            let parquet = config.publish.parquet.as_deref().map(|root| ParquetTarget {
-                root,
-                tables: &tables,
-                keep_snapshots: config.publish.keep_snapshots,
-                keep_for: config.publish.keep_for,
-            });
-            let targets = Targets { database: Some(&config.publish.database), parquet };
-            publish::publish(&conn, &targets, &info)
-        })
-        .await
-        .map_err(|e| Error::caused(Kind::Internal, "publishing ended early", e))??;
-        failpoint::reach("after-publish");
-        writer.run(move |conn| State::new(conn).set_meta("published_state", &readable)).await?;
-        tracing::info!(snapshot = published.snapshot_id, "published");
-        Ok(Some(published))
+        // What is not written by then is found again at the next start.
+        let _ = tokio::time::timeout(longest, written).await;
     }
-}
-
-/// Why there is nothing to publish.
-pub const NOTHING_LISTED: &str =
-    "nothing is published before the first complete listing of the cases";
-
-/// What a snapshot taken now says of itself; `None` before the first complete listing of the cases.
-///
-/// # Errors
-/// Those of reading the store.
-pub fn snapshot_info(conn: &Connection, catalog: &Catalog) -> Result<Option<SnapshotInfo>> {
-    let state = State::new(conn);
-    if state.meta("listed_at")?.is_none() {
-        return Ok(None);
-    }
-    Ok(Some(SnapshotInfo {
-        taken_at: Timestamp::now(),
-        watermark: state.feed("cases")?.bound.and_then(|bound| Ticks::new(bound).to_timestamp()),
-        complete: pending::is_complete(conn, catalog)?,
-        store_id: state.meta("store_id")?.unwrap_or_default(),
-    }))
-}
-
-fn make_folder(file: &Path) -> Result<PathBuf> {
-    let folder = file.parent().unwrap_or(Path::new(".")).to_owned();
-    std::fs::create_dir_all(&folder).map_err(|e| crate::error::io("create", &folder, e))?;
-    Ok(folder)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use casemirror::catalog::Catalog;
 use casemirror::config::Config;
 use casemirror::feed::{Feed, Reread};
-use casemirror::mirror::{DuckLedger, Settings, Store, Writer};
+use casemirror::mirror::{DuckLedger, Store, Writer};
 use casemirror::sandbox::{Act, Control, Facet, Fault, MaxTop, Options, Rule};
 use casemirror::source::{Client, FeedName};
 use rstest::rstest;
@@ -247,8 +247,7 @@ fn reread(world: &World, name: FeedName) -> Reread {
     let config = Config::load(&world.path("casemirror.toml"), &[]).unwrap();
     let catalog = Arc::new(Catalog::load(None).unwrap());
     let store = Store::open(&config, &catalog).unwrap();
-    let settings = Settings::new(&config, &catalog, false);
-    let writer = Writer::start(store.connection().unwrap(), settings, 1).unwrap();
+    let writer = Writer::start(store.connection().unwrap()).unwrap();
     let ledger = Arc::new(DuckLedger::new(store.connection().unwrap()));
     let client = Client::new(&config.source, &config.feed, &config.limits, ledger).unwrap();
     let feed = Feed {

@@ -6,6 +6,7 @@ mod support;
 
 mod books;
 mod cli;
+mod daemon;
 mod export;
 mod faults;
 mod feed;

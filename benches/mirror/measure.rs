@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use casemirror::catalog::{Catalog, Resource};
 use casemirror::config::Config;
-use casemirror::cycle::{Cycle, Options, Parts};
+use casemirror::cycle::{Cycle, News, Options, Parts, Polls, Signals};
 use casemirror::decode::{Context, Decoder, Params, Privacy};
 use casemirror::mirror::{Books, DuckLedger, Settings, Store, Writer};
 use casemirror::progress::Progress;
@@ -133,7 +133,7 @@ pub fn list(address: &str, folder: &Path) -> Figures {
         let connection = || store.connection().expect("another connection");
         let run_id = Books::new(&connection()).start_run("bench").expect("the books are open");
         let settings = Settings::new(&config, &catalog, false);
-        let writer = Writer::start(connection(), settings, run_id).expect("a writer");
+        let writer = Writer::start(connection()).expect("a writer");
         let ledger = Arc::new(DuckLedger::new(connection()));
         let client = Client::new(&config.source, &config.feed, &config.limits, ledger);
         let options = Options { only: TABLES.map(str::to_owned).to_vec(), ..Options::default() };
@@ -141,11 +141,19 @@ pub fn list(address: &str, folder: &Path) -> Figures {
             config: Arc::clone(&config),
             catalog: Arc::clone(&catalog),
             store: Arc::clone(&store),
-            writer,
-            client: client.expect("a client"),
+            writer: writer.lane(settings, run_id).expect("a lane"),
+            polls: Polls {
+                config: Arc::clone(&config),
+                store: Arc::clone(&store),
+                writer,
+                client: client.expect("a client"),
+                turn: Arc::default(),
+                news: News::default(),
+            },
             context,
             progress: Progress::silent(),
             run_id,
+            signals: Signals::none(),
         };
         let cycle = Cycle::new(parts, options);
         cycle.run().await.expect("the run ends well")

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::RangedU64ValueParser;
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use serde::{Deserialize, Serialize};
 
 use crate::config;
 
@@ -17,10 +18,18 @@ Examples:
   casemirror init                        write casemirror.toml, to be filled in
   casemirror check                       see whether it is right, and what your user may read
   casemirror sync                        mirror everything, later only what has changed
+  casemirror run                         go on mirroring; the other commands work meanwhile
   casemirror query 'FROM report.signed_cases'
 
 Exit status: 0 done; 1 failed; 2 wrong usage or configuration; 3 done, but incomplete (see
 `casemirror status`).";
+
+const RUN: &str = "\
+SIGTERM or Ctrl-C stops it: what is under way is finished. A second one ends it at once; nothing that
+is committed is lost.
+
+While it runs, sync, plan and status are handed to it and print what they always print; query reads
+the published file. All of them need the same configuration.";
 
 /// Mirrors a property brokerage's data into a DuckDB database and Parquet snapshots, and keeps the
 /// mirror true.
@@ -79,16 +88,21 @@ impl fmt::Debug for Setting {
     }
 }
 
-/// What to do.
-#[derive(Debug, Subcommand)]
+/// What to do. What can be serialized is handed to the daemon where it holds the store.
+#[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Command {
     /// Mirror a simulated brokerage: needs no configuration and no network
+    #[serde(skip)]
     Demo(Demo),
     /// Serve the simulated brokerage's API, and nothing else
+    #[serde(skip)]
     Sandbox(Sandbox),
     /// Write a commented configuration file; never overwrites
+    #[serde(skip)]
     Init(Init),
     /// Validate the configuration, log in, and show what the API user may read; changes nothing
+    #[serde(skip)]
     Check,
     /// Mirror everything, or what has changed since the last time, and publish it
     Sync(Sync),
@@ -96,18 +110,27 @@ pub enum Command {
     Journals(Journals),
     /// Write a Parquet snapshot of the store now, into publish.parquet
     Export,
+    /// Go on mirroring until stopped: polls the change feeds, runs the schedules, publishes
+    #[serde(skip)]
+    #[command(after_help = RUN)]
+    Run,
+    /// Show what the next sync would call, and how long that takes; asks only the change feeds
+    Plan,
     /// Show what is mirrored, how fresh, what failed, what is pending and why
     Status(Status),
     /// Print the data dictionary of every table
+    #[serde(skip)]
     Schema(Schema),
     /// Run SQL on the published database, read-only
+    #[serde(skip)]
     Query(Query),
     /// Print the completion script of a shell
+    #[serde(skip)]
     Completions(Completions),
 }
 
 /// `casemirror demo`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Demo {
     /// Cases of the simulated brokerage
     #[arg(long, value_name = "N", default_value = "500", value_parser = case_count())]
@@ -124,7 +147,7 @@ pub struct Demo {
 }
 
 /// `casemirror sandbox`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Sandbox {
     /// Address and port to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8650")]
@@ -138,7 +161,7 @@ pub struct Sandbox {
 }
 
 /// `casemirror init`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Init {
     /// Where to write it [default: the path of --config, else ./casemirror.toml]
     #[arg(value_name = "PATH")]
@@ -146,7 +169,7 @@ pub struct Init {
 }
 
 /// `casemirror sync`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
 #[command(after_help = "\
 Examples:
   casemirror sync --only cases,costs     only these tables; the others stay pending
@@ -172,7 +195,7 @@ pub struct Sync {
 }
 
 /// `casemirror journals`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
 #[command(after_help = "\
 Examples:
   casemirror journals --from 2026-01-01 --to 2026-03-31
@@ -199,7 +222,7 @@ pub struct Journals {
 }
 
 /// `casemirror status`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
 pub struct Status {
     /// As JSON, for programs
     #[arg(long)]
@@ -207,7 +230,7 @@ pub struct Status {
 }
 
 /// `casemirror schema`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Schema {
     /// Markdown to read, JSON for programs, or the SQL that creates the tables
     #[arg(long, value_name = "FORMAT", default_value = "md")]
@@ -215,7 +238,7 @@ pub struct Schema {
 }
 
 /// `casemirror query`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Examples:
   casemirror query 'FROM report.signed_cases ORDER BY month'
@@ -230,7 +253,7 @@ pub struct Query {
 }
 
 /// `casemirror completions`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Example:
   casemirror completions bash > ~/.local/share/bash-completion/completions/casemirror")]
@@ -380,6 +403,8 @@ mod tests {
                 "sync",
                 "journals",
                 "export",
+                "run",
+                "plan",
                 "status",
                 "schema",
                 "query",

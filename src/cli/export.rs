@@ -1,12 +1,15 @@
 //! `casemirror export`: a Parquet snapshot of the store as it is now.
 
+use std::sync::Arc;
+
 use super::print;
 use crate::catalog::Catalog;
 use crate::config::Config;
+use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::Store;
-use crate::publish::{self, ParquetTarget, PublishedParquet, Targets};
-use crate::session::{NOTHING_LISTED, snapshot_info};
+use crate::publish::PublishedParquet;
+use crate::session::{NOTHING_LISTED, Session, export};
 
 pub fn run(config: &Config) -> Result<u8> {
     // What is wrong whatever the store holds, before it is opened.
@@ -27,29 +30,11 @@ pub fn run(config: &Config) -> Result<u8> {
     Ok(0)
 }
 
-/// Writes a snapshot of what is committed in an open store. One call at a time, and none while
-/// something else is published.
-///
-/// # Errors
-/// `Kind::Config` where `publish.parquet` is off; `Kind::Io` before the first complete listing
-/// of the cases; those of [`publish::publish`].
-pub fn export(config: &Config, catalog: &Catalog, store: &Store) -> Result<PublishedParquet> {
-    let root = folder(config)?;
-    let conn = store.connection()?;
-    let info = snapshot_info(&conn, catalog)?.ok_or_else(|| {
-        Error::new(Kind::Io, format!("{NOTHING_LISTED}: `casemirror sync` makes it"))
-    })?;
-    let tables = catalog.names();
-    let parquet = ParquetTarget {
-        root,
-        tables: &tables,
-        keep_snapshots: config.publish.keep_snapshots,
-        keep_for: config.publish.keep_for,
-    };
-    let targets = Targets { database: None, parquet: Some(parquet) };
-    publish::publish(&conn, &targets, &info)?
-        .parquet
-        .ok_or_else(|| Error::new(Kind::Internal, "a snapshot was asked for and none was written"))
+/// The same in the daemon that holds the store.
+pub async fn execute(session: &Arc<Session>, out: &Printer) -> Result<u8> {
+    folder(session.config())?;
+    out.print(&summary(&session.export().await?))?;
+    Ok(0)
 }
 
 fn folder(config: &Config) -> Result<&std::path::Path> {

@@ -1,20 +1,20 @@
 //! `casemirror journals`: the journals of a period.
 
 use super::args::Journals;
-use super::print;
-use super::sync::{one_run, summary};
-use crate::config::Config;
+use super::sync::summary;
 use crate::cycle::{JournalRequest, Options};
+use crate::daemon::{Host, Printer};
 use crate::error::{Error, Kind, Result};
 use crate::journals::{KINDS, Month, tables_of};
-use crate::progress::Progress;
-use crate::session::Session;
 
-pub async fn run(config: Config, args: &Journals, quiet: bool) -> Result<u8> {
-    let options = options(args)?;
-    let session = Session::open(config, Progress::new(quiet))?;
-    let ran = one_run(&session, "journals", options).await?;
-    print(&summary(&ran))?;
+/// Refuses a period or a kind that makes no sense.
+pub fn check(args: &Journals) -> Result<()> {
+    options(args).map(drop)
+}
+
+pub async fn execute(args: &Journals, host: &Host, out: &Printer) -> Result<u8> {
+    let ran = host.run("journals", options(args)?).await?;
+    out.print(&summary(&ran))?;
     Ok(ran.report.exit_status())
 }
 

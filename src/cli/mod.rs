@@ -7,18 +7,22 @@ mod export;
 mod init;
 mod journals;
 mod output;
+mod plan;
 mod query;
+mod run;
 mod sandbox;
 mod schema;
 mod status;
 mod sync;
+mod work;
 
-use std::io::Write;
+use std::path::Path;
 
 use args::{Cli, Command};
 
 use crate::config::Config;
-use crate::error::{Error, Result, io};
+use crate::daemon::Printer;
+use crate::error::{Result, io};
 
 /// Runs a command; returns the exit status of contract section 1.
 pub async fn run(cli: Cli) -> Result<u8> {
@@ -30,14 +34,23 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Sandbox(args) => sandbox::run(args).await,
         Command::Init(args) => init::run(args),
         Command::Check => check::run(load()?).await,
-        Command::Sync(args) => sync::run(load()?, args, quiet).await,
-        Command::Journals(args) => journals::run(load()?, args, quiet).await,
-        Command::Export => export::run(&offline()?),
-        Command::Status(args) => status::run(&offline()?, args),
+        Command::Run => run::run(load()?, quiet).await,
+        command @ (Command::Sync(_) | Command::Journals(_) | Command::Plan) => {
+            work::run(command, load()?, quiet).await
+        }
+        command @ Command::Export => match export::run(&offline()?) {
+            Err(error) => work::hand_over(command, &offline()?, error).await,
+            done => done,
+        },
+        command @ Command::Status(args) => match status::run(&offline()?, args) {
+            Err(error) => work::hand_over(command, &offline()?, error).await,
+            done => done,
+        },
         Command::Schema(args) => schema::run(&offline()?, args),
         Command::Query(args) => query::run(&offline()?, args),
         Command::Completions(args) => {
-            args::write_completions(args.shell, &mut std::io::stdout()).map_err(print_error)?;
+            args::write_completions(args.shell, &mut std::io::stdout())
+                .map_err(|e| io("write to", Path::new("standard output"), e))?;
             Ok(0)
         }
     }
@@ -45,13 +58,5 @@ pub async fn run(cli: Cli) -> Result<u8> {
 
 /// Prints a result. Who closes the pipe early has read enough.
 fn print(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        done => done.map_err(print_error),
-    }
-}
-
-fn print_error(source: std::io::Error) -> Error {
-    io("write to", std::path::Path::new("standard output"), source)
+    Printer::here().print(text)
 }

@@ -26,6 +26,15 @@ pub fn table(header: &[&str]) -> Table {
     table
 }
 
+/// Puts these columns to the right.
+pub fn align_numbers(table: &mut Table, columns: std::ops::Range<usize>) {
+    for column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
 /// Record batches as a table; numbers to the right.
 pub fn batches(batches: &[RecordBatch], null: &str) -> Result<String> {
     let Some(first) = batches.first() else { return Ok(String::new()) };

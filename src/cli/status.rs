@@ -4,12 +4,14 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::args::Status;
-use super::{output, print};
+use super::output;
 use crate::catalog::Catalog;
 use crate::config::Config;
+use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Books, ResourceRow, State, Store};
 use crate::pending;
+use crate::session::Session;
 
 pub fn run(config: &Config, args: &Status) -> Result<u8> {
     let catalog = Catalog::load(config.resources.dir.as_deref())?;
@@ -24,9 +26,20 @@ pub fn run(config: &Config, args: &Status) -> Result<u8> {
         ));
     }
     let store = Store::open(config, &catalog)?;
-    let status = collect(config, &catalog, &store)?;
+    show(&collect(config, &catalog, &store)?, args, &Printer::here())
+}
+
+/// The same where the store is open.
+pub fn execute(args: &Status, session: &Session, out: &Printer) -> Result<u8> {
+    let status = tokio::task::block_in_place(|| {
+        collect(session.config(), session.catalog(), session.store())
+    })?;
+    show(&status, args, out)
+}
+
+fn show(status: &Value, args: &Status, out: &Printer) -> Result<u8> {
     let complete = status["problems"].as_array().is_none_or(Vec::is_empty);
-    print(&if args.json { format!("{status:#}\n") } else { text(&status)? })?;
+    out.print(&if args.json { format!("{status:#}\n") } else { text(status)? })?;
     Ok(if complete { 0 } else { 3 })
 }
 
@@ -112,6 +125,10 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
         "tenant": state.meta("tenant")?,
         "watermark": watermark.map(shown),
         "listed_at": state.meta("listed_at")?,
+        "late_rows": {
+            "cases": state.meta("late_rows_cases")?,
+            "contacts": state.meta("late_rows_contacts")?,
+        },
         "complete": pending::is_complete(&conn, catalog)?,
         "tables": tables,
         "failures": failures,

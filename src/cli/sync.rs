@@ -1,49 +1,36 @@
 //! `casemirror sync`: one cycle.
 
 use super::args::Sync;
-use super::print;
 use crate::catalog::Catalog;
-use crate::config::Config;
 use crate::cycle::Options;
+use crate::daemon::{Host, Printer};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::Books;
-use crate::progress::Progress;
-use crate::session::{Ran, Session};
+use crate::session::Ran;
 
-pub async fn run(config: Config, args: &Sync, quiet: bool) -> Result<u8> {
-    // Before the store is opened: wrong usage touches nothing.
-    let catalog = Catalog::load(config.resources.dir.as_deref())?;
+/// Refuses tables that do not exist.
+pub fn check(args: &Sync, catalog: &Catalog) -> Result<()> {
     let known = catalog.names();
-    if let Some(unknown) = args.only.iter().find(|t| !known.contains(&t.as_str())) {
-        return Err(Error::new(
+    match args.only.iter().find(|t| !known.contains(&t.as_str())) {
+        Some(unknown) => Err(Error::new(
             Kind::Usage,
             format!("--only {unknown}: there is no such table; there are {}", known.join(", ")),
-        ));
+        )),
+        None => Ok(()),
     }
-    let session = Session::open(config, Progress::new(quiet))?;
+}
+
+pub async fn execute(args: &Sync, host: &Host, out: &Printer) -> Result<u8> {
     let options = Options {
         full: args.full,
         only: args.only.clone(),
         cases: args.cases.clone(),
         allow_removals: args.allow_removals,
-        journals: None,
+        ..Options::default()
     };
-    let ran = one_run(&session, "sync", options).await?;
-    print(&summary(&ran))?;
+    let ran = host.run("sync", options).await?;
+    out.print(&summary(&ran))?;
     Ok(ran.report.exit_status())
-}
-
-/// One run, unless it is interrupted.
-pub(super) async fn one_run(session: &Session, command: &str, options: Options) -> Result<Ran> {
-    tokio::select! {
-        ran = session.sync(command, options) => ran,
-        _ = tokio::signal::ctrl_c() => Err(Error::new(
-            Kind::Cancelled,
-            format!(
-                "stopped; what is committed stays, and the next {command} goes on from there"
-            ),
-        )),
-    }
 }
 
 /// What a run did, in a few lines.

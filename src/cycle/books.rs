@@ -1,56 +1,25 @@
 //! The beginning and the end of a cycle's books: tenant, permissions, statuses, problems.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use duckdb::Connection;
 
 use super::Cycle;
 use crate::catalog::{Group, Resource};
+use crate::config::Config;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Books, ResourceRow, State};
+use crate::mirror::{Books, ResourceRow, State, Store, Writer};
+use crate::source::Client;
 
 /// Key of `sync.meta`: the `$top` that each endpoint takes, as JSON.
 const PAGE_SIZES: &str = "page_sizes";
 
 impl Cycle {
-    /// A store is one tenant's (contract section 4). The source is asked when the store is new, when
-    /// it was filled with other credentials, and `anyway` with `schedule.reference`.
-    pub(super) async fn check_tenant(&self, anyway: bool) -> Result<()> {
-        let origin = format!("{} {}", self.config.source.base_url, self.config.source.client_id);
-        let (known, filled_from) = {
-            let conn = self.store.connection()?;
-            let state = State::new(&conn);
-            (state.meta("tenant")?, state.meta("origin")?)
-        };
-        if !anyway && known.is_some() && filled_from.as_deref() == Some(origin.as_str()) {
-            return Ok(());
-        }
-        let tenant = self.extractor.client().tenant().await?.to_string();
-        if let Some(known) = known
-            && known != tenant
-        {
-            return Err(Error::new(
-                Kind::Tenant,
-                format!(
-                    "the store {} was filled from tenant {known}; these credentials belong to \
-                     tenant {tenant}",
-                    self.store.path().display()
-                ),
-            ));
-        }
-        self.writer
-            .run(move |conn| {
-                let state = State::new(conn);
-                state.set_meta("tenant", &tenant)?;
-                state.set_meta("origin", &origin)
-            })
-            .await
-    }
-
     /// Page sizes that the service refused in an earlier run are not tried again in this one: a
     /// change causes exactly the calls that it has to (contract section 9.2).
     pub(super) fn recall_page_sizes(&self) -> Result<()> {
-        let kept = State::new(&self.store.connection()?).meta(PAGE_SIZES)?;
-        // What cannot be read is found out again.
-        let sizes = kept.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let sizes = page_sizes(&self.store.connection()?)?;
         self.extractor.client().assume_page_sizes(sizes);
         Ok(())
     }
@@ -192,4 +161,57 @@ impl Cycle {
             self.options.wants(&resource.table) || self.options.wants(resource.read_with());
         wanted && (self.options.cases.is_empty() || resource.read_with() != "contacts")
     }
+}
+
+/// The `$top` that each endpoint takes, as far as earlier runs have found it out.
+///
+/// # Errors
+/// Those of the store.
+pub fn page_sizes(conn: &Connection) -> Result<BTreeMap<String, u32>> {
+    let kept = State::new(conn).meta(PAGE_SIZES)?;
+    // What cannot be read is found out again.
+    Ok(kept.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+}
+
+/// A store is one tenant's (contract section 4). The source is asked when the store is new, when it
+/// was filled with other credentials, and `anyway` with `schedule.reference`.
+///
+/// # Errors
+/// `Tenant` when the store was filled from another one, and those of the call and the store.
+pub async fn check_tenant(
+    config: &Config,
+    store: &Store,
+    writer: &Writer,
+    client: &Client,
+    anyway: bool,
+) -> Result<()> {
+    let origin = format!("{} {}", config.source.base_url, config.source.client_id);
+    let (known, filled_from) = {
+        let conn = store.connection()?;
+        let state = State::new(&conn);
+        (state.meta("tenant")?, state.meta("origin")?)
+    };
+    if !anyway && known.is_some() && filled_from.as_deref() == Some(origin.as_str()) {
+        return Ok(());
+    }
+    let tenant = client.tenant().await?.to_string();
+    if let Some(known) = known
+        && known != tenant
+    {
+        return Err(Error::new(
+            Kind::Tenant,
+            format!(
+                "the store {} was filled from tenant {known}; these credentials belong to \
+                 tenant {tenant}",
+                store.path().display()
+            ),
+        ));
+    }
+    writer
+        .run(move |conn| {
+            let state = State::new(conn);
+            state.set_meta("tenant", &tenant)?;
+            state.set_meta("origin", &origin)
+        })
+        .await
 }

@@ -3,14 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use duckdb::Connection;
 use futures::StreamExt;
 use jiff::Timestamp;
 
 use super::Cycle;
+use super::due::Due;
+use super::signals::Halt;
 use crate::catalog::{Group, Resource};
+use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::journals::{JournalScope, Month, MonthRead, first_month, months_back};
 use crate::mirror::{DueMonth, ScopeId, State};
+use crate::schedule::Name;
 
 /// Key of `sync.meta`: the first month that is ever synced, fixed at the first run.
 const FIRST_MONTH: &str = "journals_since";
@@ -32,27 +37,20 @@ impl JournalRequest {
     }
 }
 
-/// What the schedules ask of the journals in this run.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct JournalsDue {
-    /// `schedule.journals`.
-    pub trailing: bool,
-    /// `schedule.journals_recheck`.
-    pub recheck: bool,
-}
-
 impl Cycle {
     /// Reads the months that are due: those that the schedules ask for, and what an earlier run left
-    /// undone.
-    pub(super) async fn follow_journals(&mut self, due: JournalsDue) -> Result<()> {
+    /// undone. `false` when the process ends before all are read.
+    pub(super) async fn follow_journals(&mut self, due: &Due) -> Result<bool> {
         if !self.options.cases.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let tables = self.journal_tables();
         if tables.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
-        self.plan_months(&tables, due).await?;
+        if due.has(Name::Journals) || due.has(Name::JournalsRecheck) {
+            self.plan_months(&tables, due).await?;
+        }
         self.read_due(&tables, None).await
     }
 
@@ -81,7 +79,7 @@ impl Cycle {
                 }
             })
             .await?;
-        self.read_due(&tables, Some((request, &ids))).await
+        self.read_due(&tables, Some((request, &ids))).await.map(drop)
     }
 
     /// The journals' tables that this run reads.
@@ -93,55 +91,31 @@ impl Cycle {
             .collect()
     }
 
-    /// Whose journals are read: those that are named, else those of the configuration, else all.
     fn journal_ids(&self, named: &[i64]) -> Result<Vec<i64>> {
-        for ids in [named, &self.config.journals.ids] {
-            if !ids.is_empty() {
-                return Ok(ids.to_vec());
-            }
-        }
-        let conn = self.store.connection()?;
-        State::new(&conn).journal_ids(self.config.journals.level)
+        journal_ids(&self.store.connection()?, &self.config, named)
     }
 
-    async fn plan_months(&self, tables: &[String], due: JournalsDue) -> Result<()> {
-        if !due.trailing && !due.recheck {
-            return Ok(());
-        }
-        let settings = &self.config.journals;
-        let (zone, level) = (&self.config.source.time_zone, settings.level);
-        let current = Month::at(self.started_at, zone);
-        let known = State::new(&self.store.connection()?).meta(FIRST_MONTH)?;
-        let first = match (settings.since, known.and_then(|text| text.parse().ok())) {
-            (Some(day), _) => Month::of(day),
-            (None, Some(fixed)) => fixed,
-            (None, None) => first_month(self.started_at, zone),
-        };
-        let since_first = |count| -> Vec<Month> {
-            months_back(current, count).filter(|month| *month >= first).collect()
-        };
-        let all = months_from(first, current);
-        let trailing = since_first(settings.trailing_months);
-        let recheck = since_first(settings.recheck_months);
-        let ids = self.journal_ids(&[])?;
+    async fn plan_months(&self, tables: &[String], due: &Due) -> Result<()> {
+        let plan = Wanted::of(&self.store.connection()?, &self.config, due)?;
+        let level = self.config.journals.level;
         let tables = tables.to_vec();
         self.writer
             .run(move |conn| {
                 let state = State::new(conn);
-                state.set_meta(FIRST_MONTH, &first.to_string())?;
-                if due.recheck {
+                state.set_meta(FIRST_MONTH, &plan.first.to_string())?;
+                if plan.rechecked {
+                    let why = Some("schedule.journals_recheck");
                     let (sums, journals): (Vec<_>, Vec<_>) =
                         tables.iter().cloned().partition(|table| table == SUMS);
-                    let why = Some("schedule.journals_recheck");
-                    state.months_are_due(&journals, level, &ids, &recheck, why)?;
+                    state.months_are_due(&journals, level, &plan.ids, &plan.recheck, why)?;
                     for table in &sums {
                         state.synced_months_are_due(table, "schedule.journals_recheck")?;
                     }
                 }
-                if due.trailing {
-                    state.months_are_due(&tables, level, &ids, &all, None)?;
+                if plan.scheduled {
+                    state.months_are_due(&tables, level, &plan.ids, &plan.all, None)?;
                     let why = Some("schedule.journals");
-                    state.months_are_due(&tables, level, &ids, &trailing, why)?;
+                    state.months_are_due(&tables, level, &plan.ids, &plan.trailing, why)?;
                 }
                 Ok(())
             })
@@ -154,7 +128,7 @@ impl Cycle {
         &mut self,
         tables: &[String],
         only: Option<(&JournalRequest, &[i64])>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let level = self.config.journals.level;
         let mut reread: BTreeSet<(i64, Month)> = BTreeSet::new();
         loop {
@@ -170,9 +144,12 @@ impl Cycle {
             // A sum is asked after the lines that it is held against.
             let (sums, lines): (Vec<_>, Vec<_>) = due.into_iter().partition(|d| d.table == SUMS);
             if sums.is_empty() && lines.is_empty() {
-                return Ok(());
+                return Ok(true);
             }
             let read = self.read_months(lines).await? + self.read_months(sums).await?;
+            if self.signals.halt() == Halt::Stop {
+                return Ok(false);
+            }
             let off = {
                 let conn = self.store.connection()?;
                 State::new(&conn).months_off_their_sum(level)?
@@ -192,7 +169,7 @@ impl Cycle {
                     })
                     .await?;
             } else if read == 0 {
-                return Ok(());
+                return Ok(true);
             }
         }
     }
@@ -207,7 +184,9 @@ impl Cycle {
         let mut under_way = futures::stream::FuturesUnordered::new();
         let mut read = 0;
         loop {
-            while under_way.len() < width {
+            // Changes do not wait for the journals.
+            self.fresh_first().await?;
+            while under_way.len() < width && self.signals.halt() != Halt::Stop {
                 let Some(month) =
                     queue.find(|due| self.is_active(&due.table) && !self.gives_up(&due.table))
                 else {
@@ -317,6 +296,88 @@ impl Cycle {
             self.flush().await?;
         }
         Ok(())
+    }
+}
+
+/// What the schedules want of the journals.
+struct Wanted {
+    ids: Vec<i64>,
+    first: Month,
+    /// From the first month on.
+    all: Vec<Month>,
+    trailing: Vec<Month>,
+    recheck: Vec<Month>,
+    /// `schedule.journals` is due.
+    scheduled: bool,
+    /// `schedule.journals_recheck` is due.
+    rechecked: bool,
+}
+
+impl Wanted {
+    fn of(conn: &Connection, config: &Config, due: &Due) -> Result<Wanted> {
+        let settings = &config.journals;
+        let zone = &config.source.time_zone;
+        let now = due.at.unwrap_or_else(Timestamp::now);
+        let current = Month::at(now, zone);
+        let fixed = State::new(conn).meta(FIRST_MONTH)?.and_then(|text| text.parse().ok());
+        let first = match (settings.since, fixed) {
+            (Some(day), _) => Month::of(day),
+            (None, Some(fixed)) => fixed,
+            (None, None) => first_month(now, zone),
+        };
+        let last = |count| months_back(current, count).filter(|month| *month >= first).collect();
+        Ok(Wanted {
+            ids: journal_ids(conn, config, &[])?,
+            first,
+            all: months_from(first, current),
+            trailing: last(settings.trailing_months),
+            recheck: last(settings.recheck_months),
+            scheduled: due.has(Name::Journals),
+            rechecked: due.has(Name::JournalsRecheck),
+        })
+    }
+}
+
+/// The months of a journal's table that the next run reads: those that are due by the books, and those
+/// that the schedules make due.
+///
+/// # Errors
+/// Those of the store.
+pub fn planned_months(
+    conn: &Connection,
+    config: &Config,
+    due: &Due,
+    table: &str,
+) -> Result<BTreeSet<(i64, Month)>> {
+    let state = State::new(conn);
+    let level = config.journals.level;
+    let now = due.at.unwrap_or_else(Timestamp::now);
+    let of_books = state.due_months(&[table.to_owned()], level, now)?;
+    let mut planned: BTreeSet<(i64, Month)> =
+        of_books.into_iter().map(|due| (due.scope.id, due.scope.month)).collect();
+    let wanted = Wanted::of(conn, config, due)?;
+    let known = state.known_months(table, level)?;
+    let of_all = |months: &[Month]| -> Vec<(i64, Month)> {
+        wanted.ids.iter().flat_map(|id| months.iter().map(|month| (*id, *month))).collect()
+    };
+    if wanted.rechecked && table == SUMS {
+        planned.extend(known.iter().filter(|(_, complete)| **complete).map(|(month, _)| *month));
+    } else if wanted.rechecked {
+        planned.extend(of_all(&wanted.recheck));
+    }
+    if wanted.scheduled {
+        planned.extend(of_all(&wanted.trailing));
+        planned.extend(of_all(&wanted.all).into_iter().filter(|month| !known.contains_key(month)));
+    }
+    Ok(planned)
+}
+
+/// Whose journals are read: those that are named, else those of the configuration, else all that are
+/// known.
+fn journal_ids(conn: &Connection, config: &Config, named: &[i64]) -> Result<Vec<i64>> {
+    match [named, &config.journals.ids].into_iter().find(|ids| !ids.is_empty()) {
+        Some(ids) => Ok(ids.to_vec()),
+        None => State::new(conn).journal_ids(config.journals.level),
     }
 }
 

@@ -6,15 +6,18 @@ use futures::StreamExt;
 use jiff::Timestamp;
 
 use super::Cycle;
-use super::scopes::{ABSENT_AFTER, SCOPES_PER_CALL};
+use super::fetch::SCOPES_PER_CALL;
+use super::scopes::ABSENT_AFTER;
+use super::signals::Halt;
 use crate::catalog::{Each, Group, Instead, Resource};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Load, Stamp, State};
 
 impl Cycle {
     /// Reads the lists of `schedule.reference`: all when it is due, else what of them is stale
-    /// because it failed, is new, is newly permitted or was asked for.
-    pub(super) async fn read_lists(&mut self, due: bool) -> Result<()> {
+    /// because it failed, is new, is newly permitted or was asked for. `false` when the process ends
+    /// before all are read.
+    pub(super) async fn read_lists(&mut self, due: bool) -> Result<bool> {
         let mut lists: Vec<Arc<Resource>> = self
             .active
             .iter()
@@ -24,6 +27,11 @@ impl Cycle {
         // What is read per row of another table, or may be taken from one, comes after it.
         lists.sort_by_key(|resource| self.catalog.depth(resource));
         for resource in lists {
+            self.fresh_first().await?;
+            if self.signals.halt() == Halt::Stop {
+                self.flush().await?;
+                return Ok(false);
+            }
             match &resource.group {
                 Group::List => {
                     if due || self.list_is_stale(&resource)? {
@@ -35,7 +43,8 @@ impl Cycle {
                 Group::Case | Group::Ids | Group::Child(_) | Group::Journal(_) => {}
             }
         }
-        self.flush().await
+        self.flush().await?;
+        Ok(true)
     }
 
     fn list_is_stale(&self, resource: &Resource) -> Result<bool> {

@@ -2,14 +2,23 @@
 
 mod ask;
 mod books;
+mod due;
+mod fetch;
 mod journals;
 mod lists;
+mod polls;
 mod scopes;
 mod search;
+mod signals;
 mod wait;
 
-pub use journals::JournalRequest;
+pub use books::{check_tenant, page_sizes};
+pub use due::{Due, last_runs};
+pub use journals::{JournalRequest, planned_months};
+pub use polls::Polls;
 pub use scopes::{plan_cases, since};
+pub use search::IDS_PER_CALL;
+pub use signals::{Controls, Halt, News, Signals};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,13 +31,10 @@ use crate::config::{Config, Reread};
 use crate::decode::Context;
 use crate::error::{Error, Kind, Result};
 use crate::extract::Extractor;
-use crate::feed::{Feed, LONGEST_REACH, Polled};
-use crate::mirror::{Books, Outcome, ResourceRow, State, Store, Writer};
+use crate::mirror::{Books, Lane, Outcome, ResourceRow, State, Store};
 use crate::progress::Progress;
-use crate::schedule;
-use crate::source::{Client, FeedName};
-use crate::ticks::Ticks;
-use journals::JournalsDue;
+use crate::schedule::Name;
+use crate::source::FeedName;
 
 /// What a cycle is asked to do beside following the feed (contract section 1, `sync`).
 #[derive(Debug, Clone, Default)]
@@ -43,6 +49,11 @@ pub struct Options {
     pub allow_removals: bool,
     /// Nothing but these journals.
     pub journals: Option<JournalRequest>,
+    /// The daemon's own cycle: its poller asks the feeds, and what the search's lag holds back is left
+    /// to a later cycle.
+    pub following: bool,
+    /// The listing that is due was tried a short time ago and has to wait.
+    pub hold_listing: bool,
 }
 
 impl Options {
@@ -66,9 +77,28 @@ pub struct Report {
     /// What is not as it should be, in words; empty when the cycle is complete.
     pub problems: Vec<String>,
     pub calls: u64,
+    /// What polls up to this number moved has been planned.
+    pub handled: i64,
+    /// It was asked to end before everything that can be done was done.
+    pub halted: bool,
+    /// Something that was due could not be done completely, and is due still.
+    pub undone: bool,
 }
 
 impl Report {
+    /// Adds what a later cycle of the same job did.
+    pub fn continue_with(&mut self, later: Report) {
+        self.run_id = later.run_id;
+        self.outcome.add(&later.outcome);
+        self.cases_moved += later.cases_moved;
+        self.contacts_moved += later.contacts_moved;
+        self.calls += later.calls;
+        self.problems = later.problems;
+        self.handled = later.handled;
+        self.halted = later.halted;
+        self.undone = later.undone;
+    }
+
     /// 0, or 3 when something is incomplete (contract section 1).
     pub fn exit_status(&self) -> u8 {
         if self.problems.is_empty() { 0 } else { 3 }
@@ -80,12 +110,13 @@ pub struct Parts {
     pub config: Arc<Config>,
     pub catalog: Arc<Catalog>,
     pub store: Arc<Store>,
-    pub writer: Writer,
-    pub client: Client,
+    /// The lane of run `run_id`.
+    pub writer: Lane,
+    pub polls: Polls,
     pub context: Context,
     pub progress: Progress,
-    /// The run that `writer` was started for.
     pub run_id: i64,
+    pub signals: Signals,
 }
 
 /// A cycle under way.
@@ -93,12 +124,12 @@ pub struct Cycle {
     config: Arc<Config>,
     catalog: Arc<Catalog>,
     store: Arc<Store>,
-    writer: Writer,
+    writer: Lane,
+    polls: Polls,
     extractor: Extractor,
     options: Options,
     progress: Progress,
     run_id: i64,
-    started_at: Timestamp,
     report: Report,
     /// Tables that are read in this run.
     active: Vec<Arc<Resource>>,
@@ -111,29 +142,36 @@ pub struct Cycle {
     failures_in_a_row: BTreeMap<String, u32>,
     /// Calls in a row that did not reach the source.
     unreachable: u32,
+    signals: Signals,
+    /// What polls up to this number moved has been planned.
+    handled: i64,
 }
 
 /// So many scopes in a row that cannot reach the source end the run: the rest would fail as well.
 const MOST_UNREACHABLE: u32 = 8;
+/// So much of the feeds is read again when the cases are listed.
+const REREAD: Duration = Duration::from_secs(48 * 3600);
 /// Key of `sync.meta`: why the cases have to be listed, while they have not been.
 const LISTING_DUE: &str = "listing_due";
 /// A contact that no feed follows is read again after this long (contract section 4).
-const CONTACT_AGE: Duration = Duration::from_secs(7 * 86_400);
+pub const CONTACT_AGE: Duration = Duration::from_secs(7 * 86_400);
 
 impl Cycle {
     /// Nothing is called yet.
     pub fn new(parts: Parts, options: Options) -> Cycle {
-        let extractor = Extractor::new(parts.client, Arc::clone(&parts.catalog), parts.context);
+        let client = parts.polls.client.clone();
+        let extractor = Extractor::new(client, Arc::clone(&parts.catalog), parts.context);
+        let handled = parts.signals.news();
         Cycle {
             config: parts.config,
             catalog: parts.catalog,
             store: parts.store,
             writer: parts.writer,
+            polls: parts.polls,
             extractor,
             options,
             progress: parts.progress,
             run_id: parts.run_id,
-            started_at: Timestamp::now(),
             report: Report { run_id: parts.run_id, ..Report::default() },
             active: Vec::new(),
             answered: BTreeSet::new(),
@@ -141,6 +179,8 @@ impl Cycle {
             distrusted: BTreeMap::new(),
             failures_in_a_row: BTreeMap::new(),
             unreachable: 0,
+            signals: parts.signals,
+            handled,
         }
     }
 
@@ -155,22 +195,28 @@ impl Cycle {
         let flushed = self.flush().await;
         let noted = self.close_books().await;
         ran.and(flushed).and(noted)?;
+        self.report.handled = self.handled;
         Ok(self.report)
     }
 
     async fn work(&mut self) -> Result<()> {
         self.recall_page_sizes()?;
-        let mut due = self.due().await?;
-        self.check_tenant(due.reference).await?;
+        let due =
+            Due::of(&self.config, &self.store.connection()?, &self.options, Timestamp::now())?;
+        let client = self.extractor.client();
+        let again = due.has(Name::Reference);
+        check_tenant(&self.config, &self.store, self.writer.writer(), client, again).await?;
         self.align_statuses().await?;
-        if due.permissions {
+        if due.has(Name::Reference) {
             self.read_permissions().await?;
         }
         self.choose_active()?;
         if let Some(request) = self.options.journals.clone() {
             return self.read_period(&request).await;
         }
-        self.poll_feeds().await?;
+        if !self.options.following {
+            self.poll_feeds().await?;
+        }
         if self.options.full {
             let journals: Vec<String> = self
                 .catalog
@@ -191,24 +237,42 @@ impl Cycle {
                 })
                 .await?;
         }
+        let done = self.catch_up(due).await?;
+        self.follow().await?;
+        // Noted last: what is killed before its end is due again.
+        self.writer.run(move |conn| done.note(conn)).await
+    }
+
+    /// Does what is due. Returns what of it is done.
+    async fn catch_up(&mut self, mut due: Due) -> Result<Due> {
         if due.listing {
             if self.list_cases().await? {
                 self.writer.run(|conn| State::new(conn).set_meta(LISTING_DUE, "")).await?;
             } else {
                 // It is tried again in the next run.
-                due.reconcile = false;
+                due.schedules.remove(&Name::Reconcile);
+                self.report.undone = true;
             }
         }
-        if due.reread {
+        if due.has(Name::Reconcile) {
+            self.look_for_late_rows().await?;
+        }
+        if due.rereads(&self.config) {
             let all = self.config.reconcile.reread == Reread::All;
             let cases = self.writer.run(move |conn| State::new(conn).reread(all)).await?;
             tracing::info!(cases, "cases that changed since they were read whole are read again");
         }
-        self.read_lists(due.reference).await?;
+        if !self.read_lists(due.has(Name::Reference)).await? {
+            due.schedules.remove(&Name::Reference);
+            self.report.undone = true;
+        }
         // Before the cases: it has an end that does not depend on what else changes.
-        self.follow_journals(due.journals).await?;
-        self.follow().await?;
-        self.note_schedules(&due).await
+        if !self.follow_journals(&due).await? {
+            due.schedules.remove(&Name::Journals);
+            due.schedules.remove(&Name::JournalsRecheck);
+            self.report.undone = true;
+        }
+        Ok(due)
     }
 
     /// Fetches what is stale, and waits for what the search's lag needs, until nothing is left that
@@ -218,8 +282,15 @@ impl Cycle {
         let mut waited = i64::MIN;
         loop {
             let read = self.read_cases().await? + self.read_contacts().await?;
-            if read > 0 {
+            if self.signals.halt() != Halt::Go {
+                self.report.halted = true;
+                return Ok(());
+            }
+            if read > 0 || self.signals.news() > self.handled {
                 continue;
+            }
+            if self.options.following {
+                return Ok(());
             }
             match self.wait(deadline, waited).await? {
                 Some(due) => waited = due,
@@ -228,73 +299,50 @@ impl Cycle {
         }
     }
 
-    async fn poll_feeds(&mut self) -> Result<()> {
-        self.report.cases_moved += self.poll(FeedName::Cases).await?.moved;
-        if self.follows_contacts()? {
-            match self.poll(FeedName::Contacts).await {
-                Ok(polled) => self.report.contacts_moved += polled.moved,
-                Err(error) if missing(error.kind()) => {
-                    tracing::info!(
-                        reason = error.chain(),
-                        "there is no contacts feed for us: contacts are read again by age"
-                    );
-                    self.writer
-                        .run(|conn| State::new(conn).set_meta("contacts_feed", "absent"))
-                        .await?;
-                }
-                Err(error) => match error.kind() {
-                    Kind::Credentials
-                    | Kind::Tls
-                    | Kind::Unreachable
-                    | Kind::Store
-                    | Kind::DiskFull
-                    | Kind::Cancelled
-                    | Kind::Internal => return Err(error),
-                    // Cases are followed on; contacts catch up when their feed answers.
-                    _ => self.problem(error.chain()),
-                },
+    /// Reads the last two days of the feeds again: the source's commit order is not its clock's, and
+    /// what appeared behind the polls is seen now. How late it came is kept, because `feed.overlap`
+    /// should be longer than that.
+    async fn look_for_late_rows(&mut self) -> Result<()> {
+        self.progress.step("reading the change feeds once more");
+        let mut feeds = vec![FeedName::Cases];
+        if self.polls.follows_contacts()? {
+            feeds.push(FeedName::Contacts);
+        }
+        for name in feeds {
+            let reread = self.polls.reread(name, REREAD).await?;
+            if reread.late > 0 {
+                tracing::warn!(
+                    feed = name.as_str(),
+                    rows = reread.late,
+                    latest = ?reread.latest,
+                    "rows appeared in the feed behind its polls; feed.overlap should be longer"
+                );
             }
+            let told = format!("{} rows, at most {} s late", reread.late, reread.latest.as_secs());
+            let key = format!("late_rows_{}", name.as_str());
+            self.writer.run(move |conn| State::new(conn).set_meta(&key, &told)).await?;
         }
         Ok(())
     }
 
-    async fn poll(&self, name: FeedName) -> Result<Polled> {
-        let reach = Ticks::from_timestamp(Timestamp::now()).earlier_by(LONGEST_REACH).get();
-        let feed = Feed {
-            client: self.extractor.client(),
-            store: &self.store,
-            writer: &self.writer,
-            settings: &self.config.feed,
-            zone: &self.config.source.time_zone,
-            run_id: self.run_id,
-        };
-        self.progress.step(&format!("asking the change feed ({})", name.as_str()));
-        let polled = feed
-            .poll(name)
-            .await
-            .map_err(|e| e.within(format!("the change feed ({}) cannot be read", name.as_str())))?;
-        tracing::info!(
-            feed = name.as_str(),
-            moved = polled.moved,
-            calls = polled.calls,
-            "the change feed was read"
-        );
-        if name == FeedName::Cases {
-            let known = State::new(&self.store.connection()?).feed_reach()?.is_some();
-            if !known || polled.gap {
-                self.writer.run(move |conn| State::new(conn).set_feed_reach(reach)).await?;
-            }
+    async fn poll_feeds(&mut self) -> Result<()> {
+        self.progress.step("asking the change feeds");
+        self.report.cases_moved += self.polls.poll(FeedName::Cases).await?.moved;
+        match self.polls.poll_contacts().await {
+            Ok(polled) => self.report.contacts_moved += polled.map_or(0, |polled| polled.moved),
+            Err(error) => match error.kind() {
+                Kind::Credentials
+                | Kind::Tls
+                | Kind::Unreachable
+                | Kind::Store
+                | Kind::DiskFull
+                | Kind::Cancelled
+                | Kind::Internal => return Err(error),
+                // Cases are followed on; contacts catch up when their feed answers.
+                _ => self.problem(error.chain()),
+            },
         }
-        Ok(polled)
-    }
-
-    /// Whether contacts are followed by their feed: it is switched on and the source has it.
-    pub(super) fn follows_contacts(&self) -> Result<bool> {
-        if self.config.feed.contacts_poll.is_none() || !self.is_active("contacts") {
-            return Ok(false);
-        }
-        let conn = self.store.connection()?;
-        Ok(State::new(&conn).meta("contacts_feed")?.as_deref() != Some("absent"))
+        Ok(())
     }
 
     pub(super) fn is_active(&self, table: &str) -> bool {
@@ -347,72 +395,6 @@ impl Cycle {
         }
     }
 
-    /// What is due in this run.
-    async fn due(&self) -> Result<Due> {
-        let conn = self.store.connection()?;
-        let (state, books) = (State::new(&conn), Books::new(&conn));
-        let first = state.meta("listed_at")?.is_none();
-        if self.options.is_partial() {
-            // A partial run runs no schedule, but without any listing it knows no case.
-            let listing = first && self.options.cases.is_empty() && self.options.wants("cases");
-            return Ok(Due { listing, permissions: false, ..Due::default() });
-        }
-        let now = self.started_at;
-        let schedules = &self.config.schedule;
-        let is_due = |name: &str, cron: &croner::Cron| -> Result<bool> {
-            Ok(match books.schedule(name)? {
-                None => false,
-                Some(last) => schedule::due(cron, &schedules.time_zone, last, now)?,
-            })
-        };
-        let reference =
-            books.schedule("reference")?.is_none() || is_due("reference", &schedules.reference)?;
-        let reconcile = is_due("reconcile", &schedules.reconcile)?;
-        Ok(Due {
-            listing: first
-                || reconcile
-                || self.options.full
-                || state.meta(LISTING_DUE)?.is_some_and(|why| !why.is_empty()),
-            reread: reconcile && self.config.reconcile.reread != Reread::Off,
-            permissions: reference,
-            reference,
-            reconcile,
-            journals: JournalsDue {
-                trailing: books.schedule("journals")?.is_none()
-                    || is_due("journals", &schedules.journals)?,
-                recheck: is_due("journals_recheck", &schedules.journals_recheck)?,
-            },
-            all_noted: true,
-        })
-    }
-
-    async fn note_schedules(&self, due: &Due) -> Result<()> {
-        if !due.all_noted {
-            return Ok(());
-        }
-        let due = *due;
-        // What falls due while the run works is due in the next one.
-        let at = self.started_at;
-        self.writer
-            .run(move |conn| {
-                let books = Books::new(conn);
-                // The others count as just run the first time (contract section 1, `sync`).
-                for (name, ran) in [
-                    ("reference", due.reference),
-                    ("reconcile", due.reconcile),
-                    ("journals", due.journals.trailing),
-                    ("journals_recheck", due.journals.recheck),
-                    ("verify", false),
-                ] {
-                    if ran || books.schedule(name)?.is_none() {
-                        books.set_schedule(name, at)?;
-                    }
-                }
-                Ok(())
-            })
-            .await
-    }
-
     /// The tables of this run: enabled, permitted, there.
     fn choose_active(&mut self) -> Result<()> {
         let conn = self.store.connection()?;
@@ -442,18 +424,6 @@ impl Cycle {
             .run(move |conn| Books::new(conn).set_status(&table, &status, Some(&reason)))
             .await
     }
-}
-
-/// What a run has to do beside following the feed.
-#[derive(Debug, Clone, Copy, Default)]
-struct Due {
-    listing: bool,
-    reread: bool,
-    permissions: bool,
-    reference: bool,
-    reconcile: bool,
-    journals: JournalsDue,
-    all_noted: bool,
 }
 
 /// The source has no such call for us.

@@ -1,27 +1,25 @@
-//! The scopes of cases: planned in batches, newest change first, fetched a few at a time.
+//! The scopes of cases: planned in batches, newest change first; what their answers mean.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use futures::StreamExt;
 use jiff::Timestamp;
 
 use super::Cycle;
+use super::signals::Halt;
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Books, CaseState, Load, ScopeId, Stamp, State};
 use crate::plan::{self, CasePlan, Inputs, Since, Stale};
 
 /// Cases planned at once. Their scopes, at 25 a case, keep the source busy for an hour at ten calls
-/// a second; what changes meanwhile is planned first in the next batch.
+/// a second; what changes meanwhile is taken in between.
 const BATCH_CASES: usize = 1_000;
 /// Cases that answer 404 before a table counts as absent (contract section 4).
 pub(super) const ABSENT_AFTER: i64 = 20;
 /// Scopes of a table that may fail in a run before any is read.
 const MOST_FAILURES: u32 = 20;
-/// Scopes under way for each call that may be in flight, so that decoding never holds a call back.
-pub(super) const SCOPES_PER_CALL: usize = 2;
 
 impl Cycle {
     /// Goes once through all cases that may have something stale. Returns how many scopes were read.
@@ -30,12 +28,17 @@ impl Cycle {
         self.writer.run(move |conn| State::new(conn).wake_again(now)).await?;
         let mut after = None;
         let mut read = 0;
+        // What was seen up to here is among them.
+        self.handled = self.handled.max(self.sequence()?);
         loop {
             let batch = {
                 let conn = self.store.connection()?;
                 State::new(&conn).dirty_cases(after, &self.options.cases, BATCH_CASES)?
             };
             let Some(last) = batch.last() else { return Ok(read) };
+            if self.signals.halt() != Halt::Go {
+                return Ok(read);
+            }
             after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
             read += self.read_batch(&batch).await?;
         }
@@ -45,24 +48,29 @@ impl Cycle {
         let searched = self.search_batch(batch).await?;
         // What a case is decides what is read of it: planned after its row is there.
         let fresh = if searched > 0 { self.again(batch)? } else { batch.to_vec() };
-        let plans = self.plan(&fresh)?;
-        let stale: Vec<Stale> = plans
-            .into_iter()
-            .flat_map(|(_, plan)| plan.stale)
-            .filter(|stale| self.is_case_scope(&stale.table))
-            .filter(|stale| !self.gives_up(&stale.table))
-            .collect();
+        let stale = self.stale_scopes(&fresh)?;
         let read = stale.len();
         self.progress.step("fetching what is stale");
         self.progress.more(read as u64);
-        self.read_scopes(stale).await?;
+        let met = self.read_scopes(stale).await?;
         self.flush().await?;
         self.clean(&fresh).await?;
+        self.clean(&met).await?;
         Ok(searched + read)
     }
 
+    /// What is stale of these cases beside their search rows.
+    pub(super) fn stale_scopes(&self, cases: &[CaseState]) -> Result<Vec<Stale>> {
+        Ok(self
+            .plan(cases)?
+            .into_iter()
+            .flat_map(|(_, plan)| plan.stale)
+            .filter(|stale| self.is_case_scope(&stale.table) && !self.gives_up(&stale.table))
+            .collect())
+    }
+
     /// The same cases, as the books have them now.
-    fn again(&self, batch: &[CaseState]) -> Result<Vec<CaseState>> {
+    pub(super) fn again(&self, batch: &[CaseState]) -> Result<Vec<CaseState>> {
         let ids: Vec<i64> = batch.iter().map(|c| c.case_id).collect();
         let conn = self.store.connection()?;
         State::new(&conn).dirty_cases(None, &ids, ids.len())
@@ -91,7 +99,10 @@ impl Cycle {
     }
 
     /// Cases with nothing left to do are clean.
-    async fn clean(&self, batch: &[CaseState]) -> Result<()> {
+    pub(super) async fn clean(&self, batch: &[CaseState]) -> Result<()> {
+        if batch.is_empty() {
+            return Ok(());
+        }
         let done: Vec<(i64, i64)> = self
             .plan(batch)?
             .into_iter()
@@ -101,46 +112,7 @@ impl Cycle {
         self.writer.run(move |conn| State::new(conn).clean(&done)).await
     }
 
-    /// Fetches scopes, a few at a time, and hands them to the writer as they come.
-    async fn read_scopes(&mut self, stale: Vec<Stale>) -> Result<()> {
-        let width = self.config.limits.concurrency * SCOPES_PER_CALL;
-        let mut set_aside: HashSet<String> = HashSet::new();
-        let mut queue = stale.into_iter();
-        let mut under_way = futures::stream::FuturesUnordered::new();
-        loop {
-            while under_way.len() < width {
-                let Some(stale) =
-                    queue.find(|s| !set_aside.contains(&s.table) && !self.gives_up(&s.table))
-                else {
-                    break;
-                };
-                let Some(resource) = self.catalog.get(&stale.table).cloned() else { continue };
-                let extractor = self.extractor.clone();
-                under_way.push(async move {
-                    let stamp = Stamp::Known(stale.stamp.clone());
-                    let load = extractor.scope(&resource, stale.id, stamp).await;
-                    (stale, resource, load)
-                });
-            }
-            let Some((stale, resource, load)) = under_way.next().await else { return Ok(()) };
-            self.progress.done(1);
-            self.progress.calls(self.report.calls);
-            match load {
-                Ok(load) => {
-                    self.reached(None);
-                    self.take_load(&stale, load).await?;
-                }
-                Err(error) => {
-                    if !self.reached(Some(&error)) {
-                        return Err(error);
-                    }
-                    self.take_error(&stale, &resource, error, &mut set_aside).await?;
-                }
-            }
-        }
-    }
-
-    async fn take_load(&mut self, stale: &Stale, load: Load) -> Result<()> {
+    pub(super) async fn take_load(&mut self, stale: &Stale, load: Load) -> Result<()> {
         if !self.answered.contains(&stale.table) {
             self.answered.insert(stale.table.clone());
         }
@@ -158,7 +130,7 @@ impl Cycle {
 
     /// What an error means for its scope and its table (contract section 4, "Not allowed, not
     /// there").
-    async fn take_error(
+    pub(super) async fn take_error(
         &mut self,
         stale: &Stale,
         resource: &Arc<Resource>,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::signals::Halt;
 use super::{CONTACT_AGE, Cycle, missing};
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
@@ -12,7 +13,7 @@ use crate::mirror::{CaseState, FAILURE_HELD, Place, State, braked};
 use crate::source::{Pages, Verdict};
 
 /// Ids in one search call: the address stays well under what servers take.
-const IDS_PER_CALL: usize = 100;
+pub const IDS_PER_CALL: usize = 100;
 
 /// How the listing of one search ended.
 struct Listing {
@@ -48,6 +49,9 @@ impl Cycle {
             }
         }
         self.flush().await?;
+        if self.signals.halt() == Halt::Stop {
+            return Ok(false);
+        }
         if !any || !complete {
             self.problem("the listing of the cases is not complete".to_owned());
             return Ok(false);
@@ -60,6 +64,9 @@ impl Cycle {
         self.writer.run(move |conn| State::new(conn).set_meta("listed_at", &listed_at)).await?;
         self.progress.more(suspects.len() as u64);
         for id in suspects {
+            if self.signals.halt() == Halt::Stop {
+                return Ok(false);
+            }
             self.ask(id).await?;
             self.progress.done(1);
         }
@@ -83,20 +90,33 @@ impl Cycle {
         let mut sequence = self.sequence()?;
         let mut asked = pages.next().await?;
         while let Some(page) = asked {
+            // What changed meanwhile goes first, by calls that share no row with a page under way.
+            let alone = self.signals.news() > self.handled;
             let next_sequence = self.sequence()?;
-            let (next, page) = tokio::join!(
-                pages.next(),
-                self.extractor.search_page(resource, place, page, sequence)
-            );
-            let page = page?;
+            let decoded = self.extractor.search_page(resource, place, page, sequence);
+            let (next, page) = if alone {
+                (None, decoded.await?)
+            } else {
+                let (next, page) = tokio::join!(pages.next(), decoded);
+                (Some(next?), page?)
+            };
             self.answered.insert(resource.table.clone());
             listed.extend(&page.ids);
             keyless |= page.load.decoded.any_keyless();
             self.progress.rows(page.ids.len() as u64);
             self.writer.load(page.load).await?;
             failpoint::reach("listing-page");
-            sequence = next_sequence;
-            asked = next?;
+            if self.signals.halt() == Halt::Stop {
+                return Ok(Listing { complete: false, keyless });
+            }
+            (sequence, asked) = match next {
+                Some(next) => (next_sequence, next),
+                None => {
+                    self.flush().await?;
+                    self.fresh_first().await?;
+                    (self.sequence()?, pages.next().await?)
+                }
+            };
         }
         match pages.verdict() {
             Some(Verdict::Complete) => {
@@ -282,12 +302,18 @@ impl Cycle {
 
     /// Searches the contacts that are stale. Returns how many.
     pub(super) async fn read_contacts(&mut self) -> Result<usize> {
+        self.search_contacts(None).await
+    }
+
+    /// Searches the contacts that are stale, those that moved last first; at most so many, where
+    /// something else waits. Returns how many.
+    pub(super) async fn search_contacts(&mut self, most: Option<usize>) -> Result<usize> {
         let Some(resource) = self.active_resource(Place::Contacts) else { return Ok(0) };
         if !self.options.wants("contacts") || !self.options.cases.is_empty() {
             return Ok(0);
         }
-        let followed = self.follows_contacts()?;
-        let ids = {
+        let followed = self.polls.follows_contacts()?;
+        let mut ids = {
             let conn = self.store.connection()?;
             let state = State::new(&conn);
             let now = Timestamp::now();
@@ -301,9 +327,17 @@ impl Cycle {
             let older = (!followed).then(|| (now - CONTACT_AGE).as_microsecond());
             state.stale_contacts(now.as_microsecond(), older)?
         };
+        let all = most.is_none_or(|most| ids.len() <= most);
+        ids.truncate(most.unwrap_or(ids.len()));
         self.progress.step("searching contacts");
         self.progress.more(ids.len() as u64);
+        let mut searched = 0;
         for chunk in ids.chunks(IDS_PER_CALL) {
+            let newer = most.is_none() && self.signals.news() > self.handled;
+            if newer || self.signals.halt() != Halt::Go {
+                break;
+            }
+            searched += chunk.len();
             if let Some(lacking) = self.search_chunk(Place::Contacts, chunk).await? {
                 for id in lacking {
                     self.contact_by_id(&resource, id).await?;
@@ -315,14 +349,17 @@ impl Cycle {
             }
         }
         self.flush().await?;
+        let all = all && (searched == ids.len() || !self.is_active("contacts"));
         self.writer
-            .run(|conn| {
+            .run(move |conn| {
                 let state = State::new(conn);
-                state.contacts_planned()?;
+                if all {
+                    state.contacts_planned()?;
+                }
                 state.clean_contacts()
             })
             .await?;
-        Ok(ids.len())
+        Ok(searched)
     }
 
     /// A contact that the search does not know is read by its id (contract section 4).

@@ -1,10 +1,12 @@
-//! Waiting for the search (contract section 4: "`sync` waits for this").
+//! Waiting for the search (contract section 4: "`sync` waits for this"). The daemon's own cycles do not:
+//! it goes on meanwhile, and starts another when the time has come.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::Cycle;
+use super::signals::Halt;
 use crate::error::Result;
 use crate::mirror::State;
 
@@ -22,7 +24,7 @@ impl Cycle {
     /// that was, in microseconds of our clock; `None` when nothing of the kind comes due before the
     /// deadline. What came due by `waited` was waited for already: what it still holds back, such as
     /// a table that has become forbidden, cannot be asked in this run.
-    pub(super) async fn wait(&self, deadline: Timestamp, waited: i64) -> Result<Option<i64>> {
+    pub(super) async fn wait(&mut self, deadline: Timestamp, waited: i64) -> Result<Option<i64>> {
         let next = {
             let conn = self.store.connection()?;
             State::new(&conn).next_search(&self.options.cases, waited)?
@@ -36,7 +38,10 @@ impl Cycle {
         let pause = next.duration_since(Timestamp::now());
         let pause = Duration::try_from(pause).unwrap_or_default() + Duration::from_millis(1);
         self.progress.step("waiting for the search to catch up (source.search_delay)");
-        tokio::time::sleep(pause).await;
-        Ok(Some(next.as_microsecond()))
+        tokio::select! {
+            () = tokio::time::sleep(pause) => Ok(Some(next.as_microsecond())),
+            // What else has changed is read meanwhile.
+            () = self.signals.beyond(self.handled, Halt::Go) => Ok(Some(waited)),
+        }
     }
 }

@@ -31,8 +31,8 @@ pub(super) struct Reading<'a> {
     pub lower: Ticks,
     /// How far the feed was read; a reading that is no poll keeps it to itself.
     pub state: FeedState,
-    /// The number by which `sync.seen` tells what this reading moved.
-    pub sequence: i64,
+    /// The number of the last page before this reading (see [`State::sequence`]).
+    pub before: i64,
     /// Rows that were new or had moved.
     pub moved: u64,
     pub calls: u64,
@@ -54,14 +54,14 @@ impl<'a> Reading<'a> {
         lower: Ticks,
         state: FeedState,
     ) -> Result<Reading<'a>> {
-        let sequence = feed.writer.run(|conn| State::new(conn).next_sequence()).await?;
+        let before = State::new(&feed.store.connection()?).sequence()?;
         Ok(Reading {
             feed,
             name,
             reader,
             lower,
             state,
-            sequence,
+            before,
             moved: 0,
             calls: 0,
             dated: false,
@@ -200,8 +200,7 @@ impl<'a> Reading<'a> {
             .min();
         self.nameless += page.nameless.len();
         self.hold = nameless.into_iter().chain(self.hold).min();
-        let (name, reader, sequence, run_id) =
-            (self.name, self.reader, self.sequence, self.feed.run_id);
+        let (name, reader, run_id) = (self.name, self.reader, self.feed.run_id);
         let (mut state, mut hold, start) = (self.state.clone(), self.hold, self.lower);
         let now = Timestamp::now();
         let (moved, hold) = self
@@ -209,10 +208,16 @@ impl<'a> Reading<'a> {
             .writer
             .run(move |conn| {
                 let books = State::new(conn);
+                // Each page has a number of its own: calls go on meanwhile, and what was sent before
+                // this page is committed may be answered with what was there before it.
+                let sequence = books.sequence()? + 1;
                 let moved = match name {
                     FeedName::Cases => books.see_cases(&page.cases(), sequence, now)?,
                     FeedName::Contacts => books.see_contacts(&page.contacts(), sequence, now)?,
                 };
+                if moved > 0 {
+                    books.set_sequence(sequence)?;
+                }
                 if !page.rows.is_empty() {
                     let dates = page.unreadable();
                     let new = books.note_unreadable(name, run_id, sequence, &dates, now)?;

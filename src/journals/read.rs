@@ -222,8 +222,8 @@ impl Calls<'_> {
 
     async fn window(&self, window: Window, sent_at: &mut Option<Timestamp>) -> Result<Part> {
         let query = Query::new()
-            .with("fromDate", &window.from.to_string())
-            .with("toDate", &window.to.to_string());
+            .with("fromDate", window.from.to_string())
+            .with("toDate", window.to.to_string());
         let plan = PagePlan {
             request: self.request(source::Method::Get)?.query(query),
             paging: Paging::Undocumented,

@@ -92,6 +92,11 @@ impl<'c> Books<'c> {
         Ok(id)
     }
 
+    /// The number of the last run that was begun; 0 before the first.
+    pub fn last_run_id(&self) -> Result<i64> {
+        scalar_i64(self.conn, "SELECT coalesce(max(run_id), 0) FROM sync.runs")
+    }
+
     /// Closes the books of a run.
     pub fn end_run(&self, run_id: i64, summary: &RunSummary) -> Result<()> {
         self.conn
@@ -114,6 +119,21 @@ impl<'c> Books<'c> {
             )
             .map(drop)
             .map_err(|e| db("cannot close the books of a run", e))
+    }
+
+    /// Forgets the runs of a command that ended before `before`, and their calls.
+    pub fn forget_runs(&self, command: &str, before: Timestamp) -> Result<()> {
+        let old = format!(
+            "SELECT run_id FROM sync.runs WHERE command = {} AND ended_at < {}",
+            quote::text(command),
+            instant(before)
+        );
+        self.conn
+            .execute_batch(&format!(
+                "DELETE FROM sync.calls WHERE run_id IN ({old}); \
+                 DELETE FROM sync.runs WHERE run_id IN ({old})"
+            ))
+            .map_err(|e| db("cannot forget old runs", e))
     }
 
     /// Adds what was asked of the source since the last time.

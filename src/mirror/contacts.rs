@@ -10,7 +10,8 @@ const KNOWN_CONTACTS: &str = "SELECT contact_id AS id FROM main.case_roles \
                               UNION SELECT contact_id FROM sync.seen_contacts";
 
 impl State<'_> {
-    /// Contacts to search: named by a role or the feed and never read, moved by the feed, due again, or old.
+    /// Contacts to search: named by a role or the feed and never read, moved by the feed, due again, or
+    /// old; those that moved last first.
     /// `older_than` is the age, in microseconds of our clock, from which a contact is read again
     /// where there is no contacts feed.
     pub fn stale_contacts(&self, now_us: i64, older_than: Option<i64>) -> Result<Vec<i64>> {
@@ -31,7 +32,7 @@ impl State<'_> {
                      OR f.stamp IS DISTINCT FROM \
                         (CASE WHEN s.contact_id IS NULL THEN 'unknown' \
                               ELSE s.modified_date::VARCHAR END)) \
-                 ORDER BY n.id"
+                 ORDER BY coalesce(s.moved, 0) DESC, n.id"
             ),
         )
     }

@@ -1,6 +1,6 @@
 //! What was read of each scope and what failed (`sync.fetched`, `sync.failures`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use duckdb::{Connection, params};
@@ -14,6 +14,7 @@ use crate::catalog::{Column, Each, Instead, Resource, Scalar};
 use crate::error::Result;
 use crate::plan;
 use crate::quote;
+use crate::ticks::Ticks;
 
 impl State<'_> {
     /// What was fetched of these scopes, by table and id.
@@ -235,6 +236,51 @@ impl State<'_> {
              WHERE again_at IS NOT NULL GROUP BY table_name ORDER BY table_name",
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
+    }
+
+    /// How many rows of a search are searched twice in the next run: those that already were and wait
+    /// for `source.search_delay`, and of the `stale` ones those that moved less than it ago.
+    pub fn searched_again(
+        &self,
+        table: &str,
+        stale: &BTreeSet<i64>,
+        delay_ticks: i64,
+        now: Timestamp,
+    ) -> Result<u64> {
+        let stale: Vec<i64> = stale.iter().copied().chain([-1]).collect();
+        let since = Ticks::from(now).get().saturating_sub(delay_ticks);
+        let count = scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM (SELECT id FROM sync.fetched \
+                   WHERE table_name = {} AND again_at IS NOT NULL \
+                 UNION SELECT case_id FROM sync.seen \
+                   WHERE modified_date > {since} AND case_id IN ({}))",
+                quote::text(table),
+                list(&stale)
+            ),
+        )?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// Rows of a mirrored table.
+    pub fn count_rows(&self, table: &str) -> Result<u64> {
+        let sql = format!("SELECT count(*) FROM main.{}", quote::ident(table));
+        Ok(u64::try_from(scalar_i64(self.conn, &sql)?).unwrap_or(0))
+    }
+
+    /// When the next thing after `after` comes due that failed or that the search's lag holds back, in
+    /// microseconds of our clock.
+    pub fn next_due(&self, after: i64) -> Result<Option<i64>> {
+        let rows = self.query(
+            &format!(
+                "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched \
+                   WHERE again_at IS NOT NULL \
+                 UNION ALL SELECT epoch_us(next_at) FROM sync.failures) WHERE due > {after}"
+            ),
+            |row| row.get(0),
+        )?;
+        Ok(rows.into_iter().next().flatten())
     }
 
     /// When the next search after `after` comes due that waits for the search's lag, in microseconds

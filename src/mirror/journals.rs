@@ -1,6 +1,8 @@
 //! Journals in the store: their months, what of them is due, and loading them (contract section 4,
 //! "Journals").
 
+use std::collections::BTreeMap;
+
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
@@ -358,6 +360,27 @@ impl State<'_> {
                 Ok(DueMonth { table, scope, reason, complete, window_days })
             })
             .collect()
+    }
+
+    /// The months of a table that are in the books, with whether they were ever read completely.
+    pub fn known_months(
+        &self,
+        table: &str,
+        level: JournalLevel,
+    ) -> Result<BTreeMap<(i64, Month), bool>> {
+        let rows = self.query(
+            &format!(
+                "SELECT journal_id, strftime(journal_month, '%Y-%m'), complete \
+                 FROM sync.journal_months WHERE table_name = {} AND journal_level = {}",
+                quote::text(table),
+                quote::text(&level.to_string())
+            ),
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, bool>(2)?)),
+        )?;
+        Ok(rows
+            .into_iter()
+            .filter_map(|(id, month, complete)| Some(((id, month.parse().ok()?), complete)))
+            .collect())
     }
 
     /// Every month that is due, whether it waits or not: table, scope, why, never read completely.

@@ -44,7 +44,7 @@ pub use state::{
 };
 pub use suspects::SuspectStep;
 pub use unreadable::{Reader, Unreadable, is_unreadable, unreadable_date};
-pub use writer::Writer;
+pub use writer::{Lane, Writer};
 
 use crate::catalog::Catalog;
 use crate::config;

@@ -26,6 +26,9 @@ pub struct Late {
     pub latest: Duration,
 }
 
+/// What cases are ordered by: `ModifiedDate` in ticks, and the least number without one.
+const NEWEST: &str = "coalesce(modified_date, -9223372036854775808)";
+
 impl State<'_> {
     /// Notes what a page of the case feed said. A case whose dates are known already is not written.
     /// Returns the number of cases that moved.
@@ -119,14 +122,14 @@ impl State<'_> {
         Ok(updated + inserted)
     }
 
-    /// The rows that reading number `sequence` of a feed moved though their `ModifiedDate` lies before
-    /// `bound`, in ticks: the polls should have shown them.
+    /// The rows of a feed that pages after number `sequence` moved though their `ModifiedDate` lies
+    /// before `bound`, in ticks: the polls should have shown them.
     pub fn late(&self, feed: FeedName, sequence: i64, bound: i64) -> Result<Late> {
         let (table, _, _) = places(feed);
         let mut found = self.query(
             &format!(
                 "SELECT count(*), coalesce({bound} - min(modified_date), 0) FROM {table} \
-                 WHERE moved = {sequence} AND modified_date < {bound} \
+                 WHERE moved > {sequence} AND modified_date < {bound} \
                    AND modified_date >= {UNREADABLE_BELOW}"
             ),
             |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
@@ -147,12 +150,21 @@ impl State<'_> {
         only: &[i64],
         limit: usize,
     ) -> Result<Vec<CaseState>> {
-        let columns: Vec<&str> = Facet::ALL.iter().map(|(_, _, column)| *column).collect();
-        let order = format!("coalesce(modified_date, {})", i64::MIN);
         let from = match after {
-            Some((modified, id)) => format!("AND ({order}, case_id) < ({modified}, {id})"),
+            Some((modified, id)) => format!("AND ({NEWEST}, case_id) < ({modified}, {id})"),
             None => String::new(),
         };
+        self.dirty(&from, only, limit)
+    }
+
+    /// The cases that polls after number `sequence` moved and that may have something stale, newest
+    /// change first.
+    pub fn moved_cases(&self, sequence: i64, only: &[i64], limit: usize) -> Result<Vec<CaseState>> {
+        self.dirty(&format!("AND moved > {sequence}"), only, limit)
+    }
+
+    fn dirty(&self, which: &str, only: &[i64], limit: usize) -> Result<Vec<CaseState>> {
+        let columns: Vec<&str> = Facet::ALL.iter().map(|(_, _, column)| *column).collect();
         let only = if only.is_empty() {
             String::new()
         } else {
@@ -161,8 +173,8 @@ impl State<'_> {
         self.query(
             &format!(
                 "SELECT case_id, reported, any_stamp, moved, place, state, rereading IS NOT NULL, {} \
-                 FROM sync.seen WHERE dirty AND NOT removed {from} {only} \
-                 ORDER BY {order} DESC, case_id DESC LIMIT {limit}",
+                 FROM sync.seen WHERE dirty AND NOT removed {which} {only} \
+                 ORDER BY {NEWEST} DESC, case_id DESC LIMIT {limit}",
                 columns.join(", ")
             ),
             |row| {

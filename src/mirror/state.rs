@@ -81,7 +81,7 @@ pub struct CaseState {
     pub reported: bool,
     pub dates: CaseDates,
     pub any_stamp: String,
-    /// The poll that last moved a date.
+    /// The page of a poll that last moved a date (see [`State::sequence`]).
     pub moved: i64,
     pub place: Option<Place>,
     /// `found`, `suspect`, `hidden`, or nothing yet.
@@ -177,16 +177,15 @@ impl<'c> State<'c> {
         )
     }
 
-    /// The number of the next poll; it counts up across restarts.
-    pub fn next_sequence(&self) -> Result<i64> {
-        let next = self.meta("sequence")?.and_then(|v| v.parse::<i64>().ok()).unwrap_or(0) + 1;
-        self.set_meta("sequence", &next.to_string())?;
-        Ok(next)
-    }
-
-    /// The number of the last poll.
+    /// The number of the last page of a feed that moved something; it counts up across restarts. A
+    /// call that is sent now has an answer that is at least as new as that page.
     pub fn sequence(&self) -> Result<i64> {
         Ok(self.meta("sequence")?.and_then(|v| v.parse().ok()).unwrap_or(0))
+    }
+
+    /// Keeps the number of the page that is being committed.
+    pub fn set_sequence(&self, sequence: i64) -> Result<()> {
+        self.set_meta("sequence", &sequence.to_string())
     }
 
     /// Fills a temporary table of this name with ids.

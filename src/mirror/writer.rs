@@ -3,7 +3,12 @@
 //! Loads come through a channel bounded in bytes; many are committed in one transaction, and their
 //! share of the budget is given back when they are. Other writes ([`Writer::run`]) are transactions
 //! of their own, in order with the loads sent before them.
+//!
+//! Runs that go on at the same time write in *lanes*: each has its own settings, its own outcome and
+//! its own errors, so that what fails in one run does not stop the others.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -29,57 +34,55 @@ const LINGER: Duration = Duration::from_millis(100);
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
 
+type LaneId = u64;
+
 enum Command {
-    Load(Box<Load>, OwnedSemaphorePermit),
+    Open(LaneId, Box<Settings>, i64),
+    Load(LaneId, Box<Load>, OwnedSemaphorePermit),
     Run(Job),
-    Flush(oneshot::Sender<Result<Outcome>>),
-    Close,
+    Flush(LaneId, oneshot::Sender<Result<Outcome>>),
+    Close(LaneId),
+    End,
 }
 
 /// Handle to the writer's thread. Clones share it; the thread ends by [`Writer::close`], or with the
-/// last one.
+/// last handle and [`Lane`].
 #[derive(Clone)]
 pub struct Writer {
     commands: mpsc::Sender<Command>,
     budget: Arc<Semaphore>,
+    next_lane: Arc<AtomicU64>,
     /// Taken by the one who waits for its end.
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 impl Writer {
     /// Starts the thread on a connection that nothing else uses.
-    pub fn start(connection: Connection, settings: Settings, run_id: i64) -> Result<Writer> {
+    ///
+    /// # Errors
+    /// `Io` when there can be no further thread.
+    pub fn start(connection: Connection) -> Result<Writer> {
         let (commands, queue) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(move || Worker::new(connection, settings, run_id).work(&queue))
+            .spawn(move || Worker::new(connection).work(&queue))
             .map_err(|e| Error::caused(Kind::Io, "cannot start the writer's thread", e))?;
         Ok(Writer {
             commands,
             budget: Arc::new(Semaphore::new(BUDGET_BYTES)),
+            next_lane: Arc::default(),
             thread: Arc::new(Mutex::new(Some(thread))),
         })
     }
 
-    /// Hands over a load. Returns when the writer has room for it; [`Writer::flush`] tells when it
-    /// is committed and whether that went well.
-    pub async fn load(&self, load: Load) -> Result<()> {
-        let bytes = load.bytes().clamp(1, BUDGET_BYTES);
-        let permit = Arc::clone(&self.budget)
-            .acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX))
-            .await
-            .map_err(|_| gone())?;
-        self.commands.send(Command::Load(Box::new(load), permit)).map_err(|_| gone())
-    }
-
-    /// Commits what was handed over. Returns what loading did since the last flush.
+    /// Opens the lane of a run.
     ///
     /// # Errors
-    /// The first error of a commit since the last flush; its loads are not in the store.
-    pub async fn flush(&self) -> Result<Outcome> {
-        let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::Flush(reply)).map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+    /// `Internal` when the thread has ended.
+    pub fn lane(&self, settings: Settings, run_id: i64) -> Result<Lane> {
+        let id = self.next_lane.fetch_add(1, Ordering::Relaxed);
+        self.commands.send(Command::Open(id, Box::new(settings), run_id)).map_err(|_| gone())?;
+        Ok(Lane { open: Arc::new(OpenLane { writer: self.clone(), id }) })
     }
 
     /// Runs `write` in a transaction of its own, after all loads sent before it were committed.
@@ -101,11 +104,10 @@ impl Writer {
     /// one that closes at some time after the process has begun to end leaves the log behind.
     ///
     /// # Errors
-    /// As [`Writer::flush`]; `Kind::Internal` when the thread has ended in a panic.
-    pub async fn close(&self) -> Result<Outcome> {
-        let outcome = self.flush().await;
+    /// `Internal` when the thread has ended in a panic.
+    pub async fn close(&self) -> Result<()> {
         // Gone already is closed too.
-        let _ = self.commands.send(Command::Close);
+        let _ = self.commands.send(Command::End);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             tokio::task::spawn_blocking(move || thread.join().is_ok())
@@ -114,7 +116,65 @@ impl Writer {
                 .filter(|ended| *ended)
                 .ok_or_else(|| Error::new(Kind::Internal, "the writer's thread has panicked"))?;
         }
-        outcome
+        Ok(())
+    }
+}
+
+/// What one run writes. Clones share it; it is closed with the last one, and what was handed over is
+/// committed then.
+#[derive(Clone)]
+pub struct Lane {
+    open: Arc<OpenLane>,
+}
+
+struct OpenLane {
+    writer: Writer,
+    id: LaneId,
+}
+
+impl Drop for OpenLane {
+    fn drop(&mut self) {
+        // Without the thread there is nothing to close.
+        let _ = self.writer.commands.send(Command::Close(self.id));
+    }
+}
+
+impl Lane {
+    /// The thread behind it, for writes that belong to no run.
+    pub fn writer(&self) -> &Writer {
+        &self.open.writer
+    }
+
+    /// Hands over a load. Returns when the writer has room for it; [`Writer::flush`] tells when it
+    /// is committed and whether that went well.
+    pub async fn load(&self, load: Load) -> Result<()> {
+        let bytes = load.bytes().clamp(1, BUDGET_BYTES);
+        let writer = self.writer();
+        let permit = Arc::clone(&writer.budget)
+            .acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX))
+            .await
+            .map_err(|_| gone())?;
+        let command = Command::Load(self.open.id, Box::new(load), permit);
+        writer.commands.send(command).map_err(|_| gone())
+    }
+
+    /// Commits what was handed over. Returns what loading did since the last flush.
+    ///
+    /// # Errors
+    /// The first error of a commit since the last flush; its loads are not in the store.
+    pub async fn flush(&self) -> Result<Outcome> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Flush(self.open.id, reply);
+        self.writer().commands.send(command).map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+
+    /// As [`Writer::run`].
+    pub async fn run<T: Send + 'static>(
+        &self,
+        write: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.writer().run(write).await
     }
 }
 
@@ -139,86 +199,61 @@ fn transaction<T>(conn: &Connection, write: impl FnOnce() -> Result<T>) -> Resul
 
 struct Worker {
     conn: Connection,
+    lanes: BTreeMap<LaneId, Waiting>,
+    last: Timestamp,
+}
+
+/// What a lane has handed over and not committed yet, and what became of the rest.
+struct Waiting {
     settings: Settings,
     run_id: i64,
-    waiting: Vec<(Load, OwnedSemaphorePermit)>,
+    loads: Vec<(Load, OwnedSemaphorePermit)>,
     bytes: usize,
     since: Option<Instant>,
     done: Outcome,
     failed: Option<Error>,
-    last: Timestamp,
 }
 
-impl Worker {
-    fn new(conn: Connection, settings: Settings, run_id: i64) -> Worker {
-        Worker {
-            conn,
+impl Waiting {
+    fn new(settings: Settings, run_id: i64) -> Waiting {
+        Waiting {
             settings,
             run_id,
-            waiting: Vec::new(),
+            loads: Vec::new(),
             bytes: 0,
             since: None,
             done: Outcome::default(),
             failed: None,
-            last: Timestamp::MIN,
         }
     }
 
-    fn work(mut self, queue: &mpsc::Receiver<Command>) {
-        loop {
-            let command = if self.waiting.is_empty() {
-                queue.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
-            } else {
-                queue.recv_timeout(LINGER)
-            };
-            match command {
-                Ok(Command::Load(load, permit)) => {
-                    self.bytes += load.bytes();
-                    self.since.get_or_insert_with(Instant::now);
-                    self.waiting.push((*load, permit));
-                    let old = self.since.is_some_and(|since| since.elapsed() > 10 * LINGER);
-                    if self.bytes >= COMMIT_BYTES || self.waiting.len() >= COMMIT_LOADS || old {
-                        self.commit();
-                    }
-                }
-                Ok(Command::Run(job)) => {
-                    self.commit();
-                    job(&self.conn);
-                }
-                Ok(Command::Flush(reply)) => {
-                    self.commit();
-                    let done = std::mem::take(&mut self.done);
-                    // Nobody waits for the answer when the run was cancelled.
-                    let _ = reply.send(match self.failed.take() {
-                        Some(error) => Err(error),
-                        None => Ok(done),
-                    });
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) => self.commit(),
-                Ok(Command::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    self.commit();
-                    return;
-                }
-            }
-        }
+    fn take(&mut self, load: Load, permit: OwnedSemaphorePermit) {
+        self.bytes += load.bytes();
+        self.since.get_or_insert_with(Instant::now);
+        self.loads.push((load, permit));
     }
 
-    fn commit(&mut self) {
-        if self.waiting.is_empty() {
+    fn is_full(&self) -> bool {
+        let old = self.since.is_some_and(|since| since.elapsed() > 10 * LINGER);
+        self.bytes >= COMMIT_BYTES || self.loads.len() >= COMMIT_LOADS || old
+    }
+
+    fn commit(&mut self, conn: &Connection, last: &mut Timestamp) {
+        if self.loads.is_empty() {
             return;
         }
         let (loads, permits): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.waiting).into_iter().unzip();
+            std::mem::take(&mut self.loads).into_iter().unzip();
         self.bytes = 0;
         self.since = None;
         if self.failed.is_some() {
             // What follows a failed commit is not loaded either: its state would be ahead of it.
             return;
         }
-        let now = self.now();
+        let now = commit_time(last);
         failpoint::reach("before-commit");
-        let done = transaction(&self.conn, || {
-            let done = load::apply(&self.conn, &self.settings, self.run_id, now, loads)?;
+        let done = transaction(conn, || {
+            let done = load::apply(conn, &self.settings, self.run_id, now, loads)?;
             failpoint::reach("in-commit");
             Ok(done)
         });
@@ -229,13 +264,76 @@ impl Worker {
             Err(error) => self.failed = Some(error),
         }
     }
+}
 
-    /// The time of this commit, later than the last one's whatever the clock does, so that versions
-    /// of a row have an order.
-    fn now(&mut self) -> Timestamp {
-        let step = Duration::from_micros(1);
-        let now = Timestamp::now().max(self.last + step);
-        self.last = now;
-        now
+impl Worker {
+    fn new(conn: Connection) -> Worker {
+        Worker { conn, lanes: BTreeMap::new(), last: Timestamp::MIN }
     }
+
+    fn work(mut self, queue: &mpsc::Receiver<Command>) {
+        loop {
+            let command = if self.lanes.values().all(|lane| lane.loads.is_empty()) {
+                queue.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
+            } else {
+                queue.recv_timeout(LINGER)
+            };
+            match command {
+                Ok(Command::Open(id, settings, run_id)) => {
+                    self.lanes.insert(id, Waiting::new(*settings, run_id));
+                }
+                Ok(Command::Load(id, load, permit)) => {
+                    if let Some(lane) = self.lanes.get_mut(&id) {
+                        lane.take(*load, permit);
+                        if lane.is_full() {
+                            lane.commit(&self.conn, &mut self.last);
+                        }
+                    }
+                }
+                Ok(Command::Run(job)) => {
+                    self.commit();
+                    job(&self.conn);
+                }
+                Ok(Command::Flush(id, reply)) => {
+                    self.commit();
+                    let done = match self.lanes.get_mut(&id) {
+                        Some(lane) => match lane.failed.take() {
+                            Some(error) => Err(error),
+                            None => Ok(std::mem::take(&mut lane.done)),
+                        },
+                        None => Ok(Outcome::default()),
+                    };
+                    // Nobody waits for the answer when the run was cancelled.
+                    let _ = reply.send(done);
+                }
+                Ok(Command::Close(id)) => {
+                    self.commit();
+                    if let Some(error) = self.lanes.remove(&id).and_then(|lane| lane.failed) {
+                        // The run ended without asking, so nobody else will say it.
+                        tracing::warn!(reason = error.chain(), "the last answers were not stored");
+                    }
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => self.commit(),
+                Ok(Command::End) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    self.commit();
+                    return;
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self) {
+        for lane in self.lanes.values_mut() {
+            lane.commit(&self.conn, &mut self.last);
+        }
+    }
+}
+
+/// The time of a commit, later than the last one's whatever the clock does, so that versions of a row
+/// have an order.
+fn commit_time(last: &mut Timestamp) -> Timestamp {
+    let step = Duration::from_micros(1);
+    let now = Timestamp::now().max(*last + step);
+    *last = now;
+    now
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+pub mod daemon;
 pub mod follow;
 pub mod scripted;
 

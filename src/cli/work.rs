@@ -1,0 +1,70 @@
+//! Commands that work on the store: in a process of their own, or handed to the daemon that holds it
+//! (contract section 1).
+
+use std::sync::Arc;
+
+use super::args::Command;
+use super::{export, journals, plan, status, sync};
+use crate::catalog::Catalog;
+use crate::config::Config;
+use crate::daemon::{self, Handed, Host, Printer};
+use crate::error::{Error, Kind, Result};
+use crate::progress::Progress;
+use crate::session::Session;
+
+impl Handed for Command {
+    fn in_turn(&self) -> bool {
+        matches!(self, Command::Sync(_) | Command::Journals(_))
+    }
+
+    async fn execute(self, host: Host, out: Printer) -> Result<u8> {
+        match &self {
+            Command::Sync(args) => sync::execute(args, &host, &out).await,
+            Command::Journals(args) => journals::execute(args, &host, &out).await,
+            Command::Export => export::execute(&host.session, &out).await,
+            Command::Plan => plan::execute(&host.session, &out).await,
+            Command::Status(args) => status::execute(args, &host.session, &out),
+            _ => Err(Error::new(Kind::Internal, "this command is not handed over")),
+        }
+    }
+}
+
+/// Runs a command on the store, or hands it over.
+pub async fn run(command: &Command, config: Config, quiet: bool) -> Result<u8> {
+    // Before the store is opened: wrong usage touches nothing.
+    let catalog = Catalog::load(config.resources.dir.as_deref())?;
+    config.check_tables(&catalog.names())?;
+    match command {
+        Command::Sync(args) => sync::check(args, &catalog)?,
+        Command::Journals(args) => journals::check(args)?,
+        _ => {}
+    }
+    let session = match Session::open(config.clone(), Progress::new(quiet)) {
+        Ok(session) => session,
+        Err(error) => return hand_over(command, &config, error).await,
+    };
+    let session = Arc::new(session);
+    let work = command.clone().execute(Host::own(Arc::clone(&session)), Printer::here());
+    let done = tokio::select! {
+        done = work => done,
+        _ = tokio::signal::ctrl_c() => return Err(Error::new(
+            Kind::Cancelled,
+            "stopped; what is committed stays, and the next sync goes on from there",
+        )),
+    };
+    let closed = session.close().await;
+    let status = done?;
+    closed?;
+    Ok(status)
+}
+
+/// Hands a command to the process that holds the store; the error stands where the store is not held,
+/// or nothing answers.
+pub async fn hand_over(command: &Command, config: &Config, error: Error) -> Result<u8> {
+    if error.kind() != Kind::StoreLocked {
+        return Err(error);
+    }
+    let offline = matches!(command, Command::Status(_) | Command::Export);
+    let keys = daemon::keys(config, offline);
+    daemon::hand_over(&config.store.path, command, keys).await?.ok_or(error)
+}

@@ -1,0 +1,89 @@
+//! What a run has to do beside following the changes.
+
+use std::collections::BTreeSet;
+
+use duckdb::Connection;
+use jiff::Timestamp;
+
+use super::{LISTING_DUE, Options};
+use crate::config::{Config, Reread};
+use crate::error::Result;
+use crate::mirror::{Books, State};
+use crate::schedule::{self, LastRuns, Name};
+
+/// What is due in a run, decided at its start.
+#[derive(Debug, Clone, Default)]
+pub struct Due {
+    /// The schedules that fell due.
+    pub schedules: BTreeSet<Name>,
+    /// All cases are listed: by `schedule.reconcile`, at first, or for `--full`.
+    pub listing: bool,
+    /// When this was decided. A schedule that falls due again during a long run runs again after it.
+    pub at: Option<Timestamp>,
+}
+
+impl Due {
+    /// Decides what is due by the books on `conn`.
+    ///
+    /// # Errors
+    /// Those of the store, and of [`schedule::due`].
+    pub fn of(
+        config: &Config,
+        conn: &Connection,
+        options: &Options,
+        now: Timestamp,
+    ) -> Result<Due> {
+        let state = State::new(conn);
+        let first = state.meta("listed_at")?.is_none();
+        if options.is_partial() {
+            // A partial run runs no schedule, but without any listing it knows no case.
+            let listing = first && options.cases.is_empty() && options.wants("cases");
+            return Ok(Due { listing, ..Due::default() });
+        }
+        let mut schedules = schedule::due(&config.schedule, &last_runs(conn)?, now)?;
+        if options.hold_listing {
+            schedules.remove(&Name::Reconcile);
+            return Ok(Due { schedules, listing: false, at: Some(now) });
+        }
+        // An interrupted --full lists again without the flag.
+        let interrupted = state.meta(LISTING_DUE)?.is_some_and(|why| !why.is_empty());
+        let listing = first || options.full || interrupted || schedules.contains(&Name::Reconcile);
+        Ok(Due { schedules, listing, at: Some(now) })
+    }
+
+    pub(super) fn has(&self, name: Name) -> bool {
+        self.schedules.contains(&name)
+    }
+
+    pub(super) fn rereads(&self, config: &Config) -> bool {
+        self.has(Name::Reconcile) && config.reconcile.reread != Reread::Off
+    }
+
+    /// Notes what was done.
+    pub(super) fn note(&self, conn: &Connection) -> Result<()> {
+        let Some(at) = self.at else { return Ok(()) };
+        let books = Books::new(conn);
+        for name in Name::ALL {
+            // The others count as just run the first time (contract section 1, `sync`).
+            if self.has(name) || books.schedule(name.as_str())?.is_none() {
+                books.set_schedule(name.as_str(), at)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// When each schedule last ran.
+///
+/// # Errors
+/// Those of the store.
+pub fn last_runs(conn: &Connection) -> Result<LastRuns> {
+    let books = Books::new(conn);
+    let mut last = LastRuns::new();
+    for name in Name::ALL {
+        if let Some(at) = books.schedule(name.as_str())? {
+            last.insert(name, at);
+        }
+    }
+    Ok(last)
+}

@@ -1,0 +1,129 @@
+//! Asking the change feeds: by a cycle, by the daemon's poller and by `plan`, one at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::Mutex;
+
+use super::missing;
+use super::signals::News;
+use crate::config::Config;
+use crate::error::Result;
+use crate::feed::{Feed, LONGEST_REACH, Polled, Reread};
+use crate::mirror::{Books, ResourceRow, State, Store, Writer};
+use crate::source::{Client, FeedName};
+use crate::ticks::Ticks;
+
+/// Both feeds. Clones share the turn.
+#[derive(Clone)]
+pub struct Polls {
+    pub config: Arc<Config>,
+    pub store: Arc<Store>,
+    pub writer: Writer,
+    pub client: Client,
+    /// A poll goes on from the cursor of the one before, so that two never overlap.
+    pub turn: Arc<Mutex<()>>,
+    /// Told whoever polls, so that nothing that was seen waits for the next change.
+    pub news: News,
+}
+
+impl Polls {
+    /// Asks one feed for everything since the last poll and commits what it says.
+    ///
+    /// # Errors
+    /// Those of [`Feed::poll`], with the name of the feed.
+    pub async fn poll(&self, name: FeedName) -> Result<Polled> {
+        let _turn = self.turn.lock().await;
+        let reach = Ticks::from_timestamp(Timestamp::now()).earlier_by(LONGEST_REACH).get();
+        // The daemon's poller is no run of its own: what it notes is noted under the last one.
+        let run_id = Books::new(&self.store.connection()?).last_run_id()?;
+        let polled = self.feed(run_id).poll(name).await;
+        // A poll that failed has committed the pages before.
+        self.news.tell(State::new(&self.store.connection()?).sequence()?);
+        let polled = polled
+            .map_err(|e| e.within(format!("the change feed ({}) cannot be read", name.as_str())))?;
+        if name == FeedName::Cases {
+            let known = State::new(&self.store.connection()?).feed_reach()?.is_some();
+            if !known || polled.gap {
+                self.writer.run(move |conn| State::new(conn).set_feed_reach(reach)).await?;
+            }
+        }
+        if polled.moved > 0 || polled.gap {
+            tracing::info!(
+                feed = name.as_str(),
+                moved = polled.moved,
+                calls = polled.calls,
+                "the change feed was read"
+            );
+        } else {
+            tracing::debug!(feed = name.as_str(), calls = polled.calls, "nothing has changed");
+        }
+        Ok(polled)
+    }
+
+    /// Reads the last `reach` of a feed again (the source's commit order is not its clock's), in turn with
+    /// the polls.
+    ///
+    /// # Errors
+    /// Those of [`Feed::reread`], with the name of the feed.
+    pub async fn reread(&self, name: FeedName, reach: Duration) -> Result<Reread> {
+        let _turn = self.turn.lock().await;
+        let run_id = Books::new(&self.store.connection()?).last_run_id()?;
+        let reread = self.feed(run_id).reread(name, reach).await;
+        self.news.tell(State::new(&self.store.connection()?).sequence()?);
+        reread.map_err(|e| {
+            e.within(format!("the change feed ({}) cannot be read again", name.as_str()))
+        })
+    }
+
+    fn feed(&self, run_id: i64) -> Feed<'_> {
+        Feed {
+            client: &self.client,
+            store: &self.store,
+            writer: &self.writer,
+            settings: &self.config.feed,
+            zone: &self.config.source.time_zone,
+            run_id,
+        }
+    }
+
+    /// Asks the feed of contacts; `None` where contacts are not followed by it, or cannot be any more.
+    ///
+    /// # Errors
+    /// As [`Polls::poll`].
+    pub async fn poll_contacts(&self) -> Result<Option<Polled>> {
+        if !self.follows_contacts()? {
+            return Ok(None);
+        }
+        match self.poll(FeedName::Contacts).await {
+            Ok(polled) => Ok(Some(polled)),
+            Err(error) if missing(error.kind()) => {
+                tracing::info!(
+                    reason = error.chain(),
+                    "there is no contacts feed for us: contacts are read again by age"
+                );
+                self.writer
+                    .run(|conn| State::new(conn).set_meta("contacts_feed", "absent"))
+                    .await?;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether contacts are followed by their feed: it is switched on, the source has it, and the
+    /// table is read.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn follows_contacts(&self) -> Result<bool> {
+        if self.config.feed.contacts_poll.is_none() {
+            return Ok(false);
+        }
+        let conn = self.store.connection()?;
+        let read =
+            Books::new(&conn).resources()?.get("contacts").is_some_and(ResourceRow::is_asked);
+        Ok(read && State::new(&conn).meta("contacts_feed")?.as_deref() != Some("absent"))
+    }
+}

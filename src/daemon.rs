@@ -1,0 +1,292 @@
+//! `casemirror run`: one process that holds the store, follows the source and serves the other
+//! commands.
+//!
+//! ```text
+//!   poller ──► seen ──► worker: cycles and jobs, in turn ──► store ──► publisher ──► files
+//!                          ▲
+//!   other commands ──► socket
+//! ```
+//!
+//! The poller asks the feeds at their intervals, whatever else goes on; what it sees is fetched before
+//! the rest by the cycle under way. The worker decides from the books what to do next
+//! ([`decide`]), the publisher from what was published when ([`pace`]).
+//!
+//! Work on tables that no cycle writes can go on beside the worker as one more task: in a run and a
+//! lane of the writer of its own ([`crate::mirror::Lane`]), listening to the same signals.
+
+mod activity;
+mod decide;
+mod handover;
+mod pace;
+mod patience;
+mod place;
+mod poller;
+mod printer;
+mod protocol;
+mod publisher;
+mod server;
+mod worker;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+pub use handover::hand_over;
+pub use printer::Printer;
+pub use protocol::keys;
+
+use crate::cycle::{Controls, Halt, Options, Signals};
+use crate::error::{Error, Kind, Result};
+use crate::session::{Ran, Session};
+
+use activity::Activity;
+use patience::{Patience, Recovery, Trouble};
+use place::Bound;
+use poller::Poller;
+use publisher::Publisher;
+use server::Server;
+use worker::Worker;
+
+/// From the first signal to the end. Container engines kill after ten seconds.
+const LONGEST_STOP: Duration = Duration::from_secs(8);
+/// What an interrupted publishing needs to remove its half-written files.
+const LONGEST_TIDYING: Duration = Duration::from_secs(1);
+/// Between attempts to reach the source at the start.
+const LONGEST_START_WAIT: Duration = Duration::from_secs(60);
+/// Jobs that wait for their turn; further callers wait before they get in.
+const MOST_JOBS: usize = 16;
+
+/// A command that works on the store: in a process of its own, or, where the daemon holds the store,
+/// in the daemon.
+///
+/// To make another command one of them: give its arguments `Serialize` and `Deserialize`, name it in
+/// [`Handed::in_turn`] and in [`Handed::execute`].
+pub trait Handed: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// Whether it takes turns with the daemon's cycles, because it writes what they write. What only
+    /// reads, or writes to tables of its own, runs beside them.
+    fn in_turn(&self) -> bool;
+
+    /// Does the work; returns the exit status.
+    fn execute(self, host: Host, out: Printer) -> impl Future<Output = Result<u8>> + Send;
+}
+
+/// Where a command works.
+#[derive(Clone)]
+pub struct Host {
+    pub session: Arc<Session>,
+    /// What it has to listen to.
+    pub signals: Signals,
+    /// The daemon's, where it is one.
+    controls: Option<Arc<Controls>>,
+}
+
+impl Host {
+    /// A process of the command's own.
+    pub fn own(session: Arc<Session>) -> Host {
+        Host { session, signals: Signals::none(), controls: None }
+    }
+
+    /// Runs cycles for `command` and publishes until everything that `options` ask for is done.
+    ///
+    /// # Errors
+    /// Those of [`Session::sync`], `Cancelled` when the daemon stops.
+    pub async fn run(&self, command: &str, mut options: Options) -> Result<Ran> {
+        let mut ran = self.session.sync(command, options.clone(), self.signals.clone()).await?;
+        while ran.report.halted {
+            if self.signals.halt() == Halt::Stop {
+                return Err(worker::stopped());
+            }
+            // A schedule fell due in the meantime: the next cycle begins with it. What `--full` asks
+            // for is in the books already.
+            options.full = false;
+            if let Some(controls) = &self.controls {
+                controls.set(Halt::Go);
+            }
+            let later = self.session.sync(command, options.clone(), self.signals.clone()).await?;
+            let mut report = ran.report;
+            report.continue_with(later.report);
+            ran = Ran { report, published: later.published.or(ran.published) };
+        }
+        Ok(ran)
+    }
+}
+
+/// Runs the daemon until it is told to stop. Commands of type `C` are taken over from other processes.
+///
+/// # Errors
+/// What ends it: the credentials are refused or the source does not speak our language at the start,
+/// the store is another tenant's, a defect; `Cancelled` on the second signal.
+pub async fn run<C: Handed>(session: Session) -> Result<()> {
+    let mut interrupts = Interrupts::catch()?;
+    let bound = Bound::at(&place::of(session.store().path()))?;
+    let session = Arc::new(session);
+    let controls = Arc::new(Controls::new(&session.polls().news));
+    let (jobs, inbox) = mpsc::channel(MOST_JOBS);
+    let server = Server {
+        host: Host { session: Arc::clone(&session), signals: controls.listen(), controls: None },
+        jobs,
+    };
+    tracing::info!(
+        store = %session.store().path().display(),
+        source = %session.config().source.base_url,
+        "running"
+    );
+    let tasks = async {
+        tokio::try_join!(
+            server.run::<C>(bound),
+            run_tasks(Arc::clone(&session), Arc::clone(&controls), inbox)
+        )
+    };
+    let mut tasks = std::pin::pin!(tasks);
+    tokio::select! {
+        ended = &mut tasks => return ended.map(drop),
+        () = interrupts.next() => {}
+    }
+    tracing::info!("stopping: what is under way is finished (a second signal ends at once)");
+    controls.set(Halt::Stop);
+    tokio::select! {
+        ended = &mut tasks => drop(ended?),
+        () = interrupts.next() => {
+            return Err(Error::new(Kind::Cancelled, "ended at once; what is committed stays"));
+        }
+        () = tokio::time::sleep(LONGEST_STOP) => {
+            tracing::warn!("not everything under way ended in time; it goes on at the next start");
+            session.interrupt_publishing();
+            // What is not tidied up by then is at the next publishing.
+            let _ = tokio::time::timeout(LONGEST_TIDYING, &mut tasks).await;
+        }
+    }
+    session.settle(LONGEST_TIDYING).await;
+    session.close().await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Runs poller, worker and publisher; returns when all have stopped, or one cannot go on.
+async fn run_tasks(
+    session: Arc<Session>,
+    controls: Arc<Controls>,
+    inbox: mpsc::Receiver<worker::Job>,
+) -> Result<()> {
+    let mut signals = controls.listen();
+    tokio::select! {
+        () = poller::stop(&mut signals) => return Ok(()),
+        known = know_the_tenant(&session) => known?,
+    }
+    let activity = Arc::new(Activity::default());
+    let (polled, was_polled) = watch::channel(false);
+    let poller = Poller { session: Arc::clone(&session), controls: Arc::clone(&controls), polled };
+    let worker = Worker {
+        session: Arc::clone(&session),
+        controls: Arc::clone(&controls),
+        inbox,
+        polled: was_polled,
+        activity: Arc::clone(&activity),
+    };
+    let publisher = Publisher { session, controls, activity };
+    let (work_ended, ends) = oneshot::channel::<()>();
+    let poller = Task(tokio::spawn(poller.run()));
+    let worker = Task(tokio::spawn(async move {
+        let ended = worker.run().await;
+        drop(work_ended);
+        ended
+    }));
+    let publisher = Task(tokio::spawn(async move {
+        // Dropped is ended too.
+        let work_ends = async { drop(ends.await) };
+        publisher.run(work_ends).await;
+        Ok(())
+    }));
+    tokio::try_join!(poller.ends(), worker.ends(), publisher.ends()).map(drop)
+}
+
+/// Before anything is asked of a source, it is clear whose the store is. A source that does not answer
+/// is waited for.
+async fn know_the_tenant(session: &Session) -> Result<()> {
+    let mut patience = Patience::new(Duration::from_secs(1), LONGEST_START_WAIT);
+    loop {
+        match session.check_tenant().await {
+            Ok(()) => {
+                say_recovery("reaching the source", patience.succeed(Instant::now()));
+                return Ok(());
+            }
+            Err(error) if ends_the_daemon(&error, false) => return Err(error),
+            Err(error) => {
+                let trouble = patience.fail(Instant::now());
+                say_trouble("reaching the source", &error, trouble);
+                tokio::time::sleep(trouble.wait).await;
+            }
+        }
+    }
+}
+
+/// A task that ends when it is no longer waited for.
+struct Task(JoinHandle<Result<()>>);
+
+impl Task {
+    async fn ends(mut self) -> Result<()> {
+        match (&mut self.0).await {
+            Ok(ended) => ended,
+            Err(panicked) => Err(Error::caused(Kind::Internal, "a part of it broke", panicked)),
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Whether trying again cannot help. Credentials that were taken once may be taken again: somebody is
+/// changing them. At the start they are a mistake in the configuration.
+fn ends_the_daemon(error: &Error, went_well_before: bool) -> bool {
+    match error.kind() {
+        Kind::Tenant | Kind::StoreNewer | Kind::Config => true,
+        Kind::Credentials => !went_well_before,
+        _ => false,
+    }
+}
+
+fn say_trouble(what: &str, error: &Error, trouble: Trouble) {
+    let Trouble { wait, failures, say } = trouble;
+    if say {
+        tracing::warn!(failures, ?wait, reason = error.chain(), "{what} failed, trying again");
+    } else {
+        tracing::debug!(failures, ?wait, reason = error.chain(), "{what} failed again");
+    }
+}
+
+fn say_recovery(what: &str, recovery: Option<Recovery>) {
+    if let Some(Recovery { failures, lasted }) = recovery {
+        tracing::info!(failures, ?lasted, "{what} works again");
+    }
+}
+
+/// SIGTERM and SIGINT.
+struct Interrupts {
+    term: tokio::signal::unix::Signal,
+    int: tokio::signal::unix::Signal,
+}
+
+impl Interrupts {
+    fn catch() -> Result<Interrupts> {
+        let failed = |e| Error::caused(Kind::Io, "cannot listen to signals", e);
+        Ok(Interrupts {
+            term: signal(SignalKind::terminate()).map_err(failed)?,
+            int: signal(SignalKind::interrupt()).map_err(failed)?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.int.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The caller's side of the socket.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use serde::Serialize;
+use tokio::io::BufReader;
+use tokio::net::UnixStream;
+
+use super::place;
+use super::protocol::{self, Frame, Request};
+use crate::error::{Error, Kind, Result};
+
+/// Hands a command to the daemon that holds the store at `store`, prints what it answers and returns
+/// its exit status. `None` where nothing answers.
+///
+/// # Errors
+/// `Io` when the daemon ends before the command does.
+pub async fn hand_over(
+    store: &Path,
+    command: &impl Serialize,
+    keys: BTreeMap<String, String>,
+) -> Result<Option<u8>> {
+    let Ok(stream) = UnixStream::connect(place::of(store)).await else { return Ok(None) };
+    if !is_the_daemons(&stream, store) {
+        return Ok(None);
+    }
+    let (read, mut write) = stream.into_split();
+    let request = Request { version: env!("CARGO_PKG_VERSION").to_owned(), command, keys };
+    protocol::send(&mut write, &request).await?;
+    let mut read = BufReader::new(read);
+    while let Some(frame) = protocol::receive(&mut read).await? {
+        let printed = match frame {
+            Frame::Stdout(text) => print(&mut std::io::stdout().lock(), &text),
+            Frame::Stderr(text) => print(&mut std::io::stderr().lock(), &text),
+            Frame::Exit(status) => return Ok(Some(status)),
+        };
+        printed.map_err(|e| Error::caused(Kind::Io, "cannot write to standard output", e))?;
+    }
+    Err(Error::new(
+        Kind::Io,
+        "the daemon that holds the store ended before it had answered; what it has committed stays",
+    ))
+}
+
+/// In a folder that everybody can write to, anybody can stand at the daemon's address: who listens has
+/// to be the user that the store belongs to, or we.
+fn is_the_daemons(stream: &UnixStream, store: &Path) -> bool {
+    let Ok(peer) = stream.peer_cred() else { return false };
+    let own = rustix::process::geteuid().as_raw();
+    let owner = std::fs::metadata(store).map_or(own, |store| store.uid());
+    peer.uid() == own || peer.uid() == owner
+}
+
+fn print(to: &mut impl Write, text: &str) -> std::io::Result<()> {
+    match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
+        // Who closes the pipe early has read enough.
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}

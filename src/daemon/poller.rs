@@ -1,0 +1,117 @@
+//! Asks the change feeds at their intervals, whatever else goes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::patience::Patience;
+use super::{ends_the_daemon, say_recovery, say_trouble};
+use crate::cycle::{Controls, Halt, Signals};
+use crate::error::Result;
+use crate::mirror::State;
+use crate::session::Session;
+use crate::source::FeedName;
+
+/// After failures in a row the feed is asked no more seldom than this.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+pub(super) struct Poller {
+    pub session: Arc<Session>,
+    pub controls: Arc<Controls>,
+    /// Told when what the feed says is known.
+    pub polled: watch::Sender<bool>,
+}
+
+/// When a feed is asked next, and how it went so far.
+struct Turn {
+    interval: Duration,
+    next: Instant,
+    patience: Patience,
+}
+
+impl Turn {
+    fn new(interval: Duration) -> Turn {
+        Turn { interval, next: Instant::now(), patience: Patience::new(interval, LONGEST_WAIT) }
+    }
+}
+
+impl Poller {
+    /// Polls until the process stops.
+    ///
+    /// # Errors
+    /// What makes all further polls senseless: see [`ends_the_daemon`].
+    pub(super) async fn run(self) -> Result<()> {
+        let mut signals = self.controls.listen();
+        tokio::select! {
+            // A poll that is dropped in the middle goes on from its cursor after the restart.
+            () = stop(&mut signals) => Ok(()),
+            failed = self.poll_for_ever() => failed,
+        }
+    }
+
+    async fn poll_for_ever(&self) -> Result<()> {
+        let feed = &self.session.config().feed;
+        let mut cases = Turn::new(feed.poll_interval());
+        let mut contacts = feed.contacts_interval().map(Turn::new);
+        loop {
+            let first = contacts.as_ref().map_or(cases.next, |turn| turn.next.min(cases.next));
+            tokio::time::sleep_until(first).await;
+            if cases.next <= Instant::now() {
+                let started = Instant::now();
+                let polled = self.session.polls().poll(FeedName::Cases).await;
+                self.after(FeedName::Cases, &mut cases, started, polled.map(drop))?;
+            }
+            if let Some(turn) = contacts.as_mut().filter(|turn| turn.next <= Instant::now()) {
+                let started = Instant::now();
+                let polled = self.session.polls().poll_contacts().await;
+                self.after(FeedName::Contacts, turn, started, polled.map(drop))?;
+            }
+        }
+    }
+
+    fn after(
+        &self,
+        name: FeedName,
+        turn: &mut Turn,
+        started: Instant,
+        polled: Result<()>,
+    ) -> Result<()> {
+        let what = format!("asking the change feed ({})", name.as_str());
+        match polled {
+            Ok(()) => {
+                turn.next = started + turn.interval;
+                say_recovery(&what, turn.patience.succeed(Instant::now().into_std()));
+                if name == FeedName::Cases {
+                    self.polled.send_replace(true);
+                }
+            }
+            Err(error) => {
+                if ends_the_daemon(&error, *self.polled.borrow()) {
+                    return Err(error);
+                }
+                let trouble = turn.patience.fail(Instant::now().into_std());
+                say_trouble(&what, &error, trouble);
+                turn.next = Instant::now() + trouble.wait;
+                // What was seen before the last stop can be fetched while the feed is down.
+                if self.was_polled_before()? {
+                    self.polled.send_replace(true);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn was_polled_before(&self) -> Result<bool> {
+        let conn = self.session.store().connection()?;
+        Ok(State::new(&conn).feed(FeedName::Cases.as_str())?.bound.is_some())
+    }
+}
+
+/// Waits until the process stops.
+pub(super) async fn stop(signals: &mut Signals) {
+    while signals.halt() != Halt::Stop {
+        signals.beyond(i64::MAX, signals.halt()).await;
+    }
+}

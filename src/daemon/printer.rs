@@ -1,0 +1,62 @@
+//! Where a command's results go: to the terminal, or over the socket to who typed it.
+
+use std::io::Write;
+use std::path::Path;
+
+use tokio::sync::mpsc;
+
+use super::protocol::Frame;
+use crate::error::{Result, io};
+
+/// Takes what a command prints. Clones print to the same place.
+#[derive(Debug, Clone)]
+pub struct Printer {
+    caller: Option<mpsc::UnboundedSender<Frame>>,
+}
+
+impl Printer {
+    /// Prints to this process's standard output.
+    pub fn here() -> Printer {
+        Printer { caller: None }
+    }
+
+    /// Prints to a caller, which gets these frames.
+    pub(super) fn to_caller() -> (Printer, mpsc::UnboundedReceiver<Frame>) {
+        let (caller, frames) = mpsc::unbounded_channel();
+        (Printer { caller: Some(caller) }, frames)
+    }
+
+    /// Prints a result.
+    ///
+    /// # Errors
+    /// `Io`. Who closes the pipe early has read enough: that is none.
+    pub fn print(&self, text: &str) -> Result<()> {
+        if self.caller.is_some() {
+            self.frame(Frame::Stdout(text.to_owned()));
+            return Ok(());
+        }
+        let mut out = std::io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            done => done.map_err(|e| io("write to", Path::new("standard output"), e)),
+        }
+    }
+
+    pub(super) fn frame(&self, frame: Frame) {
+        if let Some(caller) = &self.caller {
+            // A caller that has gone reads nothing.
+            let _ = caller.send(frame);
+        }
+    }
+
+    /// The exit status of a command; its error is told to the caller.
+    pub(super) fn status(&self, done: Result<u8>) -> u8 {
+        match done {
+            Ok(status) => status,
+            Err(error) => {
+                self.frame(Frame::Stderr(error.report()));
+                error.kind().exit_status()
+            }
+        }
+    }
+}

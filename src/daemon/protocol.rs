@@ -1,0 +1,122 @@
+//! What goes over the socket: a line of JSON each way, and more of them back.
+//!
+//! The caller sends one [`Request`]; the daemon answers with [`Frame`]s, the last of which is
+//! [`Frame::Exit`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::config::Config;
+use crate::error::{Error, Kind, Result};
+
+/// Requests are command lines and settings: larger is no request of ours.
+const LARGEST_LINE: u64 = 4 << 20; // 4 MiB
+/// Keys that are only there where the caller's command needs the platform.
+const SOURCE: &str = "source.";
+
+/// A command that is handed over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request<C> {
+    /// The caller's version of the program: commands may differ between two.
+    pub version: String,
+    pub command: C,
+    /// The caller's effective configuration; the daemon's has to be the same. The secret is not in it.
+    pub keys: BTreeMap<String, String>,
+}
+
+/// A part of the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Frame {
+    Stdout(String),
+    Stderr(String),
+    Exit(u8),
+}
+
+/// What the caller's configuration is compared by. `offline`: the command never calls the platform, so
+/// how to reach it does not have to be known.
+pub fn keys(config: &Config, offline: bool) -> BTreeMap<String, String> {
+    let mut keys = config.redacted_keys();
+    if offline {
+        keys.retain(|key, _| !key.starts_with(SOURCE));
+    }
+    keys
+}
+
+/// The keys in which the caller's configuration differs from the daemon's.
+pub fn differing(caller: &BTreeMap<String, String>, own: &BTreeMap<String, String>) -> Vec<String> {
+    let names: BTreeSet<&String> = caller.keys().collect();
+    names.into_iter().filter(|key| caller.get(*key) != own.get(*key)).cloned().collect()
+}
+
+/// Reads one line of JSON; `None` when there are no more.
+///
+/// # Errors
+/// `Io` when the connection breaks, `BadAnswer` for what is not ours.
+pub async fn receive<T: for<'de> Deserialize<'de>>(
+    from: &mut (impl AsyncBufRead + Unpin),
+) -> Result<Option<T>> {
+    let mut line = String::new();
+    let read = from.take(LARGEST_LINE).read_line(&mut line).await.map_err(broken)?;
+    if read == 0 {
+        return Ok(None);
+    }
+    let value = serde_json::from_str(&line)
+        .map_err(|e| Error::caused(Kind::BadAnswer, "what came over the socket is not known", e))?;
+    Ok(Some(value))
+}
+
+/// Writes one line of JSON.
+///
+/// # Errors
+/// `Io` when the connection breaks.
+pub async fn send(to: &mut (impl AsyncWrite + Unpin), value: &impl Serialize) -> Result<()> {
+    let mut line = serde_json::to_string(value)
+        .map_err(|e| Error::caused(Kind::Internal, "a message is no JSON", e))?;
+    line.push('\n');
+    to.write_all(line.as_bytes()).await.map_err(broken)?;
+    to.flush().await.map_err(broken)
+}
+
+fn broken(source: std::io::Error) -> Error {
+    Error::caused(Kind::Io, "the connection to the daemon broke", source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_sent_is_received_line_breaks_included() {
+        let frames = [
+            Frame::Stdout("one\ntwo \u{2028} \"three\"\n".into()),
+            Frame::Stderr(String::new()),
+            Frame::Exit(3),
+        ];
+        let mut sent = Vec::new();
+        for frame in &frames {
+            send(&mut sent, frame).await.unwrap();
+        }
+        let mut from = sent.as_slice();
+        for frame in frames {
+            assert_eq!(receive::<Frame>(&mut from).await.unwrap(), Some(frame));
+        }
+        assert_eq!(receive::<Frame>(&mut from).await.unwrap(), None);
+        assert!(receive::<Frame>(&mut "GET / HTTP/1.1\n".as_bytes()).await.is_err());
+    }
+
+    #[test]
+    fn what_differs_is_named_and_what_the_caller_does_not_know_is_not() {
+        let map = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+        };
+        let own: BTreeMap<_, _> = map(&[("feed.poll", "10s"), ("feed.per", "30s"), ("a.b", "1")]);
+        assert_eq!(
+            differing(&map(&[("feed.poll", "5s"), ("feed.per", "30s")]), &own),
+            ["feed.poll"]
+        );
+        assert!(differing(&own.clone(), &own).is_empty());
+    }
+}

@@ -1,0 +1,125 @@
+//! Takes over what other commands hand to the daemon.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::BufReader;
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use super::place::Bound;
+use super::poller::stop;
+use super::protocol::{self, Frame, Request};
+use super::worker::{Job, stopped};
+use super::{Handed, Host, Printer};
+use crate::error::{Error, Kind, Result};
+
+/// A request is one line and is sent at once.
+const LONGEST_REQUEST: Duration = Duration::from_secs(10);
+
+pub(super) struct Server {
+    pub host: Host,
+    pub jobs: mpsc::Sender<Job>,
+}
+
+impl Server {
+    /// Serves until the process stops; who has been let in is answered to the end.
+    ///
+    /// # Errors
+    /// `Io` when no connection can be taken any more.
+    pub(super) async fn run<C: Handed>(self, bound: Bound) -> Result<()> {
+        let mut signals = self.host.signals.clone();
+        let server = Arc::new(self);
+        let mut served = JoinSet::new();
+        let mut stop = std::pin::pin!(stop(&mut signals));
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                connected = bound.listener.accept() => {
+                    let (stream, _) = connected
+                        .map_err(|e| Error::caused(Kind::Io, "the socket takes no connection", e))?;
+                    let server = Arc::clone(&server);
+                    served.spawn(async move {
+                        if let Err(error) = server.serve::<C>(stream).await {
+                            // The caller has gone; what it asked for is done all the same.
+                            tracing::debug!(reason = error.chain(), "a caller was not answered");
+                        }
+                    });
+                }
+                Some(_) = served.join_next() => {}
+            }
+        }
+        drop(bound);
+        while served.join_next().await.is_some() {}
+        Ok(())
+    }
+
+    async fn serve<C: Handed>(&self, stream: UnixStream) -> Result<()> {
+        let (read, mut write) = stream.into_split();
+        let mut read = BufReader::new(read);
+        let request = tokio::time::timeout(LONGEST_REQUEST, protocol::receive(&mut read)).await;
+        let Ok(request) = request else { return Ok(()) };
+        let Some(request) = request? else { return Ok(()) };
+        let (printer, mut frames) = Printer::to_caller();
+        let work = async {
+            let done = self.answer::<C>(request, printer.clone()).await;
+            let status = printer.status(done);
+            printer.frame(Frame::Exit(status));
+        };
+        let write_all = async {
+            while let Some(frame) = frames.recv().await {
+                protocol::send(&mut write, &frame).await?;
+                if matches!(frame, Frame::Exit(_)) {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        let ((), written) = tokio::join!(work, write_all);
+        written
+    }
+
+    async fn answer<C: Handed>(
+        &self,
+        request: Request<serde_json::Value>,
+        out: Printer,
+    ) -> Result<u8> {
+        let Request { version, command, keys } = request;
+        let own = env!("CARGO_PKG_VERSION");
+        if version != own {
+            return Err(Error::new(
+                Kind::StoreLocked,
+                format!("the store is held by a daemon of version {own}; this is {version}"),
+            ));
+        }
+        let command: C = serde_json::from_value(command).map_err(|e| {
+            Error::caused(Kind::Internal, "the daemon does not know this command", e)
+        })?;
+        let differing =
+            protocol::differing(&keys, &protocol::keys(self.host.session.config(), false));
+        if !differing.is_empty() {
+            return Err(Error::new(
+                Kind::Config,
+                format!(
+                    "the daemon that holds the store runs with another configuration: {} \
+                     differ{}; restart it, or use its configuration",
+                    differing.join(", "),
+                    if differing.len() == 1 { "s" } else { "" },
+                ),
+            ));
+        }
+        if !command.in_turn() {
+            return command.execute(self.host.clone(), out).await;
+        }
+        let (reply, done) = oneshot::channel();
+        let work = Box::new(move |host: Host| -> futures::future::BoxFuture<'static, ()> {
+            Box::pin(async move {
+                // The caller may have gone meanwhile.
+                let _ = reply.send(command.execute(host, out).await);
+            })
+        });
+        self.jobs.send(Job { work }).await.map_err(|_| stopped())?;
+        done.await.map_err(|_| stopped())?
+    }
+}

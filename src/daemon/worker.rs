@@ -1,0 +1,251 @@
+//! Runs cycles and jobs, one after the other.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use tokio::sync::{mpsc, watch};
+
+use super::activity::Activity;
+use super::decide::{self, Next, Situation};
+use super::patience::Patience;
+use super::{Host, ends_the_daemon, say_recovery, say_trouble};
+use crate::cycle::{Controls, Halt, Options, Report, last_runs};
+use crate::error::{Error, Kind, Result};
+use crate::mirror::State;
+use crate::schedule::{self, Name};
+use crate::session::Session;
+
+/// No sleep is longer: clocks are set, and machines are suspended.
+const LONGEST_NAP: Duration = Duration::from_secs(30);
+/// A cycle comes at least as often, for what no date announces: contacts that grow old.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// Between cycles that were not asked for by a change.
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(300);
+/// A listing that was due and could not be completed is tried again after this,
+const LEAST_HOLD: Duration = Duration::from_secs(60);
+/// and later no more seldom than this.
+const LONGEST_HOLD: Duration = Duration::from_secs(3600);
+/// The daemon's own runs stay in the books this long.
+const RUNS_KEPT: Duration = Duration::from_secs(7 * 86_400);
+
+/// Work that another command handed over, to be done in its turn.
+pub struct Job {
+    pub work: Box<dyn FnOnce(Host) -> BoxFuture<'static, ()> + Send>,
+}
+
+pub(super) struct Worker {
+    pub session: Arc<Session>,
+    pub controls: Arc<Controls>,
+    pub inbox: mpsc::Receiver<Job>,
+    pub polled: watch::Receiver<bool>,
+    pub activity: Arc<Activity>,
+}
+
+/// What the worker remembers between two cycles.
+struct Memory {
+    jobs: VecDeque<Job>,
+    /// Up to this poll everything was planned.
+    handled: i64,
+    halted: bool,
+    /// The start of the last cycle: what came due before had its chance.
+    last_cycle: Option<Timestamp>,
+    retry_at: Option<Timestamp>,
+    patience: Patience,
+    held_until: Option<Timestamp>,
+    hold: Patience,
+    problems: Vec<String>,
+    /// A cycle has gone well since the start.
+    went_well: bool,
+}
+
+impl Worker {
+    /// Works until the process stops; what is under way then is finished.
+    ///
+    /// # Errors
+    /// What makes all further cycles senseless: see [`ends_the_daemon`].
+    pub(super) async fn run(mut self) -> Result<()> {
+        let mut memory = Memory {
+            jobs: VecDeque::new(),
+            handled: 0,
+            // Whatever an earlier process left.
+            halted: true,
+            last_cycle: None,
+            retry_at: None,
+            patience: Patience::new(LEAST_PAUSE, LONGEST_RETRY),
+            held_until: None,
+            hold: Patience::new(LEAST_HOLD, LONGEST_HOLD),
+            problems: Vec::new(),
+            went_well: false,
+        };
+        loop {
+            while let Ok(job) = self.inbox.try_recv() {
+                memory.jobs.push_back(job);
+            }
+            let now = Timestamp::now();
+            match decide::next(&self.situation(&memory)?, now) {
+                Next::Stop => return Ok(()),
+                Next::Job => {
+                    if let Some(job) = memory.jobs.pop_front() {
+                        self.run_job(&mut memory, job).await?;
+                    }
+                }
+                Next::Cycle => self.run_cycle(&mut memory).await?,
+                Next::Wait(until) => self.wait(&mut memory, until).await,
+            }
+        }
+    }
+
+    fn situation(&self, memory: &Memory) -> Result<Situation> {
+        let signals = self.controls.listen();
+        let conn = self.session.store().connection()?;
+        let last_cycle = memory.last_cycle.unwrap_or(Timestamp::MIN);
+        let due = State::new(&conn).next_due(last_cycle.as_microsecond())?;
+        let due_at = due.and_then(|us| Timestamp::from_microsecond(us).ok());
+        let at_last = last_cycle.checked_add(LONGEST_PAUSE).unwrap_or(last_cycle);
+        let soonest = last_cycle.checked_add(LEAST_PAUSE).unwrap_or(last_cycle);
+        let due_at = due_at.map_or(at_last, |due| due.max(soonest).min(at_last));
+        let schedules = &self.session.config().schedule;
+        let mut last_runs = last_runs(&conn)?;
+        if memory.held_until.is_some() {
+            // It is due still, and waits.
+            last_runs.remove(&Name::Reconcile);
+        }
+        Ok(Situation {
+            stopping: signals.halt() == Halt::Stop,
+            job_waits: !memory.jobs.is_empty(),
+            polled: *self.polled.borrow(),
+            work_left: memory.halted || signals.news() > memory.handled,
+            retry_at: memory.retry_at,
+            due_at: decide::earlier(Some(due_at), memory.held_until),
+            schedule_at: schedule::next_of_all(schedules, &last_runs)?,
+        })
+    }
+
+    async fn wait(&mut self, memory: &mut Memory, until: Option<Timestamp>) {
+        let now = Timestamp::now();
+        let nap = until.map_or(LONGEST_NAP, |until| schedule::nap(now, until, LONGEST_NAP));
+        // A cycle that has to wait is not hurried by news.
+        let waits = memory.retry_at.is_some_and(|at| at > now);
+        let known = if waits || !*self.polled.borrow() { i64::MAX } else { memory.handled };
+        let mut signals = self.controls.listen();
+        tokio::select! {
+            () = tokio::time::sleep(nap) => {}
+            Some(job) = self.inbox.recv() => memory.jobs.push_back(job),
+            _ = self.polled.changed() => {}
+            () = signals.beyond(known, Halt::Go) => {}
+        }
+    }
+
+    async fn run_cycle(&mut self, memory: &mut Memory) -> Result<()> {
+        let now = Timestamp::now();
+        self.controls.set(Halt::Go);
+        let signals = self.controls.listen();
+        memory.handled = signals.news();
+        memory.last_cycle = Some(now);
+        let options = Options {
+            following: true,
+            hold_listing: memory.held_until.is_some_and(|until| until > now),
+            ..Options::default()
+        };
+        let held = options.hold_listing;
+        let session = Arc::clone(&self.session);
+        let cycle = session.follow(options, signals);
+        let report = self.supervise(memory, cycle, true).await;
+        match report {
+            Ok(report) => self.cycle_done(memory, report, held).await,
+            Err(error) if ends_the_daemon(&error, memory.went_well) => Err(error),
+            Err(error) => {
+                let trouble = memory.patience.fail(std::time::Instant::now());
+                say_trouble("following the changes", &error, trouble);
+                memory.halted = true;
+                memory.retry_at = Some(Timestamp::now() + trouble.wait);
+                Ok(())
+            }
+        }
+    }
+
+    async fn cycle_done(&self, memory: &mut Memory, report: Report, held: bool) -> Result<()> {
+        let now = std::time::Instant::now();
+        say_recovery("following the changes", memory.patience.succeed(now));
+        memory.went_well = true;
+        memory.retry_at = None;
+        memory.halted = report.halted;
+        memory.handled = memory.handled.max(report.handled);
+        if report.undone {
+            let trouble = memory.hold.fail(now);
+            memory.held_until = Some(Timestamp::now() + trouble.wait);
+        } else if !held {
+            memory.hold.succeed(now);
+            memory.held_until = None;
+        }
+        for problem in report.problems.iter().filter(|p| !memory.problems.contains(p)) {
+            tracing::warn!(problem, "incomplete");
+        }
+        memory.problems = report.problems;
+        let old = Timestamp::now().checked_sub(RUNS_KEPT).unwrap_or(Timestamp::MIN);
+        self.session.forget_runs(old).await
+    }
+
+    async fn run_job(&mut self, memory: &mut Memory, job: Job) -> Result<()> {
+        self.controls.set(Halt::Go);
+        let host = Host {
+            session: Arc::clone(&self.session),
+            signals: self.controls.listen(),
+            controls: Some(Arc::clone(&self.controls)),
+        };
+        self.supervise(memory, (job.work)(host), false).await;
+        Ok(())
+    }
+
+    /// Awaits work; asks it to end early when a schedule falls due, and, where it is the daemon's own,
+    /// when a job waits.
+    async fn supervise<T>(
+        &mut self,
+        memory: &mut Memory,
+        work: impl Future<Output = T>,
+        own: bool,
+    ) -> T {
+        self.activity.begin();
+        let mut work = std::pin::pin!(work);
+        let mut looked = Timestamp::now();
+        let done = loop {
+            tokio::select! {
+                done = &mut work => break done,
+                Some(job) = self.inbox.recv() => {
+                    memory.jobs.push_back(job);
+                    if own {
+                        self.controls.set(Halt::Yield);
+                    }
+                }
+                () = tokio::time::sleep(LONGEST_NAP) => {
+                    let now = Timestamp::now();
+                    match self.falls_due(looked, now) {
+                        Ok(false) => {}
+                        Ok(true) => self.controls.set(Halt::Yield),
+                        Err(error) => tracing::warn!(reason = error.chain(), "schedules unknown"),
+                    }
+                    looked = now;
+                }
+            }
+        };
+        self.activity.end();
+        done
+    }
+
+    fn falls_due(&self, from: Timestamp, to: Timestamp) -> Result<bool> {
+        let conn = self.session.store().connection()?;
+        schedule::falls_due_within(&self.session.config().schedule, &last_runs(&conn)?, from, to)
+    }
+}
+
+/// What a job that the daemon cannot do any more ends with.
+pub(super) fn stopped() -> Error {
+    Error::new(
+        Kind::Cancelled,
+        "the daemon stops; what is committed stays, and it goes on from there when it is started again",
+    )
+}

@@ -1,0 +1,259 @@
+//! Publishing the committed state: whether there is anything new, what it is called, and that one at a
+//! time works on the same files.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use duckdb::{Connection, InterruptHandle};
+use jiff::Timestamp;
+
+use super::Session;
+use crate::catalog::Catalog;
+use crate::config::Config;
+use crate::error::{Error, Kind, Result};
+use crate::failpoint;
+use crate::mirror::{Books, State, Store};
+use crate::pending;
+use crate::publish::{self, ParquetTarget, Published, PublishedParquet, SnapshotInfo, Targets};
+use crate::ticks::Ticks;
+
+/// Key of `sync.meta`: the state of the store that the published database shows.
+const SHOWN_BY_DATABASE: &str = "published_state";
+/// The same of the newest Parquet snapshot.
+const SHOWN_BY_PARQUET: &str = "published_parquet_state";
+
+/// What to publish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forms {
+    /// The database alone.
+    Database,
+    /// The database and a Parquet snapshot of the same id.
+    Both,
+}
+
+/// Whether to publish what has been published already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// Only if readers would see a difference.
+    Changed,
+    /// In any case: the watermark moves although nothing else did.
+    Always,
+}
+
+/// What there is of it in a session.
+#[derive(Default)]
+pub(super) struct Publishing {
+    turn: tokio::sync::Mutex<()>,
+    interrupt: Mutex<Option<Arc<InterruptHandle>>>,
+}
+
+/// A committed state that readers do not have yet.
+struct Unpublished {
+    /// Used for nothing else.
+    conn: Connection,
+    /// See [`State::readable_state`].
+    readable: String,
+    info: SnapshotInfo,
+    with_parquet: bool,
+}
+
+impl Session {
+    /// Writes what is stale, why and since when, and which tables are complete.
+    async fn note_pending(&self) -> Result<()> {
+        let conn = self.store.connection()?;
+        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
+        // During a backfill that is most of all cases: nothing else waits for it.
+        let pending =
+            tokio::task::spawn_blocking(move || pending::collect(&conn, &config, &catalog))
+                .await
+                .map_err(|e| Error::caused(Kind::Internal, "collecting ended early", e))??;
+        let catalog = Arc::clone(&self.catalog);
+        self.writer
+            .run(move |conn| {
+                let books = Books::new(conn);
+                books.set_pending(&pending.rows())?;
+                pending::note_complete(conn, &pending, &catalog)
+            })
+            .await
+    }
+
+    /// Publishes the committed state. `None`: readers have it already, or nothing has been listed yet.
+    ///
+    /// # Errors
+    /// Those of [`publish::publish`], `Cancelled` after [`Session::interrupt_publishing`].
+    pub async fn publish(&self, forms: Forms, when: When) -> Result<Option<Published>> {
+        let _one = self.publishing.turn.lock().await;
+        self.note_pending().await?;
+        let Some(Unpublished { conn, readable, info, with_parquet }) =
+            self.unpublished(forms, when)?
+        else {
+            return Ok(None);
+        };
+        self.progress.step("publishing");
+        failpoint::reach("before-publish");
+        *self.interrupt() = Some(conn.interrupt_handle());
+        let started = Instant::now();
+        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
+        let published = tokio::task::spawn_blocking(move || {
+            make_folder(&config.publish.database)?;
+            let tables = catalog.names();
+            let parquet = config.publish.parquet.as_deref().filter(|_| with_parquet);
+            let parquet = parquet.map(|root| ParquetTarget {
+                root,
+                tables: &tables,
+                keep_snapshots: config.publish.keep_snapshots,
+                keep_for: config.publish.keep_for,
+            });
+            let targets = Targets { database: Some(&config.publish.database), parquet };
+            publish::publish(&conn, &targets, &info)
+        })
+        .await;
+        let interrupted = self.interrupt().take().is_none();
+        let published =
+            published.map_err(|e| Error::caused(Kind::Internal, "publishing ended early", e))?;
+        if interrupted && published.is_err() {
+            return Err(Error::new(Kind::Cancelled, "publishing was interrupted"));
+        }
+        let published = published?;
+        failpoint::reach("after-publish");
+        self.writer
+            .run(move |conn| {
+                let state = State::new(conn);
+                state.set_meta(SHOWN_BY_DATABASE, &readable)?;
+                if with_parquet {
+                    state.set_meta(SHOWN_BY_PARQUET, &readable)?;
+                }
+                Ok(())
+            })
+            .await?;
+        let took = started.elapsed();
+        tracing::info!(
+            snapshot = published.snapshot_id,
+            parquet = with_parquet,
+            ?took,
+            "published"
+        );
+        Ok(Some(published))
+    }
+
+    /// Writes a Parquet snapshot of what is committed, changed or not.
+    ///
+    /// # Errors
+    /// Those of [`export`].
+    pub async fn export(&self) -> Result<PublishedParquet> {
+        let _one = self.publishing.turn.lock().await;
+        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
+        let store = Arc::clone(&self.store);
+        tokio::task::spawn_blocking(move || export(&config, &catalog, &store))
+            .await
+            .map_err(|e| Error::caused(Kind::Internal, "the export ended early", e))?
+    }
+
+    /// What there is to publish, if anything.
+    fn unpublished(&self, forms: Forms, when: When) -> Result<Option<Unpublished>> {
+        let conn = self.store.connection()?;
+        let state = State::new(&conn);
+        let Some(info) = snapshot_info(&conn, &self.catalog)? else {
+            tracing::debug!("{NOTHING_LISTED}");
+            return Ok(None);
+        };
+        let readable = state.readable_state()?;
+        let with_parquet = forms == Forms::Both && self.config.publish.parquet.is_some();
+        let shown = self.database_shows(&state, &readable)?
+            && (!with_parquet || self.parquet_shows(&state, &readable)?);
+        if shown && when == When::Changed {
+            return Ok(None);
+        }
+        Ok(Some(Unpublished { conn, readable, info, with_parquet }))
+    }
+
+    /// Whether the Parquet snapshots lag behind what the store holds.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn parquet_is_behind(&self) -> Result<bool> {
+        let conn = self.store.connection()?;
+        let state = State::new(&conn);
+        let readable = state.readable_state()?;
+        Ok(self.config.publish.parquet.is_some() && !self.parquet_shows(&state, &readable)?)
+    }
+
+    fn database_shows(&self, state: &State<'_>, readable: &str) -> Result<bool> {
+        Ok(self.config.publish.database.exists()
+            && state.meta(SHOWN_BY_DATABASE)?.as_deref() == Some(readable))
+    }
+
+    fn parquet_shows(&self, state: &State<'_>, readable: &str) -> Result<bool> {
+        let Some(root) = &self.config.publish.parquet else { return Ok(true) };
+        Ok(root.join("latest").exists()
+            && state.meta(SHOWN_BY_PARQUET)?.as_deref() == Some(readable))
+    }
+
+    /// Ends a publishing that is under way; what was published before stays.
+    pub fn interrupt_publishing(&self) {
+        if let Some(handle) = self.interrupt().take() {
+            handle.interrupt();
+        }
+    }
+
+    fn interrupt(&self) -> MutexGuard<'_, Option<Arc<InterruptHandle>>> {
+        self.publishing.interrupt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes a snapshot of what is committed in an open store. One call at a time, and none while
+/// something else is published.
+///
+/// # Errors
+/// `Kind::Config` where `publish.parquet` is off; `Kind::Io` before the first complete listing
+/// of the cases; those of [`publish::publish`].
+pub fn export(config: &Config, catalog: &Catalog, store: &Store) -> Result<PublishedParquet> {
+    let root = config
+        .publish
+        .parquet
+        .as_deref()
+        .ok_or_else(|| Error::new(Kind::Config, "publish.parquet is off"))?;
+    let conn = store.connection()?;
+    let info = snapshot_info(&conn, catalog)?.ok_or_else(|| {
+        Error::new(Kind::Io, format!("{NOTHING_LISTED}: `casemirror sync` makes it"))
+    })?;
+    let tables = catalog.names();
+    let parquet = ParquetTarget {
+        root,
+        tables: &tables,
+        keep_snapshots: config.publish.keep_snapshots,
+        keep_for: config.publish.keep_for,
+    };
+    let targets = Targets { database: None, parquet: Some(parquet) };
+    publish::publish(&conn, &targets, &info)?
+        .parquet
+        .ok_or_else(|| Error::new(Kind::Internal, "a snapshot was asked for and none was written"))
+}
+
+/// Why there is nothing to publish.
+pub const NOTHING_LISTED: &str =
+    "nothing is published before the first complete listing of the cases";
+
+/// What a snapshot taken now says of itself; `None` before the first complete listing of the cases.
+///
+/// # Errors
+/// Those of reading the store.
+pub fn snapshot_info(conn: &Connection, catalog: &Catalog) -> Result<Option<SnapshotInfo>> {
+    let state = State::new(conn);
+    if state.meta("listed_at")?.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(SnapshotInfo {
+        taken_at: Timestamp::now(),
+        watermark: state.feed("cases")?.bound.and_then(|bound| Ticks::new(bound).to_timestamp()),
+        complete: pending::is_complete(conn, catalog)?,
+        store_id: state.meta("store_id")?.unwrap_or_default(),
+    }))
+}
+
+fn make_folder(file: &Path) -> Result<PathBuf> {
+    let folder = file.parent().unwrap_or(Path::new(".")).to_owned();
+    std::fs::create_dir_all(&folder).map_err(|e| crate::error::io("create", &folder, e))?;
+    Ok(folder)
+}

@@ -1,0 +1,424 @@
+//! `casemirror run` and the commands that are handed to it (contract sections 1, 3 and 9).
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use casemirror::sandbox::{Act, Control, Facet};
+use serde_json::Value;
+
+use crate::support::daemon::{EAGER, without_figures};
+use crate::support::follow::{
+    UNTHROTTLED, assert_status, calls, change, hold, lines, shown_cases, unthrottled,
+};
+use crate::support::{World, differences, one, open_read_only, shown};
+
+const SOCKET: &str = "data/store.duckdb.sock";
+
+fn eager(cases: usize) -> World {
+    let world = World::with(unthrottled(cases));
+    world.configure_eager("");
+    world
+}
+
+/// Whether readers of the published file see what the sandbox holds.
+fn is_published(world: &World) -> bool {
+    world.path("data/casemirror.duckdb").exists()
+        && differences(&world.published(), &world.sandbox.state()).is_empty()
+}
+
+#[test]
+fn a_change_reaches_the_published_copy_and_the_daemon_stops_cleanly() {
+    let world = eager(25);
+    let mut daemon = world.start_daemon();
+    daemon.wait_until("everything is published", || is_published(&world));
+    let case_id = shown_cases(&world)[3];
+    change(&world, case_id, Facet::Activity);
+    world.sandbox.act(&Act::NewCase { project: false, assignment: None }).unwrap();
+    world.sandbox.act(&Act::NewContact {}).unwrap();
+    daemon.wait_until("the changes are published", || is_published(&world));
+    daemon.stop();
+    world.assert_published();
+    world.assert_equal();
+}
+
+#[test]
+fn an_idle_daemon_asks_the_feeds_and_nothing_else() {
+    let world = eager(20);
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    world.sandbox.reset_stats();
+    let polls = |name: &str| {
+        let path = format!("GET /api/Integrations/RecentlyModified/{name}");
+        calls(&world).get(&path).copied().unwrap_or(0)
+    };
+    daemon.wait_until("it has polled", || polls("Cases") >= 5 && polls("Contacts") >= 5);
+    let made = calls(&world);
+    assert_eq!(made.len(), 2, "{made:?}");
+    daemon.stop();
+}
+
+#[test]
+fn a_change_causes_exactly_its_calls_while_the_daemon_runs() {
+    let world = eager(20);
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    let case_id = shown_cases(&world)[3];
+    world.sandbox.reset_stats();
+    change(&world, case_id, Facet::Activity);
+    let activities = format!("GET /api/Cases/{case_id}/Activities");
+    daemon.wait_until("it is fetched", || calls(&world).contains_key(&activities));
+    daemon.wait_until_idle();
+    let made = calls(&world);
+    for (call, times) in &made {
+        let feed = call.contains("RecentlyModified");
+        let search = call.contains("/api/Search/");
+        let most = if feed {
+            u64::MAX
+        } else if search {
+            2
+        } else {
+            1
+        };
+        assert!(*times <= most, "{call}: {times} times\n{made:?}");
+    }
+    daemon.stop();
+    world.assert_equal();
+}
+
+#[test]
+fn commands_typed_while_it_runs_give_the_same_output_and_exit_status() {
+    let world = eager(20);
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    daemon.wait_until("everything is published", || is_published(&world));
+    assert_eq!(std::fs::metadata(world.path(SOCKET)).unwrap().permissions().mode() & 0o777, 0o600);
+    let all: [&[&str]; 5] = [
+        &["sync"],
+        &["sync", "--only", "costs"],
+        &["plan"],
+        &["status"],
+        &["sync", "--only", "nothing_like_it"],
+    ];
+    let handed: Vec<_> = all.iter().map(|args| world.run(args)).collect();
+    daemon.stop();
+    for (args, handed) in all.iter().zip(handed) {
+        let own = world.run(args);
+        assert_eq!(handed.status.code(), own.status.code(), "{args:?}: {}", shown(&handed));
+        assert_eq!(without_figures(&handed), without_figures(&own), "{args:?}");
+        if own.status.code() == Some(2) {
+            assert_eq!(handed.stderr, own.stderr);
+        }
+    }
+}
+
+#[test]
+fn what_a_handed_over_sync_leaves_incomplete_gives_its_exit_status() {
+    let world = eager(20);
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    world.sandbox.control(Control::FreezeSearch {});
+    change(&world, shown_cases(&world)[2], Facet::Description);
+    let handed = world.run(&["sync"]);
+    assert_status(&handed, 3);
+    assert!(shown(&handed).contains("incomplete: cases"), "{}", shown(&handed));
+    world.sandbox.control(Control::SearchLag { ms: 0 });
+    daemon.wait_until_idle();
+    daemon.stop();
+    world.assert_equal();
+}
+
+#[test]
+fn a_caller_with_another_configuration_is_told_which_keys_differ() {
+    let world = eager(10);
+    let mut daemon = world.start_daemon();
+    daemon.wait_for_socket();
+    let other = ["--set", "feed.overlap=7m", "--set", "limits.concurrency=2"];
+    for command in ["sync", "plan", "status"] {
+        let output = world.run(&[&[command], &other[..]].concat());
+        assert_status(&output, 2);
+        let text = shown(&output);
+        assert!(text.contains("feed.overlap, limits.concurrency differ;"), "{text}");
+    }
+    // What only says how to reach the platform is not asked of a command that does not.
+    let output = world.run(&["status", "--set", "source.client_id=another"]);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", shown(&output));
+    daemon.stop();
+}
+
+#[test]
+fn of_two_daemons_the_second_names_the_first() {
+    let world = eager(10);
+    let mut daemon = world.start_daemon();
+    daemon.wait_for_socket();
+    let second = world.run(&["run"]);
+    assert_status(&second, 1);
+    assert!(shown(&second).contains(&format!("PID {}", daemon.id())), "{}", shown(&second));
+    // The first is untouched by it.
+    assert!(world.path(SOCKET).exists());
+    daemon.wait_until_idle();
+    daemon.stop();
+}
+
+#[test]
+fn a_socket_that_a_killed_daemon_left_is_replaced() {
+    let world = eager(10);
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    daemon.signal("KILL");
+    daemon.ends();
+    assert!(world.path(SOCKET).exists());
+    // Nobody holds the store, so commands do their own work.
+    assert_status(&world.run(&["status"]), 0);
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    daemon.stop();
+    world.assert_published();
+}
+
+#[test]
+fn where_nothing_answers_the_holder_of_the_store_is_named() {
+    let world = eager(10);
+    let mut daemon = world.start_daemon();
+    daemon.wait_for_socket();
+    std::fs::remove_file(world.path(SOCKET)).unwrap();
+    for command in ["sync", "plan", "status"] {
+        let output = world.run(&[command]);
+        assert_status(&output, 1);
+        assert!(shown(&output).contains(&format!("PID {}", daemon.id())), "{}", shown(&output));
+    }
+    daemon.stop();
+}
+
+#[test]
+fn a_path_too_long_for_a_socket_is_served_from_the_temporary_folder() {
+    let world = World::with(unthrottled(10));
+    let deep = "deep/".repeat(25);
+    world.configure(&format!("{UNTHROTTLED}{EAGER}[store]\npath = \"{deep}store.duckdb\"\n"));
+    let mut daemon = world.start_daemon();
+    daemon.wait_until("it answers", || world.run(&["status"]).status.code() == Some(0));
+    assert!(!world.path(&format!("{deep}store.duckdb.sock")).exists());
+    daemon.signal("TERM");
+    assert_eq!(daemon.ends().code(), Some(0), "{}", daemon.log());
+}
+
+#[test]
+fn credentials_that_are_refused_at_the_start_end_it() {
+    let world = eager(5);
+    world.sandbox.control(Control::RefuseCredentials { on: true });
+    let output = world.run(&["run"]);
+    assert_status(&output, 1);
+    assert!(shown(&output).contains("client_secret"), "{}", shown(&output));
+    assert!(!world.path(SOCKET).exists());
+}
+
+#[test]
+fn credentials_that_are_refused_later_are_tried_again() {
+    let world = eager(10);
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    world.sandbox.control(Control::RefuseCredentials { on: true });
+    world.sandbox.control(Control::RefuseRefresh { on: true });
+    world.sandbox.control(Control::ExpireTokens {});
+    let log = world.path("daemon.log");
+    let said = |words: &str| std::fs::read_to_string(&log).unwrap().contains(words);
+    daemon.wait_until("it says so", || said("asking the change feed (cases) failed"));
+    world.sandbox.control(Control::RefuseCredentials { on: false });
+    change(&world, shown_cases(&world)[1], Facet::Bid);
+    daemon.wait_until("it recovers", || said("asking the change feed (cases) works again"));
+    daemon.wait_until("the change is published", || is_published(&world));
+    daemon.stop();
+}
+
+#[test]
+fn changes_are_followed_and_published_while_a_backfill_is_held() {
+    let world = eager(30);
+    let cases = shown_cases(&world);
+    let (held, changed) = (cases[10], cases[20]);
+    hold(&world, "backfill", &format!("/api/Cases/{held}/Activities"), 1);
+    let mut daemon = world.start_daemon();
+    assert!(world.wait(world.sandbox.wait_until_held("backfill")));
+    let path = format!("GET /api/Cases/{changed}/Activities");
+    // The backfill has read the case; it ends only when the held call does.
+    daemon.wait_until("the case is read", || calls(&world).contains_key(&path));
+    change(&world, changed, Facet::Activity);
+    daemon.wait_until("the change is fetched", || calls(&world)[&path] == 2);
+    let rows = world.sandbox.tables(&["activities"])["tables"]["activities"].clone();
+    let of_case = |rows: &Value| {
+        rows.as_array().unwrap().iter().filter(|row| row["case_id"] == changed).count() as i64
+    };
+    let database = world.path("data/casemirror.duckdb");
+    daemon.wait_until("it is published", || {
+        database.exists()
+            && one::<i64>(
+                &world.published(),
+                &format!("SELECT count(*) FROM main.activities WHERE case_id = {changed}"),
+            ) == of_case(&rows)
+    });
+    let published = world.published();
+    assert!(!one::<bool>(&published, "SELECT complete FROM report.snapshot"));
+    // Another command's work goes on beside it as well.
+    let status = world.run(&["status", "--json"]);
+    assert_status(&status, 3);
+    world.sandbox.release("backfill");
+    daemon.wait_until("everything is published", || is_published(&world));
+    daemon.stop();
+}
+
+#[test]
+fn a_command_and_a_change_do_not_wait_for_the_backfill() {
+    let world = eager(60);
+    let cases = shown_cases(&world);
+    let (first, asked) = (cases[cases.len() - 1], cases[0]);
+    // Everything takes at least half a minute.
+    let slow = ["--set", "limits.requests_per_second=25"];
+    let mut daemon = world.start_daemon_with(&slow);
+    let read = |case_id: i64| format!("GET /api/Cases/{case_id}/Activities");
+    daemon.wait_until("the backfill is under way", || {
+        calls(&world).keys().any(|call| call.ends_with("/Activities"))
+    });
+    change(&world, first, Facet::Activity);
+    daemon.wait_until("the change is fetched", || calls(&world).contains_key(&read(first)));
+    let output = world.run(&[&["sync", "--case", &asked.to_string()], &slow[..]].concat());
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", shown(&output));
+    let made = calls(&world);
+    assert!(made.contains_key(&read(asked)), "{made:?}");
+    let read_so_far = made.keys().filter(|call| call.ends_with("/Activities")).count();
+    assert!(read_so_far < cases.len(), "the backfill was over before: {read_so_far} cases");
+    daemon.wait_until("everything is published", || is_published(&world));
+    daemon.stop();
+}
+
+#[test]
+fn a_schedule_that_falls_due_while_it_runs_is_run() {
+    let world = World::with(unthrottled(10));
+    world.configure_eager("[schedule]\nreference = \"*/2 * * * * *\"\n");
+    let mut daemon = world.start_daemon();
+    daemon.wait_until("everything is published", || is_published(&world));
+    // No date of any case says so.
+    let employee = one::<i64>(&world.published(), "SELECT min(id) FROM main.employees");
+    world.sandbox.act(&Act::EditEmployee { employee_id: employee }).unwrap();
+    assert!(!is_published(&world));
+    daemon.wait_until("the employee is published", || is_published(&world));
+    daemon.stop();
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once_and_the_next_start_goes_on() {
+    let world = eager(20);
+    let case_id = shown_cases(&world)[5];
+    hold(&world, "call", &format!("/api/Cases/{case_id}/Activities"), 1);
+    let mut daemon = world.start_daemon();
+    assert!(world.wait(world.sandbox.wait_until_held("call")));
+    daemon.signal("TERM");
+    let log = world.path("daemon.log");
+    daemon.wait_until("it stops", || std::fs::read_to_string(&log).unwrap().contains("stopping"));
+    daemon.signal("INT");
+    assert_eq!(daemon.ends().code(), Some(1), "{}", daemon.log());
+    world.sandbox.release("call");
+    assert!(!world.path(SOCKET).exists());
+    let mut daemon = world.start_daemon();
+    daemon.wait_until("everything is published", || is_published(&world));
+    daemon.stop();
+    world.assert_equal();
+}
+
+#[test]
+fn a_first_signal_ends_it_in_time_although_a_call_does_not_return() {
+    let world = eager(20);
+    let case_id = shown_cases(&world)[5];
+    hold(&world, "call", &format!("/api/Cases/{case_id}/Activities"), 1);
+    let mut daemon = world.start_daemon();
+    assert!(world.wait(world.sandbox.wait_until_held("call")));
+    let waiting = crate::support::follow::start(&world, &["sync"]);
+    daemon.signal("TERM");
+    assert_eq!(daemon.ends().code(), Some(0), "{}", daemon.log());
+    world.sandbox.release("call");
+    // Whoever waited for it is told.
+    let output = waiting.wait_with_output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", shown(&output));
+    world.sync();
+    world.assert_equal();
+}
+
+#[test]
+fn readers_never_fail_and_never_see_anything_half_done() {
+    let world = eager(40);
+    let mut daemon = world.start_daemon();
+    daemon.wait_until("something is published", || {
+        world.path("data/parquet/latest/manifest.json").exists()
+    });
+    let mut ids = std::collections::BTreeSet::new();
+    let mut opened = 0;
+    daemon.wait_until("200 opens and some snapshots", || {
+        world.sandbox.act(&Act::Tick { events: 3 }).unwrap();
+        for _ in 0..5 {
+            ids.insert(read_whole(&world));
+            opened += 1;
+        }
+        opened >= 200 && ids.len() >= 3
+    });
+    daemon.stop();
+    // Some of what happened moves no date, and is right after everything was read again.
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    world.assert_published();
+}
+
+/// Opens the published database as an analyst does, asserts that it is whole, and returns its id.
+fn read_whole(world: &World) -> String {
+    let before = manifest_id(&world.path("data/parquet"));
+    let published = open_read_only(&world.path("data/casemirror.duckdb"));
+    let id: String = one(&published, "SELECT snapshot_id FROM report.snapshot");
+    // The snapshot of an id is there as soon as its database is replaced, and never before it.
+    let after = manifest_id(&world.path("data/parquet"));
+    assert!(before <= id, "the snapshot {before} is newer than the database {id}");
+    assert!(after >= before, "latest went back from {before} to {after}");
+    for sql in [
+        // Every row was committed before the state that was copied.
+        "SELECT max(last_change) <= (SELECT taken_at FROM report.snapshot) FROM report.freshness",
+        // Rows and the state that says they are fetched are one transaction.
+        "SELECT count(*) = 0 FROM main.activities a WHERE NOT EXISTS (FROM sync.fetched f \
+           WHERE f.table_name = 'activities' AND f.id = a.case_id)",
+        "SELECT count(*) = 0 FROM main.case_roles r WHERE NOT EXISTS (FROM sync.fetched f \
+           WHERE f.table_name = 'case_roles' AND f.id = r.case_id)",
+        "SELECT count(*) >= 40 FROM report.total_cost",
+    ] {
+        assert!(one::<bool>(&published, sql), "{sql}");
+    }
+    assert!(!lines(&published, "FROM report.signed_cases").is_empty());
+    id
+}
+
+fn manifest_id(root: &Path) -> String {
+    let text = std::fs::read(root.join("latest/manifest.json")).unwrap();
+    let manifest: Value = serde_json::from_slice(&text).unwrap();
+    manifest["snapshot_id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn plan_tells_the_calls_of_the_next_sync_and_asks_only_the_feeds() {
+    let world = World::with(unthrottled(20));
+    world.configure(UNTHROTTLED);
+    world.sync();
+    let case_id = shown_cases(&world)[3];
+    change(&world, case_id, Facet::Activity);
+    world.sandbox.reset_stats();
+    let output = world.run(&["plan"]);
+    assert_status(&output, 0);
+    let asked = calls(&world);
+    assert!(
+        asked.keys().all(|c| c.contains("RecentlyModified") || c.contains("authtoken")),
+        "{asked:?}"
+    );
+
+    world.sandbox.reset_stats();
+    world.sync();
+    let made: u64 = calls(&world)
+        .iter()
+        .filter(|(call, _)| !call.contains("authtoken"))
+        .map(|(_, times)| times)
+        .sum();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let in_all = text.lines().find(|line| line.contains("in all")).unwrap();
+    assert!(in_all.contains(&format!(" {made} ")), "{made} calls were made\n{text}");
+    world.assert_equal();
+}
