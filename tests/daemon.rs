@@ -170,7 +170,7 @@ fn a_socket_that_a_killed_daemon_left_is_replaced() {
     // Nobody holds the store, so commands do their own work.
     assert_status(&world.run(&["status"]), 0);
     let mut daemon = world.start_daemon();
-    daemon.wait_until_idle();
+    daemon.wait_until("everything is published", || is_published(&world));
     daemon.stop();
     world.assert_published();
 }
