@@ -16,6 +16,7 @@ mod journals;
 mod kills;
 mod lists;
 mod mirror;
+mod privacy;
 mod readers;
 mod reports;
 mod runs;

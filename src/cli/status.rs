@@ -9,7 +9,7 @@ use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Books, ResourceRow, State, Store};
+use crate::mirror::{Books, FEED_TABLES, ResourceRow, State, Store};
 use crate::pending;
 use crate::session::Session;
 
@@ -50,7 +50,10 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
     let pending = pending::collect(&conn, config, catalog)?;
     let by_table = pending.by_table();
     let resources = books.resources()?;
-    let rejects = books.open_rejects(&catalog.names(), &[])?;
+    let rejects = {
+        let tables: Vec<&str> = catalog.names().into_iter().chain(FEED_TABLES).collect();
+        books.open_rejects(&tables, &[])?
+    };
     let mut problems = Vec::new();
     let mut tables = Vec::new();
     for (table, fresh) in books.freshness()? {

@@ -9,7 +9,7 @@ use super::Cycle;
 use crate::catalog::{Group, Resource};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Books, ResourceRow, State, Store, Writer};
+use crate::mirror::{Books, FEED_TABLES, ResourceRow, State, Store, Writer};
 use crate::source::Client;
 
 /// Key of `sync.meta`: the `$top` that each endpoint takes, as JSON.
@@ -148,6 +148,8 @@ impl Cycle {
                 "{table}: {count} scope{s} failed and will be tried again: {error}"
             ));
         }
+        // The feeds are asked in every run.
+        let asked: Vec<&str> = asked.into_iter().chain(FEED_TABLES).collect();
         for (table, count) in books.open_rejects(&asked, &self.options.cases)? {
             let s = if count == 1 { "" } else { "s" };
             self.problem(format!("{table}: {count} open reject{s}, see sync.rejects"));

@@ -9,6 +9,7 @@ mod canonical;
 mod decoder;
 mod privacy;
 mod record;
+mod rewrite;
 mod slots;
 mod value;
 
@@ -21,6 +22,7 @@ use jiff::tz::TimeZone;
 
 pub use decoder::Decoder;
 pub use privacy::Privacy;
+pub use rewrite::Classes;
 
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};

@@ -23,6 +23,7 @@ pub mod secrets;
 mod seen;
 mod state;
 mod suspects;
+mod tighten;
 mod unreadable;
 mod writer;
 
@@ -43,7 +44,7 @@ pub use state::{
     ScopeId, State,
 };
 pub use suspects::SuspectStep;
-pub use unreadable::{Reader, Unreadable, is_unreadable, unreadable_date};
+pub use unreadable::{FEED_TABLES, Reader, Unreadable, is_unreadable, unreadable_date};
 pub use writer::{Lane, Writer};
 
 use crate::catalog::Catalog;

@@ -6,7 +6,8 @@ use duckdb::{Connection, params};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::{db, instant_param, reports, scalar_i64};
+use super::tighten::{self, Tightened};
+use super::{db, instant_param, reports, scalar_i64, secrets};
 use crate::catalog::{Catalog, Class, Resource};
 use crate::config::{Config, PrivacyMode};
 use crate::error::{Error, Kind, Result};
@@ -160,6 +161,7 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
     let tables: BTreeSet<&str> = known.keys().map(|(table, _)| table.as_str()).collect();
     let generation: i64 = meta(conn, "definition")?.and_then(|v| v.parse().ok()).unwrap_or(1);
     let mut newest = generation;
+    let mut tightened = Vec::new();
     for resource in catalog.resources() {
         let is_new = !tables.contains(resource.table.as_str());
         if is_new {
@@ -179,6 +181,16 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
             let key = (resource.table.clone(), column.name.clone());
             let before = known.get(&key);
             if before == Some(&now) {
+                continue;
+            }
+            if let Some(mode) = before.and_then(|before| tighter(before, &now)) {
+                // What is fetched from now on is what is stored when that is rewritten: nothing is stale.
+                conn.execute(
+                    "UPDATE sync.columns SET definition = ? WHERE table_name = ? AND column_name = ?",
+                    params![now, resource.table, column.name],
+                )
+                .map_err(failed)?;
+                tightened.push(Tightened { resource, column, mode });
                 continue;
             }
             if !is_new {
@@ -242,7 +254,24 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
             set_meta(conn, "contacts_planned_at", "")?;
         }
     }
+    let step = tighten::tightened_classes(conn, &config.privacy)?;
+    if !tightened.is_empty() || step.is_some() {
+        let key = secrets::hash_key(&config.store.path)?;
+        tighten::rewrite(conn, catalog, &tightened, step.as_ref(), key)?;
+    }
+    tighten::note_modes(conn, &config.privacy)?;
     set_meta(conn, "definition", &newest.to_string())
+}
+
+/// The mode of a definition that differs from the one before in nothing but hiding more.
+fn tighter(before: &str, now: &str) -> Option<PrivacyMode> {
+    let (before, before_zone) = before.rsplit_once('|')?;
+    let (before, before_mode) = before.rsplit_once('|')?;
+    let (now, now_zone) = now.rsplit_once('|')?;
+    let (now, now_mode) = now.rsplit_once('|')?;
+    let (before_mode, mode) = (tighten::parse_mode(before_mode)?, tighten::parse_mode(now_mode)?);
+    (before == now && before_zone == now_zone && tighten::is_tighter(before_mode, mode))
+        .then_some(mode)
 }
 
 /// Gives a column its new type, or makes it. A value that the new type cannot hold becomes NULL until

@@ -68,11 +68,14 @@ impl Reader {
     }
 }
 
+/// Under these names in `sync.rejects` stand rows of the feeds that cannot be read.
+pub const FEED_TABLES: [&str; 2] = ["sync.seen", "sync.seen_contacts"];
+
 /// Where the rows of a feed are kept: the table, the page's rows staged for it, the id.
 pub(super) fn places(feed: FeedName) -> (&'static str, &'static str, &'static str) {
     match feed {
-        FeedName::Cases => ("sync.seen", "temp.stage_seen", "case_id"),
-        FeedName::Contacts => ("sync.seen_contacts", "temp.stage_seen_contacts", "contact_id"),
+        FeedName::Cases => (FEED_TABLES[0], "temp.stage_seen", "case_id"),
+        FeedName::Contacts => (FEED_TABLES[1], "temp.stage_seen_contacts", "contact_id"),
     }
 }
 

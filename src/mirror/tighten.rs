@@ -1,0 +1,328 @@
+//! Privacy that was tightened: what is stored already is rewritten, history included, as if it had
+//! been stored so (contract section 4, "Privacy").
+//!
+//! Only what became stricter is touched: what was hashed before is not hashed again. Relaxing a setting
+//! is no matter of this module: it makes the table stale, and history stays as it was.
+
+use std::collections::BTreeMap;
+
+use duckdb::{Connection, params};
+
+use super::load::count_change;
+use super::state::query;
+use super::{db, scalar_i64, schema};
+use crate::catalog::{Catalog, Class, Column, EXTRA_COLUMN, Resource};
+use crate::config::{self, PrivacyMode};
+use crate::decode::{Classes, Privacy};
+use crate::error::Result;
+use crate::quote;
+
+/// Key of `sync.meta`: the modes of both classes that the store was last opened with.
+const MODES: &str = "privacy";
+
+/// How much a mode hides.
+fn strictness(mode: PrivacyMode) -> u8 {
+    match mode {
+        PrivacyMode::Keep => 0,
+        PrivacyMode::Hash => 1,
+        PrivacyMode::Drop => 2,
+    }
+}
+
+/// Whether `now` hides more than `before`.
+pub(super) fn is_tighter(before: PrivacyMode, now: PrivacyMode) -> bool {
+    strictness(now) > strictness(before)
+}
+
+/// A mode as it stands in the books.
+pub(super) fn parse_mode(text: &str) -> Option<PrivacyMode> {
+    [PrivacyMode::Keep, PrivacyMode::Hash, PrivacyMode::Drop]
+        .into_iter()
+        .find(|mode| format!("{mode:?}") == text)
+}
+
+/// A column whose values are to hide more than they do.
+pub(super) struct Tightened<'r> {
+    pub resource: &'r Resource,
+    pub column: &'r Column,
+    pub mode: PrivacyMode,
+}
+
+/// Whether a class as such was tightened since the store was last opened: fields without a column
+/// follow it by their names.
+pub(super) fn tightened_classes(
+    conn: &Connection,
+    now: &config::Privacy,
+) -> Result<Option<config::Privacy>> {
+    let Some(before) = schema::meta(conn, MODES)? else { return Ok(None) };
+    let mut modes = before.split('|').map(|mode| parse_mode(mode).unwrap_or(PrivacyMode::Keep));
+    // What is not tightened is kept as it is.
+    let mut step = |now: PrivacyMode| {
+        let before = modes.next().unwrap_or(now);
+        if is_tighter(before, now) { now } else { PrivacyMode::Keep }
+    };
+    let step = config::Privacy {
+        identifiers: step(now.identifiers),
+        contact_details: step(now.contact_details),
+    };
+    let nothing =
+        step.identifiers == PrivacyMode::Keep && step.contact_details == PrivacyMode::Keep;
+    Ok((!nothing).then_some(step))
+}
+
+/// Keeps the modes that the store was opened with.
+pub(super) fn note_modes(conn: &Connection, now: &config::Privacy) -> Result<()> {
+    let modes = format!("{:?}|{:?}", now.identifiers, now.contact_details);
+    schema::set_meta(conn, MODES, &modes)
+}
+
+/// Rewrites what is stored: the values of `columns`, and what `_extra`, rejects, drift and restatements
+/// repeat of them or, by its name, falls under a class that `step` hides.
+pub(super) fn rewrite(
+    conn: &Connection,
+    catalog: &Catalog,
+    columns: &[Tightened<'_>],
+    step: Option<&config::Privacy>,
+    key: [u8; 32],
+) -> Result<()> {
+    tracing::info!(columns = columns.len(), "privacy is stricter now: what is stored is rewritten");
+    for tightened in columns {
+        let mut written = 0;
+        for place in ["main", "history"] {
+            written += column_values(conn, tightened, place, key)?;
+        }
+        if written > 0 {
+            touched(conn, &tightened.resource.table)?;
+        }
+    }
+    let keep =
+        config::Privacy { identifiers: PrivacyMode::Keep, contact_details: PrivacyMode::Keep };
+    let by_name = Privacy::new(step.unwrap_or(&keep), key);
+    for resource in catalog.resources() {
+        let of_table: Vec<&Tightened<'_>> =
+            columns.iter().filter(|t| t.resource.table == resource.table).collect();
+        if of_table.is_empty() && step.is_none() {
+            continue;
+        }
+        let classes = Classes::new(
+            &by_name,
+            of_table.iter().map(|t| (t.column.path.as_slice(), hiding(t, key))),
+        );
+        let rewritten = extras(conn, resource, &classes)?;
+        if rewritten > 0 {
+            touched(conn, &resource.table)?;
+        }
+        rejects(conn, resource, &of_table, &classes, key)?;
+        drift(conn, resource, &classes)?;
+        restatements(conn, catalog, resource, &of_table, key)?;
+    }
+    Ok(())
+}
+
+/// The privacy of one tightened column, whatever its class.
+fn hiding(tightened: &Tightened<'_>, key: [u8; 32]) -> Privacy {
+    let modes = config::Privacy { identifiers: tightened.mode, contact_details: tightened.mode };
+    Privacy::new(&modes, key)
+}
+
+/// A text that stood in the column, as it stands there now.
+fn hidden(tightened: &Tightened<'_>, text: &str, key: [u8; 32]) -> Option<String> {
+    hiding(tightened, key).text(Some(Class::Identifier), text.into()).map(|text| text.into_owned())
+}
+
+/// Rewrites the values of a column; returns how many rows that were.
+fn column_values(
+    conn: &Connection,
+    tightened: &Tightened<'_>,
+    place: &str,
+    key: [u8; 32],
+) -> Result<usize> {
+    let Tightened { resource, column, mode } = tightened;
+    let table = format!("{place}.{}", quote::ident(&resource.table));
+    let name = quote::ident(&column.name);
+    let failed = |e| db(&format!("cannot rewrite {table}.{}", column.name), e);
+    match mode {
+        PrivacyMode::Keep => Ok(0),
+        PrivacyMode::Drop => conn
+            .execute(&format!("UPDATE {table} SET {name} = NULL WHERE {name} IS NOT NULL"), [])
+            .map_err(failed),
+        PrivacyMode::Hash => {
+            // Lists travel as JSON, which tells their elements apart.
+            let (text, back) = if column.kind.list {
+                (format!("to_json({name})::VARCHAR"), "from_json(m.after, '[\"VARCHAR\"]')")
+            } else {
+                (name.clone(), "m.after")
+            };
+            let distinct: Vec<String> = query(
+                conn,
+                &format!("SELECT DISTINCT {text} FROM {table} WHERE {name} IS NOT NULL"),
+                |row| row.get(0),
+            )?;
+            let after = distinct.iter().map(|before| {
+                if column.kind.list {
+                    hidden_list(tightened, before, key)
+                } else {
+                    hidden(tightened, before, key)
+                }
+            });
+            stage(conn, distinct.iter().zip(after))?;
+            conn.execute(
+                &format!(
+                    "UPDATE {table} t SET {name} = {back} FROM temp.tightened m \
+                     WHERE m.before = {}",
+                    text.replace(&name, &format!("t.{name}"))
+                ),
+                [],
+            )
+            .map_err(failed)
+        }
+    }
+}
+
+fn hidden_list(tightened: &Tightened<'_>, json: &str, key: [u8; 32]) -> Option<String> {
+    let items: Vec<Option<String>> = serde_json::from_str(json).ok()?;
+    let items: Vec<Option<String>> =
+        items.into_iter().map(|item| item.and_then(|item| hidden(tightened, &item, key))).collect();
+    Some(serde_json::json!(items).to_string())
+}
+
+/// Fills `temp.tightened(before, after)`.
+fn stage<'t>(
+    conn: &Connection,
+    pairs: impl Iterator<Item = (&'t String, Option<String>)>,
+) -> Result<()> {
+    let failed = |e| db("cannot stage what privacy hides", e);
+    conn.execute_batch("CREATE OR REPLACE TEMP TABLE tightened (before VARCHAR, after VARCHAR)")
+        .map_err(failed)?;
+    let mut appender = conn.appender("tightened").map_err(failed)?;
+    for (before, after) in pairs {
+        appender.append_row(params![before, after]).map_err(failed)?;
+    }
+    appender.flush().map_err(failed)
+}
+
+/// Rewrites a text column wherever `hide` gives another text; returns how many rows that were.
+fn texts(
+    conn: &Connection,
+    table: &str,
+    column: &str,
+    among: &str,
+    hide: impl Fn(&str) -> Option<String>,
+) -> Result<usize> {
+    let failed = |e| db(&format!("cannot rewrite {table}"), e);
+    let distinct: Vec<String> = query(
+        conn,
+        &format!("SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL AND {among}"),
+        |row| row.get(0),
+    )?;
+    let changed: Vec<(&String, Option<String>)> = distinct
+        .iter()
+        .map(|before| (before, hide(before)))
+        .filter(|(before, after)| after.as_ref() != Some(*before))
+        .collect();
+    if changed.is_empty() {
+        return Ok(0);
+    }
+    stage(conn, changed.into_iter())?;
+    conn.execute(
+        &format!(
+            "UPDATE {table} AS t SET {column} = m.after FROM temp.tightened m \
+             WHERE t.{column} = m.before AND {among}"
+        ),
+        [],
+    )
+    .map_err(failed)
+}
+
+fn extras(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Result<usize> {
+    let mut rewritten = 0;
+    for place in ["main", "history"] {
+        let table = format!("{place}.{}", quote::ident(&resource.table));
+        rewritten += texts(conn, &table, EXTRA_COLUMN, "true", |text| {
+            // An object of which nothing is left is none.
+            Some(classes.object(text)).filter(|text| text != "{}")
+        })?;
+    }
+    Ok(rewritten)
+}
+
+fn rejects(
+    conn: &Connection,
+    resource: &Resource,
+    columns: &[&Tightened<'_>],
+    classes: &Classes<'_>,
+    key: [u8; 32],
+) -> Result<()> {
+    let of_table = format!("table_name = {}", quote::text(&resource.table));
+    for column in &resource.columns {
+        let among = format!("{of_table} AND column_name = {}", quote::text(&column.name));
+        let tightened = columns.iter().find(|t| t.column.name == column.name);
+        texts(conn, "sync.rejects", "value", &among, |value| match tightened {
+            Some(tightened) => hiding(tightened, key).json(Some(Class::Identifier), value),
+            None => Some(classes.value(value)),
+        })?;
+    }
+    Ok(())
+}
+
+fn drift(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Result<()> {
+    let of_table = format!("table_name = {}", quote::text(&resource.table));
+    let fields: Vec<String> =
+        query(conn, &format!("SELECT DISTINCT field FROM sync.drift WHERE {of_table}"), |row| {
+            row.get(0)
+        })?;
+    for field in fields {
+        let among = format!("{of_table} AND field = {}", quote::text(&field));
+        let name = field.rsplit('.').next().unwrap_or(&field);
+        texts(conn, "sync.drift", "example", &among, |example| classes.field(name, example))?;
+    }
+    Ok(())
+}
+
+/// Restatements repeat values of journals and, by the name of their field, of their annotations.
+fn restatements(
+    conn: &Connection,
+    catalog: &Catalog,
+    resource: &Resource,
+    columns: &[&Tightened<'_>],
+    key: [u8; 32],
+) -> Result<()> {
+    let journal = resource.read_with();
+    if scalar_i64(
+        conn,
+        &format!("SELECT count(*) FROM sync.restatements WHERE journal = {}", quote::text(journal)),
+    )? == 0
+    {
+        return Ok(());
+    }
+    debug_assert!(catalog.get(journal).is_some());
+    for tightened in columns {
+        let name = &tightened.column.name;
+        let shown = if journal == resource.table {
+            format!("column_name = {}", quote::text(name))
+        } else {
+            format!("column_name LIKE 'annotations[%].' || {}", quote::text(name))
+        };
+        let among = format!("journal = {} AND {shown}", quote::text(journal));
+        for column in ["before", "after"] {
+            texts(conn, "sync.restatements", column, &among, |text| hidden(tightened, text, key))?;
+        }
+    }
+    Ok(())
+}
+
+/// Snapshots of the table are written anew, all of its months too.
+fn touched(conn: &Connection, table: &str) -> Result<()> {
+    count_change(conn, table, "")?;
+    let parts: BTreeMap<String, ()> = query(
+        conn,
+        &format!(
+            "SELECT part FROM sync.changes WHERE table_name = {} AND part <> ''",
+            quote::text(table)
+        ),
+        |row| Ok((row.get(0)?, ())),
+    )?
+    .into_iter()
+    .collect();
+    parts.keys().try_for_each(|part| count_change(conn, table, part))
+}
