@@ -231,8 +231,8 @@ impl Record {
         self
     }
 
-    /// Adds a list of copies of another table's records, which a mirror leaves out.
-    pub fn copies(&mut self, name: &'static str, json: String) -> &mut Record {
+    /// Adds a field that is no column of a mirror's row, as JSON text: copies of other records.
+    pub fn nested(&mut self, name: &'static str, json: String) -> &mut Record {
         self.nested.push((name, json));
         self
     }

@@ -92,7 +92,7 @@ pub async fn sale_texts(
     shared.list(used.map(records::sale_text).collect(), Twist { ignore_paging: true, ..twist }, raw)
 }
 
-/// `GET /api/Notes/Case/{caseId}`: notes on economy only to those who may view settlements.
+/// `GET /api/Notes/Case/{caseId}`: of type `Overview`, and all to those who may view settlements.
 pub async fn notes(
     State(shared): Shares,
     Path(id): Path<String>,
@@ -102,7 +102,7 @@ pub async fn notes(
     shared.need(&["Notes - Read"])?;
     let sees_all = shared.need(&["SettlementView - Read"]).is_ok();
     let (case, dossier) = shared.find_dossier(&id)?;
-    let seen = dossier.notes.iter().filter(|note| sees_all || !note.is_economic());
+    let seen = dossier.notes.iter().filter(|note| sees_all || note.is_overview());
     let rows = seen.map(|note| records::note(&case, note)).collect();
     shared.list(rows, Twist { ignore_paging: true, ..twist }, raw)
 }

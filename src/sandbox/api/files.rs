@@ -102,8 +102,9 @@ impl Shared {
         id: &str,
         edit: impl FnOnce(&mut Dossier, &Case, Ticks) -> Option<File>,
     ) -> Answer {
-        let case = self.find(id)?;
+        let id = self.find(id)?.id();
         let mut world = self.world();
+        let case = world.case(id).ok_or_else(|| Refusal::not_found("Case", id))?;
         let basis = world.basis.clone();
         let mut dossier = Dossier::clone(&case.dossier(&basis));
         let count = dossier.files.len();
@@ -114,7 +115,7 @@ impl Shared {
             // A folder that is there already: nothing has changed.
             return Ok(answer::record(&records::file(&concerned)));
         }
-        world.change(case.id(), at, |case, _| {
+        world.change(id, at, |case, _| {
             if concerned.folder == Some(ATTACHMENTS) {
                 case.facts.dates.set(Moved::Attachment, Some(at));
             }

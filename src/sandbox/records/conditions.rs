@@ -149,7 +149,7 @@ pub fn of_property(case: &Case) -> Record {
         .put("CommissionDescription", format!("Utgave {} – \"etter avtale\"", case.edition))
         .money("TotalCost", c.commission.map(|ore| ore + 7_777))
         .put("CommissionType", t.pick(393, &["Fixed", "Percent", "HourlyRate", "PercentSteps"]))
-        .copies("Costs", String::from_utf8(costs).unwrap_or_default())
+        .nested("Costs", String::from_utf8(costs).unwrap_or_default())
         .put("NumberOfShowings", t.chance(394, 80).then(|| t.between(395, 0, 3)))
         .money("AdvancePayment", amount(440))
         .put("IncludeCommonDebt", t.chance(396, 30));

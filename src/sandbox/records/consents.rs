@@ -58,7 +58,7 @@ pub fn relation(relation: &Relation, given: Option<&ProcessingBasis>) -> Record 
         None => copy.extend_from_slice(b"null"),
     }
     // Only whole strings and ASCII are ever written.
-    r.copies("ProcessingBasisModel", String::from_utf8(copy).unwrap_or_default());
+    r.nested("ProcessingBasisModel", String::from_utf8(copy).unwrap_or_default());
     r
 }
 

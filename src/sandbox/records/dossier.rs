@@ -57,7 +57,7 @@ pub fn file(file: &File) -> Record {
         }
         Access::Bare(roles) => {
             let list: Vec<String> = roles.iter().map(|role| format!("\"{role}\"")).collect();
-            r.copies("FileAccessRoles", format!("[{}]", list.join(",")));
+            r.nested("FileAccessRoles", format!("[{}]", list.join(",")));
         }
     }
     r

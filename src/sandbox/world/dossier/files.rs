@@ -134,9 +134,9 @@ pub fn of_seed(case: &Case, at: Ticks, dice: &mut Dice) -> Vec<File> {
 }
 
 impl Dossier {
-    /// The number of the next file, which its GUID follows from.
+    /// What the next file's GUID and incidental values follow from.
     fn next_file(&self, case: &Case) -> Trivia {
-        // A file that went leaves its GUID unused: times tell the two apart.
+        // The number alone would come again once a file has gone.
         let count = u64::try_from(self.files.len()).unwrap_or(0);
         Trivia(mix(case.trivia.0 ^ case.facts.dates.modified.0.unsigned_abs(), 10_000 + count))
     }

@@ -56,9 +56,9 @@ pub struct Note {
 }
 
 impl Note {
-    /// Whether a further permission is needed to see it.
-    pub fn is_economic(&self) -> bool {
-        self.kind == "Economics"
+    /// Whether `Notes - Read` is enough to see it (reference 4.10).
+    pub fn is_overview(&self) -> bool {
+        self.kind == "Overview"
     }
 }
 

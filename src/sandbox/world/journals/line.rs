@@ -7,6 +7,7 @@ use super::super::dice::{Trivia, mix};
 use super::super::generate::{case_id, odd_hour};
 use super::super::names;
 use super::super::people::Basis;
+use super::month::midnight;
 use super::{Journal, Journals, Month, Place};
 
 /// One line. What does not stand here follows from its number.
@@ -86,7 +87,8 @@ pub fn of_seed(basis: &Basis, lines: Option<usize>, place: Place) -> Vec<Line> {
             _ => {
                 let at = start.0 + slot * n + t.between(2, 0, slot - 1);
                 let step = if t.chance(3, 60) { TICKS_PER_SECOND } else { finest(journal) };
-                Ticks(at - at.rem_euclid(step))
+                // Many dates are days without a time.
+                if t.chance(4, 25) { midnight(Ticks(at)) } else { Ticks(at - at.rem_euclid(step)) }
             }
         };
         all.push(of_number(basis, place, first_number + n, n / 2 + 1, at, t));

@@ -70,6 +70,11 @@ pub fn day_start(day: NaiveDate) -> Ticks {
     LocalMs::new(day, NaiveTime::MIN).instant()
 }
 
+/// The first instant of the day of an instant.
+pub fn midnight(at: Ticks) -> Ticks {
+    day_start(local_day(at))
+}
+
 /// The day of an instant.
 fn local_day(at: Ticks) -> NaiveDate {
     // Cut, not rounded: the last instant of a day belongs to it.
