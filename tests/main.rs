@@ -20,3 +20,4 @@ mod readers;
 mod reports;
 mod runs;
 mod throttle;
+mod verify;
