@@ -4,7 +4,7 @@ use duckdb::Connection;
 
 use super::state::list;
 use super::{db, merge};
-use crate::catalog::Resource;
+use crate::catalog::{Group, LINE_NUMBER, Resource};
 use crate::decode::Decoded;
 use crate::error::{Error, Kind, Result};
 use crate::quote;
@@ -137,7 +137,7 @@ pub fn journal_lines(
         lines.sort_by_key(|line| line.number);
         for child in &decoded.children {
             let field = match &child.resource.group {
-                crate::catalog::Group::Child(group) => heck::AsSnakeCase(&group.field).to_string(),
+                Group::Child(group) => heck::AsSnakeCase(&group.field).to_string(),
                 _ => continue,
             };
             for note in texts(conn, &child.resource, &from(&child.resource), None, Some(&field))? {
@@ -168,9 +168,8 @@ fn texts(
         names.iter().map(|name| format!("{}::VARCHAR", quote::ident(name))).collect();
     let place = if notes.is_some() { "position" } else { "0" };
     let key = line_key.map_or_else(|| "NULL".to_owned(), quote::ident);
-    let number = crate::catalog::LINE_NUMBER;
     let sql = format!(
-        "SELECT {number}, {place}::BIGINT, {key}::VARCHAR, {} FROM {from} ORDER BY 1, 2",
+        "SELECT {LINE_NUMBER}, {place}::BIGINT, {key}::VARCHAR, {} FROM {from} ORDER BY 1, 2",
         cells.join(", ")
     );
     let failed = |e| db(&format!("cannot read the lines of {}", resource.table), e);

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::extract::Extractor;
 use crate::mirror::{Books, State};
 use crate::schedule::Name;
-use crate::verify::{Bench, Revenue, Sample, Totals, Verified};
+use crate::verify::{Bench, Finding, Revenue, Sample, Totals, Verified};
 
 impl Session {
     /// Holds the mirror against the source, with `sample` cases read whole. Everything goes to the
@@ -73,7 +73,9 @@ impl Session {
                 report.problems.push(problem);
             }
         }
-        for found in verified.comparisons.iter().filter(|c| c.difference().is_some()) {
+        for found in
+            verified.comparisons.iter().filter(|c| matches!(c.finding, Finding::Different(_)))
+        {
             tracing::warn!(
                 what = found.what,
                 source = found.source,

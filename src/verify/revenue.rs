@@ -13,7 +13,7 @@ use super::{Comparison, Finding, Step, amount, hundredths, judge};
 use crate::catalog::{Group, Resource};
 use crate::decode::Decoded;
 use crate::error::Result;
-use crate::journals::JournalScope;
+use crate::journals::{JournalScope, Month};
 use crate::mirror::{RevenueMonth, State, journal_lines, rows_of_month};
 
 const LINES: &str = "revenue_journals";
@@ -46,7 +46,7 @@ struct Open {
 /// The months that are not settled yet.
 #[derive(Debug, Default)]
 pub struct Revenue {
-    open: BTreeMap<(i64, crate::journals::Month), Open>,
+    open: BTreeMap<(i64, Month), Open>,
     matches: BTreeMap<Matches, u64>,
 }
 
@@ -179,10 +179,10 @@ impl Revenue {
             }
             self.open.remove(&key);
         }
-        // A month that is no longer in the books is nobody's to compare.
         for month in &wrong {
             name_lines(bench, month, done).await?;
         }
+        // A month that is no longer in the books is nobody's to compare.
         self.open.retain(|_, open| open.mirror.is_some());
         let level = bench.config.journals.level;
         let tables = [LINES, SUMS].map(str::to_owned);

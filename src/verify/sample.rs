@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use arrow::array::{AsArray, BooleanArray};
+use arrow::datatypes::Int64Type;
 use futures::StreamExt;
 
 use super::bench::{Asked, Bench};
@@ -10,7 +12,7 @@ use super::{Comparison, Finding, Step, judge};
 use crate::catalog::{Refresh, Resource};
 use crate::cycle::{IDS_PER_CALL, plan_cases, scopes_of, since};
 use crate::decode::Decoded;
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::mirror::{
     CaseMoved, CaseState, CellDifference, Place, ScopeTimes, Stamp, State, compare,
 };
@@ -332,11 +334,7 @@ fn all_of(bench: &Bench, ids: &[i64]) -> Result<Vec<Scope>> {
 
 /// The row of one id out of an answer of a search.
 fn only(decoded: &Decoded, resource: &Arc<Resource>, id: i64) -> Result<Decoded> {
-    use arrow::array::{AsArray, BooleanArray};
-    use arrow::datatypes::Int64Type;
-    let broken = |e| {
-        crate::error::Error::caused(Kind::Internal, "the rows of a search cannot be told apart", e)
-    };
+    let broken = |e| Error::caused(Kind::Internal, "the rows of a search cannot be told apart", e);
     let key = decoded.rows.schema().index_of(&resource.key[0]).map_err(broken)?;
     let ids = decoded.rows.column(key).as_primitive::<Int64Type>();
     let own: BooleanArray = ids.iter().map(|own| Some(own == Some(id))).collect();

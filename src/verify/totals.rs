@@ -147,23 +147,28 @@ impl Totals {
         asked: Asked,
         done: &mut Vec<Comparison>,
     ) -> Result<()> {
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        let (signed, moved, undecided) = {
+            let conn = bench.reader()?;
+            let state = State::new(&conn);
+            let undecided = state.undecided_rows()? + state.signed_without_month()?;
+            (state.signed_by_month()?, state.moved_after(asked.sequence)? > 0, undecided)
+        };
         // Whether cases left the search, or came back: their months of signing changed with them.
         let mut unannounced = false;
         for mut open in std::mem::take(&mut self.open) {
-            let (mirror, moved, undecided, hidden) = {
+            let (mirror, hidden) = {
                 let conn = bench.reader()?;
                 let state = State::new(&conn);
                 let mirror = match open.total {
                     Total::Rows(place) => {
                         Some(i64::try_from(state.count_rows(place.table())?).unwrap_or(i64::MAX))
                     }
-                    Total::Signed(month) => {
-                        state.signed_by_month()?.get(&month).copied().unwrap_or(Some(0))
-                    }
+                    Total::Signed(month) => signed.get(&month).copied().unwrap_or(Some(0)),
                 };
-                let undecided = state.undecided_rows()? + state.signed_without_month()?;
-                let moved = state.moved_after(asked.sequence)? > 0;
-                (mirror, moved, undecided, state.hidden_cases(open.total.place())?)
+                (mirror, state.hidden_cases(open.total.place())?)
             };
             let name = open.total.name();
             let Some(mirror) = mirror else {
