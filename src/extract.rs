@@ -17,7 +17,7 @@ use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mirror::{Load, LoadKind, LoadedScope, Place, Stamp};
 use crate::source::split::field_of;
-use crate::source::{Answer, Client, Filter, Page, PagePlan, Pages, Request, Verdict};
+use crate::source::{Answer, Client, Filter, Page, PagePlan, Pages, Request, Verdict, split};
 use crate::ticks::Ticks;
 pub(crate) use call::read_of;
 use call::{expect_shape, fallback_plan, page_plan, request, search_plan};
@@ -262,6 +262,44 @@ impl Extractor {
             load.lacking.clone_from(&missing);
         }
         Ok(Found { load, missing, complete })
+    }
+
+    /// How many rows a search shows, all or those that a filter lets through; `None` where the service
+    /// does not say.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub async fn count(&self, resource: &Resource, filter: Option<Filter>) -> Result<Option<u64>> {
+        let mut request = search_plan(resource, filter)?.request;
+        request.query.order_by = None;
+        request.query.top = Some(1);
+        request.query.inline_count = true;
+        let answer = self.client.send(&request).await?;
+        Ok(split(&answer.body)?.count)
+    }
+
+    /// The ids of the rows that a search shows, all or those that a filter lets through; `None` where
+    /// the answer was not complete.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub async fn ids(
+        &self,
+        resource: &Resource,
+        filter: Option<Filter>,
+    ) -> Result<Option<Vec<i64>>> {
+        let mut plan = search_plan(resource, filter)?;
+        plan.request.query.select = vec!["Id".to_owned()];
+        let mut pages = Pages::new(&self.client, plan);
+        let mut ids = Vec::new();
+        while let Some(page) = pages.next().await? {
+            ids.extend(page.records.iter().filter_map(|record| {
+                let text = std::str::from_utf8(record).unwrap_or_default();
+                field_of(text, "Id").and_then(|id| id.parse::<i64>().ok())
+            }));
+        }
+        ids.sort_unstable();
+        Ok(matches!(pages.verdict(), Some(Verdict::Complete)).then_some(ids))
     }
 
     /// Begins a listing of everything that a search shows, in pages by id.

@@ -30,6 +30,7 @@
 //! - [`config`]: layers of settings become one typed configuration.
 //! - [`schedule`]: cron expressions in their zone: when something is due (pure).
 //! - [`journals`]: months, windows, and the calls of a journal's month.
+//! - [`verify`]: control totals: the mirror held against the source.
 //! - [`forecast`]: what the next run would call, for people to read.
 //! - [`pending`]: what is stale and why, for people to read.
 //! - [`ticks`]: instants as the source counts them, in 100 ns.
@@ -63,3 +64,4 @@ pub mod schedule;
 pub mod session;
 pub mod source;
 pub mod ticks;
+pub mod verify;

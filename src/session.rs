@@ -2,6 +2,7 @@
 //! have in common.
 
 mod publishing;
+mod verifying;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use crate::mirror::{Books, DuckLedger, Lane, RunSummary, Settings, Store, Writer
 use crate::progress::Progress;
 use crate::publish::Published;
 use crate::source::Client;
+use crate::verify;
 
 /// The open store with everything that a run needs, and the one thread that writes to it.
 pub struct Session {
@@ -112,7 +114,7 @@ impl Session {
     /// What ended the cycle or the publishing; the books say so too.
     pub async fn sync(&self, command: &str, options: Options, signals: Signals) -> Result<Ran> {
         let run_id = self.start_run(command)?;
-        let report = self.cycle(run_id, options, signals).await;
+        let report = self.work(run_id, options, signals).await;
         // What was loaded before an error is published too: it is committed and true.
         let published = self.publish(Forms::Both, When::Changed).await;
         self.progress.finish();
@@ -132,10 +134,21 @@ impl Session {
     /// What ended the cycle; the books say so too.
     pub async fn follow(&self, options: Options, signals: Signals) -> Result<cycle::Report> {
         let run_id = self.start_run("run")?;
-        let report = self.cycle(run_id, options, signals).await;
+        let report = self.work(run_id, options, signals).await;
         let closed = self.end_run(run_id, report.as_ref()).await;
         let report = report?;
         closed?;
+        Ok(report)
+    }
+
+    /// A cycle, and after it the comparison with the source where that is asked for or due.
+    async fn work(&self, run_id: i64, options: Options, signals: Signals) -> Result<cycle::Report> {
+        let asked = options.verify;
+        let mut report = self.cycle(run_id, options, signals.clone()).await?;
+        let sample = asked.or(report.verify_due.then_some(verify::SAMPLE));
+        if let Some(sample) = sample.filter(|_| !report.halted) {
+            self.verify(run_id, sample, &signals, &mut report).await?;
+        }
         Ok(report)
     }
 
@@ -146,7 +159,12 @@ impl Session {
     async fn end_run(&self, run_id: i64, ran: Result<&cycle::Report, &Error>) -> Result<()> {
         let summary = match ran {
             Ok(report) => RunSummary {
-                outcome: if report.problems.is_empty() { "ok" } else { "incomplete" }.to_owned(),
+                outcome: match report.exit_status() {
+                    0 => "ok",
+                    4 => "different",
+                    _ => "incomplete",
+                }
+                .to_owned(),
                 exit_status: report.exit_status(),
                 error: (!report.problems.is_empty()).then(|| report.problems.join("\n")),
                 rows: Books::total(&report.outcome),
@@ -173,15 +191,17 @@ impl Session {
             store: Arc::clone(&self.store),
             writer: self.lane(run_id, options.allow_removals)?,
             polls: self.polls.clone(),
-            context: Context {
-                zone: self.config.source.time_zone.clone(),
-                privacy: self.privacy.clone(),
-            },
+            context: self.decoding(),
             progress: self.progress.clone(),
             run_id,
             signals,
         };
         Cycle::new(parts, options).run().await
+    }
+
+    /// How answers are decoded.
+    fn decoding(&self) -> Context {
+        Context { zone: self.config.source.time_zone.clone(), privacy: self.privacy.clone() }
     }
 
     /// What a run writes with.

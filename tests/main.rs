@@ -21,3 +21,4 @@ mod readers;
 mod reports;
 mod runs;
 mod throttle;
+mod verify;

@@ -22,13 +22,13 @@ Examples:
   casemirror query 'FROM report.signed_cases'
 
 Exit status: 0 done; 1 failed; 2 wrong usage or configuration; 3 done, but incomplete (see
-`casemirror status`).";
+`casemirror status`); 4 verify found a difference.";
 
 const RUN: &str = "\
 SIGTERM or Ctrl-C stops it: what is under way is finished. A second one ends it at once; nothing that
 is committed is lost.
 
-While it runs, sync, plan and status are handed to it and print what they always print; query reads
+While it runs, sync, verify, plan and status are handed to it and print what they always print; query reads
 the published file. All of them need the same configuration.";
 
 /// Mirrors a property brokerage's data into a DuckDB database and Parquet snapshots, and keeps the
@@ -108,6 +108,9 @@ pub enum Command {
     Sync(Sync),
     /// Mirror the journals of a period now
     Journals(Journals),
+    /// Hold the mirror against the platform: number of cases, signed cases, sums of the revenue
+    /// journals, random cases cell by cell; exit status 4 where something differs
+    Verify(Verify),
     /// Write a Parquet snapshot of the store now, into publish.parquet
     Export,
     /// Go on mirroring until stopped: polls the change feeds, runs the schedules, publishes
@@ -219,6 +222,20 @@ pub struct Journals {
         value_parser = clap::value_parser!(i64).range(1..)
     )]
     pub ids: Vec<i64>,
+}
+
+/// `casemirror verify`.
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
+#[command(after_help = "\
+What differs is asked again, up to three times, with a sync in between; where something changed each
+time it is unsettled, and no difference. What is found to differ is read again by the next sync.
+Everything that was compared is in sync.verifications.
+
+Exit status: 4 where something differs; else as sync.")]
+pub struct Verify {
+    /// So many random cases are read whole
+    #[arg(long, value_name = "N", default_value_t = crate::verify::SAMPLE)]
+    pub sample: usize,
 }
 
 /// `casemirror status`.
@@ -402,6 +419,7 @@ mod tests {
                 "check",
                 "sync",
                 "journals",
+                "verify",
                 "export",
                 "run",
                 "plan",

@@ -14,6 +14,7 @@ mod sandbox;
 mod schema;
 mod status;
 mod sync;
+mod verify;
 mod work;
 
 use std::path::Path;
@@ -35,7 +36,8 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Init(args) => init::run(args),
         Command::Check => check::run(load()?).await,
         Command::Run => run::run(load()?, quiet).await,
-        command @ (Command::Sync(_) | Command::Journals(_) | Command::Plan) => {
+        command
+        @ (Command::Sync(_) | Command::Journals(_) | Command::Verify(_) | Command::Plan) => {
             work::run(command, load()?, quiet).await
         }
         command @ Command::Export => match export::run(&offline()?) {

@@ -1,6 +1,7 @@
 //! `casemirror sync`: one cycle.
 
 use super::args::Sync;
+use super::verify;
 use crate::catalog::Catalog;
 use crate::cycle::Options;
 use crate::daemon::{Host, Printer};
@@ -30,6 +31,9 @@ pub async fn execute(args: &Sync, host: &Host, out: &Printer) -> Result<u8> {
     };
     let ran = host.run("sync", options).await?;
     out.print(&summary(&ran))?;
+    if let Some(verified) = &ran.report.verified {
+        out.print(&verify::differences(verified))?;
+    }
     Ok(ran.report.exit_status())
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::args::Command;
-use super::{export, journals, plan, status, sync};
+use super::{export, journals, plan, status, sync, verify};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::daemon::{self, Handed, Host, Printer};
@@ -14,13 +14,14 @@ use crate::session::Session;
 
 impl Handed for Command {
     fn in_turn(&self) -> bool {
-        matches!(self, Command::Sync(_) | Command::Journals(_))
+        matches!(self, Command::Sync(_) | Command::Journals(_) | Command::Verify(_))
     }
 
     async fn execute(self, host: Host, out: Printer) -> Result<u8> {
         match &self {
             Command::Sync(args) => sync::execute(args, &host, &out).await,
             Command::Journals(args) => journals::execute(args, &host, &out).await,
+            Command::Verify(args) => verify::execute(args, &host, &out).await,
             Command::Export => export::execute(&host.session, &out).await,
             Command::Plan => plan::execute(&host.session, &out).await,
             Command::Status(args) => status::execute(args, &host.session, &out),

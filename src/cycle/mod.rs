@@ -16,7 +16,7 @@ pub use books::{check_tenant, page_sizes};
 pub use due::{Due, last_runs};
 pub use journals::{JournalRequest, planned_months};
 pub use polls::Polls;
-pub use scopes::{plan_cases, since};
+pub use scopes::{plan_cases, scopes_of, since};
 pub use search::IDS_PER_CALL;
 pub use signals::{Controls, Halt, News, Signals};
 
@@ -35,6 +35,7 @@ use crate::mirror::{Books, Lane, Outcome, ResourceRow, State, Store};
 use crate::progress::Progress;
 use crate::schedule::Name;
 use crate::source::FeedName;
+use crate::verify::Verified;
 
 /// What a cycle is asked to do beside following the feed (contract section 1, `sync`).
 #[derive(Debug, Clone, Default)]
@@ -54,6 +55,9 @@ pub struct Options {
     pub following: bool,
     /// The listing that is due was tried a short time ago and has to wait.
     pub hold_listing: bool,
+    /// After the cycle the mirror is held against the source, with so many cases read whole (contract
+    /// section 6).
+    pub verify: Option<usize>,
 }
 
 impl Options {
@@ -83,6 +87,10 @@ pub struct Report {
     pub halted: bool,
     /// Something that was due could not be done completely, and is due still.
     pub undone: bool,
+    /// `schedule.verify` fell due. A cycle does not verify: who runs it does.
+    pub verify_due: bool,
+    /// What was compared with the source, where it was.
+    pub verified: Option<Verified>,
 }
 
 impl Report {
@@ -97,11 +105,18 @@ impl Report {
         self.handled = later.handled;
         self.halted = later.halted;
         self.undone = later.undone;
+        self.verify_due = later.verify_due;
+        self.verified = later.verified.or(self.verified.take());
     }
 
-    /// 0, or 3 when something is incomplete (contract section 1).
+    /// 4 when the mirror differs from the source, else 3 when something is incomplete, else 0 (contract
+    /// section 1).
     pub fn exit_status(&self) -> u8 {
-        if self.problems.is_empty() { 0 } else { 3 }
+        match &self.verified {
+            Some(verified) if verified.differences() > 0 => 4,
+            _ if self.problems.is_empty() => 0,
+            _ => 3,
+        }
     }
 }
 
@@ -152,7 +167,7 @@ const MOST_UNREACHABLE: u32 = 8;
 /// So much of the feeds is read again when the cases are listed.
 const REREAD: Duration = Duration::from_secs(48 * 3600);
 /// Key of `sync.meta`: why the cases have to be listed, while they have not been.
-const LISTING_DUE: &str = "listing_due";
+pub(crate) const LISTING_DUE: &str = "listing_due";
 /// A contact that no feed follows is read again after this long (contract section 4).
 pub const CONTACT_AGE: Duration = Duration::from_secs(7 * 86_400);
 
@@ -201,8 +216,9 @@ impl Cycle {
 
     async fn work(&mut self) -> Result<()> {
         self.recall_page_sizes()?;
-        let due =
+        let mut due =
             Due::of(&self.config, &self.store.connection()?, &self.options, Timestamp::now())?;
+        self.report.verify_due = due.schedules.remove(&Name::Verify);
         let client = self.extractor.client();
         let again = due.has(Name::Reference);
         check_tenant(&self.config, &self.store, self.writer.writer(), client, again).await?;

@@ -10,7 +10,7 @@ use super::Cycle;
 use super::signals::Halt;
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Books, CaseState, Load, ScopeId, Stamp, State};
+use crate::mirror::{Books, CaseState, Fetched, Load, ScopeId, Stamp, State};
 use crate::plan::{self, CasePlan, Inputs, Since, Stale};
 
 /// Cases planned at once. Their scopes, at 25 a case, keep the source busy for an hour at ten calls
@@ -247,8 +247,35 @@ pub fn plan_cases(
 ) -> Result<Vec<(CaseState, CasePlan)>> {
     let state = State::new(conn);
     let ids: Vec<i64> = batch.iter().map(|case| case.case_id).collect();
-    let fetched = state.fetched(&ids, false)?;
-    let failures = state.failures()?;
+    let known = (state.fetched(&ids, false)?, state.failures()?);
+    plan_by(conn, batch, active, only, day, &known)
+}
+
+/// Everything that is read of these cases, as if nothing had been read yet: table and case.
+pub fn scopes_of(
+    conn: &duckdb::Connection,
+    batch: &[CaseState],
+    active: &[Arc<Resource>],
+    day: Option<i64>,
+) -> Result<Vec<(String, i64)>> {
+    let plans = plan_by(conn, batch, active, &[], day, &Known::default())?;
+    let stale = plans.into_iter().flat_map(|(_, plan)| plan.stale);
+    Ok(stale.map(|stale| (stale.table, stale.id)).collect())
+}
+
+/// What was fetched, and until when what failed waits.
+type Known = (HashMap<(String, i64), Fetched>, HashMap<(String, i64), i64>);
+
+fn plan_by(
+    conn: &duckdb::Connection,
+    batch: &[CaseState],
+    active: &[Arc<Resource>],
+    only: &[String],
+    day: Option<i64>,
+    (fetched, failures): &Known,
+) -> Result<Vec<(CaseState, CasePlan)>> {
+    let state = State::new(conn);
+    let ids: Vec<i64> = batch.iter().map(|case| case.case_id).collect();
     let mut values = HashMap::new();
     for condition in active.iter().filter_map(|r| r.only.as_ref()) {
         let key = (condition.table.clone(), condition.column.clone());
@@ -267,8 +294,8 @@ pub fn plan_cases(
     };
     let inputs = Inputs {
         resources: active,
-        fetched: &fetched,
-        failures: &failures,
+        fetched,
+        failures,
         values: &values,
         since: since.as_ref(),
         only,

@@ -150,6 +150,7 @@ CREATE TABLE sync.verifications (
   mirror VARCHAR,
   difference VARCHAR
 );
+COMMENT ON TABLE sync.verifications IS 'Every comparison of verify with the source: difference is NULL where both are the same, and begins with unsettled where the source changed each time it was asked';
 
 CREATE TABLE sync.calls (
   run_id BIGINT,

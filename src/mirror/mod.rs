@@ -6,6 +6,7 @@
 //! writer is doing.
 
 mod books;
+mod compare;
 mod contacts;
 mod fetched;
 mod fresh;
@@ -25,6 +26,7 @@ mod state;
 mod suspects;
 mod tighten;
 mod unreadable;
+mod verifications;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -33,6 +35,7 @@ use std::sync::{Mutex, PoisonError};
 use duckdb::{Config as DuckConfig, Connection};
 
 pub use books::{Books, FailureRow, ResourceRow, RunRow, RunSummary};
+pub use compare::{CellDifference, Compared, Line, compare, journal_lines};
 pub use journals::DueMonth;
 pub use ledger::DuckLedger;
 pub use load::{Load, LoadKind, LoadedScope, Outcome, Settings, Stamp};
@@ -45,6 +48,7 @@ pub use state::{
 };
 pub use suspects::SuspectStep;
 pub use unreadable::{FEED_TABLES, Reader, Unreadable, is_unreadable, unreadable_date};
+pub use verifications::{CaseMoved, RevenueMonth, ScopeTimes, rows_of_month};
 pub use writer::{Lane, Writer};
 
 use crate::catalog::Catalog;

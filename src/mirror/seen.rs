@@ -154,16 +154,22 @@ impl State<'_> {
             Some((modified, id)) => format!("AND ({NEWEST}, case_id) < ({modified}, {id})"),
             None => String::new(),
         };
-        self.dirty(&from, only, limit)
+        self.case_states(&format!("AND dirty {from}"), only, limit)
     }
 
     /// The cases that polls after number `sequence` moved and that may have something stale, newest
     /// change first.
     pub fn moved_cases(&self, sequence: i64, only: &[i64], limit: usize) -> Result<Vec<CaseState>> {
-        self.dirty(&format!("AND moved > {sequence}"), only, limit)
+        self.case_states(&format!("AND dirty AND moved > {sequence}"), only, limit)
     }
 
-    fn dirty(&self, which: &str, only: &[i64], limit: usize) -> Result<Vec<CaseState>> {
+    /// Cases that are not removed and for which `which` holds (`AND ...`), newest change first.
+    pub(super) fn case_states(
+        &self,
+        which: &str,
+        only: &[i64],
+        limit: usize,
+    ) -> Result<Vec<CaseState>> {
         let columns: Vec<&str> = Facet::ALL.iter().map(|(_, _, column)| *column).collect();
         let only = if only.is_empty() {
             String::new()
@@ -173,7 +179,7 @@ impl State<'_> {
         self.query(
             &format!(
                 "SELECT case_id, reported, any_stamp, moved, place, state, rereading IS NOT NULL, {} \
-                 FROM sync.seen WHERE dirty AND NOT removed {which} {only} \
+                 FROM sync.seen WHERE NOT removed {which} {only} \
                  ORDER BY {NEWEST} DESC, case_id DESC LIMIT {limit}",
                 columns.join(", ")
             ),

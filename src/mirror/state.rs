@@ -208,6 +208,7 @@ impl<'c> State<'c> {
                (SELECT string_agg(table_name || status, ',' ORDER BY table_name) FROM sync.resources), \
                (SELECT count(*) || '/' || count(resolved_at) FROM sync.rejects), \
                (SELECT count(*) FROM sync.drift), \
+               (SELECT count(*) FROM sync.verifications), \
                (SELECT count(*) || coalesce(max(since)::VARCHAR, '') FROM sync.pending), \
                (SELECT max(value) FROM sync.meta WHERE key = 'complete_tables'), \
                (SELECT max(value) FROM sync.meta WHERE key = 'calendar_zone'))",

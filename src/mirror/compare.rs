@@ -1,0 +1,205 @@
+//! Holding answers against what is mirrored, cell by cell, without writing them (contract section 6).
+
+use duckdb::Connection;
+
+use super::state::list;
+use super::{db, merge};
+use crate::catalog::{Group, LINE_NUMBER, Resource};
+use crate::decode::Decoded;
+use crate::error::{Error, Kind, Result};
+use crate::quote;
+
+/// A cell that differs, or a row that one side lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CellDifference {
+    /// The case of the row.
+    pub id: i64,
+    /// The row's key, its values joined by `/`.
+    pub key: String,
+    /// `None`: the whole row.
+    pub column: Option<String>,
+    /// As text; of a whole row, something where it is there.
+    pub source: Option<String>,
+    pub mirror: Option<String>,
+}
+
+/// What a comparison came to.
+#[derive(Debug, Clone, Default)]
+pub struct Compared {
+    pub source_rows: u64,
+    pub mirror_rows: u64,
+    pub cells: Vec<CellDifference>,
+}
+
+/// Compares decoded rows of the scopes `ids` with the mirrored ones. Volatile columns are left out:
+/// they move without any change date.
+///
+/// # Errors
+/// Those of the store.
+pub fn compare(
+    conn: &Connection,
+    resource: &Resource,
+    decoded: &[&Decoded],
+    ids: &[i64],
+) -> Result<Compared> {
+    if ids.is_empty() {
+        return Ok(Compared::default());
+    }
+    stage(conn, resource, decoded)?;
+    let scope = resource.scope_column().ok_or_else(|| {
+        Error::new(Kind::Internal, format!("{} has no scopes to compare", resource.table))
+    })?;
+    let scope = quote::ident(scope);
+    let main = format!("main.{} WHERE {scope} IN ({})", quote::ident(&resource.table), list(ids));
+    let stage = format!("temp.{}", merge::stage_name(resource));
+    let failed = |e| db(&format!("cannot compare {}", resource.table), e);
+    let (source_rows, mirror_rows) = conn
+        .query_row(
+            &format!("SELECT (SELECT count(*) FROM {stage}), (SELECT count(*) FROM {main})"),
+            [],
+            |row| Ok((row.get::<_, u64>(0)?, row.get::<_, u64>(1)?)),
+        )
+        .map_err(failed)?;
+    let keys: Vec<String> = resource.key.iter().map(|key| quote::ident(key)).collect();
+    let same: Vec<String> = keys.iter().map(|key| format!("s.{key} = m.{key}")).collect();
+    let shown: Vec<String> =
+        keys.iter().map(|key| format!("coalesce(s.{key}, m.{key})::VARCHAR")).collect();
+    let cell = |name: &str, source: &str, mirror: &str| {
+        format!(
+            "{{'name': {name}::VARCHAR, 'source': {source}::VARCHAR, 'mirror': {mirror}::VARCHAR}}"
+        )
+    };
+    let cells: Vec<String> = merge::compared(resource)
+        .filter(|(_, volatile)| !volatile)
+        .map(|(name, _)| {
+            let column = quote::ident(name);
+            let both = cell(&quote::text(name), &format!("s.{column}"), &format!("m.{column}"));
+            format!("CASE WHEN {} THEN {both} END", merge::differs(name))
+        })
+        .collect();
+    let sql = format!(
+        "SELECT id, key, cell['name'], cell['source'], cell['mirror'] FROM ( \
+           SELECT coalesce(s.{scope}, m.{scope}) AS id, concat_ws('/', {shown}) AS key, \
+             unnest(CASE WHEN s._here IS NULL THEN [{extra}] WHEN m._here IS NULL THEN [{missing}] \
+               ELSE [{cells}] END) AS cell \
+           FROM (SELECT *, true AS _here FROM {stage}) s \
+           FULL JOIN (SELECT *, true AS _here FROM {main}) m ON {same}) \
+         WHERE cell IS NOT NULL ORDER BY ALL",
+        shown = shown.join(", "),
+        extra = cell("NULL", "NULL", "'a row'"),
+        missing = cell("NULL", "'a row'", "NULL"),
+        cells = cells.join(", "),
+        same = same.join(" AND "),
+    );
+    let mut statement = conn.prepare(&sql).map_err(failed)?;
+    let rows = statement
+        .query_map([], |row| {
+            Ok(CellDifference {
+                id: row.get(0)?,
+                key: row.get(1)?,
+                column: row.get(2)?,
+                source: row.get(3)?,
+                mirror: row.get(4)?,
+            })
+        })
+        .map_err(failed)?;
+    let cells = rows.collect::<Result<_, _>>().map_err(failed)?;
+    Ok(Compared { source_rows, mirror_rows, cells })
+}
+
+/// A line of a journal: its cells as text, annotations as `annotations[n].column`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    pub number: i64,
+    /// The line's own key, which can repeat.
+    pub key: Option<String>,
+    /// By name, in the order of the columns; NULL cells are left out.
+    pub cells: Vec<(String, String)>,
+}
+
+/// The lines of an answer of a journal as they would be mirrored, and those that are.
+///
+/// # Errors
+/// Those of the store.
+pub fn journal_lines(
+    conn: &Connection,
+    decoded: &Decoded,
+    line_key: &str,
+    of_month: &str,
+) -> Result<(Vec<Line>, Vec<Line>)> {
+    let resource = &decoded.resource;
+    stage(conn, resource, &[decoded])?;
+    for child in &decoded.children {
+        stage(conn, &child.resource, &[child])?;
+    }
+    let read = |from: &dyn Fn(&Resource) -> String| -> Result<Vec<Line>> {
+        let mut lines = texts(conn, resource, &from(resource), Some(line_key), None)?;
+        lines.sort_by_key(|line| line.number);
+        for child in &decoded.children {
+            let field = match &child.resource.group {
+                Group::Child(group) => heck::AsSnakeCase(&group.field).to_string(),
+                _ => continue,
+            };
+            for note in texts(conn, &child.resource, &from(&child.resource), None, Some(&field))? {
+                let at = lines.binary_search_by_key(&note.number, |line| line.number);
+                if let Ok(line) = at {
+                    lines[line].cells.extend(note.cells);
+                }
+            }
+        }
+        Ok(lines)
+    };
+    let source = read(&|r| format!("temp.{}", merge::stage_name(r)))?;
+    let mirror = read(&|r| format!("main.{} WHERE {of_month}", quote::ident(&r.table)))?;
+    Ok((source, mirror))
+}
+
+/// Rows as texts, in the order of their keys; `notes` names the list whose elements they are.
+fn texts(
+    conn: &Connection,
+    resource: &Resource,
+    from: &str,
+    line_key: Option<&str>,
+    notes: Option<&str>,
+) -> Result<Vec<Line>> {
+    let names: Vec<&str> =
+        merge::compared(resource).filter(|(_, volatile)| !volatile).map(|(n, _)| n).collect();
+    let cells: Vec<String> =
+        names.iter().map(|name| format!("{}::VARCHAR", quote::ident(name))).collect();
+    let place = if notes.is_some() { "position" } else { "0" };
+    let key = line_key.map_or_else(|| "NULL".to_owned(), quote::ident);
+    let sql = format!(
+        "SELECT {LINE_NUMBER}, {place}::BIGINT, {key}::VARCHAR, {} FROM {from} ORDER BY 1, 2",
+        cells.join(", ")
+    );
+    let failed = |e| db(&format!("cannot read the lines of {}", resource.table), e);
+    let mut statement = conn.prepare(&sql).map_err(failed)?;
+    let rows = statement
+        .query_map([], |row| {
+            let position: i64 = row.get(1)?;
+            let mut cells = Vec::new();
+            for (i, name) in names.iter().enumerate() {
+                if let Some(text) = row.get::<_, Option<String>>(3 + i)? {
+                    let name = match notes {
+                        Some(field) => format!("{field}[{position}].{name}"),
+                        None => (*name).to_owned(),
+                    };
+                    cells.push((name, text));
+                }
+            }
+            Ok(Line { number: row.get(0)?, key: row.get(2)?, cells })
+        })
+        .map_err(failed)?;
+    rows.collect::<Result<_, _>>().map_err(failed)
+}
+
+fn stage(conn: &Connection, resource: &Resource, decoded: &[&Decoded]) -> Result<()> {
+    merge::create_stage(conn, resource)?;
+    let failed = |e| db(&format!("cannot stage rows of {}", resource.table), e);
+    let mut appender = conn.appender(&format!("stage_{}", resource.table)).map_err(failed)?;
+    for rows in decoded.iter().filter(|rows| rows.rows.num_rows() > 0) {
+        appender.append_record_batch(rows.rows.clone()).map_err(failed)?;
+    }
+    // Errors of appended rows surface here and nowhere else.
+    appender.flush().map_err(failed)
+}

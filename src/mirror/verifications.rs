@@ -1,0 +1,293 @@
+//! What control totals are held against, and what becomes of their findings (contract section 6).
+
+use std::collections::{BTreeMap, HashMap};
+
+use duckdb::params;
+use jiff::Timestamp;
+use jiff::civil::Date;
+
+use super::state::{CaseState, Place, State, ids, list};
+use super::{db, instant, instant_param, scalar_i64};
+use crate::config::JournalLevel;
+use crate::error::Result;
+use crate::journals::{JournalScope, Month};
+use crate::quote;
+
+/// A month of the revenue journals as it is mirrored. Amounts are decimal texts with two places.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RevenueMonth {
+    pub scope: JournalScope,
+    /// Of the office, company or chain, where it is known.
+    pub name: Option<String>,
+    pub payment: String,
+    /// What annotations change of the payments.
+    pub payment_change: String,
+    pub purchase_price: String,
+    /// The source's sums at the last reading: payment and purchase price.
+    pub told: Option<(String, String)>,
+    /// The last reading was after the month was closed.
+    pub closed: bool,
+    /// Something of it is not known: it is to be read again, or a value did not fit.
+    pub unsure: bool,
+    pub window_days: Option<u32>,
+}
+
+/// When a scope was read, and when its case moved; microseconds of our clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ScopeTimes {
+    pub sent_at: Option<i64>,
+    pub fetched_at: Option<i64>,
+}
+
+/// When a case last moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CaseMoved {
+    /// The page of a poll.
+    pub sequence: i64,
+    /// Microseconds of our clock; `None` for a case that no feed has reported.
+    pub at: Option<i64>,
+}
+
+impl State<'_> {
+    /// Some cases that a search shows, by chance.
+    pub fn random_cases(&self, most: usize) -> Result<Vec<i64>> {
+        ids(
+            self.conn,
+            &format!(
+                "SELECT case_id FROM sync.seen WHERE NOT removed AND place IS NOT NULL \
+                   AND state IS DISTINCT FROM 'hidden' ORDER BY random() LIMIT {most}"
+            ),
+        )
+    }
+
+    /// How many cases are known to be hidden from a search.
+    pub fn hidden_cases(&self, place: Place) -> Result<i64> {
+        scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM sync.seen WHERE NOT removed AND state = 'hidden' \
+                   AND place = {}",
+                quote::text(place.table())
+            ),
+        )
+    }
+
+    /// How many search rows are not known to be as they should: suspects, those that failed, those that
+    /// the search's lag holds back, and records without a usable key.
+    pub fn undecided_rows(&self) -> Result<i64> {
+        scalar_i64(
+            self.conn,
+            "SELECT (SELECT count(DISTINCT id) FROM (SELECT id FROM sync.failures \
+                 WHERE table_name IN ('cases', 'projects') \
+               UNION SELECT case_id FROM sync.seen WHERE state = 'suspect' AND NOT removed \
+               UNION SELECT id FROM sync.fetched WHERE again_at IS NOT NULL \
+                 AND table_name IN ('cases', 'projects'))) \
+             + (SELECT count(*) FROM sync.rejects WHERE resolved_at IS NULL AND column_name IS NULL \
+                 AND table_name IN ('cases', 'projects'))",
+        )
+    }
+
+    /// Cases that a poll has moved after page `sequence`.
+    pub fn moved_after(&self, sequence: i64) -> Result<i64> {
+        scalar_i64(self.conn, &format!("SELECT count(*) FROM sync.seen WHERE moved > {sequence}"))
+    }
+
+    /// Signed cases by month, as the report counts them; `None` where it does not know.
+    pub fn signed_by_month(&self) -> Result<BTreeMap<Month, Option<i64>>> {
+        let rows = self.query(
+            "SELECT strftime(month, '%Y-%m'), CASE WHEN count(*) = count(signed_cases) \
+               THEN sum(signed_cases)::BIGINT END \
+             FROM report.signed_cases WHERE month IS NOT NULL GROUP BY month",
+            |row| Ok((row.get::<_, String>(0)?, row.get(1)?)),
+        )?;
+        Ok(rows.into_iter().filter_map(|(month, n)| Some((month.parse().ok()?, n))).collect())
+    }
+
+    /// Cases whose month of signing is not known, because their date did not fit.
+    pub fn signed_without_month(&self) -> Result<i64> {
+        scalar_i64(self.conn, "SELECT count(*) FROM report.signed_cases WHERE month IS NULL")
+    }
+
+    /// The cases that the report counts as signed from one instant up to another, which is excluded.
+    pub fn signed_ids(&self, from: Timestamp, to: Timestamp) -> Result<Vec<i64>> {
+        ids(
+            self.conn,
+            &format!(
+                "SELECT id FROM main.cases WHERE assignment_type IS DISTINCT FROM 'Valuation' \
+                   AND case_activated_date >= {} AND case_activated_date < {} ORDER BY id",
+                instant(from),
+                instant(to)
+            ),
+        )
+    }
+
+    /// The ids of a search's rows.
+    pub fn search_ids(&self, place: Place) -> Result<Vec<i64>> {
+        let table = quote::ident(place.table());
+        ids(self.conn, &format!("SELECT id FROM main.{table} ORDER BY id"))
+    }
+
+    /// When these cases last moved.
+    pub fn moves(&self, cases: &[i64]) -> Result<HashMap<i64, CaseMoved>> {
+        let rows = self.query(
+            &format!(
+                "SELECT case_id, coalesce(moved, 0), epoch_us(moved_at) FROM sync.seen \
+                 WHERE case_id IN ({})",
+                some(cases)
+            ),
+            |row| Ok((row.get(0)?, CaseMoved { sequence: row.get(1)?, at: row.get(2)? })),
+        )?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// When the scopes of these cases were read.
+    pub fn scope_times(&self, cases: &[i64]) -> Result<HashMap<(String, i64), ScopeTimes>> {
+        let rows = self.query(
+            &format!(
+                "SELECT table_name, id, epoch_us(sent_at), epoch_us(fetched_at) FROM sync.fetched \
+                 WHERE part = '' AND table_name <> 'contacts' AND id IN ({})",
+                some(cases)
+            ),
+            |row| {
+                let times = ScopeTimes { sent_at: row.get(2)?, fetched_at: row.get(3)? };
+                Ok(((row.get(0)?, row.get(1)?), times))
+            },
+        )?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// The search rows of these cases that are to be searched once more.
+    pub fn searched_later(&self, cases: &[i64]) -> Result<Vec<(String, i64)>> {
+        self.query(
+            &format!(
+                "SELECT table_name, id FROM sync.fetched WHERE again_at IS NOT NULL \
+                   AND table_name IN ('cases', 'projects') AND id IN ({})",
+                some(cases)
+            ),
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+    }
+
+    /// These scopes of cases are read again in the next cycle.
+    pub fn scopes_are_stale(&self, scopes: &[(String, i64)]) -> Result<()> {
+        for (table, id) in scopes {
+            self.execute(
+                "UPDATE sync.fetched SET stamp = 'reread' \
+                 WHERE table_name = ? AND id = ? AND part = ''",
+                params![table, id],
+            )?;
+            self.execute(
+                "UPDATE sync.seen SET dirty = true WHERE case_id = ? AND NOT removed",
+                params![id],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The months of the revenue journals that were read completely, at one level.
+    pub fn revenue_months(&self, level: JournalLevel) -> Result<Vec<RevenueMonth>> {
+        let same = |t: &str| {
+            format!(
+                "{t}.journal_level = m.journal_level AND {t}.journal_id = m.journal_id \
+                 AND {t}.journal_month = m.journal_month"
+            )
+        };
+        let rows = self.query(
+            &format!(
+                "WITH rejected AS (SELECT DISTINCT scope FROM sync.rejects \
+                   WHERE resolved_at IS NULL AND table_name IN ('revenue_journals', \
+                     'revenue_journal_annotations', 'revenue_journal_sums')), \
+                 lines AS (SELECT journal_level, journal_id, journal_month, \
+                     sum(payment) AS payment, sum(purchase_price) AS price \
+                   FROM main.revenue_journals GROUP BY ALL), \
+                 notes AS (SELECT journal_level, journal_id, journal_month, \
+                     sum(payment_change) AS change \
+                   FROM main.revenue_journal_annotations GROUP BY ALL) \
+                 SELECT m.journal_id, strftime(m.journal_month, '%Y-%m') AS month, \
+                   coalesce(o.name, c.name), coalesce(l.payment, 0)::VARCHAR, \
+                   coalesce(n.change, 0)::VARCHAR, coalesce(l.price, 0)::VARCHAR, \
+                   t.total_payment::VARCHAR, t.total_purchase_price::VARCHAR, \
+                   m.closed_read_at IS NOT NULL, m.due IS NOT NULL OR m.journal_level || '/' \
+                     || m.journal_id || '/' || strftime(m.journal_month, '%Y-%m') IN \
+                     (SELECT scope FROM rejected), m.window_days \
+                 FROM sync.journal_months m \
+                 LEFT JOIN lines l ON {} LEFT JOIN notes n ON {} \
+                 LEFT JOIN main.revenue_journal_sums t ON {} \
+                 LEFT JOIN main.offices o ON m.journal_level = 'offices' AND o.id = m.journal_id \
+                 LEFT JOIN main.contacts c ON c.id = m.journal_id \
+                 WHERE m.table_name = 'revenue_journals' AND m.complete AND m.journal_level = {} \
+                 ORDER BY m.journal_id, m.journal_month",
+                same("l"),
+                same("n"),
+                same("t"),
+                quote::text(&level.to_string())
+            ),
+            |row| {
+                let told: (Option<String>, Option<String>) = (row.get(6)?, row.get(7)?);
+                let month: Result<Month, _> = row.get::<_, String>(1)?.parse();
+                let scope = month.ok().map(|month| (row.get(0), month));
+                let Some((id, month)) = scope else { return Ok(None) };
+                Ok(Some(RevenueMonth {
+                    scope: JournalScope { level, id: id?, month },
+                    name: row.get(2)?,
+                    payment: row.get(3)?,
+                    payment_change: row.get(4)?,
+                    purchase_price: row.get(5)?,
+                    told: told.0.zip(told.1),
+                    closed: row.get(8)?,
+                    unsure: row.get(9)?,
+                    window_days: row
+                        .get::<_, Option<i64>>(10)?
+                        .and_then(|days| u32::try_from(days).ok()),
+                }))
+            },
+        )?;
+        Ok(rows.into_iter().flatten().collect())
+    }
+
+    /// Books what was compared: what, source, mirror, difference.
+    pub fn note_verifications(
+        &self,
+        run_id: i64,
+        at: Timestamp,
+        rows: &[(String, String, String, Option<String>)],
+    ) -> Result<()> {
+        let failed = |e| db("cannot note what was verified", e);
+        self.batch(
+            "CREATE OR REPLACE TEMP TABLE verified \
+             (what VARCHAR, source VARCHAR, mirror VARCHAR, difference VARCHAR)",
+        )?;
+        {
+            let mut appender = self.conn.appender("verified").map_err(failed)?;
+            for (what, source, mirror, difference) in rows {
+                appender.append_row(params![what, source, mirror, difference]).map_err(failed)?;
+            }
+            appender.flush().map_err(failed)?;
+        }
+        self.execute(
+            "INSERT INTO sync.verifications BY NAME SELECT ?::BIGINT AS run_id, \
+               ?::TIMESTAMPTZ AS verified_at, what, source, mirror, difference FROM temp.verified",
+            params![run_id, instant_param(at)],
+        )
+    }
+
+    /// The books of these cases; those that are removed are left out.
+    pub fn cases(&self, cases: &[i64]) -> Result<Vec<CaseState>> {
+        self.case_states("", cases, cases.len())
+    }
+}
+
+/// SQL that selects the mirrored rows of a journal's month.
+pub fn rows_of_month(scope: JournalScope) -> String {
+    let first: Date = scope.month.first();
+    format!(
+        "journal_level = {} AND journal_id = {} AND journal_month = DATE '{first}'",
+        quote::text(&scope.level.to_string()),
+        scope.id
+    )
+}
+
+/// Ids for an SQL list that is never empty.
+fn some(ids: &[i64]) -> String {
+    if ids.is_empty() { "NULL".to_owned() } else { list(ids) }
+}

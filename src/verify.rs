@@ -1,0 +1,159 @@
+//! Control totals: the mirror held against the source (contract section 6).
+//!
+//! ```text
+//!   ask the source ──► a cycle ──► compare ──► the same: done
+//!        ▲                            │
+//!        └──── differs: once more ◄───┘ ──► differs still: different, or unsettled
+//! ```
+//!
+//! The source lives while it is asked. So what differs is asked again, up to three times, with a cycle
+//! in between that follows what has changed meanwhile; where something had changed each time, the
+//! comparison is *unsettled*, and no difference. Three things are not known to the mirror until a
+//! schedule looks for them, and make no difference before it was given the occasion: cases that were
+//! hidden or deleted without a word of the feed, what moves `ModifiedDate` only in tables with a
+//! narrower date, and lines of a journal's month that is not closed yet.
+//!
+//! What is found to differ is made stale, so that the next cycle mends it.
+
+mod bench;
+mod lines;
+mod revenue;
+mod sample;
+mod totals;
+
+pub use bench::Bench;
+pub use lines::{LineDifference, differences as line_differences};
+pub use revenue::Revenue;
+pub use sample::Sample;
+pub use totals::Totals;
+
+/// Cases read whole where nobody says how many (`--sample`).
+pub const SAMPLE: usize = 20;
+/// The first time, and three times again.
+const MOST_ASKED: u32 = 4;
+
+/// What a comparison came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    Same,
+    /// By how much, or how.
+    Different(String),
+    /// The same, but something changed each time it was asked.
+    Unsettled(String),
+}
+
+/// One comparison with the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Comparison {
+    pub what: String,
+    pub source: String,
+    pub mirror: String,
+    pub finding: Finding,
+}
+
+impl Comparison {
+    /// As in `sync.verifications`: NULL where both are the same.
+    pub fn difference(&self) -> Option<String> {
+        match &self.finding {
+            Finding::Same => None,
+            Finding::Different(how) => Some(how.clone()),
+            Finding::Unsettled(how) => Some(format!("unsettled: {how}")),
+        }
+    }
+}
+
+/// Everything that was compared.
+#[derive(Debug, Clone, Default)]
+pub struct Verified {
+    pub comparisons: Vec<Comparison>,
+    /// In words, which of the journals' sums match.
+    pub notes: Vec<String>,
+}
+
+impl Verified {
+    /// How many comparisons found a difference.
+    pub fn differences(&self) -> usize {
+        self.comparisons.iter().filter(|c| matches!(c.finding, Finding::Different(_))).count()
+    }
+
+    /// How many were unsettled.
+    pub fn unsettled(&self) -> usize {
+        self.comparisons.iter().filter(|c| matches!(c.finding, Finding::Unsettled(_))).count()
+    }
+}
+
+/// What comes of asking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Same,
+    Again,
+    Different,
+    Unsettled,
+}
+
+/// Decides after the source was asked so many times. `changed`: something that the comparison depends
+/// on changed between asking and comparing.
+fn judge(asked: u32, same: bool, changed: bool) -> Step {
+    match (same, changed) {
+        (true, _) => Step::Same,
+        (false, false) if asked > 1 => Step::Different,
+        (false, true) if asked >= MOST_ASKED => Step::Unsettled,
+        (false, _) => Step::Again,
+    }
+}
+
+/// `2` for 5 and 3, `-1` for 3 and 4.
+fn excess(source: i64, mirror: i64) -> String {
+    (i128::from(source) - i128::from(mirror)).to_string()
+}
+
+/// An amount with two decimal places as whole hundredths; `None` for any other text.
+fn hundredths(text: &str) -> Option<i128> {
+    let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "00"));
+    let plain = |text: &str| text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty();
+    if fraction.len() > 2 || !plain(whole) || !plain(fraction) {
+        return None;
+    }
+    format!("{whole}{fraction:0<2}").parse::<i128>().ok().map(|amount| sign * amount)
+}
+
+/// The reverse.
+fn amount(hundredths: i128) -> String {
+    let sign = if hundredths < 0 { "-" } else { "" };
+    let digits = hundredths.unsigned_abs();
+    format!("{sign}{}.{:02}", digits / 100, digits % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_asked_once_more_before_it_counts() {
+        assert_eq!(judge(1, false, false), Step::Again);
+        assert_eq!(judge(2, false, false), Step::Different);
+        assert_eq!(judge(2, true, true), Step::Same);
+    }
+
+    #[test]
+    fn what_changes_each_time_is_asked_four_times_and_unsettled() {
+        for asked in 1..4 {
+            assert_eq!(judge(asked, false, true), Step::Again);
+        }
+        assert_eq!(judge(4, false, true), Step::Unsettled);
+        assert_eq!(judge(4, false, false), Step::Different);
+    }
+
+    #[test]
+    fn amounts_are_exact_to_the_last_digit() {
+        for text in ["0.00", "-0.05", "12.30", "99999999999999999999999999.99", "-1.00"] {
+            assert_eq!(amount(hundredths(text).unwrap()), text);
+        }
+        assert_eq!(hundredths("7"), Some(700));
+        assert_eq!(hundredths("7.5"), Some(750));
+        for text in ["", "1.234", "x", "1e5", "--1"] {
+            assert_eq!(hundredths(text), None, "{text}");
+        }
+    }
+}

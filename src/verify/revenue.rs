@@ -1,0 +1,345 @@
+//! The revenue journals against the platform's own sums, month by month.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::Decimal128Type;
+use futures::StreamExt;
+
+use super::bench::Bench;
+use super::lines;
+use super::{Comparison, Finding, Step, amount, hundredths, judge};
+use crate::catalog::{Group, Resource};
+use crate::decode::Decoded;
+use crate::error::Result;
+use crate::journals::{JournalScope, Month};
+use crate::mirror::{RevenueMonth, State, journal_lines, rows_of_month};
+
+const LINES: &str = "revenue_journals";
+const SUMS: &str = "revenue_journal_sums";
+/// Cells that are named of one month.
+const MOST_NAMED: usize = 50;
+
+/// Payment and purchase price in hundredths.
+type Sums = (i128, i128);
+
+/// Which of the mirror's figures the platform's payments are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Matches {
+    /// No annotation changes a payment.
+    Both,
+    With,
+    Without,
+}
+
+#[derive(Debug)]
+struct Open {
+    scope: JournalScope,
+    asked: u32,
+    source: Sums,
+    /// The source's or the mirror's figure moved between two attempts.
+    moved: bool,
+    mirror: Option<Sums>,
+}
+
+/// The months that are not settled yet.
+#[derive(Debug, Default)]
+pub struct Revenue {
+    open: BTreeMap<(i64, Month), Open>,
+    matches: BTreeMap<Matches, u64>,
+}
+
+impl Revenue {
+    /// Every month that was read completely, of every scope at the configured level.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn of(bench: &Bench) -> Result<Revenue> {
+        let mut all = Revenue::default();
+        if bench.table(LINES)?.is_none() || bench.table(SUMS)?.is_none() {
+            return Ok(all);
+        }
+        for month in State::new(&bench.reader()?).revenue_months(bench.config.journals.level)? {
+            let scope = month.scope;
+            let open = Open { scope, asked: 0, source: (0, 0), moved: false, mirror: None };
+            all.open.insert((scope.id, scope.month), open);
+        }
+        Ok(all)
+    }
+
+    /// Whether all are settled.
+    pub fn is_done(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// In words, which of the mirror's sums match.
+    pub fn notes(&self) -> Vec<String> {
+        let count = |which| self.matches.get(&which).copied().unwrap_or(0);
+        let (both, with, without) =
+            (count(Matches::Both), count(Matches::With), count(Matches::Without));
+        if both + with + without == 0 {
+            return Vec::new();
+        }
+        vec![format!(
+            "revenue sums: {with} months match with the annotations' payment changes, {without} \
+             without them, {both} have none"
+        )]
+    }
+
+    /// Asks for the sums.
+    ///
+    /// # Errors
+    /// What makes all further calls senseless.
+    pub async fn ask(&mut self, bench: &Bench) -> Result<()> {
+        let Some(resource) = bench.table(SUMS)? else {
+            self.open.clear();
+            return Ok(());
+        };
+        let scopes: Vec<JournalScope> = self.open.values().map(|open| open.scope).collect();
+        let mut asking = futures::stream::iter(scopes.into_iter().map(|scope| {
+            let (extractor, resource) = (bench.extractor.clone(), Arc::clone(&resource));
+            async move { (scope, extractor.journal(&resource, scope, None).await) }
+        }))
+        .buffer_unordered(bench.config.limits.concurrency);
+        while let Some((scope, read)) = asking.next().await {
+            let key = (scope.id, scope.month);
+            let told = match read {
+                Ok(read) => sums(&read.load.decoded),
+                Err(error) => {
+                    bench.cannot(&format!("the revenue of {scope}"), error)?;
+                    self.open.remove(&key);
+                    continue;
+                }
+            };
+            match (told, self.open.get_mut(&key)) {
+                (Some(told), Some(open)) => {
+                    open.moved = open.asked > 0 && open.source != told;
+                    open.source = told;
+                    open.asked += 1;
+                }
+                (None, Some(_)) => {
+                    bench.unknown(format!("{scope}: the platform's sum cannot be read"));
+                    self.open.remove(&key);
+                }
+                (_, None) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares after a cycle; what is settled goes to `done`.
+    ///
+    /// # Errors
+    /// Those of the store, and what makes all further calls senseless.
+    pub async fn compare(&mut self, bench: &Bench, done: &mut Vec<Comparison>) -> Result<()> {
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        let months = State::new(&bench.reader()?).revenue_months(bench.config.journals.level)?;
+        let mut again = BTreeSet::new();
+        let mut wrong = Vec::new();
+        for month in months {
+            let key = (month.scope.id, month.scope.month);
+            let Some(open) = self.open.get_mut(&key) else { continue };
+            // What is to be read again, or did not fit, is known to be no sum.
+            let (false, Some(own)) = (month.unsure, Own::of(&month)) else {
+                self.open.remove(&key);
+                continue;
+            };
+            let matches = own.matches(open.source);
+            let figures = (own.payment + own.change, own.price);
+            let mut changed = open.moved || open.mirror.is_some_and(|before| before != figures);
+            open.mirror = Some(figures);
+            // A month that is not closed grows: lines that came since the last reading are followed.
+            // Where the platform says what it said then, the lines should add up.
+            let told =
+                month.told.as_ref().and_then(|(a, b)| Some((hundredths(a)?, hundredths(b)?)));
+            if matches.is_none() && !month.closed && told != Some(open.source) {
+                again.insert(key);
+                changed = true;
+            }
+            let step = judge(open.asked, matches.is_some(), changed);
+            let how = own.difference(open.source);
+            let finding = match step {
+                Step::Again => continue,
+                Step::Same => Finding::Same,
+                Step::Different => Finding::Different(how),
+                Step::Unsettled => Finding::Unsettled(how),
+            };
+            if let Some(matches) = matches {
+                *self.matches.entry(matches).or_default() += 1;
+            }
+            done.extend(own.rows(&month, open.source, matches, &finding));
+            if finding != Finding::Same {
+                again.insert(key);
+            }
+            if matches!(finding, Finding::Different(_)) {
+                wrong.push(month);
+            }
+            self.open.remove(&key);
+        }
+        for month in &wrong {
+            name_lines(bench, month, done).await?;
+        }
+        // A month that is no longer in the books is nobody's to compare.
+        self.open.retain(|_, open| open.mirror.is_some());
+        let level = bench.config.journals.level;
+        let tables = [LINES, SUMS].map(str::to_owned);
+        bench
+            .writer
+            .run(move |conn| {
+                let state = State::new(conn);
+                again.iter().try_for_each(|(id, month)| {
+                    state.months_are_due(&tables, level, &[*id], &[*month], Some("verify"))
+                })
+            })
+            .await
+    }
+}
+
+/// The mirror's figures of a month, in hundredths.
+struct Own {
+    payment: i128,
+    change: i128,
+    price: i128,
+}
+
+impl Own {
+    fn of(month: &RevenueMonth) -> Option<Own> {
+        Some(Own {
+            payment: hundredths(&month.payment)?,
+            change: hundredths(&month.payment_change)?,
+            price: hundredths(&month.purchase_price)?,
+        })
+    }
+
+    fn payments(&self, (payment, _): Sums) -> Option<Matches> {
+        match (self.payment == payment, self.payment + self.change == payment) {
+            (true, true) => Some(Matches::Both),
+            (false, true) => Some(Matches::With),
+            (true, false) => Some(Matches::Without),
+            (false, false) => None,
+        }
+    }
+
+    fn matches(&self, source: Sums) -> Option<Matches> {
+        self.payments(source).filter(|_| self.price == source.1)
+    }
+
+    /// In payments, where these differ, else in purchase prices.
+    fn difference(&self, source: Sums) -> String {
+        match self.payments(source) {
+            None => amount(source.0 - self.payment - self.change),
+            Some(_) => amount(source.1 - self.price),
+        }
+    }
+
+    /// One row for the payments, and one for the purchase prices where they differ.
+    fn rows(
+        &self,
+        month: &RevenueMonth,
+        source: Sums,
+        matches: Option<Matches>,
+        finding: &Finding,
+    ) -> Vec<Comparison> {
+        let what = name(month);
+        let mirror = match self.payments(source) {
+            Some(Matches::Without) => format!("{} without annotations", amount(self.payment)),
+            Some(Matches::With) => {
+                format!("{} with annotations", amount(self.payment + self.change))
+            }
+            Some(Matches::Both) => amount(self.payment),
+            None if self.change == 0 => amount(self.payment),
+            None => format!(
+                "{} ({} with annotations)",
+                amount(self.payment),
+                amount(self.payment + self.change)
+            ),
+        };
+        let off = self.payments(source).is_none();
+        let mut rows = Vec::new();
+        if off || matches.is_some() {
+            rows.push(Comparison {
+                what: format!("{what}: payments"),
+                source: amount(source.0),
+                mirror,
+                finding: finding.clone(),
+            });
+        }
+        if self.price != source.1 {
+            let how = amount(source.1 - self.price);
+            rows.push(Comparison {
+                what: format!("{what}: purchase prices"),
+                source: amount(source.1),
+                mirror: amount(self.price),
+                finding: match finding {
+                    Finding::Unsettled(_) => Finding::Unsettled(how),
+                    Finding::Different(_) | Finding::Same => Finding::Different(how),
+                },
+            });
+        }
+        rows
+    }
+}
+
+/// `revenue Sentrum (offices/11) 2026-03`.
+fn name(month: &RevenueMonth) -> String {
+    let JournalScope { level, id, month: of } = month.scope;
+    match &month.name {
+        Some(name) => format!("revenue {name} ({level}/{id}) {of}"),
+        None => format!("revenue {level}/{id} {of}"),
+    }
+}
+
+/// Reads a month's lines again, and names those that differ with the column.
+async fn name_lines(bench: &Bench, month: &RevenueMonth, done: &mut Vec<Comparison>) -> Result<()> {
+    let Some(resource) = bench.table(LINES)? else { return Ok(()) };
+    let Some(line_key) = line_key(&resource) else { return Ok(()) };
+    let read = match bench.extractor.journal(&resource, month.scope, month.window_days).await {
+        Ok(read) => read,
+        Err(error) => return bench.cannot(&name(month), error),
+    };
+    if !read.load.scopes.iter().all(|scope| scope.complete) || read.load.decoded.any_keyless() {
+        bench.unknown(format!("{}: the lines cannot be read completely", name(month)));
+        return Ok(());
+    }
+    let (source, mirror) =
+        journal_lines(&bench.reader()?, &read.load.decoded, line_key, &rows_of_month(month.scope))?;
+    for difference in lines::differences(&source, &mirror).into_iter().take(MOST_NAMED) {
+        let at = format!("{}: {}", name(month), difference.line);
+        let none = || "NULL".to_owned();
+        done.push(Comparison {
+            what: match &difference.column {
+                Some(column) => format!("{at} {column}"),
+                None => at,
+            },
+            finding: Finding::Different(match (&difference.source, &difference.mirror) {
+                (Some(a), Some(b)) => match (hundredths(a), hundredths(b)) {
+                    (Some(a), Some(b)) => amount(a - b),
+                    _ => "differs".to_owned(),
+                },
+                _ => "differs".to_owned(),
+            }),
+            source: difference.source.unwrap_or_else(none),
+            mirror: difference.mirror.unwrap_or_else(none),
+        });
+    }
+    Ok(())
+}
+
+fn line_key(resource: &Resource) -> Option<&str> {
+    match &resource.group {
+        Group::Journal(journal) => journal.line_key.as_deref(),
+        _ => None,
+    }
+}
+
+/// The sums of an answer; `None` where there are none, or they did not fit.
+fn sums(decoded: &Decoded) -> Option<Sums> {
+    let figure = |name: &str| {
+        let column = decoded.rows.column_by_name(name)?.as_primitive_opt::<Decimal128Type>()?;
+        (column.len() == 1 && column.is_valid(0)).then(|| column.value(0))
+    };
+    Some((figure("total_payment")?, figure("total_purchase_price")?))
+}

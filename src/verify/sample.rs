@@ -1,0 +1,358 @@
+//! Random cases read whole, and held against the mirror cell by cell.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use arrow::array::{AsArray, BooleanArray};
+use arrow::datatypes::Int64Type;
+use futures::StreamExt;
+
+use super::bench::{Asked, Bench};
+use super::{Comparison, Finding, Step, judge};
+use crate::catalog::{Refresh, Resource};
+use crate::cycle::{IDS_PER_CALL, plan_cases, scopes_of, since};
+use crate::decode::Decoded;
+use crate::error::{Error, Kind, Result};
+use crate::mirror::{
+    CaseMoved, CaseState, CellDifference, Place, ScopeTimes, Stamp, State, compare,
+};
+
+/// Cases whose answers are held in memory at once.
+const CASES_AT_ONCE: usize = 100;
+/// Characters of a value that are shown and kept.
+const MOST_SHOWN: usize = 200;
+
+/// A table and the case it is read of.
+type Scope = (String, i64);
+
+/// What was compared of a table.
+#[derive(Debug, Default)]
+struct Tally {
+    scopes: u64,
+    source_rows: u64,
+    mirror_rows: u64,
+    off: bool,
+}
+
+/// The sampled cases that are not settled yet.
+#[derive(Debug, Default)]
+pub struct Sample {
+    rest: Vec<i64>,
+    /// How often each scope was asked.
+    open: BTreeMap<Scope, u32>,
+    answers: BTreeMap<Scope, Decoded>,
+    tallies: BTreeMap<String, Tally>,
+}
+
+/// What the books say when answers are compared.
+struct Books {
+    /// Stale, failed, or about to be searched again: known to be not as the source has it.
+    pending: HashSet<Scope>,
+    here: HashMap<i64, CaseState>,
+    moves: HashMap<i64, CaseMoved>,
+    times: HashMap<Scope, ScopeTimes>,
+}
+
+impl Sample {
+    /// So many cases that a search shows, by chance.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn of(bench: &Bench, cases: usize) -> Result<Sample> {
+        let rest = State::new(&bench.reader()?).random_cases(cases)?;
+        Ok(Sample { rest, ..Sample::default() })
+    }
+
+    /// Whether all are settled.
+    pub fn is_done(&self) -> bool {
+        self.open.is_empty() && self.rest.is_empty()
+    }
+
+    /// Reads what is open, or the next cases, whole.
+    ///
+    /// # Errors
+    /// What makes all further calls senseless.
+    pub async fn ask(&mut self, bench: &Bench) -> Result<()> {
+        if self.open.is_empty() {
+            let next = self.rest.split_off(self.rest.len().saturating_sub(CASES_AT_ONCE));
+            self.open = all_of(bench, &next)?.into_iter().map(|scope| (scope, 0)).collect();
+        }
+        self.answers.clear();
+        let tables: HashMap<String, Arc<Resource>> =
+            bench.active()?.into_iter().map(|r| (r.table.clone(), r)).collect();
+        for place in [Place::Cases, Place::Projects] {
+            let Some(resource) = tables.get(place.table()) else { continue };
+            self.search(bench, resource, place).await?;
+        }
+        let width = bench.config.limits.concurrency;
+        let scopes: Vec<(Scope, Arc<Resource>)> = self
+            .open
+            .keys()
+            .filter(|(table, _)| !is_search(table))
+            .filter_map(|scope| Some((scope.clone(), Arc::clone(tables.get(&scope.0)?))))
+            .collect();
+        let mut reading = futures::stream::iter(scopes.into_iter().map(|(scope, resource)| {
+            let extractor = bench.extractor.clone();
+            async move {
+                let stamp = Stamp::Known(String::new());
+                let read = extractor.scope(&resource, scope.1, stamp.clone()).await;
+                let load = match read {
+                    // Nothing is there, and nothing may be mirrored.
+                    Err(error) if error.kind() == Kind::NotFound => {
+                        extractor.nothing(&resource, scope.1, stamp)
+                    }
+                    read => read,
+                };
+                (scope, load)
+            }
+        }))
+        .buffer_unordered(width);
+        while let Some((scope, load)) = reading.next().await {
+            match load {
+                Ok(load) => {
+                    let whole = load.scopes.iter().all(|scope| scope.complete);
+                    if whole && !load.decoded.any_keyless() {
+                        self.answers.insert(scope, load.decoded);
+                    }
+                }
+                Err(error) => bench.cannot(&format!("{} of {}", scope.0, scope.1), error)?,
+            }
+        }
+        drop(reading);
+        self.open.retain(|scope, _| self.answers.contains_key(scope));
+        for asked in self.open.values_mut() {
+            *asked += 1;
+        }
+        Ok(())
+    }
+
+    async fn search(
+        &mut self,
+        bench: &Bench,
+        resource: &Arc<Resource>,
+        place: Place,
+    ) -> Result<()> {
+        let ids: Vec<i64> = self
+            .open
+            .keys()
+            .filter(|(table, _)| table == place.table())
+            .map(|(_, id)| *id)
+            .collect();
+        for chunk in ids.chunks(IDS_PER_CALL) {
+            let sequence = bench.now()?.sequence;
+            match bench.extractor.search_ids(resource, place, chunk, sequence).await {
+                Ok(found) => {
+                    // What no search shows is what the number of the cases is about.
+                    let Some(load) = found.load else { continue };
+                    for id in load.scopes.iter().map(|scope| scope.id) {
+                        let one = only(&load.decoded, resource, id)?;
+                        self.answers.insert((resource.table.clone(), id), one);
+                    }
+                }
+                Err(error) => bench.cannot(&resource.table, error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares after a cycle; differences that are settled go to `done`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn compare(
+        &mut self,
+        bench: &Bench,
+        asked: Asked,
+        done: &mut Vec<Comparison>,
+    ) -> Result<()> {
+        let books = self.books(bench)?;
+        let mut stale: Vec<Scope> = Vec::new();
+        let tables: BTreeSet<String> = self.open.keys().map(|(table, _)| table.clone()).collect();
+        for table in tables {
+            let Some(resource) = bench.catalog.get(&table) else { continue };
+            let of_table: Vec<(i64, u32)> = self
+                .open
+                .iter()
+                .filter(|((t, _), _)| *t == table)
+                .map(|((_, id), asked)| (*id, *asked))
+                .collect();
+            let mut sure = Vec::new();
+            for (id, times) in of_table {
+                let scope = (table.clone(), id);
+                let gone = match books.here.get(&id) {
+                    None => true,
+                    Some(case) => is_search(&table) && case.state.as_deref() == Some("hidden"),
+                };
+                if gone || books.pending.contains(&scope) {
+                    self.open.remove(&scope);
+                    self.answers.remove(&scope);
+                } else {
+                    sure.push((id, times));
+                }
+            }
+            let mut cells = self.cells(bench, resource, &sure)?;
+            for (id, times) in sure {
+                let scope = (table.clone(), id);
+                let differences = cells.remove(&id).unwrap_or_default();
+                let (changed, behind) = books.changed(resource, &scope, asked);
+                if behind && !differences.is_empty() {
+                    stale.push(scope.clone());
+                }
+                let finding = match judge(times, differences.is_empty(), changed) {
+                    Step::Again => continue,
+                    Step::Same => None,
+                    Step::Different => Some(Finding::Different("differs".to_owned())),
+                    Step::Unsettled => Some(Finding::Unsettled("differs".to_owned())),
+                };
+                self.open.remove(&scope);
+                if let Some(finding) = finding {
+                    stale.push(scope);
+                    self.tallies.entry(table.clone()).or_default().off = true;
+                    done.extend(differences.into_iter().map(|(in_table, cell)| Comparison {
+                        what: match &cell.column {
+                            Some(column) => format!("{in_table} {}: {column}", cell.key),
+                            None => format!("{in_table} {}", cell.key),
+                        },
+                        source: shown(cell.source.as_deref()),
+                        mirror: shown(cell.mirror.as_deref()),
+                        finding: finding.clone(),
+                    }));
+                }
+            }
+        }
+        if self.is_done() {
+            for (table, tally) in std::mem::take(&mut self.tallies) {
+                if tally.off {
+                    continue;
+                }
+                done.push(Comparison {
+                    what: format!("{table} of {} sampled cases", tally.scopes),
+                    source: format!("{} rows", tally.source_rows),
+                    mirror: format!("{} rows", tally.mirror_rows),
+                    finding: Finding::Same,
+                });
+            }
+        }
+        bench.writer.run(move |conn| State::new(conn).scopes_are_stale(&stale)).await
+    }
+
+    /// The cells in which answers of a table, and of its child tables, differ from the mirror: by case,
+    /// each with its table.
+    fn cells(
+        &mut self,
+        bench: &Bench,
+        resource: &Resource,
+        sure: &[(i64, u32)],
+    ) -> Result<HashMap<i64, Vec<(String, CellDifference)>>> {
+        let ids: Vec<i64> = sure.iter().map(|(id, _)| *id).collect();
+        let answers: Vec<&Decoded> =
+            ids.iter().filter_map(|id| self.answers.get(&(resource.table.clone(), *id))).collect();
+        let children = answers.first().map_or(0, |decoded| decoded.children.len());
+        let groups = std::iter::once(answers.clone()).chain(
+            (0..children)
+                .map(|n| answers.iter().filter_map(|decoded| decoded.children.get(n)).collect()),
+        );
+        let mut all: HashMap<i64, Vec<(String, CellDifference)>> = HashMap::new();
+        let conn = bench.reader()?;
+        for rows in groups {
+            let Some(table) = rows.first().map(|decoded| Arc::clone(&decoded.resource)) else {
+                continue;
+            };
+            let compared = compare(&conn, &table, &rows, &ids)?;
+            let off: HashSet<i64> = compared.cells.iter().map(|cell| cell.id).collect();
+            let tally = self.tallies.entry(table.table.clone()).or_default();
+            if off.is_empty() {
+                tally.scopes += ids.len() as u64;
+                tally.source_rows += compared.source_rows;
+                tally.mirror_rows += compared.mirror_rows;
+            }
+            for cell in compared.cells {
+                all.entry(cell.id).or_default().push((table.table.clone(), cell));
+            }
+        }
+        Ok(all)
+    }
+
+    fn books(&self, bench: &Bench) -> Result<Books> {
+        let ids: Vec<i64> =
+            self.open.keys().map(|(_, id)| *id).collect::<BTreeSet<_>>().into_iter().collect();
+        let conn = bench.reader()?;
+        let state = State::new(&conn);
+        if ids.is_empty() {
+            return Ok(Books {
+                pending: HashSet::new(),
+                here: HashMap::new(),
+                moves: HashMap::new(),
+                times: HashMap::new(),
+            });
+        }
+        let cases = state.cases(&ids)?;
+        let plans = plan_cases(&conn, &cases, &bench.active()?, &[], since(&bench.config)?)?;
+        let pending: HashSet<Scope> = plans
+            .into_iter()
+            .flat_map(|(_, plan)| plan.stale.into_iter().chain(plan.waiting))
+            .map(|stale| (stale.table, stale.id))
+            .chain(state.searched_later(&ids)?)
+            .collect();
+        Ok(Books {
+            pending,
+            here: cases.into_iter().map(|case| (case.case_id, case)).collect(),
+            moves: state.moves(&ids)?,
+            times: state.scope_times(&ids)?,
+        })
+    }
+}
+
+impl Books {
+    /// Whether something of a scope changed since it was asked, and whether the mirror may be behind
+    /// without being wrong: the case moved after the scope was last read, by a date that this table
+    /// does not follow (contract section 4, "Narrow dates").
+    fn changed(&self, resource: &Resource, scope: &Scope, asked: Asked) -> (bool, bool) {
+        let moved = self.moves.get(&scope.1).copied().unwrap_or_default();
+        let times = self.times.get(scope).copied().unwrap_or_default();
+        let narrow = matches!(resource.refresh, Refresh::Dates(_));
+        let behind = narrow && moved.at.zip(times.sent_at).is_some_and(|(at, sent)| at > sent);
+        let read = times.fetched_at.is_some_and(|at| at >= asked.at);
+        (moved.sequence > asked.sequence || read || behind, behind)
+    }
+}
+
+fn is_search(table: &str) -> bool {
+    table == Place::Cases.table() || table == Place::Projects.table()
+}
+
+/// Everything that is read of these cases.
+fn all_of(bench: &Bench, ids: &[i64]) -> Result<Vec<Scope>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let conn = bench.reader()?;
+    let cases = State::new(&conn).cases(ids)?;
+    let scopes = scopes_of(&conn, &cases, &bench.active()?, since(&bench.config)?)?;
+    Ok(scopes.into_iter().filter(|(table, _)| table != Place::Contacts.table()).collect())
+}
+
+/// The row of one id out of an answer of a search.
+fn only(decoded: &Decoded, resource: &Arc<Resource>, id: i64) -> Result<Decoded> {
+    let broken = |e| Error::caused(Kind::Internal, "the rows of a search cannot be told apart", e);
+    let key = decoded.rows.schema().index_of(&resource.key[0]).map_err(broken)?;
+    let ids = decoded.rows.column(key).as_primitive::<Int64Type>();
+    let own: BooleanArray = ids.iter().map(|own| Some(own == Some(id))).collect();
+    let rows = arrow::compute::filter_record_batch(&decoded.rows, &own).map_err(broken)?;
+    Ok(Decoded {
+        resource: Arc::clone(resource),
+        rows,
+        rejects: Vec::new(),
+        drift: Vec::new(),
+        keyless: false,
+        children: Vec::new(),
+    })
+}
+
+fn shown(value: Option<&str>) -> String {
+    let Some(value) = value else { return "NULL".to_owned() };
+    match value.char_indices().nth(MOST_SHOWN) {
+        Some((at, _)) => format!("{}...", &value[..at]),
+        None => value.to_owned(),
+    }
+}

@@ -1,0 +1,253 @@
+//! `casemirror verify` (contract section 6): what differs is found and named, what lives is followed.
+
+use std::process::Output;
+use std::time::Duration;
+
+use casemirror::sandbox::{Act, Journal, JournalEdit, Options};
+use duckdb::Connection;
+
+use crate::support::follow::{UNTHROTTLED, shown_cases, unthrottled};
+use crate::support::{World, one, shown};
+
+fn month(ago: i32) -> String {
+    let first = jiff::Zoned::now().date().first_of_month() - jiff::Span::new().months(ago);
+    first.strftime("%Y-%m").to_string()
+}
+
+fn mirrored(options: Options, months: i32) -> World {
+    let world = World::with(options);
+    world.journals_since(&format!("{}-01", month(months)));
+    world.configure(UNTHROTTLED);
+    world.sync();
+    world
+}
+
+/// Alters the store behind the mirror's back.
+fn alter(world: &World, sql: &str) {
+    let conn = Connection::open(world.path("data/store.duckdb")).unwrap();
+    assert_eq!(conn.execute(sql, []).unwrap(), 1, "{sql}");
+}
+
+fn verify(world: &World, sample: &str) -> Output {
+    world.run(&["verify", "--sample", sample])
+}
+
+fn assert_found(output: &Output, words: &[&str]) {
+    assert_eq!(output.status.code(), Some(4), "{}", shown(output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let found = text.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    assert!(found, "no line has {words:?}:\n{}", shown(output));
+}
+
+fn assert_same(output: &Output) {
+    assert_eq!(output.status.code(), Some(0), "{}", shown(output));
+}
+
+#[test]
+fn an_equal_mirror_is_equal_and_every_comparison_is_in_the_books() {
+    let world = mirrored(unthrottled(40), 3);
+    let output = verify(&world, "10");
+    assert_same(&output);
+    let conn = world.published();
+    let rows = |what: &str| -> i64 {
+        one(
+            &conn,
+            &format!(
+                "SELECT count(*) FROM sync.verifications WHERE difference IS NULL \
+                   AND source IS NOT NULL AND mirror IS NOT NULL AND what SIMILAR TO '{what}'"
+            ),
+        )
+    };
+    assert_eq!(rows("cases"), 1);
+    assert_eq!(rows("projects"), 1);
+    assert_eq!(rows("signed cases [0-9-]+"), 12);
+    let months: i64 = one(
+        &conn,
+        "SELECT count(*) FROM sync.journal_months WHERE table_name = 'revenue_journals'",
+    );
+    assert_eq!(rows("revenue .*: payments"), months);
+    assert!(rows(".* sampled cases") > 10);
+    let all: i64 = one(&conn, "SELECT count(*) FROM sync.verifications");
+    assert_eq!(all, rows(".*"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("annotations' payment changes"));
+}
+
+#[test]
+fn one_altered_payment_among_100_000_lines_is_found_named_and_mended() {
+    let options = Options { journal_lines: Some(700), ..unthrottled(30) };
+    let world = mirrored(options, 23);
+    let conn = world.store();
+    let lines: i64 = one(&conn, "SELECT count(*) FROM main.revenue_journals");
+    assert!(lines >= 100_000, "{lines}");
+    let office: String = one(&conn, "SELECT name FROM main.offices WHERE id = 13");
+    drop(conn);
+    let month = month(9);
+    alter(
+        &world,
+        &format!(
+            "UPDATE main.revenue_journals SET payment = payment + 0.01 WHERE journal_id = 13 \
+               AND journal_month = DATE '{month}-01' AND line_number = 417"
+        ),
+    );
+    let output = verify(&world, "0");
+    assert_found(&output, &["revenue", &office, &month, "payments", "-0.01"]);
+    assert_found(&output, &[&office, &month, "line 417", "payment", "-0.01"]);
+    let books: i64 =
+        one(&world.store(), "SELECT count(*) FROM sync.verifications WHERE difference IS NOT NULL");
+    assert_eq!(books, 2, "{}", shown(&output));
+    world.sync();
+    assert_same(&verify(&world, "0"));
+}
+
+#[test]
+fn what_the_platform_changed_in_a_closed_month_is_a_difference() {
+    let world = mirrored(unthrottled(60), 4);
+    let act = Act::Journal {
+        journal: Journal::RevenueJournals,
+        office_id: 11,
+        month: month(3),
+        edit: JournalEdit::Amount,
+        line: Some(1),
+    };
+    world.sandbox.act(&act).unwrap();
+    assert_found(&verify(&world, "0"), &["offices/11", &month(3), "payments", "123.45"]);
+    // A line that came in a month that is not closed is followed instead.
+    world.sync();
+    let act = Act::Journal {
+        journal: Journal::RevenueJournals,
+        office_id: 11,
+        month: month(0),
+        edit: JournalEdit::Appended,
+        line: None,
+    };
+    world.sandbox.act(&act).unwrap();
+    assert_same(&verify(&world, "0"));
+    world.assert_equal();
+}
+
+#[test]
+fn an_altered_cell_of_a_sampled_case_is_found_with_its_table_and_column() {
+    let world = mirrored(unthrottled(30), 1);
+    let conn = world.store();
+    let activity: i64 = one(&conn, "SELECT min(id) FROM main.activities");
+    let cost: i64 = one(&conn, "SELECT min(id) FROM main.costs");
+    let case_id: i64 = one(&conn, "SELECT min(id) FROM main.cases");
+    drop(conn);
+    alter(&world, &format!("UPDATE main.activities SET subject = 'no' WHERE id = {activity}"));
+    alter(&world, &format!("DELETE FROM main.costs WHERE id = {cost}"));
+    alter(&world, &format!("UPDATE main.cases SET address = 'no' WHERE id = {case_id}"));
+    let output = verify(&world, "1000");
+    assert_found(&output, &["activities", &activity.to_string(), "subject", "differs"]);
+    assert_found(&output, &["costs", &cost.to_string(), "a row", "NULL"]);
+    assert_found(&output, &["cases", &case_id.to_string(), "address"]);
+    world.sync();
+    world.assert_equal();
+    assert_same(&verify(&world, "1000"));
+}
+
+#[test]
+fn an_altered_signing_and_a_lost_case_are_found_and_a_hidden_case_is_none() {
+    let world = mirrored(unthrottled(60), 1);
+    let signed: i64 = one(
+        &world.store(),
+        "SELECT min(id) FROM main.cases WHERE assignment_type <> 'Valuation' \
+           AND case_activated_date > now()::TIMESTAMP - INTERVAL 60 DAY",
+    );
+    alter(
+        &world,
+        &format!("UPDATE main.cases SET assignment_type = 'Valuation' WHERE id = {signed}"),
+    );
+    let output = verify(&world, "0");
+    assert_found(&output, &["signed cases", &format!("case {signed}"), "lacking"]);
+    world.sync();
+    alter(&world, &format!("DELETE FROM main.cases WHERE id = {signed}"));
+    assert_found(&verify(&world, "0"), &["cases: case", &signed.to_string(), "lacking"]);
+    world.sync();
+    let hidden = shown_cases(&world)[5];
+    world.sandbox.act(&Act::HideCase { case_id: hidden, silent: true }).unwrap();
+    assert_same(&verify(&world, "0"));
+    world.sandbox.act(&Act::ShowCase { case_id: hidden, silent: true }).unwrap();
+    assert_same(&verify(&world, "0"));
+    world.assert_equal();
+}
+
+#[test]
+fn a_living_brokerage_does_not_cry_wolf() {
+    let options = Options {
+        live: Some(Duration::from_millis(150)),
+        search_lag: Duration::from_millis(100),
+        ..unthrottled(40)
+    };
+    let world = World::with(options);
+    world.configure(UNTHROTTLED);
+    for _ in 0..3 {
+        let output = verify(&world, "15");
+        assert_ne!(output.status.code(), Some(4), "{}", shown(&output));
+        assert_ne!(output.status.code(), Some(1), "{}", shown(&output));
+    }
+}
+
+#[test]
+fn a_verify_that_is_due_gives_its_status_to_sync() {
+    let world = mirrored(unthrottled(20), 3);
+    world.configure(&format!("{UNTHROTTLED}[schedule]\nverify = \"* * * * *\"\n"));
+    alter(
+        &world,
+        &format!(
+            "UPDATE main.revenue_journals SET payment = payment + 100 WHERE journal_id = 11 \
+               AND journal_month = DATE '{}-01' AND line_number = 1",
+            month(2)
+        ),
+    );
+    alter(
+        &world,
+        "UPDATE sync.schedules SET last_run = TIMESTAMPTZ '2026-01-01 00:00:00+00' \
+         WHERE name = 'verify'",
+    );
+    let output = world.run(&["sync"]);
+    assert_found(&output, &["offices/11", &month(2), "line 1", "payment", "-100.00"]);
+    let (status, outcome): (i64, String) = world
+        .store()
+        .query_row(
+            "SELECT exit_status, outcome FROM sync.runs ORDER BY run_id DESC LIMIT 1",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .unwrap();
+    assert_eq!((status, outcome.as_str()), (4, "different"));
+}
+
+#[test]
+fn handed_to_a_daemon_it_gives_the_same_output_and_status() {
+    let world = World::with(unthrottled(20));
+    world.journals_since(&format!("{}-01", month(3)));
+    world.configure_eager("");
+    world.sync();
+    alter(
+        &world,
+        &format!(
+            "UPDATE main.revenue_journals SET payment = payment + 7 WHERE journal_id = 11 \
+               AND journal_month = DATE '{}-01' AND line_number = 1",
+            month(3)
+        ),
+    );
+    // In the mirror of a mirror: both find the same difference.
+    let copy = std::fs::read(world.path("data/store.duckdb")).unwrap();
+    let own = verify(&world, "1000");
+    assert_found(&own, &["offices/11", &month(3), "-7.00"]);
+    std::fs::write(world.path("data/store.duckdb"), copy).unwrap();
+    let mut daemon = world.start_daemon();
+    daemon.wait_for_socket();
+    let handed = verify(&world, "1000");
+    daemon.stop();
+    assert_found(&handed, &["offices/11", &month(3), "-7.00"]);
+    assert_eq!(handed.status.code(), own.status.code());
+    // All but what differs from run to run: the cases and their rows are all there in both.
+    let table = |output: &Output| -> Vec<String> {
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
+        let lines = text.lines().skip_while(|line| !line.contains("difference"));
+        lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    assert!(table(&own).len() > 20, "{}", shown(&own));
+    assert_eq!(table(&handed), table(&own));
+}
