@@ -81,7 +81,7 @@ fn a_tightened_class_is_hidden_in_rows_history_and_published_files_without_a_cal
     for place in ["main.contacts", "history.contacts"] {
         for ((name, list), plain) in filled.iter().zip(&plain) {
             let now = texts(&world.store(), place, name);
-            for text in &now {
+            for text in now.iter().filter(|text| *text != "[]") {
                 assert!(!plain.contains(text), "{place}.{name} still shows {text}");
                 let items = if *list {
                     text.trim_matches(['[', ']']).split(", ").map(str::to_owned).collect()

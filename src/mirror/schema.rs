@@ -236,6 +236,13 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
                         [table],
                     )
                 })
+                .and_then(|_| {
+                    conn.execute(
+                        "UPDATE sync.journal_months SET due = 'redefined' \
+                         WHERE table_name = ? AND complete",
+                        [table],
+                    )
+                })
                 .map_err(failed)?;
             }
         }
