@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use duckdb::Connection;
-use futures::StreamExt;
 use jiff::Timestamp;
+use tokio::task::JoinSet;
 
 use super::Cycle;
 use super::due::Due;
@@ -39,14 +39,14 @@ impl JournalRequest {
 
 impl Cycle {
     /// Reads the months that are due: those that the schedules ask for, and what an earlier run left
-    /// undone. `false` when the process ends before all are read.
-    pub(super) async fn follow_journals(&mut self, due: &Due) -> Result<bool> {
+    /// undone. What is due is in the books, so that a run which ends early leaves it to the next.
+    pub(super) async fn follow_journals(&mut self, due: &Due) -> Result<()> {
         if !self.options.cases.is_empty() {
-            return Ok(true);
+            return Ok(());
         }
         let tables = self.journal_tables();
         if tables.is_empty() {
-            return Ok(true);
+            return Ok(());
         }
         if due.has(Name::Journals) || due.has(Name::JournalsRecheck) {
             self.plan_months(&tables, due).await?;
@@ -79,7 +79,7 @@ impl Cycle {
                 }
             })
             .await?;
-        self.read_due(&tables, Some((request, &ids))).await.map(drop)
+        self.read_due(&tables, Some((request, &ids))).await
     }
 
     /// The journals' tables that this run reads.
@@ -128,7 +128,7 @@ impl Cycle {
         &mut self,
         tables: &[String],
         only: Option<(&JournalRequest, &[i64])>,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let level = self.config.journals.level;
         let mut reread: BTreeSet<(i64, Month)> = BTreeSet::new();
         loop {
@@ -144,11 +144,11 @@ impl Cycle {
             // A sum is asked after the lines that it is held against.
             let (sums, lines): (Vec<_>, Vec<_>) = due.into_iter().partition(|d| d.table == SUMS);
             if sums.is_empty() && lines.is_empty() {
-                return Ok(true);
+                return Ok(());
             }
             let read = self.read_months(lines).await? + self.read_months(sums).await?;
-            if self.signals.halt() == Halt::Stop {
-                return Ok(false);
+            if self.signals.halt() != Halt::Go {
+                return Ok(());
             }
             let off = {
                 let conn = self.store.connection()?;
@@ -169,7 +169,7 @@ impl Cycle {
                     })
                     .await?;
             } else if read == 0 {
-                return Ok(true);
+                return Ok(());
             }
         }
     }
@@ -181,12 +181,14 @@ impl Cycle {
         let width = self.config.limits.concurrency;
         let mut not_found: BTreeMap<String, bool> = BTreeMap::new();
         let mut queue = due.into_iter();
-        let mut under_way = futures::stream::FuturesUnordered::new();
+        // Tasks of their own: they go on while changes are fetched.
+        let mut under_way = JoinSet::new();
         let mut read = 0;
         loop {
             // Changes do not wait for the journals.
             self.fresh_first().await?;
-            while under_way.len() < width && self.signals.halt() != Halt::Stop {
+            let halt = self.signals.halt();
+            while halt == Halt::Go && under_way.len() < width {
                 let Some(month) =
                     queue.find(|due| self.is_active(&due.table) && !self.gives_up(&due.table))
                 else {
@@ -194,12 +196,20 @@ impl Cycle {
                 };
                 let Some(resource) = self.catalog.get(&month.table).cloned() else { continue };
                 let extractor = self.extractor.clone();
-                under_way.push(async move {
+                under_way.spawn(async move {
                     let answer = extractor.journal(&resource, month.scope, month.window_days).await;
                     (month, resource, answer)
                 });
             }
-            let Some((month, resource, answer)) = under_way.next().await else { break };
+            // While it ends, news change nothing.
+            let known = if halt == Halt::Go { self.handled } else { i64::MAX };
+            let landed = tokio::select! {
+                landed = under_way.join_next() => landed,
+                () = self.signals.beyond(known, halt) => continue,
+            };
+            let Some(landed) = landed else { break };
+            let (month, resource, answer) =
+                landed.map_err(|e| Error::caused(Kind::Internal, "a fetch ended early", e))?;
             self.progress.done(1);
             self.progress.calls(self.report.calls);
             match answer {

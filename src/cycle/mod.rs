@@ -283,11 +283,7 @@ impl Cycle {
             self.report.undone = true;
         }
         // Before the cases: it has an end that does not depend on what else changes.
-        if !self.follow_journals(&due).await? {
-            due.schedules.remove(&Name::Journals);
-            due.schedules.remove(&Name::JournalsRecheck);
-            self.report.undone = true;
-        }
+        self.follow_journals(&due).await?;
         Ok(due)
     }
 
