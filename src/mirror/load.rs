@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::fresh;
 use super::journals;
+use super::leave;
 use super::merge::{self, Merged, Rules};
 use super::search;
 use super::state::{FAILURE_LAG, Place};
@@ -233,7 +234,11 @@ fn apply_scopes(
         let merged = merge_table(conn, settings, &child, &of_child, &scopes, now)?;
         outcome.note(&child.table, merged);
     }
-    books_of_scopes(conn, &resource.table, merged.held, now)
+    books_of_scopes(conn, &resource.table, merged.held, now)?;
+    if resource.group == Group::Case {
+        leave::unfulfilled(conn, settings, &[&resource.table], now, outcome)?;
+    }
+    Ok(())
 }
 
 /// Fills `temp.stage_scopes`.

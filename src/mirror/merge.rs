@@ -278,11 +278,19 @@ impl<'a> Sql<'a> {
         format!(
             "CREATE OR REPLACE TEMP TABLE gone AS \
              SELECT m.rowid AS mid FROM {} m JOIN temp.stage_scopes c ON {scope} \
-             WHERE c.complete AND NOT EXISTS (SELECT 1 FROM {} s WHERE {})",
+             WHERE c.complete AND NOT EXISTS (SELECT 1 FROM {} s WHERE {}){}",
             self.main,
             self.stage,
-            self.same_key()
+            self.same_key(),
+            self.may_leave()
         )
+    }
+
+    /// What has passed is missing in every answer that looks ahead.
+    fn may_leave(&self) -> String {
+        let Some(column) = &self.resource.stays_after else { return String::new() };
+        let passes = quote::ident(column);
+        format!(" AND (m.{passes} IS NULL OR m.{passes} > c.sent::TIMESTAMPTZ)")
     }
 
     fn columns(&self, alias: &str) -> String {
