@@ -19,4 +19,5 @@ mod mirror;
 mod readers;
 mod reports;
 mod runs;
+mod tables;
 mod throttle;

@@ -10,7 +10,7 @@ use super::file::{
 };
 use super::resource::{
     Address, Answer, Child, Each, Facet, Given, Group, Instead, JOURNAL_COLUMNS, Journal,
-    LINE_NUMBER, Method, Only, Paging, Read, Refresh, Windows,
+    LINE_NUMBER, Method, Only, Paging, Partial, Read, Refresh, Windows,
 };
 use super::{Class, Column, ColumnType, Cut, Origin, Resource, Scalar};
 
@@ -188,6 +188,11 @@ impl File {
         if given.is_some() && self.group != GroupName::Case {
             faults.push("[given] goes with group = \"case\" only".to_owned());
         }
+        if let Some(partial) = &self.partial
+            && !columns.iter().any(|c| c.name == partial.column)
+        {
+            faults.push(format!("partial.column: \"{}\" is no column", partial.column));
+        }
         if let Some(name) = &self.stays_after
             && !columns
                 .iter()
@@ -286,6 +291,11 @@ impl File {
             }),
             given,
             stays_after: self.stays_after,
+            partial: self.partial.map(|p| Partial {
+                permission: p.permission,
+                column: p.column,
+                values: p.values,
+            }),
             leave_out: self.leave_out,
             columns,
             schema,

@@ -20,6 +20,7 @@ pub(super) struct File {
     pub(super) only: Option<OnlyFile>,
     pub(super) given: Option<GivenFile>,
     pub(super) stays_after: Option<String>,
+    pub(super) partial: Option<PartialFile>,
     pub(super) instead: Option<InsteadFile>,
     pub(super) each: Option<EachFile>,
     pub(super) child: Option<ChildFile>,
@@ -105,6 +106,14 @@ pub(super) enum PagingName {
 #[serde(deny_unknown_fields)]
 pub(super) struct OnlyFile {
     pub(super) table: String,
+    pub(super) column: String,
+    pub(super) values: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PartialFile {
+    pub(super) permission: String,
     pub(super) column: String,
     pub(super) values: Vec<String>,
 }

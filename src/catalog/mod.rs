@@ -10,6 +10,8 @@ mod column;
 mod dictionary;
 mod file;
 mod load;
+#[cfg(test)]
+mod readme;
 mod resource;
 
 use std::collections::BTreeMap;
@@ -19,7 +21,8 @@ pub use column::{Class, Column, ColumnType, Cut, Origin, Scalar};
 pub use dictionary::DictionaryFormat;
 pub use resource::{
     Address, Answer, Child, EXTRA_COLUMN, Each, Facet, Given, Group, Instead, JOURNAL_COLUMNS,
-    Journal, LINE_NUMBER, Method, Only, Paging, Read, Refresh, Resource, SYNCED_AT_COLUMN, Windows,
+    Journal, LINE_NUMBER, Method, Only, Paging, Partial, Read, Refresh, Resource, SYNCED_AT_COLUMN,
+    Windows,
 };
 
 use crate::error::Result;

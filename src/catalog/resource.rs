@@ -207,6 +207,16 @@ pub struct Only {
     pub values: Vec<String>,
 }
 
+/// Rows that answers silently lack without a further permission. While it is not granted their
+/// absence says nothing, and they stay; when it is granted the table is read again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partial {
+    /// As the reference writes it: `SettlementView - Read`.
+    pub permission: String,
+    pub column: String,
+    pub values: Vec<String>,
+}
+
 /// A path parameter that the case's row in another table gives; without it the case is not asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
@@ -235,6 +245,7 @@ pub struct Resource {
     pub given: Option<Given>,
     /// An instant: rows for which it has passed stay, though a complete answer lacks them.
     pub stays_after: Option<String>,
+    pub partial: Option<Partial>,
     pub instead: Option<Instead>,
     /// Fields that hold copies of another table's records: in no column and not in `_extra`. An
     /// object of which columns take a part leaves out the rest.
