@@ -11,6 +11,7 @@ use crate::catalog::{
 use crate::decode::Params;
 use crate::error::{Error, Kind, Result};
 use crate::source::{self, Filter, Identity, OrderBy, PagePlan, Paging, Query, Request};
+use crate::ticks::Ticks;
 
 /// The longest window of a list by time: few calls, and none that is too much for the source.
 const WINDOW: SignedDuration = SignedDuration::from_hours(365 * 24);
@@ -112,9 +113,10 @@ pub(super) fn window_plan(
     windows: &Windows,
     (start, end): (Timestamp, Timestamp),
 ) -> Result<PagePlan> {
+    // The source counts in 100 ns.
     let body = serde_json::json!({
-        windows.start.as_str(): start.to_string(),
-        windows.end.as_str(): end.to_string(),
+        windows.start.as_str(): Ticks::from(start).to_string(),
+        windows.end.as_str(): Ticks::from(end).to_string(),
     });
     Ok(PagePlan {
         request: request(read, &Params::new())?.body(body.to_string()),

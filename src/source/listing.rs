@@ -15,6 +15,9 @@ use super::request::{Answer, Request};
 use super::split::{field_of, fingerprint, split};
 use crate::error::Result;
 
+/// What a service gives when it is not told how many (reference 8).
+const DEFAULT_TOP: u32 = 100;
+
 /// How a list can be walked through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Paging {
@@ -220,9 +223,8 @@ fn paged_body(body: &Bytes, (offset, limit): (&str, &str), ask: Ask) -> Bytes {
         return body.clone();
     };
     fields.insert(offset.to_owned(), ask.skip.unwrap_or(0).into());
-    if let Some(top) = ask.top {
-        fields.insert(limit.to_owned(), top.into());
-    }
+    // It has no default: where no page is small enough, the documented one of other lists.
+    fields.insert(limit.to_owned(), ask.top.unwrap_or(DEFAULT_TOP).into());
     Bytes::from(Value::Object(fields).to_string())
 }
 
