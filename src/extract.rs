@@ -5,13 +5,14 @@
 
 mod call;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
-use crate::catalog::{Answer as Shape, Catalog, Group, Read, Resource};
+use crate::catalog::{Answer as Shape, Catalog, Each, Group, Read, Resource};
 use crate::decode::{Context, Decoded, Decoder, Param, Params};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
@@ -20,7 +21,9 @@ use crate::source::split::field_of;
 use crate::source::{Answer, Client, Filter, Page, PagePlan, Pages, Request, Verdict, split};
 use crate::ticks::Ticks;
 pub(crate) use call::read_of;
-use call::{expect_shape, fallback_plan, page_plan, request, search_plan};
+use call::{
+    expect_shape, fallback_plan, naming_plan, page_plan, request, search_plan, window_plan, windows,
+};
 
 /// Answers smaller than this are decoded where they arrive: a thread costs more than they do.
 const DECODE_INLINE_BYTES: usize = 64 << 10; // 64 KiB
@@ -31,6 +34,8 @@ pub struct Extractor {
     client: Client,
     catalog: Arc<Catalog>,
     context: Arc<Context>,
+    /// Where the windows of lists by time begin.
+    since: Timestamp,
 }
 
 /// The rows of one page of a search.
@@ -50,8 +55,14 @@ pub struct Found {
 }
 
 impl Extractor {
-    pub fn new(client: Client, catalog: Arc<Catalog>, context: Context) -> Extractor {
-        Extractor { client, catalog, context: Arc::new(context) }
+    /// `since` is where the windows of lists by time begin.
+    pub fn new(
+        client: Client,
+        catalog: Arc<Catalog>,
+        context: Context,
+        since: Timestamp,
+    ) -> Extractor {
+        Extractor { client, catalog, context: Arc::new(context), since }
     }
 
     /// The client, for calls that are no scope.
@@ -60,16 +71,26 @@ impl Extractor {
     }
 
     /// Reads one scope whole: a case's part of a resource, a parent's, or a whole list (`id` 0).
+    /// `given` is the path parameter that another table gives.
     ///
     /// # Errors
     /// Those of the calls and of decoding; nothing of a scope is loaded when one of its calls fails.
-    pub async fn scope(&self, resource: &Arc<Resource>, id: i64, stamp: Stamp) -> Result<Load> {
+    pub async fn scope(
+        &self,
+        resource: &Arc<Resource>,
+        id: i64,
+        given: Option<&str>,
+        stamp: Stamp,
+    ) -> Result<Load> {
         let read = read_of(resource)?;
         let mut params = Params::new();
         match &resource.group {
             Group::Case => drop(params.insert("case_id".to_owned(), Param::Int(id))),
             Group::Each(each) => drop(params.insert(each.param.clone(), Param::Int(id))),
             Group::List | Group::Ids | Group::Child(_) | Group::Journal(_) => {}
+        }
+        if let (Some(from), Some(value)) = (&resource.given, given) {
+            params.insert(from.param.clone(), Param::Text(value.to_owned()));
         }
         let mut parts = Parts::default();
         match &read.values {
@@ -114,6 +135,47 @@ impl Extractor {
         })
     }
 
+    /// The list that names the scopes of a table (`[each] list` of the resource file): its records as
+    /// far as they go, which is one of each scope, so that nothing leaves. Scope 0 is the list.
+    ///
+    /// # Errors
+    /// Those of the calls and of decoding.
+    pub async fn named(&self, resource: &Arc<Resource>, each: &Each, path: &str) -> Result<Load> {
+        let mut parts = Parts::default();
+        let plan = naming_plan(resource, path)?;
+        self.list(resource, plan, &Params::new(), &mut parts).await?;
+        let Parts { records, complete, sent_at } = parts;
+        let sent_at = sent_at.unwrap_or_else(Timestamp::now);
+        let field = resource.column(&each.param).and_then(|column| column.path.first());
+        let scope = |id, complete| LoadedScope {
+            id,
+            part: String::new(),
+            stamp: Stamp::Known(String::new()),
+            complete,
+            sent_at,
+        };
+        let (mut named, mut ids) = (Vec::new(), BTreeSet::new());
+        for (record, mut params) in records {
+            let text = std::str::from_utf8(&record).unwrap_or_default();
+            let id = field.and_then(|field| field_of(text, field)).and_then(|id| id.parse().ok());
+            let Some(id) = id.filter(|id| *id > 0) else {
+                let why = format!("{path}: a record names no {}", each.param);
+                return Err(Error::new(Kind::BadAnswer, why));
+            };
+            params.insert(each.param.clone(), Param::Int(id));
+            named.push((record, params));
+            ids.insert(id);
+        }
+        let scopes = ids.into_iter().map(|id| scope(id, false)).chain([scope(0, complete)]);
+        Ok(Load {
+            scopes: scopes.collect(),
+            decoded: self.decode(resource, named).await?,
+            kind: LoadKind::Scopes,
+            lacking: Vec::new(),
+            not_found: false,
+        })
+    }
+
     /// A scope that answered 404: complete and without rows.
     pub fn nothing(&self, resource: &Arc<Resource>, id: i64, stamp: Stamp) -> Result<Load> {
         Ok(Load {
@@ -139,6 +201,13 @@ impl Extractor {
         params: &Params,
         parts: &mut Parts,
     ) -> Result<()> {
+        if let Some(by) = &read.windows {
+            for window in windows(self.since, Timestamp::now()) {
+                let plan = window_plan(resource, read, by, window)?;
+                self.list(resource, plan, params, parts).await?;
+            }
+            return Ok(());
+        }
         let request = request(read, params)?;
         match read.answer {
             Shape::Record | Shape::Scalar => {
@@ -236,7 +305,7 @@ impl Extractor {
         };
         let mut pages = Pages::new(&self.client, search_plan(resource, Some(filter))?);
         let mut load: Option<Load> = None;
-        let mut found = std::collections::BTreeSet::new();
+        let mut found = BTreeSet::new();
         while let Some(page) = pages.next().await? {
             let mut next = self.search_page(resource, place, page, sequence).await?;
             // A service that ignores the filter must not load what was not asked for.

@@ -21,6 +21,8 @@ pub struct Stale {
     pub id: i64,
     /// The dates it will be fetched at.
     pub stamp: String,
+    /// The path parameter that another table gives, where the resource needs one.
+    pub given: Option<String>,
     pub reason: Reason,
 }
 
@@ -104,6 +106,8 @@ pub struct Inputs<'a> {
     pub failures: &'a HashMap<(String, i64), i64>,
     /// Values of the columns that `[only]` conditions ask for, by table and column.
     pub values: &'a HashMap<(String, String), HashMap<i64, Option<String>>>,
+    /// The path parameters that `[given]` asks for, by the table that is read with them.
+    pub given: &'a HashMap<String, HashMap<i64, String>>,
     /// `bootstrap.since`, where it is set.
     pub since: Option<&'a Since>,
     /// Tables chosen with `--only`; empty: all.
@@ -149,7 +153,15 @@ pub fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
         let Some(reason) = why_stale(inputs.fetched.get(&key), &stamp, inputs.now_us) else {
             continue;
         };
-        let stale = Stale { table: resource.table.clone(), id: case.case_id, stamp, reason };
+        let given = match &resource.given {
+            None => None,
+            // Where it is not known there is nothing to ask.
+            Some(_) => match inputs.given.get(&resource.table).and_then(|g| g.get(&case.case_id)) {
+                Some(value) => Some(value.clone()),
+                None => continue,
+            },
+        };
+        let stale = Stale { table: resource.table.clone(), id: case.case_id, stamp, given, reason };
         let backing_off = inputs.failures.get(&key).is_some_and(|next| *next > inputs.now_us);
         let left_out = !inputs.only.is_empty() && !inputs.only.contains(&resource.table);
         if backing_off || left_out {
@@ -158,7 +170,23 @@ pub fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
             plan.stale.push(stale);
         }
     }
+    hold_conditioned(&mut plan, inputs);
     plan
+}
+
+/// Whether a case is asked for a resource with `[only]` is known when what it looks at is read: until
+/// then it waits.
+fn hold_conditioned(plan: &mut CasePlan, inputs: &Inputs<'_>) {
+    let condition = |table: &str| {
+        let resource = inputs.resources.iter().find(|r| r.table == table && r.group == Group::Case);
+        resource.and_then(|r| r.only.as_ref())
+    };
+    let read: Vec<String> = plan.stale.iter().map(|stale| stale.table.clone()).collect();
+    let (held, stale) = std::mem::take(&mut plan.stale)
+        .into_iter()
+        .partition(|stale| condition(&stale.table).is_some_and(|only| read.contains(&only.table)));
+    plan.stale = stale;
+    plan.waiting.extend::<Vec<Stale>>(held);
 }
 
 fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
@@ -173,19 +201,16 @@ fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
             if inputs.since.is_some_and(|since| !since.lets_through(case)) {
                 return false;
             }
-            match &resource.only {
-                None => true,
+            let Some(only) = &resource.only else { return true };
+            let known = inputs.values.get(&(only.table.clone(), only.column.clone()));
+            match known.and_then(|values| values.get(&case.case_id)) {
+                Some(value) => value.as_ref().is_some_and(|value| only.values.contains(value)),
                 // A hidden case has no row to look at: what was asked of it before is followed on.
-                Some(_) if case.state.as_deref() == Some("hidden") => {
+                None => {
                     let key = (resource.table.clone(), case.case_id);
-                    inputs.fetched.contains_key(&key) || inputs.failures.contains_key(&key)
+                    case.state.as_deref() == Some("hidden")
+                        && (inputs.fetched.contains_key(&key) || inputs.failures.contains_key(&key))
                 }
-                Some(only) => inputs
-                    .values
-                    .get(&(only.table.clone(), only.column.clone()))
-                    .and_then(|values| values.get(&case.case_id))
-                    .and_then(Option::as_ref)
-                    .is_some_and(|value| only.values.contains(value)),
             }
         }
         Group::List | Group::Each(_) | Group::Child(_) | Group::Journal(_) => false,
@@ -271,6 +296,7 @@ mod tests {
             fetched: &all,
             failures: &HashMap::new(),
             values: &values,
+            given: &HashMap::new(),
             since: None,
             only: &[],
             now_us: 0,
@@ -300,6 +326,7 @@ mod tests {
             fetched: &HashMap::new(),
             failures: &failures,
             values: &HashMap::new(),
+            given: &HashMap::new(),
             since: None,
             only: &[],
             now_us: 49,
@@ -325,6 +352,7 @@ mod tests {
                 fetched: &HashMap::new(),
                 failures: &HashMap::new(),
                 values: &HashMap::new(),
+                given: &HashMap::new(),
                 since: Some(&since),
                 only: &[],
                 now_us: 0,
@@ -356,6 +384,7 @@ mod tests {
                 fetched,
                 failures: &HashMap::new(),
                 values: &HashMap::new(),
+                given: &HashMap::new(),
                 since: None,
                 only: &[],
                 now_us: 0,

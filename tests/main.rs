@@ -20,5 +20,6 @@ mod privacy;
 mod readers;
 mod reports;
 mod runs;
+mod tables;
 mod throttle;
 mod verify;

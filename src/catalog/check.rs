@@ -5,14 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use heck::ToSnakeCase;
 
 use super::file::{
-    AnswerName, ClassName, ColumnFile, File, FromName, GroupName, MethodName, PagingName, ReadFile,
+    AnswerName, ClassName, ColumnFile, CutName, File, FromName, GroupName, MethodName, PagingName,
+    ReadFile,
 };
 use super::resource::{
-    Address, Answer, Child, Each, Facet, Group, Instead, JOURNAL_COLUMNS, Journal, LINE_NUMBER,
-    Method, Only, Paging, Read, Refresh,
+    Address, Answer, Child, Each, Facet, Given, Group, Instead, JOURNAL_COLUMNS, Journal,
+    LINE_NUMBER, Method, Only, Paging, Partial, Read, Refresh, Windows,
 };
-use super::{Class, Column, ColumnType, Origin, Resource, Scalar};
+use super::{Class, Column, ColumnType, Cut, Origin, Resource, Scalar};
 
+/// The setting that says where windows begin.
+const WINDOWS_SINCE: &str = "processing_bases.since";
 const SCHEDULES: [&str; 1] = ["reference"];
 
 /// Rules between tables.
@@ -36,6 +39,11 @@ pub(super) fn across(resources: &[(String, Resource)], faults: &mut Vec<String>)
         };
         if let Some(only) = &r.only {
             need("only", &only.table, &mut std::iter::once(&only.column));
+        }
+        if let Some(given) = &r.given {
+            for (table, _) in &given.tables {
+                need("given", table, &mut std::iter::once(&given.column));
+            }
         }
         if let Some(instead) = &r.instead {
             need("instead", &instead.table, &mut instead.columns.iter().map(|(_, from)| from));
@@ -63,6 +71,7 @@ fn needs_itself<'a>(resource: &'a Resource, find: &impl Fn(&str) -> Option<&'a R
             return true;
         }
         let table = match &r.group {
+            Group::Each(each) if each.list.is_some() => None,
             Group::Each(each) => Some(&each.table),
             Group::Case | Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => {
                 r.instead.as_ref().map(|instead| &instead.table)
@@ -112,6 +121,10 @@ impl ColumnFile {
             ClassName::Identifier => Class::Identifier,
             ClassName::ContactDetail => Class::ContactDetail,
         });
+        let cut = self.cut.map(|CutName::AfterHost| Cut::AfterHost);
+        if cut.is_some() && (kind.scalar != Scalar::Text || kind.list) {
+            faults.push(format!("column \"{name}\": cut goes with string, not with {}", self.kind));
+        }
         if class.is_some() && !matches!(kind.scalar, Scalar::Text | Scalar::Enum) {
             faults.push(format!(
                 "column \"{name}\": class goes with string and list<string>, not with {}",
@@ -125,6 +138,7 @@ impl ColumnFile {
             kind,
             comment: self.comment,
             class,
+            cut,
             volatile: self.volatile,
         })
     }
@@ -166,13 +180,41 @@ impl File {
         if let Some(instead) = &instead {
             instead_of(instead, self.group, &self.key, &columns, faults);
         }
+        let given = self.given.map(|g| Given {
+            param: g.param,
+            tables: g.tables.into_iter().map(|table| (table, String::new())).collect(),
+            column: g.column,
+        });
+        if given.is_some() && self.group != GroupName::Case {
+            faults.push("[given] goes with group = \"case\" only".to_owned());
+        }
+        if let Some(partial) = &self.partial
+            && !columns.iter().any(|c| c.name == partial.column)
+        {
+            faults.push(format!("partial.column: \"{}\" is no column", partial.column));
+        }
+        if let Some(name) = &self.stays_after
+            && !columns
+                .iter()
+                .any(|c| c.name == *name && c.kind.scalar == Scalar::Instant && !c.kind.list)
+        {
+            faults.push(format!("stays_after = \"{name}\" is no column of type datetime"));
+        }
         let group = match self.group {
             GroupName::Case => Some(Group::Case),
             GroupName::Ids => Some(Group::Ids),
             GroupName::List => Some(Group::List),
-            GroupName::Each => self
-                .each
-                .map(|e| Group::Each(Each { table: e.table, column: e.column, param: e.param })),
+            GroupName::Each => self.each.map(|e| {
+                if e.table.is_some() == e.list.is_some() {
+                    faults.push("[each] needs a table or a list, one of them".to_owned());
+                }
+                Group::Each(Each {
+                    table: e.table.unwrap_or_else(|| self.table.clone()),
+                    list: e.list,
+                    column: e.column,
+                    param: e.param,
+                })
+            }),
             GroupName::Child => self
                 .child
                 .map(|c| Group::Child(Child { table: c.table, field: c.field, scalar: c.scalar })),
@@ -196,7 +238,10 @@ impl File {
                 let mut known: Vec<&str> =
                     read.values.iter().map(|(name, _)| name.as_str()).collect();
                 match group {
-                    Group::Case => known.push("case_id"),
+                    Group::Case => {
+                        known.push("case_id");
+                        known.extend(given.iter().map(|given| given.param.as_str()));
+                    }
                     Group::Each(each) => known.push(&each.param),
                     Group::Journal(journal) => {
                         check_journal(journal, read, &self.key, &columns, faults);
@@ -215,6 +260,9 @@ impl File {
                             "read.path: {{{name}}} needs a column of that name with from = \"path\""
                         ));
                     }
+                }
+                if read.windows.is_some() && *group != Group::List {
+                    faults.push("[read.windows] goes with group = \"list\" only".to_owned());
                 }
                 if read.paging == Paging::Odata && read.order.is_none() {
                     faults.push("read.order is missing: OData pages need an order".to_owned());
@@ -235,7 +283,19 @@ impl File {
             schedule: self.schedule,
             read,
             instead,
-            only: self.only.map(|o| Only { table: o.table, column: o.column, values: o.values }),
+            only: self.only.map(|o| Only {
+                table: o.table,
+                scope: String::new(),
+                column: o.column,
+                values: o.values,
+            }),
+            given,
+            stays_after: self.stays_after,
+            partial: self.partial.map(|p| Partial {
+                permission: p.permission,
+                column: p.column,
+                values: p.values,
+            }),
             leave_out: self.leave_out,
             columns,
             schema,
@@ -258,6 +318,13 @@ impl ReadFile {
         if self.values.len() > 1 {
             faults.push("read.values: only one path parameter can have values".to_owned());
         }
+        if matches!(self.paging, PagingName::Windows) != self.windows.is_some() {
+            faults.push("paging = \"windows\" and [read.windows] go together".to_owned());
+        }
+        if let Some(windows) = self.windows.as_ref().filter(|w| w.since != WINDOWS_SINCE) {
+            faults
+                .push(format!("read.windows.since = \"{}\" is not {WINDOWS_SINCE}", windows.since));
+        }
         Some(Read {
             method: match self.method {
                 MethodName::Get => Method::Get,
@@ -273,6 +340,7 @@ impl ReadFile {
             },
             paging: match self.paging {
                 PagingName::Odata => Paging::Odata,
+                PagingName::Windows => Paging::Windows,
                 PagingName::None => Paging::None,
             },
             order: self.order,
@@ -281,6 +349,12 @@ impl ReadFile {
             fallback: self
                 .fallback
                 .map(|f| Address { path: f.path, query: f.query.into_iter().collect() }),
+            windows: self.windows.map(|w| Windows {
+                start: w.start,
+                end: w.end,
+                offset: w.offset,
+                limit: w.limit,
+            }),
         })
     }
 }

@@ -4,6 +4,13 @@ use arrow::datatypes::{DataType, Field, TimeUnit};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Which part of a text is never stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cut {
+    /// Of an address what comes behind the host, and the user before it: both can hold secrets.
+    AfterHost,
+}
+
 /// Type of a single value (contract section 3, "Columns").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scalar {
@@ -147,6 +154,8 @@ pub struct Column {
     /// Meaning, unit, and section of the reference: becomes the column's COMMENT.
     pub comment: String,
     pub class: Option<Class>,
+    /// What of a text is left out, before anything is stored.
+    pub cut: Option<Cut>,
     /// Updated, but makes no version in `history`.
     pub volatile: bool,
 }
@@ -176,6 +185,7 @@ impl Column {
     /// What the stored values depend on: a change of this text makes the column newly defined
     /// (contract section 3: "whose own definition is newer than a row's last fetch").
     pub fn definition(&self) -> String {
-        format!("{}|{:?}|{}", self.kind.sql(), self.origin, self.path.join("."))
+        let cut = self.cut.map_or_else(String::new, |cut| format!("|{cut:?}"));
+        format!("{}|{:?}|{}{cut}", self.kind.sql(), self.origin, self.path.join("."))
     }
 }

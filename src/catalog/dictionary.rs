@@ -41,7 +41,7 @@ pub(super) fn endpoint(resource: &Resource) -> String {
     }
 }
 
-fn refresh(resource: &Resource) -> String {
+pub(super) fn refresh(resource: &Resource) -> String {
     match &resource.refresh {
         Refresh::Any => "any change date".to_owned(),
         Refresh::Dates(facets) => {

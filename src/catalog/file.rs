@@ -18,6 +18,9 @@ pub(super) struct File {
     pub(super) schedule: Option<String>,
     pub(super) read: Option<ReadFile>,
     pub(super) only: Option<OnlyFile>,
+    pub(super) given: Option<GivenFile>,
+    pub(super) stays_after: Option<String>,
+    pub(super) partial: Option<PartialFile>,
     pub(super) instead: Option<InsteadFile>,
     pub(super) each: Option<EachFile>,
     pub(super) child: Option<ChildFile>,
@@ -53,6 +56,17 @@ pub(super) struct ReadFile {
     pub(super) values: BTreeMap<String, Vec<String>>,
     pub(super) by_id: Option<String>,
     pub(super) fallback: Option<AddressFile>,
+    pub(super) windows: Option<WindowsFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WindowsFile {
+    pub(super) since: String,
+    pub(super) start: String,
+    pub(super) end: String,
+    pub(super) offset: String,
+    pub(super) limit: String,
 }
 
 #[derive(Deserialize)]
@@ -83,6 +97,7 @@ pub(super) enum AnswerName {
 #[serde(rename_all = "lowercase")]
 pub(super) enum PagingName {
     Odata,
+    Windows,
     #[default]
     None,
 }
@@ -97,6 +112,22 @@ pub(super) struct OnlyFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct PartialFile {
+    pub(super) permission: String,
+    pub(super) column: String,
+    pub(super) values: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GivenFile {
+    pub(super) param: String,
+    pub(super) tables: Vec<String>,
+    pub(super) column: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct InsteadFile {
     pub(super) table: String,
     pub(super) columns: BTreeMap<String, String>,
@@ -105,7 +136,8 @@ pub(super) struct InsteadFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EachFile {
-    pub(super) table: String,
+    pub(super) table: Option<String>,
+    pub(super) list: Option<String>,
     pub(super) column: String,
     pub(super) param: String,
 }
@@ -134,8 +166,15 @@ pub(super) struct ColumnFile {
     pub(super) kind: String,
     pub(super) comment: String,
     pub(super) class: Option<ClassName>,
+    pub(super) cut: Option<CutName>,
     #[serde(default)]
     pub(super) volatile: bool,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum CutName {
+    AfterHost,
 }
 
 #[derive(Deserialize, Clone, Copy)]

@@ -10,16 +10,19 @@ mod column;
 mod dictionary;
 mod file;
 mod load;
+#[cfg(test)]
+mod readme;
 mod resource;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use column::{Class, Column, ColumnType, Origin, Scalar};
+pub use column::{Class, Column, ColumnType, Cut, Origin, Scalar};
 pub use dictionary::DictionaryFormat;
 pub use resource::{
-    Address, Answer, Child, EXTRA_COLUMN, Each, Facet, Group, Instead, JOURNAL_COLUMNS, Journal,
-    LINE_NUMBER, Method, Only, Paging, Read, Refresh, Resource, SYNCED_AT_COLUMN,
+    Address, Answer, Child, EXTRA_COLUMN, Each, Facet, Given, Group, Instead, JOURNAL_COLUMNS,
+    Journal, LINE_NUMBER, Method, Only, Paging, Partial, Read, Refresh, Resource, SYNCED_AT_COLUMN,
+    Windows,
 };
 
 use crate::error::Result;
@@ -41,6 +44,7 @@ impl Catalog {
     }
 
     fn new(mut resources: Vec<Resource>) -> Catalog {
+        resolve_scopes(&mut resources);
         resources.sort_by_key(|r| (r.table != "cases", r.table != "projects", r.table.clone()));
         let resources: Vec<_> = resources.into_iter().map(Arc::new).collect();
         let by_name = resources.iter().enumerate().map(|(i, r)| (r.table.clone(), i)).collect();
@@ -66,7 +70,8 @@ impl Catalog {
     /// from, and what those need.
     pub fn depth(&self, resource: &Resource) -> usize {
         let needs = match &resource.group {
-            Group::Each(each) => Some(each.table.as_str()),
+            Group::Each(each) if each.list.is_none() => Some(each.table.as_str()),
+            Group::Each(_) => None,
             Group::List => resource.instead.as_ref().map(|instead| instead.table.as_str()),
             Group::Case | Group::Ids | Group::Child(_) | Group::Journal(_) => None,
         };
@@ -78,5 +83,22 @@ impl Catalog {
         self.resources
             .iter()
             .filter(move |r| matches!(&r.group, Group::Child(child) if child.table == table))
+    }
+}
+
+/// Fills in by which column the tables that `[only]` and `[given]` look into know a scope.
+fn resolve_scopes(resources: &mut [Resource]) {
+    let scopes: BTreeMap<String, String> = resources
+        .iter()
+        .filter_map(|r| Some((r.table.clone(), r.scope_column()?.to_owned())))
+        .collect();
+    let scope_of = |table: &str| scopes.get(table).cloned().unwrap_or_default();
+    for resource in resources {
+        if let Some(only) = &mut resource.only {
+            only.scope = scope_of(&only.table);
+        }
+        for (table, scope) in resource.given.iter_mut().flat_map(|given| &mut given.tables) {
+            *scope = scope_of(table);
+        }
     }
 }

@@ -91,6 +91,8 @@ pub enum Answer {
 pub enum Paging {
     /// The reference marks the endpoint as OData.
     Odata,
+    /// By time, in windows from `processing_bases.since` on.
+    Windows,
     /// No paging is documented.
     None,
 }
@@ -113,6 +115,19 @@ pub struct Read {
     pub by_id: Option<String>,
     /// Another address of the same list, for a service that has not the first.
     pub fallback: Option<Address>,
+    /// Where [`Paging::Windows`].
+    pub windows: Option<Windows>,
+}
+
+/// A list by time: read a window at a time, each in pages, with bounds and page in the body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Windows {
+    /// Fields of the body with the first and last instant, both included.
+    pub start: String,
+    pub end: String,
+    /// Fields of the body with how many records are passed over and how many are wanted.
+    pub offset: String,
+    pub limit: String,
 }
 
 /// An address without documented paging.
@@ -135,7 +150,10 @@ pub struct Instead {
 /// The rows of another table that make one scope each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Each {
+    /// The table of those rows: this one itself where a list names them.
     pub table: String,
+    /// The address of a list of the source that names the scopes; those once named stay.
+    pub list: Option<String>,
     pub column: String,
     pub param: String,
 }
@@ -183,8 +201,29 @@ pub enum Group {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Only {
     pub table: String,
+    /// The column of that table with the scope's id.
+    pub scope: String,
     pub column: String,
     pub values: Vec<String>,
+}
+
+/// Rows that answers silently lack without a further permission. While it is not granted their
+/// absence says nothing, and they stay; when it is granted the table is read again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partial {
+    /// As the reference writes it: `SettlementView - Read`.
+    pub permission: String,
+    pub column: String,
+    pub values: Vec<String>,
+}
+
+/// A path parameter that the case's row in another table gives; without it the case is not asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    pub param: String,
+    /// Tables that may have it, each with its column of the scope's id.
+    pub tables: Vec<(String, String)>,
+    pub column: String,
 }
 
 /// One mirrored table.
@@ -203,6 +242,10 @@ pub struct Resource {
     /// `None` for child tables.
     pub read: Option<Read>,
     pub only: Option<Only>,
+    pub given: Option<Given>,
+    /// An instant: rows for which it has passed stay, though a complete answer lacks them.
+    pub stays_after: Option<String>,
+    pub partial: Option<Partial>,
     pub instead: Option<Instead>,
     /// Fields that hold copies of another table's records: in no column and not in `_extra`. An
     /// object of which columns take a part leaves out the rest.

@@ -140,7 +140,7 @@ impl Cycle {
         let extractor = self.extractor.clone();
         fetching.under_way.spawn(async move {
             let stamp = Stamp::Known(stale.stamp.clone());
-            let load = extractor.scope(&resource, stale.id, stamp).await;
+            let load = extractor.scope(&resource, stale.id, stale.given.as_deref(), stamp).await;
             Landed { stale, resource, load }
         });
     }
@@ -207,7 +207,7 @@ mod tests {
     use crate::plan::Reason;
 
     fn stale(table: &str, id: i64, stamp: &str) -> Stale {
-        Stale { table: table.into(), id, stamp: stamp.into(), reason: Reason::Changed }
+        Stale { table: table.into(), id, stamp: stamp.into(), given: None, reason: Reason::Changed }
     }
 
     fn order(fetching: &mut Fetching) -> Vec<String> {

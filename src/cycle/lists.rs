@@ -54,7 +54,7 @@ impl Cycle {
     /// Reads a whole list.
     pub(super) async fn read_list(&mut self, resource: &Arc<Resource>) -> Result<()> {
         let stamp = Stamp::Known(String::new());
-        match self.extractor.scope(resource, 0, stamp).await {
+        match self.extractor.scope(resource, 0, None, stamp).await {
             Ok(load) => self.take_list(resource, 0, load).await,
             Err(error) => match (error.kind(), &resource.instead) {
                 (Kind::NotFound | Kind::NotAllowed, Some(instead)) => {
@@ -97,16 +97,20 @@ impl Cycle {
 
     /// Reads a table per row of another: all of it, or what of it is stale.
     async fn read_each(&mut self, resource: &Arc<Resource>, each: &Each, due: bool) -> Result<()> {
-        self.flush().await?;
-        let ids = {
-            let conn = self.store.connection()?;
-            let state = State::new(&conn);
-            if due {
-                state.each_ids(resource, each)?
-            } else {
-                state.stale_each_ids(resource, each)?
+        let mut ids = self.each_ids(resource, each, due).await?;
+        if let Some(list) = &each.list {
+            if ids.contains(&0) {
+                match self.extractor.named(resource, each, list).await {
+                    Ok(load) => self.take_named(resource, load).await?,
+                    Err(error) if matches!(error.kind(), Kind::NotFound | Kind::NotAllowed) => {
+                        return self.set_aside(&resource.table, "absent", &error.chain()).await;
+                    }
+                    Err(error) => self.list_failed(resource, 0, error).await?,
+                }
+                ids = self.each_ids(resource, each, due).await?;
             }
-        };
+            ids.retain(|id| *id != 0);
+        }
         if ids.is_empty() {
             return Ok(());
         }
@@ -121,7 +125,7 @@ impl Cycle {
                 let (extractor, resource) = (self.extractor.clone(), Arc::clone(resource));
                 under_way.push(async move {
                     let stamp = Stamp::Known(String::new());
-                    (id, extractor.scope(&resource, id, stamp).await)
+                    (id, extractor.scope(&resource, id, None, stamp).await)
                 });
             }
             let Some((id, load)) = under_way.next().await else { return Ok(()) };
@@ -131,6 +135,25 @@ impl Cycle {
                 Err(error) => self.each_failed(resource, id, error).await?,
             }
         }
+    }
+
+    /// The scopes of a table per row of another: all, or those that are stale.
+    async fn each_ids(&mut self, resource: &Resource, each: &Each, all: bool) -> Result<Vec<i64>> {
+        self.flush().await?;
+        let conn = self.store.connection()?;
+        let state = State::new(&conn);
+        if all { state.each_ids(resource, each) } else { state.stale_each_ids(resource, each) }
+    }
+
+    /// Takes what names the scopes: they are stale until they are read themselves.
+    async fn take_named(&mut self, resource: &Resource, load: Load) -> Result<()> {
+        self.reached(None);
+        let whole = load.scopes.iter().any(|scope| scope.id == 0 && scope.complete);
+        if !whole || load.decoded.any_keyless() {
+            let why = "the list was not complete";
+            self.note_failure(&resource.table, 0, "Incomplete", why).await?;
+        }
+        self.writer.load(load).await
     }
 
     async fn take_list(&mut self, resource: &Resource, id: i64, load: Load) -> Result<()> {

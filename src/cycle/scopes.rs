@@ -280,7 +280,13 @@ fn plan_by(
     for condition in active.iter().filter_map(|r| r.only.as_ref()) {
         let key = (condition.table.clone(), condition.column.clone());
         if let Entry::Vacant(entry) = values.entry(key) {
-            entry.insert(state.column_values(&condition.table, &condition.column, &ids)?);
+            entry.insert(state.only_values(condition, &ids)?);
+        }
+    }
+    let mut given = HashMap::new();
+    for resource in active {
+        if let Some(wanted) = &resource.given {
+            given.insert(resource.table.clone(), state.given_values(wanted, &ids)?);
         }
     }
     let since = match day {
@@ -297,6 +303,7 @@ fn plan_by(
         fetched,
         failures,
         values: &values,
+        given: &given,
         since: since.as_ref(),
         only,
         now_us: Timestamp::now().as_microsecond(),

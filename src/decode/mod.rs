@@ -6,6 +6,7 @@
 
 mod builder;
 mod canonical;
+mod cut;
 mod decoder;
 mod privacy;
 mod record;

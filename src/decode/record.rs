@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::slots::{REST, Slot, Slots};
 use super::value::{self, Value};
-use super::{Context, Privacy, canonical};
+use super::{Context, Privacy, canonical, cut};
 use crate::catalog::{Class, ColumnType, Resource};
 use crate::config::PrivacyMode;
 
@@ -171,12 +171,17 @@ impl Reader {
         row.faults.retain(|(faulty, _, _)| *faulty != i);
         match self.cell(column.kind, column.class, raw) {
             Ok(cell) => {
-                row.cells[i] = cell;
+                row.cells[i] = match (column.cut, cell) {
+                    (Some(cut), Cell::One(Value::Text(text))) => cut::cut(cut, &text)
+                        .map_or(Cell::Null, |kept| Cell::One(Value::Text(kept.into()))),
+                    (_, cell) => cell,
+                };
                 None
             }
             Err(error) => {
                 row.cells[i] = Cell::Null;
-                let shown = self.shown(column.class, raw);
+                // Of a value that is no text it cannot be told what to leave out.
+                let shown = self.shown(column.class, raw).filter(|_| column.cut.is_none());
                 row.faults.push((i, shown.clone(), error));
                 shown
             }

@@ -2,12 +2,20 @@
 
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
+
 use crate::catalog::{
     Address, Answer as Shape, Column, Method, Origin, Paging as Documented, Read, Resource, Scalar,
+    Windows,
 };
 use crate::decode::Params;
 use crate::error::{Error, Kind, Result};
 use crate::source::{self, Filter, Identity, OrderBy, PagePlan, Paging, Query, Request};
+use crate::ticks::Ticks;
+
+/// The longest window of a list by time: few calls, and none that is too much for the source.
+const WINDOW: SignedDuration = SignedDuration::from_hours(365 * 24);
+const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 pub(crate) fn read_of(resource: &Resource) -> Result<&Read> {
     resource.read.as_ref().ok_or_else(|| {
@@ -82,6 +90,49 @@ pub(super) fn page_plan(resource: &Resource, read: &Read, mut request: Request) 
         }
         _ => unpaged_plan(resource, request),
     }
+}
+
+/// The windows of a list by time, from `since` to a day behind `now`, because the source's clock may
+/// be ahead: the first and the last instant of each, both included.
+pub(super) fn windows(since: Timestamp, now: Timestamp) -> Vec<(Timestamp, Timestamp)> {
+    let end = now + DAY;
+    let mut all = Vec::new();
+    let mut start = since;
+    while start < end {
+        let last = start.checked_add(WINDOW).map_or(end, |last| last.min(end));
+        all.push((start, last));
+        start = last;
+    }
+    all
+}
+
+/// The pages of one window.
+pub(super) fn window_plan(
+    resource: &Resource,
+    read: &Read,
+    windows: &Windows,
+    (start, end): (Timestamp, Timestamp),
+) -> Result<PagePlan> {
+    // The source counts in 100 ns.
+    let body = serde_json::json!({
+        windows.start.as_str(): Ticks::from(start).to_string(),
+        windows.end.as_str(): Ticks::from(end).to_string(),
+    });
+    Ok(PagePlan {
+        request: request(read, &Params::new())?.body(body.to_string()),
+        paging: Paging::Body {
+            offset: Arc::from(windows.offset.as_str()),
+            limit: Arc::from(windows.limit.as_str()),
+        },
+        identity: identity(resource),
+        count: false,
+    })
+}
+
+/// The list that names the scopes of a table.
+pub(super) fn naming_plan(resource: &Resource, path: &str) -> Result<PagePlan> {
+    let read = Address { path: path.to_owned(), query: Vec::new() };
+    fallback_plan(resource, &read, &Params::new())
 }
 
 /// A list for which no paging is documented.

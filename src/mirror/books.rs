@@ -196,6 +196,17 @@ impl<'c> Books<'c> {
             .map_err(|e| db("cannot note the status of a table", e))
     }
 
+    /// Notes something about a table that can be read; what keeps another from being read stays.
+    pub fn set_reason(&self, table: &str, reason: Option<&str>) -> Result<()> {
+        self.conn
+            .execute(
+                "UPDATE sync.resources SET reason = ? WHERE table_name = ? AND status = 'ok'",
+                params![reason, table],
+            )
+            .map(drop)
+            .map_err(|e| db("cannot note the reason of a table", e))
+    }
+
     /// Of how many cases that exist, or rows of the table that it is read per row of, a 404 was the
     /// last answer of a table that never gave any other.
     pub fn scopes_not_found(&self, resource: &Resource) -> Result<i64> {

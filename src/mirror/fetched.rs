@@ -10,7 +10,7 @@ use super::state::{
     FAILURE_LAG, FAILURE_NOT_SHOWN, FAILURE_SUSPECT, Fetched, ScopeId, State, ids, list, query,
 };
 use super::{db, instant_param, scalar_i64};
-use crate::catalog::{Column, Each, Instead, Resource, Scalar};
+use crate::catalog::{Column, Each, Given, Instead, Only, Resource, Scalar};
 use crate::error::Result;
 use crate::plan;
 use crate::quote;
@@ -54,23 +54,48 @@ impl State<'_> {
         Ok(rows.into_iter().collect())
     }
 
-    /// The values of a column of another table for these ids: which cases `[only]` lets through.
-    pub fn column_values(
-        &self,
-        table: &str,
-        column: &str,
-        ids: &[i64],
-    ) -> Result<HashMap<i64, Option<String>>> {
-        if ids.is_empty() {
+    /// What `[only]` looks at, for these cases; those without a row there are missing.
+    pub fn only_values(&self, only: &Only, cases: &[i64]) -> Result<HashMap<i64, Option<String>>> {
+        if cases.is_empty() {
             return Ok(HashMap::new());
         }
         let rows = self.query(
             &format!(
-                "SELECT id, {}::VARCHAR FROM main.{} WHERE id IN ({})",
-                quote::ident(column),
-                quote::ident(table),
-                list(ids)
+                "SELECT {scope}, {}::VARCHAR FROM main.{} WHERE {scope} IN ({})",
+                quote::ident(&only.column),
+                quote::ident(&only.table),
+                list(cases),
+                scope = quote::ident(&only.scope),
             ),
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// The path parameter that `[given]` looks for, for these cases, as far as it is known. A case
+    /// that is hidden now is known by its earlier rows.
+    pub fn given_values(&self, given: &Given, cases: &[i64]) -> Result<HashMap<i64, String>> {
+        if cases.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let places = ["main", "history"].into_iter().enumerate();
+        let parts: Vec<String> = places
+            .flat_map(|(rank, schema)| {
+                given.tables.iter().map(move |(table, scope)| {
+                    format!(
+                        "SELECT {scope} AS id, {column}::VARCHAR AS value, {rank} AS rank \
+                         FROM {schema}.{} WHERE {column} IS NOT NULL AND {scope} IN ({})",
+                        quote::ident(table),
+                        list(cases),
+                        scope = quote::ident(scope),
+                        column = quote::ident(&given.column),
+                    )
+                })
+            })
+            .collect();
+        let parts = parts.join(" UNION ALL ");
+        let rows = self.query(
+            &format!("SELECT id, arg_min(value, rank) FROM ({parts}) GROUP BY id"),
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
         Ok(rows.into_iter().collect())
@@ -308,7 +333,9 @@ fn each_scopes(resource: &Resource, each: &Each) -> String {
         let (column, table) = (quote::ident(column), quote::ident(table));
         format!("SELECT {column} AS id FROM main.{table} WHERE {column} IS NOT NULL")
     };
-    format!("{} UNION {}", ids(&each.column, &each.table), ids(&each.param, &resource.table))
+    // The list that names the scopes is scope 0.
+    let list = if each.list.is_some() { " UNION SELECT 0" } else { "" };
+    format!("{} UNION {}{list}", ids(&each.column, &each.table), ids(&each.param, &resource.table))
 }
 
 /// Its stale scopes: `id`, `why`, `never`, and `next_at` of those that wait, in microseconds.

@@ -70,18 +70,20 @@ pub(super) fn take_scopes(
     forget_scopes(conn, tables.iter().map(|table| table.table.as_str()), ids, now)
 }
 
-/// After a search of cases: those in `temp.stage_scopes` that a table with `[only]` is no longer about
-/// leave it. A condition whose value did not fit is not known, and decides nothing.
+/// After `tables` were read: cases in `temp.stage_scopes` that a table whose `[only]` looks there is no
+/// longer about leave it. A condition whose value did not fit is not known, and decides nothing.
 pub(super) fn unfulfilled(
     conn: &Connection,
     settings: &Settings,
+    tables: &[&str],
     now: Timestamp,
     outcome: &mut Outcome,
 ) -> Result<()> {
     for resource in settings.catalog.resources() {
         let (Group::Case, Some(only)) = (&resource.group, &resource.only) else { continue };
-        let Some(asked) = settings.catalog.get(&only.table) else { continue };
-        let key = asked.scope_column().unwrap_or("id");
+        if !tables.contains(&only.table.as_str()) {
+            continue;
+        }
         let left = ids(
             conn,
             &format!(
@@ -96,9 +98,9 @@ pub(super) fn unfulfilled(
                      AND r.table_name = {asked_text} AND r.column_name = {column_text} \
                      AND r.scope = c.id::VARCHAR)",
                 table = quote::text(&resource.table),
-                asked = quote::ident(&asked.table),
-                asked_text = quote::text(&asked.table),
-                key = quote::ident(key),
+                asked = quote::ident(&only.table),
+                asked_text = quote::text(&only.table),
+                key = quote::ident(&only.scope),
                 column = quote::ident(&only.column),
                 column_text = quote::text(&only.column),
                 values = quote::texts(only.values.iter().map(String::as_str)),

@@ -8,9 +8,10 @@ use jiff::Timestamp;
 
 use super::fresh;
 use super::journals;
+use super::leave;
 use super::merge::{self, Merged, Rules};
 use super::search;
-use super::state::{FAILURE_LAG, Place};
+use super::state::{FAILURE_LAG, Place, State};
 use super::{db, instant, instant_param, rejects, schema};
 use crate::catalog::{Catalog, Group, Resource};
 use crate::config::{Config, HistoryTables};
@@ -233,7 +234,11 @@ fn apply_scopes(
         let merged = merge_table(conn, settings, &child, &of_child, &scopes, now)?;
         outcome.note(&child.table, merged);
     }
-    books_of_scopes(conn, &resource.table, merged.held, now)
+    books_of_scopes(conn, &resource.table, merged.held, now)?;
+    if resource.group == Group::Case {
+        leave::unfulfilled(conn, settings, &[&resource.table], now, outcome)?;
+    }
+    Ok(())
 }
 
 /// Fills `temp.stage_scopes`.
@@ -313,6 +318,7 @@ fn compare_table(
         max_removed: matches!(resource.group, Group::List)
             .then_some(settings.max_removed)
             .flatten(),
+        withheld: resource.partial.is_some() && State::new(conn).is_withheld(&resource.table)?,
     };
     let redefined = schema::redefined(conn, &resource.table)?;
     let merged = merge::merge(conn, resource, rules, &redefined, &instant(now))?;

@@ -44,6 +44,8 @@ pub struct Rules {
     pub history: bool,
     /// `reconcile.max_removed`, or `None` where nothing holds removals back.
     pub max_removed: Option<f64>,
+    /// The permission for a part of the rows is not granted: these stay.
+    pub withheld: bool,
 }
 
 /// Name of the staging table of a resource.
@@ -83,7 +85,7 @@ pub(super) fn merge(
             .map(|n| n as u64)
             .map_err(|e| db(&format!("cannot {what} {}", resource.table), e))
     };
-    run("look for absent rows of", &sql.gone())?;
+    run("look for absent rows of", &sql.gone(rules.withheld))?;
     let gone = scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
     let held = match rules.max_removed {
         Some(max) if gone > 0 && braked(gone, sql.count(conn)?, max) => {
@@ -270,7 +272,7 @@ impl<'a> Sql<'a> {
         )
     }
 
-    fn gone(&self) -> String {
+    fn gone(&self, withheld: bool) -> String {
         let scope = match self.resource.scope_column() {
             Some(column) => format!("m.{} = c.id", quote::ident(column)),
             None => "true".to_owned(),
@@ -278,11 +280,28 @@ impl<'a> Sql<'a> {
         format!(
             "CREATE OR REPLACE TEMP TABLE gone AS \
              SELECT m.rowid AS mid FROM {} m JOIN temp.stage_scopes c ON {scope} \
-             WHERE c.complete AND NOT EXISTS (SELECT 1 FROM {} s WHERE {})",
+             WHERE c.complete AND NOT EXISTS (SELECT 1 FROM {} s WHERE {}){}",
             self.main,
             self.stage,
-            self.same_key()
+            self.same_key(),
+            self.may_leave(withheld)
         )
+    }
+
+    /// What absence says nothing of: what has passed, in answers that look ahead, and what we are
+    /// not permitted to see.
+    fn may_leave(&self, withheld: bool) -> String {
+        let mut conditions = String::new();
+        if let Some(column) = &self.resource.stays_after {
+            let passes = quote::ident(column);
+            conditions += &format!(" AND (m.{passes} IS NULL OR m.{passes} > c.sent::TIMESTAMPTZ)");
+        }
+        if let Some(partial) = self.resource.partial.as_ref().filter(|_| withheld) {
+            let column = quote::ident(&partial.column);
+            let values = quote::texts(partial.values.iter().map(String::as_str));
+            conditions += &format!(" AND (m.{column} IS NULL OR m.{column} NOT IN ({values}))");
+        }
+        conditions
     }
 
     fn columns(&self, alias: &str) -> String {

@@ -39,7 +39,9 @@ pub(super) fn after_search(
         Place::Cases | Place::Projects => {
             found(conn, place)?;
             leave_other_search(conn, settings, place, now, outcome)?;
-            leave::unfulfilled(conn, settings, now, outcome)?;
+            // A case that moved from one search to the other has left the first.
+            let both = [Place::Cases.table(), Place::Projects.table()];
+            leave::unfulfilled(conn, settings, &both, now, outcome)?;
             ("sync.seen", "case_id")
         }
     };

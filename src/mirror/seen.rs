@@ -317,6 +317,25 @@ impl State<'_> {
         ))
     }
 
+    /// Whether the permission for a part of the table's rows was not granted when the permissions were
+    /// last read.
+    pub fn is_withheld(&self, table: &str) -> Result<bool> {
+        Ok(self.meta(&format!("partial_{table}"))?.as_deref() == Some("withheld"))
+    }
+
+    /// Keeps whether that permission is granted. A part that is shown again is read again everywhere.
+    pub fn set_withheld(&self, table: &str, withheld: bool) -> Result<()> {
+        if self.is_withheld(table)? && !withheld {
+            self.batch(&format!(
+                "UPDATE sync.fetched SET stamp = 'reread' WHERE table_name = {}",
+                quote::text(table)
+            ))?;
+            self.wake_table(table)?;
+        }
+        let state = if withheld { "withheld" } else { "granted" };
+        self.set_meta(&format!("partial_{table}"), state)
+    }
+
     /// Cases that are in a mirrored search table, or known to be `hidden`, and are not in this
     /// listing: `listed` names a temporary table with a column `id`.
     pub fn suspects(&self, listed: &str, hidden: bool) -> Result<Vec<i64>> {

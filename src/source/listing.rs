@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use serde_json::{Map, Value};
 
 use super::client::Client;
 use super::odata::{Filter, OrderBy};
@@ -14,6 +15,9 @@ use super::request::{Answer, Request};
 use super::split::{field_of, fingerprint, split};
 use crate::error::Result;
 
+/// What a service gives when it is not told how many (reference 8).
+const DEFAULT_TOP: u32 = 100;
+
 /// How a list can be walked through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Paging {
@@ -22,6 +26,9 @@ pub enum Paging {
     Keyset { field: Arc<str> },
     /// By `$skip`, in the order of the request's query.
     Skip,
+    /// As [`Paging::Skip`], but with how many are passed over and wanted in these fields of the
+    /// body, an object.
+    Body { offset: Arc<str>, limit: Arc<str> },
     /// The reference documents no paging: asked whole.
     Undocumented,
 }
@@ -81,7 +88,7 @@ impl Pages {
     fn pager(plan: &PagePlan, accepted: Option<Option<u32>>) -> Pager {
         let walk = match plan.paging {
             Paging::Keyset { .. } => Walk::Keyset,
-            Paging::Skip => Walk::Skip,
+            Paging::Skip | Paging::Body { .. } => Walk::Skip,
             Paging::Undocumented => Walk::Undocumented,
         };
         let sameness = match (&plan.identity, walk) {
@@ -187,6 +194,10 @@ impl Pages {
 
     fn request(&self, ask: Ask) -> Request {
         let mut request = self.plan.request.clone();
+        if let Paging::Body { offset, limit } = &self.plan.paging {
+            request.body = request.body.map(|body| paged_body(&body, (offset, limit), ask));
+            return request;
+        }
         let query = &mut request.query;
         query.top = ask.top;
         query.skip = ask.skip;
@@ -204,6 +215,17 @@ impl Pages {
         }
         request
     }
+}
+
+/// A body with the page in it. What is no object stays as it is.
+fn paged_body(body: &Bytes, (offset, limit): (&str, &str), ask: Ask) -> Bytes {
+    let Ok(mut fields) = serde_json::from_slice::<Map<String, Value>>(body) else {
+        return body.clone();
+    };
+    fields.insert(offset.to_owned(), ask.skip.unwrap_or(0).into());
+    // It has no default: where no page is small enough, the documented one of other lists.
+    fields.insert(limit.to_owned(), ask.top.unwrap_or(DEFAULT_TOP).into());
+    Bytes::from(Value::Object(fields).to_string())
 }
 
 /// Reads a whole list and hands each page to `on_page`.

@@ -154,7 +154,21 @@ fn read_with<'a>(resource: &'a Resource, all: &[&'a Resource]) -> &'a Resource {
 fn scopes_known(resource: &Resource) -> String {
     let table = quote::ident(&resource.table);
     match (&resource.group, &resource.only) {
-        (Group::Case, Some(Only { table, column, values })) => format!(
+        (Group::Case, _) if resource.given.is_some() => {
+            let given = resource.given.iter();
+            let known = given.flat_map(|given| {
+                given.tables.iter().map(|(table, scope)| {
+                    format!(
+                        "SELECT {} FROM main.{} WHERE {} IS NOT NULL",
+                        quote::ident(scope),
+                        quote::ident(table),
+                        quote::ident(&given.column)
+                    )
+                })
+            });
+            format!("(SELECT count(*) FROM ({}))", known.collect::<Vec<_>>().join(" UNION "))
+        }
+        (Group::Case, Some(Only { table, column, values, .. })) => format!(
             "(SELECT count(*) FROM main.{} WHERE {} IN ({}))",
             quote::ident(table),
             quote::ident(column),

@@ -51,6 +51,7 @@ fn identity(r: &mut Record, basis: &Basis, case: &Case) {
     r.put("Id", case.id())
         // Both ids are the same; not every row has the second one.
         .put("CaseId", if t.chance(1, 80) { Value::Int(case.id()) } else { Value::Absent })
+        .put("Guid", Value::Guid(case.guid))
         .put("ExternalId", t.chance(2, 20).then(|| format!("X{}", t.between(3, 1, 999_999))))
         .put("ChainId", CHAIN_ID)
         .put("BrokerCompanyId", office.company)

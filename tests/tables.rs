@@ -1,0 +1,214 @@
+//! Tables beside the case's core: what only a schedule or a reconciliation finds, permissions for a
+//! part of the rows, what is never stored or called, and the tables and columns that users add.
+
+use casemirror::sandbox::{Act, Control, Facet, ListEdit};
+
+use crate::support::follow::{
+    UNTHROTTLED, assert_status, brisk, calls, change, differences_beside, lines, shown_cases,
+    unthrottled,
+};
+use crate::support::{World, differences, one, shown};
+
+/// Settings with which every run is one of `schedule.reference`.
+const REFERENCE: &str = "[schedule]\nreference = \"* * * * * *\"\n";
+/// And one of the nightly reconciliation.
+const NIGHTLY: &str = "[reconcile]\nreread = \"changed\"\n[schedule]\nreference = \"* * * * * *\"\nreconcile = \"* * * * * *\"\n";
+
+fn count(world: &World, what: &str) -> i64 {
+    one(&world.store(), &format!("SELECT count(*) FROM {what}"))
+}
+
+#[test]
+fn what_hangs_on_no_case_follows_by_schedule_edit_by_edit() {
+    let world = brisk(unthrottled(20));
+    world.configure(&format!("{UNTHROTTLED}{REFERENCE}"));
+    world.sync();
+    world.assert_equal();
+    let tables =
+        ["processing_bases", "processing_basis_relations", "file_tags", "webhook_subscriptions"];
+    for table in tables {
+        assert!(count(&world, &format!("main.{table}")) > 0, "{table} is empty");
+    }
+    for edit in [ListEdit::Added, ListEdit::Changed, ListEdit::Removed] {
+        for act in [
+            Act::ProcessingBasis { edit },
+            Act::Relation { edit },
+            Act::FileTag { edit },
+            Act::Subscription { edit },
+        ] {
+            world.sandbox.act(&act).unwrap();
+        }
+        world.sync();
+        world.assert_equal();
+    }
+    // All versions are there, those out of use too.
+    let versions = "main.processing_bases WHERE NOT is_newest_version";
+    assert!(count(&world, versions) > 0);
+    assert!(count(&world, "main.processing_bases WHERE NOT is_active") > 0);
+}
+
+#[test]
+fn what_narrow_dates_miss_is_right_after_the_reconciliation() {
+    let world = brisk(unthrottled(40));
+    world.sync();
+    let cases = shown_cases(&world);
+    let narrow =
+        [Facet::RoleRemoved, Facet::ImageReordered, Facet::FileElsewhere, Facet::FileShared];
+    for (facet, case_id) in narrow.iter().zip(&cases[12..]) {
+        change(&world, *case_id, *facet);
+    }
+    world.sandbox.act(&Act::Relation { edit: ListEdit::Changed }).unwrap();
+    world.sync();
+    let missed = differences(&world.store(), &world.sandbox.state());
+    assert!(!missed.is_empty(), "no date tells of these");
+    let tables = ["case_roles ", "case_files ", "case_file_access ", "processing_basis_relations "];
+    for difference in &missed {
+        assert!(tables.iter().any(|table| difference.starts_with(table)), "{difference}");
+    }
+    world.configure(&format!("{UNTHROTTLED}{NIGHTLY}"));
+    world.sync();
+    world.assert_equal();
+}
+
+#[test]
+fn a_part_that_is_not_permitted_stays_and_is_read_again_when_it_is() {
+    let world = brisk(unthrottled(30));
+    world.configure(&format!("{UNTHROTTLED}{REFERENCE}"));
+    world.sync();
+    let economics = "main.notes WHERE note_type = 'Economics'";
+    let rows = count(&world, economics);
+    assert!(rows > 0);
+    let permission = || "SettlementView - Read".to_owned();
+    world.sandbox.control(Control::Withdraw { permission: permission() });
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!(count(&world, economics), rows, "what we may not see is not gone");
+    assert_eq!(differences_beside(&world, "api_permissions"), [""; 0]);
+    let reason = "SELECT reason FROM sync.resources WHERE table_name = 'notes' AND status = 'ok'";
+    let text: String = one(&world.store(), reason);
+    assert!(text.contains("SettlementView - Read"), "{text}");
+
+    for case_id in &shown_cases(&world)[10..14] {
+        change(&world, *case_id, Facet::NoteRemoved);
+        change(&world, *case_id, Facet::NoteEdited);
+    }
+    world.sync();
+    world.sandbox.control(Control::Grant { permission: permission() });
+    world.sync();
+    world.assert_equal();
+    assert_eq!(
+        one::<Option<String>>(&world.store(), &reason.replace(" AND status = 'ok'", "")),
+        None
+    );
+}
+
+#[test]
+fn the_missing_permission_is_named_from_the_answer() {
+    let world = brisk(unthrottled(20));
+    for permission in ["ProcessingBasis - Read", "Notes - Read"] {
+        world.sandbox.control(Control::Withdraw { permission: permission.to_owned() });
+    }
+    world.sync();
+    for (table, permission) in [
+        ("processing_bases", "ProcessingBasis - Read"),
+        ("processing_basis_relations", "ProcessingBasis - Read"),
+        ("notes", "Notes - Read"),
+    ] {
+        let sql = format!(
+            "SELECT status || ': ' || reason FROM sync.resources WHERE table_name = '{table}'"
+        );
+        let text: String = one(&world.store(), &sql);
+        assert!(text.starts_with("forbidden") && text.contains(permission), "{table}: {text}");
+    }
+    for permission in ["ProcessingBasis - Read", "Notes - Read"] {
+        world.sandbox.control(Control::Grant { permission: permission.to_owned() });
+    }
+    world.configure(&format!("{UNTHROTTLED}{REFERENCE}"));
+    world.sync();
+    world.assert_equal();
+}
+
+#[test]
+fn secrets_of_subscriptions_are_stored_nowhere_and_nothing_forbidden_is_called() {
+    let world = brisk(unthrottled(30));
+    world.sync();
+    world.assert_equal();
+    let subscriptions =
+        lines(&world.store(), "SELECT url FROM main.webhook_subscriptions WHERE _extra IS NULL");
+    assert!(!subscriptions.is_empty());
+    for url in subscriptions {
+        let host = url.split("://").nth(1).unwrap();
+        assert!(!host.contains(['/', '?', '@', '#']), "{url}");
+    }
+    let report = world.sandbox.stats();
+    assert_eq!(report.never_to_do, [""; 0]);
+    assert_eq!(report.writes, 0);
+    assert!(report.log.iter().all(|call| !call.path.contains("FullIdentityNumber")));
+}
+
+/// `examples/resources`, as the README has it.
+fn example() -> String {
+    format!("{}/examples/resources", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn the_example_adds_a_column_and_a_table_without_a_version() {
+    let built_in = include_str!("../schemas/publications.toml");
+    let own = include_str!("../examples/resources/publications.toml");
+    assert!(own.starts_with(built_in), "the example is the built-in file and a column");
+    let world = brisk(unthrottled(20));
+    world.sync();
+    let kept = "main.publications WHERE _extra LIKE '%\"ExternalId\"%'";
+    assert!(count(&world, kept) > 0, "without a column the field is in _extra");
+
+    world.configure(&format!("{UNTHROTTLED}[resources]\ndir = \"{}\"\n", example()));
+    world.sandbox.reset_stats();
+    world.sync();
+    let made = calls(&world);
+    for case_id in world.sandbox.case_ids() {
+        for part in ["Publications", "Activities"] {
+            assert!(
+                made.contains_key(&format!("GET /api/Cases/{case_id}/{part}")),
+                "{part} of {case_id}"
+            );
+        }
+        assert!(
+            !made.contains_key(&format!("GET /api/Cases/{case_id}/Roles")),
+            "roles are as they were"
+        );
+    }
+    assert_eq!(count(&world, kept), 0);
+    assert_eq!(count(&world, "main.publications WHERE external_id IS NULL"), 0);
+    assert!(count(&world, "main.activity_participants WHERE contact_id IS NOT NULL") > 0);
+    let versions = "(FROM history.publications UNION ALL BY NAME FROM history.activities)";
+    assert_eq!(count(&world, versions), 0, "what changes on our side is no version");
+    assert_eq!(count(&world, "sync.pending"), 0);
+
+    // The published copy has them too, with their comments.
+    let comment = "SELECT comment FROM duckdb_columns() WHERE table_name = 'publications' \
+                   AND column_name = 'external_id' AND schema_name = 'main'";
+    let text: String = one(&world.published(), comment);
+    assert_eq!(text, "Id under which the portal knows the publication.");
+}
+
+#[test]
+fn mistakes_in_a_users_file_are_named_with_file_and_field() {
+    let world = brisk(unthrottled(4));
+    std::fs::create_dir_all(world.path("own")).unwrap();
+    let file = include_str!("../examples/resources/publications.toml")
+        .replace(
+            "field = \"ExternalId\"\ntype = \"string\"",
+            "field = \"ExternalId\"\ntype = \"text\"",
+        )
+        .replace("PublicationChangedDate\"]", "PublishedDate\"]");
+    std::fs::write(world.path("own/publications.toml"), file).unwrap();
+    world.configure(&format!("{UNTHROTTLED}[resources]\ndir = \"own\"\n"));
+    let output = world.run(&["sync"]);
+    assert_status(&output, 2);
+    let text = shown(&output);
+    for part in
+        ["own/publications.toml: column \"external_id\": type", "refresh: \"PublishedDate\""]
+    {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    assert_eq!(world.sandbox.stats().calls, 0);
+}
