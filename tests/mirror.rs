@@ -390,7 +390,10 @@ fn a_forbidden_table_keeps_its_rows_and_is_filled_again_when_it_is_granted() {
     world.sync();
     assert_eq!(status(), "forbidden");
     assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM main.activities"), rows);
-    assert_eq!(differences_beside(&world, "activities"), [""; 0]);
+    let mut beside = differences_beside(&world, "activities");
+    // What is granted now is read with the schedule.
+    beside.retain(|difference| !difference.starts_with("api_permissions "));
+    assert_eq!(beside, [""; 0]);
 
     // Nothing tries it again before the permissions are read.
     change(&world, case_id, Facet::Activity);
