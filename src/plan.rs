@@ -175,13 +175,20 @@ pub fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
 }
 
 /// Whether a case is asked for a resource with `[only]` is known when what it looks at is read: until
-/// then it waits.
+/// then it waits. (Rows of searches are read before anything is planned.)
 fn hold_conditioned(plan: &mut CasePlan, inputs: &Inputs<'_>) {
     let condition = |table: &str| {
         let resource = inputs.resources.iter().find(|r| r.table == table && r.group == Group::Case);
         resource.and_then(|r| r.only.as_ref())
     };
-    let read: Vec<String> = plan.stale.iter().map(|stale| stale.table.clone()).collect();
+    let of_case =
+        |table: &str| inputs.resources.iter().any(|r| r.table == table && r.group == Group::Case);
+    let read: Vec<String> = plan
+        .stale
+        .iter()
+        .filter(|stale| of_case(&stale.table))
+        .map(|stale| stale.table.clone())
+        .collect();
     let (held, stale) = std::mem::take(&mut plan.stale)
         .into_iter()
         .partition(|stale| condition(&stale.table).is_some_and(|only| read.contains(&only.table)));

@@ -71,8 +71,11 @@ fn coverage(catalog: &Catalog) -> String {
                 met.insert(own);
             }
         }
-        let children = |table: &String| catalog.children(table).map(|c| c.table.clone());
-        let below: Vec<String> = tables.iter().flat_map(children).collect();
+        let below: Vec<String> = tables
+            .iter()
+            .flat_map(|table| catalog.children(table))
+            .map(|child| child.table.clone())
+            .collect();
         tables.extend(below);
         let text = match why {
             Some(why) => {
