@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use serde_json::value::RawValue;
 
 use crate::catalog::{Answer as Shape, Catalog, Each, Group, Read, Resource};
+use crate::config::Config;
 use crate::decode::{Context, Decoded, Decoder, Param, Params};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
@@ -55,13 +56,18 @@ pub struct Found {
 }
 
 impl Extractor {
-    /// `since` is where the windows of lists by time begin.
+    /// The windows of lists by time begin at `processing_bases.since`.
     pub fn new(
         client: Client,
         catalog: Arc<Catalog>,
         context: Context,
-        since: Timestamp,
+        config: &Config,
     ) -> Extractor {
+        let day = config.processing_bases.since;
+        let since = day
+            .to_zoned(config.source.time_zone.clone())
+            .or_else(|_| day.to_zoned(jiff::tz::TimeZone::UTC))
+            .map_or(Timestamp::UNIX_EPOCH, |day| day.timestamp());
         Extractor { client, catalog, context: Arc::new(context), since }
     }
 

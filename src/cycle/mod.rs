@@ -175,13 +175,8 @@ impl Cycle {
     /// Nothing is called yet.
     pub fn new(parts: Parts, options: Options) -> Cycle {
         let client = parts.polls.client.clone();
-        let since = parts.config.processing_bases.since;
-        // A day that has no start in the zone begins with that of UTC.
-        let since = since
-            .to_zoned(parts.config.source.time_zone.clone())
-            .or_else(|_| since.to_zoned(jiff::tz::TimeZone::UTC))
-            .map_or(Timestamp::UNIX_EPOCH, |start| start.timestamp());
-        let extractor = Extractor::new(client, Arc::clone(&parts.catalog), parts.context, since);
+        let extractor =
+            Extractor::new(client, Arc::clone(&parts.catalog), parts.context, &parts.config);
         let handled = parts.signals.news();
         Cycle {
             config: parts.config,

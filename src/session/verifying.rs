@@ -29,7 +29,12 @@ impl Session {
             Arc::clone(&self.catalog),
             Arc::clone(&self.store),
             self.writer.clone(),
-            Extractor::new(self.polls.client.clone(), Arc::clone(&self.catalog), self.decoding()),
+            Extractor::new(
+                self.polls.client.clone(),
+                Arc::clone(&self.catalog),
+                self.decoding(),
+                &self.config,
+            ),
         );
         let mut totals = Totals::of(&bench)?;
         let mut revenue = Revenue::of(&bench)?;

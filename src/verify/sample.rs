@@ -95,7 +95,7 @@ impl Sample {
             let extractor = bench.extractor.clone();
             async move {
                 let stamp = Stamp::Known(String::new());
-                let read = extractor.scope(&resource, scope.1, stamp.clone()).await;
+                let read = extractor.scope(&resource, scope.1, None, stamp.clone()).await;
                 let load = match read {
                     // Nothing is there, and nothing may be mirrored.
                     Err(error) if error.kind() == Kind::NotFound => {
@@ -329,7 +329,17 @@ fn all_of(bench: &Bench, ids: &[i64]) -> Result<Vec<Scope>> {
     let conn = bench.reader()?;
     let cases = State::new(&conn).cases(ids)?;
     let scopes = scopes_of(&conn, &cases, &bench.active()?, since(&bench.config)?)?;
-    Ok(scopes.into_iter().filter(|(table, _)| table != Place::Contacts.table()).collect())
+    // What stays when it has passed is no difference, and what another table gives may not be known.
+    let whole = |table: &str| {
+        bench
+            .catalog
+            .get(table)
+            .is_some_and(|resource| resource.given.is_none() && resource.stays_after.is_none())
+    };
+    Ok(scopes
+        .into_iter()
+        .filter(|(table, _)| table != Place::Contacts.table() && whole(table))
+        .collect())
 }
 
 /// The row of one id out of an answer of a search.
