@@ -103,9 +103,8 @@ fn follow(world: &World, case_id: i64, facet: Facet) -> String {
     // Dates that do not move with what is behind them: a reconciliation finds it.
     let missed = match facet {
         Facet::RoleRemoved => Some("case_roles"),
-        // A file comes with those it is shared with.
-        Facet::ImageReordered | Facet::FileElsewhere => Some("case_file"),
-        Facet::FileShared => Some("case_file_access "),
+        // A file and those it is shared with are of one answer.
+        Facet::ImageReordered | Facet::FileElsewhere | Facet::FileShared => Some("case_file"),
         _ => None,
     };
     if let Some(table) = missed {
