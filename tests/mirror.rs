@@ -42,7 +42,7 @@ fn expected(world: &World, outcome: &Outcome) -> BTreeMap<String, u64> {
             row_of(&only.table, &only.scope).is_some_and(|row| {
                 let is = |value: &String| match &row[&only.column] {
                     Value::String(text) => text == value,
-                    other => other.to_string() == *value,
+                    other => format!("{other}").eq(value),
                 };
                 only.values.iter().any(is)
             })

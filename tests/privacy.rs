@@ -24,7 +24,7 @@ fn kept() -> World {
     world.sync();
     world.sandbox.act(&Act::EditContact { contact_id: Some(50_001), at: None }).unwrap();
     world.sync();
-    assert!(texts(&world.store(), "history.contacts", "name").len() > 0);
+    assert!(!texts(&world.store(), "history.contacts", "name").is_empty());
     world
 }
 

@@ -1,5 +1,7 @@
 //! Holding answers against what is mirrored, cell by cell, without writing them (contract section 6).
 
+use std::collections::HashMap;
+
 use duckdb::Connection;
 
 use super::state::list;
@@ -26,8 +28,8 @@ pub struct CellDifference {
 /// What a comparison came to.
 #[derive(Debug, Clone, Default)]
 pub struct Compared {
-    pub source_rows: u64,
-    pub mirror_rows: u64,
+    /// Rows of each case: the source's, and the mirror's.
+    pub rows: HashMap<i64, (u64, u64)>,
     pub cells: Vec<CellDifference>,
 }
 
@@ -53,12 +55,15 @@ pub fn compare(
     let main = format!("main.{} WHERE {scope} IN ({})", quote::ident(&resource.table), list(ids));
     let stage = format!("temp.{}", merge::stage_name(resource));
     let failed = |e| db(&format!("cannot compare {}", resource.table), e);
-    let (source_rows, mirror_rows) = conn
-        .query_row(
-            &format!("SELECT (SELECT count(*) FROM {stage}), (SELECT count(*) FROM {main})"),
-            [],
-            |row| Ok((row.get::<_, u64>(0)?, row.get::<_, u64>(1)?)),
-        )
+    let counts = format!(
+        "SELECT id, sum(source)::UBIGINT, sum(mirror)::UBIGINT FROM ( \
+           SELECT {scope} AS id, 1 AS source, 0 AS mirror FROM {stage} \
+           UNION ALL SELECT {scope}, 0, 1 FROM {main}) GROUP BY id"
+    );
+    let mut statement = conn.prepare(&counts).map_err(failed)?;
+    let rows = statement
+        .query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))
+        .and_then(Iterator::collect)
         .map_err(failed)?;
     let keys: Vec<String> = resource.key.iter().map(|key| quote::ident(key)).collect();
     let same: Vec<String> = keys.iter().map(|key| format!("s.{key} = m.{key}")).collect();
@@ -92,7 +97,7 @@ pub fn compare(
         same = same.join(" AND "),
     );
     let mut statement = conn.prepare(&sql).map_err(failed)?;
-    let rows = statement
+    let cells = statement
         .query_map([], |row| {
             Ok(CellDifference {
                 id: row.get(0)?,
@@ -102,9 +107,9 @@ pub fn compare(
                 mirror: row.get(4)?,
             })
         })
+        .and_then(Iterator::collect)
         .map_err(failed)?;
-    let cells = rows.collect::<Result<_, _>>().map_err(failed)?;
-    Ok(Compared { source_rows, mirror_rows, cells })
+    Ok(Compared { rows, cells })
 }
 
 /// A line of a journal: its cells as text, annotations as `annotations[n].column`.

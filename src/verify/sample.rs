@@ -261,10 +261,12 @@ impl Sample {
             let compared = compare(&conn, &table, &rows, &ids)?;
             let off: HashSet<i64> = compared.cells.iter().map(|cell| cell.id).collect();
             let tally = self.tallies.entry(table.table.clone()).or_default();
-            if off.is_empty() {
-                tally.scopes += ids.len() as u64;
-                tally.source_rows += compared.source_rows;
-                tally.mirror_rows += compared.mirror_rows;
+            // What differs is counted when it has settled.
+            for id in ids.iter().filter(|id| !off.contains(id)) {
+                let (source, mirror) = compared.rows.get(id).copied().unwrap_or_default();
+                tally.scopes += 1;
+                tally.source_rows += source;
+                tally.mirror_rows += mirror;
             }
             for cell in compared.cells {
                 all.entry(cell.id).or_default().push((table.table.clone(), cell));
