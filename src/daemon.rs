@@ -104,6 +104,9 @@ impl Host {
             // A schedule fell due in the meantime: the next cycle begins with it. What `--full` asks
             // for is in the books already.
             options.full = false;
+            if let Some(journals) = &mut options.journals {
+                journals.planned = true;
+            }
             if let Some(controls) = &self.controls {
                 controls.set(Halt::Go);
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use duckdb::Connection;
 
-use crate::catalog::{Catalog, Group, Resource};
+use crate::catalog::{Catalog, Group, JOURNAL_COLUMNS, Resource};
 use crate::config::Config;
 use crate::cycle::{plan_cases, since};
 use crate::error::Result;
@@ -134,11 +134,14 @@ pub fn note_complete(conn: &Connection, pending: &Pending, catalog: &Catalog) ->
     let status = Books::new(conn).resources()?;
     let lacking: BTreeSet<&str> =
         pending.scopes.iter().filter(|s| s.never).map(|s| s.table.as_str()).collect();
+    let planned = state.meta("journals_since")?.is_some();
     // A child's rows come with its parent's scopes.
     let done = catalog
         .resources()
         .iter()
-        .filter(|r| is_asked(r, &status) && !lacking.contains(r.read_with()));
+        .filter(|r| is_asked(r, &status) && !lacking.contains(r.read_with()))
+        // Journals and their annotations that no schedule has planned yet lack everything.
+        .filter(|r| planned || r.column(JOURNAL_COLUMNS[2]).is_none());
     let mut complete = complete_tables(&state)?;
     let before = complete.len();
     complete.extend(done.map(|r| r.table.clone()));

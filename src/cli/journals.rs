@@ -37,6 +37,7 @@ fn options(args: &Journals) -> Result<Options> {
         from: Month::of(args.from),
         to: Month::of(args.to),
         ids: args.ids.clone(),
+        planned: false,
     };
     Ok(Options { only, journals: Some(request), ..Options::default() })
 }

@@ -14,7 +14,7 @@ use crate::catalog::{Group, Resource};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::journals::{JournalScope, Month, MonthRead, first_month, months_back};
-use crate::mirror::{DueMonth, ScopeId, State};
+use crate::mirror::{Books, DueMonth, ScopeId, State};
 use crate::schedule::Name;
 
 /// Key of `sync.meta`: the first month that is ever synced, fixed at the first run.
@@ -29,6 +29,8 @@ pub struct JournalRequest {
     pub to: Month,
     /// Of `journals.level`; empty: those of the configuration, or all that are known.
     pub ids: Vec<i64>,
+    /// The months are due in the books already: a run that had to give way goes on.
+    pub planned: bool,
 }
 
 impl JournalRequest {
@@ -48,8 +50,15 @@ impl Cycle {
         if tables.is_empty() {
             return Ok(());
         }
-        if due.has(Name::Journals) || due.has(Name::JournalsRecheck) {
-            self.plan_months(&tables, due).await?;
+        let scheduled = due.has(Name::Journals) || due.has(Name::JournalsRecheck);
+        // Where the offices were not known when the schedule ran, nothing was planned.
+        let unplanned = due.at.is_some() && !scheduled && {
+            let conn = self.store.connection()?;
+            let state = State::new(&conn);
+            state.meta(FIRST_MONTH)?.is_some() && !state.has_journals(self.config.journals.level)?
+        };
+        if scheduled || unplanned {
+            self.plan_months(&tables, due, unplanned).await?;
         }
         self.read_due(&tables, None).await
     }
@@ -71,11 +80,18 @@ impl Cycle {
         }
         let (level, months) = (self.config.journals.level, request.months());
         let asked = tables.clone();
+        let planned = request.planned;
         self.writer
             .run({
                 let ids = ids.clone();
                 move |conn| {
-                    State::new(conn).months_are_due(&asked, level, &ids, &months, Some("asked for"))
+                    if planned {
+                        return Ok(());
+                    }
+                    let state = State::new(conn);
+                    state.months_are_due(&asked, level, &ids, &months, Some("asked for"))?;
+                    // Who asks does not wait for a backoff.
+                    state.months_wait_no_longer(&asked, &ids)
                 }
             })
             .await?;
@@ -95,14 +111,24 @@ impl Cycle {
         journal_ids(&self.store.connection()?, &self.config, named)
     }
 
-    async fn plan_months(&self, tables: &[String], due: &Due) -> Result<()> {
-        let plan = Wanted::of(&self.store.connection()?, &self.config, due)?;
+    /// Makes due what the schedules ask for; `anyway` as if `schedule.journals` did.
+    async fn plan_months(&self, tables: &[String], due: &Due, anyway: bool) -> Result<()> {
+        let mut plan = Wanted::of(&self.store.connection()?, &self.config, due)?;
+        plan.scheduled |= anyway;
         let level = self.config.journals.level;
         let tables = tables.to_vec();
+        let at = due.at.unwrap_or_else(Timestamp::now);
         self.writer
             .run(move |conn| {
                 let state = State::new(conn);
                 state.set_meta(FIRST_MONTH, &plan.first.to_string())?;
+                state.leave_other_journals(level, &plan.ids)?;
+                // What is due is in the books from here on: the schedules have done their part.
+                let ran =
+                    [(plan.scheduled, Name::Journals), (plan.rechecked, Name::JournalsRecheck)];
+                for (_, name) in ran.iter().filter(|(ran, _)| *ran && !plan.ids.is_empty()) {
+                    Books::new(conn).set_schedule(name.as_str(), at)?;
+                }
                 if plan.rechecked {
                     let why = Some("schedule.journals_recheck");
                     let (sums, journals): (Vec<_>, Vec<_>) =
@@ -146,16 +172,22 @@ impl Cycle {
             if sums.is_empty() && lines.is_empty() {
                 return Ok(());
             }
+            let totals: BTreeSet<(i64, Month)> =
+                sums.iter().map(|due| (due.scope.id, due.scope.month)).collect();
             let read = self.read_months(lines).await? + self.read_months(sums).await?;
             if self.signals.halt() != Halt::Go {
+                // The rest is due still.
+                self.report.halted = true;
                 return Ok(());
             }
             let off = {
                 let conn = self.store.connection()?;
                 State::new(&conn).months_off_their_sum(level)?
             };
-            let off: Vec<(i64, Month)> =
-                off.into_iter().filter(|month| reread.insert(*month)).collect();
+            let off: Vec<(i64, Month)> = off
+                .into_iter()
+                .filter(|month| totals.contains(month) && reread.insert(*month))
+                .collect();
             if !off.is_empty() && tables.iter().any(|t| t == REVENUE) {
                 tracing::info!(months = off.len(), "lines that do not add up are read again");
                 self.writer
@@ -227,7 +259,9 @@ impl Cycle {
             }
         }
         self.flush().await?;
-        for (table, _) in not_found.into_iter().filter(|(_, all)| *all) {
+        // Ids that were typed may be wrong.
+        let typed = self.options.journals.is_some();
+        for (table, _) in not_found.into_iter().filter(|(_, all)| *all && !typed) {
             self.journal_is_absent(&table).await?;
         }
         Ok(read)
@@ -264,7 +298,9 @@ impl Cycle {
                 Err(error)
             }
             kind => {
-                if !self.reached(Some(&error)) {
+                // A journal that takes too long says nothing about whether the source can be reached.
+                let too_long = kind == Kind::Timeout;
+                if !too_long && !self.reached(Some(&error)) {
                     return Err(error);
                 }
                 let text = error.chain();
@@ -275,7 +311,9 @@ impl Cycle {
                     "a journal's month failed"
                 );
                 self.failed.entry(month.table.clone()).or_insert_with(|| text.clone());
-                *self.failures_in_a_row.entry(month.table.clone()).or_default() += 1;
+                // Each of them has waited for limits.journal_timeout.
+                let weight = if too_long { 5 } else { 1 };
+                *self.failures_in_a_row.entry(month.table.clone()).or_default() += weight;
                 self.note_month_failure(month, &format!("{kind:?}"), &text).await
             }
         }

@@ -279,7 +279,15 @@ impl Cycle {
             let cases = self.writer.run(move |conn| State::new(conn).reread(all)).await?;
             tracing::info!(cases, "cases that changed since they were read whole are read again");
         }
-        if !self.read_lists(due.has(Name::Reference)).await? {
+        // Each is noted as soon as its part is done: an error in what follows must not repeat it.
+        if due.has(Name::Reconcile) {
+            self.note_run(Name::Reconcile, &due).await?;
+        }
+        if self.read_lists(due.has(Name::Reference)).await? {
+            if due.has(Name::Reference) {
+                self.note_run(Name::Reference, &due).await?;
+            }
+        } else {
             due.schedules.remove(&Name::Reference);
             self.report.undone = true;
         }
@@ -310,6 +318,11 @@ impl Cycle {
                 None => return Ok(()),
             }
         }
+    }
+
+    async fn note_run(&self, name: Name, due: &Due) -> Result<()> {
+        let at = due.at.unwrap_or_else(Timestamp::now);
+        self.writer.run(move |conn| Books::new(conn).set_schedule(name.as_str(), at)).await
     }
 
     /// Reads the last two days of the feeds again: the source's commit order is not its clock's, and

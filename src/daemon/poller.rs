@@ -84,7 +84,7 @@ impl Poller {
                 turn.next = started + turn.interval;
                 say_recovery(&what, turn.patience.succeed(Instant::now().into_std()));
                 if name == FeedName::Cases {
-                    self.polled.send_replace(true);
+                    self.polled.send_if_modified(|polled| !std::mem::replace(polled, true));
                 }
             }
             Err(error) => {
@@ -96,7 +96,7 @@ impl Poller {
                 turn.next = Instant::now() + trouble.wait;
                 // What was seen before the last stop can be fetched while the feed is down.
                 if self.was_polled_before()? {
-                    self.polled.send_replace(true);
+                    self.polled.send_if_modified(|polled| !std::mem::replace(polled, true));
                 }
             }
         }

@@ -136,7 +136,8 @@ impl Worker {
             () = tokio::time::sleep(nap) => {}
             Some(job) = self.inbox.recv() => memory.jobs.push_back(job),
             _ = self.polled.changed() => {}
-            () = signals.beyond(known, Halt::Go) => {}
+            // Yielding was meant for the cycle that is over.
+            () = signals.beyond(known, Halt::Yield) => {}
         }
     }
 

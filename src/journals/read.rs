@@ -144,12 +144,15 @@ impl Calls<'_> {
     async fn month(&self, window_days: Option<u32>) -> Result<Lines> {
         let whole = self.scope.month.window();
         let mut sent_at = None;
-        let first =
-            self.first_pass(whole.parts(window_days.unwrap_or(u32::MAX)), &mut sent_at).await?;
+        let windows = whole.parts(window_days.unwrap_or(u32::MAX));
+        let asked = windows.len();
+        let first = self.first_pass(windows, &mut sent_at).await?;
+        let halved = first.len() > asked;
         let complete = first.iter().all(|part| part.complete);
         let in_one_call = first.len() == 1;
-        let window_days =
-            (!in_one_call).then(|| first.iter().map(|p| p.window.days()).max()).flatten();
+        // What an earlier reading found stays, unless this one found out more.
+        let found = halved.then(|| first.iter().map(|part| part.window.days()).max());
+        let window_days = found.flatten().or(window_days);
         let parts = if complete && !in_one_call {
             match self.until_it_stands_still(first).await? {
                 Ok(parts) => parts,
@@ -257,7 +260,7 @@ impl Calls<'_> {
 
 /// Failures that less to do may mend. A service that is too busy, or refuses us, is not among them.
 fn is_too_much(error: &Error) -> bool {
-    matches!(error.kind(), Kind::Timeout | Kind::Server | Kind::BadAnswer | Kind::Unreachable)
+    matches!(error.kind(), Kind::Timeout | Kind::Server | Kind::BadAnswer)
 }
 
 fn marks(parts: &[Part]) -> Vec<u128> {

@@ -10,7 +10,7 @@ use super::fresh;
 use super::lines::{self, Lines, MergedTable};
 use super::load::{Load, Outcome, Settings, count_change};
 use super::merge::{self, Merged};
-use super::state::{State, ids};
+use super::state::{State, ids, list};
 use super::{db, instant, instant_param, scalar_i64, schema};
 use crate::catalog::{Group, Resource};
 use crate::config::JournalLevel;
@@ -424,6 +424,50 @@ impl State<'_> {
                 scope.month.first().to_string()
             ],
         )
+    }
+
+    /// Whether any month of this level is in the books.
+    pub fn has_journals(&self, level: JournalLevel) -> Result<bool> {
+        Ok(scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM sync.journal_months WHERE journal_level = {}",
+                quote::text(&level.to_string())
+            ),
+        )? > 0)
+    }
+
+    /// Months of these tables and ids that failed may be asked at once.
+    pub fn months_wait_no_longer(&self, tables: &[String], ids: &[i64]) -> Result<()> {
+        self.batch(&format!(
+            "UPDATE sync.failures SET next_at = first_at WHERE table_name IN ({}) AND id IN ({})",
+            quote::texts(tables.iter().map(String::as_str).chain([""])),
+            list(ids)
+        ))
+    }
+
+    /// Journals of another level, or of ids that are not wanted any more, are left as they are: what
+    /// failed or did not fit in them is no failure.
+    pub fn leave_other_journals(&self, level: JournalLevel, ids: &[i64]) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let level = quote::text(&level.to_string());
+        let ids = list(ids);
+        self.batch(&format!(
+            "CREATE OR REPLACE TEMP TABLE left_months AS \
+               SELECT table_name, journal_id AS id, \
+                 journal_level || '/' || strftime(journal_month, '%Y-%m') AS part, \
+                 journal_level || '/' || journal_id || '/' || strftime(journal_month, '%Y-%m') AS scope \
+               FROM sync.journal_months WHERE journal_level <> {level} OR journal_id NOT IN ({ids}); \
+             UPDATE sync.journal_months SET due = NULL \
+               WHERE journal_level <> {level} OR journal_id NOT IN ({ids}); \
+             DELETE FROM sync.failures f USING temp.left_months l \
+               WHERE f.table_name = l.table_name AND f.id = l.id AND f.part = l.part; \
+             UPDATE sync.rejects r SET resolved_at = {now} FROM temp.left_months l \
+               WHERE r.resolved_at IS NULL AND r.scope = l.scope",
+            now = instant(Timestamp::now())
+        ))
     }
 
     /// Forgets that months of a table were not found, where the table never gave any other answer.

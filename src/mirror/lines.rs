@@ -122,14 +122,23 @@ fn same_month(a: &str, b: &str) -> String {
 
 /// SQL for a text that is the same when and only when a row's fields are: each as its own text, so
 /// that no number passes through a binary float.
+///
+/// A column that is newer than the month's last reading (`c.definition`) says nothing about its lines.
 fn content(resource: &Resource, alias: &str, redefined: &Redefined) -> String {
     let fields: Vec<String> = compared(resource)
-        .filter(|(name, _)| !redefined.iter().any(|(redefined, _)| redefined == name))
-        .map(|(name, _)| match resource.column(name) {
-            Some(column) if column.kind.list => {
-                format!("to_json({alias}.{})::VARCHAR", quote::ident(name))
+        .map(|(name, _)| {
+            let text = match resource.column(name) {
+                Some(column) if column.kind.list => {
+                    format!("to_json({alias}.{})::VARCHAR", quote::ident(name))
+                }
+                _ => format!("{alias}.{}::VARCHAR", quote::ident(name)),
+            };
+            match redefined.iter().find(|(redefined, _)| redefined == name) {
+                Some((_, since)) => {
+                    format!("CASE WHEN coalesce(c.definition, 0) >= {since} THEN {text} END")
+                }
+                None => text,
             }
-            _ => format!("{alias}.{}::VARCHAR", quote::ident(name)),
         })
         .collect();
     format!("to_json([{}]::VARCHAR[])::VARCHAR", fields.join(", "))
@@ -140,7 +149,7 @@ impl Lines<'_> {
     fn notes_of(&self, staged: bool) -> Option<String> {
         let (notes, redefined) = self.notes?;
         let from = if staged {
-            format!("{} a", stage(notes))
+            format!("{} a JOIN temp.stage_months c ON {}", stage(notes), same_month("a", "c"))
         } else {
             format!("{} a JOIN temp.stage_months c ON {}", main(notes), same_month("a", "c"))
         };
@@ -209,14 +218,14 @@ impl Lines<'_> {
              JOIN temp.stage_months c ON {} WHERE c.closed",
             same_month("l", "c")
         ));
-        let cells: Vec<String> = own_columns(self.resource, self.redefined)
-            .map(|name| {
+        let cells: Vec<String> = told_columns(self.resource, self.redefined)
+            .map(|(name, told)| {
                 format!(
                     "SELECT {MONTH_AND_KEY}, 'changed' AS change, {shown} AS column_name, \
                        m.{column}::VARCHAR AS before, s.{column}::VARCHAR AS after \
                      FROM temp.diff d JOIN temp.new_lines l ON l.line = d.sid \
                      JOIN {stage} s ON s.rowid = d.sid JOIN {main} m ON m.rowid = d.mid \
-                     JOIN temp.stage_months c ON {same} WHERE c.closed AND {differs}",
+                     JOIN temp.stage_months c ON {same} WHERE {told} AND {differs}",
                     shown = quote::text(name),
                     column = quote::ident(name),
                     stage = stage(self.resource),
@@ -261,7 +270,7 @@ SELECT NULL, o.line, o.journal_level, o.journal_id, o.journal_month,
 FROM temp.old_lines o
 JOIN temp.stage_months c ON c.journal_level = o.journal_level AND c.journal_id = o.journal_id
   AND c.journal_month = o.journal_month AND NOT c.complete
-LEFT JOIN (SELECT journal_level, journal_id, journal_month, count(*) AS lines
+LEFT JOIN (SELECT journal_level, journal_id, journal_month, max(number) AS lines
            FROM temp.new_lines GROUP BY ALL) n
   ON n.journal_level = o.journal_level AND n.journal_id = o.journal_id
   AND n.journal_month = o.journal_month
@@ -279,14 +288,20 @@ fn insert_restatements(resource: &Resource, select: &str, now: &str) -> String {
     )
 }
 
-/// Compared columns that are not ours to have changed.
-fn own_columns<'r>(
+/// The compared columns, each with SQL for the month's closedness (`c`) that leaves out what only our
+/// own definition changed.
+fn told_columns<'r>(
     resource: &'r Resource,
     redefined: &'r Redefined,
-) -> impl Iterator<Item = &'r str> {
-    compared(resource)
-        .map(|(name, _)| name)
-        .filter(|name| !redefined.iter().any(|(redefined, _)| redefined == name))
+) -> impl Iterator<Item = (&'r str, String)> {
+    compared(resource).map(|(name, _)| {
+        let since = redefined.iter().find(|(redefined, _)| redefined == name);
+        let told = match since {
+            Some((_, since)) => format!("c.closed AND coalesce(c.definition, 0) >= {since}"),
+            None => "c.closed".to_owned(),
+        };
+        (name, told)
+    })
 }
 
 /// Annotations are compared for themselves, whether or not their line changed. `note_pairs` says to
@@ -341,14 +356,13 @@ fn notes_restatements(
          JOIN temp.new_lines l ON l.line = p.new_row",
         main = main(notes)
     );
-    let cells: Vec<String> = own_columns(notes, redefined)
-        .flat_map(|name| {
+    let cells: Vec<String> = told_columns(notes, redefined)
+        .flat_map(|(name, told)| {
             let column = quote::ident(name);
             let shown = |row: &str| {
                 format!("'annotations[' || {row}.position || '].' || {}", quote::text(name))
             };
-            let closed =
-                format!("JOIN temp.stage_months c ON {} AND c.closed", same_month("l", "c"));
+            let closed = format!("JOIN temp.stage_months c ON {} AND {told}", same_month("l", "c"));
             [
                 format!(
                     "SELECT {MONTH_AND_KEY}, 'changed' AS change, {} AS column_name, \

@@ -311,6 +311,8 @@ impl State<'_> {
         }
         self.batch(&format!(
             "UPDATE sync.seen SET dirty = true WHERE NOT removed AND NOT dirty; \
+             UPDATE sync.journal_months SET due = 'newly permitted or enabled' \
+               WHERE table_name = {table} AND complete; \
              DELETE FROM sync.fetched WHERE table_name = {table} AND NOT EXISTS \
                (SELECT 1 FROM sync.resources WHERE table_name = {table} AND answered)",
             table = quote::text(table)

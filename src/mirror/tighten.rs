@@ -98,6 +98,11 @@ pub(super) fn rewrite(
     let keep =
         config::Privacy { identifiers: PrivacyMode::Keep, contact_details: PrivacyMode::Keep };
     let by_name = Privacy::new(step.unwrap_or(&keep), key);
+    // Findings of verify show cells of any table: what is told apart no more is not kept.
+    conn.execute_batch(
+        "UPDATE sync.verifications SET source = NULL, mirror = NULL WHERE difference IS NOT NULL",
+    )
+    .map_err(|e| db("cannot rewrite sync.verifications", e))?;
     for resource in catalog.resources() {
         let of_table: Vec<&Tightened<'_>> =
             columns.iter().filter(|t| t.resource.table == resource.table).collect();
@@ -114,7 +119,7 @@ pub(super) fn rewrite(
         }
         rejects(conn, resource, &of_table, &classes, key)?;
         drift(conn, resource, &classes)?;
-        restatements(conn, catalog, resource, &of_table, key)?;
+        restatements(conn, resource, &of_table, &classes, key)?;
     }
     Ok(())
 }
@@ -282,9 +287,9 @@ fn drift(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Resul
 /// Restatements repeat values of journals and, by the name of their field, of their annotations.
 fn restatements(
     conn: &Connection,
-    catalog: &Catalog,
     resource: &Resource,
     columns: &[&Tightened<'_>],
+    classes: &Classes<'_>,
     key: [u8; 32],
 ) -> Result<()> {
     let journal = resource.read_with();
@@ -295,18 +300,21 @@ fn restatements(
     {
         return Ok(());
     }
-    debug_assert!(catalog.get(journal).is_some());
-    for tightened in columns {
-        let name = &tightened.column.name;
+    let of_column = |name: &str| {
         let shown = if journal == resource.table {
             format!("column_name = {}", quote::text(name))
         } else {
             format!("column_name LIKE 'annotations[%].' || {}", quote::text(name))
         };
-        let among = format!("journal = {} AND {shown}", quote::text(journal));
-        for column in ["before", "after"] {
+        format!("journal = {} AND {shown}", quote::text(journal))
+    };
+    for column in ["before", "after"] {
+        for tightened in columns {
+            let among = of_column(&tightened.column.name);
             texts(conn, "sync.restatements", column, &among, |text| hidden(tightened, text, key))?;
         }
+        let extra = of_column(EXTRA_COLUMN);
+        texts(conn, "sync.restatements", column, &extra, |text| Some(classes.object(text)))?;
     }
     Ok(())
 }

@@ -82,10 +82,8 @@ impl Session {
             verified.comparisons.iter().filter(|c| matches!(c.finding, Finding::Different(_)))
         {
             tracing::warn!(
+                // The values may be a person's: they are in sync.verifications.
                 what = found.what,
-                source = found.source,
-                mirror = found.mirror,
-                difference = found.difference(),
                 "the mirror differs from the source"
             );
         }

@@ -78,7 +78,6 @@ impl Bench {
         match error.kind() {
             Kind::Credentials
             | Kind::Tls
-            | Kind::Unreachable
             | Kind::Store
             | Kind::DiskFull
             | Kind::Cancelled

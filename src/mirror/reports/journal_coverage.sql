@@ -61,7 +61,24 @@ sums AS (
     FROM main.revenue_journal_sums AS s
     LEFT JOIN revenue AS r USING (journal_level, journal_id, journal_month)
     LEFT JOIN changes AS c USING (journal_level, journal_id, journal_month)
-    WHERE s.journal_level || '/' || s.journal_id || '/' || strftime(s.journal_month, '%Y-%m')
+    -- A sum that was asked before the lines were last read says nothing about them, nor one of a table
+    -- that may no longer be read.
+    JOIN sync.journal_months AS of_sum
+        ON of_sum.table_name = 'revenue_journal_sums'
+        AND of_sum.journal_level = s.journal_level
+        AND of_sum.journal_id = s.journal_id
+        AND of_sum.journal_month = s.journal_month
+    JOIN sync.journal_months AS of_lines
+        ON of_lines.table_name = 'revenue_journals'
+        AND of_lines.journal_level = s.journal_level
+        AND of_lines.journal_id = s.journal_id
+        AND of_lines.journal_month = s.journal_month
+        AND of_lines.sent_at <= of_sum.sent_at
+    WHERE NOT EXISTS (
+        SELECT 1 FROM sync.resources
+        WHERE table_name = 'revenue_journal_sums' AND status IN ('disabled', 'forbidden', 'absent')
+    )
+    AND s.journal_level || '/' || s.journal_id || '/' || strftime(s.journal_month, '%Y-%m')
         NOT IN (SELECT scope FROM rejected)
 )
 SELECT
