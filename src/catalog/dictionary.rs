@@ -49,6 +49,9 @@ pub(super) fn refresh(resource: &Resource) -> String {
         }
         Refresh::None => match &resource.schedule {
             Some(schedule) => format!("schedule.{schedule}"),
+            None if matches!(resource.group, Group::Journal(_)) => {
+                "schedule.journals, schedule.journals_recheck".to_owned()
+            }
             None => "with the table that names it".to_owned(),
         },
     }

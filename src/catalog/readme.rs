@@ -43,16 +43,17 @@ fn calls(resource: &Resource) -> Vec<String> {
     all
 }
 
-/// Whether two calls are one; a parameter stands for any segment where `loosely`.
-fn same(one: &str, other: &str, loosely: bool) -> bool {
+/// Whether a table's own call is one of the reference's. Where `loosely`, a parameter of the reference
+/// stands for any segment, and the level of a journal for the word that the reference has there.
+fn same(own: &str, other: &str, loosely: bool) -> bool {
     let is_parameter = |segment: &str| segment.starts_with('{');
-    let (one, other): (Vec<&str>, Vec<&str>) =
-        (one.split('/').collect(), other.split('/').collect());
-    one.len() == other.len()
-        && one.iter().zip(&other).all(|(a, b)| match (is_parameter(a), is_parameter(b)) {
+    let (own, other): (Vec<&str>, Vec<&str>) =
+        (own.split('/').collect(), other.split('/').collect());
+    own.len() == other.len()
+        && own.iter().zip(&other).all(|(a, b)| match (is_parameter(a), is_parameter(b)) {
             (true, true) => true,
             (false, false) => a == b,
-            _ => loosely,
+            (own_is, _) => loosely && (!own_is || *a == "{journal_level}"),
         })
 }
 
