@@ -339,6 +339,42 @@ fn journals_that_nobody_has_are_absent_and_no_failure() {
     assert!(one::<bool>(&world.published(), "SELECT complete FROM report.snapshot"));
 }
 
+#[test]
+fn an_office_without_a_journal_that_others_have_has_no_lines_and_is_no_failure_for_ever() {
+    let world = World::with(options(12));
+    world.configure(FEED);
+    let path = format!("/api/Offices/{OFFICE}/DepotJournals");
+    let fault = Fault::Refuse { status: 404, headers: [].into(), body: String::new() };
+    world.sandbox.fault(Rule { method: None, path, query: None, nth: 1, count: None, fault });
+    world.run(&["sync"]);
+    let output = world.run(&["sync", "--full"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let covered = format!(
+        "SELECT DISTINCT status, lines FROM report.journal_coverage WHERE journal_id = {OFFICE} \
+         AND journal = 'depot_journals'"
+    );
+    assert_eq!(rows(&world.published(), &covered), ["complete | 0"]);
+    world.sandbox.clear_faults();
+    world.configure(&format!("{FEED}[schedule]\njournals = \"* * * * * *\"\n"));
+    world.sync();
+    world.assert_equal();
+}
+
+#[test]
+fn what_failed_at_another_level_is_let_go_when_the_level_changes() {
+    let world = World::with(options(12));
+    world.configure(FEED);
+    let path = format!("/api/Offices/{OFFICE}/RevenueJournals");
+    let fault = Fault::Refuse { status: 400, headers: [].into(), body: String::new() };
+    world.sandbox.fault(Rule { method: None, path, query: None, nth: 1, count: None, fault });
+    assert_eq!(world.run(&["sync"]).status.code(), Some(3));
+    world.configure(&format!(
+        "{FEED}[journals]\nlevel = \"chain\"\n[schedule]\njournals = \"* * * * * *\"\n"
+    ));
+    world.sync();
+    assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM sync.failures"), 0);
+}
+
 /// An answer that is wrong and looks right is found by the platform's own sum.
 #[test]
 fn lines_that_do_not_add_up_are_read_again() {

@@ -137,6 +137,7 @@ impl Cycle {
                     for table in &sums {
                         state.synced_months_are_due(table, "schedule.journals_recheck")?;
                     }
+                    state.rejected_months_are_due()?;
                 }
                 if plan.scheduled {
                     state.months_are_due(&tables, level, &plan.ids, &plan.all, None)?;
@@ -297,6 +298,10 @@ impl Cycle {
             Kind::Credentials | Kind::Tls | Kind::Store | Kind::DiskFull | Kind::Cancelled => {
                 Err(error)
             }
+            Kind::NotFound if self.has_no_journal(month)? => {
+                let nothing = self.extractor.no_journal(resource, month.scope).await?;
+                self.writer.load(nothing).await
+            }
             kind => {
                 // A journal that takes too long says nothing about whether the source can be reached.
                 let too_long = kind == Kind::Timeout;
@@ -317,6 +322,16 @@ impl Cycle {
                 self.note_month_failure(month, &format!("{kind:?}"), &text).await
             }
         }
+    }
+
+    /// Whether a 404 means that this office has no such journal: others have one, and nothing of the
+    /// month is mirrored, or an earlier run met a 404 too.
+    fn has_no_journal(&self, month: &DueMonth) -> Result<bool> {
+        let conn = self.store.connection()?;
+        let others = self.answered.contains(&month.table)
+            || Books::new(&conn).resources()?.get(&month.table).is_some_and(|row| row.answered);
+        Ok(others
+            && State::new(&conn).month_may_be_empty(&month.table, month.scope, self.run_id)?)
     }
 
     /// A journal of which nobody's month was ever found is not there.

@@ -83,6 +83,29 @@ impl Extractor {
     }
 }
 
+impl Extractor {
+    /// A month that answered 404 where nothing is mirrored, or for the second time: complete and
+    /// without lines (contract section 4, "Not allowed, not there").
+    ///
+    /// # Errors
+    /// `Internal`: the columns do not make a batch.
+    pub async fn no_journal(&self, resource: &Arc<Resource>, scope: JournalScope) -> Result<Load> {
+        Ok(Load {
+            decoded: self.decode(resource, Vec::new()).await?,
+            scopes: vec![LoadedScope {
+                id: scope.id,
+                part: scope.part(),
+                stamp: Stamp::Known(String::new()),
+                complete: true,
+                sent_at: Timestamp::now(),
+            }],
+            kind: LoadKind::Journal,
+            lacking: Vec::new(),
+            not_found: true,
+        })
+    }
+}
+
 /// What the calls of a month brought.
 struct Lines {
     records: Vec<Bytes>,

@@ -437,6 +437,41 @@ impl State<'_> {
         )? > 0)
     }
 
+    /// Whether a 404 for this month may stand for no lines: none is mirrored, or the last reading in an
+    /// earlier run met one too.
+    pub fn month_may_be_empty(
+        &self,
+        table: &str,
+        scope: JournalScope,
+        run_id: i64,
+    ) -> Result<bool> {
+        Ok(scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT CAST((SELECT count(*) FROM main.{} WHERE journal_level = {level} \
+                    AND journal_id = {id} AND journal_month = DATE {first}) = 0 \
+                  OR EXISTS (SELECT 1 FROM sync.failures WHERE table_name = {name} AND id = {id} \
+                    AND part = {part} AND kind = 'NotFound' AND run_id < {run_id}) AS BIGINT)",
+                quote::ident(table),
+                level = quote::text(&scope.level.to_string()),
+                id = scope.id,
+                first = quote::text(&scope.month.first().to_string()),
+                name = quote::text(table),
+                part = quote::text(&scope.part()),
+            ),
+        )? > 0)
+    }
+
+    /// Makes months due in which something did not fit: it may have been mended.
+    pub fn rejected_months_are_due(&self) -> Result<()> {
+        self.batch(
+            "UPDATE sync.journal_months m SET due = 'has open rejects' FROM sync.rejects r \
+             WHERE r.resolved_at IS NULL AND m.complete AND m.due IS NULL \
+               AND r.scope = m.journal_level || '/' || m.journal_id || '/' \
+                 || strftime(m.journal_month, '%Y-%m')",
+        )
+    }
+
     /// Months of these tables and ids that failed may be asked at once.
     pub fn months_wait_no_longer(&self, tables: &[String], ids: &[i64]) -> Result<()> {
         self.batch(&format!(
