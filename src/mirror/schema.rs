@@ -58,7 +58,13 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
     calendar(conn, &config.source.time_zone)?;
     set_meta(conn, "journal_level", &config.journals.level.to_string())?;
     align(conn, config, catalog)?;
-    reports::create_all(conn, catalog.resources())
+    // Opening a store that is as it should be writes nothing.
+    let digest = reports::digest(catalog.resources());
+    if meta(conn, "reports")?.as_deref() != Some(digest.as_str()) {
+        reports::create_all(conn, catalog.resources())?;
+        set_meta(conn, "reports", &digest)?;
+    }
+    Ok(())
 }
 
 /// A value of `sync.meta`.
@@ -75,6 +81,9 @@ pub(super) fn meta(conn: &Connection, key: &str) -> Result<Option<String>> {
 
 /// Sets a value of `sync.meta`.
 pub(super) fn set_meta(conn: &Connection, key: &str, value: &str) -> Result<()> {
+    if meta(conn, key)?.as_deref() == Some(value) {
+        return Ok(());
+    }
     conn.execute("DELETE FROM sync.meta WHERE key = ?", [key])
         .and_then(|_| conn.execute("INSERT INTO sync.meta VALUES (?, ?)", [key, value]))
         .map(drop)

@@ -8,6 +8,7 @@ use std::borrow::Borrow;
 use std::collections::BTreeSet;
 
 use duckdb::Connection;
+use sha2::{Digest, Sha256};
 
 use super::db;
 use crate::catalog::{Group, Only, Resource};
@@ -56,23 +57,12 @@ pub const RELATIONS: [&str; 9] = [
 /// `Kind::Store` or `Kind::DiskFull`, naming the relation.
 pub fn create_all<R: Borrow<Resource>>(conn: &Connection, resources: &[R]) -> Result<()> {
     let freshness = freshness_sql(resources);
-    let all = [
-        ("signed_cases", SIGNED_CASES),
-        ("signed_cases_between", SIGNED_CASES_BETWEEN),
-        ("total_cost", TOTAL_COST),
-        ("journal_coverage", JOURNAL_COVERAGE),
-        ("journal_restatements", JOURNAL_RESTATEMENTS),
-        ("revenue_by_month", REVENUE_BY_MONTH),
-        ("commission", COMMISSION),
-        ("freshness", freshness.as_str()),
-        ("snapshot", SNAPSHOT),
-    ];
     let tables = names(
         conn,
         "SELECT table_name FROM duckdb_tables() \
          WHERE database_name = current_database() AND schema_name = 'main'",
     )?;
-    for (name, sql) in all {
+    for (name, sql) in all(&freshness) {
         let lacking = tables_read(sql).find(|table| !tables.contains(*table));
         let sql = match lacking {
             Some(table) => {
@@ -117,6 +107,35 @@ fn names(conn: &Connection, sql: &str) -> Result<BTreeSet<String>> {
         conn.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
     };
     read().map_err(|e| db("cannot read which tables there are", e))
+}
+
+/// Every view and macro, in an order in which each finds what it names.
+fn all(freshness: &str) -> [(&'static str, &str); 9] {
+    [
+        ("signed_cases", SIGNED_CASES),
+        ("signed_cases_between", SIGNED_CASES_BETWEEN),
+        ("total_cost", TOTAL_COST),
+        ("journal_coverage", JOURNAL_COVERAGE),
+        ("journal_restatements", JOURNAL_RESTATEMENTS),
+        ("revenue_by_month", REVENUE_BY_MONTH),
+        ("commission", COMMISSION),
+        ("freshness", freshness),
+        ("snapshot", SNAPSHOT),
+    ]
+}
+
+/// A text that moves with the relations and with the tables that they read: while it stands, what
+/// [`create_all`] made is what it would make.
+pub(super) fn digest<R: Borrow<Resource>>(resources: &[R]) -> String {
+    let mut hasher = Sha256::new();
+    let freshness = freshness_sql(resources);
+    for (_, sql) in all(&freshness) {
+        hasher.update(sql);
+    }
+    for resource in resources {
+        hasher.update(resource.borrow().create_table("main", false));
+    }
+    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// `report.freshness` with one row per table of `resources`, in their order.
