@@ -9,7 +9,7 @@
 //!
 //! The poller asks the feeds at their intervals, whatever else goes on; what it sees is fetched before
 //! the rest by the cycle under way. The worker decides from the books what to do next
-//! ([`decide`]), the publisher from what was published when ([`pace`]).
+//! (`decide`), the publisher from what was published when (`pace`).
 //!
 //! Work on tables that no cycle writes can go on beside the worker as one more task: in a run and a
 //! lane of the writer of its own ([`crate::mirror::Lane`]), listening to the same signals.

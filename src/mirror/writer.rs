@@ -145,7 +145,7 @@ impl Lane {
         &self.open.writer
     }
 
-    /// Hands over a load. Returns when the writer has room for it; [`Writer::flush`] tells when it
+    /// Hands over a load. Returns when the writer has room for it; [`Lane::flush`] tells when it
     /// is committed and whether that went well.
     pub async fn load(&self, load: Load) -> Result<()> {
         let bytes = load.bytes().clamp(1, BUDGET_BYTES);
