@@ -58,7 +58,7 @@ pub struct Note {
 impl Note {
     /// Whether `Notes - Read` is enough to see it (reference 4.10).
     pub fn is_overview(&self) -> bool {
-        self.kind == "Overview"
+        self.kind != "Economics"
     }
 }
 
