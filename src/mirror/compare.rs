@@ -47,7 +47,7 @@ pub fn compare(
     if ids.is_empty() {
         return Ok(Compared::default());
     }
-    stage(conn, resource, decoded)?;
+    merge::stage_rows(conn, resource, decoded)?;
     let scope = resource.scope_column().ok_or_else(|| {
         Error::new(Kind::Internal, format!("{} has no scopes to compare", resource.table))
     })?;
@@ -133,9 +133,9 @@ pub fn journal_lines(
     of_month: &str,
 ) -> Result<(Vec<Line>, Vec<Line>)> {
     let resource = &decoded.resource;
-    stage(conn, resource, &[decoded])?;
+    merge::stage_rows(conn, resource, &[decoded])?;
     for child in &decoded.children {
-        stage(conn, &child.resource, &[child])?;
+        merge::stage_rows(conn, &child.resource, &[child])?;
     }
     let read = |from: &dyn Fn(&Resource) -> String| -> Result<Vec<Line>> {
         let mut lines = texts(conn, resource, &from(resource), Some(line_key), None)?;
@@ -196,15 +196,4 @@ fn texts(
         })
         .map_err(failed)?;
     rows.collect::<Result<_, _>>().map_err(failed)
-}
-
-fn stage(conn: &Connection, resource: &Resource, decoded: &[&Decoded]) -> Result<()> {
-    merge::create_stage(conn, resource)?;
-    let failed = |e| db(&format!("cannot stage rows of {}", resource.table), e);
-    let mut appender = conn.appender(&format!("stage_{}", resource.table)).map_err(failed)?;
-    for rows in decoded.iter().filter(|rows| rows.rows.num_rows() > 0) {
-        appender.append_record_batch(rows.rows.clone()).map_err(failed)?;
-    }
-    // Errors of appended rows surface here and nowhere else.
-    appender.flush().map_err(failed)
 }

@@ -56,7 +56,7 @@ pub(super) fn apply(
             note_whole(conn, table, fresh::insert(conn, table, rows, now)?, outcome)?;
         }
     } else {
-        stage_rows(conn, resource, &decoded)?;
+        merge::stage_rows(conn, resource, &decoded)?;
         let redefined = schema::redefined(conn, &resource.table)?;
         if let Group::Journal(journal) = &resource.group
             && let Some(line_key) = &journal.line_key
@@ -66,7 +66,7 @@ pub(super) fn apply(
                 None => Vec::new(),
             };
             if let Some(table) = notes_of {
-                stage_rows(conn, table, &notes)?;
+                merge::stage_rows(conn, table, &notes)?;
             }
             let lines = Lines {
                 resource,
@@ -166,17 +166,6 @@ fn note_whole(
         Vec::new()
     };
     note(conn, resource, MergedTable { merged, months }, outcome)
-}
-
-fn stage_rows(conn: &Connection, resource: &Resource, decoded: &[&Decoded]) -> Result<()> {
-    merge::create_stage(conn, resource)?;
-    let failed = |e| db(&format!("cannot stage rows of {}", resource.table), e);
-    let mut appender = conn.appender(&format!("stage_{}", resource.table)).map_err(failed)?;
-    for rows in decoded.iter().filter(|rows| rows.rows.num_rows() > 0) {
-        appender.append_record_batch(rows.rows.clone()).map_err(failed)?;
-    }
-    // Errors of appended rows surface here and nowhere else.
-    appender.flush().map_err(failed)
 }
 
 /// Control totals have one row per month: its key is all there is to pair by.

@@ -301,18 +301,7 @@ fn compare_table(
     now: Timestamp,
 ) -> Result<Merged> {
     let failed = |e| db(&format!("cannot stage rows of {}", resource.table), e);
-    merge::create_stage(conn, resource)?;
-    {
-        let name = format!("stage_{}", resource.table);
-        let mut appender = conn.appender(&name).map_err(failed)?;
-        for rows in decoded {
-            if rows.rows.num_rows() > 0 {
-                appender.append_record_batch(rows.rows.clone()).map_err(failed)?;
-            }
-        }
-        // Errors of appended rows surface here and nowhere else.
-        appender.flush().map_err(failed)?;
-    }
+    merge::stage_rows(conn, resource, decoded)?;
     let rules = Rules {
         history: settings.keeps_history(&resource.table),
         max_removed: matches!(resource.group, Group::List)

@@ -9,6 +9,7 @@ use duckdb::Connection;
 
 use super::{db, scalar_i64};
 use crate::catalog::{EXTRA_COLUMN, Resource};
+use crate::decode::Decoded;
 use crate::error::Result;
 use crate::quote;
 
@@ -54,7 +55,7 @@ pub(super) fn stage_name(resource: &Resource) -> String {
 }
 
 /// Creates the empty staging table.
-pub(super) fn create_stage(conn: &Connection, resource: &Resource) -> Result<()> {
+fn create_stage(conn: &Connection, resource: &Resource) -> Result<()> {
     let columns: Vec<String> = resource
         .columns
         .iter()
@@ -64,6 +65,22 @@ pub(super) fn create_stage(conn: &Connection, resource: &Resource) -> Result<()>
     let sql =
         format!("CREATE OR REPLACE TEMP TABLE {} ({})", stage_name(resource), columns.join(", "));
     conn.execute_batch(&sql).map_err(|e| db("cannot create a staging table", e))
+}
+
+/// Fills the resource's staging table, made anew, with decoded rows.
+pub(super) fn stage_rows(
+    conn: &Connection,
+    resource: &Resource,
+    decoded: &[&Decoded],
+) -> Result<()> {
+    create_stage(conn, resource)?;
+    let failed = |e| db(&format!("cannot stage rows of {}", resource.table), e);
+    let mut appender = conn.appender(&format!("stage_{}", resource.table)).map_err(failed)?;
+    for rows in decoded.iter().filter(|rows| rows.rows.num_rows() > 0) {
+        appender.append_record_batch(rows.rows.clone()).map_err(failed)?;
+    }
+    // Errors of appended rows surface here and nowhere else.
+    appender.flush().map_err(failed)
 }
 
 /// Makes the rows of the staged scopes equal to the staged rows.
