@@ -28,7 +28,7 @@ mod server;
 mod worker;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -45,7 +45,7 @@ use crate::error::{Error, Kind, Result};
 use crate::session::{Ran, Session};
 
 use activity::Activity;
-use patience::{Patience, Recovery, Trouble};
+use patience::{Recovery, Trouble};
 use place::Bound;
 use poller::Poller;
 use publisher::Publisher;
@@ -56,8 +56,6 @@ use worker::Worker;
 const LONGEST_STOP: Duration = Duration::from_secs(8);
 /// What an interrupted publishing needs to remove its half-written files.
 const LONGEST_TIDYING: Duration = Duration::from_secs(1);
-/// Between attempts to reach the source at the start.
-const LONGEST_START_WAIT: Duration = Duration::from_secs(60);
 /// Jobs that wait for their turn; further callers wait before they get in.
 const MOST_JOBS: usize = 16;
 
@@ -96,7 +94,10 @@ impl Host {
     /// # Errors
     /// Those of [`Session::sync`], `Cancelled` when the daemon stops.
     pub async fn run(&self, command: &str, mut options: Options) -> Result<Ran> {
-        let mut ran = self.session.sync(command, options.clone(), self.signals.clone()).await?;
+        let mut verifying = None;
+        let signals = || self.signals.clone();
+        let mut ran =
+            self.session.sync(command, options.clone(), signals(), &mut verifying).await?;
         while ran.report.halted {
             if self.signals.halt() == Halt::Stop {
                 return Err(worker::stopped());
@@ -110,7 +111,8 @@ impl Host {
             if let Some(controls) = &self.controls {
                 controls.set(Halt::Go);
             }
-            let later = self.session.sync(command, options.clone(), self.signals.clone()).await?;
+            let later =
+                self.session.sync(command, options.clone(), signals(), &mut verifying).await?;
             let mut report = ran.report;
             report.continue_with(later.report);
             ran = Ran { report, published: later.published.or(ran.published) };
@@ -176,11 +178,6 @@ async fn run_tasks(
     controls: Arc<Controls>,
     inbox: mpsc::Receiver<worker::Job>,
 ) -> Result<()> {
-    let mut signals = controls.listen();
-    tokio::select! {
-        () = poller::stop(&mut signals) => return Ok(()),
-        known = know_the_tenant(&session) => known?,
-    }
     let activity = Arc::new(Activity::default());
     let (polled, was_polled) = watch::channel(false);
     let poller = Poller { session: Arc::clone(&session), controls: Arc::clone(&controls), polled };
@@ -206,26 +203,6 @@ async fn run_tasks(
         Ok(())
     }));
     tokio::try_join!(poller.ends(), worker.ends(), publisher.ends()).map(drop)
-}
-
-/// Before anything is asked of a source, it is clear whose the store is. A source that does not answer
-/// is waited for.
-async fn know_the_tenant(session: &Session) -> Result<()> {
-    let mut patience = Patience::new(Duration::from_secs(1), LONGEST_START_WAIT);
-    loop {
-        match session.check_tenant().await {
-            Ok(()) => {
-                say_recovery("reaching the source", patience.succeed(Instant::now()));
-                return Ok(());
-            }
-            Err(error) if ends_the_daemon(&error, false) => return Err(error),
-            Err(error) => {
-                let trouble = patience.fail(Instant::now());
-                say_trouble("reaching the source", &error, trouble);
-                tokio::time::sleep(trouble.wait).await;
-            }
-        }
-    }
 }
 
 /// A task that ends when it is no longer waited for.

@@ -21,7 +21,7 @@ use crate::mirror::{Books, DuckLedger, Lane, RunSummary, Settings, Store, Writer
 use crate::progress::Progress;
 use crate::publish::Published;
 use crate::source::Client;
-use crate::verify;
+use crate::verify::{self, Verification};
 
 /// The open store with everything that a run needs, and the one thread that writes to it.
 pub struct Session {
@@ -108,13 +108,20 @@ impl Session {
             .await
     }
 
-    /// One run: a cycle, published where it changed anything.
+    /// One run: a cycle, published where it changed anything. A comparison with the source that has to
+    /// give way is left in `verifying`, and gone on with where it is given back.
     ///
     /// # Errors
     /// What ended the cycle or the publishing; the books say so too.
-    pub async fn sync(&self, command: &str, options: Options, signals: Signals) -> Result<Ran> {
+    pub async fn sync(
+        &self,
+        command: &str,
+        options: Options,
+        signals: Signals,
+        verifying: &mut Option<Verification>,
+    ) -> Result<Ran> {
         let run_id = self.start_run(command)?;
-        let report = self.work(run_id, options, signals).await;
+        let report = self.work(run_id, options, signals, verifying).await;
         // What was loaded before an error is published too: it is committed and true.
         let published = self.publish(Forms::Both, When::Changed).await;
         self.progress.finish();
@@ -128,13 +135,18 @@ impl Session {
         Ok(ran)
     }
 
-    /// One run of the daemon's: a cycle. Publishing has its own pace there.
+    /// One run of the daemon's, like [`Session::sync`]; publishing has its own pace there.
     ///
     /// # Errors
     /// What ended the cycle; the books say so too.
-    pub async fn follow(&self, options: Options, signals: Signals) -> Result<cycle::Report> {
+    pub async fn follow(
+        &self,
+        options: Options,
+        signals: Signals,
+        verifying: &mut Option<Verification>,
+    ) -> Result<cycle::Report> {
         let run_id = self.start_run("run")?;
-        let report = self.work(run_id, options, signals).await;
+        let report = self.work(run_id, options, signals, verifying).await;
         let closed = self.end_run(run_id, report.as_ref()).await;
         let report = report?;
         closed?;
@@ -142,12 +154,24 @@ impl Session {
     }
 
     /// A cycle, and after it the comparison with the source where that is asked for or due.
-    async fn work(&self, run_id: i64, options: Options, signals: Signals) -> Result<cycle::Report> {
+    async fn work(
+        &self,
+        run_id: i64,
+        options: Options,
+        signals: Signals,
+        verifying: &mut Option<Verification>,
+    ) -> Result<cycle::Report> {
         let asked = options.verify;
         let mut report = self.cycle(run_id, options, signals.clone()).await?;
-        let sample = asked.or(report.verify_due.then_some(verify::SAMPLE));
-        if let Some(sample) = sample.filter(|_| !report.halted) {
-            self.verify(run_id, sample, &signals, &mut report).await?;
+        if report.halted {
+            return Ok(report);
+        }
+        match asked.or(report.verify_due.then_some(verify::SAMPLE)) {
+            Some(sample) => {
+                self.verify(run_id, sample, &signals, &mut report, verifying).await?;
+            }
+            // Another run has done it meanwhile.
+            None => *verifying = None,
         }
         Ok(report)
     }

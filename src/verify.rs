@@ -14,6 +14,8 @@
 //! narrower date, and lines of a journal's month that is not closed yet.
 //!
 //! What is found to differ is made stale, so that the next cycle mends it.
+//!
+//! A [`Verification`] can be left where other work has to be done first, and gone on with after it.
 
 mod bench;
 mod lines;
@@ -23,9 +25,13 @@ mod totals;
 
 pub use bench::Bench;
 pub use lines::{LineDifference, differences as line_differences};
-pub use revenue::Revenue;
-pub use sample::Sample;
-pub use totals::Totals;
+
+use crate::cycle::{Halt, Signals};
+use crate::error::Result;
+use bench::Asked;
+use revenue::Revenue;
+use sample::Sample;
+use totals::Totals;
 
 /// Cases read whole where nobody says how many (`--sample`).
 pub const SAMPLE: usize = 20;
@@ -68,6 +74,8 @@ pub struct Verified {
     pub comparisons: Vec<Comparison>,
     /// In words, which of the journals' sums match.
     pub notes: Vec<String>,
+    /// What could not be compared, in words.
+    pub problems: Vec<String>,
 }
 
 impl Verified {
@@ -79,6 +87,80 @@ impl Verified {
     /// How many were unsettled.
     pub fn unsettled(&self) -> usize {
         self.comparisons.iter().filter(|c| matches!(c.finding, Finding::Unsettled(_))).count()
+    }
+}
+
+/// All comparisons, settled and open.
+pub struct Verification {
+    bench: Bench,
+    totals: Totals,
+    revenue: Revenue,
+    sample: Sample,
+    settled: Vec<Comparison>,
+    /// When the attempt under way began to ask.
+    asked: Option<Asked>,
+}
+
+impl Verification {
+    /// Of everything that is mirrored, with `sample` random cases read whole.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn of(bench: Bench, sample: usize) -> Result<Verification> {
+        Ok(Verification {
+            totals: Totals::of(&bench)?,
+            revenue: Revenue::of(&bench)?,
+            sample: Sample::of(&bench, sample)?,
+            bench,
+            settled: Vec::new(),
+            asked: None,
+        })
+    }
+
+    /// Whether every comparison is settled.
+    pub fn is_done(&self) -> bool {
+        self.totals.is_done() && self.revenue.is_done() && self.sample.is_done()
+    }
+
+    /// Asks the source for what is open. False when it gave way: called again, it asks for the rest.
+    ///
+    /// # Errors
+    /// What makes all further calls senseless.
+    pub async fn ask(&mut self, signals: &Signals) -> Result<bool> {
+        let bench = &self.bench;
+        if self.asked.is_none() {
+            self.asked = Some(bench.now()?);
+            self.totals.begin();
+            self.revenue.begin();
+            self.sample.begin(bench)?;
+        }
+        let goes_on = || signals.halt() == Halt::Go;
+        self.totals.ask(bench, &goes_on).await?;
+        self.revenue.ask(bench, &goes_on).await?;
+        self.sample.ask(bench, &goes_on).await?;
+        Ok(goes_on())
+    }
+
+    /// Holds the answers against the mirror. A cycle has to lie between: it follows what has changed
+    /// since they were asked for.
+    ///
+    /// # Errors
+    /// Those of the store, and what makes all further calls senseless.
+    pub async fn compare(&mut self) -> Result<()> {
+        let Some(asked) = self.asked.take() else { return Ok(()) };
+        let bench = &self.bench;
+        self.totals.compare(bench, asked, &mut self.settled).await?;
+        self.revenue.compare(bench, &mut self.settled).await?;
+        self.sample.compare(bench, asked, &mut self.settled).await
+    }
+
+    /// What came of it.
+    pub fn finish(self) -> Verified {
+        Verified {
+            notes: self.revenue.notes(),
+            problems: self.bench.problems(),
+            comparisons: self.settled,
+        }
     }
 }
 

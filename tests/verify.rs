@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use casemirror::sandbox::{Act, Journal, JournalEdit, Options};
 use duckdb::Connection;
+use serde_json::{Value, json};
 
-use crate::support::follow::{UNTHROTTLED, shown_cases, unthrottled};
+use crate::support::follow::{
+    UNTHROTTLED, assert_status, calls, hold, shown_cases, start, unthrottled,
+};
 use crate::support::{World, one, shown};
 
 fn month(ago: i32) -> String {
@@ -215,6 +218,45 @@ fn a_verify_that_is_due_gives_its_status_to_sync() {
         )
         .unwrap();
     assert_eq!((status, outcome.as_str()), (4, "different"));
+}
+
+#[test]
+fn a_due_verify_gives_way_to_a_command_and_goes_on_where_it_was() {
+    let world = World::with(unthrottled(10));
+    world.journals_since(&format!("{}-01", month(3)));
+    world.configure_eager("");
+    world.sync();
+    alter(
+        &world,
+        "UPDATE sync.schedules SET last_run = TIMESTAMPTZ '2026-01-01 00:00:00+00' \
+         WHERE name = 'verify'",
+    );
+    world.sandbox.reset_stats();
+    hold(&world, "sum", "*/RevenueJournals/Sum", 5);
+    let mut daemon = world.start_daemon();
+    assert!(world.wait(world.sandbox.wait_until_held("sum")));
+    let day = format!("{}-01", month(2));
+    let journals = ["journals", "--from", &day, "--to", &day, "--kind", "depot"];
+    let handed = start(&world, &journals);
+    let log = world.path("daemon.log");
+    daemon.wait_until("the command is handed over", || {
+        std::fs::read_to_string(&log).unwrap().contains("gives way")
+    });
+    world.sandbox.release("sum");
+    assert_status(&handed.wait_with_output().unwrap(), 0);
+    let mut verified = Value::Null;
+    daemon.wait_until("everything is compared", || {
+        let status = world.run(&["status", "--json"]).stdout;
+        verified = serde_json::from_slice::<Value>(&status).unwrap()["verified"].take();
+        !verified.is_null()
+    });
+    daemon.stop();
+    assert_eq!((&verified["differences"], &verified["unsettled"]), (&json!(0), &json!(0)));
+    // Every sum was asked for once: the command did not make it begin anew.
+    let scopes = one::<u64>(&world.store(), "SELECT count(*) FROM main.revenue_journal_sums");
+    let asked = calls(&world).into_iter().filter(|(call, _)| call.ends_with("/Sum"));
+    assert_eq!(asked.map(|(_, times)| times).sum::<u64>(), scopes);
+    world.assert_equal();
 }
 
 #[test]

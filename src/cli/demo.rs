@@ -61,7 +61,7 @@ pub async fn run(args: &Demo, quiet: bool) -> Result<u8> {
 
     let session = Session::open(config, Progress::new(quiet))?;
     let started = std::time::Instant::now();
-    let first = session.sync("demo", Options::default(), Signals::none()).await?;
+    let first = session.sync("demo", Options::default(), Signals::none(), &mut None).await?;
     print(&format!(
         "   {} calls, {} rows in {:.1} s\n\n2. The brokerage lives for {} seconds: {EVENTS} things \
          happen in it.\n",
@@ -75,7 +75,7 @@ pub async fn run(args: &Demo, quiet: bool) -> Result<u8> {
     print(
         "3. Following the changes: the feed says which cases moved, their dates say what to fetch.\n",
     )?;
-    let second = session.sync("demo", Options::default(), Signals::none()).await?;
+    let second = session.sync("demo", Options::default(), Signals::none(), &mut None).await?;
     print(&changes(&second))?;
 
     let stats = sandbox.stats();
@@ -199,7 +199,7 @@ async fn serve(session: &Session, sandbox: &Sandbox) -> Result<()> {
             _ = tokio::signal::ctrl_c() => return Ok(()),
             () = tokio::time::sleep(EVERY) => {}
         }
-        let ran = session.sync("demo", Options::default(), Signals::none()).await?;
+        let ran = session.sync("demo", Options::default(), Signals::none(), &mut None).await?;
         print(&super::sync::summary(&ran))?;
     }
 }

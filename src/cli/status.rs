@@ -120,6 +120,14 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
             })
         })
         .collect();
+    let verified = state.last_verification()?.map(|last| {
+        json!({
+            "at": shown(last.at),
+            "comparisons": last.comparisons,
+            "differences": last.differences,
+            "unsettled": last.unsettled,
+        })
+    });
     let watermark =
         state.feed("cases")?.bound.and_then(|b| crate::ticks::Ticks::new(b).to_timestamp());
     Ok(json!({
@@ -136,6 +144,7 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
         "tables": tables,
         "failures": failures,
         "runs": runs,
+        "verified": verified,
         "problems": problems,
     }))
 }
@@ -196,6 +205,16 @@ fn text(status: &Value) -> Result<String> {
             run["outcome"].as_str().unwrap_or("did not end"),
             string(&run["started_at"]),
             string(&run["calls"])
+        ));
+    }
+    let verified = &status["verified"];
+    if !verified.is_null() {
+        out.push_str(&format!(
+            "\nlast verified: {}, {} comparisons, {} differences, {} unsettled",
+            string(&verified["at"]),
+            verified["comparisons"],
+            verified["differences"],
+            verified["unsettled"]
         ));
     }
     out.push('\n');

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Serialize;
-use tokio::io::BufReader;
+use tokio::io::{AsyncBufRead, BufReader};
 use tokio::net::UnixStream;
 
 use super::place;
 use super::protocol::{self, Frame, Request};
 use crate::error::{Error, Kind, Result};
+
+/// Who waits longer is told for what.
+const SAID_AFTER: Duration = Duration::from_secs(3);
 
 /// Hands a command to the daemon that holds the store at `store`, prints what it answers and returns
 /// its exit status. `None` where nothing answers.
@@ -31,18 +35,31 @@ pub async fn hand_over(
     let request = Request { version: env!("CARGO_PKG_VERSION").to_owned(), command, keys };
     protocol::send(&mut write, &request).await?;
     let mut read = BufReader::new(read);
-    while let Some(frame) = protocol::receive(&mut read).await? {
+    let mut next = first_frame(&mut read).await?;
+    while let Some(frame) = next {
         let printed = match frame {
             Frame::Stdout(text) => print(&mut std::io::stdout().lock(), &text),
             Frame::Stderr(text) => print(&mut std::io::stderr().lock(), &text),
             Frame::Exit(status) => return Ok(Some(status)),
         };
         printed.map_err(|e| Error::caused(Kind::Io, "cannot write to standard output", e))?;
+        next = protocol::receive(&mut read).await?;
     }
     Err(Error::new(
         Kind::Io,
         "the daemon that holds the store ended before it had answered; what it has committed stays",
     ))
+}
+
+/// The beginning of the answer; says what is waited for where it takes long.
+async fn first_frame(read: &mut (impl AsyncBufRead + Unpin)) -> Result<Option<Frame>> {
+    let mut answer = std::pin::pin!(protocol::receive(read));
+    tokio::select! {
+        first = &mut answer => return first,
+        () = tokio::time::sleep(SAID_AFTER) => {}
+    }
+    tracing::info!("the daemon that holds the store does it, once its calls under way have ended");
+    answer.await
 }
 
 /// In a folder that everybody can write to, anybody can stand at the daemon's address: who listens has

@@ -16,6 +16,8 @@ use crate::source::FeedName;
 
 /// After failures in a row the feed is asked no more seldom than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
+/// Between attempts to reach the source at the start.
+const LONGEST_START_WAIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Poller {
     pub session: Arc<Session>,
@@ -52,6 +54,7 @@ impl Poller {
     }
 
     async fn poll_for_ever(&self) -> Result<()> {
+        self.know_the_tenant().await?;
         let feed = &self.session.config().feed;
         let mut cases = Turn::new(feed.poll_interval());
         let mut contacts = feed.contacts_interval().map(Turn::new);
@@ -67,6 +70,27 @@ impl Poller {
                 let started = Instant::now();
                 let polled = self.session.polls().poll_contacts().await;
                 self.after(FeedName::Contacts, turn, started, polled.map(drop))?;
+            }
+        }
+    }
+
+    /// Before anything is followed, it is clear whose the store is. A source that does not answer is
+    /// waited for; what is handed over meanwhile finds out for itself.
+    async fn know_the_tenant(&self) -> Result<()> {
+        let mut patience = Patience::new(Duration::from_secs(1), LONGEST_START_WAIT);
+        loop {
+            match self.session.check_tenant().await {
+                Ok(()) => {
+                    let recovery = patience.succeed(Instant::now().into_std());
+                    say_recovery("reaching the source", recovery);
+                    return Ok(());
+                }
+                Err(error) if ends_the_daemon(&error, false) => return Err(error),
+                Err(error) => {
+                    let trouble = patience.fail(Instant::now().into_std());
+                    say_trouble("reaching the source", &error, trouble);
+                    tokio::time::sleep(trouble.wait).await;
+                }
             }
         }
     }

@@ -17,6 +17,7 @@ use crate::error::{Error, Kind, Result};
 use crate::mirror::State;
 use crate::schedule::{self, Name};
 use crate::session::Session;
+use crate::verify::Verification;
 
 /// No sleep is longer: clocks are set, and machines are suspended.
 const LONGEST_NAP: Duration = Duration::from_secs(30);
@@ -58,6 +59,8 @@ struct Memory {
     held_until: Option<Timestamp>,
     hold: Patience,
     problems: Vec<String>,
+    /// What had to give way to a job.
+    verifying: Option<Verification>,
     /// A cycle has gone well since the start.
     went_well: bool,
 }
@@ -79,6 +82,7 @@ impl Worker {
             held_until: None,
             hold: Patience::new(LEAST_HOLD, LONGEST_HOLD),
             problems: Vec::new(),
+            verifying: None,
             went_well: false,
         };
         loop {
@@ -154,8 +158,10 @@ impl Worker {
         };
         let held = options.hold_listing;
         let session = Arc::clone(&self.session);
-        let cycle = session.follow(options, signals);
+        let mut verifying = memory.verifying.take();
+        let cycle = session.follow(options, signals, &mut verifying);
         let report = self.supervise(memory, cycle, true).await;
+        memory.verifying = verifying;
         match report {
             Ok(report) => self.cycle_done(memory, report, held).await,
             Err(error) if ends_the_daemon(&error, memory.went_well) => Err(error),
@@ -219,6 +225,7 @@ impl Worker {
                 Some(job) = self.inbox.recv() => {
                     memory.jobs.push_back(job);
                     if own {
+                        tracing::info!("a command was handed over: the cycle gives way to it");
                         self.controls.set(Halt::Yield);
                     }
                 }

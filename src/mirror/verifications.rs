@@ -1,6 +1,7 @@
 //! What control totals are held against, and what becomes of their findings (contract section 6).
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use duckdb::params;
 use jiff::Timestamp;
@@ -30,6 +31,19 @@ pub struct RevenueMonth {
     /// Something of it is not known: it is to be read again, or a value did not fit.
     pub unsure: bool,
     pub window_days: Option<u32>,
+}
+
+/// Findings of an earlier year are nobody's to look up; those of the year before a closing are.
+const KEPT: Duration = Duration::from_secs(400 * 86_400);
+
+/// What a comparison with the source came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastVerification {
+    pub at: Timestamp,
+    pub comparisons: i64,
+    pub differences: i64,
+    /// Something changed each time it was asked.
+    pub unsettled: i64,
 }
 
 /// When a scope was read, and when its case moved; microseconds of our clock.
@@ -245,7 +259,23 @@ impl State<'_> {
         Ok(rows.into_iter().flatten().collect())
     }
 
-    /// Books what was compared: what, source, mirror, difference.
+    /// What the last comparison came to; `None` before the first.
+    pub fn last_verification(&self) -> Result<Option<LastVerification>> {
+        let rows = self.query(
+            "SELECT epoch_us(verified_at), count(*), \
+               count(*) FILTER (difference NOT LIKE 'unsettled:%'), \
+               count(*) FILTER (difference LIKE 'unsettled:%') \
+             FROM sync.verifications GROUP BY run_id, verified_at ORDER BY verified_at DESC LIMIT 1",
+            |row| {
+                let at = Timestamp::from_microsecond(row.get(0)?).unwrap_or_default();
+                let (comparisons, differences, unsettled) = (row.get(1)?, row.get(2)?, row.get(3)?);
+                Ok(LastVerification { at, comparisons, differences, unsettled })
+            },
+        )?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// Books what was compared: what, source, mirror, difference. What was booked long ago goes.
     pub fn note_verifications(
         &self,
         run_id: i64,
@@ -268,7 +298,9 @@ impl State<'_> {
             "INSERT INTO sync.verifications BY NAME SELECT ?::BIGINT AS run_id, \
                ?::TIMESTAMPTZ AS verified_at, what, source, mirror, difference FROM temp.verified",
             params![run_id, instant_param(at)],
-        )
+        )?;
+        let old = at.checked_sub(KEPT).unwrap_or(Timestamp::MIN);
+        self.batch(&format!("DELETE FROM sync.verifications WHERE verified_at < {}", instant(old)))
     }
 
     /// The books of these cases; those that are removed are left out.

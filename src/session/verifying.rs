@@ -10,72 +10,45 @@ use crate::error::Result;
 use crate::extract::Extractor;
 use crate::mirror::{Books, State};
 use crate::schedule::Name;
-use crate::verify::{Bench, Finding, Revenue, Sample, Totals, Verified};
+use crate::verify::{Bench, Finding, Verification, Verified};
 
 impl Session {
     /// Holds the mirror against the source, with `sample` cases read whole. Everything goes to the
-    /// report: what the cycles in between did, what was compared, and what could not be. Nothing is
-    /// compared where a cycle is asked to end early; it is due still.
+    /// report: what the cycles in between did, what was compared, and what could not be. Where it is
+    /// asked to end early, what is `under_way` is left there, due still, and gone on with by the next
+    /// run that is given it.
     pub(super) async fn verify(
         &self,
         run_id: i64,
         sample: usize,
         signals: &Signals,
         report: &mut Report,
+        under_way: &mut Option<Verification>,
     ) -> Result<()> {
         self.progress.step("verifying");
-        let bench = Bench::new(
-            Arc::clone(&self.config),
-            Arc::clone(&self.catalog),
-            Arc::clone(&self.store),
-            self.writer.clone(),
-            Extractor::new(
-                self.polls.client.clone(),
-                Arc::clone(&self.catalog),
-                self.decoding(),
-                &self.config,
-            ),
-        );
-        let mut totals = Totals::of(&bench)?;
-        let mut revenue = Revenue::of(&bench)?;
-        let mut sample = Sample::of(&bench, sample)?;
-        let mut verified = Verified::default();
-        while !(totals.is_done() && revenue.is_done() && sample.is_done()) {
-            let asked = bench.now()?;
-            totals.ask(&bench).await?;
-            revenue.ask(&bench).await?;
-            sample.ask(&bench).await?;
-            let later = self.cycle(run_id, Options::default(), signals.clone()).await?;
-            report.continue_with(later);
-            if report.halted {
-                return Ok(());
+        let mut verification = match under_way.take() {
+            Some(verification) => verification,
+            None => Verification::of(self.bench(), sample)?,
+        };
+        while !verification.is_done() {
+            report.halted = !verification.ask(signals).await?;
+            if !report.halted {
+                let later = self.cycle(run_id, Options::default(), signals.clone()).await?;
+                report.continue_with(later);
             }
-            let done = &mut verified.comparisons;
-            totals.compare(&bench, asked, done).await?;
-            revenue.compare(&bench, done).await?;
-            sample.compare(&bench, asked, done).await?;
+            if report.halted {
+                *under_way = Some(verification);
+                return self.add_calls(run_id, report).await;
+            }
+            verification.compare().await?;
         }
-        verified.notes = revenue.notes();
-        let at = Timestamp::now();
-        let calls = self.polls.client.take_calls();
-        report.calls += calls.iter().map(|c| c.calls).sum::<u64>();
-        let rows: Vec<_> = verified
-            .comparisons
-            .iter()
-            .map(|c| (c.what.clone(), c.source.clone(), c.mirror.clone(), c.difference()))
-            .collect();
-        self.writer
-            .run(move |conn| {
-                let books = Books::new(conn);
-                books.add_calls(run_id, &calls)?;
-                books.set_schedule(Name::Verify.as_str(), at)?;
-                State::new(conn).note_verifications(run_id, at, &rows)
-            })
-            .await?;
+        let verified = verification.finish();
+        self.add_calls(run_id, report).await?;
+        self.note_verified(run_id, &verified).await?;
         report.verify_due = false;
-        for problem in bench.problems() {
-            if !report.problems.contains(&problem) {
-                report.problems.push(problem);
+        for problem in &verified.problems {
+            if !report.problems.contains(problem) {
+                report.problems.push(problem.clone());
             }
         }
         for found in
@@ -89,5 +62,42 @@ impl Session {
         }
         report.verified = Some(verified);
         Ok(())
+    }
+
+    fn bench(&self) -> Bench {
+        Bench::new(
+            Arc::clone(&self.config),
+            Arc::clone(&self.catalog),
+            Arc::clone(&self.store),
+            self.writer.clone(),
+            Extractor::new(
+                self.polls.client.clone(),
+                Arc::clone(&self.catalog),
+                self.decoding(),
+                &self.config,
+            ),
+        )
+    }
+
+    /// Counts the calls that no cycle has made.
+    async fn add_calls(&self, run_id: i64, report: &mut Report) -> Result<()> {
+        let calls = self.polls.client.take_calls();
+        report.calls += calls.iter().map(|c| c.calls).sum::<u64>();
+        self.writer.run(move |conn| Books::new(conn).add_calls(run_id, &calls)).await
+    }
+
+    async fn note_verified(&self, run_id: i64, verified: &Verified) -> Result<()> {
+        let at = Timestamp::now();
+        let rows: Vec<_> = verified
+            .comparisons
+            .iter()
+            .map(|c| (c.what.clone(), c.source.clone(), c.mirror.clone(), c.difference()))
+            .collect();
+        self.writer
+            .run(move |conn| {
+                Books::new(conn).set_schedule(Name::Verify.as_str(), at)?;
+                State::new(conn).note_verifications(run_id, at, &rows)
+            })
+            .await
     }
 }

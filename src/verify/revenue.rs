@@ -36,6 +36,8 @@ enum Matches {
 #[derive(Debug)]
 struct Open {
     scope: JournalScope,
+    /// To be asked in this attempt.
+    due: bool,
     asked: u32,
     source: Sums,
     /// The source's or the mirror's figure moved between two attempts.
@@ -62,7 +64,8 @@ impl Revenue {
         }
         for month in State::new(&bench.reader()?).revenue_months(bench.config.journals.level)? {
             let scope = month.scope;
-            let open = Open { scope, asked: 0, source: (0, 0), moved: false, mirror: None };
+            let open =
+                Open { scope, due: false, asked: 0, source: (0, 0), moved: false, mirror: None };
             all.open.insert((scope.id, scope.month), open);
         }
         Ok(all)
@@ -87,17 +90,24 @@ impl Revenue {
         )]
     }
 
-    /// Asks for the sums.
+    /// An attempt begins: everything open is to be asked.
+    pub fn begin(&mut self) {
+        self.open.values_mut().for_each(|open| open.due = true);
+    }
+
+    /// Asks for the sums, while it may go on.
     ///
     /// # Errors
     /// What makes all further calls senseless.
-    pub async fn ask(&mut self, bench: &Bench) -> Result<()> {
+    pub async fn ask(&mut self, bench: &Bench, goes_on: &impl Fn() -> bool) -> Result<()> {
         let Some(resource) = bench.table(SUMS)? else {
             self.open.clear();
             return Ok(());
         };
-        let scopes: Vec<JournalScope> = self.open.values().map(|open| open.scope).collect();
-        let mut asking = futures::stream::iter(scopes.into_iter().map(|scope| {
+        let scopes: Vec<JournalScope> =
+            self.open.values().filter(|open| open.due).map(|open| open.scope).collect();
+        let scopes = scopes.into_iter().take_while(|_| goes_on());
+        let mut asking = futures::stream::iter(scopes.map(|scope| {
             let (extractor, resource) = (bench.extractor.clone(), Arc::clone(&resource));
             async move { (scope, extractor.journal(&resource, scope, None).await) }
         }))
@@ -117,6 +127,7 @@ impl Revenue {
                     open.moved = open.asked > 0 && open.source != told;
                     open.source = told;
                     open.asked += 1;
+                    open.due = false;
                 }
                 (None, Some(_)) => {
                     bench.unknown(format!("{scope}: the platform's sum cannot be read"));

@@ -40,6 +40,8 @@ pub struct Sample {
     rest: Vec<i64>,
     /// How often each scope was asked.
     open: BTreeMap<Scope, u32>,
+    /// Those of them that are to be asked in this attempt.
+    due: BTreeSet<Scope>,
     answers: BTreeMap<Scope, Decoded>,
     tallies: BTreeMap<String, Tally>,
 }
@@ -68,30 +70,40 @@ impl Sample {
         self.open.is_empty() && self.rest.is_empty()
     }
 
-    /// Reads what is open, or the next cases, whole.
+    /// An attempt begins: what is open is to be read, or the next cases.
     ///
     /// # Errors
-    /// What makes all further calls senseless.
-    pub async fn ask(&mut self, bench: &Bench) -> Result<()> {
+    /// Those of the store.
+    pub fn begin(&mut self, bench: &Bench) -> Result<()> {
         if self.open.is_empty() {
             let next = self.rest.split_off(self.rest.len().saturating_sub(CASES_AT_ONCE));
             self.open = all_of(bench, &next)?.into_iter().map(|scope| (scope, 0)).collect();
         }
         self.answers.clear();
+        self.due = self.open.keys().cloned().collect();
+        Ok(())
+    }
+
+    /// Reads what is due whole, while it may go on.
+    ///
+    /// # Errors
+    /// What makes all further calls senseless.
+    pub async fn ask(&mut self, bench: &Bench, goes_on: &impl Fn() -> bool) -> Result<()> {
         let tables: HashMap<String, Arc<Resource>> =
             bench.active()?.into_iter().map(|r| (r.table.clone(), r)).collect();
         for place in [Place::Cases, Place::Projects] {
             let Some(resource) = tables.get(place.table()) else { continue };
-            self.search(bench, resource, place).await?;
+            self.search(bench, resource, place, goes_on).await?;
         }
         let width = bench.config.limits.concurrency;
         let scopes: Vec<(Scope, Arc<Resource>)> = self
-            .open
-            .keys()
+            .due
+            .iter()
             .filter(|(table, _)| !is_search(table))
             .filter_map(|scope| Some((scope.clone(), Arc::clone(tables.get(&scope.0)?))))
             .collect();
-        let mut reading = futures::stream::iter(scopes.into_iter().map(|(scope, resource)| {
+        let scopes = scopes.into_iter().take_while(|_| goes_on());
+        let mut reading = futures::stream::iter(scopes.map(|(scope, resource)| {
             let extractor = bench.extractor.clone();
             async move {
                 let stamp = Stamp::Known(String::new());
@@ -108,6 +120,7 @@ impl Sample {
         }))
         .buffer_unordered(width);
         while let Some((scope, load)) = reading.next().await {
+            self.due.remove(&scope);
             match load {
                 Ok(load) => {
                     let whole = load.scopes.iter().all(|scope| scope.complete);
@@ -118,11 +131,6 @@ impl Sample {
                 Err(error) => bench.cannot(&format!("{} of {}", scope.0, scope.1), error)?,
             }
         }
-        drop(reading);
-        self.open.retain(|scope, _| self.answers.contains_key(scope));
-        for asked in self.open.values_mut() {
-            *asked += 1;
-        }
         Ok(())
     }
 
@@ -131,14 +139,21 @@ impl Sample {
         bench: &Bench,
         resource: &Arc<Resource>,
         place: Place,
+        goes_on: &impl Fn() -> bool,
     ) -> Result<()> {
         let ids: Vec<i64> = self
-            .open
-            .keys()
+            .due
+            .iter()
             .filter(|(table, _)| table == place.table())
             .map(|(_, id)| *id)
             .collect();
         for chunk in ids.chunks(IDS_PER_CALL) {
+            if !goes_on() {
+                break;
+            }
+            for id in chunk {
+                self.due.remove(&(resource.table.clone(), *id));
+            }
             let sequence = bench.now()?.sequence;
             match bench.extractor.search_ids(resource, place, chunk, sequence).await {
                 Ok(found) => {
@@ -165,6 +180,11 @@ impl Sample {
         asked: Asked,
         done: &mut Vec<Comparison>,
     ) -> Result<()> {
+        // What could not be read cannot be compared.
+        self.open.retain(|scope, _| self.answers.contains_key(scope));
+        for asked in self.open.values_mut() {
+            *asked += 1;
+        }
         let books = self.books(bench)?;
         let mut stale: Vec<Scope> = Vec::new();
         let tables: BTreeSet<String> = self.open.keys().map(|(table, _)| table.clone()).collect();

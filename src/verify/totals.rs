@@ -28,6 +28,8 @@ enum Total {
 #[derive(Debug)]
 struct Open {
     total: Total,
+    /// To be asked in this attempt.
+    due: bool,
     asked: u32,
     source: i64,
     /// The source's figure moved between two calls.
@@ -99,7 +101,14 @@ impl Totals {
         let mut open = Vec::new();
         for total in all {
             if bench.table(total.place().table())?.is_some() {
-                open.push(Open { total, asked: 0, source: 0, moved: false, listed: false });
+                open.push(Open {
+                    total,
+                    due: false,
+                    asked: 0,
+                    source: 0,
+                    moved: false,
+                    listed: false,
+                });
             }
         }
         Ok(Totals { open })
@@ -110,13 +119,22 @@ impl Totals {
         self.open.is_empty()
     }
 
-    /// Asks the source.
+    /// An attempt begins: everything open is to be asked.
+    pub fn begin(&mut self) {
+        self.open.iter_mut().for_each(|open| open.due = true);
+    }
+
+    /// Asks the source, while it may go on.
     ///
     /// # Errors
     /// What makes all further calls senseless.
-    pub async fn ask(&mut self, bench: &Bench) -> Result<()> {
+    pub async fn ask(&mut self, bench: &Bench, goes_on: &impl Fn() -> bool) -> Result<()> {
         let mut asked = Vec::new();
         for mut open in std::mem::take(&mut self.open) {
+            if !open.due || !goes_on() {
+                asked.push(open);
+                continue;
+            }
             let name = open.total.name();
             let Some(resource) = bench.table(open.total.place().table())? else { continue };
             match bench.extractor.count(&resource, open.total.filter(bench)?).await {
@@ -125,6 +143,7 @@ impl Totals {
                     open.moved = open.asked > 0 && open.source != count;
                     open.source = count;
                     open.asked += 1;
+                    open.due = false;
                     asked.push(open);
                 }
                 Ok(None) => {
