@@ -289,10 +289,15 @@ impl State<'_> {
                 quote::text(reason)
             ))?;
         }
+        // What was as much as the service answers at once last month is so this month too.
         self.batch(&format!(
             "INSERT INTO sync.journal_months BY NAME SELECT w.table_name, {level} AS journal_level, \
                w.journal_id, w.journal_month::DATE AS journal_month, 'never fetched' AS due, \
-               false AS complete \
+               false AS complete, \
+               (SELECT first(m.window_days ORDER BY m.journal_month DESC) FILTER (m.complete) \
+                  FROM sync.journal_months m \
+                WHERE m.table_name = w.table_name AND m.journal_level = {level} \
+                  AND m.journal_id = w.journal_id) AS window_days \
              FROM temp.wanted_months w WHERE NOT EXISTS \
                (SELECT 1 FROM sync.journal_months m WHERE {same})"
         ))
