@@ -399,8 +399,8 @@ impl State<'_> {
             .collect())
     }
 
-    /// Keeps how many days of a journal the service answers at once, for this month and the later
-    /// ones that are not known yet.
+    /// Keeps how many days of a journal the service answers at once, for this month, the later ones,
+    /// and all that were never read.
     pub fn set_window_days(
         &self,
         table: &str,
@@ -409,7 +409,8 @@ impl State<'_> {
     ) -> Result<()> {
         self.execute(
             "UPDATE sync.journal_months SET window_days = ? WHERE table_name = ? \
-               AND journal_level = ? AND journal_id = ? AND journal_month >= ?::DATE",
+               AND journal_level = ? AND journal_id = ? \
+               AND (journal_month >= ?::DATE OR NOT complete)",
             params![
                 days,
                 table,
