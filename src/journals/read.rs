@@ -77,6 +77,7 @@ impl Extractor {
             }],
             kind: LoadKind::Journal,
             lacking: Vec::new(),
+            missing: Vec::new(),
             not_found: false,
         };
         Ok(MonthRead { load, window_days: lines.window_days })
@@ -101,6 +102,7 @@ impl Extractor {
             }],
             kind: LoadKind::Journal,
             lacking: Vec::new(),
+            missing: Vec::new(),
             not_found: true,
         })
     }
