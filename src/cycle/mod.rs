@@ -6,6 +6,7 @@ mod due;
 mod fetch;
 mod journals;
 mod lists;
+mod permissions;
 mod polls;
 mod scopes;
 mod search;
@@ -20,9 +21,9 @@ pub use scopes::{plan_cases, scopes_of, since};
 pub use search::IDS_PER_CALL;
 pub use signals::{Controls, Halt, News, Signals};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
@@ -153,10 +154,14 @@ pub struct Cycle {
     failed: BTreeMap<String, String>,
     /// Tables that are wrong as a whole, whatever else of them was read, and why.
     distrusted: BTreeMap<String, String>,
-    /// Scopes that failed in this run, of tables of which none was read.
+    /// Scopes that failed in this run, with what had been planned by then.
+    tried: HashMap<(String, i64), i64>,
+    /// How many scopes failed in this run, of tables of which none was read.
     failures_in_a_row: BTreeMap<String, u32>,
     /// Calls in a row that did not reach the source.
     unreachable: u32,
+    /// When a part of a table's rows was last asked after.
+    permissions_read: Option<Instant>,
     signals: Signals,
     /// What polls up to this number moved has been planned.
     handled: i64,
@@ -193,8 +198,10 @@ impl Cycle {
             answered: BTreeSet::new(),
             failed: BTreeMap::new(),
             distrusted: BTreeMap::new(),
+            tried: HashMap::new(),
             failures_in_a_row: BTreeMap::new(),
             unreachable: 0,
+            permissions_read: None,
             signals: parts.signals,
             handled,
         }
@@ -335,7 +342,14 @@ impl Cycle {
             feeds.push(FeedName::Contacts);
         }
         for name in feeds {
-            let reread = self.polls.reread(name, REREAD).await?;
+            let reread = match self.polls.reread(name, REREAD).await {
+                Ok(reread) => reread,
+                Err(error) if name == FeedName::Contacts && !ends_the_run(&error) => {
+                    self.problem(error.chain());
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if reread.late > 0 {
                 tracing::warn!(
                     feed = name.as_str(),
@@ -356,17 +370,9 @@ impl Cycle {
         self.report.cases_moved += self.polls.poll(FeedName::Cases).await?.moved;
         match self.polls.poll_contacts().await {
             Ok(polled) => self.report.contacts_moved += polled.map_or(0, |polled| polled.moved),
-            Err(error) => match error.kind() {
-                Kind::Credentials
-                | Kind::Tls
-                | Kind::Unreachable
-                | Kind::Store
-                | Kind::DiskFull
-                | Kind::Cancelled
-                | Kind::Internal => return Err(error),
-                // Cases are followed on; contacts catch up when their feed answers.
-                _ => self.problem(error.chain()),
-            },
+            Err(error) if ends_the_run(&error) => return Err(error),
+            // Cases are followed on; contacts catch up when their feed answers.
+            Err(error) => self.problem(error.chain()),
         }
         Ok(())
     }
@@ -450,6 +456,20 @@ impl Cycle {
             .run(move |conn| Books::new(conn).set_status(&table, &status, Some(&reason)))
             .await
     }
+}
+
+/// Whether nothing else can be read after this either.
+fn ends_the_run(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        Kind::Credentials
+            | Kind::Tls
+            | Kind::Unreachable
+            | Kind::Store
+            | Kind::DiskFull
+            | Kind::Cancelled
+            | Kind::Internal
+    )
 }
 
 /// The source has no such call for us.

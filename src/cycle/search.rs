@@ -188,7 +188,7 @@ impl Cycle {
     }
 
     /// Notes why nothing was decided about a case that no search shows.
-    pub(super) async fn note_unshown(&self, id: i64, kind: &str, why: &str) -> Result<()> {
+    pub(super) async fn note_unshown(&mut self, id: i64, kind: &str, why: &str) -> Result<()> {
         let place = State::new(&self.store.connection()?).place(id)?;
         self.note_failure(place.table(), id, kind, why).await
     }
@@ -327,6 +327,7 @@ impl Cycle {
             let older = (!followed).then(|| (now - CONTACT_AGE).as_microsecond());
             state.stale_contacts(now.as_microsecond(), older)?
         };
+        ids.retain(|id| !self.tried.contains_key(&(resource.table.clone(), *id)));
         let all = most.is_none_or(|most| ids.len() <= most);
         ids.truncate(most.unwrap_or(ids.len()));
         self.progress.step("searching contacts");

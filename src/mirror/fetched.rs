@@ -10,7 +10,7 @@ use super::state::{
     FAILURE_LAG, FAILURE_NOT_SHOWN, FAILURE_SUSPECT, Fetched, ScopeId, State, ids, list, query,
 };
 use super::{db, instant_param, scalar_i64};
-use crate::catalog::{Column, Each, Given, Instead, Only, Resource, Scalar};
+use crate::catalog::{Column, Each, Given, Instead, Only, Partial, Resource, Scalar};
 use crate::error::Result;
 use crate::plan;
 use crate::quote;
@@ -181,6 +181,21 @@ impl State<'_> {
             &format!(
                 "SELECT count(*) FROM main.{} WHERE {condition}",
                 quote::ident(&resource.table)
+            ),
+        )
+    }
+
+    /// Rows of a scope that only a further permission shows.
+    pub fn rows_of_part(&self, resource: &Resource, part: &Partial, id: i64) -> Result<i64> {
+        let scope = resource.scope_column().map(quote::ident);
+        let of_scope = scope.map_or("true".to_owned(), |column| format!("{column} = {id}"));
+        scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM main.{} WHERE {of_scope} AND {} IN ({})",
+                quote::ident(&resource.table),
+                quote::ident(&part.column),
+                quote::texts(part.values.iter().map(String::as_str))
             ),
         )
     }
