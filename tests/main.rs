@@ -11,6 +11,7 @@ mod daemon;
 mod export;
 mod faults;
 mod feed;
+mod freshness;
 mod half_answers;
 mod interleavings;
 mod journals;

@@ -59,6 +59,9 @@ pub struct Options {
     /// After the cycle the mirror is held against the source, with so many cases read whole (contract
     /// section 6).
     pub verify: Option<usize>,
+    /// What polls up to this number moved was planned by an earlier cycle; `None`: all that is known
+    /// when it begins.
+    pub handled: Option<i64>,
 }
 
 impl Options {
@@ -163,8 +166,8 @@ pub struct Cycle {
     /// When a part of a table's rows was last asked after.
     permissions_read: Option<Instant>,
     signals: Signals,
-    /// What polls up to this number moved has been planned.
-    handled: i64,
+    /// Up to where what polls moved has been planned: a poll, and of its cases the last one.
+    planned: (i64, i64),
 }
 
 /// So many scopes in a row that cannot reach the source end the run: the rest would fail as well.
@@ -182,7 +185,7 @@ impl Cycle {
         let client = parts.polls.client.clone();
         let extractor =
             Extractor::new(client, Arc::clone(&parts.catalog), parts.context, &parts.config);
-        let handled = parts.signals.news();
+        let handled = options.handled.unwrap_or_else(|| parts.signals.news());
         Cycle {
             config: parts.config,
             catalog: parts.catalog,
@@ -203,7 +206,7 @@ impl Cycle {
             unreachable: 0,
             permissions_read: None,
             signals: parts.signals,
-            handled,
+            planned: (handled, i64::MAX),
         }
     }
 
@@ -218,7 +221,7 @@ impl Cycle {
         let flushed = self.flush().await;
         let noted = self.close_books().await;
         ran.and(flushed).and(noted)?;
-        self.report.handled = self.handled;
+        self.report.handled = self.handled();
         Ok(self.report)
     }
 
@@ -260,6 +263,9 @@ impl Cycle {
                     state.everything_is_stale("full")
                 })
                 .await?;
+        }
+        if due.takes_long() && !self.options.full {
+            self.follow_newest().await?;
         }
         let done = self.catch_up(due).await?;
         self.follow().await?;
@@ -314,7 +320,7 @@ impl Cycle {
                 self.report.halted = true;
                 return Ok(());
             }
-            if read > 0 || self.signals.news() > self.handled {
+            if read > 0 || self.signals.news() > self.handled() {
                 continue;
             }
             if self.options.following {
@@ -375,6 +381,14 @@ impl Cycle {
             Err(error) => self.problem(error.chain()),
         }
         Ok(())
+    }
+
+    /// What polls up to this number moved has been planned whole.
+    fn handled(&self) -> i64 {
+        match self.planned {
+            (poll, i64::MAX) => poll,
+            (poll, _) => poll - 1,
+        }
     }
 
     pub(super) fn is_active(&self, table: &str) -> bool {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Cycle;
+use super::fetch::MOST_FRESH;
 use super::signals::Halt;
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
@@ -32,7 +33,7 @@ impl Cycle {
         let mut after = None;
         let mut read = 0;
         // What was seen up to here is among them.
-        self.handled = self.handled.max(self.sequence()?);
+        self.planned = self.planned.max((self.sequence()?, i64::MAX));
         loop {
             let batch = {
                 let conn = self.store.connection()?;
@@ -45,6 +46,17 @@ impl Cycle {
             after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
             read += self.read_batch(&batch).await?;
         }
+    }
+
+    /// Before work that takes long, what has changed of the cases that were read before: one batch of
+    /// them, because a backfill is no change.
+    pub(super) async fn follow_newest(&mut self) -> Result<()> {
+        let batch = {
+            let conn = self.store.connection()?;
+            State::new(&conn).changed_cases(&self.options.cases, BATCH_CASES)?
+        };
+        self.read_batch(&batch).await?;
+        self.search_contacts(Some(MOST_FRESH)).await.map(drop)
     }
 
     async fn read_batch(&mut self, batch: &[CaseState]) -> Result<usize> {
@@ -246,7 +258,7 @@ impl Cycle {
         why: &str,
     ) -> Result<()> {
         if ![FAILURE_LAG, FAILURE_SUSPECT, FAILURE_NOT_SHOWN].contains(&kind) {
-            self.tried.insert((table.to_owned(), id), self.handled);
+            self.tried.insert((table.to_owned(), id), self.handled());
         }
         let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
         self.note_scope_failure(scope, kind, why).await

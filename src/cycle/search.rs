@@ -91,7 +91,7 @@ impl Cycle {
         let mut asked = pages.next().await?;
         while let Some(page) = asked {
             // What changed meanwhile goes first, by calls that share no row with a page under way.
-            let alone = self.signals.news() > self.handled;
+            let alone = self.signals.news() > self.handled();
             let next_sequence = self.sequence()?;
             let decoded = self.extractor.search_page(resource, place, page, sequence);
             let (next, page) = if alone {
@@ -334,7 +334,7 @@ impl Cycle {
         self.progress.more(ids.len() as u64);
         let mut searched = 0;
         for chunk in ids.chunks(IDS_PER_CALL) {
-            let newer = most.is_none() && self.signals.news() > self.handled;
+            let newer = most.is_none() && self.signals.news() > self.handled();
             if newer || self.signals.halt() != Halt::Go {
                 break;
             }
