@@ -32,7 +32,7 @@ use crate::config::{Config, Reread};
 use crate::decode::Context;
 use crate::error::{Error, Kind, Result};
 use crate::extract::Extractor;
-use crate::mirror::{Books, Lane, Outcome, ResourceRow, State, Store};
+use crate::mirror::{Books, FAILURE_HELD, Lane, Outcome, ResourceRow, State, Store};
 use crate::progress::Progress;
 use crate::schedule::Name;
 use crate::source::FeedName;
@@ -405,6 +405,10 @@ impl Cycle {
                      them (if they are really gone, run `casemirror sync --allow-removals`)",
                     merged.held
                 );
+                if self.catalog.get(table).is_some_and(|r| r.group == Group::List) {
+                    // Until it may be tried again, it is not asked for.
+                    self.note_failure(table, 0, FAILURE_HELD, &text).await?;
+                }
                 self.problem(text);
             }
         }

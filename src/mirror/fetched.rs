@@ -257,6 +257,11 @@ impl State<'_> {
         Ok(list.error.is_some() || stale || list.stamp.is_none())
     }
 
+    /// Whether the brake held rows of a list when it was last read.
+    pub fn list_is_held(&self, table: &str) -> Result<bool> {
+        Ok(self.list_state(table)?.stamp.as_deref() == Some("held"))
+    }
+
     /// Why a list is stale, and whether it was never read.
     pub fn why_list_is_stale(&self, table: &str) -> Result<Option<(String, bool)>> {
         let list = self.list_state(table)?;
