@@ -22,6 +22,7 @@ mod privacy;
 mod readers;
 mod reports;
 mod runs;
+mod showings;
 mod tables;
 mod throttle;
 mod verify;
