@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 pub mod daemon;
 pub mod follow;
 pub mod scripted;
+pub mod stored;
 
 /// A sandbox that answers on loopback, and a folder with a mirror of it.
 pub struct World {
