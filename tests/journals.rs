@@ -7,7 +7,7 @@ use casemirror::sandbox::{
 use duckdb::Connection;
 use rstest::rstest;
 
-use crate::support::{World, differences, one, shown};
+use crate::support::{World, differences, differences_of, one, shown};
 
 const FEED: &str = "[feed]\ncalls = 1000\nper = \"1s\"\n";
 /// Lines of every journal, per office and month.
@@ -126,7 +126,7 @@ fn a_line_on_top_of_ten_thousand_is_one_restatement_and_no_version_of_any_other(
         Some(&closed),
         &["revenue_journals", "revenue_journal_annotations"],
     );
-    let differing: Vec<String> = differences(&world.store(), &state)
+    let differing: Vec<String> = differences_of(&world.store(), &state)
         .into_iter()
         .filter(|line| line.contains(&format!("\"offices\"/{OFFICE}/\"{closed}")))
         .collect();
