@@ -191,6 +191,56 @@ fn the_example_adds_a_column_and_a_table_without_a_version() {
 }
 
 #[test]
+fn a_disabled_child_table_stays_as_it_is_while_its_parent_is_read() {
+    let world = brisk(unthrottled(20));
+    world.sync();
+    let rows = |schema: &str| lines(&world.store(), &format!("FROM {schema}.case_file_access"));
+    let before = rows("main");
+    assert!(!before.is_empty());
+    let off = format!("{UNTHROTTLED}[resources]\ndisable = [\"case_file_access\"]\n");
+    world.configure(&off);
+    // The files are read again: one of them is new, one is shared, one is gone with its shares.
+    let cases = shown_cases(&world);
+    for case_id in &cases[10..13] {
+        for facet in [Facet::FileShared, Facet::Attachment, Facet::ImageRemoved] {
+            change(&world, *case_id, facet);
+        }
+    }
+    world.sync();
+    assert_eq!(rows("main"), before);
+    assert_eq!(rows("history"), [""; 0]);
+    assert_eq!(differences_beside(&world, "case_file_access"), [""; 0]);
+    let status = "SELECT status || ': ' || reason FROM sync.resources \
+                  WHERE table_name = 'case_file_access'";
+    assert_eq!(one::<String>(&world.store(), status), "disabled: resources.disable names it");
+    assert_eq!(count(&world, "sync.drift WHERE field = 'FileAccessRoles'"), 0);
+
+    world.configure(UNTHROTTLED);
+    world.sync();
+    world.assert_equal();
+    assert_eq!(count(&world, "sync.pending"), 0);
+}
+
+#[test]
+fn annotations_that_are_disabled_are_left_out_and_come_when_they_are_not() {
+    let world = brisk(unthrottled(20));
+    let off = format!("{UNTHROTTLED}[resources]\ndisable = [\"revenue_journal_annotations\"]\n");
+    world.configure(&off);
+    world.sync();
+    assert_eq!(count(&world, "main.revenue_journal_annotations"), 0);
+    assert!(count(&world, "main.revenue_journals") > 0);
+    assert_eq!(differences_beside(&world, "revenue_journal_annotations"), [""; 0]);
+    assert!(one::<bool>(&world.published(), "SELECT complete FROM report.snapshot"));
+
+    world.configure(UNTHROTTLED);
+    world.sync();
+    world.assert_equal();
+    let versions = "(SELECT _valid_to FROM history.revenue_journals UNION ALL \
+                     SELECT _valid_to FROM history.revenue_journal_annotations)";
+    assert_eq!(count(&world, versions), 0, "what changes on our side is no version");
+}
+
+#[test]
 fn mistakes_in_a_users_file_are_named_with_file_and_field() {
     let world = brisk(unthrottled(4));
     std::fs::create_dir_all(world.path("own")).unwrap();
