@@ -8,6 +8,7 @@ mod books;
 mod cli;
 mod daemon;
 mod export;
+mod facets;
 mod faults;
 mod feed;
 mod half_answers;

@@ -7,13 +7,10 @@ use crate::support::follow::{
     UNTHROTTLED, assert_status, brisk, calls, change, differences_beside, lines, shown_cases,
     unthrottled,
 };
-use crate::support::{World, differences, one, shown};
+use crate::support::{World, one, shown};
 
 /// Settings with which every run is one of `schedule.reference`.
 const REFERENCE: &str = "[schedule]\nreference = \"* * * * * *\"\n";
-/// And one of the nightly reconciliation.
-const NIGHTLY: &str = "[reconcile]\nreread = \"changed\"\n[schedule]\nreference = \"* * * * * *\"\nreconcile = \"* * * * * *\"\n";
-
 fn count(world: &World, what: &str) -> i64 {
     one(&world.store(), &format!("SELECT count(*) FROM {what}"))
 }
@@ -45,29 +42,6 @@ fn what_hangs_on_no_case_follows_by_schedule_edit_by_edit() {
     let versions = "main.processing_bases WHERE NOT is_newest_version";
     assert!(count(&world, versions) > 0);
     assert!(count(&world, "main.processing_bases WHERE NOT is_active") > 0);
-}
-
-#[test]
-fn what_narrow_dates_miss_is_right_after_the_reconciliation() {
-    let world = brisk(unthrottled(40));
-    world.sync();
-    let cases = shown_cases(&world);
-    let narrow =
-        [Facet::RoleRemoved, Facet::ImageReordered, Facet::FileElsewhere, Facet::FileShared];
-    for (facet, case_id) in narrow.iter().zip(&cases[12..]) {
-        change(&world, *case_id, *facet);
-    }
-    world.sandbox.act(&Act::Relation { edit: ListEdit::Changed }).unwrap();
-    world.sync();
-    let missed = differences(&world.store(), &world.sandbox.state());
-    assert!(!missed.is_empty(), "no date tells of these");
-    let tables = ["case_roles ", "case_files ", "case_file_access ", "processing_basis_relations "];
-    for difference in &missed {
-        assert!(tables.iter().any(|table| difference.starts_with(table)), "{difference}");
-    }
-    world.configure(&format!("{UNTHROTTLED}{NIGHTLY}"));
-    world.sync();
-    world.assert_equal();
 }
 
 #[test]
