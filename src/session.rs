@@ -225,7 +225,11 @@ impl Session {
 
     /// How answers are decoded.
     fn decoding(&self) -> Context {
-        Context { zone: self.config.source.time_zone.clone(), privacy: self.privacy.clone() }
+        Context {
+            zone: self.config.source.time_zone.clone(),
+            privacy: self.privacy.clone(),
+            disabled: self.config.resources.disable.as_slice().into(),
+        }
     }
 
     /// What a run writes with.

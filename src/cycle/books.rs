@@ -47,6 +47,7 @@ impl Cycle {
         if changes.is_empty() {
             return Ok(());
         }
+        let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {
                 let (books, state) = (Books::new(conn), State::new(conn));
@@ -56,7 +57,11 @@ impl Cycle {
                         books.set_status(table, "disabled", Some(why))?;
                     } else {
                         books.set_status(table, "ok", None)?;
-                        state.wake_table(table)?;
+                        // A child's rows come with its parent's scopes.
+                        match catalog.get(table).map(|resource| resource.read_with()) {
+                            Some(parent) if parent != table => state.read_again(parent)?,
+                            _ => state.wake_table(table)?,
+                        }
                     }
                 }
                 Ok(())

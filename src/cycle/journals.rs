@@ -47,9 +47,6 @@ impl Cycle {
             return Ok(());
         }
         let tables = self.journal_tables();
-        if tables.is_empty() {
-            return Ok(());
-        }
         let scheduled = due.has(Name::Journals) || due.has(Name::JournalsRecheck);
         // Where the offices were not known when the schedule ran, nothing was planned.
         let unplanned = due.at.is_some() && !scheduled && {
@@ -111,12 +108,20 @@ impl Cycle {
         journal_ids(&self.store.connection()?, &self.config, named)
     }
 
-    /// Makes due what the schedules ask for; `anyway` as if `schedule.journals` did.
+    /// Makes due what the schedules ask for; `anyway` as if `schedule.journals` did. The months of tables
+    /// that cannot be read are in the books too: they should be there.
     async fn plan_months(&self, tables: &[String], due: &Due, anyway: bool) -> Result<()> {
         let mut plan = Wanted::of(&self.store.connection()?, &self.config, due)?;
         plan.scheduled |= anyway;
         let level = self.config.journals.level;
         let tables = tables.to_vec();
+        let all: Vec<String> = self
+            .catalog
+            .resources()
+            .iter()
+            .filter(|r| matches!(r.group, Group::Journal(_)))
+            .map(|r| r.table.clone())
+            .collect();
         let at = due.at.unwrap_or_else(Timestamp::now);
         self.writer
             .run(move |conn| {
@@ -140,7 +145,7 @@ impl Cycle {
                     state.rejected_months_are_due()?;
                 }
                 if plan.scheduled {
-                    state.months_are_due(&tables, level, &plan.ids, &plan.all, None)?;
+                    state.months_are_due(&all, level, &plan.ids, &plan.all, None)?;
                     let why = Some("schedule.journals");
                     state.months_are_due(&tables, level, &plan.ids, &plan.trailing, why)?;
                 }

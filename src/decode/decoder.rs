@@ -60,13 +60,16 @@ struct Key {
 impl Decoder {
     /// A decoder for `resource` and its child tables.
     pub fn new(catalog: &Catalog, resource: &Arc<Resource>, context: &Context) -> Decoder {
-        let children: Vec<(String, Decoder)> = catalog
-            .children(&resource.table)
-            .filter_map(|child| match &child.group {
-                Group::Child(c) => Some((c.field.clone(), Decoder::new(catalog, child, context))),
-                _ => None,
-            })
-            .collect();
+        let mut children: Vec<(String, Decoder)> = Vec::new();
+        let mut left_out: Vec<&str> = Vec::new();
+        for child in catalog.children(&resource.table) {
+            let Group::Child(of) = &child.group else { continue };
+            if context.disabled.contains(&child.table) {
+                left_out.push(&of.field);
+            } else {
+                children.push((of.field.clone(), Decoder::new(catalog, child, context)));
+            }
+        }
         let named = |name: &String| resource.columns.iter().position(|c| c.name == *name);
         let column_of = |origin| resource.columns.iter().position(|c| c.origin == origin);
         let inherited: BTreeSet<usize> = children
@@ -92,7 +95,11 @@ impl Decoder {
             reader: Reader {
                 resource: Arc::clone(resource),
                 context: context.clone(),
-                slots: slots::of(resource, children.iter().map(|(field, _)| field.as_str())),
+                slots: slots::of(
+                    resource,
+                    children.iter().map(|(field, _)| field.as_str()),
+                    &left_out,
+                ),
                 scalar_column: column_of(Origin::Scalar).or_else(|| match &resource.group {
                     Group::Child(child) => child.scalar.as_ref().and_then(named),
                     _ => None,

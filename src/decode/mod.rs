@@ -34,6 +34,9 @@ pub struct Context {
     /// Zone of date-times without offset (`source.time_zone`).
     pub zone: TimeZone,
     pub privacy: Privacy,
+    /// Tables that are not mirrored (`resources.disable`): of a record's list that is one's, nothing is
+    /// read.
+    pub disabled: Arc<[String]>,
 }
 
 /// A value, or a whole record, that did not fit (`sync.rejects`).

@@ -358,22 +358,32 @@ impl<'c> Books<'c> {
         Ok(rows.into_iter().collect())
     }
 
-    /// Replaces `sync.pending`: (table, scope, reason).
-    pub fn set_pending(&self, pending: &[(String, String, String)]) -> Result<()> {
-        let failed = |e| db("cannot note what is pending", e);
+    /// Begins a new `sync.pending`: what is pending now comes with [`Books::add_pending`], and takes
+    /// the place of what was with [`Books::replace_pending`].
+    pub fn begin_pending(&self) -> Result<()> {
         self.conn
             .execute_batch(
                 "CREATE OR REPLACE TEMP TABLE stage_pending \
                  (table_name VARCHAR, scope VARCHAR, reason VARCHAR)",
             )
-            .map_err(failed)?;
+            .map_err(|e| db("cannot note what is pending", e))
+    }
+
+    /// Adds to the new `sync.pending`: table, scope, reason.
+    pub fn add_pending<'a>(
+        &self,
+        pending: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
+    ) -> Result<()> {
+        let failed = |e| db("cannot note what is pending", e);
         let mut appender = self.conn.appender("stage_pending").map_err(failed)?;
         for (table, scope, reason) in pending {
             appender.append_row(params![table, scope, reason]).map_err(failed)?;
         }
-        appender.flush().map_err(failed)?;
-        drop(appender);
-        // What was pending before keeps its `since`.
+        appender.flush().map_err(failed)
+    }
+
+    /// Replaces `sync.pending`. What was pending before keeps its `since`.
+    pub fn replace_pending(&self) -> Result<()> {
         self.conn
             .execute_batch(&format!(
                 "CREATE OR REPLACE TEMP TABLE now_pending AS \
@@ -381,10 +391,11 @@ impl<'c> Books<'c> {
                    FROM temp.stage_pending n LEFT JOIN sync.pending p \
                      ON p.table_name = n.table_name AND p.scope = n.scope; \
                  DELETE FROM sync.pending; \
-                 INSERT INTO sync.pending SELECT * FROM temp.now_pending",
+                 INSERT INTO sync.pending SELECT * FROM temp.now_pending; \
+                 DROP TABLE temp.now_pending; DROP TABLE temp.stage_pending",
                 now = instant(Timestamp::now())
             ))
-            .map_err(failed)
+            .map_err(|e| db("cannot note what is pending", e))
     }
 
     /// The rows that an outcome wrote, in all.

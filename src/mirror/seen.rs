@@ -329,6 +329,15 @@ impl State<'_> {
         ))
     }
 
+    /// Makes all that was read of a table stale: its answers have more than was taken from them.
+    pub fn read_again(&self, table: &str) -> Result<()> {
+        self.batch(&format!(
+            "UPDATE sync.fetched SET stamp = 'reread' WHERE table_name = {}",
+            quote::text(table)
+        ))?;
+        self.wake_table(table)
+    }
+
     /// Whether the permission for a part of the table's rows was not granted when the permissions were
     /// last read.
     pub fn is_withheld(&self, table: &str) -> Result<bool> {
@@ -338,11 +347,7 @@ impl State<'_> {
     /// Keeps whether that permission is granted. A part that is shown again is read again everywhere.
     pub fn set_withheld(&self, table: &str, withheld: bool) -> Result<()> {
         if self.is_withheld(table)? && !withheld {
-            self.batch(&format!(
-                "UPDATE sync.fetched SET stamp = 'reread' WHERE table_name = {}",
-                quote::text(table)
-            ))?;
-            self.wake_table(table)?;
+            self.read_again(table)?;
         }
         let state = if withheld { "withheld" } else { "granted" };
         self.set_meta(&format!("partial_{table}"), state)

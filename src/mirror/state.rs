@@ -211,7 +211,8 @@ impl<'c> State<'c> {
                (SELECT count(*) FROM sync.verifications), \
                (SELECT count(*) || coalesce(max(since)::VARCHAR, '') FROM sync.pending), \
                (SELECT max(value) FROM sync.meta WHERE key = 'complete_tables'), \
-               (SELECT max(value) FROM sync.meta WHERE key = 'calendar_zone'))",
+               (SELECT max(value) FROM sync.meta WHERE key = 'calendar_zone'), \
+               (SELECT max(value) FROM sync.meta WHERE key = 'journal_level'))",
             |row| row.get(0),
         )?;
         Ok(rows.into_iter().next().unwrap_or_default())

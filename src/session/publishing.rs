@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mirror::{Books, State, Store};
-use crate::pending;
+use crate::pending::{self, PendingScope};
 use crate::publish::{self, ParquetTarget, Published, PublishedParquet, SnapshotInfo, Targets};
 use crate::ticks::Ticks;
 
@@ -65,16 +65,33 @@ impl Session {
         // Before the rest: a poll that ends meanwhile moves the bound past cases that are not collected.
         let watermark = State::new(&conn).feed("cases")?.bound;
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
-        // During a backfill that is most of all cases: nothing else waits for it.
-        let pending =
-            tokio::task::spawn_blocking(move || pending::collect(&conn, &config, &catalog))
-                .await
-                .map_err(|e| Error::caused(Kind::Internal, "collecting ended early", e))??;
+        // During a backfill that is most of all cases: nothing else waits for it, and no more than a
+        // few chunks of it are in memory.
+        let (chunks, mut collected) = tokio::sync::mpsc::channel::<Vec<PendingScope>>(1);
+        let collecting = tokio::task::spawn_blocking(move || {
+            pending::collect(&conn, &config, &catalog, |chunk| {
+                let unwanted = |_| Error::new(Kind::Cancelled, "what is pending is not wanted");
+                chunks.blocking_send(chunk).map_err(unwanted)
+            })
+        });
+        self.writer.run(|conn| Books::new(conn).begin_pending()).await?;
+        while let Some(chunk) = collected.recv().await {
+            self.writer
+                .run(move |conn| {
+                    let rows = chunk.iter().map(|scope| {
+                        (scope.table.as_str(), scope.scope.as_str(), scope.reason.as_str())
+                    });
+                    Books::new(conn).add_pending(rows)
+                })
+                .await?;
+        }
+        let pending = collecting
+            .await
+            .map_err(|e| Error::caused(Kind::Internal, "collecting ended early", e))??;
         let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {
-                let books = Books::new(conn);
-                books.set_pending(&pending.rows())?;
+                Books::new(conn).replace_pending()?;
                 if let Some(ticks) = watermark {
                     State::new(conn).set_meta(WATERMARK, &ticks.to_string())?;
                 }

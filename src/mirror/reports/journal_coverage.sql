@@ -1,5 +1,5 @@
 -- What of the journals is here, and what is missing (contract section 5): one row per journal, scope
--- and month that should be there.
+-- and month of the configured level that should be there.
 CREATE OR REPLACE VIEW report.journal_coverage AS
 WITH
 lines AS (
@@ -114,7 +114,10 @@ LEFT JOIN sync.failures AS f
     AND f.part = m.journal_level || '/' || strftime(m.journal_month, '%Y-%m')
 LEFT JOIN main.offices AS o ON m.journal_level = 'offices' AND o.id = m.journal_id
 LEFT JOIN main.contacts AS c ON c.id = m.journal_id
-WHERE m.table_name <> 'revenue_journal_sums';
+WHERE m.table_name <> 'revenue_journal_sums'
+  AND m.journal_level = (SELECT max(value) FROM sync.meta WHERE key = 'journal_level')
+  -- What is neither here nor wanted was once asked for.
+  AND (m.complete OR m.due IS NOT NULL);
 
 COMMENT ON VIEW report.journal_coverage IS
     'One row per journal, scope and month that should be mirrored: whether it is, and whether its lines add up to the platform''s own sum.';
