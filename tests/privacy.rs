@@ -1,9 +1,10 @@
 //! Privacy that is tightened or relaxed: what is stored follows, history included.
 
-use casemirror::sandbox::{Act, Facet, Options};
+use casemirror::sandbox::{Act, Facet, Fault, Options};
 use duckdb::Connection;
 
 use crate::support::follow::change;
+use crate::support::scripted::fault;
 use crate::support::{World, one, shown};
 
 const FEED: &str = "[feed]\ncalls = 1000\nper = \"1s\"\n";
@@ -353,4 +354,35 @@ fn a_key_that_nothing_was_hashed_with_may_be_lost() {
     std::fs::remove_file(world.path("data/store.duckdb.secrets")).unwrap();
     world.sync();
     world.assert_equal();
+}
+
+/// A refusal can repeat what was asked for; it is kept in tables and logs whatever the settings.
+#[test]
+fn what_a_refusal_repeats_of_a_person_is_kept_nowhere() {
+    let world = world_of(4);
+    configure(&world, "drop", "drop");
+    let body = r#"{"Message": "Cannot show 010170 12345 to ola.nordmann@example.no",
+        "Email": "kari.nordmann@example.no", "Name": "Kari Nordmann"}"#;
+    let refuse = Fault::Refuse { status: 400, headers: [].into(), body: body.to_owned() };
+    for path in ["/api/Employees", "/api/Cases/*/Activities"] {
+        world.sandbox.fault(fault(path, None, refuse.clone()));
+    }
+    let output = world.run(&["sync", "-v"]);
+    assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+    let reason = "SELECT reason FROM sync.resources WHERE table_name = 'employees'";
+    let reason: String = one(&world.store(), reason);
+    assert!(reason.contains("Cannot show *** to ***"), "{reason}");
+    let status = world.run(&["status"]);
+    for text in ["010170", "ordmann"] {
+        for said in [shown(&output), shown(&status)] {
+            assert!(!said.contains(text), "{said}");
+        }
+    }
+    for conn in [world.store(), world.published()] {
+        for text in ["010170", "@example.no", "Kari Nordmann"] {
+            let places = places_of(&conn, text);
+            let told = places.iter().filter(|place| place.starts_with("\"sync\""));
+            assert_eq!(told.count(), 0, "{text}: {places:?}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use duckdb::Connection;
 
 use super::Cycle;
-use crate::catalog::{Group, Resource};
+use crate::catalog::{Catalog, Group, Partial, Resource};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Books, FEED_TABLES, ResourceRow, State, Store, Writer};
@@ -47,6 +47,7 @@ impl Cycle {
         if changes.is_empty() {
             return Ok(());
         }
+        let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {
                 let (books, state) = (Books::new(conn), State::new(conn));
@@ -55,7 +56,7 @@ impl Cycle {
                         let why = "resources.disable names it";
                         books.set_status(table, "disabled", Some(why))?;
                     } else {
-                        books.set_status(table, "ok", None)?;
+                        set_ok(conn, &catalog, table)?;
                         state.wake_table(table)?;
                     }
                 }
@@ -79,12 +80,13 @@ impl Cycle {
             .filter(|(_, row)| matches!(row.status.as_str(), "forbidden" | "absent"))
             .map(|(table, _)| table)
             .collect();
+        let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {
                 let (books, state) = (Books::new(conn), State::new(conn));
                 state.set_meta("contacts_feed", "untried")?;
                 for table in &again {
-                    books.set_status(table, "ok", None)?;
+                    set_ok(conn, &catalog, table)?;
                     state.wake_table(table)?;
                 }
                 for (table, lacking) in &parts {
@@ -102,15 +104,7 @@ impl Cycle {
         let mut all = Vec::new();
         for resource in self.catalog.resources() {
             let Some(partial) = &resource.partial else { continue };
-            let has = granted.iter().any(|permission| permission.grants(&partial.permission));
-            let lacking = (!has).then(|| {
-                format!(
-                    "without {} no rows of {} {} are shown; those mirrored stay",
-                    partial.permission,
-                    partial.column,
-                    partial.values.join(", ")
-                )
-            });
+            let lacking = (!is_granted(partial, granted)).then(|| restriction(partial));
             if let Some(lacking) = &lacking {
                 tracing::warn!(table = resource.table, lacking, "a table is read in part");
             }
@@ -128,6 +122,7 @@ impl Cycle {
         failed.extend(std::mem::take(&mut self.distrusted));
         let of_cases = self.catalog.resources().iter().filter(|r| r.group == Group::Case);
         let tables: Vec<String> = of_cases.map(|r| r.table.clone()).collect();
+        let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {
                 let books = Books::new(conn);
@@ -145,7 +140,7 @@ impl Cycle {
                     // What failed may have left with its cases.
                     let over = tables.contains(table) && !waiting.contains_key(table);
                     if over || answered.contains(table) {
-                        books.set_status(table, "ok", None)?;
+                        set_ok(conn, &catalog, table)?;
                     }
                 }
                 Ok(())
@@ -192,6 +187,31 @@ impl Cycle {
             self.options.wants(&resource.table) || self.options.wants(resource.read_with());
         wanted && (self.options.cases.is_empty() || resource.read_with() != "contacts")
     }
+}
+
+/// A table can be read, in part where a permission for the rest of it is not granted.
+fn set_ok(conn: &Connection, catalog: &Catalog, table: &str) -> Result<()> {
+    let partial = catalog.get(table).and_then(|resource| resource.partial.as_ref());
+    let lacking = match partial {
+        Some(partial) if State::new(conn).is_withheld(table)? => Some(restriction(partial)),
+        Some(_) | None => None,
+    };
+    Books::new(conn).set_status(table, "ok", lacking.as_deref())
+}
+
+/// Whether the API user sees the rows that need a further permission.
+pub fn is_granted(partial: &Partial, granted: &[ApiPermission]) -> bool {
+    granted.iter().any(|permission| permission.grants(&partial.permission))
+}
+
+/// What is not shown without that permission, in words.
+pub fn restriction(partial: &Partial) -> String {
+    format!(
+        "without {} no rows of {} {} are shown; those mirrored stay",
+        partial.permission,
+        partial.column,
+        partial.values.join(", ")
+    )
 }
 
 /// The `$top` that each endpoint takes, as far as earlier runs have found it out.

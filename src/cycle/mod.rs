@@ -12,7 +12,7 @@ mod search;
 mod signals;
 mod wait;
 
-pub use books::{check_tenant, page_sizes};
+pub use books::{check_tenant, is_granted, page_sizes, restriction};
 pub use due::{Due, last_runs};
 pub use journals::{JournalRequest, planned_months};
 pub use polls::Polls;
