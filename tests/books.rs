@@ -1,7 +1,7 @@
 //! What the books keep open, and that they close it: rejects, failures and statuses (contract sections
 //! 1, 3 and 4).
 
-use casemirror::sandbox::{Act, Facet};
+use casemirror::sandbox::{Act, Control, Facet};
 use rstest::rstest;
 use serde_json::json;
 
@@ -266,4 +266,35 @@ fn one_answer_405_is_enough_for_a_table_to_be_absent() {
     world.sandbox.fault(fault(CONDITIONS, Some(1), refuse(405)));
     world.sync();
     assert_eq!(status_of(&world, "common_conditions"), "absent");
+}
+
+#[test]
+fn what_is_read_in_part_says_so_whatever_happened_to_its_table_meanwhile() {
+    let world = World::unthrottled(6);
+    let permission = "SettlementView - Read".to_owned();
+    world.sandbox.control(Control::Withdraw { permission });
+    let told = |world: &World| -> String {
+        let sql = "SELECT status || ': ' || coalesce(reason, '') FROM sync.resources \
+                   WHERE table_name = 'notes'";
+        let store: String = one(&world.store(), sql);
+        assert_eq!(one::<String>(&world.published(), sql), store);
+        store
+    };
+    world.sync();
+    let in_part = told(&world);
+    assert!(in_part.starts_with("ok: without SettlementView - Read"), "{in_part}");
+
+    world.sandbox.fault(fault("/api/Notes/Case/*", None, refuse(400)));
+    assert_incomplete(&world.run(&["sync", "--full"]), "notes");
+    assert!(told(&world).starts_with("failing"));
+    world.sandbox.clear_faults();
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!(told(&world), in_part, "after it failed");
+
+    world.configure(&format!("{UNTHROTTLED}[resources]\ndisable = [\"notes\"]\n"));
+    world.sync();
+    assert!(told(&world).starts_with("disabled"));
+    world.configure(UNTHROTTLED);
+    world.sync();
+    assert_eq!(told(&world), in_part, "after it was disabled");
 }
