@@ -6,6 +6,7 @@ use std::sync::Arc;
 use duckdb::Connection;
 
 use super::Cycle;
+use super::permissions::set_ok;
 use crate::catalog::{Group, Resource};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
@@ -56,7 +57,7 @@ impl Cycle {
                         let why = "resources.disable names it";
                         books.set_status(table, "disabled", Some(why))?;
                     } else {
-                        books.set_status(table, "ok", None)?;
+                        set_ok(conn, &catalog, table)?;
                         // A child's rows come with its parent's scopes.
                         match catalog.get(table).map(|resource| resource.read_with()) {
                             Some(parent) if parent != table => state.read_again(parent)?,
@@ -78,6 +79,7 @@ impl Cycle {
         failed.extend(std::mem::take(&mut self.distrusted));
         let of_cases = self.catalog.resources().iter().filter(|r| r.group == Group::Case);
         let tables: Vec<String> = of_cases.map(|r| r.table.clone()).collect();
+        let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {
                 let books = Books::new(conn);
@@ -95,7 +97,7 @@ impl Cycle {
                     // What failed may have left with its cases.
                     let over = tables.contains(table) && !waiting.contains_key(table);
                     if over || answered.contains(table) {
-                        books.set_status(table, "ok", None)?;
+                        set_ok(conn, &catalog, table)?;
                     }
                 }
                 Ok(())

@@ -16,6 +16,7 @@ mod wait;
 pub use books::{check_tenant, page_sizes};
 pub use due::{Due, last_runs};
 pub use journals::{JournalRequest, planned_months};
+pub use permissions::{is_granted, restriction};
 pub use polls::Polls;
 pub use scopes::{plan_cases, scopes_of, since};
 pub use search::IDS_PER_CALL;

@@ -1,11 +1,13 @@
 //! What the API user may do (contract section 4, "Not allowed, not there").
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::AsArray;
+use duckdb::Connection;
 
 use super::Cycle;
-use crate::catalog::{Partial, Resource};
+use crate::catalog::{Catalog, Partial, Resource};
 use crate::error::Result;
 use crate::mirror::{Books, Load, State};
 use crate::source::ApiPermission;
@@ -30,12 +32,13 @@ impl Cycle {
             .filter(|(_, row)| matches!(row.status.as_str(), "forbidden" | "absent"))
             .map(|(table, _)| table)
             .collect();
+        let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {
                 let (books, state) = (Books::new(conn), State::new(conn));
                 state.set_meta("contacts_feed", "untried")?;
                 for table in &again {
-                    books.set_status(table, "ok", None)?;
+                    set_ok(conn, &catalog, table)?;
                     state.wake_table(table)?;
                 }
                 for (table, lacking) in &parts {
@@ -50,11 +53,16 @@ impl Cycle {
     /// Tables of which a further permission shows more rows, with what is lacking where it is not
     /// granted.
     fn partly_granted(&self, granted: &[ApiPermission]) -> Vec<(String, Option<String>)> {
-        let with_part =
-            self.catalog.resources().iter().filter_map(|r| Some((r, r.partial.as_ref()?)));
-        with_part
-            .map(|(resource, partial)| (resource.table.clone(), lacks(resource, partial, granted)))
-            .collect()
+        let mut all = Vec::new();
+        for resource in self.catalog.resources() {
+            let Some(partial) = &resource.partial else { continue };
+            let lacking = (!is_granted(partial, granted)).then(|| restriction(partial));
+            if let Some(lacking) = &lacking {
+                tracing::warn!(table = resource.table, lacking, "a table is read in part");
+            }
+            all.push((resource.table.clone(), lacking));
+        }
+        all
     }
 
     /// Before rows leave that only a further permission shows: whether it is granted still. Where that
@@ -65,22 +73,20 @@ impl Cycle {
         if fresh || shows_part(load, partial) || !self.mirrors_part(resource, partial, load)? {
             return Ok(());
         }
-        let lacking = match self.extractor.client().permissions().await {
-            Ok(granted) => lacks(resource, partial, &granted),
-            Err(error) => Some(format!(
-                "whether {} is granted is not known, {} {} that are mirrored stay: {}",
-                partial.permission,
-                partial.column,
-                partial.values.join(", "),
-                error.chain()
-            )),
+        let withheld = match self.extractor.client().permissions().await {
+            Ok(granted) => !is_granted(partial, &granted),
+            Err(error) => {
+                let reason = error.chain();
+                tracing::warn!(reason, "the API user's permissions cannot be read");
+                true
+            }
         };
         self.permissions_read = Some(Instant::now());
-        let table = resource.table.clone();
+        let (catalog, table) = (Arc::clone(&self.catalog), resource.table.clone());
         self.writer
             .run(move |conn| {
-                State::new(conn).set_withheld(&table, lacking.is_some())?;
-                Books::new(conn).set_reason(&table, lacking.as_deref())
+                State::new(conn).set_withheld(&table, withheld)?;
+                set_ok(conn, &catalog, &table)
             })
             .await
     }
@@ -106,17 +112,27 @@ fn shows_part(load: &Load, partial: &Partial) -> bool {
     })
 }
 
-/// What is lacking to see all rows, in words.
-fn lacks(resource: &Resource, partial: &Partial, granted: &[ApiPermission]) -> Option<String> {
-    if granted.iter().any(|permission| permission.grants(&partial.permission)) {
-        return None;
-    }
-    let lacking = format!(
+/// A table can be read, in part where a permission for the rest of it is not granted.
+pub(super) fn set_ok(conn: &Connection, catalog: &Catalog, table: &str) -> Result<()> {
+    let partial = catalog.get(table).and_then(|resource| resource.partial.as_ref());
+    let lacking = match partial {
+        Some(partial) if State::new(conn).is_withheld(table)? => Some(restriction(partial)),
+        Some(_) | None => None,
+    };
+    Books::new(conn).set_status(table, "ok", lacking.as_deref())
+}
+
+/// Whether the API user sees the rows that need a further permission.
+pub fn is_granted(partial: &Partial, granted: &[ApiPermission]) -> bool {
+    granted.iter().any(|permission| permission.grants(&partial.permission))
+}
+
+/// What is not shown without that permission, in words.
+pub fn restriction(partial: &Partial) -> String {
+    format!(
         "without {} no rows of {} {} are shown; those mirrored stay",
         partial.permission,
         partial.column,
         partial.values.join(", ")
-    );
-    tracing::warn!(table = resource.table, lacking, "a table is read in part");
-    Some(lacking)
+    )
 }

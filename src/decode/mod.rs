@@ -43,6 +43,8 @@ pub struct Context {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reject {
     pub table: String,
+    /// The id of the scope that the record belongs to, where it says so.
+    pub scope: Option<i64>,
     /// Key values joined by `/`; `#n` for the n-th record of an answer when it has no key.
     pub record_key: String,
     /// `None`: the record was rejected whole.

@@ -199,13 +199,15 @@ impl<'c> State<'c> {
         appender.flush().map_err(failed)
     }
 
-    /// A text that moves with whatever readers of the published copy can see change: rows, statuses,
-    /// rejects, drift, what is pending. Not with the books of runs that changed nothing.
+    /// A text that moves with whatever readers of the published copy can see change: rows, statuses, what
+    /// is read in part, rejects, drift, what is pending. Not with the books of runs that changed nothing.
     pub fn readable_state(&self) -> Result<String> {
         let rows = self.query(
             "SELECT concat_ws('|', \
                (SELECT sum(counter) FROM sync.changes), \
-               (SELECT string_agg(table_name || status, ',' ORDER BY table_name) FROM sync.resources), \
+               (SELECT string_agg(table_name || status || \
+                  CASE status WHEN 'ok' THEN coalesce(reason, '') ELSE '' END, ',' ORDER BY table_name) \
+                FROM sync.resources), \
                (SELECT count(*) || '/' || count(resolved_at) FROM sync.rejects), \
                (SELECT count(*) FROM sync.drift), \
                (SELECT count(*) FROM sync.verifications), \
