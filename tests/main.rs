@@ -12,6 +12,7 @@ mod faults;
 mod feed;
 mod half_answers;
 mod interleavings;
+mod journal_scopes;
 mod journals;
 mod kills;
 mod lists;

@@ -3,6 +3,8 @@
 //! A month is asked in one call. One that times out or comes incomplete is asked in halves, down to
 //! days, and is complete when a second pass over the parts gives the same lines (contract section 4,
 //! "Journals"): a line whose date is edited meanwhile could otherwise be in both halves, or in none.
+//! Pages are such parts too: a line that comes or goes meanwhile moves those behind it to other pages,
+//! and lines have no key to be told apart by (contract section 9.4).
 
 use std::sync::Arc;
 
@@ -120,6 +122,8 @@ struct Lines {
 struct Part {
     window: Window,
     records: Vec<Bytes>,
+    /// Pages that brought some of them: each shows another moment.
+    pages: usize,
     complete: bool,
 }
 
@@ -174,7 +178,7 @@ impl Calls<'_> {
         let first = self.first_pass(windows, &mut sent_at).await?;
         let halved = first.len() > asked;
         let complete = first.iter().all(|part| part.complete);
-        let in_one_call = first.len() == 1;
+        let in_one_call = first.len() == 1 && first.iter().all(|part| part.pages <= 1);
         // What an earlier reading found stays, unless this one found out more.
         let found = halved.then(|| first.iter().map(|part| part.window.days()).max());
         let window_days = found.flatten().or(window_days);
@@ -270,8 +274,9 @@ impl Calls<'_> {
             count: false,
         };
         let mut pages = Pages::new(self.extractor.client(), plan);
-        let mut records = Vec::new();
+        let (mut records, mut brought) = (Vec::new(), 0);
         while let Some(page) = pages.next().await? {
+            brought += usize::from(!page.records.is_empty());
             records.extend(page.records);
         }
         if let Some(at) = pages.sent_at() {
@@ -290,7 +295,7 @@ impl Calls<'_> {
             }
             Some(Verdict::Complete) | None => true,
         };
-        Ok(Part { window, records, complete })
+        Ok(Part { window, records, pages: brought, complete })
     }
 }
 
