@@ -1,17 +1,26 @@
 //! The months of the journals as scopes: what makes one complete, which of them are wanted, and what is
 //! said of those that cannot be had.
 
+use std::process::Output;
+
 use casemirror::sandbox::{
     Act, Fault, HeavyAnswer, HeavyJournal, Journal, JournalEdit, JournalPaging, Level, Options,
     Rule, When,
 };
+use duckdb::Connection;
 use rstest::rstest;
+use serde_json::Value;
 
-use crate::support::follow::{UNTHROTTLED, assert_status, lines, start, unthrottled, while_held};
+use crate::support::follow::{
+    Integrator, UNTHROTTLED, assert_status, lines, start, unthrottled, while_held,
+};
+use crate::support::scripted::{fault, garbage, refuse};
 use crate::support::{World, differences, one};
 
 /// Whose journals are edited or fail.
 const OFFICE: i64 = 11;
+/// An office whose journals have no lines at all seven months ago.
+const QUIET: i64 = 12;
 /// One journal alone is read.
 const DEPOT_ONLY: &str = "[resources]\ndisable = [\"case_journals\", \"revenue_journals\", \
                           \"revenue_journal_sums\", \"settlement_journals\"]\n";
@@ -52,12 +61,24 @@ fn journals(month: &str, more: &[&str]) -> Vec<String> {
     args.into_iter().map(str::to_owned).collect()
 }
 
+fn run(world: &World, args: &[String]) -> Output {
+    world.run(&args.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
 fn restatements(world: &World) -> Vec<String> {
     lines(
         &world.store(),
         "SELECT journal, change, column_name, before, after FROM report.journal_restatements \
          ORDER BY ALL",
     )
+}
+
+fn pending(world: &World) -> i64 {
+    one(&world.store(), "SELECT count(*) FROM sync.pending")
+}
+
+fn open_rejects(conn: &Connection) -> i64 {
+    one(conn, "SELECT count(*) FROM sync.rejects WHERE resolved_at IS NULL")
 }
 
 /// A page is of another moment than the one before it. A line that comes or goes in between moves the
@@ -101,6 +122,198 @@ fn a_line_that_comes_or_goes_between_two_pages_loses_and_doubles_no_other(
     let restated = restatements(&world);
     assert_eq!(restated.len(), 1, "{restated:?}");
     assert!(restated[0].contains(told), "{restated:?}");
+}
+
+#[test]
+fn a_month_that_was_let_go_while_it_failed_is_missing_again_when_it_is_wanted_again() {
+    let world = world(unthrottled(12), 1, "");
+    let path = format!("/api/Offices/{OFFICE}/RevenueJournals");
+    world.sandbox.fault(fault(&path, None, refuse(400)));
+    assert_status(&world.run(&["sync"]), 3);
+
+    // Nobody wants it: it is no failure.
+    world.configure(&format!("{UNTHROTTLED}{JOURNALS_DUE}[journals]\nids = [{QUIET}]\n"));
+    world.sync();
+    assert_status(&world.run(&["status"]), 0);
+    assert_eq!(pending(&world), 0);
+    assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM sync.failures"), 0);
+    assert_eq!(lines(&world.published(), INCOMPLETE), [""; 0]);
+
+    // It is wanted again, and cannot be read still.
+    world.configure(UNTHROTTLED);
+    assert_status(&world.run(&["status"]), 3);
+    assert_status(&world.run(&["sync"]), 3);
+    assert_eq!(pending(&world), 2);
+    let status = "SELECT DISTINCT journal_id, status FROM report.journal_coverage \
+                  WHERE status <> 'complete'";
+    assert_eq!(
+        lines(&world.published(), status),
+        [format!("{{'journal_id': {OFFICE}, 'status': failing}}")]
+    );
+    let complete = "SELECT complete FROM report.snapshot";
+    assert!(!one::<bool>(&world.published(), complete));
+
+    world.sandbox.clear_faults();
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!(pending(&world), 0);
+    assert!(one::<bool>(&world.published(), complete));
+    world.assert_equal();
+}
+
+/// An office that is not listed for once is not known, and then it is again.
+#[test]
+fn a_month_that_fails_is_missing_again_when_its_office_is_listed_again() {
+    let world = world(unthrottled(12), 1, "");
+    let path = format!("/api/Offices/{OFFICE}/DepotJournals");
+    world.sandbox.fault(fault(&path, None, refuse(400)));
+    assert_status(&world.run(&["sync"]), 3);
+
+    let listed = Integrator::log_in(&world).call("GET", "/api/Offices", &Value::Null);
+    let mut others = listed.as_array().unwrap().clone();
+    others.retain(|office| office["Id"] != OFFICE);
+    assert_eq!(others.len() + 1, listed.as_array().unwrap().len());
+    let body = garbage(&Value::Array(others).to_string());
+    let rule = world.sandbox.fault(fault("/api/Offices", None, body));
+    let both_due = "[schedule]\nreference = \"* * * * * *\"\njournals = \"* * * * * *\"\n";
+    world.configure(&format!("{UNTHROTTLED}{both_due}"));
+    world.sync();
+    assert_eq!(pending(&world), 0);
+
+    world.sandbox.remove_fault(rule);
+    world.configure(&format!("{UNTHROTTLED}[schedule]\nreference = \"* * * * * *\"\n"));
+    assert_status(&world.run(&["sync"]), 3);
+    assert_eq!(pending(&world), 2);
+    world.sandbox.clear_faults();
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    world.assert_equal();
+}
+
+/// What does not fit is no sum, whoever wants it meanwhile.
+#[test]
+fn what_did_not_fit_in_a_month_that_is_let_go_does_not_fit_when_it_is_wanted_again() {
+    let world = world(unthrottled(12), 2, "");
+    let closed = month(2);
+    let path = format!("/api/Offices/{OFFICE}/RevenueJournals");
+    let line = r#"[{"RevenueReferralKey": "k", "Payment": 1.005, "PurchasePrice": 2}]"#;
+    let rule = fault(&path, None, garbage(line));
+    let query = Some(format!("fromDate={closed}"));
+    world.sandbox.fault(Rule { query, method: Some("GET".to_owned()), ..rule });
+    assert_status(&world.run(&["sync"]), 3);
+    let payment = format!(
+        "SELECT count(*) FROM report.revenue_by_month WHERE journal_id = {OFFICE} \
+         AND month = '{closed}-01' AND payment IS NULL"
+    );
+    assert_eq!(one::<i64>(&world.published(), &payment), 1);
+
+    world.configure(&format!("{UNTHROTTLED}{JOURNALS_DUE}[journals]\nlevel = \"chain\"\n"));
+    world.sync();
+    assert_status(&world.run(&["status"]), 0);
+    assert_eq!(open_rejects(&world.store()), 1, "it does not fit still");
+
+    world.configure(UNTHROTTLED);
+    assert_status(&world.run(&["sync"]), 3);
+    assert_eq!(open_rejects(&world.store()), 1);
+    assert_eq!(one::<i64>(&world.published(), &payment), 1);
+
+    world.sandbox.clear_faults();
+    world.configure(&format!("{UNTHROTTLED}{RECHECK_DUE}"));
+    world.sync();
+    assert_eq!(open_rejects(&world.store()), 0);
+    assert_eq!(one::<i64>(&world.published(), &payment), 0);
+}
+
+#[test]
+fn what_nobody_wants_falls_due_for_no_schedule_and_no_full_sync() {
+    let world = mirrored(unthrottled(12), 1, "");
+    let chain = "[journals]\nlevel = \"chain\"\n";
+    world.configure(&format!("{UNTHROTTLED}{JOURNALS_DUE}{chain}"));
+    world.sync();
+    let of_offices = |world: &World| {
+        let calls = world.sandbox.stats().log;
+        calls.iter().filter(|c| c.path.contains("Offices") && c.path.contains("Journals")).count()
+    };
+    for more in [RECHECK_DUE, ""] {
+        world.configure(&format!("{UNTHROTTLED}{more}{chain}"));
+        world.sandbox.reset_stats();
+        assert_status(&world.run(if more.is_empty() { &["sync", "--full"] } else { &["sync"] }), 0);
+        assert_eq!(pending(&world), 0);
+        assert_status(&world.run(&["status"]), 0);
+        assert_eq!(of_offices(&world), 0);
+    }
+
+    // A table that is enabled again is to be read again: at the other level when that is wanted again.
+    world.configure(&format!("{UNTHROTTLED}{chain}[resources]\ndisable = [\"depot_journals\"]\n"));
+    world.sync();
+    world.configure(&format!("{UNTHROTTLED}{chain}"));
+    world.sync();
+    assert_eq!(pending(&world), 0);
+    assert_eq!(of_offices(&world), 0);
+    world.configure(UNTHROTTLED);
+    world.sync();
+    assert_eq!(pending(&world), 0);
+    let offices = one::<i64>(&world.store(), "SELECT count(*) FROM offices").unsigned_abs();
+    assert_eq!(of_offices(&world) as u64, 2 * offices, "the depot's months of every office");
+    let chains = |row: &String| row.contains("\"chain\"");
+    let differing = differences(&world.store(), &world.sandbox.state());
+    assert!(differing.iter().all(chains), "{differing:?}");
+}
+
+#[test]
+fn months_without_lines_are_in_the_published_coverage_as_soon_as_they_are_read() {
+    let world = mirrored(unthrottled(12), 1, "");
+    let quiet = month(7);
+    let covered = |conn: &Connection| {
+        lines(
+            conn,
+            &format!(
+                "SELECT lines, status, read_at FROM report.journal_coverage \
+                 WHERE journal_id = {QUIET} AND journal_month = '{quiet}-01'"
+            ),
+        )
+    };
+    let id = QUIET.to_string();
+    let args = journals(&quiet, &["--kind", "depot", "--ids", &id]);
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        assert_status(&run(&world, &args), 0);
+        let published = covered(&world.published());
+        assert_eq!(published.len(), 1);
+        assert!(published[0].starts_with("{'lines': 0, 'status': complete, "), "{published:?}");
+        assert_eq!(published, covered(&world.store()));
+        told.push(published);
+    }
+    assert_ne!(told[0], told[1], "it says when it was read");
+}
+
+/// What failed waits for the next run, however long this one takes.
+#[rstest]
+#[case::fails(refuse(400))]
+#[case::comes_incomplete(garbage(&format!("[{}]", ["{}"; 100].join(","))))]
+fn a_month_that_cannot_be_read_is_tried_once_in_a_run(#[case] wrong: Fault) {
+    let world = mirrored(unthrottled(12), 1, DEPOT_ONLY);
+    let month = month(1);
+    let path = format!("/api/Offices/{OFFICE}/DepotJournals");
+    // A later page is refused.
+    world
+        .sandbox
+        .fault(Rule { query: Some("$skip".to_owned()), ..fault(&path, None, refuse(400)) });
+    world.sandbox.fault(fault(&path, None, wrong));
+    // Longer than the first failures wait.
+    let path_of_other = format!("/api/Offices/{QUIET}/DepotJournals");
+    world.sandbox.fault(fault(&path_of_other, None, Fault::Delay { ms: 2_500 }));
+    world.sandbox.reset_stats();
+    assert_status(&run(&world, &journals(&month, &["--ids", &format!("{OFFICE},{QUIET}")])), 3);
+    let first = format!("fromDate={month}-01");
+    let last: jiff::civil::Date = format!("{month}-01").parse().unwrap();
+    let last = format!("toDate={}", last.last_of_month());
+    let whole = world.sandbox.stats().log.into_iter().filter(|call| {
+        let query = call.query.as_str();
+        call.path == path
+            && query.contains(&first)
+            && query.contains(&last)
+            && !query.contains("skip")
+    });
+    assert_eq!(whole.count(), 1);
 }
 
 #[test]

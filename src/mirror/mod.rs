@@ -27,6 +27,7 @@ mod suspects;
 mod tighten;
 mod unreadable;
 mod verifications;
+mod wanted;
 mod writer;
 
 use std::path::{Path, PathBuf};

@@ -114,7 +114,7 @@ LEFT JOIN sync.failures AS f
     AND f.part = m.journal_level || '/' || strftime(m.journal_month, '%Y-%m')
 LEFT JOIN main.offices AS o ON m.journal_level = 'offices' AND o.id = m.journal_id
 LEFT JOIN main.contacts AS c ON c.id = m.journal_id
-WHERE m.table_name <> 'revenue_journal_sums';
+WHERE m.table_name <> 'revenue_journal_sums' AND m.wanted;
 
 COMMENT ON VIEW report.journal_coverage IS
     'One row per journal, scope and month that should be mirrored: whether it is, and whether its lines add up to the platform''s own sum.';
