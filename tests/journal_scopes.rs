@@ -15,7 +15,7 @@ use crate::support::follow::{
     Integrator, UNTHROTTLED, assert_status, lines, start, unthrottled, while_held,
 };
 use crate::support::scripted::{fault, garbage, refuse};
-use crate::support::{World, differences, one};
+use crate::support::{World, differences, one, shown};
 
 /// Whose journals are edited or fail.
 const OFFICE: i64 = 11;
@@ -283,6 +283,54 @@ fn months_without_lines_are_in_the_published_coverage_as_soon_as_they_are_read()
         told.push(published);
     }
     assert_ne!(told[0], told[1], "it says when it was read");
+}
+
+#[test]
+fn ids_that_nobody_has_are_refused_and_leave_nothing_behind() {
+    let world = mirrored(unthrottled(12), 1, "");
+    let output = run(&world, &journals(&month(1), &["--ids", &format!("{OFFICE},9999")]));
+    assert_status(&output, 2);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("--ids 9999: ") && said.contains("offices.id"), "{said}");
+    let months = "SELECT count(*) FROM sync.journal_months WHERE journal_id = 9999";
+    assert_eq!(one::<i64>(&world.store(), months), 0);
+    assert_status(&world.run(&["status"]), 0);
+}
+
+#[test]
+fn an_office_that_the_mirror_has_not_heard_of_is_read_by_its_id() {
+    let world = world(unthrottled(12), 1, "");
+    let id = QUIET.to_string();
+    assert_status(&run(&world, &journals(&month(1), &["--ids", &id])), 0);
+    let months = "SELECT count(*) FROM sync.journal_months WHERE complete";
+    assert_eq!(one::<i64>(&world.store(), months), 5);
+}
+
+#[test]
+fn a_configured_id_that_nobody_has_is_a_failure_and_no_empty_journal() {
+    let world = world(unthrottled(12), 1, &format!("[journals]\nids = [{OFFICE}, 9999]\n"));
+    for _ in 0..2 {
+        assert_status(&world.run(&["sync", "--full"]), 3);
+        let status = "SELECT journal_id, status, count(*) AS months FROM report.journal_coverage \
+                      GROUP BY ALL ORDER BY ALL";
+        assert_eq!(
+            lines(&world.published(), status),
+            [
+                "{'journal_id': 11, 'status': complete, 'months': 8}",
+                "{'journal_id': 9999, 'status': failing, 'months': 8}",
+            ]
+        );
+    }
+}
+
+#[test]
+fn months_that_have_not_begun_are_refused_before_anything_is_called() {
+    let world = world(unthrottled(12), 1, "");
+    let next = month(-1);
+    let output = run(&world, &journals(&next, &[]));
+    assert_status(&output, 2);
+    assert!(shown(&output).contains(&format!("up to the current month, {}", month(0))));
+    assert_eq!(world.sandbox.stats().calls, 0);
 }
 
 /// What failed waits for the next run, however long this one takes.

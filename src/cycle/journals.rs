@@ -14,7 +14,7 @@ use crate::catalog::{Group, Resource};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::journals::{JournalScope, Month, MonthRead, Queue, first_month, months_back};
-use crate::mirror::{Books, DueMonth, ScopeId, State};
+use crate::mirror::{Books, DueMonth, ScopeId, State, id_column};
 use crate::schedule::Name;
 
 /// Key of `sync.meta`: the first month that is ever synced, fixed at the first run.
@@ -79,6 +79,9 @@ impl Cycle {
                 "no office is known whose journals could be read: name ids with --ids or journals.ids",
             ));
         }
+        if !request.planned {
+            self.refuse_strangers(&tables, request).await?;
+        }
         let (level, months) = (self.config.journals.level, request.months());
         let asked = tables.clone();
         let planned = request.planned;
@@ -106,6 +109,59 @@ impl Cycle {
             return Ok(());
         }
         self.writer.run(move |conn| State::new(conn).want_journals(&config.journals)).await
+    }
+
+    /// Refuses ids that were typed and mean nobody: the mirror does not know them, and each of their
+    /// journals is answered 404. What has no journal looks the same, and would be a month without lines.
+    async fn refuse_strangers(&self, tables: &[String], request: &JournalRequest) -> Result<()> {
+        let level = self.config.journals.level;
+        let mut resources: Vec<_> =
+            tables.iter().filter_map(|table| self.catalog.get(table)).collect();
+        // A control total is the cheapest of them.
+        resources.sort_by_key(|resource| resource.table != SUMS);
+        let mut strangers = Vec::new();
+        for id in &request.ids {
+            let scope = JournalScope { level, id: *id, month: request.to };
+            if self.knows(scope)? || resources.is_empty() {
+                continue;
+            }
+            let mut is_known = false;
+            for resource in &resources {
+                // An error says nothing about the id: it comes again when the months are read.
+                is_known = self.extractor.has_journal(resource, scope).await.unwrap_or(true);
+                if is_known {
+                    break;
+                }
+            }
+            if !is_known {
+                strangers.push(id.to_string());
+            }
+        }
+        if strangers.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(
+            Kind::Usage,
+            format!(
+                "--ids {}: the source has no such journals; with journals.level = \"{level}\" the ids \
+                 are those of the column offices.{}",
+                strangers.join(","),
+                id_column(level)
+            ),
+        ))
+    }
+
+    /// Whether the mirror knows whose journal this is.
+    fn knows(&self, scope: JournalScope) -> Result<bool> {
+        let journals: Vec<&Resource> = self
+            .catalog
+            .resources()
+            .iter()
+            .filter(|r| matches!(r.group, Group::Journal(_)))
+            .map(Arc::as_ref)
+            .collect();
+        let conn = self.store.connection()?;
+        State::new(&conn).knows_journals_of(&journals, scope.level, scope.id)
     }
 
     /// The journals' tables that this run reads.
@@ -266,7 +322,10 @@ impl Cycle {
                 Err(error) => {
                     queue.failed(&month);
                     let missing = error.kind() == Kind::NotFound;
-                    *not_found.entry(month.table.clone()).or_insert(true) &= missing;
+                    // That nobody has no journal either says nothing about the journal.
+                    if !missing || self.knows(month.scope)? {
+                        *not_found.entry(month.table.clone()).or_insert(true) &= missing;
+                    }
                     self.month_failed(&month, &resource, error).await?;
                     lacking.push((month.table, month.scope.id, month.scope.month));
                 }
@@ -339,13 +398,14 @@ impl Cycle {
         }
     }
 
-    /// Whether a 404 means that this office has no such journal: others have one, and nothing of the
-    /// month is mirrored, or an earlier run met a 404 too.
+    /// Whether a 404 means that this office has no such journal: it is one that the mirror knows, others
+    /// have one, and nothing of the month is mirrored, or an earlier run met a 404 too.
     fn has_no_journal(&self, month: &DueMonth) -> Result<bool> {
         let conn = self.store.connection()?;
         let others = self.answered.contains(&month.table)
             || Books::new(&conn).resources()?.get(&month.table).is_some_and(|row| row.answered);
         Ok(others
+            && self.knows(month.scope)?
             && State::new(&conn).month_may_be_empty(&month.table, month.scope, self.run_id)?)
     }
 

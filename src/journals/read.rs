@@ -87,6 +87,26 @@ impl Extractor {
 }
 
 impl Extractor {
+    /// Whether a journal is there: a call for the month's first day, or for its control total, is not
+    /// answered 404.
+    ///
+    /// # Errors
+    /// Those of the call, but for `NotFound`.
+    pub async fn has_journal(&self, resource: &Arc<Resource>, scope: JournalScope) -> Result<bool> {
+        let calls = Calls { extractor: self, resource, scope };
+        let first = scope.month.first();
+        let asked = match read_of(resource)?.answer {
+            Shape::List => {
+                calls.window(Window { from: first, to: first }, &mut None).await.map(drop)
+            }
+            Shape::Record | Shape::Scalar => calls.sum().await.map(drop),
+        };
+        match asked {
+            Err(error) if error.kind() == Kind::NotFound => Ok(false),
+            asked => asked.map(|()| true),
+        }
+    }
+
     /// A month that answered 404 where nothing is mirrored, or for the second time: complete and
     /// without lines (contract section 4, "Not allowed, not there").
     ///

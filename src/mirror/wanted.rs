@@ -4,6 +4,7 @@
 
 use super::scalar_i64;
 use super::state::{State, ids, list};
+use crate::catalog::Resource;
 use crate::config::{JournalLevel, Journals};
 use crate::error::Result;
 use crate::quote;
@@ -35,6 +36,28 @@ impl State<'_> {
         } else {
             Ok(journals.ids.clone())
         }
+    }
+
+    /// Whether the mirror knows whose journals this id means: it is in the list of the offices, or one
+    /// of these tables has lines of it.
+    pub fn knows_journals_of(
+        &self,
+        tables: &[&Resource],
+        level: JournalLevel,
+        id: i64,
+    ) -> Result<bool> {
+        let listed =
+            format!("SELECT 1 FROM main.offices WHERE {} = {id}", quote::ident(id_column(level)));
+        let lines = tables.iter().map(|resource| {
+            format!(
+                "SELECT 1 FROM main.{} WHERE journal_level = {} AND journal_id = {id}",
+                quote::ident(&resource.table),
+                quote::text(&level.to_string())
+            )
+        });
+        let all: Vec<String> = std::iter::once(listed).chain(lines).collect();
+        Ok(scalar_i64(self.conn, &format!("SELECT count(*) FROM ({})", all.join(" UNION ALL ")))?
+            > 0)
     }
 
     /// Whether the books agree with the configuration already: see [`State::want_journals`].
@@ -111,7 +134,7 @@ impl State<'_> {
 }
 
 /// The column of `main.offices` with the ids of a level.
-fn id_column(level: JournalLevel) -> &'static str {
+pub fn id_column(level: JournalLevel) -> &'static str {
     match level {
         JournalLevel::Offices => "id",
         JournalLevel::BrokerCompanies => "broker_company_id",
