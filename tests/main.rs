@@ -15,6 +15,7 @@ mod feed;
 mod freshness;
 mod half_answers;
 mod interleavings;
+mod journal_scopes;
 mod journals;
 mod kills;
 mod lists;

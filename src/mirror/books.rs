@@ -6,6 +6,7 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::state::query;
+use super::wanted::UNWANTED_SCOPES;
 use super::{Merged, Outcome, db, from_micros, instant, instant_param, scalar_i64};
 use crate::catalog::{Group, Resource};
 use crate::error::Result;
@@ -343,14 +344,16 @@ impl<'c> Books<'c> {
         Ok(rows.into_iter().collect())
     }
 
-    /// Open rejects of these tables: how many. `cases` as in [`Books::failed_scopes`].
+    /// Open rejects of these tables: how many. `cases` as in [`Books::failed_scopes`]. Those of months
+    /// that nobody wants now are open still, and are not counted.
     pub fn open_rejects(&self, tables: &[&str], cases: &[i64]) -> Result<BTreeMap<String, i64>> {
         let among = among("scope", "''", cases, |id| quote::text(&id.to_string()));
         let rows = query(
             self.conn,
             &format!(
                 "SELECT table_name, count(*) FROM sync.rejects WHERE resolved_at IS NULL \
-                   AND table_name IN ({}) {among} GROUP BY table_name",
+                   AND table_name IN ({}) AND scope NOT IN ({UNWANTED_SCOPES}) {among} \
+                 GROUP BY table_name",
                 quote::texts(tables.iter().copied().chain([""]))
             ),
             |row| Ok((row.get(0)?, row.get(1)?)),

@@ -27,6 +27,7 @@ mod suspects;
 mod tighten;
 mod unreadable;
 mod verifications;
+mod wanted;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -49,6 +50,7 @@ pub use state::{
 pub use suspects::SuspectStep;
 pub use unreadable::{FEED_TABLES, Reader, Unreadable, is_unreadable, unreadable_date};
 pub use verifications::{CaseMoved, RevenueMonth, ScopeTimes, rows_of_month};
+pub use wanted::id_column;
 pub use writer::{Lane, Writer};
 
 use crate::catalog::Catalog;

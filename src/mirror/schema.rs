@@ -6,6 +6,7 @@ use duckdb::{Connection, params};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
+use super::state::State;
 use super::tighten::{self, Tightened};
 use super::{db, instant_param, reports, scalar_i64, secrets};
 use crate::catalog::{Catalog, Class, Column, Resource};
@@ -54,9 +55,10 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
                 ),
             ));
         }
-        // Stores of the same format that were made before this column have none.
+        // Stores of the same format that were made before these columns have none.
         conn.execute_batch(
-            "ALTER TABLE sync.seen_contacts ADD COLUMN IF NOT EXISTS moved_at TIMESTAMPTZ",
+            "ALTER TABLE sync.seen_contacts ADD COLUMN IF NOT EXISTS moved_at TIMESTAMPTZ; \
+             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS wanted BOOLEAN DEFAULT true",
         )
         .map_err(|e| db("cannot bring the store's books up to this version", e))?;
     }
@@ -64,6 +66,10 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
     set_meta(conn, "journal_level", &config.journals.level.to_string())?;
     let key = hash_key(conn, config)?;
     align(conn, config, catalog, key)?;
+    let state = State::new(conn);
+    if !state.all_are_wanted(&config.journals)? {
+        state.want_journals(&config.journals)?;
+    }
     // Opening a store that is as it should be writes nothing.
     let digest = reports::digest(catalog.resources());
     if meta(conn, "reports")?.as_deref() != Some(digest.as_str()) {

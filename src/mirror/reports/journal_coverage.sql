@@ -115,8 +115,8 @@ LEFT JOIN sync.failures AS f
 LEFT JOIN main.offices AS o ON m.journal_level = 'offices' AND o.id = m.journal_id
 LEFT JOIN main.contacts AS c ON c.id = m.journal_id
 WHERE m.table_name <> 'revenue_journal_sums'
-  AND m.journal_level = (SELECT max(value) FROM sync.meta WHERE key = 'journal_level')
-  -- What is neither here nor wanted was once asked for.
+  AND m.wanted
+  -- What is neither here nor due was once asked for.
   AND (m.complete OR m.due IS NOT NULL);
 
 COMMENT ON VIEW report.journal_coverage IS
