@@ -19,7 +19,7 @@ const BATCH_CASES: usize = 1_000;
 /// Cases that answer 404 before a table counts as absent (contract section 4).
 pub(super) const ABSENT_AFTER: i64 = 20;
 /// Scopes of a table that may fail in a run before any is read.
-const MOST_FAILURES: u32 = 20;
+pub const MOST_FAILURES: u32 = 20;
 
 impl Cycle {
     /// Goes once through all cases that may have something stale. Returns how many scopes were read.

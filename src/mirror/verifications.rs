@@ -28,7 +28,7 @@ pub struct RevenueMonth {
     pub told: Option<(String, String)>,
     /// The last reading was after the month was closed.
     pub closed: bool,
-    /// Something of it is not known: it is to be read again, or a value did not fit.
+    /// Something of it is not known: it is to be read, or a value did not fit.
     pub unsure: bool,
     pub window_days: Option<u32>,
 }
@@ -86,24 +86,26 @@ impl State<'_> {
         )
     }
 
-    /// How many search rows are not known to be as they should: suspects, those that failed, those that
-    /// the search's lag holds back, and records without a usable key.
-    pub fn undecided_rows(&self) -> Result<i64> {
-        scalar_i64(
+    /// Which of these cases are not known to be in the searches' tables as they should: suspects, those
+    /// that failed, those that the search's lag holds back, and those of which no record, or no value
+    /// of `columns`, could be taken.
+    pub fn undecided_cases(&self, cases: &[i64], columns: &[&str]) -> Result<Vec<i64>> {
+        let columns = quote::texts(columns.iter().copied().chain([""]));
+        ids(
             self.conn,
-            "SELECT (SELECT count(DISTINCT id) FROM (SELECT id FROM sync.failures \
-                 WHERE table_name IN ('cases', 'projects') \
-               UNION SELECT case_id FROM sync.seen WHERE state = 'suspect' AND NOT removed \
-               UNION SELECT id FROM sync.fetched WHERE again_at IS NOT NULL \
-                 AND table_name IN ('cases', 'projects'))) \
-             + (SELECT count(*) FROM sync.rejects WHERE resolved_at IS NULL AND column_name IS NULL \
-                 AND table_name IN ('cases', 'projects'))",
+            &format!(
+                "SELECT DISTINCT id FROM (SELECT id FROM sync.failures \
+                   WHERE table_name IN ('cases', 'projects') \
+                 UNION ALL SELECT case_id FROM sync.seen WHERE state = 'suspect' AND NOT removed \
+                 UNION ALL SELECT id FROM sync.fetched WHERE again_at IS NOT NULL \
+                   AND table_name IN ('cases', 'projects') \
+                 UNION ALL SELECT try_cast(scope AS BIGINT) FROM sync.rejects \
+                   WHERE resolved_at IS NULL AND table_name IN ('cases', 'projects') \
+                     AND (column_name IS NULL OR column_name IN ({columns}))) \
+                 WHERE id IN ({}) ORDER BY id",
+                some(cases)
+            ),
         )
-    }
-
-    /// Cases that a poll has moved after page `sequence`.
-    pub fn moved_after(&self, sequence: i64) -> Result<i64> {
-        scalar_i64(self.conn, &format!("SELECT count(*) FROM sync.seen WHERE moved > {sequence}"))
     }
 
     /// Signed cases by month, as the report counts them; `None` where it does not know.
@@ -115,11 +117,6 @@ impl State<'_> {
             |row| Ok((row.get::<_, String>(0)?, row.get(1)?)),
         )?;
         Ok(rows.into_iter().filter_map(|(month, n)| Some((month.parse().ok()?, n))).collect())
-    }
-
-    /// Cases whose month of signing is not known, because their date did not fit.
-    pub fn signed_without_month(&self) -> Result<i64> {
-        scalar_i64(self.conn, "SELECT count(*) FROM report.signed_cases WHERE month IS NULL")
     }
 
     /// The cases that the report counts as signed from one instant up to another, which is excluded.
@@ -198,7 +195,7 @@ impl State<'_> {
         Ok(())
     }
 
-    /// The months of the revenue journals that were read completely, at one level.
+    /// The months of the revenue journals at one level.
     pub fn revenue_months(&self, level: JournalLevel) -> Result<Vec<RevenueMonth>> {
         let same = |t: &str| {
             format!(
@@ -221,7 +218,8 @@ impl State<'_> {
                    coalesce(o.name, c.name), coalesce(l.payment, 0)::VARCHAR, \
                    coalesce(n.change, 0)::VARCHAR, coalesce(l.price, 0)::VARCHAR, \
                    t.total_payment::VARCHAR, t.total_purchase_price::VARCHAR, \
-                   m.closed_read_at IS NOT NULL, m.due IS NOT NULL OR m.journal_level || '/' \
+                   m.closed_read_at IS NOT NULL, NOT m.complete OR m.due IS NOT NULL \
+                     OR m.journal_level || '/' \
                      || m.journal_id || '/' || strftime(m.journal_month, '%Y-%m') IN \
                      (SELECT scope FROM rejected), m.window_days \
                  FROM sync.journal_months m \
@@ -229,7 +227,7 @@ impl State<'_> {
                  LEFT JOIN main.revenue_journal_sums t ON {} \
                  LEFT JOIN main.offices o ON m.journal_level = 'offices' AND o.id = m.journal_id \
                  LEFT JOIN main.contacts c ON c.id = m.journal_id \
-                 WHERE m.table_name = 'revenue_journals' AND m.complete AND m.journal_level = {} \
+                 WHERE m.table_name = 'revenue_journals' AND m.journal_level = {} \
                  ORDER BY m.journal_id, m.journal_month",
                 same("l"),
                 same("n"),
