@@ -6,10 +6,12 @@ mod support;
 
 mod books;
 mod cli;
+mod contacts;
 mod daemon;
 mod export;
 mod faults;
 mod feed;
+mod freshness;
 mod half_answers;
 mod interleavings;
 mod journals;

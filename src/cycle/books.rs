@@ -10,7 +10,7 @@ use crate::catalog::{Group, Resource};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Books, FEED_TABLES, ResourceRow, State, Store, Writer};
-use crate::source::{ApiPermission, Client};
+use crate::source::Client;
 
 /// Key of `sync.meta`: the `$top` that each endpoint takes, as JSON.
 const PAGE_SIZES: &str = "page_sizes";
@@ -62,61 +62,6 @@ impl Cycle {
                 Ok(())
             })
             .await
-    }
-
-    /// Reads what the API user may do. Tables that were forbidden or absent are tried again.
-    pub(super) async fn read_permissions(&self) -> Result<()> {
-        let permissions = self.extractor.client().permissions().await;
-        if let Err(error) = &permissions {
-            // They are only shown; what is not allowed says so itself.
-            tracing::warn!(reason = error.chain(), "the API user's permissions cannot be read");
-        }
-        let parts =
-            permissions.map_or_else(|_| Vec::new(), |granted| self.partly_granted(&granted));
-        let rows = Books::new(&self.store.connection()?).resources()?;
-        let again: Vec<String> = rows
-            .into_iter()
-            .filter(|(_, row)| matches!(row.status.as_str(), "forbidden" | "absent"))
-            .map(|(table, _)| table)
-            .collect();
-        self.writer
-            .run(move |conn| {
-                let (books, state) = (Books::new(conn), State::new(conn));
-                state.set_meta("contacts_feed", "untried")?;
-                for table in &again {
-                    books.set_status(table, "ok", None)?;
-                    state.wake_table(table)?;
-                }
-                for (table, lacking) in &parts {
-                    state.set_withheld(table, lacking.is_some())?;
-                    books.set_reason(table, lacking.as_deref())?;
-                }
-                Ok(())
-            })
-            .await
-    }
-
-    /// Tables of which a further permission shows more rows, with what is lacking where it is not
-    /// granted.
-    fn partly_granted(&self, granted: &[ApiPermission]) -> Vec<(String, Option<String>)> {
-        let mut all = Vec::new();
-        for resource in self.catalog.resources() {
-            let Some(partial) = &resource.partial else { continue };
-            let has = granted.iter().any(|permission| permission.grants(&partial.permission));
-            let lacking = (!has).then(|| {
-                format!(
-                    "without {} no rows of {} {} are shown; those mirrored stay",
-                    partial.permission,
-                    partial.column,
-                    partial.values.join(", ")
-                )
-            });
-            if let Some(lacking) = &lacking {
-                tracing::warn!(table = resource.table, lacking, "a table is read in part");
-            }
-            all.push((resource.table.clone(), lacking));
-        }
-        all
     }
 
     /// What is left undone at the end of a run, in words and in the books.

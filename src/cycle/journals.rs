@@ -232,7 +232,7 @@ impl Cycle {
                 });
             }
             // While it ends, news change nothing.
-            let known = if halt == Halt::Go { self.handled } else { i64::MAX };
+            let known = if halt == Halt::Go { self.handled() } else { i64::MAX };
             let landed = tokio::select! {
                 landed = under_way.join_next() => landed,
                 () = self.signals.beyond(known, halt) => continue,

@@ -43,8 +43,8 @@ pub use merge::Merged;
 pub(crate) use merge::braked;
 pub use seen::Late;
 pub use state::{
-    CaseDates, CaseState, ContactSeen, FAILURE_HELD, FAILURE_LAG, FeedState, Fetched, Place,
-    ScopeId, State,
+    CaseDates, CaseState, ContactSeen, FAILURE_HELD, FAILURE_LAG, FAILURE_NOT_SHOWN,
+    FAILURE_SUSPECT, FeedState, Fetched, Place, ScopeId, State,
 };
 pub use suspects::SuspectStep;
 pub use unreadable::{FEED_TABLES, Reader, Unreadable, is_unreadable, unreadable_date};

@@ -28,6 +28,7 @@ pub struct Late {
 
 /// What cases are ordered by: `ModifiedDate` in ticks, and the least number without one.
 const NEWEST: &str = "coalesce(modified_date, -9223372036854775808)";
+const NEWEST_FIRST: &str = "coalesce(modified_date, -9223372036854775808) DESC, case_id DESC";
 
 impl State<'_> {
     /// Notes what a page of the case feed said. A case whose dates are known already is not written.
@@ -154,20 +155,29 @@ impl State<'_> {
             Some((modified, id)) => format!("AND ({NEWEST}, case_id) < ({modified}, {id})"),
             None => String::new(),
         };
-        self.case_states(&format!("AND dirty {from}"), only, limit)
+        self.case_states(&format!("AND dirty {from}"), only, NEWEST_FIRST, limit)
     }
 
-    /// The cases that polls after number `sequence` moved and that may have something stale, newest
-    /// change first.
-    pub fn moved_cases(&self, sequence: i64, only: &[i64], limit: usize) -> Result<Vec<CaseState>> {
-        self.case_states(&format!("AND dirty AND moved > {sequence}"), only, limit)
+    /// Of the cases that were read before, those that may have something stale, newest change first.
+    pub fn changed_cases(&self, only: &[i64], limit: usize) -> Result<Vec<CaseState>> {
+        let read = "AND dirty AND case_id IN (SELECT id FROM sync.fetched WHERE part = '' \
+                    AND table_name NOT IN ('cases', 'projects', 'contacts'))";
+        self.case_states(read, only, NEWEST_FIRST, limit)
     }
 
-    /// Cases that are not removed and for which `which` holds (`AND ...`), newest change first.
+    /// The cases that polls moved and that may have something stale, in the order of the polls; those
+    /// behind this poll and case.
+    pub fn moved_cases(&self, after: (i64, i64), limit: usize) -> Result<Vec<CaseState>> {
+        let behind = format!("AND dirty AND (moved, case_id) > ({}, {})", after.0, after.1);
+        self.case_states(&behind, &[], "moved, case_id", limit)
+    }
+
+    /// Cases that are not removed and for which `which` holds (`AND ...`), in this order.
     pub(super) fn case_states(
         &self,
         which: &str,
         only: &[i64],
+        order: &str,
         limit: usize,
     ) -> Result<Vec<CaseState>> {
         let columns: Vec<&str> = Facet::ALL.iter().map(|(_, _, column)| *column).collect();
@@ -180,7 +190,7 @@ impl State<'_> {
             &format!(
                 "SELECT case_id, reported, any_stamp, moved, place, state, rereading IS NOT NULL, {} \
                  FROM sync.seen WHERE NOT removed {which} {only} \
-                 ORDER BY {NEWEST} DESC, case_id DESC LIMIT {limit}",
+                 ORDER BY {order} LIMIT {limit}",
                 columns.join(", ")
             ),
             |row| {

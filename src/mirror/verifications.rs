@@ -303,7 +303,7 @@ impl State<'_> {
 
     /// The books of these cases; those that are removed are left out.
     pub fn cases(&self, cases: &[i64]) -> Result<Vec<CaseState>> {
-        self.case_states("", cases, cases.len())
+        self.case_states("", cases, "case_id", cases.len())
     }
 }
 

@@ -62,6 +62,8 @@ impl Session {
     /// Writes what is stale, why and since when, and which tables are complete.
     async fn note_pending(&self) -> Result<()> {
         let conn = self.store.connection()?;
+        // Before the rest: a poll that ends meanwhile moves the bound past cases that are not collected.
+        let watermark = State::new(&conn).feed("cases")?.bound;
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
         // During a backfill that is most of all cases: nothing else waits for it.
         let pending =
@@ -73,6 +75,9 @@ impl Session {
             .run(move |conn| {
                 let books = Books::new(conn);
                 books.set_pending(&pending.rows())?;
+                if let Some(ticks) = watermark {
+                    State::new(conn).set_meta(WATERMARK, &ticks.to_string())?;
+                }
                 pending::note_complete(conn, &pending, &catalog)
             })
             .await
@@ -143,6 +148,7 @@ impl Session {
     /// Those of [`export`].
     pub async fn export(&self) -> Result<PublishedParquet> {
         let _one = self.publishing.turn.lock().await;
+        self.note_pending().await?;
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
         let store = Arc::clone(&self.store);
         tokio::task::spawn_blocking(move || export(&config, &catalog, &store))
@@ -231,6 +237,9 @@ pub fn export(config: &Config, catalog: &Catalog, store: &Store) -> Result<Publi
         .ok_or_else(|| Error::new(Kind::Internal, "a snapshot was asked for and none was written"))
 }
 
+/// Key of `sync.meta`: the feed's bound, in ticks, when what is pending was last collected.
+const WATERMARK: &str = "watermark";
+
 /// Why there is nothing to publish.
 pub const NOTHING_LISTED: &str =
     "nothing is published before the first complete listing of the cases";
@@ -246,7 +255,10 @@ pub fn snapshot_info(conn: &Connection, catalog: &Catalog) -> Result<Option<Snap
     }
     Ok(Some(SnapshotInfo {
         taken_at: Timestamp::now(),
-        watermark: state.feed("cases")?.bound.and_then(|bound| Ticks::new(bound).to_timestamp()),
+        watermark: state
+            .meta(WATERMARK)?
+            .and_then(|ticks| ticks.parse().ok())
+            .and_then(|ticks| Ticks::new(ticks).to_timestamp()),
         complete: pending::is_complete(conn, catalog)?,
         store_id: state.meta("store_id")?.unwrap_or_default(),
     }))
