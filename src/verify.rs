@@ -24,12 +24,14 @@
 mod apart;
 mod asking;
 mod bench;
+mod forecast;
 mod lines;
 mod revenue;
 mod sample;
 mod totals;
 
 pub use bench::Bench;
+pub use forecast::Asks;
 pub use lines::{LineDifference, differences as line_differences};
 
 use crate::error::{Error, Kind, Result};

@@ -145,7 +145,13 @@ fn an_altered_cell_of_a_sampled_case_is_found_with_its_table_and_column() {
     alter(&world, &format!("UPDATE main.activities SET subject = 'no' WHERE id = {activity}"));
     alter(&world, &format!("DELETE FROM main.costs WHERE id = {cost}"));
     alter(&world, &format!("UPDATE main.cases SET address = 'no' WHERE id = {case_id}"));
+    alter(
+        &world,
+        "DELETE FROM main.dynamic_sale_texts \
+         WHERE rowid = (SELECT min(rowid) FROM main.dynamic_sale_texts)",
+    );
     let output = verify(&world, "1000");
+    assert_found(&output, &["dynamic_sale_texts", "a row", "NULL"]);
     assert_found(&output, &["activities", &activity.to_string(), "subject", "differs"]);
     assert_found(&output, &["costs", &cost.to_string(), "a row", "NULL"]);
     assert_found(&output, &["cases", &case_id.to_string(), "address"]);

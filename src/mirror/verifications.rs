@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 
 use super::state::{CaseState, Place, State, ids, list};
-use super::{db, instant, instant_param, scalar_i64};
+use super::{db, instant, instant_param};
 use crate::config::JournalLevel;
 use crate::error::Result;
 use crate::journals::{JournalScope, Month};
@@ -70,18 +70,6 @@ impl State<'_> {
             &format!(
                 "SELECT case_id FROM sync.seen WHERE NOT removed AND place IS NOT NULL \
                    AND state IS DISTINCT FROM 'hidden' ORDER BY random() LIMIT {most}"
-            ),
-        )
-    }
-
-    /// How many cases are known to be hidden from a search.
-    pub fn hidden_cases(&self, place: Place) -> Result<i64> {
-        scalar_i64(
-            self.conn,
-            &format!(
-                "SELECT count(*) FROM sync.seen WHERE NOT removed AND state = 'hidden' \
-                   AND place = {}",
-                quote::text(place.table())
             ),
         )
     }

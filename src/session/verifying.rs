@@ -35,8 +35,12 @@ impl Session {
             report.halted = signals.halt() != Halt::Go;
             if !report.halted {
                 // What has changed comes before the rest that is to be asked.
-                let options =
-                    Options { following: !asked, hold_listing: !asked, ..Options::default() };
+                let options = Options {
+                    following: !asked,
+                    hold_listing: !asked,
+                    handled: Some(report.handled),
+                    ..Options::default()
+                };
                 let later = self.cycle(run_id, options, signals.clone()).await?;
                 report.continue_with(later);
             }

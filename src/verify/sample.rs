@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, BooleanArray};
 use arrow::datatypes::Int64Type;
+use duckdb::Connection;
 use futures::future::BoxFuture;
 
 use super::asking::{Asking, Reach, Way};
 use super::bench::{Asked, Bench};
 use super::{Comparison, Finding, MOST_ASKED, Step, judge};
 use crate::catalog::{Refresh, Resource};
+use crate::config::Config;
 use crate::cycle::{IDS_PER_CALL, plan_cases, scopes_of, since};
 use crate::decode::Decoded;
 use crate::error::{Error, Kind, Result};
@@ -397,24 +399,31 @@ impl Books {
     }
 }
 
-fn is_search(table: &str) -> bool {
+pub(super) fn is_search(table: &str) -> bool {
     table == Place::Cases.table() || table == Place::Projects.table()
 }
 
 /// Everything that is read of these cases.
 fn all_of(bench: &Bench, ids: &[i64]) -> Result<Vec<Scope>> {
+    scopes(&bench.reader()?, &bench.config, &bench.active()?, ids)
+}
+
+/// The same by the books on `conn`.
+pub(super) fn scopes(
+    conn: &Connection,
+    config: &Config,
+    active: &[Arc<Resource>],
+    ids: &[i64],
+) -> Result<Vec<Scope>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let conn = bench.reader()?;
-    let cases = State::new(&conn).cases(ids)?;
-    let scopes = scopes_of(&conn, &cases, &bench.active()?, since(&bench.config)?)?;
+    let cases = State::new(conn).cases(ids)?;
+    let scopes = scopes_of(conn, &cases, active, since(config)?)?;
     // What stays when it has passed is no difference, and what another table gives may not be known.
     let whole = |table: &str| {
-        bench
-            .catalog
-            .get(table)
-            .is_some_and(|resource| resource.given.is_none() && resource.stays_after.is_none())
+        let resource = active.iter().find(|resource| resource.table == table);
+        resource.is_some_and(|r| r.given.is_none() && r.stays_after.is_none())
     };
     Ok(scopes
         .into_iter()

@@ -144,6 +144,15 @@ impl Total {
     }
 }
 
+/// How many counts there are of a search.
+pub(super) fn counts(place: Place) -> u64 {
+    match place {
+        Place::Cases => 1 + u64::from(MONTHS),
+        Place::Projects => 1,
+        Place::Contacts => 0,
+    }
+}
+
 impl Totals {
     /// All counts of the tables that are read.
     ///
