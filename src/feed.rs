@@ -25,6 +25,7 @@ use crate::mirror::{FeedState, Reader, State, Store, Writer};
 use crate::source::{Client, FeedName};
 use crate::ticks::Ticks;
 
+pub use reading::LARGEST_PAGE;
 use reading::Reading;
 
 /// The API goes back at most 365 days (field notes, RecentlyModified); a day is left for clocks.

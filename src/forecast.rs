@@ -9,12 +9,18 @@ use duckdb::Connection;
 use jiff::Timestamp;
 
 use crate::catalog::{Catalog, Group, Resource};
-use crate::config::Config;
+use crate::config::{Config, FeedStyle, Reread};
 use crate::cycle::{self, CONTACT_AGE, Due, IDS_PER_CALL, Options};
 use crate::error::Result;
+use crate::feed::LARGEST_PAGE;
+use crate::journals::Month;
 use crate::mirror::{Books, Place, State};
+use crate::plan::CasePlan;
 use crate::schedule::Name;
+use crate::source::FeedName;
 use crate::source::pages::FIRST_TOP;
+use crate::ticks::Ticks;
+use crate::verify;
 
 /// Cases planned at once.
 const BATCH: usize = 2_000;
@@ -96,27 +102,37 @@ struct Forecaster<'a> {
     now: Timestamp,
 }
 
+/// Cases to be read.
+#[derive(Debug, Default)]
+struct Cases {
+    /// By table.
+    stale: BTreeMap<String, BTreeSet<i64>>,
+    /// Those of them that `schedule.reconcile` has read whole again.
+    reread: BTreeSet<i64>,
+    waiting: u64,
+}
+
 impl Forecaster<'_> {
     fn tell(&self) -> Result<Forecast> {
         let state = State::new(self.conn);
         let mut all =
             Forecast { unlisted: state.meta("listed_at")?.is_none(), ..Forecast::default() };
         let line = |what: &str, calls| Line { what: what.to_owned(), scopes: calls, calls };
-        all.feeds.push(line("change feed (cases)", 1));
+        all.feeds.push(line("change feed (cases)", self.feed(FeedName::Cases)?));
         let has_contacts = self.active.iter().any(|r| r.table == Place::Contacts.table());
         let followed = self.config.feed.contacts_poll.is_some()
             && has_contacts
             && state.meta("contacts_feed")?.as_deref() != Some("absent");
         if followed {
-            all.feeds.push(line("change feed (contacts)", 1));
+            all.feeds.push(line("change feed (contacts)", self.feed(FeedName::Contacts)?));
         }
         let user = u64::from(state.meta("tenant")?.is_none())
             + u64::from(self.due.schedules.contains(&Name::Reference));
         if user > 0 {
             all.lines.push(line("tenant and permissions", user));
         }
-        let (cases, waiting) = self.cases()?;
-        all.waiting = waiting;
+        let cases = self.cases()?;
+        all.waiting = cases.waiting;
         for resource in &self.active {
             let line = match &resource.group {
                 Group::Case => self.of_cases(resource, &cases),
@@ -132,61 +148,106 @@ impl Forecaster<'_> {
                 all.lines.push(line);
             }
         }
+        if self.due.schedules.contains(&Name::Verify) {
+            all.lines.extend(self.verify()?);
+        }
         Ok(all)
     }
 
-    /// Stale cases by table, and how many wait.
-    fn cases(&self) -> Result<(BTreeMap<String, BTreeSet<i64>>, u64)> {
+    /// A poll; another one where a verify is due, which follows what has changed while it asked; and
+    /// what is read again when the cases are listed.
+    fn feed(&self, feed: FeedName) -> Result<u64> {
+        let mut calls = 1 + u64::from(self.due.schedules.contains(&Name::Verify));
+        let state = State::new(self.conn);
+        let polled = state.feed(feed.as_str())?;
+        if self.due.schedules.contains(&Name::Reconcile) && polled.bound.is_some() {
+            let since = Ticks::from(self.now).earlier_by(cycle::REREAD);
+            let rows = state.modified_since(feed, since)?;
+            let page = polled.page_size.and_then(|size| u64::try_from(size).ok());
+            let page = match self.config.feed.style {
+                FeedStyle::Odata => Some(page.unwrap_or(u64::from(LARGEST_PAGE))),
+                FeedStyle::FromDate => None,
+            };
+            calls += feed_calls(rows, page);
+        }
+        Ok(calls)
+    }
+
+    fn cases(&self) -> Result<Cases> {
         let state = State::new(self.conn);
         let since = cycle::since(self.config)?;
-        let mut stale: BTreeMap<String, BTreeSet<i64>> = BTreeMap::new();
-        let (mut waiting, mut after) = (0, None);
-        loop {
-            let batch = state.dirty_cases(after, &[], BATCH)?;
-            let Some(last) = batch.last() else { return Ok((stale, waiting)) };
-            after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
-            for (_, plan) in cycle::plan_cases(self.conn, &batch, &self.active, &[], since)? {
-                waiting += plan.waiting.len() as u64;
-                for scope in plan.stale {
-                    stale.entry(scope.table).or_default().insert(scope.id);
+        let failures = state.failures()?;
+        let mut cases = Cases::default();
+        if self.due.rereads(self.config) {
+            let all = self.config.reconcile.reread == Reread::All;
+            cases.reread = state.cases_to_reread(all)?.into_iter().collect();
+        }
+        let now_us = self.now.as_microsecond();
+        let mut add = |plan: CasePlan| {
+            // What only waits until something else is read comes in this run too.
+            let waits = |key: &(String, i64)| failures.get(key).is_some_and(|at| *at > now_us);
+            for scope in plan.stale.into_iter().chain(plan.waiting) {
+                let key = (scope.table, scope.id);
+                if waits(&key) {
+                    cases.waiting += 1;
+                } else {
+                    cases.stale.entry(key.0).or_default().insert(key.1);
                 }
             }
+        };
+        let reread: Vec<i64> = cases.reread.iter().copied().collect();
+        for ids in reread.chunks(BATCH) {
+            let batch = state.cases(ids)?;
+            let plans = cycle::plan_rereading(self.conn, &batch, &self.active, since)?;
+            plans.into_iter().for_each(|(_, plan)| add(plan));
+        }
+        let mut after = None;
+        loop {
+            let mut batch = state.dirty_cases(after, &[], BATCH)?;
+            let Some(last) = batch.last() else { return Ok(cases) };
+            after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
+            batch.retain(|case| !cases.reread.contains(&case.case_id));
+            let plans = cycle::plan_cases(self.conn, &batch, &self.active, &[], since)?;
+            plans.into_iter().for_each(|(_, plan)| add(plan));
         }
     }
 
-    fn of_cases(&self, resource: &Resource, cases: &BTreeMap<String, BTreeSet<i64>>) -> Line {
-        let scopes = cases.get(&resource.table).map_or(0, |ids| ids.len() as u64);
-        let each = resource.read.as_ref().and_then(|read| read.values.as_ref());
-        let calls = scopes * each.map_or(1, |(_, values)| values.len() as u64);
+    fn of_cases(&self, resource: &Resource, cases: &Cases) -> Line {
+        let scopes = cases.stale.get(&resource.table).map_or(0, |ids| ids.len() as u64);
+        let calls = scopes * resource.calls_per_scope();
         Line { what: resource.table.clone(), scopes, calls }
     }
 
-    /// A listing, or the stale ids, many in one call; and once more what is searched before
-    /// `source.search_delay` is over.
-    fn searched(
-        &self,
-        resource: &Resource,
-        cases: &BTreeMap<String, BTreeSet<i64>>,
-    ) -> Result<Line> {
+    /// A listing; the stale ids, many in one call; and once more what is searched before
+    /// `source.search_delay` is over. Of a case that is hidden it is asked whether it exists.
+    fn searched(&self, resource: &Resource, cases: &Cases) -> Result<Line> {
         let state = State::new(self.conn);
         let path = resource.read.as_ref().map(|read| read.path.as_str()).unwrap_or_default();
-        let empty = BTreeSet::new();
-        let stale = cases.get(&resource.table).unwrap_or(&empty);
-        let again =
-            state.searched_again(&resource.table, stale, self.search_delay_ticks(), self.now)?;
-        let repeated = again.div_ceil(IDS_PER_CALL as u64);
-        let (scopes, calls) = if self.due.listing {
+        let mut stale = cases.stale.get(&resource.table).cloned().unwrap_or_default();
+        if self.due.listing {
+            // What is listed is read by that.
+            stale.retain(|id| cases.reread.contains(id));
+        }
+        let calls = |ids: usize| ids.div_ceil(IDS_PER_CALL) as u64;
+        let place = Place::parse(&resource.table).unwrap_or(Place::Cases);
+        let hidden: BTreeSet<i64> = state.hidden_cases(place)?.into_iter().collect();
+        let looked_for = hidden.intersection(&stale).count();
+        let mut line = Line {
+            what: resource.table.clone(),
+            scopes: stale.len() as u64,
+            calls: calls(stale.len()) + calls(looked_for) + looked_for as u64,
+        };
+        if self.due.listing {
             let rows = state.count_rows(&resource.table)?;
             let page = cycle::page_sizes(self.conn)?.get(path).copied().unwrap_or(FIRST_TOP);
-            (rows, rows.div_ceil(u64::from(page.max(1))).max(1))
-        } else {
-            (stale.len() as u64, (stale.len() as u64).div_ceil(IDS_PER_CALL as u64))
-        };
-        Ok(Line {
-            what: resource.table.clone(),
-            scopes: scopes.max(again),
-            calls: calls + repeated,
-        })
+            line.scopes = rows;
+            line.calls += rows.div_ceil(u64::from(page.max(1))).max(1) + hidden.len() as u64;
+        }
+        let again =
+            state.searched_again(&resource.table, &stale, self.search_delay_ticks(), self.now)?;
+        line.scopes = line.scopes.max(again);
+        line.calls += again.div_ceil(IDS_PER_CALL as u64);
+        Ok(line)
     }
 
     fn search_delay_ticks(&self) -> i64 {
@@ -202,12 +263,43 @@ impl Forecaster<'_> {
         Ok(Line { what: Place::Contacts.table().to_owned(), scopes, calls })
     }
 
-    /// Months that are due, or that the schedules make so. A month that is too much for one call takes
-    /// more than this says.
+    /// Months that are due, or that the schedules make so. One that is known to be too much for one
+    /// call is read in parts, twice; of what is not known to be, it takes more than this says.
     fn journal(&self, resource: &Resource) -> Result<Line> {
-        let months = cycle::planned_months(self.conn, self.config, &self.due, &resource.table)?;
-        let scopes = months.len() as u64;
-        Ok(Line { what: resource.table.clone(), scopes, calls: scopes })
+        let level = self.config.journals.level;
+        let known = State::new(self.conn).days_at_once(&resource.table, level)?;
+        let months = self.months(&resource.table)?;
+        let calls = |(id, month): &(i64, Month)| {
+            // A month that is new begins with what the one before it bears.
+            let days = known.get(id).and_then(|months| {
+                months.get(month).or_else(|| months.values().next_back()).copied().flatten()
+            });
+            match month.window().parts(days.unwrap_or(u32::MAX)).len() as u64 {
+                1 => 1,
+                parts => 2 * parts,
+            }
+        };
+        Ok(Line {
+            what: resource.table.clone(),
+            scopes: months.len() as u64,
+            calls: months.iter().map(calls).sum(),
+        })
+    }
+
+    fn months(&self, table: &str) -> Result<BTreeSet<(i64, Month)>> {
+        cycle::planned_months(self.conn, self.config, &self.due, table)
+    }
+
+    /// What a verify asks for where everything is the same at once.
+    fn verify(&self) -> Result<Vec<Line>> {
+        let months = self.months("revenue_journals")?;
+        let asks = verify::Asks::of(self.conn, self.config, &self.active, &months)?;
+        let line = |what: &str, scopes, calls| Line { what: what.to_owned(), scopes, calls };
+        Ok(vec![
+            line("verify: numbers of cases", asks.counts, asks.counts),
+            line("verify: sums of revenue", asks.sums, asks.sums),
+            line("verify: sampled cases", asks.cases, asks.sample_calls),
+        ])
     }
 
     fn list(&self, resource: &Resource) -> Result<Line> {
@@ -224,9 +316,32 @@ impl Forecaster<'_> {
     }
 }
 
+/// How many calls it takes to read so many rows of a feed again: pages overlap by a row, and behind
+/// one that a default page could have ended it is looked once more. `page`: how many are asked for.
+fn feed_calls(rows: u64, page: Option<u64>) -> u64 {
+    let pages = match page {
+        Some(page) if rows >= page => 1 + (rows - 1) / page.saturating_sub(1).max(1),
+        _ => 1,
+    };
+    let rest = page.map_or(rows, |page| rows - (pages - 1) * page.saturating_sub(1).min(rows));
+    pages + u64::from(rest > 0 && rest.is_multiple_of(100))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_a_feed_overlap_and_a_round_number_is_looked_behind() {
+        let calls = |rows| feed_calls(rows, Some(1_000));
+        assert_eq!([0, 1, 99, 101, 999].map(calls), [1; 5]);
+        assert_eq!([100, 900].map(calls), [2; 2]);
+        assert_eq!([1_000, 1_998].map(calls), [2; 2]);
+        assert_eq!([1_999, 2_997].map(calls), [3; 2]);
+        // The second page has 100 rows, one of them known.
+        assert_eq!(calls(1_099), 3);
+        assert_eq!([99, 100, 1_200].map(|rows| feed_calls(rows, None)), [1, 2, 2]);
+    }
 
     #[test]
     fn calls_take_the_time_that_the_limits_leave_them() {

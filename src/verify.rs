@@ -13,21 +13,29 @@
 //! hidden or deleted without a word of the feed, what moves `ModifiedDate` only in tables with a
 //! narrower date, and lines of a journal's month that is not closed yet.
 //!
+//! What the mirror itself knows to be otherwise (pending, failed, rejected) is left out and named: it
+//! is no difference, and must hide none.
+//!
 //! What is found to differ is made stale, so that the next cycle mends it.
 //!
 //! A [`Verification`] can be left where other work has to be done first, and gone on with after it.
+//! Changes come first: asking gives way to them.
 
+mod apart;
+mod asking;
 mod bench;
+mod forecast;
 mod lines;
 mod revenue;
 mod sample;
 mod totals;
 
 pub use bench::Bench;
+pub use forecast::Asks;
 pub use lines::{LineDifference, differences as line_differences};
 
-use crate::cycle::{Halt, Signals};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
+pub use asking::Way;
 use bench::Asked;
 use revenue::Revenue;
 use sample::Sample;
@@ -74,8 +82,12 @@ pub struct Verified {
     pub comparisons: Vec<Comparison>,
     /// In words, what is left out, and which of the journals' sums match.
     pub notes: Vec<String>,
-    /// What could not be compared, in words.
+    /// What could not be compared because the source did not answer, in words.
     pub problems: Vec<String>,
+    /// What was not compared because it is pending, failed or rejected, in words.
+    pub left_out: Vec<String>,
+    /// How many things could not be compared, for either reason.
+    pub not_compared: usize,
 }
 
 impl Verified {
@@ -101,7 +113,7 @@ pub struct Verification {
     sample: Sample,
     settled: Vec<Comparison>,
     /// What is not compared because it is not read.
-    left_out: Vec<String>,
+    not_read: Vec<String>,
     /// When the attempt under way began to ask.
     asked: Option<Asked>,
 }
@@ -116,7 +128,7 @@ impl Verification {
             totals: Totals::of(&bench)?,
             revenue: Revenue::of(&bench)?,
             sample: Sample::of(&bench, sample)?,
-            left_out: TOTALLED
+            not_read: TOTALLED
                 .into_iter()
                 .filter_map(|table| bench.why_not(table).transpose())
                 .map(|why| why.map(|why| format!("not compared: {why}")))
@@ -132,11 +144,12 @@ impl Verification {
         self.totals.is_done() && self.revenue.is_done() && self.sample.is_done()
     }
 
-    /// Asks the source for what is open. False when it gave way: called again, it asks for the rest.
+    /// Asks the source for what is open, as long as the way is free. False when it was left: called
+    /// again, it asks for the rest. Calls under way go on meanwhile.
     ///
     /// # Errors
     /// What makes all further calls senseless.
-    pub async fn ask(&mut self, signals: &Signals) -> Result<bool> {
+    pub async fn ask(&mut self, way: &mut Way) -> Result<bool> {
         let bench = &self.bench;
         if self.asked.is_none() {
             self.asked = Some(bench.now()?);
@@ -144,11 +157,10 @@ impl Verification {
             self.revenue.begin();
             self.sample.begin(bench)?;
         }
-        let goes_on = || signals.halt() == Halt::Go;
-        self.totals.ask(bench, &goes_on).await?;
-        self.revenue.ask(bench, &goes_on).await?;
-        self.sample.ask(bench, &goes_on).await?;
-        Ok(goes_on())
+        self.totals.ask(bench, way).await?;
+        self.revenue.ask(bench, way).await?;
+        self.sample.ask(bench, way).await?;
+        Ok(self.totals.is_asked() && self.revenue.is_asked() && self.sample.is_asked())
     }
 
     /// Holds the answers against the mirror. A cycle has to lie between: it follows what has changed
@@ -165,12 +177,24 @@ impl Verification {
     }
 
     /// What came of it.
-    pub fn finish(self) -> Verified {
-        Verified {
-            notes: self.left_out.into_iter().chain(self.revenue.notes()).collect(),
-            problems: self.bench.problems(),
-            comparisons: self.settled,
+    ///
+    /// # Errors
+    /// Where nothing at all could be compared: the first error of the calls.
+    pub fn finish(self) -> Result<Verified> {
+        let could_not = self.bench.could_not();
+        if let Some(first) = could_not.problems.first()
+            && self.settled.is_empty()
+        {
+            let kind = could_not.kind.unwrap_or(Kind::BadAnswer);
+            return Err(Error::new(kind, format!("nothing could be compared: {first}")));
         }
+        Ok(Verified {
+            notes: self.not_read.into_iter().chain(self.revenue.notes()).collect(),
+            comparisons: self.settled,
+            problems: could_not.problems,
+            left_out: could_not.left_out,
+            not_compared: could_not.count,
+        })
     }
 }
 

@@ -20,6 +20,7 @@ mod journals;
 mod kills;
 mod lists;
 mod mirror;
+mod plan;
 mod privacy;
 mod readers;
 mod reports;

@@ -3,12 +3,12 @@
 use std::process::Output;
 use std::time::Duration;
 
-use casemirror::sandbox::{Act, Journal, JournalEdit, Options};
+use casemirror::sandbox::{Act, Control, Facet, Fault, Journal, JournalEdit, Options, Rule};
 use duckdb::Connection;
 use serde_json::{Value, json};
 
 use crate::support::follow::{
-    UNTHROTTLED, assert_status, calls, hold, shown_cases, start, unthrottled,
+    UNTHROTTLED, assert_status, calls, change, hold, shown_cases, start, unthrottled,
 };
 use crate::support::{World, one, shown};
 
@@ -40,6 +40,12 @@ fn assert_found(output: &Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stdout);
     let found = text.lines().any(|line| words.iter().all(|word| line.contains(word)));
     assert!(found, "no line has {words:?}:\n{}", shown(output));
+}
+
+/// The last line of what it printed.
+fn last_line(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().last().unwrap_or_default().to_owned()
 }
 
 fn assert_same(output: &Output) {
@@ -139,7 +145,13 @@ fn an_altered_cell_of_a_sampled_case_is_found_with_its_table_and_column() {
     alter(&world, &format!("UPDATE main.activities SET subject = 'no' WHERE id = {activity}"));
     alter(&world, &format!("DELETE FROM main.costs WHERE id = {cost}"));
     alter(&world, &format!("UPDATE main.cases SET address = 'no' WHERE id = {case_id}"));
+    alter(
+        &world,
+        "DELETE FROM main.dynamic_sale_texts \
+         WHERE rowid = (SELECT min(rowid) FROM main.dynamic_sale_texts)",
+    );
     let output = verify(&world, "1000");
+    assert_found(&output, &["dynamic_sale_texts", "a row", "NULL"]);
     assert_found(&output, &["activities", &activity.to_string(), "subject", "differs"]);
     assert_found(&output, &["costs", &cost.to_string(), "a row", "NULL"]);
     assert_found(&output, &["cases", &case_id.to_string(), "address"]);
@@ -172,6 +184,171 @@ fn an_altered_signing_and_a_lost_case_are_found_and_a_hidden_case_is_none() {
     world.sandbox.act(&Act::ShowCase { case_id: hidden, silent: true }).unwrap();
     assert_same(&verify(&world, "0"));
     world.assert_equal();
+}
+
+#[test]
+fn a_case_that_no_search_shows_hides_no_other() {
+    let world = World::with(unthrottled(30));
+    world.configure(UNTHROTTLED);
+    let unshown = shown_cases(&world)[3];
+    world.sandbox.act(&Act::HideCase { case_id: unshown, silent: false }).unwrap();
+    assert_status(&world.run(&["sync"]), 3);
+    let not_shown = "SELECT count(*) FROM sync.failures WHERE kind = 'NotShown'";
+    assert_eq!(one::<i64>(&world.store(), not_shown), 1);
+    let lost = shown_cases(&world)[7];
+    alter(&world, &format!("DELETE FROM main.cases WHERE id = {lost}"));
+    let output = verify(&world, "0");
+    assert_found(&output, &["cases: case", &lost.to_string(), "lacking"]);
+    assert!(
+        last_line(&output).contains("2 differences; they are read again"),
+        "{}",
+        shown(&output)
+    );
+    assert_status(&world.run(&["sync"]), 3);
+    world.assert_equal();
+}
+
+#[test]
+fn a_rejected_date_of_signing_is_left_out_and_hides_no_other() {
+    let world = mirrored(unthrottled(60), 1);
+    let signed = "SELECT {} FROM main.cases WHERE assignment_type <> 'Valuation' \
+                  AND case_activated_date > now()::TIMESTAMP - INTERVAL 200 DAY";
+    let signed = |which: &str| one::<i64>(&world.store(), &signed.replace("{}", which));
+    let (rejected, altered) = (signed("min(id)"), signed("max(id)"));
+    assert_ne!(rejected, altered);
+    alter(
+        &world,
+        &format!("UPDATE main.cases SET case_activated_date = NULL WHERE id = {rejected}"),
+    );
+    alter(
+        &world,
+        &format!(
+            "INSERT INTO sync.rejects BY NAME SELECT 1 AS run_id, 'cases' AS table_name, \
+               '{rejected}' AS scope, '{rejected}' AS record_key, now() AS first_at, \
+               'case_activated_date' AS column_name, now() AS last_at"
+        ),
+    );
+    let output = verify(&world, "0");
+    assert_status(&output, 3);
+    let left_out = format!("1 cases that are pending, failed or rejected: {rejected}");
+    assert!(shown(&output).contains(&left_out), "{}", shown(&output));
+    assert_eq!(
+        last_line(&output),
+        "what could be compared equals the source; 1 could not be compared (see above)"
+    );
+    alter(
+        &world,
+        &format!("UPDATE main.cases SET assignment_type = 'Valuation' WHERE id = {altered}"),
+    );
+    let output = verify(&world, "0");
+    assert_found(&output, &["signed cases", &format!("case {altered}"), "lacking"]);
+    assert!(shown(&output).contains(&left_out), "{}", shown(&output));
+    assert!(!shown(&output).contains(&format!("case {rejected}")), "{}", shown(&output));
+}
+
+#[test]
+fn months_that_are_rejected_are_named_and_the_last_line_is_no_all_clear() {
+    let world = mirrored(unthrottled(10), 2);
+    alter(
+        &world,
+        &format!(
+            "INSERT INTO sync.rejects BY NAME SELECT 1 AS run_id, now() AS first_at, \
+               'revenue_journals' AS table_name, 'offices/11/{}' AS scope, now() AS last_at, \
+               '3' AS record_key, 'payment' AS column_name",
+            month(1)
+        ),
+    );
+    let output = verify(&world, "0");
+    assert_status(&output, 3);
+    let text = shown(&output);
+    let named = |line: &str| {
+        line.starts_with("not compared: revenue")
+            && line.contains("offices/11")
+            && line.contains(&month(1))
+    };
+    assert!(text.lines().any(named), "{text}");
+    assert_eq!(
+        last_line(&output),
+        "what could be compared equals the source; 1 could not be compared (see above)"
+    );
+}
+
+#[test]
+fn sums_that_nobody_answers_end_the_asking_and_the_rest_is_compared() {
+    let world = mirrored(unthrottled(10), 23);
+    let months: u64 = one(&world.store(), "SELECT count(*) FROM main.revenue_journal_sums");
+    let dropped = |path: &str, query: Option<&str>, fault| Rule {
+        method: None,
+        path: path.to_owned(),
+        query: query.map(str::to_owned),
+        nth: 1,
+        count: None,
+        fault,
+    };
+    world.sandbox.fault(dropped("*/RevenueJournals/Sum", None, Fault::Drop));
+    world.sandbox.reset_stats();
+    let width = ("CASEMIRROR_LIMITS__CONCURRENCY", "8");
+    let output =
+        world.command(&["verify", "--sample", "1"]).env(width.0, width.1).output().unwrap();
+    assert_status(&output, 3);
+    let asked: u64 = calls(&world)
+        .into_iter()
+        .filter(|(call, _)| call.ends_with("/Sum"))
+        .map(|(_, times)| times)
+        .sum();
+    // Eight in a row, each as often as a call is tried; a few more may have been under way.
+    assert!((8 * 5..16 * 5).contains(&asked), "{asked} of {months} months\n{}", shown(&output));
+    let text = shown(&output);
+    assert!(text.contains("months was not asked for: nothing answered"), "{text}");
+    assert_eq!(
+        last_line(&output),
+        format!(
+            "what could be compared equals the source; {months} could not be compared (see above)"
+        )
+    );
+    let compared = "SELECT count(*) FROM sync.verifications WHERE what LIKE 'signed cases%'";
+    assert_eq!(one::<i64>(&world.store(), compared), 12);
+
+    // Where nothing at all can be compared it has not been done.
+    let before: String =
+        one(&world.store(), "SELECT last_run::VARCHAR FROM sync.schedules WHERE name = 'verify'");
+    let refuse = Fault::Refuse { status: 404, headers: Default::default(), body: String::new() };
+    world.sandbox.clear_faults();
+    world.sandbox.fault(dropped("*/RevenueJournals/Sum", None, refuse.clone()));
+    world.sandbox.fault(dropped("/api/Search/*", Some("$inlinecount"), refuse));
+    world.sandbox.reset_stats();
+    let output = verify(&world, "0");
+    assert_status(&output, 1);
+    assert!(shown(&output).contains("nothing could be compared"), "{}", shown(&output));
+    let asked = calls(&world).into_iter().filter(|(call, _)| call.ends_with("/Sum"));
+    assert!(asked.map(|(_, times)| times).sum::<u64>() < 30, "{months} months, all of them 404");
+    let after: String =
+        one(&world.store(), "SELECT last_run::VARCHAR FROM sync.schedules WHERE name = 'verify'");
+    assert_eq!(after, before);
+}
+
+#[test]
+fn rows_that_a_withheld_permission_hides_are_no_difference() {
+    let world = World::with(unthrottled(30));
+    let reference = "[schedule]\nreference = \"* * * * *\"\n";
+    world.configure(&format!("{UNTHROTTLED}{reference}"));
+    world.sync();
+    let permission = "SettlementView - Read".to_owned();
+    world.sandbox.control(Control::Withdraw { permission });
+    alter(
+        &world,
+        "UPDATE sync.schedules SET last_run = TIMESTAMPTZ '2026-01-01 00:00:00+00' \
+         WHERE name = 'reference'",
+    );
+    world.sync();
+    let withheld = "SELECT count(*) FROM main.notes WHERE note_type = 'Economics'";
+    assert!(one::<i64>(&world.store(), withheld) > 0);
+    assert_same(&verify(&world, "1000"));
+    // The others are compared still.
+    let note: i64 =
+        one(&world.store(), "SELECT min(id) FROM main.notes WHERE note_type <> 'Economics'");
+    alter(&world, &format!("DELETE FROM main.notes WHERE id = {note}"));
+    assert_found(&verify(&world, "1000"), &["notes", &note.to_string(), "a row", "NULL"]);
 }
 
 #[test]
@@ -267,6 +444,38 @@ fn a_due_verify_gives_way_to_a_command_and_goes_on_where_it_was() {
     let scopes = one::<u64>(&world.store(), "SELECT count(*) FROM main.revenue_journal_sums");
     let asked = calls(&world).into_iter().filter(|(call, _)| call.ends_with("/Sum"));
     assert_eq!(asked.map(|(_, times)| times).sum::<u64>(), scopes);
+    world.assert_equal();
+}
+
+#[test]
+fn a_change_does_not_wait_for_what_a_verify_asks() {
+    let world = World::with(unthrottled(10));
+    world.journals_since(&format!("{}-01", month(3)));
+    world.configure_eager("");
+    world.sync();
+    alter(
+        &world,
+        "UPDATE sync.schedules SET last_run = TIMESTAMPTZ '2026-01-01 00:00:00+00' \
+         WHERE name = 'verify'",
+    );
+    hold(&world, "sum", "*/RevenueJournals/Sum", 5);
+    let mut daemon = world.start_daemon();
+    assert!(world.wait(world.sandbox.wait_until_held("sum")));
+    world.sandbox.reset_stats();
+    let case_id = shown_cases(&world)[2];
+    change(&world, case_id, Facet::Activity);
+    daemon.wait_until("the change is fetched while a sum is held", || {
+        calls(&world).contains_key(&format!("GET /api/Cases/{case_id}/Activities"))
+    });
+    world.sandbox.release("sum");
+    let mut verified = Value::Null;
+    daemon.wait_until("everything is compared", || {
+        let status = world.run(&["status", "--json"]).stdout;
+        verified = serde_json::from_slice::<Value>(&status).unwrap()["verified"].take();
+        !verified.is_null()
+    });
+    daemon.stop();
+    assert_eq!((&verified["differences"], &verified["unsettled"]), (&json!(0), &json!(0)));
     world.assert_equal();
 }
 

@@ -297,6 +297,12 @@ impl Resource {
         }
     }
 
+    /// The calls that one of its scopes takes at least: one for each value of a path parameter.
+    pub fn calls_per_scope(&self) -> u64 {
+        let values = self.read.as_ref().and_then(|read| read.values.as_ref());
+        values.map_or(1, |(_, values)| values.len() as u64)
+    }
+
     /// The path parameters, in the order of the columns.
     pub fn path_columns(&self) -> impl Iterator<Item = &Column> {
         self.columns.iter().filter(|c| c.origin == Origin::Path)

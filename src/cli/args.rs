@@ -28,8 +28,8 @@ const RUN: &str = "\
 SIGTERM or Ctrl-C stops it: what is under way is finished. A second one ends it at once; nothing that
 is committed is lost.
 
-While it runs, sync, verify, plan and status are handed to it and print what they always print; query reads
-the published file. All of them need the same configuration.";
+While it runs, sync, journals, export, verify, plan and status are handed to it and print what they always
+print; query reads the published file. All of them need the same configuration.";
 
 /// Mirrors a property brokerage's data into a DuckDB database and Parquet snapshots, and keeps the
 /// mirror true.

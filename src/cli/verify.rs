@@ -24,7 +24,7 @@ fn table(verified: &Verified) -> String {
     for note in &verified.notes {
         text.push_str(&format!("{note}\n"));
     }
-    text + &total(verified)
+    text + &left_out(verified) + &total(verified)
 }
 
 /// What differs, and what it comes to: for a run that verified because it was due.
@@ -32,7 +32,16 @@ pub fn differences(verified: &Verified) -> String {
     let found: Vec<Comparison> =
         verified.comparisons.iter().filter(|c| c.difference().is_some()).cloned().collect();
     let shown = if found.is_empty() { String::new() } else { rows(&found) };
-    format!("verified: {} comparisons\n{shown}{}", verified.comparisons.len(), total(verified))
+    format!(
+        "verified: {} comparisons\n{shown}{}{}",
+        verified.comparisons.len(),
+        left_out(verified),
+        total(verified)
+    )
+}
+
+fn left_out(verified: &Verified) -> String {
+    verified.left_out.iter().map(|what| format!("not compared: {what}\n")).collect()
 }
 
 fn rows(comparisons: &[Comparison]) -> String {
@@ -49,13 +58,58 @@ fn rows(comparisons: &[Comparison]) -> String {
     format!("{table}\n")
 }
 
+/// The last line: all is well only where everything was compared, and settled.
 fn total(verified: &Verified) -> String {
-    match (verified.differences(), verified.unsettled()) {
-        (0, 0) => "the mirror equals the source\n".to_owned(),
-        (0, n) => format!("the mirror equals the source; {n} comparisons are unsettled\n"),
-        (n, 0) => format!("{n} differences; they are read again at the next sync\n"),
-        (n, m) => {
-            format!("{n} differences, {m} unsettled; they are read again at the next sync\n")
-        }
+    let (differences, unsettled) = (verified.differences(), verified.unsettled());
+    let mut parts = Vec::new();
+    match (differences, unsettled, verified.not_compared) {
+        (0, 0, 0) => return "the mirror equals the source\n".to_owned(),
+        (0, ..) => parts.push("what could be compared equals the source".to_owned()),
+        (n, ..) => parts.push(format!("{n} differences; they are read again at the next sync")),
+    }
+    if unsettled > 0 {
+        parts.push(format!(
+            "{unsettled} are unsettled: something changed each time they were asked"
+        ));
+    }
+    if verified.not_compared > 0 {
+        parts.push(format!("{} could not be compared (see above)", verified.not_compared));
+    }
+    parts.join("; ") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last_line(findings: Vec<Finding>, not_compared: usize) -> String {
+        let comparison = |finding| Comparison {
+            what: "cases".to_owned(),
+            source: "2".to_owned(),
+            mirror: "1".to_owned(),
+            finding,
+        };
+        let comparisons = findings.into_iter().map(comparison).collect();
+        total(&Verified { comparisons, not_compared, ..Verified::default() })
+    }
+
+    #[test]
+    fn the_last_line_is_an_all_clear_only_where_everything_was_compared() {
+        let unsettled = || Finding::Unsettled("1".to_owned());
+        assert_eq!(last_line(vec![Finding::Same], 0), "the mirror equals the source\n");
+        assert_eq!(
+            last_line(vec![Finding::Same], 2),
+            "what could be compared equals the source; 2 could not be compared (see above)\n"
+        );
+        assert_eq!(
+            last_line(vec![Finding::Same, unsettled()], 0),
+            "what could be compared equals the source; 1 are unsettled: something changed each time \
+             they were asked\n"
+        );
+        assert_eq!(
+            last_line(vec![Finding::Different("1".to_owned()), unsettled()], 3),
+            "1 differences; they are read again at the next sync; 1 are unsettled: something changed \
+             each time they were asked; 3 could not be compared (see above)\n"
+        );
     }
 }

@@ -60,7 +60,8 @@ impl Due {
         self.listing || !self.schedules.is_empty()
     }
 
-    pub(super) fn rereads(&self, config: &Config) -> bool {
+    /// Whether `schedule.reconcile` re-reads what changed.
+    pub fn rereads(&self, config: &Config) -> bool {
         self.has(Name::Reconcile) && config.reconcile.reread != Reread::Off
     }
 

@@ -18,7 +18,7 @@ pub use due::{Due, last_runs};
 pub use journals::{JournalRequest, planned_months};
 pub use permissions::{is_granted, restriction};
 pub use polls::Polls;
-pub use scopes::{plan_cases, scopes_of, since};
+pub use scopes::{MOST_FAILURES, plan_cases, plan_rereading, scopes_of, since};
 pub use search::IDS_PER_CALL;
 pub use signals::{Controls, Halt, News, Signals};
 
@@ -172,9 +172,9 @@ pub struct Cycle {
 }
 
 /// So many scopes in a row that cannot reach the source end the run: the rest would fail as well.
-const MOST_UNREACHABLE: u32 = 8;
+pub const MOST_UNREACHABLE: u32 = 8;
 /// So much of the feeds is read again when the cases are listed.
-const REREAD: Duration = Duration::from_secs(48 * 3600);
+pub const REREAD: Duration = Duration::from_secs(48 * 3600);
 /// Key of `sync.meta`: why the cases have to be listed, while they have not been.
 pub(crate) const LISTING_DUE: &str = "listing_due";
 /// A contact that no feed follows is read again after this long (contract section 4).

@@ -23,7 +23,7 @@ const BATCH_CASES: usize = 1_000;
 /// Cases that answer 404 before a table counts as absent (contract section 4).
 pub(super) const ABSENT_AFTER: i64 = 20;
 /// Scopes of a table that may fail in a run before any is read.
-const MOST_FAILURES: u32 = 20;
+pub const MOST_FAILURES: u32 = 20;
 
 impl Cycle {
     /// Goes once through all cases that may have something stale. Returns how many scopes were read.
@@ -305,6 +305,20 @@ pub fn plan_cases(
     plan_by(conn, batch, active, only, day, &known)
 }
 
+/// The same for cases that `schedule.reconcile` has read whole again.
+pub fn plan_rereading(
+    conn: &duckdb::Connection,
+    batch: &[CaseState],
+    active: &[Arc<Resource>],
+    day: Option<i64>,
+) -> Result<Vec<(CaseState, CasePlan)>> {
+    let state = State::new(conn);
+    let ids: Vec<i64> = batch.iter().map(|case| case.case_id).collect();
+    let mut fetched = state.fetched(&ids, false)?;
+    fetched.values_mut().for_each(|fetched| fetched.stamp = "reread".to_owned());
+    plan_by(conn, batch, active, &[], day, &(fetched, state.failures()?))
+}
+
 /// Everything that is read of these cases, as if nothing had been read yet: table and case.
 pub fn scopes_of(
     conn: &duckdb::Connection,
@@ -313,7 +327,8 @@ pub fn scopes_of(
     day: Option<i64>,
 ) -> Result<Vec<(String, i64)>> {
     let plans = plan_by(conn, batch, active, &[], day, &Known::default())?;
-    let stale = plans.into_iter().flat_map(|(_, plan)| plan.stale);
+    // What waits is asked for once something else is read: nothing has failed.
+    let stale = plans.into_iter().flat_map(|(_, plan)| plan.stale.into_iter().chain(plan.waiting));
     Ok(stale.map(|stale| (stale.table, stale.id)).collect())
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use duckdb::Connection;
 
-use super::state::list;
+use super::state::{State, list};
 use super::{db, merge};
 use crate::catalog::{Group, LINE_NUMBER, Resource};
 use crate::decode::Decoded;
@@ -34,7 +34,8 @@ pub struct Compared {
 }
 
 /// Compares decoded rows of the scopes `ids` with the mirrored ones. Volatile columns are left out:
-/// they move without any change date.
+/// they move without any change date. So are rows that only a permission shows which is withheld
+/// (`[partial]` of the resource file): those mirrored stay, and no answer has them.
 ///
 /// # Errors
 /// Those of the store.
@@ -52,8 +53,20 @@ pub fn compare(
         Error::new(Kind::Internal, format!("{} has no scopes to compare", resource.table))
     })?;
     let scope = quote::ident(scope);
-    let main = format!("main.{} WHERE {scope} IN ({})", quote::ident(&resource.table), list(ids));
-    let stage = format!("temp.{}", merge::stage_name(resource));
+    let shown_rows = match &resource.partial {
+        Some(partial) if State::new(conn).is_withheld(&resource.table)? => {
+            let column = quote::ident(&partial.column);
+            let values = quote::texts(partial.values.iter().map(String::as_str));
+            format!("({column} IS NULL OR {column} NOT IN ({values}))")
+        }
+        _ => "true".to_owned(),
+    };
+    let main = format!(
+        "main.{} WHERE {scope} IN ({}) AND {shown_rows}",
+        quote::ident(&resource.table),
+        list(ids)
+    );
+    let stage = format!("temp.{} WHERE {shown_rows}", merge::stage_name(resource));
     let failed = |e| db(&format!("cannot compare {}", resource.table), e);
     let counts = format!(
         "SELECT id, sum(source)::UBIGINT, sum(mirror)::UBIGINT FROM ( \

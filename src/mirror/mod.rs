@@ -16,6 +16,7 @@ mod ledger;
 mod lines;
 mod load;
 mod merge;
+mod outlook;
 mod rejects;
 pub mod reports;
 mod schema;

@@ -289,9 +289,7 @@ impl State<'_> {
     /// Cases whose `ModifiedDate` or another date moved since they were last read whole are read whole
     /// again (contract section 4, "Narrow dates"); `all` takes every case.
     pub fn reread(&self, all: bool) -> Result<u64> {
-        let which = if all { "true" } else { "s.whole_stamp IS DISTINCT FROM s.any_stamp" };
-        let condition =
-            format!("NOT s.removed AND s.rereading IS DISTINCT FROM s.any_stamp AND {which}");
+        let condition = is_to_be_reread(all);
         self.batch(&format!(
             "UPDATE sync.fetched f SET stamp = 'reread' FROM sync.seen s \
              WHERE f.id = s.case_id AND f.part = '' AND f.table_name NOT IN ('contacts') \
@@ -302,6 +300,15 @@ impl State<'_> {
         self.count(&format!(
             "UPDATE sync.seen s SET dirty = true, rereading = s.any_stamp WHERE {condition}"
         ))
+    }
+
+    /// The cases that [`State::reread`] would have read again.
+    pub fn cases_to_reread(&self, all: bool) -> Result<Vec<i64>> {
+        let condition = is_to_be_reread(all);
+        ids(
+            self.conn,
+            &format!("SELECT s.case_id FROM sync.seen s WHERE {condition} ORDER BY s.case_id"),
+        )
     }
 
     /// Cases whose second search is due become dirty; returns how many.
@@ -417,6 +424,12 @@ impl State<'_> {
     }
 }
 
+/// SQL that holds for cases of `sync.seen s` that have to be read whole again.
+fn is_to_be_reread(all: bool) -> String {
+    let which = if all { "true" } else { "s.whole_stamp IS DISTINCT FROM s.any_stamp" };
+    format!("NOT s.removed AND s.rereading IS DISTINCT FROM s.any_stamp AND {which}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -433,6 +446,7 @@ mod tests {
         assert_eq!(state.reread(false).unwrap(), 0, "it is being read at these dates");
         // Something of it is still to be read when it moves.
         see(2, 2);
+        assert_eq!(state.cases_to_reread(false).unwrap(), [17]);
         assert_eq!(state.reread(false).unwrap(), 1);
         assert_eq!(state.reread(false).unwrap(), 0);
         state.clean(&[(17, 2)]).unwrap();

@@ -55,7 +55,8 @@ impl Place {
         }
     }
 
-    pub(super) fn parse(text: &str) -> Option<Place> {
+    /// The search of cases or projects that fills this table.
+    pub fn parse(text: &str) -> Option<Place> {
         match text {
             "cases" => Some(Place::Cases),
             "projects" => Some(Place::Projects),

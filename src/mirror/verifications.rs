@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 
 use super::state::{CaseState, Place, State, ids, list};
-use super::{db, instant, instant_param, scalar_i64};
+use super::{db, instant, instant_param};
 use crate::config::JournalLevel;
 use crate::error::Result;
 use crate::journals::{JournalScope, Month};
@@ -28,7 +28,7 @@ pub struct RevenueMonth {
     pub told: Option<(String, String)>,
     /// The last reading was after the month was closed.
     pub closed: bool,
-    /// Something of it is not known: it is to be read again, or a value did not fit.
+    /// Something of it is not known: it is to be read, or a value did not fit.
     pub unsure: bool,
     pub window_days: Option<u32>,
 }
@@ -74,36 +74,26 @@ impl State<'_> {
         )
     }
 
-    /// How many cases are known to be hidden from a search.
-    pub fn hidden_cases(&self, place: Place) -> Result<i64> {
-        scalar_i64(
+    /// Which of these cases are not known to be in the searches' tables as they should: suspects, those
+    /// that failed, those that the search's lag holds back, and those of which no record, or no value
+    /// of `columns`, could be taken.
+    pub fn undecided_cases(&self, cases: &[i64], columns: &[&str]) -> Result<Vec<i64>> {
+        let columns = quote::texts(columns.iter().copied().chain([""]));
+        ids(
             self.conn,
             &format!(
-                "SELECT count(*) FROM sync.seen WHERE NOT removed AND state = 'hidden' \
-                   AND place = {}",
-                quote::text(place.table())
+                "SELECT DISTINCT id FROM (SELECT id FROM sync.failures \
+                   WHERE table_name IN ('cases', 'projects') \
+                 UNION ALL SELECT case_id FROM sync.seen WHERE state = 'suspect' AND NOT removed \
+                 UNION ALL SELECT id FROM sync.fetched WHERE again_at IS NOT NULL \
+                   AND table_name IN ('cases', 'projects') \
+                 UNION ALL SELECT try_cast(scope AS BIGINT) FROM sync.rejects \
+                   WHERE resolved_at IS NULL AND table_name IN ('cases', 'projects') \
+                     AND (column_name IS NULL OR column_name IN ({columns}))) \
+                 WHERE id IN ({}) ORDER BY id",
+                some(cases)
             ),
         )
-    }
-
-    /// How many search rows are not known to be as they should: suspects, those that failed, those that
-    /// the search's lag holds back, and records without a usable key.
-    pub fn undecided_rows(&self) -> Result<i64> {
-        scalar_i64(
-            self.conn,
-            "SELECT (SELECT count(DISTINCT id) FROM (SELECT id FROM sync.failures \
-                 WHERE table_name IN ('cases', 'projects') \
-               UNION SELECT case_id FROM sync.seen WHERE state = 'suspect' AND NOT removed \
-               UNION SELECT id FROM sync.fetched WHERE again_at IS NOT NULL \
-                 AND table_name IN ('cases', 'projects'))) \
-             + (SELECT count(*) FROM sync.rejects WHERE resolved_at IS NULL AND column_name IS NULL \
-                 AND table_name IN ('cases', 'projects'))",
-        )
-    }
-
-    /// Cases that a poll has moved after page `sequence`.
-    pub fn moved_after(&self, sequence: i64) -> Result<i64> {
-        scalar_i64(self.conn, &format!("SELECT count(*) FROM sync.seen WHERE moved > {sequence}"))
     }
 
     /// Signed cases by month, as the report counts them; `None` where it does not know.
@@ -115,11 +105,6 @@ impl State<'_> {
             |row| Ok((row.get::<_, String>(0)?, row.get(1)?)),
         )?;
         Ok(rows.into_iter().filter_map(|(month, n)| Some((month.parse().ok()?, n))).collect())
-    }
-
-    /// Cases whose month of signing is not known, because their date did not fit.
-    pub fn signed_without_month(&self) -> Result<i64> {
-        scalar_i64(self.conn, "SELECT count(*) FROM report.signed_cases WHERE month IS NULL")
     }
 
     /// The cases that the report counts as signed from one instant up to another, which is excluded.
@@ -198,7 +183,7 @@ impl State<'_> {
         Ok(())
     }
 
-    /// The months of the revenue journals that are wanted and were read completely, at one level.
+    /// The months of the revenue journals that are wanted, at one level.
     pub fn revenue_months(&self, level: JournalLevel) -> Result<Vec<RevenueMonth>> {
         let same = |t: &str| {
             format!(
@@ -221,7 +206,8 @@ impl State<'_> {
                    coalesce(o.name, c.name), coalesce(l.payment, 0)::VARCHAR, \
                    coalesce(n.change, 0)::VARCHAR, coalesce(l.price, 0)::VARCHAR, \
                    t.total_payment::VARCHAR, t.total_purchase_price::VARCHAR, \
-                   m.closed_read_at IS NOT NULL, m.due IS NOT NULL OR m.journal_level || '/' \
+                   m.closed_read_at IS NOT NULL, NOT m.complete OR m.due IS NOT NULL \
+                     OR m.journal_level || '/' \
                      || m.journal_id || '/' || strftime(m.journal_month, '%Y-%m') IN \
                      (SELECT scope FROM rejected), m.window_days \
                  FROM sync.journal_months m \
@@ -229,8 +215,8 @@ impl State<'_> {
                  LEFT JOIN main.revenue_journal_sums t ON {} \
                  LEFT JOIN main.offices o ON m.journal_level = 'offices' AND o.id = m.journal_id \
                  LEFT JOIN main.contacts c ON c.id = m.journal_id \
-                 WHERE m.table_name = 'revenue_journals' AND m.complete AND m.wanted \
-                   AND m.journal_level = {} \
+                 WHERE m.table_name = 'revenue_journals' AND m.wanted AND m.journal_level = {} \
+                   AND (m.complete OR m.due IS NOT NULL) \
                  ORDER BY m.journal_id, m.journal_month",
                 same("l"),
                 same("n"),

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Session;
-use crate::cycle::{Options, Report, Signals};
+use crate::cycle::{Halt, Options, Report, Signals};
 use crate::error::Result;
 use crate::extract::Extractor;
 use crate::mirror::{Books, State};
 use crate::schedule::Name;
-use crate::verify::{Bench, Finding, Verification, Verified};
+use crate::verify::{Bench, Finding, Verification, Verified, Way};
 
 impl Session {
     /// Holds the mirror against the source, with `sample` cases read whole. Everything goes to the
@@ -31,18 +31,28 @@ impl Session {
             None => Verification::of(self.bench(), sample)?,
         };
         while !verification.is_done() {
-            report.halted = !verification.ask(signals).await?;
+            let asked = verification.ask(&mut Way::new(signals, report.handled)).await?;
+            report.halted = signals.halt() != Halt::Go;
             if !report.halted {
-                let later = self.cycle(run_id, Options::default(), signals.clone()).await?;
+                // What has changed comes before the rest that is to be asked.
+                let options = Options {
+                    following: !asked,
+                    hold_listing: !asked,
+                    handled: Some(report.handled),
+                    ..Options::default()
+                };
+                let later = self.cycle(run_id, options, signals.clone()).await?;
                 report.continue_with(later);
             }
             if report.halted {
                 *under_way = Some(verification);
                 return self.add_calls(run_id, report).await;
             }
-            verification.compare().await?;
+            if asked {
+                verification.compare().await?;
+            }
         }
-        let verified = verification.finish();
+        let verified = verification.finish()?;
         self.add_calls(run_id, report).await?;
         self.note_verified(run_id, &verified).await?;
         report.verify_due = false;

@@ -1,6 +1,6 @@
 //! What every comparison works with.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use duckdb::Connection;
 
@@ -17,7 +17,20 @@ pub struct Bench {
     pub store: Arc<Store>,
     pub writer: Writer,
     pub extractor: Extractor,
-    problems: Mutex<Vec<String>>,
+    found: Mutex<Unknown>,
+}
+
+/// What could not be compared.
+#[derive(Debug, Clone, Default)]
+pub struct Unknown {
+    /// In words: the source did not answer, or not as it should.
+    pub problems: Vec<String>,
+    /// In words: the mirror knows that it is not as the source has it: pending, failed, rejected.
+    pub left_out: Vec<String>,
+    /// How many things these are.
+    pub count: usize,
+    /// The kind of the first error.
+    pub kind: Option<Kind>,
 }
 
 /// When an attempt asked.
@@ -38,7 +51,7 @@ impl Bench {
         writer: Writer,
         extractor: Extractor,
     ) -> Bench {
-        Bench { config, catalog, store, writer, extractor, problems: Mutex::default() }
+        Bench { config, catalog, store, writer, extractor, found: Mutex::default() }
     }
 
     /// A connection for reading.
@@ -89,22 +102,43 @@ impl Bench {
             | Kind::DiskFull
             | Kind::Cancelled
             | Kind::Internal => Err(error),
-            _ => {
+            kind => {
+                self.found().kind.get_or_insert(kind);
                 self.unknown(format!("{what} cannot be verified: {}", error.chain()));
                 Ok(())
             }
         }
     }
 
+    /// Notes what the source does not say.
     pub(super) fn unknown(&self, problem: String) {
-        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
-        if !problems.contains(&problem) {
-            problems.push(problem);
+        self.unknown_many(problem, 1);
+    }
+
+    /// Notes that it does not say so many things.
+    pub(super) fn unknown_many(&self, problem: String, count: usize) {
+        let mut found = self.found();
+        if count > 0 && !found.problems.contains(&problem) {
+            found.problems.push(problem);
+            found.count += count;
         }
     }
 
-    /// What could not be compared, in words.
-    pub fn problems(&self) -> Vec<String> {
-        self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Notes what is known not to be as the source has it; `status` says why.
+    pub(super) fn leave_out(&self, what: String, count: usize) {
+        let mut found = self.found();
+        if count > 0 {
+            found.left_out.push(what);
+            found.count += count;
+        }
+    }
+
+    /// What could not be compared.
+    pub fn could_not(&self) -> Unknown {
+        self.found().clone()
+    }
+
+    fn found(&self) -> MutexGuard<'_, Unknown> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

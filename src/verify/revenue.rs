@@ -1,19 +1,19 @@
 //! The revenue journals against the platform's own sums, month by month.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::Decimal128Type;
-use futures::StreamExt;
 
+use super::asking::{Asking, Reach, Way};
 use super::bench::Bench;
 use super::lines;
 use super::{Comparison, Finding, Step, amount, hundredths, judge};
 use crate::catalog::{Group, Resource};
 use crate::decode::Decoded;
 use crate::error::Result;
-use crate::journals::{JournalScope, Month};
+use crate::journals::{JournalScope, Month, MonthRead};
 use crate::mirror::{RevenueMonth, State, journal_lines, rows_of_month};
 
 pub(super) const LINES: &str = "revenue_journals";
@@ -36,8 +36,6 @@ enum Matches {
 #[derive(Debug)]
 struct Open {
     scope: JournalScope,
-    /// To be asked in this attempt.
-    due: bool,
     asked: u32,
     source: Sums,
     /// The source's or the mirror's figure moved between two attempts.
@@ -46,14 +44,18 @@ struct Open {
 }
 
 /// The months that are not settled yet.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Revenue {
     open: BTreeMap<(i64, Month), Open>,
+    /// To be asked in this attempt.
+    due: VecDeque<JournalScope>,
+    asking: Asking<(JournalScope, Result<MonthRead>)>,
+    reach: Reach,
     matches: BTreeMap<Matches, u64>,
 }
 
 impl Revenue {
-    /// Every month that was read completely, of every scope at the configured level.
+    /// Every month of every scope at the configured level, but for those that are known to be no sum.
     ///
     /// # Errors
     /// Those of the store.
@@ -63,9 +65,12 @@ impl Revenue {
             return Ok(all);
         }
         for month in State::new(&bench.reader()?).revenue_months(bench.config.journals.level)? {
+            if month.unsure {
+                leave_out(bench, &month);
+                continue;
+            }
             let scope = month.scope;
-            let open =
-                Open { scope, due: false, asked: 0, source: (0, 0), moved: false, mirror: None };
+            let open = Open { scope, asked: 0, source: (0, 0), moved: false, mirror: None };
             all.open.insert((scope.id, scope.month), open);
         }
         Ok(all)
@@ -90,53 +95,80 @@ impl Revenue {
         )]
     }
 
-    /// An attempt begins: everything open is to be asked.
-    pub fn begin(&mut self) {
-        self.open.values_mut().for_each(|open| open.due = true);
+    /// Whether everything that is open was asked in this attempt.
+    pub fn is_asked(&self) -> bool {
+        self.due.is_empty() && self.asking.is_idle()
     }
 
-    /// Asks for the sums, while it may go on.
+    /// An attempt begins: everything open is to be asked.
+    pub fn begin(&mut self) {
+        self.due = self.open.values().map(|open| open.scope).collect();
+    }
+
+    /// Asks for the sums, while the way is free.
     ///
     /// # Errors
     /// What makes all further calls senseless.
-    pub async fn ask(&mut self, bench: &Bench, goes_on: &impl Fn() -> bool) -> Result<()> {
+    pub async fn ask(&mut self, bench: &Bench, way: &mut Way) -> Result<()> {
         let Some(resource) = bench.table(SUMS)? else {
             self.open.clear();
+            self.due.clear();
             return Ok(());
         };
-        let scopes: Vec<JournalScope> =
-            self.open.values().filter(|open| open.due).map(|open| open.scope).collect();
-        let scopes = scopes.into_iter().take_while(|_| goes_on());
-        let mut asking = futures::stream::iter(scopes.map(|scope| {
-            let (extractor, resource) = (bench.extractor.clone(), Arc::clone(&resource));
-            async move { (scope, extractor.journal(&resource, scope, None).await) }
-        }))
-        .buffer_unordered(bench.config.limits.concurrency);
-        while let Some((scope, read)) = asking.next().await {
-            let key = (scope.id, scope.month);
-            let told = match read {
-                Ok(read) => sums(&read.load.decoded),
-                Err(error) => {
-                    bench.cannot(&format!("the revenue of {scope}"), error)?;
-                    self.open.remove(&key);
-                    continue;
-                }
+        let width = bench.config.limits.concurrency;
+        loop {
+            let due = &mut self.due;
+            let more = || {
+                let scope = due.pop_front()?;
+                let (extractor, resource) = (bench.extractor.clone(), Arc::clone(&resource));
+                Some(async move { (scope, extractor.journal(&resource, scope, None).await) })
             };
-            match (told, self.open.get_mut(&key)) {
-                (Some(told), Some(open)) => {
-                    open.moved = open.asked > 0 && open.source != told;
-                    open.source = told;
-                    open.asked += 1;
-                    open.due = false;
-                }
-                (None, Some(_)) => {
-                    bench.unknown(format!("{scope}: the platform's sum cannot be read"));
-                    self.open.remove(&key);
-                }
-                (_, None) => {}
+            let Some((scope, read)) = self.asking.next(way, width, more).await? else {
+                return Ok(());
+            };
+            self.take(bench, scope, read)?;
+            if self.reach.gives_up(SUMS) {
+                self.give_up(bench);
             }
         }
+    }
+
+    fn take(&mut self, bench: &Bench, scope: JournalScope, read: Result<MonthRead>) -> Result<()> {
+        let key = (scope.id, scope.month);
+        let told = match read {
+            Ok(read) => {
+                self.reach.answered(SUMS);
+                sums(&read.load.decoded)
+            }
+            Err(error) => {
+                self.reach.failed(SUMS, error.kind());
+                self.open.remove(&key);
+                return bench.cannot(&format!("the revenue of {scope}"), error);
+            }
+        };
+        match (told, self.open.get_mut(&key)) {
+            (Some(told), Some(open)) => {
+                open.moved = open.asked > 0 && open.source != told;
+                open.source = told;
+                open.asked += 1;
+            }
+            (None, Some(_)) => {
+                bench.unknown(format!("{scope}: the platform's sum cannot be read"));
+                self.open.remove(&key);
+            }
+            (_, None) => {}
+        }
         Ok(())
+    }
+
+    /// The source does not answer: the rest is not asked for.
+    fn give_up(&mut self, bench: &Bench) {
+        for scope in &self.due {
+            self.open.remove(&(scope.id, scope.month));
+        }
+        let months = std::mem::take(&mut self.due).len();
+        let problem = format!("the revenue of {months} months was not asked for: nothing answered");
+        bench.unknown_many(problem, months);
     }
 
     /// Compares after a cycle; what is settled goes to `done`.
@@ -153,8 +185,8 @@ impl Revenue {
         for month in months {
             let key = (month.scope.id, month.scope.month);
             let Some(open) = self.open.get_mut(&key) else { continue };
-            // What is to be read again, or did not fit, is known to be no sum.
             let (false, Some(own)) = (month.unsure, Own::of(&month)) else {
+                leave_out(bench, &month);
                 self.open.remove(&key);
                 continue;
             };
@@ -292,6 +324,11 @@ impl Own {
         }
         rows
     }
+}
+
+/// What is to be read again, or did not fit, is known to be no sum.
+fn leave_out(bench: &Bench, month: &RevenueMonth) {
+    bench.leave_out(format!("{}: it is pending, failed or rejected", name(month)), 1);
 }
 
 /// `revenue Sentrum (offices/11) 2026-03`.

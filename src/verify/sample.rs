@@ -1,20 +1,24 @@
 //! Random cases read whole, and held against the mirror cell by cell.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use arrow::array::{AsArray, BooleanArray};
 use arrow::datatypes::Int64Type;
-use futures::StreamExt;
+use duckdb::Connection;
+use futures::future::BoxFuture;
 
+use super::asking::{Asking, Reach, Way};
 use super::bench::{Asked, Bench};
-use super::{Comparison, Finding, Step, judge};
+use super::{Comparison, Finding, MOST_ASKED, Step, judge};
 use crate::catalog::{Refresh, Resource};
+use crate::config::Config;
 use crate::cycle::{IDS_PER_CALL, plan_cases, scopes_of, since};
 use crate::decode::Decoded;
 use crate::error::{Error, Kind, Result};
+use crate::extract::{Extractor, Found};
 use crate::mirror::{
-    CaseMoved, CaseState, CellDifference, Place, ScopeTimes, Stamp, State, compare,
+    CaseMoved, CaseState, CellDifference, Load, Place, ScopeTimes, Stamp, State, compare,
 };
 
 /// Cases whose answers are held in memory at once.
@@ -34,22 +38,74 @@ struct Tally {
     off: bool,
 }
 
+/// What one task asks for.
+#[derive(Debug)]
+enum Ask {
+    Scope(Arc<Resource>, i64),
+    /// Many ids in one call.
+    Search(Arc<Resource>, Place, Vec<i64>),
+}
+
+/// What came of it.
+enum Answer {
+    Scope(Scope, Result<Load>),
+    Search(Arc<Resource>, Result<Found>),
+}
+
 /// The sampled cases that are not settled yet.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Sample {
     rest: Vec<i64>,
     /// How often each scope was asked.
     open: BTreeMap<Scope, u32>,
-    /// Those of them that are to be asked in this attempt.
-    due: BTreeSet<Scope>,
+    /// What is to be asked in this attempt.
+    due: VecDeque<Ask>,
+    asking: Asking<Answer>,
+    reach: Reach,
     answers: BTreeMap<Scope, Decoded>,
     tallies: BTreeMap<String, Tally>,
+    /// Scopes that were not asked for, because nothing answered.
+    given_up: usize,
+    /// Scopes that the mirror knows to be otherwise.
+    pending: usize,
+}
+
+impl Ask {
+    fn resource(&self) -> &Resource {
+        match self {
+            Ask::Scope(resource, _) | Ask::Search(resource, ..) => resource,
+        }
+    }
+
+    fn send(self, extractor: &Extractor) -> BoxFuture<'static, Answer> {
+        let extractor = extractor.clone();
+        match self {
+            Ask::Scope(resource, id) => Box::pin(async move {
+                let stamp = Stamp::Known(String::new());
+                let read = extractor.scope(&resource, id, None, stamp.clone()).await;
+                let load = match read {
+                    // Nothing is there, and nothing may be mirrored.
+                    Err(error) if error.kind() == Kind::NotFound => {
+                        extractor.nothing(&resource, id, stamp)
+                    }
+                    read => read,
+                };
+                Answer::Scope((resource.table.clone(), id), load)
+            }),
+            Ask::Search(resource, place, ids) => Box::pin(async move {
+                // Nothing of it is loaded, so that the number of the last poll does not matter.
+                let found = extractor.search_ids(&resource, place, &ids, 0).await;
+                Answer::Search(resource, found)
+            }),
+        }
+    }
 }
 
 /// What the books say when answers are compared.
 struct Books {
     /// Stale, failed, or about to be searched again: known to be not as the source has it.
     pending: HashSet<Scope>,
+    failed: HashSet<Scope>,
     here: HashMap<i64, CaseState>,
     moves: HashMap<i64, CaseMoved>,
     times: HashMap<Scope, ScopeTimes>,
@@ -70,6 +126,11 @@ impl Sample {
         self.open.is_empty() && self.rest.is_empty()
     }
 
+    /// Whether everything that is open was asked in this attempt.
+    pub fn is_asked(&self) -> bool {
+        self.due.is_empty() && self.asking.is_idle()
+    }
+
     /// An attempt begins: what is open is to be read, or the next cases.
     ///
     /// # Errors
@@ -80,91 +141,78 @@ impl Sample {
             self.open = all_of(bench, &next)?.into_iter().map(|scope| (scope, 0)).collect();
         }
         self.answers.clear();
-        self.due = self.open.keys().cloned().collect();
-        Ok(())
-    }
-
-    /// Reads what is due whole, while it may go on.
-    ///
-    /// # Errors
-    /// What makes all further calls senseless.
-    pub async fn ask(&mut self, bench: &Bench, goes_on: &impl Fn() -> bool) -> Result<()> {
+        self.due.clear();
         let tables: HashMap<String, Arc<Resource>> =
             bench.active()?.into_iter().map(|r| (r.table.clone(), r)).collect();
         for place in [Place::Cases, Place::Projects] {
             let Some(resource) = tables.get(place.table()) else { continue };
-            self.search(bench, resource, place, goes_on).await?;
+            let scopes = self.open.keys().filter(|(table, _)| table == place.table());
+            let ids: Vec<i64> = scopes.map(|(_, id)| *id).collect();
+            for chunk in ids.chunks(IDS_PER_CALL) {
+                self.due.push_back(Ask::Search(Arc::clone(resource), place, chunk.to_vec()));
+            }
         }
-        let width = bench.config.limits.concurrency;
-        let scopes: Vec<(Scope, Arc<Resource>)> = self
-            .due
-            .iter()
-            .filter(|(table, _)| !is_search(table))
-            .filter_map(|scope| Some((scope.clone(), Arc::clone(tables.get(&scope.0)?))))
-            .collect();
-        let scopes = scopes.into_iter().take_while(|_| goes_on());
-        let mut reading = futures::stream::iter(scopes.map(|(scope, resource)| {
-            let extractor = bench.extractor.clone();
-            async move {
-                let stamp = Stamp::Known(String::new());
-                let read = extractor.scope(&resource, scope.1, None, stamp.clone()).await;
-                let load = match read {
-                    // Nothing is there, and nothing may be mirrored.
-                    Err(error) if error.kind() == Kind::NotFound => {
-                        extractor.nothing(&resource, scope.1, stamp)
-                    }
-                    read => read,
-                };
-                (scope, load)
-            }
-        }))
-        .buffer_unordered(width);
-        while let Some((scope, load)) = reading.next().await {
-            self.due.remove(&scope);
-            match load {
-                Ok(load) => {
-                    let whole = load.scopes.iter().all(|scope| scope.complete);
-                    if whole && !load.decoded.any_keyless() {
-                        self.answers.insert(scope, load.decoded);
-                    }
-                }
-                Err(error) => bench.cannot(&format!("{} of {}", scope.0, scope.1), error)?,
-            }
+        for (table, id) in self.open.keys().filter(|(table, _)| !is_search(table)) {
+            let Some(resource) = tables.get(table) else { continue };
+            self.due.push_back(Ask::Scope(Arc::clone(resource), *id));
         }
         Ok(())
     }
 
-    async fn search(
-        &mut self,
-        bench: &Bench,
-        resource: &Arc<Resource>,
-        place: Place,
-        goes_on: &impl Fn() -> bool,
-    ) -> Result<()> {
-        let ids: Vec<i64> = self
-            .due
-            .iter()
-            .filter(|(table, _)| table == place.table())
-            .map(|(_, id)| *id)
-            .collect();
-        for chunk in ids.chunks(IDS_PER_CALL) {
-            if !goes_on() {
-                break;
-            }
-            for id in chunk {
-                self.due.remove(&(resource.table.clone(), *id));
-            }
-            let sequence = bench.now()?.sequence;
-            match bench.extractor.search_ids(resource, place, chunk, sequence).await {
-                Ok(found) => {
-                    // What no search shows is what the number of the cases is about.
-                    let Some(load) = found.load else { continue };
-                    for id in load.scopes.iter().map(|scope| scope.id) {
-                        let one = only(&load.decoded, resource, id)?;
-                        self.answers.insert((resource.table.clone(), id), one);
-                    }
+    /// Reads what is due whole, while the way is free.
+    ///
+    /// # Errors
+    /// What makes all further calls senseless.
+    pub async fn ask(&mut self, bench: &Bench, way: &mut Way) -> Result<()> {
+        let width = bench.config.limits.concurrency;
+        loop {
+            let (due, reach) = (&mut self.due, &self.reach);
+            let mut given_up = 0;
+            let more = || loop {
+                let ask = due.pop_front()?;
+                if reach.gives_up(&ask.resource().table) {
+                    given_up += 1;
+                    continue;
                 }
-                Err(error) => bench.cannot(&resource.table, error)?,
+                return Some(ask.send(&bench.extractor));
+            };
+            let answer = self.asking.next(way, width, more).await?;
+            self.given_up += given_up;
+            let Some(answer) = answer else { return Ok(()) };
+            self.take(bench, answer)?;
+        }
+    }
+
+    fn take(&mut self, bench: &Bench, answer: Answer) -> Result<()> {
+        match answer {
+            Answer::Scope(scope, Ok(load)) => {
+                self.reach.answered(&scope.0);
+                let whole = load.scopes.iter().all(|scope| scope.complete);
+                if whole && !load.decoded.any_keyless() {
+                    self.answers.insert(scope, load.decoded);
+                } else {
+                    bench.unknown(format!("{} of {}: no complete answer came", scope.0, scope.1));
+                }
+            }
+            Answer::Scope((table, id), Err(error)) => {
+                self.reach.failed(&table, error.kind());
+                bench.cannot(&format!("{table} of {id}"), error)?;
+            }
+            Answer::Search(resource, Ok(found)) => {
+                self.reach.answered(&resource.table);
+                if !found.complete {
+                    bench.unknown(format!("{}: no complete answer came", resource.table));
+                }
+                // What no search shows is what the number of the cases is about.
+                let Some(load) = found.load else { return Ok(()) };
+                for id in load.scopes.iter().map(|scope| scope.id) {
+                    let one = only(&load.decoded, &resource, id)?;
+                    self.answers.insert((resource.table.clone(), id), one);
+                }
+            }
+            Answer::Search(resource, Err(error)) => {
+                self.reach.failed(&resource.table, error.kind());
+                bench.cannot(&resource.table, error)?;
             }
         }
         Ok(())
@@ -203,11 +251,15 @@ impl Sample {
                     None => true,
                     Some(case) => is_search(&table) && case.state.as_deref() == Some("hidden"),
                 };
-                if gone || books.pending.contains(&scope) {
+                let pending = books.pending.contains(&scope);
+                // What has moved just now is read by the next cycle.
+                let again = times < MOST_ASKED && !books.failed.contains(&scope);
+                if !gone && !pending {
+                    sure.push((id, times));
+                } else if gone || !again {
+                    self.pending += usize::from(!gone);
                     self.open.remove(&scope);
                     self.answers.remove(&scope);
-                } else {
-                    sure.push((id, times));
                 }
             }
             let mut cells = self.cells(bench, resource, &sure)?;
@@ -241,6 +293,12 @@ impl Sample {
             }
         }
         if self.is_done() {
+            let pending = std::mem::take(&mut self.pending);
+            let given_up = std::mem::take(&mut self.given_up);
+            bench.leave_out(format!("{pending} pending or failed parts of sampled cases"), pending);
+            let problem =
+                format!("{given_up} parts of sampled cases were not asked for: nothing answered");
+            bench.unknown_many(problem, given_up);
             for (table, tally) in std::mem::take(&mut self.tallies) {
                 if tally.off {
                     continue;
@@ -303,6 +361,7 @@ impl Sample {
         if ids.is_empty() {
             return Ok(Books {
                 pending: HashSet::new(),
+                failed: HashSet::new(),
                 here: HashMap::new(),
                 moves: HashMap::new(),
                 times: HashMap::new(),
@@ -318,6 +377,7 @@ impl Sample {
             .collect();
         Ok(Books {
             pending,
+            failed: state.failures()?.into_keys().collect(),
             here: cases.into_iter().map(|case| (case.case_id, case)).collect(),
             moves: state.moves(&ids)?,
             times: state.scope_times(&ids)?,
@@ -339,24 +399,31 @@ impl Books {
     }
 }
 
-fn is_search(table: &str) -> bool {
+pub(super) fn is_search(table: &str) -> bool {
     table == Place::Cases.table() || table == Place::Projects.table()
 }
 
 /// Everything that is read of these cases.
 fn all_of(bench: &Bench, ids: &[i64]) -> Result<Vec<Scope>> {
+    scopes(&bench.reader()?, &bench.config, &bench.active()?, ids)
+}
+
+/// The same by the books on `conn`.
+pub(super) fn scopes(
+    conn: &Connection,
+    config: &Config,
+    active: &[Arc<Resource>],
+    ids: &[i64],
+) -> Result<Vec<Scope>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let conn = bench.reader()?;
-    let cases = State::new(&conn).cases(ids)?;
-    let scopes = scopes_of(&conn, &cases, &bench.active()?, since(&bench.config)?)?;
+    let cases = State::new(conn).cases(ids)?;
+    let scopes = scopes_of(conn, &cases, active, since(config)?)?;
     // What stays when it has passed is no difference, and what another table gives may not be known.
     let whole = |table: &str| {
-        bench
-            .catalog
-            .get(table)
-            .is_some_and(|resource| resource.given.is_none() && resource.stays_after.is_none())
+        let resource = active.iter().find(|resource| resource.table == table);
+        resource.is_some_and(|r| r.given.is_none() && r.stays_after.is_none())
     };
     Ok(scopes
         .into_iter()

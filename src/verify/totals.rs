@@ -1,12 +1,19 @@
 //! How many cases there are, and how many were signed in each of the last twelve months.
+//!
+//! A count that differs does not say whose it is. So where one does, the source's ids are asked for
+//! the next time, and decided one by one: a case that has moved since is looked at again, one that left
+//! a search or came back without a word of the feed is listed first, one that the mirror knows not to
+//! be as the source has it is left out, and what is apart twice in a row is a difference.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::apart::{Apart, Known, Sides};
+use super::asking::{Asking, Reach, Way};
 use super::bench::{Asked, Bench};
-use super::{Comparison, Finding, Step, excess, judge};
+use super::{Comparison, Finding};
 use crate::cycle::LISTING_DUE;
 use crate::error::{Error, Kind, Result};
 use crate::journals::{Month, months_back};
@@ -16,7 +23,7 @@ use crate::ticks::Ticks;
 
 /// Months of signed cases, the current one included.
 const MONTHS: u32 = 12;
-/// Cases that are named of a count that differs; the listing finds them all.
+/// Cases that are named of a count that differs.
 const MOST_NAMED: usize = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,20 +35,31 @@ enum Total {
 #[derive(Debug)]
 struct Open {
     total: Total,
-    /// To be asked in this attempt.
-    due: bool,
     asked: u32,
-    source: i64,
-    /// The source's figure moved between two calls.
-    moved: bool,
-    /// The cases are to be listed before it counts.
-    listed: bool,
+    told: Option<Told>,
+    /// Apart the last time, and not known to have moved.
+    before: BTreeSet<i64>,
+    /// The cases were listed to find out about these.
+    listed: BTreeSet<i64>,
 }
+
+/// What the source says.
+#[derive(Debug)]
+enum Told {
+    Count(i64),
+    Ids(BTreeSet<i64>),
+}
+
+type Answer = (Total, Result<Option<Told>>);
 
 /// The counts that are not settled yet.
 #[derive(Debug, Default)]
 pub struct Totals {
     open: Vec<Open>,
+    /// To be asked in this attempt.
+    due: VecDeque<Total>,
+    asking: Asking<Answer>,
+    reach: Reach,
 }
 
 /// The first instant of a month at the source, and the last that a filter to the millisecond can name.
@@ -86,6 +104,53 @@ impl Total {
             Total::Signed(month) => format!("signed cases {month}"),
         }
     }
+
+    /// How many the mirror has; `None` where the report does not know.
+    fn mirrored(self, state: &State<'_>) -> Result<Option<i64>> {
+        match self {
+            Total::Rows(place) => {
+                Ok(Some(i64::try_from(state.count_rows(place.table())?).unwrap_or(i64::MAX)))
+            }
+            Total::Signed(month) => {
+                Ok(state.signed_by_month()?.get(&month).copied().unwrap_or(Some(0)))
+            }
+        }
+    }
+
+    /// The cases that the mirror has.
+    fn mirrored_ids(self, state: &State<'_>, bench: &Bench) -> Result<BTreeSet<i64>> {
+        let ids = match self {
+            Total::Rows(place) => state.search_ids(place)?,
+            Total::Signed(month) => {
+                let (from, _) = bounds(month, bench)?;
+                let (to, _) = bounds(month.plus(1), bench)?;
+                state.signed_ids(from, to)?
+            }
+        };
+        Ok(ids.into_iter().collect())
+    }
+
+    /// The columns whose values decide whether a case is among them.
+    fn columns(self) -> &'static [&'static str] {
+        match self {
+            Total::Rows(_) => &[],
+            Total::Signed(_) => &["case_activated_date", "assignment_type"],
+        }
+    }
+
+    fn row(self, source: i64, mirror: i64, finding: Finding) -> Comparison {
+        let (source, mirror) = (source.to_string(), mirror.to_string());
+        Comparison { what: self.name(), source, mirror, finding }
+    }
+}
+
+/// How many counts there are of a search.
+pub(super) fn counts(place: Place) -> u64 {
+    match place {
+        Place::Cases => 1 + u64::from(MONTHS),
+        Place::Projects => 1,
+        Place::Contacts => 0,
+    }
 }
 
 impl Totals {
@@ -95,23 +160,22 @@ impl Totals {
     /// Those of the store.
     pub fn of(bench: &Bench) -> Result<Totals> {
         let current = Month::at(Timestamp::now(), &bench.config.source.time_zone);
-        let all = [Total::Rows(Place::Cases), Total::Rows(Place::Projects)]
+        let mut totals = Totals::default();
+        for total in [Total::Rows(Place::Cases), Total::Rows(Place::Projects)]
             .into_iter()
-            .chain(months_back(current, MONTHS).map(Total::Signed));
-        let mut open = Vec::new();
-        for total in all {
+            .chain(months_back(current, MONTHS).map(Total::Signed))
+        {
             if bench.table(total.place().table())?.is_some() {
-                open.push(Open {
+                totals.open.push(Open {
                     total,
-                    due: false,
                     asked: 0,
-                    source: 0,
-                    moved: false,
-                    listed: false,
+                    told: None,
+                    before: BTreeSet::new(),
+                    listed: BTreeSet::new(),
                 });
             }
         }
-        Ok(Totals { open })
+        Ok(totals)
     }
 
     /// Whether all are settled.
@@ -119,47 +183,86 @@ impl Totals {
         self.open.is_empty()
     }
 
-    /// An attempt begins: everything open is to be asked.
-    pub fn begin(&mut self) {
-        self.open.iter_mut().for_each(|open| open.due = true);
+    /// Whether everything that is open was asked in this attempt.
+    pub fn is_asked(&self) -> bool {
+        self.due.is_empty() && self.asking.is_idle()
     }
 
-    /// Asks the source, while it may go on.
+    /// An attempt begins: everything open is to be asked.
+    pub fn begin(&mut self) {
+        self.due = self.open.iter().map(|open| open.total).collect();
+    }
+
+    /// Asks the source, while the way is free: for a count at first, then for the ids.
     ///
     /// # Errors
     /// What makes all further calls senseless.
-    pub async fn ask(&mut self, bench: &Bench, goes_on: &impl Fn() -> bool) -> Result<()> {
-        let mut asked = Vec::new();
-        for mut open in std::mem::take(&mut self.open) {
-            if !open.due || !goes_on() {
-                asked.push(open);
+    pub async fn ask(&mut self, bench: &Bench, way: &mut Way) -> Result<()> {
+        let mut requests = VecDeque::new();
+        for total in self.due.drain(..) {
+            let Some(resource) = bench.table(total.place().table())? else {
+                self.open.retain(|open| open.total != total);
                 continue;
-            }
-            let name = open.total.name();
-            let Some(resource) = bench.table(open.total.place().table())? else { continue };
-            match bench.extractor.count(&resource, open.total.filter(bench)?).await {
-                Ok(Some(count)) => {
-                    let count = i64::try_from(count).unwrap_or(i64::MAX);
-                    open.moved = open.asked > 0 && open.source != count;
-                    open.source = count;
-                    open.asked += 1;
-                    open.due = false;
-                    asked.push(open);
-                }
-                Ok(None) => {
-                    bench.unknown(format!("{name}: the source does not say how many there are"));
-                }
-                Err(error) => bench.cannot(&name, error)?,
+            };
+            let by_ids = self.open.iter().any(|open| open.total == total && open.asked > 0);
+            requests.push_back((total, resource, total.filter(bench)?, by_ids));
+        }
+        loop {
+            let extractor = &bench.extractor;
+            let more = || {
+                let (total, resource, filter, by_ids) = requests.pop_front()?;
+                let extractor = extractor.clone();
+                Some(async move {
+                    let told = if by_ids {
+                        let ids = extractor.ids(&resource, filter).await;
+                        ids.map(|ids| ids.map(|ids| Told::Ids(ids.into_iter().collect())))
+                    } else {
+                        let count = extractor.count(&resource, filter).await;
+                        let told = |count| Told::Count(i64::try_from(count).unwrap_or(i64::MAX));
+                        count.map(|count| count.map(told))
+                    };
+                    (total, told)
+                })
+            };
+            let width = bench.config.limits.concurrency;
+            let Some(answer) = self.asking.next(way, width, more).await? else { break };
+            self.take(bench, answer)?;
+            if self.reach.is_lost() {
+                requests.clear();
             }
         }
-        self.open = asked;
+        self.due = requests.into_iter().map(|(total, ..)| total).collect();
+        Ok(())
+    }
+
+    fn take(&mut self, bench: &Bench, (total, told): Answer) -> Result<()> {
+        let (name, table) = (total.name(), total.place().table());
+        let told = match told {
+            Ok(told) => {
+                self.reach.answered(table);
+                told
+            }
+            Err(error) => {
+                self.reach.failed(table, error.kind());
+                self.open.retain(|open| open.total != total);
+                return bench.cannot(&name, error);
+            }
+        };
+        if told.is_none() {
+            bench.unknown(format!("{name}: the source does not say completely what there is"));
+            self.open.retain(|open| open.total != total);
+        }
+        if let Some(open) = self.open.iter_mut().find(|open| open.total == total) {
+            open.told = told;
+            open.asked += 1;
+        }
         Ok(())
     }
 
     /// Compares after a cycle; what is settled goes to `done`.
     ///
     /// # Errors
-    /// Those of the store, and what makes all further calls senseless.
+    /// Those of the store.
     pub async fn compare(
         &mut self,
         bench: &Bench,
@@ -169,107 +272,102 @@ impl Totals {
         if self.open.is_empty() {
             return Ok(());
         }
-        let (signed, moved, undecided) = {
+        let mut stale: BTreeSet<(String, i64)> = BTreeSet::new();
+        let mut list = false;
+        {
             let conn = bench.reader()?;
             let state = State::new(&conn);
-            let undecided = state.undecided_rows()? + state.signed_without_month()?;
-            (state.signed_by_month()?, state.moved_after(asked.sequence)? > 0, undecided)
-        };
-        // Whether cases left the search, or came back: their months of signing changed with them.
-        let mut unannounced = false;
-        for mut open in std::mem::take(&mut self.open) {
-            let (mirror, hidden) = {
-                let conn = bench.reader()?;
-                let state = State::new(&conn);
-                let mirror = match open.total {
-                    Total::Rows(place) => {
-                        Some(i64::try_from(state.count_rows(place.table())?).unwrap_or(i64::MAX))
+            for mut open in std::mem::take(&mut self.open) {
+                let total = open.total;
+                match open.told.take() {
+                    None => bench.unknown(format!("{} was not asked for", total.name())),
+                    Some(Told::Count(source)) => match total.mirrored(&state)? {
+                        Some(mirror) if mirror == source => {
+                            done.push(total.row(source, mirror, Finding::Same));
+                        }
+                        Some(_) | None => self.open.push(open),
+                    },
+                    Some(Told::Ids(source)) => {
+                        let mirror = total.mirrored_ids(&state, bench)?;
+                        let sides = Sides { source: &source, mirror: &mirror };
+                        let known = known(&state, total, &sides.apart())?;
+                        let apart = Apart::of(sides, &known, asked.sequence, &open.listed);
+                        list |= !apart.unlisted.is_empty();
+                        open.listed.extend(&apart.unlisted);
+                        let step = apart.step(open.asked, &open.before);
+                        let Some((from, own, finding)) = apart.found(sides, step, &open.before)
+                        else {
+                            open.before = apart.suspected();
+                            self.open.push(open);
+                            continue;
+                        };
+                        let confirmed = match &finding {
+                            Finding::Different(_) => apart.confirmed(&open.before),
+                            Finding::Same | Finding::Unsettled(_) => BTreeSet::new(),
+                        };
+                        list |= !confirmed.is_empty();
+                        done.push(total.row(from, own, finding));
+                        done.extend(named(total, sides, &confirmed));
+                        leave_out(bench, total, &apart.left_out);
+                        let table = total.place().table();
+                        stale.extend(confirmed.into_iter().map(|id| (table.to_owned(), id)));
                     }
-                    Total::Signed(month) => signed.get(&month).copied().unwrap_or(Some(0)),
-                };
-                (mirror, state.hidden_cases(open.total.place())?)
-            };
-            let name = open.total.name();
-            let Some(mirror) = mirror else {
-                bench.unknown(format!("{name}: the report does not know, a value was rejected"));
-                continue;
-            };
-            let (source, ahead) = (open.source, mirror.abs_diff(open.source));
-            let mut changed =
-                moved || open.moved || unannounced || ahead <= undecided.unsigned_abs();
-            // Cases leave the searches, and come back, without a word of the feed: the mirror learns of
-            // it when they are listed.
-            let explains = source != mirror && (mirror > source || ahead <= hidden.unsigned_abs());
-            if explains && matches!(open.total, Total::Rows(_)) && !open.listed {
-                open.listed = true;
-                changed = true;
-                unannounced = true;
-                bench.writer.run(|conn| State::new(conn).set_meta(LISTING_DUE, "verify")).await?;
-            }
-            let how = excess(source, mirror);
-            let finding = match judge(open.asked, source == mirror, changed) {
-                Step::Again => {
-                    self.open.push(open);
-                    continue;
                 }
-                Step::Same => Finding::Same,
-                Step::Unsettled => Finding::Unsettled(how),
-                Step::Different => Finding::Different(how),
-            };
-            let different = matches!(finding, Finding::Different(_));
-            let (source, mirror) = (source.to_string(), mirror.to_string());
-            done.push(Comparison { what: name, source, mirror, finding });
-            if different {
-                name_cases(bench, open.total, done).await?;
             }
         }
-        Ok(())
+        if stale.is_empty() && !list {
+            return Ok(());
+        }
+        let stale: Vec<_> = stale.into_iter().collect();
+        bench
+            .writer
+            .run(move |conn| {
+                let state = State::new(conn);
+                if list {
+                    state.set_meta(LISTING_DUE, "verify")?;
+                }
+                state.scopes_are_stale(&stale)
+            })
+            .await
     }
 }
 
-/// Names the cases that make a count differ, and has them read again.
-async fn name_cases(bench: &Bench, total: Total, done: &mut Vec<Comparison>) -> Result<()> {
-    let (name, table) = (total.name(), total.place().table());
-    let Some(resource) = bench.table(table)? else { return Ok(()) };
-    let source = match bench.extractor.ids(&resource, total.filter(bench)?).await {
-        Ok(Some(ids)) => ids,
-        Ok(None) => Vec::new(),
-        Err(error) => {
-            bench.cannot(&name, error)?;
-            Vec::new()
-        }
-    };
-    let mirror = {
-        let conn = bench.reader()?;
-        let state = State::new(&conn);
-        match total {
-            Total::Rows(place) => state.search_ids(place)?,
-            Total::Signed(month) => {
-                let (from, _) = bounds(month, bench)?;
-                let (to, _) = bounds(month.plus(1), bench)?;
-                state.signed_ids(from, to)?
-            }
-        }
-    };
-    let [source, mirror] = [source, mirror].map(BTreeSet::from_iter);
-    let apart: Vec<i64> = source.symmetric_difference(&mirror).copied().collect();
-    for id in apart.iter().take(MOST_NAMED) {
-        let side = |ids: &BTreeSet<i64>| if ids.contains(id) { "there" } else { "" }.to_owned();
-        let lacks = if source.contains(id) { "lacking" } else { "too many" };
-        done.push(Comparison {
-            what: format!("{name}: case {id}"),
-            source: side(&source),
-            mirror: side(&mirror),
-            finding: Finding::Different(lacks.to_owned()),
-        });
+/// What the books say of cases that are apart.
+fn known(state: &State<'_>, total: Total, apart: &[i64]) -> Result<Known> {
+    if apart.is_empty() {
+        return Ok(Known::default());
     }
-    let stale: Vec<(String, i64)> = apart.into_iter().map(|id| (table.to_owned(), id)).collect();
-    bench
-        .writer
-        .run(move |conn| {
-            let state = State::new(conn);
-            state.set_meta(LISTING_DUE, "verify")?;
-            state.scopes_are_stale(&stale)
-        })
-        .await
+    let cases = state.cases(apart)?;
+    Ok(Known {
+        undecided: state.undecided_cases(apart, total.columns())?.into_iter().collect(),
+        moves: state.moves(apart)?,
+        cases: cases.into_iter().map(|case| (case.case_id, case)).collect(),
+    })
+}
+
+/// The cases that make a count differ.
+fn named(total: Total, sides: Sides<'_>, confirmed: &BTreeSet<i64>) -> Vec<Comparison> {
+    let side =
+        |ids: &BTreeSet<i64>, id: &i64| if ids.contains(id) { "there" } else { "" }.to_owned();
+    let row = |id: &i64| Comparison {
+        what: format!("{}: case {id}", total.name()),
+        source: side(sides.source, id),
+        mirror: side(sides.mirror, id),
+        finding: Finding::Different(
+            if sides.source.contains(id) { "lacking" } else { "too many" }.to_owned(),
+        ),
+    };
+    confirmed.iter().take(MOST_NAMED).map(row).collect()
+}
+
+fn leave_out(bench: &Bench, total: Total, cases: &BTreeSet<i64>) {
+    let ids: Vec<String> = cases.iter().take(MOST_NAMED).map(i64::to_string).collect();
+    let more = if cases.len() > MOST_NAMED { ", ..." } else { "" };
+    let what = format!(
+        "{}: {} cases that are pending, failed or rejected: {}{more}",
+        total.name(),
+        cases.len(),
+        ids.join(", ")
+    );
+    bench.leave_out(what, cases.len());
 }

@@ -1,0 +1,62 @@
+//! What the books tell of the calls that are to come (contract section 1, `plan`).
+
+use std::collections::BTreeMap;
+
+use super::scalar_i64;
+use super::state::{Place, State, ids};
+use super::unreadable::places;
+use crate::config::JournalLevel;
+use crate::error::Result;
+use crate::journals::Month;
+use crate::quote;
+use crate::source::FeedName;
+use crate::ticks::Ticks;
+
+impl State<'_> {
+    /// How many rows of a feed were modified at or after an instant, as far as it was seen.
+    pub fn modified_since(&self, feed: FeedName, at: Ticks) -> Result<u64> {
+        let (table, _, _) = places(feed);
+        let sql = format!("SELECT count(*) FROM {table} WHERE modified_date >= {}", at.get());
+        Ok(u64::try_from(scalar_i64(self.conn, &sql)?).unwrap_or(0))
+    }
+
+    /// The cases that are known to be hidden from a search.
+    pub fn hidden_cases(&self, place: Place) -> Result<Vec<i64>> {
+        ids(
+            self.conn,
+            &format!(
+                "SELECT case_id FROM sync.seen WHERE NOT removed AND state = 'hidden' \
+                   AND place = {} ORDER BY case_id",
+                quote::text(place.table())
+            ),
+        )
+    }
+
+    /// How many days of a journal the service is known to answer at once: by id and month, `None`
+    /// where a month came in one call, or was never read.
+    pub fn days_at_once(
+        &self,
+        table: &str,
+        level: JournalLevel,
+    ) -> Result<BTreeMap<i64, BTreeMap<Month, Option<u32>>>> {
+        let rows = self.query(
+            &format!(
+                "SELECT journal_id, strftime(journal_month, '%Y-%m'), window_days \
+                 FROM sync.journal_months WHERE table_name = {} AND journal_level = {}",
+                quote::text(table),
+                quote::text(&level.to_string())
+            ),
+            |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, Option<i64>>(2)?))
+            },
+        )?;
+        let mut all: BTreeMap<i64, BTreeMap<Month, Option<u32>>> = BTreeMap::new();
+        for (id, month, days) in rows {
+            if let Ok(month) = month.parse() {
+                let days = days.and_then(|days| u32::try_from(days).ok());
+                all.entry(id).or_default().insert(month, days);
+            }
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,192 @@
+//! The cases by which a search and its mirror are apart, and what is known of each (pure).
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{Finding, Step, excess, judge};
+use crate::mirror::{CaseMoved, CaseState};
+
+/// The source's cases, and the mirror's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sides<'a> {
+    pub source: &'a BTreeSet<i64>,
+    pub mirror: &'a BTreeSet<i64>,
+}
+
+impl Sides<'_> {
+    pub fn apart(self) -> Vec<i64> {
+        self.source.symmetric_difference(self.mirror).copied().collect()
+    }
+}
+
+/// What the books say of cases that are apart.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Pending, failed or rejected.
+    pub undecided: BTreeSet<i64>,
+    pub moves: HashMap<i64, CaseMoved>,
+    pub cases: HashMap<i64, CaseState>,
+}
+
+/// Cases that are apart, by what may be the reason.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Apart {
+    /// The mirror knows that it is not as the source has it.
+    pub left_out: BTreeSet<i64>,
+    /// Moved since the source was asked.
+    pub moved: BTreeSet<i64>,
+    /// Cases leave the searches, and come back, without a word of the feed: the mirror learns of it
+    /// when they are listed.
+    pub unlisted: BTreeSet<i64>,
+    /// Nothing explains it.
+    pub certain: BTreeSet<i64>,
+}
+
+impl Apart {
+    /// Sorts what is apart. `sequence`: the last page of a feed before the source was asked; `listed`:
+    /// the cases were listed to find out about these.
+    pub fn of(sides: Sides<'_>, known: &Known, sequence: i64, listed: &BTreeSet<i64>) -> Apart {
+        let mut apart = Apart::default();
+        for id in sides.apart() {
+            let hidden = |case: &CaseState| case.state.as_deref() == Some("hidden");
+            let unannounced = sides.mirror.contains(&id) || known.cases.get(&id).is_none_or(hidden);
+            let moved = known.moves.get(&id).is_some_and(|moved| moved.sequence > sequence);
+            let of = match () {
+                () if known.undecided.contains(&id) => &mut apart.left_out,
+                () if moved => &mut apart.moved,
+                () if unannounced && !listed.contains(&id) => &mut apart.unlisted,
+                () => &mut apart.certain,
+            };
+            of.insert(id);
+        }
+        apart
+    }
+
+    /// What would be a difference if it were apart once more.
+    pub fn suspected(&self) -> BTreeSet<i64> {
+        self.certain.union(&self.unlisted).copied().collect()
+    }
+
+    /// What is a difference: apart `before`, and nothing explains it.
+    pub fn confirmed(&self, before: &BTreeSet<i64>) -> BTreeSet<i64> {
+        self.certain.intersection(before).copied().collect()
+    }
+
+    /// What comes of it after the source was asked so many times.
+    pub fn step(&self, asked: u32, before: &BTreeSet<i64>) -> Step {
+        let open = self.moved.len() + self.unlisted.len() + self.certain.len();
+        judge(asked, open == 0, self.confirmed(before).is_empty())
+    }
+
+    /// The figures, without the cases that are apart and do not count, and what they come to. `None`
+    /// while it is open.
+    pub fn found(
+        &self,
+        sides: Sides<'_>,
+        step: Step,
+        before: &BTreeSet<i64>,
+    ) -> Option<(i64, i64, Finding)> {
+        let counted = match step {
+            Step::Again => return None,
+            Step::Same => BTreeSet::new(),
+            Step::Different => self.confirmed(before),
+            Step::Unsettled => self.suspected().union(&self.moved).copied().collect(),
+        };
+        let figure = |side: &BTreeSet<i64>, other: &BTreeSet<i64>| {
+            let count = side.iter().filter(|id| other.contains(id) || counted.contains(id)).count();
+            i64::try_from(count).unwrap_or(i64::MAX)
+        };
+        let source = figure(sides.source, sides.mirror);
+        let mirror = figure(sides.mirror, sides.source);
+        let how = || {
+            let lacking = counted.intersection(sides.source).count();
+            match excess(source, mirror) {
+                // As many are lacking as there are too many.
+                none if none == "0" => format!("{lacking} lacking, {lacking} too many"),
+                by => by,
+            }
+        };
+        let finding = match step {
+            Step::Same | Step::Again => Finding::Same,
+            Step::Different => Finding::Different(how()),
+            Step::Unsettled => Finding::Unsettled(how()),
+        };
+        Some((source, mirror, finding))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(ids: impl IntoIterator<Item = i64>) -> BTreeSet<i64> {
+        ids.into_iter().collect()
+    }
+
+    fn case(case_id: i64, state: &str) -> (i64, CaseState) {
+        let case = CaseState {
+            case_id,
+            reported: true,
+            dates: [Some(1); 11],
+            any_stamp: String::new(),
+            moved: 1,
+            place: None,
+            state: Some(state.to_owned()),
+            rereading: false,
+        };
+        (case_id, case)
+    }
+
+    fn known() -> Known {
+        Known {
+            undecided: set([1]),
+            moves: HashMap::from([(2, CaseMoved { sequence: 8, at: None })]),
+            cases: (1..=6).map(|id| case(id, if id == 3 { "hidden" } else { "found" })).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_one_case_does_not_hide_another() {
+        let (source, mirror) = (set([1, 2, 3, 4, 7, 9]), set([6, 9]));
+        let sides = Sides { source: &source, mirror: &mirror };
+        let apart = Apart::of(sides, &known(), 7, &set([]));
+        assert_eq!((&apart.left_out, &apart.moved), (&set([1]), &set([2])));
+        // Hidden and back, gone from the search, never heard of: a listing tells.
+        assert_eq!(apart.unlisted, set([3, 6, 7]));
+        assert_eq!(apart.certain, set([4]));
+        let listed = Apart::of(sides, &known(), 7, &set([3, 6, 7]));
+        assert_eq!(listed.certain, set([3, 4, 6, 7]));
+    }
+
+    #[test]
+    fn only_what_is_apart_twice_is_a_difference_and_only_that_is_counted() {
+        let (source, mirror) = (set([1, 2, 4, 9]), set([9]));
+        let sides = Sides { source: &source, mirror: &mirror };
+        let apart = Apart::of(sides, &known(), 7, &set([]));
+        assert_eq!(apart.step(2, &set([])), Step::Again);
+        let before = apart.suspected();
+        assert_eq!(apart.step(3, &before), Step::Different);
+        let found = apart.found(sides, Step::Different, &before);
+        assert_eq!(found, Some((2, 1, Finding::Different("1".to_owned()))));
+        let found = apart.found(sides, Step::Unsettled, &before);
+        assert_eq!(found, Some((3, 1, Finding::Unsettled("2".to_owned()))));
+    }
+
+    #[test]
+    fn what_is_left_out_alone_is_no_difference() {
+        let (source, mirror) = (set([1, 9]), set([9]));
+        let sides = Sides { source: &source, mirror: &mirror };
+        let apart = Apart::of(sides, &known(), 7, &set([]));
+        assert_eq!(apart.step(2, &set([])), Step::Same);
+        assert_eq!(apart.found(sides, Step::Same, &set([])), Some((1, 1, Finding::Same)));
+    }
+
+    #[test]
+    fn as_many_lacking_as_too_many_is_a_difference_in_words() {
+        let (source, mirror) = (set([4, 9]), set([5, 9]));
+        let sides = Sides { source: &source, mirror: &mirror };
+        let apart = Apart::of(sides, &known(), 7, &set([5]));
+        let found = apart.found(sides, Step::Different, &set([4, 5]));
+        let how = Finding::Different("1 lacking, 1 too many".to_owned());
+        assert_eq!(found, Some((2, 2, how)));
+    }
+}

@@ -1,0 +1,173 @@
+//! Asking the source a few things at a time, and leaving it where other work comes first.
+
+use std::collections::BTreeMap;
+
+use tokio::task::JoinSet;
+
+use crate::cycle::{Halt, MOST_FAILURES, MOST_UNREACHABLE, Signals};
+use crate::error::{Error, Kind, Result};
+
+/// Whether asking may go on: changes come first, and so does what asks for an end.
+#[derive(Debug, Clone)]
+pub struct Way {
+    signals: Signals,
+    /// What polls up to this number moved has been planned.
+    handled: i64,
+}
+
+impl Way {
+    /// Free until a poll moves something beyond `handled`.
+    pub fn new(signals: &Signals, handled: i64) -> Way {
+        Way { signals: signals.clone(), handled }
+    }
+
+    fn is_free(&self) -> bool {
+        self.signals.halt() == Halt::Go && self.signals.news() <= self.handled
+    }
+
+    async fn taken(&mut self) {
+        if self.is_free() {
+            self.signals.beyond(self.handled, Halt::Go).await;
+        }
+    }
+}
+
+/// Calls under way. They go on while something else is done.
+#[derive(Debug)]
+pub(super) struct Asking<T> {
+    under_way: JoinSet<T>,
+}
+
+impl<T> Default for Asking<T> {
+    fn default() -> Asking<T> {
+        Asking { under_way: JoinSet::new() }
+    }
+}
+
+impl<T: Send + 'static> Asking<T> {
+    /// Nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// The next answer, with `width` of what `more` gives under way; `None` where nothing is left, or
+    /// the way is taken.
+    ///
+    /// # Errors
+    /// `Internal`: a task ended early.
+    pub async fn next<F>(
+        &mut self,
+        way: &mut Way,
+        width: usize,
+        mut more: impl FnMut() -> Option<F>,
+    ) -> Result<Option<T>>
+    where
+        F: Future<Output = T> + Send + 'static,
+    {
+        while way.is_free() && self.under_way.len() < width {
+            let Some(next) = more() else { break };
+            self.under_way.spawn(next);
+        }
+        let landed = tokio::select! {
+            landed = self.under_way.join_next() => landed,
+            () = way.taken() => None,
+        };
+        let early = |e| Error::caused(Kind::Internal, "asking the source ended early", e);
+        landed.transpose().map_err(early)
+    }
+}
+
+/// How often in a row the source gave no answer (pure). As in a cycle, so many calls that do not reach
+/// it end the asking, and so many failures of a table that never answered end that of the table: each
+/// of the rest would cost all of its repetitions.
+#[derive(Debug, Default)]
+pub(super) struct Reach {
+    unreachable: u32,
+    /// Failures of each table; `None` once it has answered.
+    failures: BTreeMap<String, Option<u32>>,
+}
+
+impl Reach {
+    pub fn answered(&mut self, table: &str) {
+        self.unreachable = 0;
+        self.failures.insert(table.to_owned(), None);
+    }
+
+    pub fn failed(&mut self, table: &str, kind: Kind) {
+        match kind {
+            Kind::Unreachable | Kind::Timeout => self.unreachable += 1,
+            _ => self.unreachable = 0,
+        }
+        if let Some(failures) = self.failures.entry(table.to_owned()).or_insert(Some(0)) {
+            *failures += 1;
+        }
+    }
+
+    /// Whether the source is out of reach, whatever is asked.
+    pub fn is_lost(&self) -> bool {
+        self.unreachable >= MOST_UNREACHABLE
+    }
+
+    /// Whether nothing more is asked of a table.
+    pub fn gives_up(&self, table: &str) -> bool {
+        self.is_lost() || self.failures.get(table).copied().flatten() >= Some(MOST_FAILURES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cycle::{Controls, News};
+
+    #[tokio::test]
+    async fn what_is_under_way_goes_on_while_the_way_is_taken() {
+        let news = News::default();
+        let controls = Controls::new(&news);
+        let signals = controls.listen();
+        let (release, held) = tokio::sync::oneshot::channel::<()>();
+        let mut held = Some(held);
+        let mut asking = Asking::default();
+        let mut more = || {
+            let held = held.take()?;
+            Some(async move { held.await.is_ok() })
+        };
+        let mut way = Way::new(&signals, 0);
+        let (answer, ()) =
+            tokio::join!(asking.next(&mut way, 2, &mut more), async { news.tell(1) });
+        assert_eq!(answer.unwrap(), None);
+        assert!(!asking.is_idle());
+        let mut way = Way::new(&signals, 1);
+        release.send(()).unwrap();
+        assert_eq!(asking.next(&mut way, 2, &mut more).await.unwrap(), Some(true));
+        assert!(asking.is_idle());
+        assert_eq!(asking.next(&mut way, 2, &mut more).await.unwrap(), None);
+    }
+
+    #[test]
+    fn a_source_out_of_reach_ends_the_asking_and_an_answer_begins_anew() {
+        let mut reach = Reach::default();
+        for _ in 1..MOST_UNREACHABLE {
+            reach.failed("notes", Kind::Unreachable);
+        }
+        assert!(!reach.is_lost());
+        reach.answered("costs");
+        reach.failed("notes", Kind::Timeout);
+        assert!(!reach.is_lost());
+        for _ in 1..MOST_UNREACHABLE {
+            reach.failed("costs", Kind::Unreachable);
+        }
+        assert!(reach.is_lost() && reach.gives_up("cases"));
+    }
+
+    #[test]
+    fn a_table_that_only_fails_is_given_up_and_one_that_answered_is_not() {
+        let mut reach = Reach::default();
+        reach.answered("costs");
+        for _ in 0..MOST_FAILURES {
+            reach.failed("notes", Kind::Server);
+            reach.failed("costs", Kind::Server);
+        }
+        assert!(reach.gives_up("notes"));
+        assert!(!reach.gives_up("costs") && !reach.is_lost());
+    }
+}

@@ -1,0 +1,69 @@
+//! What a comparison asks for where everything is the same at once (contract section 1, `plan`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use duckdb::Connection;
+
+use super::{SAMPLE, revenue, sample, totals};
+use crate::catalog::Resource;
+use crate::config::Config;
+use crate::cycle::IDS_PER_CALL;
+use crate::error::Result;
+use crate::journals::Month;
+use crate::mirror::{Place, State};
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Asks {
+    /// Numbers of cases: one call each.
+    pub counts: u64,
+    /// Sums of months: one call each.
+    pub sums: u64,
+    /// Cases read whole. Which ones is left to chance, so that what they cost is an estimate wherever
+    /// there are more.
+    pub cases: u64,
+    pub sample_calls: u64,
+}
+
+impl Asks {
+    /// By the books on `conn`, with the months of revenue that are read before.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn of(
+        conn: &Connection,
+        config: &Config,
+        active: &[Arc<Resource>],
+        months: &BTreeSet<(i64, Month)>,
+    ) -> Result<Asks> {
+        let state = State::new(conn);
+        let is_read = |table: &str| active.iter().any(|resource| resource.table == table);
+        let counts = [Place::Cases, Place::Projects]
+            .into_iter()
+            .filter(|place| is_read(place.table()))
+            .map(totals::counts)
+            .sum();
+        let mut sums = 0;
+        if is_read(revenue::LINES) && is_read(revenue::SUMS) {
+            let known = state.known_months(revenue::LINES, config.journals.level)?;
+            let complete = known.iter().filter(|(_, complete)| **complete).map(|(month, _)| month);
+            sums = complete.chain(months).collect::<BTreeSet<_>>().len() as u64;
+        }
+        let cases = state.random_cases(SAMPLE)?;
+        let mut scopes: BTreeMap<String, u64> = BTreeMap::new();
+        for (table, _) in sample::scopes(conn, config, active, &cases)? {
+            *scopes.entry(table).or_default() += 1;
+        }
+        let calls = |resource: &Arc<Resource>| {
+            let scopes = scopes.get(&resource.table).copied().unwrap_or(0);
+            if sample::is_search(&resource.table) {
+                scopes.div_ceil(IDS_PER_CALL as u64)
+            } else {
+                scopes * resource.calls_per_scope()
+            }
+        };
+        let sample_calls = active.iter().map(calls).sum();
+        Ok(Asks { counts, sums, cases: cases.len() as u64, sample_calls })
+    }
+}

@@ -1,0 +1,96 @@
+//! `casemirror plan`: what it says is what the next `sync` calls, where the world stands still.
+
+use casemirror::sandbox::{Act, Facet, HeavyAnswer, HeavyJournal, Options};
+use duckdb::Connection;
+
+use crate::support::follow::{UNTHROTTLED, calls, change, shown_cases, unthrottled};
+use crate::support::{World, shown};
+
+/// Makes schedules fall due.
+fn due(world: &World, schedules: &[&str]) {
+    let conn = Connection::open(world.path("data/store.duckdb")).unwrap();
+    for name in schedules {
+        let sql = "UPDATE sync.schedules SET last_run = TIMESTAMPTZ '2026-01-01 00:00:00+00' \
+                   WHERE name = ?";
+        assert_eq!(conn.execute(sql, [name]).unwrap(), 1);
+    }
+}
+
+/// What `plan` says: per line its calls, the last one `in all`.
+fn planned(world: &World) -> Vec<(String, u64)> {
+    let output = world.run(&["plan"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let cells = |line: &str| -> Vec<String> {
+        line.split("  ")
+            .map(|cell| cell.trim().to_owned())
+            .filter(|cell| !cell.is_empty())
+            .collect()
+    };
+    let rows: Vec<(String, u64)> = text
+        .lines()
+        .map(cells)
+        .filter_map(|row| Some((row.first()?.clone(), row.iter().rev().nth(1)?.parse().ok()?)))
+        .collect();
+    assert_eq!(rows.last().map(|(what, _)| what.as_str()), Some("in all"), "{text}");
+    rows
+}
+
+/// Asserts that the next `sync` makes the calls that `plan` tells, beside the token.
+fn assert_planned(world: &World, at_least: u64) {
+    let planned = planned(world);
+    world.sandbox.reset_stats();
+    let text = world.sync();
+    let mut made = calls(world);
+    made.remove("POST /authtoken");
+    let (told, sum) = (planned.last().unwrap().1, made.values().sum::<u64>());
+    assert_eq!(told, sum, "{planned:#?}\n{made:#?}\n{text}");
+    assert!(told >= at_least, "{planned:#?}");
+}
+
+#[test]
+fn a_reconciliation_that_is_due_is_told_to_the_call() {
+    let world = World::with(unthrottled(40));
+    world.configure(UNTHROTTLED);
+    world.sync();
+    assert_planned(&world, 2);
+    for case_id in &shown_cases(&world)[10..18] {
+        change(&world, *case_id, Facet::Activity);
+    }
+    world.sandbox.act(&Act::HideCase { case_id: shown_cases(&world)[20], silent: false }).unwrap();
+    world.sync();
+    due(&world, &["reconcile"]);
+    assert_planned(&world, 8 * 20);
+    world.assert_equal();
+    // Nothing has changed since.
+    due(&world, &["reconcile"]);
+    assert_planned(&world, 4);
+    world.configure(&format!("{UNTHROTTLED}[reconcile]\nreread = \"off\"\n"));
+    change(&world, shown_cases(&world)[12], Facet::Activity);
+    world.sync();
+    due(&world, &["reconcile"]);
+    assert_planned(&world, 4);
+}
+
+#[test]
+fn a_verify_that_is_due_is_told_to_the_call() {
+    // As many cases as are sampled, or fewer: which ones are read whole is left to chance.
+    let world = World::with(unthrottled(5));
+    world.configure(UNTHROTTLED);
+    world.sync();
+    due(&world, &["verify"]);
+    assert_planned(&world, 14 + 12 + 5 * 20);
+    due(&world, &["verify", "reconcile", "journals"]);
+    assert_planned(&world, 14 + 12 + 5 * 20 + 5 * 12);
+}
+
+#[test]
+fn months_that_are_too_much_for_one_call_are_told_in_parts() {
+    let heavy = HeavyJournal { office_id: 12, days: 7, answer: HeavyAnswer::GatewayTimeout };
+    let world = World::with(Options { heavy_journal: Some(heavy), ..unthrottled(20) });
+    world.configure(UNTHROTTLED);
+    world.sync();
+    due(&world, &["journals"]);
+    // Parts of four days, twice, of two months in four journals.
+    assert_planned(&world, 2 * 8 * 2 * 4);
+}
