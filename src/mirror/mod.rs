@@ -20,7 +20,7 @@ mod rejects;
 pub mod reports;
 mod schema;
 mod search;
-pub mod secrets;
+mod secrets;
 mod seen;
 mod state;
 mod suspects;
@@ -53,6 +53,7 @@ pub use writer::{Lane, Writer};
 
 use crate::catalog::Catalog;
 use crate::config;
+use crate::decode::Privacy;
 use crate::error::{self, Error, Kind, Result};
 
 /// How large the log grows before it is worked into the file. A checkpoint writes the last rows of a
@@ -65,27 +66,35 @@ pub struct Store {
     /// Only cloned from, but DuckDB's connections may not be shared between threads.
     root: Mutex<Connection>,
     path: PathBuf,
+    privacy: Privacy,
 }
 
 impl Store {
     /// Opens the store, makes it where there is none, and brings its tables up to the catalog.
     ///
     /// # Errors
-    /// `StoreLocked` naming the process that holds it, `StoreNewer`, `Store`, `DiskFull`, `Io`.
+    /// `StoreLocked` naming the process that holds it, `StoreNewer`, `Store`, `DiskFull`, `Io`, and
+    /// `Config` where `<store.path>.secrets` is not the one that the store needs.
     pub fn open(config: &config::Config, catalog: &Catalog) -> Result<Store> {
         let path = &config.store.path;
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|e| error::io("create", folder, e))?;
         }
         let root = connect(&config.store)?;
-        schema::prepare(&root, config, catalog)?;
-        Ok(Store { root: Mutex::new(root), path: path.clone() })
+        let key = schema::prepare(&root, config, catalog)?;
+        let privacy = Privacy::new(&config.privacy, key);
+        Ok(Store { root: Mutex::new(root), path: path.clone(), privacy })
     }
 
     /// Another connection to the same database, for reading.
     pub fn connection(&self) -> Result<Connection> {
         let root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
         root.try_clone().map_err(|e| db("cannot open another connection to the store", e))
+    }
+
+    /// What becomes of values with a privacy class in this store.
+    pub fn privacy(&self) -> &Privacy {
+        &self.privacy
     }
 
     /// Where the store is.
