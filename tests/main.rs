@@ -22,4 +22,5 @@ mod reports;
 mod runs;
 mod tables;
 mod throttle;
+mod user_files;
 mod verify;

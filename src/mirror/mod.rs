@@ -18,6 +18,7 @@ mod load;
 mod merge;
 mod rejects;
 pub mod reports;
+mod retired;
 mod schema;
 mod search;
 mod secrets;
