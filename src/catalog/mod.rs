@@ -10,6 +10,7 @@ mod column;
 mod dictionary;
 mod file;
 mod load;
+mod names;
 #[cfg(test)]
 mod readme;
 mod resource;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 pub use column::{Class, Column, ColumnType, Cut, Origin, Scalar};
 pub use dictionary::DictionaryFormat;
+pub use names::class_of_name;
 pub use resource::{
     Address, Answer, Child, EXTRA_COLUMN, Each, Facet, Given, Group, Instead, JOURNAL_COLUMNS,
     Journal, LINE_NUMBER, Method, Only, Paging, Partial, Read, Refresh, Resource, SYNCED_AT_COLUMN,
