@@ -1,9 +1,10 @@
 //! Tables that hang on no case: read per row of another table, from a second address, or taken from
 //! another table's rows; and the tables that users add.
 
-use casemirror::sandbox::{Act, Control, DefinitionsAt, Options};
+use casemirror::sandbox::{Act, Control, DefinitionsAt, Fault, Options};
 
-use crate::support::follow::{UNTHROTTLED, brisk, differences_beside, unthrottled};
+use crate::support::follow::{UNTHROTTLED, assert_status, brisk, differences_beside, unthrottled};
+use crate::support::scripted::fault;
 use crate::support::{World, one};
 
 fn write(world: &World, name: &str, text: &str) {
@@ -185,4 +186,88 @@ fn a_new_or_redefined_child_table_reads_its_parent_again_and_makes_no_version() 
     assert_eq!(one::<i64>(&world.store(), rows), count);
     let moved = "SELECT count(*) FROM main.cost_copies WHERE _extra LIKE '%\"Comment\"%'";
     assert!(one::<i64>(&world.store(), moved) > 0, "a dropped column's values are in _extra");
+}
+
+const THINGS: &str = r#"
+table = "things"
+comment = "Things."
+key = ["id"]
+group = "list"
+schedule = "reference"
+[read]
+method = "GET"
+path = "/api/Things"
+answer = "list"
+[[column]]
+field = "Id"
+type = "int"
+comment = "The thing."
+"#;
+
+const PARTS: &str = r#"
+table = "parts"
+comment = "What things are made of."
+key = ["thing_id", "position"]
+group = "child"
+[child]
+table = "things"
+field = "Parts"
+scalar = "name"
+[[column]]
+name = "thing_id"
+field = "id"
+from = "parent"
+type = "int"
+comment = "The thing."
+[[column]]
+name = "position"
+from = "position"
+type = "int"
+comment = "Place in the list, from 1."
+[[column]]
+field = "Name"
+type = "string"
+comment = "The part."
+"#;
+
+#[test]
+fn rows_of_lists_within_a_whole_list_leave_with_it() {
+    let world = brisk(unthrottled(6));
+    write(&world, "things.toml", THINGS);
+    write(&world, "parts.toml", PARTS);
+    world.configure(&format!(
+        "{UNTHROTTLED}[resources]\ndir = \"own\"\n[schedule]\nreference = \"* * * * * *\"\n"
+    ));
+    let json = [("Content-Type".to_owned(), "application/json".to_owned())];
+    let answer = |body: &str| {
+        world.sandbox.clear_faults();
+        let answer =
+            Fault::Refuse { status: 200, headers: json.clone().into(), body: body.to_owned() };
+        world.sandbox.fault(fault("/api/Things", None, answer));
+        world.sync();
+    };
+    let parts = |schema: &str| {
+        let sql = format!(
+            "SELECT coalesce(string_agg(concat(thing_id, name), ' ' ORDER BY thing_id, position), '') \
+             FROM {schema}.parts"
+        );
+        one::<String>(&world.store(), &sql)
+    };
+    answer(r#"[{"Id":1,"Parts":["a","b"]},{"Id":2,"Parts":["c"]},{"Id":3}]"#);
+    assert_eq!(parts("main"), "1a 1b 2c");
+    answer(r#"[{"Id":1,"Parts":["a"]},{"Id":3,"Parts":["d"]}]"#);
+    assert_eq!(parts("main"), "1a 3d");
+    assert_eq!(parts("history"), "1b 2c");
+
+    // What would leave all at once is held, as in the list itself.
+    let many: Vec<String> = (0..12).map(|n| format!("\"p{n}\"")).collect();
+    answer(&format!(r#"[{{"Id":1,"Parts":[{}]}}]"#, many.join(",")));
+    world.sandbox.clear_faults();
+    let headers = json.clone().into();
+    let none = Fault::Refuse { status: 200, headers, body: r#"[{"Id":1}]"#.to_owned() };
+    world.sandbox.fault(fault("/api/Things", None, none));
+    assert_status(&world.run(&["sync"]), 3);
+    assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM main.parts"), 12);
+    assert_status(&world.run(&["sync", "--allow-removals"]), 0);
+    assert_eq!(parts("main"), "");
 }

@@ -261,7 +261,11 @@ impl<'r> Rules<'r> {
             return;
         }
         let Some(scope) = parent.scope_column() else { return };
-        let name = if matches!(parent.group, Group::Ids) { None } else { Some(scope) };
+        let name = match parent.table.as_str() {
+            "cases" | "projects" => Some("case_id"),
+            "contacts" => None,
+            _ => Some(scope),
+        };
         match repeated(scope) {
             Some(c) if resource.key.contains(&c.name) && name.is_none_or(|name| c.name == name) => {}
             _ => faults.push(format!(
