@@ -78,7 +78,7 @@ pub fn forecast(
 ) -> Result<Forecast> {
     let books = Books::new(conn);
     let status = books.resources()?;
-    let again = |table: &str| matches!(status[table].status.as_str(), "forbidden" | "absent");
+    let again = |table: &str| matches!(status[table].own_status(), "forbidden" | "absent");
     let due = Due::of(config, conn, &Options::default(), now)?;
     let retried = due.schedules.contains(&Name::Reference);
     let active: Vec<Arc<Resource>> = catalog

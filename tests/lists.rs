@@ -1,9 +1,10 @@
 //! Tables that hang on no case: read per row of another table, from a second address, or taken from
 //! another table's rows; and the tables that users add.
 
-use casemirror::sandbox::{DefinitionsAt, Options};
+use casemirror::sandbox::{Act, Control, DefinitionsAt, Fault, Options};
 
-use crate::support::follow::{UNTHROTTLED, brisk, unthrottled};
+use crate::support::follow::{UNTHROTTLED, assert_status, brisk, differences_beside, unthrottled};
+use crate::support::scripted::fault;
 use crate::support::{World, one};
 
 fn write(world: &World, name: &str, text: &str) {
@@ -44,6 +45,76 @@ fn a_list_that_is_nowhere_is_absent_and_no_failure() {
     assert_eq!(one::<String>(&world.store(), status), "absent");
     let paths: Vec<String> = world.sandbox.stats().log.iter().map(|c| c.path.clone()).collect();
     assert!(paths.iter().any(|path| path == "/api/Nowhere"), "{paths:?}");
+}
+
+/// What `sync.resources` says of a table: status and reason.
+fn told(world: &World, table: &str) -> String {
+    let sql = format!(
+        "SELECT concat_ws(': ', status, reason) FROM sync.resources WHERE table_name = '{table}'"
+    );
+    one(&world.published(), &sql)
+}
+
+/// Contract section 3: an empty table never leaves open why it is empty.
+#[test]
+fn a_table_that_depends_on_one_that_is_not_read_says_so_and_recovers_with_it() {
+    let world = brisk(unthrottled(12));
+    let permission = || "OfficeAdministration - Read".to_owned();
+    world.sandbox.control(Control::Withdraw { permission: permission() });
+    let off = "[resources]\ndisable = [\"case_files\", \"employees\", \"dynamic_sale_text_use\"]\n";
+    world.configure(&format!("{UNTHROTTLED}{off}"));
+    world.sync();
+    for (table, why) in [
+        ("case_file_access", "disabled: its rows come with case_files, which is disabled"),
+        ("employee_offices", "disabled: it is read per row of employees, which is disabled"),
+        (
+            "dynamic_sale_texts",
+            "disabled: which cases are asked says dynamic_sale_text_use, which is disabled",
+        ),
+        (
+            "revenue_journal_annotations",
+            "forbidden: its rows come with revenue_journals, which is forbidden",
+        ),
+    ] {
+        let told = told(&world, table);
+        assert!(told.starts_with(why), "{table}: {told}");
+    }
+    assert!(told(&world, "revenue_journal_annotations").contains("OfficeAdministration - Read"));
+    let derived = "SELECT count(*) FROM sync.resources WHERE status <> 'ok' AND since IS NULL";
+    assert_eq!(one::<i64>(&world.store(), derived), 0);
+    let since = "SELECT string_agg(since::VARCHAR, ',' ORDER BY table_name) FROM sync.resources";
+    let before: String = one(&world.store(), since);
+    world.sync();
+    assert_eq!(one::<String>(&world.store(), since), before, "nothing changed, and nothing moves");
+
+    world.sandbox.control(Control::Grant { permission: permission() });
+    world.configure(&format!("{UNTHROTTLED}[schedule]\nreference = \"* * * * * *\"\n"));
+    world.sync();
+    world.assert_equal();
+    let other = "SELECT count(*) FROM sync.resources WHERE status <> 'ok' OR reason IS NOT NULL";
+    assert_eq!(one::<i64>(&world.store(), other), 0);
+}
+
+/// Contract section 4: what becomes unreadable never stops the others.
+#[test]
+fn what_hangs_on_rows_that_are_known_is_read_on_when_their_table_is_not() {
+    let world = brisk(unthrottled(12));
+    world.sync();
+    world.configure(&format!(
+        "{UNTHROTTLED}[resources]\ndisable = [\"employees\"]\n\
+         [schedule]\nreference = \"* * * * * *\"\n"
+    ));
+    let employee: i64 = one(&world.store(), "SELECT min(id) FROM main.employees");
+    let office: i64 = one(&world.store(), "SELECT max(id) FROM main.offices");
+    let moved = Act::MoveEmployee { employee_id: employee, office_id: office };
+    world.sandbox.act(&moved).unwrap();
+    world.sync();
+    assert_eq!(differences_beside(&world, "employees"), [""; 0]);
+    let told = told(&world, "employee_offices");
+    assert_eq!(
+        told,
+        "ok: it is read per row of employees, which is disabled (resources.disable names it)"
+    );
 }
 
 const COST_COPIES: &str = r#"
@@ -115,4 +186,88 @@ fn a_new_or_redefined_child_table_reads_its_parent_again_and_makes_no_version() 
     assert_eq!(one::<i64>(&world.store(), rows), count);
     let moved = "SELECT count(*) FROM main.cost_copies WHERE _extra LIKE '%\"Comment\"%'";
     assert!(one::<i64>(&world.store(), moved) > 0, "a dropped column's values are in _extra");
+}
+
+const THINGS: &str = r#"
+table = "things"
+comment = "Things."
+key = ["id"]
+group = "list"
+schedule = "reference"
+[read]
+method = "GET"
+path = "/api/Things"
+answer = "list"
+[[column]]
+field = "Id"
+type = "int"
+comment = "The thing."
+"#;
+
+const PARTS: &str = r#"
+table = "parts"
+comment = "What things are made of."
+key = ["thing_id", "position"]
+group = "child"
+[child]
+table = "things"
+field = "Parts"
+scalar = "name"
+[[column]]
+name = "thing_id"
+field = "id"
+from = "parent"
+type = "int"
+comment = "The thing."
+[[column]]
+name = "position"
+from = "position"
+type = "int"
+comment = "Place in the list, from 1."
+[[column]]
+field = "Name"
+type = "string"
+comment = "The part."
+"#;
+
+#[test]
+fn rows_of_lists_within_a_whole_list_leave_with_it() {
+    let world = brisk(unthrottled(6));
+    write(&world, "things.toml", THINGS);
+    write(&world, "parts.toml", PARTS);
+    world.configure(&format!(
+        "{UNTHROTTLED}[resources]\ndir = \"own\"\n[schedule]\nreference = \"* * * * * *\"\n"
+    ));
+    let json = [("Content-Type".to_owned(), "application/json".to_owned())];
+    let answer = |body: &str| {
+        world.sandbox.clear_faults();
+        let answer =
+            Fault::Refuse { status: 200, headers: json.clone().into(), body: body.to_owned() };
+        world.sandbox.fault(fault("/api/Things", None, answer));
+        world.sync();
+    };
+    let parts = |schema: &str| {
+        let sql = format!(
+            "SELECT coalesce(string_agg(concat(thing_id, name), ' ' ORDER BY thing_id, position), '') \
+             FROM {schema}.parts"
+        );
+        one::<String>(&world.store(), &sql)
+    };
+    answer(r#"[{"Id":1,"Parts":["a","b"]},{"Id":2,"Parts":["c"]},{"Id":3}]"#);
+    assert_eq!(parts("main"), "1a 1b 2c");
+    answer(r#"[{"Id":1,"Parts":["a"]},{"Id":3,"Parts":["d"]}]"#);
+    assert_eq!(parts("main"), "1a 3d");
+    assert_eq!(parts("history"), "1b 2c");
+
+    // What would leave all at once is held, as in the list itself.
+    let many: Vec<String> = (0..12).map(|n| format!("\"p{n}\"")).collect();
+    answer(&format!(r#"[{{"Id":1,"Parts":[{}]}}]"#, many.join(",")));
+    world.sandbox.clear_faults();
+    let headers = json.clone().into();
+    let none = Fault::Refuse { status: 200, headers, body: r#"[{"Id":1}]"#.to_owned() };
+    world.sandbox.fault(fault("/api/Things", None, none));
+    assert_status(&world.run(&["sync"]), 3);
+    assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM main.parts"), 12);
+    assert_status(&world.run(&["sync", "--allow-removals"]), 0);
+    assert_eq!(parts("main"), "");
 }

@@ -28,5 +28,6 @@ mod runs;
 mod showings;
 mod tables;
 mod throttle;
+mod user_files;
 mod values;
 mod verify;

@@ -78,12 +78,14 @@ pub(super) struct AddressFile {
     pub(super) query: BTreeMap<String, String>,
 }
 
-#[derive(Deserialize, Clone, Copy)]
+#[derive(Deserialize, Clone, Copy, Debug)]
 #[serde(rename_all = "UPPERCASE")]
 pub(super) enum MethodName {
     Get,
     Post,
     Put,
+    Patch,
+    Delete,
 }
 
 #[derive(Deserialize, Clone, Copy)]

@@ -1,5 +1,6 @@
 //! Resource files: read, checked, turned into [`Resource`]s.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -11,16 +12,37 @@ use crate::error::{self, Error, Kind, Result};
 const BUILT_IN: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/schemas.rs"));
 
 pub(super) fn load(resources_dir: Option<&Path>) -> Result<Catalog> {
-    let mut files: BTreeMap<String, (String, String)> = BTreeMap::new();
+    let mut files: BTreeMap<String, Source> = BTreeMap::new();
     for (name, text) in BUILT_IN {
-        files.insert((*name).to_owned(), (format!("schemas/{name}"), (*text).to_owned()));
+        let place = format!("schemas/{name}");
+        files.insert((*name).to_owned(), Source { place, text: (*text).to_owned(), own: false });
     }
     if let Some(dir) = resources_dir {
         for (name, text) in own_files(dir)? {
-            files.insert(name.clone(), (dir.join(&name).display().to_string(), text));
+            let place = dir.join(&name).display().to_string();
+            files.insert(name, Source { place, text, own: true });
         }
     }
-    parse_all(files.into_values())
+    let mut files: Vec<Source> = files.into_values().collect();
+    // A table that is there twice is a mistake of the user's file.
+    files.sort_by_key(|file| file.own);
+    parse_all(files)
+}
+
+/// A resource file.
+struct Source {
+    /// Where it is, for people.
+    place: String,
+    text: String,
+    /// It is a file of the user's.
+    own: bool,
+}
+
+/// The built-in tables as they are without files of the user's.
+fn built_in() -> Vec<Resource> {
+    // The files are right: a test loads them.
+    let parsed = BUILT_IN.iter().filter_map(|(_, text)| toml::from_str::<File>(text).ok());
+    parsed.filter_map(|file| file.check(&mut Vec::new())).collect()
 }
 
 fn own_files(dir: &Path) -> Result<Vec<(String, String)>> {
@@ -43,21 +65,27 @@ fn own_files(dir: &Path) -> Result<Vec<(String, String)>> {
     Ok(files)
 }
 
-/// Parses and checks files given as (where, text).
-fn parse_all(files: impl IntoIterator<Item = (String, String)>) -> Result<Catalog> {
+/// Parses and checks files.
+fn parse_all(files: impl IntoIterator<Item = Source>) -> Result<Catalog> {
     let mut faults = Vec::new();
     let mut resources: Vec<(String, Resource)> = Vec::new();
-    for (place, text) in files {
+    let originals = LazyCell::new(built_in);
+    for Source { place, text, own } in files {
+        let mut of_file = Vec::new();
         match toml::from_str::<File>(&text) {
             Ok(file) => {
-                let mut own = Vec::new();
-                if let Some(resource) = file.check(&mut own) {
+                let resource = file.check(&mut of_file);
+                if let Some(resource) = resource {
+                    if own {
+                        check::own_file(&resource, &originals, &mut of_file);
+                        takes_its_own_place(&place, &resource, &mut of_file);
+                    }
                     resources.push((place.clone(), resource));
                 }
-                faults.extend(own.into_iter().map(|fault| format!("{place}: {fault}")));
             }
-            Err(e) => faults.push(format!("{place}: {}", e.to_string().trim_end())),
+            Err(e) => of_file.push(e.to_string().trim_end().to_owned()),
         }
+        faults.extend(of_file.into_iter().map(|fault| format!("{place}: {fault}")));
     }
     check::across(&resources, &mut faults);
     if faults.is_empty() {
@@ -67,6 +95,19 @@ fn parse_all(files: impl IntoIterator<Item = (String, String)>) -> Result<Catalo
             Kind::Config,
             format!("the resource files are wrong:\n  {}", faults.join("\n  ")),
         ))
+    }
+}
+
+/// A file with the name of a built-in one takes its place, and must not make that table disappear.
+fn takes_its_own_place(place: &str, resource: &Resource, faults: &mut Vec<String>) {
+    let name = Path::new(place).file_name().map(|name| name.to_string_lossy());
+    let replaced = BUILT_IN.iter().find(|(built_in, _)| name.as_deref() == Some(built_in));
+    let table = replaced.and_then(|(name, _)| name.strip_suffix(".toml"));
+    if let Some(table) = table.filter(|table| *table != resource.table) {
+        faults.push(format!(
+            "table = \"{}\": a file of this name takes the place of the built-in table {table}",
+            resource.table
+        ));
     }
 }
 
@@ -103,8 +144,12 @@ type = "decimal"
 comment = "A fraction."
 "#;
 
+    fn source(place: &str, text: &str) -> Source {
+        Source { place: place.to_owned(), text: text.to_owned(), own: false }
+    }
+
     fn one(text: &str) -> Result<Catalog> {
-        parse_all([("schemas/x.toml".to_owned(), text.to_owned())])
+        parse_all([source("schemas/x.toml", text)])
     }
 
     #[test]
@@ -169,7 +214,7 @@ path = "/api/Offices"
 answer = "list"
 fallback = { path = "/api/Elsewhere", query = { all = "true" } }
 [instead]
-table = "activities"
+table = "people"
 columns = { id = "id" }
 [[column]]
 field = "Id"
@@ -181,9 +226,25 @@ type = "guid"
 comment = "Its GUID."
 "#;
 
+    const PEOPLE: &str = r#"
+table = "people"
+comment = "Who works there."
+key = ["id"]
+group = "list"
+schedule = "reference"
+[read]
+method = "GET"
+path = "/api/People"
+answer = "list"
+[[column]]
+field = "Id"
+type = "int"
+comment = "The office."
+"#;
+
     fn with_offices(text: &str) -> Result<Catalog> {
-        let files = [("activities.toml", ACTIVITIES), ("offices.toml", text)];
-        parse_all(files.map(|(name, text)| (name.to_owned(), text.to_owned())))
+        let files = [("people.toml", PEOPLE), ("offices.toml", text)];
+        parse_all(files.map(|(name, text)| source(name, text)))
     }
 
     #[test]
@@ -194,7 +255,7 @@ comment = "Its GUID."
         assert_eq!(fallback.path, "/api/Elsewhere");
         assert_eq!(fallback.query, [("all".to_owned(), "true".to_owned())]);
         assert_eq!(catalog.depth(offices), 1);
-        assert_eq!(catalog.depth(catalog.get("activities").unwrap()), 0);
+        assert_eq!(catalog.depth(catalog.get("people").unwrap()), 0);
     }
 
     #[test]
@@ -203,7 +264,7 @@ comment = "Its GUID."
             ("{ guid = \"id\" }", "\"id\" is missing, and is part of the key"),
             ("{ id = \"id\", guid = \"id\" }", "\"guid\" is neither a number nor text"),
             ("{ id = \"id\", name = \"id\" }", "\"name\" is no plain column"),
-            ("{ id = \"office_id\" }", "\"office_id\" is no column of activities"),
+            ("{ id = \"office_id\" }", "\"office_id\" is no column of people"),
         ] {
             let text = OFFICES.replace("{ id = \"id\" }", columns);
             let message = with_offices(&text).unwrap_err().to_string();
@@ -213,7 +274,7 @@ comment = "Its GUID."
 
     #[test]
     fn tables_that_need_each_other_are_refused() {
-        let text = OFFICES.replace("table = \"activities\"", "table = \"offices\"");
+        let text = OFFICES.replace("table = \"people\"", "table = \"offices\"");
         let message = with_offices(&text).unwrap_err().to_string();
         assert!(message.contains("lead back to \"offices\""), "{message}");
     }

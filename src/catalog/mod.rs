@@ -10,15 +10,19 @@ mod column;
 mod dictionary;
 mod file;
 mod load;
+mod names;
 #[cfg(test)]
 mod readme;
 mod resource;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use column::{Class, Column, ColumnType, Cut, Origin, Scalar};
 pub use dictionary::DictionaryFormat;
+pub use names::class_of_name;
 pub use resource::{
     Address, Answer, Child, EXTRA_COLUMN, Each, Facet, Given, Group, Instead, JOURNAL_COLUMNS,
     Journal, LINE_NUMBER, Method, Only, Paging, Partial, Read, Refresh, Resource, SYNCED_AT_COLUMN,
@@ -86,8 +90,21 @@ impl Catalog {
     }
 }
 
-/// Fills in by which column the tables that `[only]` and `[given]` look into know a scope.
+/// Fills in by which column child tables, and the tables that `[only]` and `[given]` look into, know a
+/// scope.
 fn resolve_scopes(resources: &mut [Resource]) {
+    let of_parents: BTreeMap<String, String> = resources
+        .iter()
+        .filter_map(|r| Some((r.table.clone(), r.scope_column()?.to_owned())))
+        .collect();
+    for resource in resources.iter_mut() {
+        let Group::Child(child) = &mut resource.group else { continue };
+        let of_parent = of_parents.get(&child.table);
+        let repeats = |c: &&Column| {
+            c.origin == Origin::Parent && c.path.first().is_some_and(|name| Some(name) == of_parent)
+        };
+        child.scope = resource.columns.iter().find(repeats).map(|c| c.name.clone());
+    }
     let scopes: BTreeMap<String, String> = resources
         .iter()
         .filter_map(|r| Some((r.table.clone(), r.scope_column()?.to_owned())))

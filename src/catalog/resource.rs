@@ -165,6 +165,8 @@ pub struct Child {
     pub field: String,
     /// Takes an element that is a bare scalar instead of a record.
     pub scalar: Option<String>,
+    /// The column with the id of the parent's scope; `None` where that is a whole list.
+    pub scope: Option<String>,
 }
 
 /// A journal: read a month at a time, for an office, a broker company or the chain (contract section
@@ -284,8 +286,7 @@ impl Resource {
             Group::List => None,
             Group::Journal(_) => Some("journal_id"),
             Group::Each(each) => Some(&each.param),
-            // A child hangs on its parent's scope, whose id is the first column of its key.
-            Group::Child(_) => Some(&self.key[0]),
+            Group::Child(child) => child.scope.as_deref(),
         }
     }
 

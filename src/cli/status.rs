@@ -58,7 +58,7 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
     for (table, fresh) in books.freshness()? {
         let Some(row) = resources.get(&table) else { continue };
         let waiting = pending.get(&table);
-        if row.status == "failing" {
+        if row.own_status() == "failing" {
             problems
                 .push(format!("{table} is failing: {}", row.reason.clone().unwrap_or_default()));
         }

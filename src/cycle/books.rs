@@ -6,6 +6,7 @@ use std::sync::Arc;
 use duckdb::Connection;
 
 use super::Cycle;
+use super::dependence::Dependence;
 use super::permissions::set_ok;
 use crate::catalog::{Group, Resource};
 use crate::config::Config;
@@ -42,11 +43,11 @@ impl Cycle {
             .into_iter()
             .filter_map(|(table, row)| {
                 let off = disabled.contains(&table);
-                (off != (row.status == "disabled")).then_some((table, off))
+                (off != (row.own_status() == "disabled")).then_some((table, off))
             })
             .collect();
         if changes.is_empty() {
-            return Ok(());
+            return self.derive_statuses().await;
         }
         let catalog = Arc::clone(&self.catalog);
         self.writer
@@ -67,6 +68,34 @@ impl Cycle {
                 }
                 Ok(())
             })
+            .await?;
+        self.derive_statuses().await
+    }
+
+    /// Makes the statuses of tables that depend on others follow those.
+    async fn derive_statuses(&self) -> Result<()> {
+        let changes = {
+            let conn = self.store.connection()?;
+            let state = State::new(&conn);
+            Dependence {
+                catalog: &self.catalog,
+                rows: &Books::new(&conn).resources()?,
+                named_journals: !self.config.journals.ids.is_empty(),
+                is_empty: |table: &str| Ok(state.count_rows(table)? == 0),
+            }
+            .changes()?
+        };
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.writer
+            .run(move |conn| {
+                let books = Books::new(conn);
+                changes.iter().try_for_each(|(table, now)| {
+                    let (reason, because_of) = (now.reason.as_deref(), now.because_of.as_deref());
+                    books.set_status_of(table, &now.status, reason, because_of)
+                })
+            })
             .await
     }
 
@@ -85,7 +114,7 @@ impl Cycle {
                 let books = Books::new(conn);
                 let rows = books.resources()?;
                 for (table, reason) in &failed {
-                    let ok = rows.get(table).is_some_and(|r| r.status == "ok");
+                    let ok = rows.get(table).is_some_and(|r| r.own_status() == "ok");
                     // One scope that fails is not the table; none that answers is.
                     if ok && !answered.contains(table) {
                         books.set_status(table, "failing", Some(reason))?;
@@ -93,7 +122,7 @@ impl Cycle {
                 }
                 State::new(conn).forget_unnamed_contacts()?;
                 let waiting = books.failed_scopes(&tables, &[])?;
-                for (table, _) in rows.iter().filter(|(_, row)| row.status == "failing") {
+                for (table, _) in rows.iter().filter(|(_, row)| row.own_status() == "failing") {
                     // What failed may have left with its cases.
                     let over = tables.contains(table) && !waiting.contains_key(table);
                     if over || answered.contains(table) {
@@ -103,6 +132,7 @@ impl Cycle {
                 Ok(())
             })
             .await?;
+        self.derive_statuses().await?;
         let conn = self.store.connection()?;
         let books = Books::new(&conn);
         let rows = books.resources()?;
@@ -117,7 +147,7 @@ impl Cycle {
         // What a table is failing for are other cases, unless these failed too.
         let whole = self.options.cases.is_empty();
         for table in asked.iter().filter(|_| whole) {
-            let Some(row) = rows.get(*table).filter(|row| row.status == "failing") else {
+            let Some(row) = rows.get(*table).filter(|row| row.own_status() == "failing") else {
                 continue;
             };
             let why = row.reason.as_deref().unwrap_or_default();

@@ -2,6 +2,7 @@
 
 mod ask;
 mod books;
+mod dependence;
 mod due;
 mod fetch;
 mod journals;

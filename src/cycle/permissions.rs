@@ -29,7 +29,7 @@ impl Cycle {
         let rows = Books::new(&self.store.connection()?).resources()?;
         let again: Vec<String> = rows
             .into_iter()
-            .filter(|(_, row)| matches!(row.status.as_str(), "forbidden" | "absent"))
+            .filter(|(_, row)| matches!(row.own_status(), "forbidden" | "absent"))
             .map(|(table, _)| table)
             .collect();
         let catalog = Arc::clone(&self.catalog);

@@ -7,21 +7,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::canonical::quoted;
-use crate::catalog::Class;
+use crate::catalog::{self, Class};
 use crate::config::{self, PrivacyMode};
-
-/// Parts of field names, lower case, that tell the class of a field without a column.
-const IDENTIFIER_NAMES: [&str; 8] = [
-    "identitynumber",
-    "identificationnumber",
-    "nationalid",
-    "personalnumber",
-    "socialsecurity",
-    "personnummer",
-    "fodselsnummer",
-    "birthdate",
-];
-const CONTACT_DETAIL_NAMES: [&str; 5] = ["email", "telephone", "phone", "mobile", "epost"];
 
 /// Hexadecimal digits of a hash, and how many of them at its end prove that this mirror made it.
 const HASH_DIGITS: usize = 32;
@@ -84,14 +71,7 @@ impl Privacy {
 
     /// The class of a field that no column takes, by its name.
     pub fn class_of_name(name: &str) -> Option<Class> {
-        let name = name.to_ascii_lowercase();
-        if IDENTIFIER_NAMES.iter().any(|part| name.contains(part)) {
-            Some(Class::Identifier)
-        } else if CONTACT_DETAIL_NAMES.iter().any(|part| name.contains(part)) {
-            Some(Class::ContactDetail)
-        } else {
-            None
-        }
+        catalog::class_of_name(name)
     }
 
     /// A keyed hash of `text`: 32 hexadecimal digits, equal for equal text within one mirror. A hash

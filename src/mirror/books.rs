@@ -21,12 +21,20 @@ pub struct ResourceRow {
     pub since: Option<Timestamp>,
     /// It answered at least once.
     pub answered: bool,
+    /// The table that the status comes from, where it is not the table's own: nothing of it can be
+    /// known while that one is not read.
+    pub because_of: Option<String>,
 }
 
 impl ResourceRow {
-    /// Whether the table is read: what is disabled, forbidden or absent is not.
+    /// The status without what other tables have to do with it.
+    pub fn own_status(&self) -> &str {
+        if self.because_of.is_some() { "ok" } else { &self.status }
+    }
+
+    /// Whether the table is read: what is disabled, forbidden or absent of itself is not.
     pub fn is_asked(&self) -> bool {
-        matches!(self.status.as_str(), "ok" | "failing")
+        matches!(self.own_status(), "ok" | "failing")
     }
 }
 
@@ -168,7 +176,8 @@ impl<'c> Books<'c> {
     pub fn resources(&self) -> Result<BTreeMap<String, ResourceRow>> {
         let rows = query(
             self.conn,
-            "SELECT table_name, status, reason, epoch_us(since), answered FROM sync.resources",
+            "SELECT table_name, status, reason, epoch_us(since), answered, because_of \
+             FROM sync.resources",
             |row| {
                 Ok((
                     row.get(0)?,
@@ -177,6 +186,7 @@ impl<'c> Books<'c> {
                         reason: row.get(2)?,
                         since: from_micros(row.get(3)?),
                         answered: row.get(4)?,
+                        because_of: row.get(5)?,
                     },
                 ))
             },
@@ -184,14 +194,25 @@ impl<'c> Books<'c> {
         Ok(rows.into_iter().collect())
     }
 
-    /// Gives a table a status; `since` moves only where the status does.
+    /// Gives a table a status of its own; `since` moves only where the status does.
     pub fn set_status(&self, table: &str, status: &str, reason: Option<&str>) -> Result<()> {
+        self.set_status_of(table, status, reason, None)
+    }
+
+    /// The same for a status that comes from another table, where `because_of` names one.
+    pub fn set_status_of(
+        &self,
+        table: &str,
+        status: &str,
+        reason: Option<&str>,
+        because_of: Option<&str>,
+    ) -> Result<()> {
         self.conn
             .execute(
                 "UPDATE sync.resources SET reason = ?1, \
                    since = CASE WHEN status = ?2 THEN since ELSE ?3::TIMESTAMPTZ END, \
-                   status = ?2 WHERE table_name = ?4",
-                params![reason, status, instant_param(Timestamp::now()), table],
+                   status = ?2, because_of = ?5 WHERE table_name = ?4",
+                params![reason, status, instant_param(Timestamp::now()), table, because_of],
             )
             .map(drop)
             .map_err(|e| db("cannot note the status of a table", e))

@@ -84,7 +84,9 @@ CREATE TABLE sync.resources (
   reason VARCHAR,
   since TIMESTAMPTZ,
   answered BOOLEAN,
-  definition BIGINT
+  definition BIGINT,
+  read_with VARCHAR,
+  because_of VARCHAR
 );
 COMMENT ON TABLE sync.resources IS 'Why a table is filled or empty: status ok, disabled, forbidden, absent or failing';
 
@@ -92,7 +94,8 @@ CREATE TABLE sync.columns (
   table_name VARCHAR,
   column_name VARCHAR,
   definition VARCHAR,
-  since BIGINT
+  since BIGINT,
+  class VARCHAR
 );
 
 CREATE TABLE sync.schedules (name VARCHAR, last_run TIMESTAMPTZ);

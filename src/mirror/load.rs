@@ -231,14 +231,16 @@ fn apply_scopes(
     let decoded: Vec<&Decoded> = loads.iter().map(|load| &load.decoded).collect();
     let merged = merge_table(conn, settings, resource, &decoded, &scopes, now)?;
     outcome.note(&resource.table, merged);
+    let mut held = merged.held;
     let children = loads.first().map_or(0, |load| load.decoded.children.len());
     for n in 0..children {
         let of_child: Vec<&Decoded> = loads.iter().map(|load| &load.decoded.children[n]).collect();
         let child = Arc::clone(&of_child[0].resource);
         let merged = merge_table(conn, settings, &child, &of_child, &scopes, now)?;
         outcome.note(&child.table, merged);
+        held += merged.held;
     }
-    books_of_scopes(conn, &resource.table, merged.held, now)?;
+    books_of_scopes(conn, &resource.table, held, now)?;
     if resource.group == Group::Case {
         leave::unfulfilled(conn, settings, &[&resource.table], now, outcome)?;
     }
@@ -308,9 +310,8 @@ fn compare_table(
     merge::stage_rows(conn, resource, decoded)?;
     let rules = Rules {
         history: settings.keeps_history(&resource.table),
-        max_removed: matches!(resource.group, Group::List)
-            .then_some(settings.max_removed)
-            .flatten(),
+        // Rows of a list that such a list carries are one scope too.
+        max_removed: resource.scope_column().is_none().then_some(settings.max_removed).flatten(),
         withheld: resource.partial.is_some() && State::new(conn).is_withheld(&resource.table)?,
     };
     let redefined = schema::redefined(conn, &resource.table)?;

@@ -19,6 +19,7 @@ mod merge;
 mod outlook;
 mod rejects;
 pub mod reports;
+mod retired;
 mod schema;
 mod search;
 mod secrets;

@@ -6,7 +6,8 @@ use duckdb::{Connection, params};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::state::State;
+use super::retired;
+use super::state::{State, query};
 use super::tighten::{self, Tightened};
 use super::{db, instant_param, reports, scalar_i64, secrets};
 use crate::catalog::{Catalog, Class, Column, Resource};
@@ -58,7 +59,10 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
         // Stores of the same format that were made before these columns have none.
         conn.execute_batch(
             "ALTER TABLE sync.seen_contacts ADD COLUMN IF NOT EXISTS moved_at TIMESTAMPTZ; \
-             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS wanted BOOLEAN DEFAULT true",
+             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS wanted BOOLEAN DEFAULT true; \
+             ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS read_with VARCHAR; \
+             ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS because_of VARCHAR; \
+             ALTER TABLE sync.columns ADD COLUMN IF NOT EXISTS class VARCHAR",
         )
         .map_err(|e| db("cannot bring the store's books up to this version", e))?;
     }
@@ -182,6 +186,11 @@ fn definition(config: &Config, column: &Column) -> String {
 /// are new, so that they make every scope stale and no version (contract section 3).
 fn align(conn: &Connection, config: &Config, catalog: &Catalog, key: [u8; 32]) -> Result<()> {
     let failed = |e| db("cannot bring the store up to the resource files", e);
+    let freed = retired::retire(conn, catalog)?;
+    let in_books: BTreeSet<String> =
+        query(conn, "SELECT table_name FROM sync.resources", |row| row.get(0))?
+            .into_iter()
+            .collect();
     let mut known: BTreeMap<(String, String), String> = BTreeMap::new();
     {
         let mut statement = conn
@@ -205,6 +214,12 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog, key: [u8; 32]) -
             for (schema, history) in [("main", false), ("history", true)] {
                 conn.execute_batch(&resource.create_table(schema, history)).map_err(failed)?;
             }
+        }
+        let comes_back = !is_new && !in_books.contains(&resource.table);
+        if comes_back {
+            retired::revive(conn, resource)?;
+        }
+        if is_new || comes_back {
             conn.execute(
                 "INSERT INTO sync.resources (table_name, status, since, answered, definition) \
                  VALUES (?, 'ok', ?::TIMESTAMPTZ, false, ?)",
@@ -214,8 +229,9 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog, key: [u8; 32]) -
         }
         // A child table is fetched with its parent, whose `_extra` its field leaves or enters.
         let scopes = resource.read_with();
-        let is_new_child = is_new && scopes != resource.table && tables.contains(scopes);
-        let mut moved = is_new_child;
+        let is_new_child =
+            (is_new || comes_back) && scopes != resource.table && in_books.contains(scopes);
+        let mut moved = is_new_child || freed.contains(&resource.table);
         for column in &resource.columns {
             let now = definition(config, column);
             let key = (resource.table.clone(), column.name.clone());
@@ -251,7 +267,8 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog, key: [u8; 32]) -
             )
             .and_then(|_| {
                 conn.execute(
-                    "INSERT INTO sync.columns VALUES (?, ?, ?, ?)",
+                    "INSERT INTO sync.columns (table_name, column_name, definition, since) \
+                     VALUES (?, ?, ?, ?)",
                     params![resource.table, column.name, now, since],
                 )
             })
@@ -287,7 +304,7 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog, key: [u8; 32]) -
                 .map_err(failed)?;
             }
         }
-        if is_new || moved {
+        if is_new || comes_back || moved {
             for schema in [("main", false), ("history", true)] {
                 for comment in resource.comments(schema.0, schema.1) {
                     conn.execute_batch(&comment).map_err(failed)?;
@@ -306,6 +323,8 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog, key: [u8; 32]) -
     if !tightened.is_empty() || step.is_some() {
         tighten::rewrite(conn, catalog, &tightened, step.as_ref(), key)?;
     }
+    retired::note_files(conn, catalog)?;
+    retired::hide(conn, catalog, &config.privacy, step.as_ref())?;
     tighten::note_modes(conn, &config.privacy)?;
     set_meta(conn, "definition", &newest.to_string())
 }
@@ -315,6 +334,17 @@ fn without_mode(definition: &str) -> Option<((&str, &str), PrivacyMode)> {
     let (rest, zone) = definition.rsplit_once('|')?;
     let (rest, mode) = rest.rsplit_once('|')?;
     Some(((rest, zone), tighten::parse_mode(mode)?))
+}
+
+/// The definition with this mode, where that hides more than the one it has.
+pub(super) fn with_mode(definition: &str, mode: PrivacyMode) -> Option<String> {
+    let ((rest, zone), before) = without_mode(definition)?;
+    (mode > before).then(|| format!("{rest}|{mode:?}|{zone}"))
+}
+
+/// Whether a column so defined holds text, which alone can have a privacy class.
+pub(super) fn is_text(definition: &str) -> bool {
+    definition.starts_with("VARCHAR")
 }
 
 fn differ_in_mode_alone(before: &str, now: &str) -> bool {

@@ -207,8 +207,7 @@ impl<'c> State<'c> {
         let rows = self.query(
             "SELECT concat_ws('|', \
                (SELECT sum(counter) FROM sync.changes), \
-               (SELECT string_agg(table_name || status || \
-                  CASE status WHEN 'ok' THEN coalesce(reason, '') ELSE '' END, ',' ORDER BY table_name) \
+               (SELECT string_agg(concat(table_name, status, reason), ',' ORDER BY table_name) \
                 FROM sync.resources), \
                (SELECT count(*) || '/' || count(resolved_at) FROM sync.rejects), \
                (SELECT count(*) FROM sync.drift), \

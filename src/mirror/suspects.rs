@@ -140,7 +140,9 @@ impl State<'_> {
         let mut outcome = Outcome::default();
         let one = format!("SELECT {id}::BIGINT");
         let tables = ["cases", "projects"];
-        for resource in tables.iter().filter_map(|table| settings.catalog.get(table)) {
+        let resources = settings.catalog.resources().iter();
+        // Lists of a search row are a part of it.
+        for resource in resources.filter(|resource| tables.contains(&resource.read_with())) {
             leave::take_rows(self.conn, settings, resource, &one, "hidden", now, &mut outcome)?;
         }
         leave::forget_scopes(self.conn, tables.into_iter(), &one, now)?;

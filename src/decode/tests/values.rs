@@ -153,3 +153,24 @@ fn a_bare_value_that_does_not_fit_is_kept_under_its_column() {
     assert_eq!(faults(&decoded), [("amount", "a string where a number belongs")]);
     assert_eq!(texts(&decoded, "_extra"), [Some(r#"{"amount":"free"}"#.to_owned())]);
 }
+
+/// The reference says of these no more than "list".
+#[test]
+fn serial_numbers_of_invoices_are_taken_as_numbers_and_as_texts() {
+    let note = r#"{"Id":1,"InvoiceSerialNumbers":[42,"F-0042",null]}"#;
+    let decoded = decode("notes", &[note]);
+    assert_eq!(faults(&decoded), [("", ""); 0]);
+    let lists = decoded.rows.column_by_name("invoice_serial_numbers").unwrap();
+    let numbers = lists.as_list::<i32>().value(0);
+    let numbers: Vec<Option<&str>> = numbers.as_string::<i32>().iter().collect();
+    assert_eq!(numbers, [Some("42"), Some("F-0042"), None]);
+}
+
+/// Contract section 3: a price per unit is a fraction, not an amount.
+#[test]
+fn a_price_of_an_hour_keeps_six_decimals() {
+    let decoded = decode("property_conditions", &[r#"{"HourlyRate":1850.123456}"#]);
+    assert_eq!(faults(&decoded), [("", ""); 0]);
+    let rate = decoded.rows.column_by_name("hourly_rate").unwrap();
+    assert_eq!(rate.as_primitive::<Decimal128Type>().value(0), 1_850_123_456);
+}

@@ -11,8 +11,8 @@ use duckdb::Connection;
 use sha2::{Digest, Sha256};
 
 use super::db;
-use crate::catalog::{Group, Only, Resource};
-use crate::error::Result;
+use crate::catalog::{Catalog, Group, Only, Resource};
+use crate::error::{Error, Kind, Result};
 use crate::quote;
 
 /// Cases signed per month and office.
@@ -54,9 +54,15 @@ pub const RELATIONS: [&str; 9] = [
 /// not have is left out; a table that is only disabled is there, and its reports answer.
 ///
 /// # Errors
+/// `Kind::Config` where a changed copy of a resource file lacks a column that a report reads; else
 /// `Kind::Store` or `Kind::DiskFull`, naming the relation.
 pub fn create_all<R: Borrow<Resource>>(conn: &Connection, resources: &[R]) -> Result<()> {
     let freshness = freshness_sql(resources);
+    let lacking = lacking_columns(&Catalog::load(None)?, resources);
+    if !lacking.is_empty() {
+        let text = format!("the resource files are wrong:\n  {}", lacking.join("\n  "));
+        return Err(Error::new(Kind::Config, text));
+    }
     let tables = names(
         conn,
         "SELECT table_name FROM duckdb_tables() \
@@ -100,6 +106,29 @@ fn tables_read(sql: &str) -> impl Iterator<Item = &str> {
         let name = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
         Some(name).filter(|name| !name.is_empty())
     })
+}
+
+/// Built-in columns that `resources` lack and that a report on their table names.
+fn lacking_columns<R: Borrow<Resource>>(built_in: &Catalog, resources: &[R]) -> Vec<String> {
+    let mut lacking = Vec::new();
+    for resource in resources.iter().map(Borrow::borrow) {
+        let Some(original) = built_in.get(&resource.table) else { continue };
+        let dropped = original.columns.iter().filter(|c| resource.column(&c.name).is_none());
+        for column in dropped {
+            let reads = |sql: &str| {
+                let mut words = sql.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                tables_read(sql).any(|table| table == resource.table)
+                    && words.any(|word| word == column.name)
+            };
+            if let Some((report, _)) = all("").into_iter().find(|(_, sql)| reads(sql)) {
+                lacking.push(format!(
+                    "{}.toml: column \"{}\" is missing: report.{report} reads it",
+                    resource.table, column.name
+                ));
+            }
+        }
+    }
+    lacking
 }
 
 fn names(conn: &Connection, sql: &str) -> Result<BTreeSet<String>> {

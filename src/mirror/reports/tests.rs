@@ -2,7 +2,9 @@ mod commission;
 
 use duckdb::Connection;
 
+use super::create_all;
 use super::fixture::{no_extensions, oslo, store};
+use crate::catalog::{Catalog, Resource};
 
 type SignedRow = (Option<String>, Option<i64>, Option<String>, Option<i64>);
 
@@ -377,5 +379,25 @@ fn every_relation_answers_where_the_file_is_opened_and_where_it_is_attached() {
         .unwrap();
     for name in &relations {
         other.execute_batch(&format!("SELECT * FROM \"another name\".report.{name}")).unwrap();
+    }
+}
+
+#[test]
+fn a_copy_of_a_file_without_a_column_that_a_report_reads_is_refused_by_name() {
+    let conn = store(None, 2026..=2026);
+    let catalog = Catalog::load(None).unwrap();
+    let without = |dropped: [&str; 2]| -> Vec<Resource> {
+        let mut resources: Vec<Resource> =
+            catalog.resources().iter().map(|resource| Resource::clone(resource)).collect();
+        let costs = resources.iter_mut().find(|resource| resource.table == "costs").unwrap();
+        costs.columns.retain(|column| !dropped.contains(&column.name.as_str()));
+        resources
+    };
+    create_all(&conn, &without(["comment", "vat"])).unwrap();
+    let said = create_all(&conn, &without(["amount", "selected"])).unwrap_err().to_string();
+    for column in ["amount", "selected"] {
+        let fault =
+            format!("costs.toml: column \"{column}\" is missing: report.total_cost reads it");
+        assert!(said.contains(&fault), "{said}");
     }
 }

@@ -142,7 +142,7 @@ pub fn of_property(case: &Case) -> Record {
             t.chance(386, 70).then(|| t.between(387, 8_000, 35_000)),
         )
         .decimal("EstimatedHours", t.chance(388, 50).then(|| t.between(389, 10, 200) * 250_000))
-        .money("HourlyRate", t.chance(390, 50).then_some(185_050))
+        .decimal("HourlyRate", t.chance(390, 50).then_some(1_850_505_000))
         .put("InvoiceExpensesAreIncluded", t.chance(391, 70).then(|| t.chance(392, 50)))
         .put("MarketingPackageIsIncluded", t.chance(443, 50).then(|| t.chance(444, 50)))
         .money("SumBrokerCommission", c.commission)

@@ -1,0 +1,166 @@
+//! Tables that no resource file describes any more: a file of the user's was taken away.
+//!
+//! Such a table leaves `main` and the books, because nothing would keep it true. Its history stays: what
+//! the source once said is not ours to forget, and the file may only be misplaced. Nobody reads the table
+//! again, so no rewriting knows where its values are repeated; a privacy class that is tightened later
+//! therefore empties what the class covers there, whether it would hash or drop. With its file the table
+//! comes back beside that history.
+
+use std::collections::BTreeSet;
+
+use duckdb::{Connection, params};
+
+use super::load::count_change;
+use super::state::query;
+use super::{db, scalar_i64, schema};
+use crate::catalog::{Catalog, Class, Resource};
+use crate::config::{self, PrivacyMode};
+use crate::error::Result;
+use crate::quote;
+
+/// Books with rows of a table's own. `sync.changes` is not among them: a counter never begins anew,
+/// because snapshots are compared by it.
+const BOOKS: [&str; 7] =
+    ["resources", "fetched", "failures", "pending", "rejects", "drift", "journal_months"];
+
+/// Takes tables out of `main` and the books that the catalog does not have. Returns the tables whose
+/// records carried theirs: a list that no table takes belongs to `_extra` again.
+pub(super) fn retire(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<String>> {
+    let failed = |e| db("cannot take a table without resource file out of the store", e);
+    let known: Vec<(String, Option<String>)> =
+        query(conn, "SELECT table_name, read_with FROM sync.resources", |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    let mut parents = BTreeSet::new();
+    for (table, read_with) in known.into_iter().filter(|(table, _)| catalog.get(table).is_none()) {
+        tracing::warn!(
+            table,
+            "no resource file describes the table any more: it leaves the mirror"
+        );
+        let (name, text) = (quote::ident(&table), quote::text(&table));
+        let versions = scalar_i64(conn, &format!("SELECT count(*) FROM history.{name}"))?;
+        let mut sql = format!("DROP TABLE main.{name};");
+        if versions == 0 {
+            sql += &format!(
+                "DROP TABLE history.{name}; DELETE FROM sync.columns WHERE table_name = {text};"
+            );
+        }
+        for book in BOOKS {
+            sql += &format!("DELETE FROM sync.{book} WHERE table_name = {text};");
+        }
+        sql += &format!("DELETE FROM sync.restatements WHERE journal = {text};");
+        conn.execute_batch(&sql).map_err(failed)?;
+        count_change(conn, &table, "")?;
+        let complete = schema::meta(conn, "complete_tables")?.unwrap_or_default();
+        let others: Vec<&str> = complete.split(',').filter(|other| *other != table).collect();
+        schema::set_meta(conn, "complete_tables", &others.join(","))?;
+        parents.extend(read_with.filter(|parent| *parent != table));
+    }
+    Ok(parents)
+}
+
+/// Makes the table of a retired resource anew, empty and with the columns of its history, which are then
+/// brought up to the file like those of any table.
+pub(super) fn revive(conn: &Connection, resource: &Resource) -> Result<()> {
+    let name = quote::ident(&resource.table);
+    conn.execute_batch(&format!(
+        "CREATE TABLE main.{name} AS \
+         SELECT * EXCLUDE (_valid_from, _valid_to, _change) FROM history.{name} LIMIT 0"
+    ))
+    .map_err(|e| db(&format!("cannot make main.{name} again"), e))
+}
+
+/// Keeps what only files say, for the day on which they are gone: with every table the one that it is
+/// read with, with every column its privacy class.
+pub(super) fn note_files(conn: &Connection, catalog: &Catalog) -> Result<()> {
+    let known: Vec<(String, Option<String>)> =
+        query(conn, "SELECT table_name, read_with FROM sync.resources", |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    for (table, noted) in known {
+        let Some(resource) = catalog.get(&table) else { continue };
+        if noted.as_deref() != Some(resource.read_with()) {
+            conn.execute(
+                "UPDATE sync.resources SET read_with = ? WHERE table_name = ?",
+                params![resource.read_with(), table],
+            )
+            .map_err(|e| db("cannot write sync.resources", e))?;
+        }
+    }
+    let known: Vec<(String, String, Option<String>)> =
+        query(conn, "SELECT table_name, column_name, class FROM sync.columns", |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+    for (table, name, noted) in known {
+        let Some(column) = catalog.get(&table).and_then(|resource| resource.column(&name)) else {
+            continue;
+        };
+        let class = column.class.map_or(String::new(), |class| format!("{class:?}"));
+        if noted.as_ref() != Some(&class) {
+            conn.execute(
+                "UPDATE sync.columns SET class = ? WHERE table_name = ? AND column_name = ?",
+                params![class, table, name],
+            )
+            .map_err(|e| db("cannot write sync.columns", e))?;
+        }
+    }
+    Ok(())
+}
+
+/// Empties what the history of retired tables has of a class that hides more now. `step` says which
+/// classes were tightened as such.
+pub(super) fn hide(
+    conn: &Connection,
+    catalog: &Catalog,
+    now: &config::Privacy,
+    step: Option<&config::Privacy>,
+) -> Result<()> {
+    let known: Vec<(String, String, String, Option<String>)> = query(
+        conn,
+        "SELECT table_name, column_name, definition, class FROM sync.columns \
+         ORDER BY table_name, column_name",
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+    )?;
+    let mut retired = BTreeSet::new();
+    for (table, column, definition, class) in known {
+        if catalog.get(&table).is_some() {
+            continue;
+        }
+        let is = |which: Class| class.as_deref() == Some(format!("{which:?}").as_str());
+        let mode = match () {
+            () if is(Class::Identifier) => now.identifiers,
+            () if is(Class::ContactDetail) => now.contact_details,
+            // A store that is older than these notes: it may be of any class.
+            () if class.is_none() && step.is_some() => PrivacyMode::Drop,
+            () => PrivacyMode::Keep,
+        };
+        let tightened =
+            schema::with_mode(&definition, mode).filter(|_| schema::is_text(&definition));
+        if let Some(definition) = tightened {
+            empty(conn, &table, &column)?;
+            conn.execute(
+                "UPDATE sync.columns SET definition = ? WHERE table_name = ? AND column_name = ?",
+                params![definition, table, column],
+            )
+            .map_err(|e| db("cannot write sync.columns", e))?;
+        }
+        retired.insert(table);
+    }
+    // Fields that had no column fall under a class by their names.
+    for table in retired.iter().filter(|_| step.is_some()) {
+        empty(conn, table, "_extra")?;
+    }
+    Ok(())
+}
+
+fn empty(conn: &Connection, table: &str, column: &str) -> Result<()> {
+    let name = quote::ident(column);
+    let history = format!("history.{}", quote::ident(table));
+    let sql = format!("UPDATE {history} SET {name} = NULL WHERE {name} IS NOT NULL");
+    let emptied =
+        conn.execute(&sql, []).map_err(|e| db(&format!("cannot empty {history}.{column}"), e))?;
+    if emptied > 0 {
+        count_change(conn, table, "")?;
+    }
+    Ok(())
+}
