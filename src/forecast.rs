@@ -125,7 +125,11 @@ impl Forecaster<'_> {
                 }
                 Group::Ids => self.searched(resource, &cases)?,
                 Group::List | Group::Each(_) => self.list(resource)?,
-                Group::Journal(_) => self.journal(resource)?,
+                Group::Journal(_) => {
+                    let (line, waiting) = self.journal(resource)?;
+                    all.waiting += waiting;
+                    line
+                }
                 Group::Child(_) => continue,
             };
             if line.calls > 0 {
@@ -202,12 +206,13 @@ impl Forecaster<'_> {
         Ok(Line { what: Place::Contacts.table().to_owned(), scopes, calls })
     }
 
-    /// Months that are due, or that the schedules make so. A month that is too much for one call takes
-    /// more than this says.
-    fn journal(&self, resource: &Resource) -> Result<Line> {
-        let months = cycle::planned_months(self.conn, self.config, &self.due, &resource.table)?;
+    /// Months that are due, or that the schedules make so, and how many wait. A month that is too much
+    /// for one call takes more than this says.
+    fn journal(&self, resource: &Resource) -> Result<(Line, u64)> {
+        let (months, waiting) =
+            cycle::planned_months(self.conn, self.config, &self.due, &resource.table)?;
         let scopes = months.len() as u64;
-        Ok(Line { what: resource.table.clone(), scopes, calls: scopes })
+        Ok((Line { what: resource.table.clone(), scopes, calls: scopes }, waiting))
     }
 
     fn list(&self, resource: &Resource) -> Result<Line> {
