@@ -99,6 +99,7 @@ impl Extractor {
             params.insert(from.param.clone(), Param::Text(value.to_owned()));
         }
         let mut parts = Parts::default();
+        let mut missing = Vec::new();
         match &read.values {
             None => self.part(resource, read, &params, &mut parts).await?,
             Some((name, values)) => {
@@ -106,17 +107,16 @@ impl Extractor {
                 for value in values {
                     params.insert(name.clone(), Param::Text(value.clone()));
                     match self.part(resource, read, &params, &mut parts).await {
-                        Err(error) if error.kind() == Kind::NotFound => not_found = Some(error),
+                        Err(error) if error.kind() == Kind::NotFound => {
+                            missing.push(value.clone());
+                            not_found = Some(error);
+                        }
                         done => done?,
                     }
                 }
-                if let Some(error) = not_found {
-                    // All of them: there is none. Some: what the others say is kept, and nothing
-                    // leaves on such an answer.
-                    if parts.sent_at.is_none() {
-                        return Err(error);
-                    }
-                    parts.complete = false;
+                // All of them: there is none.
+                if let Some(error) = not_found.filter(|_| parts.sent_at.is_none()) {
+                    return Err(error);
                 }
             }
         }
@@ -137,6 +137,7 @@ impl Extractor {
             }],
             kind: LoadKind::Scopes,
             lacking: Vec::new(),
+            missing,
             not_found: false,
         })
     }
@@ -178,6 +179,7 @@ impl Extractor {
             decoded: self.decode(resource, named).await?,
             kind: LoadKind::Scopes,
             lacking: Vec::new(),
+            missing: Vec::new(),
             not_found: false,
         })
     }
@@ -195,6 +197,7 @@ impl Extractor {
             }],
             kind: LoadKind::Scopes,
             lacking: Vec::new(),
+            missing: Vec::new(),
             not_found: true,
         })
     }
@@ -291,6 +294,7 @@ impl Extractor {
             }],
             kind: LoadKind::Scopes,
             lacking: Vec::new(),
+            missing: Vec::new(),
             not_found: true,
         })
     }
@@ -430,7 +434,14 @@ impl Extractor {
             })
             .collect();
         let kind = LoadKind::Search { place, answered_at };
-        let load = Load { decoded, scopes, kind, lacking: Vec::new(), not_found: false };
+        let load = Load {
+            decoded,
+            scopes,
+            kind,
+            lacking: Vec::new(),
+            missing: Vec::new(),
+            not_found: false,
+        };
         Ok(SearchPage { load, ids })
     }
 
@@ -472,6 +483,7 @@ impl Extractor {
             // The search may show more of it after its delay, and is asked again like any row.
             kind: LoadKind::Search { place: Place::Contacts, answered_at },
             lacking: Vec::new(),
+            missing: Vec::new(),
             not_found: false,
         })
     }

@@ -72,7 +72,7 @@ impl Comparison {
 #[derive(Debug, Clone, Default)]
 pub struct Verified {
     pub comparisons: Vec<Comparison>,
-    /// In words, which of the journals' sums match.
+    /// In words, what is left out, and which of the journals' sums match.
     pub notes: Vec<String>,
     /// What could not be compared, in words.
     pub problems: Vec<String>,
@@ -90,6 +90,9 @@ impl Verified {
     }
 }
 
+/// The tables that control totals are of; a month's sum is compared with its lines.
+const TOTALLED: [&str; 4] = ["cases", "projects", revenue::LINES, revenue::SUMS];
+
 /// All comparisons, settled and open.
 pub struct Verification {
     bench: Bench,
@@ -97,6 +100,8 @@ pub struct Verification {
     revenue: Revenue,
     sample: Sample,
     settled: Vec<Comparison>,
+    /// What is not compared because it is not read.
+    left_out: Vec<String>,
     /// When the attempt under way began to ask.
     asked: Option<Asked>,
 }
@@ -111,6 +116,11 @@ impl Verification {
             totals: Totals::of(&bench)?,
             revenue: Revenue::of(&bench)?,
             sample: Sample::of(&bench, sample)?,
+            left_out: TOTALLED
+                .into_iter()
+                .filter_map(|table| bench.why_not(table).transpose())
+                .map(|why| why.map(|why| format!("not compared: {why}")))
+                .collect::<Result<_>>()?,
             bench,
             settled: Vec::new(),
             asked: None,
@@ -157,7 +167,7 @@ impl Verification {
     /// What came of it.
     pub fn finish(self) -> Verified {
         Verified {
-            notes: self.revenue.notes(),
+            notes: self.left_out.into_iter().chain(self.revenue.notes()).collect(),
             problems: self.bench.problems(),
             comparisons: self.settled,
         }

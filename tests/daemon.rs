@@ -2,14 +2,16 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Output;
 
-use casemirror::sandbox::{Act, Control, Facet};
+use casemirror::sandbox::{Act, Control, Facet, Fault};
 use serde_json::Value;
 
 use crate::support::daemon::{EAGER, without_figures};
 use crate::support::follow::{
     UNTHROTTLED, assert_status, calls, change, hold, lines, shown_cases, unthrottled,
 };
+use crate::support::scripted::fault;
 use crate::support::{World, differences, one, open_read_only, shown};
 
 const SOCKET: &str = "data/store.duckdb.sock";
@@ -186,6 +188,30 @@ fn where_nothing_answers_the_holder_of_the_store_is_named() {
         assert_status(&output, 1);
         assert!(shown(&output).contains(&format!("PID {}", daemon.id())), "{}", shown(&output));
     }
+    daemon.stop();
+}
+
+#[test]
+fn a_command_handed_over_while_the_source_was_never_reached_fails_as_it_would_alone() {
+    let world = eager(10);
+    world.sandbox.fault(fault("*", None, Fault::Drop));
+    let alone = world.run(&["sync"]);
+    assert_status(&alone, 1);
+    let mut daemon = world.start_daemon();
+    daemon.wait_for_socket();
+    let handed = world.run(&["sync"]);
+    assert_status(&handed, 1);
+    assert_eq!(handed.stdout, alone.stdout);
+    let error = |output: &Output| {
+        let text = String::from_utf8(output.stderr.clone()).unwrap();
+        // Behind it stands how long it was tried.
+        let error = text.lines().find(|line| line.starts_with("error"));
+        error.and_then(|line| line.split_once(", after ")).map(|(what, _)| what.to_owned())
+    };
+    assert!(error(&alone).is_some(), "{}", shown(&alone));
+    assert_eq!(error(&handed), error(&alone));
+    world.sandbox.clear_faults();
+    daemon.wait_until("everything is published", || is_published(&world));
     daemon.stop();
 }
 

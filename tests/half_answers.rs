@@ -106,21 +106,40 @@ fn an_id_twice_on_a_page_is_one_case() {
 }
 
 #[test]
-fn a_404_of_one_cost_type_neither_drops_the_other_nor_removes_rows() {
+fn a_404_of_one_cost_type_removes_its_rows_the_second_time_and_none_of_the_other() {
     let world = mirrored(12);
     let both = "SELECT case_id FROM costs GROUP BY case_id HAVING count(DISTINCT cost_type) = 2 \
                 ORDER BY case_id LIMIT 1";
     let case_id: i64 = one(&world.store(), both);
+    let of_type = |cost_type: &str| {
+        let rows = "SELECT count(*) FROM main.costs WHERE case_id";
+        one::<i64>(&world.store(), &format!("{rows} = {case_id} AND cost_type = '{cost_type}'"))
+    };
+    let sellers = of_type("Seller");
     let path = format!("/api/Conditions/Cases/{case_id}/Costs/Seller");
     world.sandbox.fault(fault(&path, None, refuse(404)));
     change(&world, case_id, Facet::Cost); // a buyer's
-    for args in [&["sync"][..], &["sync", "--full"][..]] {
-        assert_incomplete(&world.run(args), "costs");
-        let mut wrong = differences(&world.store(), &world.sandbox.state());
-        wrong.retain(|difference| difference.starts_with("costs "));
-        assert_eq!(wrong, [""; 0]);
-    }
-    assert_mended(&world);
+    assert_incomplete(&world.run(&["sync"]), "costs");
+    let mut wrong = differences(&world.store(), &world.sandbox.state());
+    wrong.retain(|difference| difference.starts_with("costs "));
+    assert_eq!((wrong, of_type("Seller")), (vec![], sellers));
+
+    let buyers = of_type("Buyer");
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!((of_type("Seller"), of_type("Buyer")), (0, buyers));
+    world.sandbox.clear_faults();
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    world.assert_equal();
+}
+
+#[test]
+fn a_cost_type_that_no_case_has_leaves_nothing_open() {
+    let world = World::unthrottled(8);
+    world.sandbox.fault(fault("/api/Conditions/Cases/*/Costs/Seller", None, refuse(404)));
+    assert_status(&world.run(&["sync"]), 0);
+    let unknown =
+        "SELECT count(*) FROM report.total_cost WHERE list_contains(unknown, 'buyer_costs')";
+    assert_eq!(one::<i64>(&world.store(), unknown), 0);
 }
 
 #[test]

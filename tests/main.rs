@@ -6,6 +6,7 @@ mod support;
 
 mod books;
 mod cli;
+mod contacts;
 mod daemon;
 mod export;
 mod faults;

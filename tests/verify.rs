@@ -221,6 +221,17 @@ fn a_verify_that_is_due_gives_its_status_to_sync() {
 }
 
 #[test]
+fn what_is_not_read_is_not_compared_and_named() {
+    let world = mirrored(unthrottled(10), 2);
+    world.configure(&format!("{UNTHROTTLED}[resources]\ndisable = [\"revenue_journal_sums\"]\n"));
+    let output = verify(&world, "0");
+    assert_same(&output);
+    let text = shown(&output);
+    assert!(text.contains("not compared: revenue_journal_sums is disabled"), "{text}");
+    assert!(!text.contains("revenue sums:"), "{text}");
+}
+
+#[test]
 fn a_due_verify_gives_way_to_a_command_and_goes_on_where_it_was() {
     let world = World::with(unthrottled(10));
     world.journals_since(&format!("{}-01", month(3)));

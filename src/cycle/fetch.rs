@@ -150,7 +150,7 @@ impl Cycle {
         match load {
             Ok(load) => {
                 self.reached(None);
-                self.take_load(&stale, load).await
+                self.take_load(stale.id, load).await
             }
             Err(error) => {
                 if !self.reached(Some(&error)) {

@@ -13,7 +13,7 @@ use super::signals::Halt;
 use crate::catalog::{Group, Resource};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
-use crate::journals::{JournalScope, Month, MonthRead, first_month, months_back};
+use crate::journals::{JournalScope, Month, MonthRead, Queue, first_month, months_back};
 use crate::mirror::{Books, DueMonth, ScopeId, State};
 use crate::schedule::Name;
 
@@ -213,7 +213,7 @@ impl Cycle {
         self.progress.more(due.len() as u64);
         let width = self.config.limits.concurrency;
         let mut not_found: BTreeMap<String, bool> = BTreeMap::new();
-        let mut queue = due.into_iter();
+        let mut queue = Queue::new(due);
         // Tasks of their own: they go on while changes are fetched.
         let mut under_way = JoinSet::new();
         let mut read = 0;
@@ -222,11 +222,8 @@ impl Cycle {
             self.fresh_first().await?;
             let halt = self.signals.halt();
             while halt == Halt::Go && under_way.len() < width {
-                let Some(month) =
-                    queue.find(|due| self.is_active(&due.table) && !self.gives_up(&due.table))
-                else {
-                    break;
-                };
+                let is_read = |table: &str| self.is_active(table) && !self.gives_up(table);
+                let Some(month) = queue.take(is_read) else { break };
                 let Some(resource) = self.catalog.get(&month.table).cloned() else { continue };
                 let extractor = self.extractor.clone();
                 under_way.spawn(async move {
@@ -249,10 +246,12 @@ impl Cycle {
                 Ok(answer) => {
                     self.reached(None);
                     not_found.insert(month.table.clone(), false);
+                    queue.was_read(&month, answer.window_days);
                     self.take_month(&month, answer).await?;
                     read += 1;
                 }
                 Err(error) => {
+                    queue.failed(&month);
                     let missing = error.kind() == Kind::NotFound;
                     *not_found.entry(month.table.clone()).or_insert(true) &= missing;
                     self.month_failed(&month, &resource, error).await?;

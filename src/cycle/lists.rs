@@ -55,7 +55,7 @@ impl Cycle {
     pub(super) async fn read_list(&mut self, resource: &Arc<Resource>) -> Result<()> {
         let stamp = Stamp::Known(String::new());
         match self.extractor.scope(resource, 0, None, stamp).await {
-            Ok(load) => self.take_list(resource, 0, load).await,
+            Ok(load) => self.take_list(0, load).await,
             Err(error) => match (error.kind(), &resource.instead) {
                 (Kind::NotFound | Kind::NotAllowed, Some(instead)) => {
                     self.take_instead(resource, instead, &error).await
@@ -92,7 +92,7 @@ impl Cycle {
             (state.records_of(resource, instead)?, complete)
         };
         let load = self.extractor.made_of(resource, records, complete, Timestamp::now()).await?;
-        self.take_list(resource, 0, load).await
+        self.take_list(0, load).await
     }
 
     /// Reads a table per row of another: all of it, or what of it is stale.
@@ -131,7 +131,7 @@ impl Cycle {
             let Some((id, load)) = under_way.next().await else { return Ok(()) };
             self.progress.done(1);
             match load {
-                Ok(load) => self.take_list(resource, id, load).await?,
+                Ok(load) => self.take_list(id, load).await?,
                 Err(error) => self.each_failed(resource, id, error).await?,
             }
         }
@@ -156,14 +156,9 @@ impl Cycle {
         self.writer.load(load).await
     }
 
-    async fn take_list(&mut self, resource: &Resource, id: i64, load: Load) -> Result<()> {
+    async fn take_list(&mut self, id: i64, load: Load) -> Result<()> {
         self.reached(None);
-        self.answered.insert(resource.table.clone());
-        if load.scopes.iter().any(|s| !s.complete) || load.decoded.any_keyless() {
-            let why = "the answer was not complete: nothing is deleted";
-            self.note_failure(&resource.table, id, "Incomplete", why).await?;
-        }
-        self.writer.load(load).await
+        self.take_load(id, load).await
     }
 
     /// What an error means for a scope that hangs on a row of another table: as for one of a case

@@ -112,20 +112,43 @@ impl Cycle {
         self.writer.run(move |conn| State::new(conn).clean(&done)).await
     }
 
-    pub(super) async fn take_load(&mut self, stale: &Stale, load: Load) -> Result<()> {
-        if !self.answered.contains(&stale.table) {
-            self.answered.insert(stale.table.clone());
+    /// Takes what was read of one scope.
+    pub(super) async fn take_load(&mut self, id: i64, mut load: Load) -> Result<()> {
+        let resource = Arc::clone(&load.decoded.resource);
+        if !self.answered.contains(&resource.table) {
+            self.answered.insert(resource.table.clone());
         }
-        let incomplete = load.scopes.iter().any(|s| !s.complete) || load.decoded.any_keyless();
-        if incomplete {
-            let why = if load.decoded.any_keyless() {
-                "a record has no usable key: nothing is deleted"
-            } else {
-                "the answer was not complete"
-            };
-            self.note_failure(&stale.table, stale.id, "Incomplete", why).await?;
+        let half_missing = self.half_is_missing(&resource, id, &mut load)?;
+        let noted = if load.decoded.any_keyless() {
+            Some(("Incomplete", "a record has no usable key: nothing is deleted"))
+        } else if half_missing {
+            Some(("NotFound", "one of its calls answered 404; a second one removes the rows"))
+        } else if load.scopes.iter().any(|s| !s.complete) {
+            Some(("Incomplete", "the answer was not complete: nothing is deleted"))
+        } else {
+            None
+        };
+        if let Some((kind, why)) = noted {
+            self.note_failure(&resource.table, id, kind, why).await?;
         }
         self.writer.load(load).await
+    }
+
+    /// Whether one of a scope's calls answered 404 where that is not known to mean "none": then the
+    /// answer is not complete.
+    fn half_is_missing(&self, resource: &Resource, id: i64, load: &mut Load) -> Result<bool> {
+        if load.missing.is_empty() {
+            return Ok(false);
+        }
+        let conn = self.store.connection()?;
+        let state = State::new(&conn);
+        for value in &load.missing {
+            if !state.may_lack(resource, id, value, self.run_id)? {
+                load.scopes.iter_mut().for_each(|scope| scope.complete = false);
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// What an error means for its scope and its table (contract section 4, "Not allowed, not

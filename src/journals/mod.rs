@@ -1,15 +1,17 @@
 //! Journals: months as scopes, the days they are asked in, and when a month counts as closed
 //! (contract section 4, "Journals"; section 2, `journals.*`).
 //!
-//! Months and windows are pure; [`read`] makes the calls of one month.
+//! Months, windows and their queue are pure; [`read`] makes the calls of one month.
 
 mod months;
+mod queue;
 pub mod read;
 mod windows;
 
 use std::fmt;
 
 pub use months::{Month, first_month, months_back};
+pub use queue::Queue;
 pub use read::MonthRead;
 pub use windows::Window;
 

@@ -77,6 +77,7 @@ impl Extractor {
             }],
             kind: LoadKind::Journal,
             lacking: Vec::new(),
+            missing: Vec::new(),
             not_found: false,
         };
         Ok(MonthRead { load, window_days: lines.window_days })
@@ -101,6 +102,7 @@ impl Extractor {
             }],
             kind: LoadKind::Journal,
             lacking: Vec::new(),
+            missing: Vec::new(),
             not_found: true,
         })
     }
@@ -195,12 +197,23 @@ impl Calls<'_> {
     ) -> Result<Vec<Part>> {
         windows.reverse();
         let mut parts = Vec::new();
+        // Days of the shortest window that got no answer.
+        let mut too_long = u32::MAX;
         while let Some(window) = windows.pop() {
+            // The other half of what was too much is as long, or a day shorter.
+            if let Some([first, second]) = window.halves().filter(|_| window.days() + 1 >= too_long)
+            {
+                windows.extend([second, first]);
+                continue;
+            }
             let read = self.window(window, sent_at).await;
             let halves = match &read {
                 Ok(part) if part.complete => None,
                 Ok(_) => window.halves(),
-                Err(error) if is_too_much(error) => window.halves(),
+                Err(error) if is_too_much(error) => {
+                    too_long = too_long.min(window.days());
+                    window.halves()
+                }
                 Err(_) => None,
             };
             match halves {

@@ -10,19 +10,28 @@ const KNOWN_CONTACTS: &str = "SELECT contact_id AS id FROM main.case_roles \
                               UNION SELECT contact_id FROM sync.seen_contacts";
 
 impl State<'_> {
-    /// Contacts to search: named by a role or the feed and never read, moved by the feed, due again, or
-    /// old; those that moved last first.
-    /// `older_than` is the age, in microseconds of our clock, from which a contact is read again
-    /// where there is no contacts feed.
+    /// Contacts to search: named by a role or the feed and never read, moved by the feed, or due again;
+    /// those that moved last first.
+    /// Where there is no contacts feed, also those that were read before `older_than`, in microseconds
+    /// of our clock, or before the roles of a case that name them; whom no role names any more grows
+    /// old as well.
     pub fn stale_contacts(&self, now_us: i64, older_than: Option<i64>) -> Result<Vec<i64>> {
-        let old = match older_than {
-            Some(us) => format!("OR epoch_us(f.fetched_at) < {us}"),
-            None => String::new(),
+        let (old, unnamed) = match older_than {
+            Some(us) => (
+                format!(
+                    "OR epoch_us(f.fetched_at) < {us} OR EXISTS (SELECT 1 FROM main.case_roles r \
+                       JOIN sync.fetched g ON g.table_name = 'case_roles' AND g.id = r.case_id \
+                         AND g.part = '' \
+                     WHERE r.contact_id = n.id AND g.sent_at > f.sent_at)"
+                ),
+                " UNION SELECT id FROM main.contacts",
+            ),
+            None => (String::new(), ""),
         };
         ids(
             self.conn,
             &format!(
-                "WITH named AS ({KNOWN_CONTACTS}) \
+                "WITH named AS ({KNOWN_CONTACTS}{unnamed}) \
                  SELECT n.id FROM named n \
                  LEFT JOIN sync.fetched f ON f.table_name = 'contacts' AND f.id = n.id AND f.part = '' \
                  LEFT JOIN sync.seen_contacts s ON s.contact_id = n.id \
@@ -46,12 +55,14 @@ impl State<'_> {
         )
     }
 
-    /// Forgets failures of contacts that nobody names any more: they are not asked for again.
+    /// Forgets failures of contacts that nobody names any more and that are not mirrored: they are not
+    /// asked for again.
     pub fn forget_unnamed_contacts(&self) -> Result<()> {
         self.batch(
             "DELETE FROM sync.failures f WHERE f.table_name = 'contacts' \
                AND NOT EXISTS (SELECT 1 FROM main.case_roles r WHERE r.contact_id = f.id) \
-               AND NOT EXISTS (SELECT 1 FROM sync.seen_contacts s WHERE s.contact_id = f.id)",
+               AND NOT EXISTS (SELECT 1 FROM sync.seen_contacts s WHERE s.contact_id = f.id) \
+               AND NOT EXISTS (SELECT 1 FROM main.contacts c WHERE c.id = f.id)",
         )
     }
 

@@ -185,6 +185,26 @@ impl State<'_> {
         )
     }
 
+    /// Whether a 404 for one of the values that a scope's calls go through means that there is none:
+    /// nothing is mirrored there, or an earlier run met a 404 too (contract section 4, "Not allowed,
+    /// not there").
+    pub fn may_lack(&self, resource: &Resource, id: i64, value: &str, run_id: i64) -> Result<bool> {
+        let scope = resource.scope_column().map(quote::ident);
+        let of_scope = scope.map_or("true".to_owned(), |column| format!("{column} = {id}"));
+        let values = resource.read.as_ref().and_then(|read| read.values.as_ref());
+        let of_value = values.map_or("true".to_owned(), |(column, _)| {
+            format!("{} = {}", quote::ident(column), quote::text(value))
+        });
+        let rows = scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM main.{} WHERE {of_scope} AND {of_value}",
+                quote::ident(&resource.table)
+            ),
+        )?;
+        Ok(rows == 0 || self.failed_before(&resource.table, id, "NotFound", run_id)?)
+    }
+
     /// Whether a scope failed in this way in an earlier run.
     pub fn failed_before(&self, table: &str, id: i64, kind: &str, run_id: i64) -> Result<bool> {
         Ok(scalar_i64(

@@ -289,10 +289,15 @@ impl State<'_> {
                 quote::text(reason)
             ))?;
         }
+        // What was as much as the service answers at once last month is so this month too.
         self.batch(&format!(
             "INSERT INTO sync.journal_months BY NAME SELECT w.table_name, {level} AS journal_level, \
                w.journal_id, w.journal_month::DATE AS journal_month, 'never fetched' AS due, \
-               false AS complete \
+               false AS complete, \
+               (SELECT first(m.window_days ORDER BY m.journal_month DESC) FILTER (m.complete) \
+                  FROM sync.journal_months m \
+                WHERE m.table_name = w.table_name AND m.journal_level = {level} \
+                  AND m.journal_id = w.journal_id) AS window_days \
              FROM temp.wanted_months w WHERE NOT EXISTS \
                (SELECT 1 FROM sync.journal_months m WHERE {same})"
         ))
@@ -414,8 +419,8 @@ impl State<'_> {
             .collect())
     }
 
-    /// Keeps how many days of a journal the service answers at once, for this month and the later
-    /// ones that are not known yet.
+    /// Keeps how many days of a journal the service answers at once, for this month, the later ones,
+    /// and all that were never read.
     pub fn set_window_days(
         &self,
         table: &str,
@@ -424,7 +429,8 @@ impl State<'_> {
     ) -> Result<()> {
         self.execute(
             "UPDATE sync.journal_months SET window_days = ? WHERE table_name = ? \
-               AND journal_level = ? AND journal_id = ? AND journal_month >= ?::DATE",
+               AND journal_level = ? AND journal_id = ? \
+               AND (journal_month >= ?::DATE OR NOT complete)",
             params![
                 days,
                 table,

@@ -61,6 +61,10 @@ pub struct Load {
     /// Ids that a search was asked for and did not show: a record of its answer without a usable key
     /// is one of these.
     pub lacking: Vec<i64>,
+    /// Those of the values that a scope's calls go through (`read.values` of the resource file) that
+    /// answered 404, while others did not. Whether there is none of them decides who loads it:
+    /// [`State::may_lack`].
+    pub missing: Vec<String>,
     /// The source answered 404: there is nothing, but the table has not shown that it is there.
     pub not_found: bool,
 }

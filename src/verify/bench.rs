@@ -70,6 +70,13 @@ impl Bench {
         Ok(self.active()?.into_iter().find(|r| r.table == name))
     }
 
+    /// Why a table is not read, in words: `None` where it is.
+    pub(super) fn why_not(&self, name: &str) -> Result<Option<String>> {
+        let rows = Books::new(&self.reader()?).resources()?;
+        let row = rows.get(name).filter(|row| !row.is_asked());
+        Ok(row.map(|row| format!("{name} is {}", row.status)))
+    }
+
     /// Notes what cannot be compared, because the source does not answer it.
     ///
     /// # Errors

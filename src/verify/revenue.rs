@@ -16,8 +16,8 @@ use crate::error::Result;
 use crate::journals::{JournalScope, Month};
 use crate::mirror::{RevenueMonth, State, journal_lines, rows_of_month};
 
-const LINES: &str = "revenue_journals";
-const SUMS: &str = "revenue_journal_sums";
+pub(super) const LINES: &str = "revenue_journals";
+pub(super) const SUMS: &str = "revenue_journal_sums";
 /// Cells that are named of one month.
 const MOST_NAMED: usize = 50;
 

@@ -1,0 +1,110 @@
+//! Contacts where no feed says what changed (contract section 4, `contacts`): read again with the
+//! roles that name them, and when they are old.
+
+use casemirror::sandbox::{Act, Facet};
+use duckdb::Connection;
+use rstest::rstest;
+
+use crate::support::follow::{UNTHROTTLED, assert_status, calls, change, shown_cases, unthrottled};
+use crate::support::scripted::{fault, refuse};
+use crate::support::{World, differences, one};
+
+#[derive(Clone, Copy)]
+enum Feed {
+    Off,
+    Absent,
+}
+
+/// A mirrored brokerage whose contacts no feed reports.
+fn unreported(feed: Feed) -> World {
+    let world = World::with(unthrottled(12));
+    match feed {
+        // UNTHROTTLED ends within [feed].
+        Feed::Off => world.configure(&format!("{UNTHROTTLED}contacts_poll = \"0s\"\n")),
+        Feed::Absent => {
+            world.configure(UNTHROTTLED);
+            world.sandbox.fault(fault(
+                "/api/Integrations/RecentlyModified/Contacts",
+                None,
+                refuse(404),
+            ));
+        }
+    }
+    assert_status(&world.run(&["sync"]), 0);
+    world
+}
+
+/// A contact that the first case names, and that the search knows.
+fn named(world: &World) -> (i64, i64) {
+    let case_id = shown_cases(world)[0];
+    let contact = format!(
+        "SELECT contact_id FROM case_roles JOIN contacts c ON c.id = contact_id \
+         WHERE case_id = {case_id} AND c.last_indexed IS NOT NULL ORDER BY 1 LIMIT 1"
+    );
+    (case_id, one(&world.store(), &contact))
+}
+
+fn edit(world: &World, contact_id: i64) {
+    world.sandbox.act(&Act::EditContact { contact_id: Some(contact_id), at: None }).unwrap();
+}
+
+fn contacts_asked(world: &World) -> u64 {
+    let of_contacts = |call: &str| call.contains("Contact") && !call.contains("RecentlyModified");
+    calls(world).into_iter().filter(|(call, _)| of_contacts(call)).map(|(_, times)| times).sum()
+}
+
+#[rstest]
+#[case::off(Feed::Off)]
+#[case::absent(Feed::Absent)]
+fn a_contact_is_read_again_with_the_roles_that_name_it_and_not_before(#[case] feed: Feed) {
+    let world = unreported(feed);
+    let (case_id, contact_id) = named(&world);
+    edit(&world, contact_id);
+    world.sandbox.reset_stats();
+    world.sync();
+    change(&world, case_id, Facet::Activity);
+    world.sync();
+    assert_eq!(contacts_asked(&world), 0, "{:?}", calls(&world));
+
+    change(&world, case_id, Facet::RoleAdded);
+    world.sync();
+    let wrong = differences(&world.store(), &world.sandbox.tables(&["contacts"]));
+    // Whom no role names is not known without a feed.
+    let named: Vec<_> = wrong.into_iter().filter(|text| !text.ends_with("is missing")).collect();
+    assert_eq!(named, [""; 0]);
+    world.sandbox.reset_stats();
+    world.sync();
+    assert_eq!(contacts_asked(&world), 0, "{:?}", calls(&world));
+}
+
+#[test]
+fn a_contact_that_was_read_a_week_ago_is_read_again_named_or_not() {
+    let world = unreported(Feed::Off);
+    let (_, contact_id) = named(&world);
+    // Nobody names it any more.
+    let store = Connection::open(world.path("data/store.duckdb")).unwrap();
+    store
+        .execute_batch(&format!(
+            "DELETE FROM main.case_roles WHERE contact_id = {contact_id}; \
+             UPDATE sync.fetched SET fetched_at = TIMESTAMPTZ '2026-01-01 00:00:00+00' \
+             WHERE table_name = 'contacts' AND id = {contact_id}"
+        ))
+        .unwrap();
+    drop(store);
+    edit(&world, contact_id);
+    world.sandbox.reset_stats();
+    world.sync();
+    assert_eq!(contacts_asked(&world), 1, "{:?}", calls(&world));
+    let names = |conn: &Connection| {
+        one::<String>(
+            conn,
+            &format!("SELECT to_json(c) FROM main.contacts c WHERE id = {contact_id}"),
+        )
+    };
+    let old = names(&world.published());
+    edit(&world, contact_id);
+    world.sync();
+    assert_eq!(names(&world.published()), old, "it is not old any more");
+    let history = format!("SELECT count(*) FROM history.contacts WHERE id = {contact_id}");
+    assert_eq!(one::<i64>(&world.store(), &history), 1);
+}
