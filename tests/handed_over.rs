@@ -7,7 +7,7 @@ use casemirror::sandbox::{Act, Journal, JournalEdit};
 use serde_json::Value;
 
 use crate::support::daemon::{Daemon, without_figures};
-use crate::support::follow::{assert_status, calls, unthrottled};
+use crate::support::follow::{UNTHROTTLED, assert_status, calls, hold, shown_cases, unthrottled};
 use crate::support::scripted::{fault, refuse};
 use crate::support::{World, one, shown};
 
@@ -170,4 +170,23 @@ fn journals_that_are_handed_over_are_read_into_the_daemons_mirror() {
     assert_eq!(one::<String>(&world.published(), restated), "payment");
     daemon.stop();
     world.assert_equal();
+}
+
+/// The published copy was made while something was missing, and the next one is not due for long.
+#[test]
+fn status_says_that_all_is_there_before_it_is_published() {
+    let world = World::with(unthrottled(8));
+    let polls = "poll = \"200ms\"\ncontacts_poll = \"200ms\"\n";
+    world.configure(&format!("{UNTHROTTLED}{polls}[publish]\nmin_interval = \"1h\"\n"));
+    let last = shown_cases(&world)[7];
+    hold(&world, "call", &format!("/api/Cases/{last}/Activities"), 1);
+    let mut daemon = world.start_daemon();
+    assert!(world.wait(world.sandbox.wait_until_held("call")));
+    let database = world.path("data/casemirror.duckdb");
+    daemon.wait_until("something is published", || database.exists());
+    world.sandbox.release("call");
+    daemon.wait_until_idle();
+    let complete = "SELECT complete FROM report.snapshot";
+    assert!(!one::<bool>(&world.published(), complete));
+    daemon.stop();
 }
