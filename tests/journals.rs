@@ -324,6 +324,9 @@ fn what_failed_at_another_level_is_let_go_when_the_level_changes() {
     ));
     world.sync();
     assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM sync.failures"), 0);
+    // What was never read of it is not missing any more.
+    let covered = "SELECT DISTINCT status FROM report.journal_coverage";
+    assert_eq!(rows(&world.published(), covered), ["complete"]);
 }
 
 /// An answer that is wrong and looks right is found by the platform's own sum.

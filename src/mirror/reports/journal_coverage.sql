@@ -114,7 +114,9 @@ LEFT JOIN sync.failures AS f
     AND f.part = m.journal_level || '/' || strftime(m.journal_month, '%Y-%m')
 LEFT JOIN main.offices AS o ON m.journal_level = 'offices' AND o.id = m.journal_id
 LEFT JOIN main.contacts AS c ON c.id = m.journal_id
-WHERE m.table_name <> 'revenue_journal_sums';
+WHERE m.table_name <> 'revenue_journal_sums'
+-- Neither read nor wanted: of a level or an office that is not asked for any more.
+AND (m.complete OR m.due IS NOT NULL);
 
 COMMENT ON VIEW report.journal_coverage IS
     'One row per journal, scope and month that should be mirrored: whether it is, and whether its lines add up to the platform''s own sum.';
