@@ -164,7 +164,7 @@ mod tests {
     ];
 
     /// In the hour that is skipped or comes twice, and at its edges.
-    const IN_THE_HOUR: &str = "reference = \"0 2 * * *\"\njournals = \"15 2 * * *\"\n\
+    const IN_THE_HOUR: &str = "reference = \"0 2 * * *\"\njournals = \"15-59/50 2 * * *\"\n\
                                journals_recheck = \"30 2 * * Sun\"\nreconcile = \"59 59 2 * * *\"\n\
                                verify = \"0 3 * * *\"\n";
 
