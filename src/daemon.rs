@@ -25,6 +25,8 @@ mod printer;
 mod protocol;
 mod publisher;
 mod server;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::sync::Arc;

@@ -141,7 +141,11 @@ impl Forecaster<'_> {
                 }
                 Group::Ids => self.searched(resource, &cases)?,
                 Group::List | Group::Each(_) => self.list(resource)?,
-                Group::Journal(_) => self.journal(resource)?,
+                Group::Journal(_) => {
+                    let (line, waiting) = self.journal(resource)?;
+                    all.waiting += waiting;
+                    line
+                }
                 Group::Child(_) => continue,
             };
             if line.calls > 0 {
@@ -263,12 +267,12 @@ impl Forecaster<'_> {
         Ok(Line { what: Place::Contacts.table().to_owned(), scopes, calls })
     }
 
-    /// Months that are due, or that the schedules make so. One that is known to be too much for one
+    /// Months that are due, or that the schedules make so, and how many wait. One that is known to be too much for one
     /// call is read in parts, twice; of what is not known to be, it takes more than this says.
-    fn journal(&self, resource: &Resource) -> Result<Line> {
+    fn journal(&self, resource: &Resource) -> Result<(Line, u64)> {
         let level = self.config.journals.level;
         let known = State::new(self.conn).days_at_once(&resource.table, level)?;
-        let months = self.months(&resource.table)?;
+        let (months, waiting) = self.months(&resource.table)?;
         let calls = |(id, month): &(i64, Month)| {
             // A month that is new begins with what the one before it bears.
             let days = known.get(id).and_then(|months| {
@@ -279,20 +283,21 @@ impl Forecaster<'_> {
                 parts => 2 * parts,
             }
         };
-        Ok(Line {
+        let line = Line {
             what: resource.table.clone(),
             scopes: months.len() as u64,
             calls: months.iter().map(calls).sum(),
-        })
+        };
+        Ok((line, waiting))
     }
 
-    fn months(&self, table: &str) -> Result<BTreeSet<(i64, Month)>> {
+    fn months(&self, table: &str) -> Result<(BTreeSet<(i64, Month)>, u64)> {
         cycle::planned_months(self.conn, self.config, &self.due, table)
     }
 
     /// What a verify asks for where everything is the same at once.
     fn verify(&self) -> Result<Vec<Line>> {
-        let months = self.months("revenue_journals")?;
+        let (months, _) = self.months("revenue_journals")?;
         let asks = verify::Asks::of(self.conn, self.config, &self.active, &months)?;
         let line = |what: &str, scopes, calls| Line { what: what.to_owned(), scopes, calls };
         Ok(vec![

@@ -160,8 +160,25 @@ pub fn collect(
 /// (contract section 5, `report.snapshot`).
 pub fn note_complete(conn: &Connection, pending: &Pending, catalog: &Catalog) -> Result<()> {
     let state = State::new(conn);
-    if state.meta("listed_at")?.is_none() {
+    let before = complete_tables(&state)?;
+    let complete = complete_by(conn, pending, catalog)?;
+    if complete.len() == before.len() {
         return Ok(());
+    }
+    let text: Vec<String> = complete.into_iter().collect();
+    state.set_meta("complete_tables", &text.join(","))
+}
+
+/// The tables that are complete by what is pending now, and those that were noted before.
+fn complete_by(
+    conn: &Connection,
+    pending: &Pending,
+    catalog: &Catalog,
+) -> Result<BTreeSet<String>> {
+    let state = State::new(conn);
+    let mut complete = complete_tables(&state)?;
+    if state.meta("listed_at")?.is_none() {
+        return Ok(complete);
     }
     // What is switched off, forbidden or not there lacks nothing, and has not been fetched either.
     let status = Books::new(conn).resources()?;
@@ -174,19 +191,21 @@ pub fn note_complete(conn: &Connection, pending: &Pending, catalog: &Catalog) ->
         .filter(|r| is_asked(r, &status) && !lacks(r.read_with()))
         // Journals and their annotations that no schedule has planned yet lack everything.
         .filter(|r| planned || r.column(JOURNAL_COLUMNS[2]).is_none());
-    let mut complete = complete_tables(&state)?;
-    let before = complete.len();
     complete.extend(done.map(|r| r.table.clone()));
-    if complete.len() == before {
-        return Ok(());
-    }
-    let text: Vec<String> = complete.into_iter().collect();
-    state.set_meta("complete_tables", &text.join(","))
+    Ok(complete)
 }
 
-/// Whether every scope that the configuration asks for has been fetched once.
+/// Whether every scope that the configuration asks for has been fetched once, as far as was noted.
 pub fn is_complete(conn: &Connection, catalog: &Catalog) -> Result<bool> {
-    let complete = complete_tables(&State::new(conn))?;
+    has_all(&complete_tables(&State::new(conn))?, conn, catalog)
+}
+
+/// The same by what is pending now: it is noted only with the next publishing.
+pub fn is_complete_by(conn: &Connection, pending: &Pending, catalog: &Catalog) -> Result<bool> {
+    has_all(&complete_by(conn, pending, catalog)?, conn, catalog)
+}
+
+fn has_all(complete: &BTreeSet<String>, conn: &Connection, catalog: &Catalog) -> Result<bool> {
     let status = Books::new(conn).resources()?;
     Ok(catalog
         .resources()

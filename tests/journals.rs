@@ -7,64 +7,10 @@ use casemirror::sandbox::{
 use duckdb::Connection;
 use rstest::rstest;
 
+use crate::support::journals::{
+    FEED, OFFICE, edit, mirrored, month, options, read_again, restatements, rows,
+};
 use crate::support::{World, differences, differences_of, one, shown};
-
-const FEED: &str = "[feed]\ncalls = 1000\nper = \"1s\"\n";
-/// Lines of every journal, per office and month.
-const OFFICE: i64 = 11;
-
-fn options(cases: usize) -> Options {
-    Options {
-        cases,
-        gzip: false,
-        feed_calls: 1000,
-        feed_per: std::time::Duration::from_secs(1),
-        ..Options::default()
-    }
-}
-
-/// A month so many months ago, as `yyyy-mm`. Two months ago is always closed.
-fn month(ago: i32) -> String {
-    let first = jiff::Zoned::now().date().first_of_month() - jiff::Span::new().months(ago);
-    first.strftime("%Y-%m").to_string()
-}
-
-/// A mirror whose journals begin so many months ago.
-fn mirrored(options: Options, months: i32, more: &str) -> World {
-    let world = World::with(options);
-    world.journals_since(&format!("{}-01", month(months)));
-    world.configure(&format!("{FEED}{more}"));
-    world.sync();
-    world
-}
-
-/// Reads a month again, as `casemirror journals` does.
-fn read_again(world: &World, month: &str) -> String {
-    let (from, to) = (format!("{month}-01"), format!("{month}-28"));
-    let output = world.run(&["journals", "--from", &from, "--to", &to]);
-    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn edit(world: &World, month: &str, journal: Journal, edit: JournalEdit, line: Option<usize>) {
-    let act = Act::Journal { journal, office_id: OFFICE, month: month.to_owned(), edit, line };
-    world.sandbox.act(&act).unwrap();
-}
-
-fn rows(conn: &Connection, sql: &str) -> Vec<String> {
-    let sql = format!("SELECT concat_ws(' | ', COLUMNS(*)::VARCHAR) FROM ({sql})");
-    let sql = sql.replace("COLUMNS(*)::VARCHAR", "*COLUMNS(*)");
-    let mut statement = conn.prepare(&sql).unwrap();
-    statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
-}
-
-fn restatements(world: &World) -> Vec<String> {
-    rows(
-        &world.store(),
-        "SELECT journal, change, column_name, before, after FROM report.journal_restatements \
-         ORDER BY ALL",
-    )
-}
 
 fn history(conn: &Connection) -> i64 {
     ["case_journals", "revenue_journals", "revenue_journal_annotations"]
@@ -378,6 +324,9 @@ fn what_failed_at_another_level_is_let_go_when_the_level_changes() {
     ));
     world.sync();
     assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM sync.failures"), 0);
+    // What was never read of it is not missing any more.
+    let covered = "SELECT DISTINCT status FROM report.journal_coverage";
+    assert_eq!(rows(&world.published(), covered), ["complete"]);
 }
 
 /// An answer that is wrong and looks right is found by the platform's own sum.

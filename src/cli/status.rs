@@ -139,7 +139,7 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
             "cases": state.meta("late_rows_cases")?,
             "contacts": state.meta("late_rows_contacts")?,
         },
-        "complete": pending::is_complete(&conn, catalog)?,
+        "complete": pending::is_complete_by(&conn, &pending, catalog)?,
         "tables": tables,
         "failures": failures,
         "runs": runs,

@@ -482,7 +482,7 @@ impl Wanted {
 }
 
 /// The months of a journal's table that the next run reads: those that are due by the books, and those
-/// that the schedules make due.
+/// that the schedules make due. Beside them how many failed and wait for their next attempt.
 ///
 /// # Errors
 /// Those of the store.
@@ -491,7 +491,7 @@ pub fn planned_months(
     config: &Config,
     due: &Due,
     table: &str,
-) -> Result<BTreeSet<(i64, Month)>> {
+) -> Result<(BTreeSet<(i64, Month)>, u64)> {
     let state = State::new(conn);
     let level = config.journals.level;
     let now = due.at.unwrap_or_else(Timestamp::now);
@@ -517,7 +517,11 @@ pub fn planned_months(
         planned.extend(of_all(&wanted.trailing));
         planned.extend(of_all(&wanted.all).into_iter().filter(|month| !known.contains_key(month)));
     }
-    Ok(planned)
+    // A schedule does not shorten their wait.
+    let mut waiting = state.waiting_months(table, level, now)?;
+    waiting.retain(|(id, _)| wanted.ids.contains(id));
+    planned.retain(|month| !waiting.contains(month));
+    Ok((planned, waiting.len() as u64))
 }
 
 /// Whose journals are read: those that are named, else those of the configuration, else all that are

@@ -63,6 +63,8 @@ pub fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> 
 mod tests {
     use std::collections::BTreeMap;
 
+    use rstest::rstest;
+
     use super::*;
     use crate::config::Config;
     use crate::schedule::{self, LastRuns, Name};
@@ -109,7 +111,17 @@ mod tests {
     /// Plays the worker's loop over a night: it sleeps as it decides, and every cycle runs what is due
     /// and notes it, as a cycle does.
     fn fired(config: &Config, from: Timestamp, to: Timestamp) -> BTreeMap<Name, Vec<Timestamp>> {
-        let mut last: LastRuns = Name::ALL.into_iter().map(|name| (name, from)).collect();
+        let last = Name::ALL.into_iter().map(|name| (name, from)).collect();
+        fired_since(config, last, from, to)
+    }
+
+    /// The same by a worker that is started at `from`, where the schedules ran before.
+    fn fired_since(
+        config: &Config,
+        mut last: LastRuns,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> BTreeMap<Name, Vec<Timestamp>> {
         let mut fired: BTreeMap<Name, Vec<Timestamp>> = BTreeMap::new();
         let mut now = from;
         while now <= to {
@@ -132,24 +144,56 @@ mod tests {
         fired
     }
 
-    #[test]
-    fn every_schedule_fires_once_on_both_nights_of_a_clock_change() {
-        let text = "[source]\nbase_url = \"https://brokerage.invalid\"\nclient_id = \"a\"\n\
-                    client_secret = \"b\"\n";
+    fn configured(schedules: &str) -> Config {
+        let text = format!(
+            "[source]\nbase_url = \"https://brokerage.invalid\"\nclient_id = \"a\"\n\
+             client_secret = \"b\"\n[schedule]\n{schedules}"
+        );
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("casemirror.toml");
         std::fs::write(&path, text).unwrap();
-        let config = Config::load(&path, &[]).unwrap();
-        for (from, to) in [
-            ("2026-03-28T12:00:00Z", "2026-03-29T12:00:00Z"),
-            ("2026-10-24T12:00:00Z", "2026-10-25T12:00:00Z"),
-            ("2027-03-27T12:00:00Z", "2027-03-28T12:00:00Z"),
-            ("2027-10-30T12:00:00Z", "2027-10-31T12:00:00Z"),
-        ] {
-            // Both nights end on a Sunday, so that the weekly schedule is among them.
+        Config::load(&path, &[]).unwrap()
+    }
+
+    /// From noon to noon. Both kinds of nights end on a Sunday, so that a weekly schedule is among them.
+    const NIGHTS: [(&str, &str); 4] = [
+        ("2026-03-28T12:00:00Z", "2026-03-29T12:00:00Z"),
+        ("2026-10-24T12:00:00Z", "2026-10-25T12:00:00Z"),
+        ("2027-03-27T12:00:00Z", "2027-03-28T12:00:00Z"),
+        ("2027-10-30T12:00:00Z", "2027-10-31T12:00:00Z"),
+    ];
+
+    /// In the hour that is skipped or comes twice, and at its edges.
+    const IN_THE_HOUR: &str = "reference = \"0 2 * * *\"\njournals = \"15-59/50 2 * * *\"\n\
+                               journals_recheck = \"30 2 * * Sun\"\nreconcile = \"59 59 2 * * *\"\n\
+                               verify = \"0 3 * * *\"\n";
+
+    #[rstest]
+    #[case::as_they_are("")]
+    #[case::in_the_hour_of_the_change(IN_THE_HOUR)]
+    fn every_schedule_fires_once_on_both_nights_of_a_clock_change(#[case] schedules: &str) {
+        let config = configured(schedules);
+        for (from, to) in NIGHTS {
             let fired = fired(&config, from.parse().unwrap(), to.parse().unwrap());
             for name in Name::ALL {
                 assert_eq!(fired[&name].len(), 1, "{} in {from}: {fired:?}", name.as_str());
+            }
+        }
+    }
+
+    #[rstest]
+    #[case::as_they_are("")]
+    #[case::in_the_hour_of_the_change(IN_THE_HOUR)]
+    fn what_was_missed_in_such_a_night_runs_once_at_the_start(#[case] schedules: &str) {
+        let config = configured(schedules);
+        for (from, to) in NIGHTS {
+            let (slept, woke): (Timestamp, Timestamp) =
+                (from.parse().unwrap(), to.parse().unwrap());
+            let last: LastRuns = Name::ALL.into_iter().map(|name| (name, slept)).collect();
+            let fired =
+                fired_since(&config, last, woke, woke + std::time::Duration::from_secs(3600));
+            for name in Name::ALL {
+                assert_eq!(fired[&name], [woke], "{}", name.as_str());
             }
         }
     }

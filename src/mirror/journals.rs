@@ -1,7 +1,7 @@
 //! Journals in the store: their months, what of them is due, and loading them (contract section 4,
 //! "Journals").
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use duckdb::{Connection, params};
 use jiff::Timestamp;
@@ -363,6 +363,26 @@ impl State<'_> {
             .into_iter()
             .filter_map(|(id, month, complete)| Some(((id, month.parse().ok()?), complete)))
             .collect())
+    }
+
+    /// The months of a table and this level that failed and may not be asked again yet.
+    pub fn waiting_months(
+        &self,
+        table: &str,
+        level: JournalLevel,
+        now: Timestamp,
+    ) -> Result<BTreeSet<(i64, Month)>> {
+        let rows = self.query(
+            &format!(
+                "SELECT id, part FROM sync.failures WHERE table_name = {} AND next_at > {}",
+                quote::text(table),
+                instant(now)
+            ),
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)),
+        )?;
+        let scopes = rows.into_iter().filter_map(|(id, part)| JournalScope::of(id, &part));
+        let of_level = scopes.filter(|scope| scope.level == level);
+        Ok(of_level.map(|scope| (scope.id, scope.month)).collect())
     }
 
     /// Every month that is wanted and due, whether it waits or not: table, scope, why, never read

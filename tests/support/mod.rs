@@ -17,6 +17,7 @@ use tokio::runtime::Runtime;
 
 pub mod daemon;
 pub mod follow;
+pub mod journals;
 pub mod scripted;
 pub mod stored;
 

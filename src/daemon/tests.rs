@@ -1,0 +1,164 @@
+//! Commands that were handed over, with the daemon's controls in the test's hand.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::{Host, Session};
+use crate::config::Config;
+use crate::cycle::{Controls, Halt, JournalRequest, Options};
+use crate::error::Kind;
+use crate::journals::{Month, tables_of};
+use crate::progress::Progress;
+use crate::sandbox::{self, Fault, Rule, Sandbox, When};
+
+/// Months of the journals that are mirrored.
+const MONTHS: i32 = 3;
+const JOURNALS: &str = "/api/Offices/*Journals*";
+
+/// A mirrored brokerage, and a daemon of which there are only its controls.
+struct Place {
+    sandbox: Sandbox,
+    session: Arc<Session>,
+    controls: Arc<Controls>,
+    _folder: TempDir,
+}
+
+impl Place {
+    async fn mirrored() -> Place {
+        let options = sandbox::Options {
+            cases: 4,
+            gzip: false,
+            feed_calls: 1000,
+            feed_per: Duration::from_secs(1),
+            ..sandbox::Options::default()
+        };
+        let sandbox = Sandbox::start(options).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[source]\nbase_url = \"{}\"\nclient_id = \"{}\"\nclient_secret = \"{}\"\n\
+             search_delay = \"1s\"\n[limits]\nrequests_per_second = 2000\n\
+             [feed]\ncalls = 1000\nper = \"1s\"\n[publish]\nparquet = \"\"\n\
+             [journals]\nsince = \"{}-01\"\n",
+            sandbox.base_url(),
+            sandbox.client_id(),
+            sandbox.client_secret(),
+            this_month().plus(1 - MONTHS),
+        );
+        let path = folder.path().join("casemirror.toml");
+        std::fs::write(&path, text).unwrap();
+        let config = Config::load(&path, &[]).unwrap();
+        let session = Arc::new(Session::open(config, Progress::new(true)).unwrap());
+        let own = Host::own(Arc::clone(&session));
+        let done = own.run("sync", Options::default()).await.unwrap();
+        assert_eq!(done.report.exit_status(), 0, "{:?}", done.report.problems);
+        sandbox.reset_stats();
+        let controls = Arc::new(Controls::new(&session.polls().news));
+        Place { sandbox, session, controls, _folder: folder }
+    }
+
+    fn host(&self) -> Host {
+        Host {
+            handled: None,
+            session: Arc::clone(&self.session),
+            signals: self.controls.listen(),
+            controls: Some(Arc::clone(&self.controls)),
+        }
+    }
+
+    /// Holds the `nth` call to a journal with its answer in hand, sets the controls, lets it go.
+    async fn halt_in_call(&self, nth: u64, halt: Halt) {
+        let fault = Fault::Hold { name: "call".to_owned(), when: When::After };
+        let path = JOURNALS.to_owned();
+        self.sandbox.fault(Rule { method: None, path, query: None, nth, count: Some(1), fault });
+        assert!(self.sandbox.wait_until_held("call").await);
+        self.controls.set(halt);
+        self.sandbox.release("call");
+    }
+
+    /// Calls to the journals by path and query.
+    fn journal_calls(&self) -> BTreeMap<String, i32> {
+        let mut calls = BTreeMap::new();
+        for call in self.sandbox.stats().log.iter().filter(|c| c.path.contains("Journals")) {
+            *calls.entry(format!("{}?{}", call.path, call.query)).or_default() += 1;
+        }
+        calls
+    }
+
+    fn count(&self, sql: &str) -> i64 {
+        let conn = self.session.store().connection().unwrap();
+        conn.query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+}
+
+fn this_month() -> Month {
+    Month::of(jiff::Zoned::now().date())
+}
+
+/// What `casemirror journals` of all these months asks for.
+fn all_journals() -> Options {
+    let request = JournalRequest {
+        from: this_month().plus(1 - MONTHS),
+        to: this_month(),
+        ids: Vec::new(),
+        planned: false,
+    };
+    let only = tables_of(&[]).unwrap();
+    Options { only, journals: Some(request), ..Options::default() }
+}
+
+/// Each month of each journal was asked once; the months of a sum are in the body of its call.
+fn assert_each_was_asked_once(calls: &BTreeMap<String, i32>) {
+    let once = |path: &str| if path.contains("/Sum") { MONTHS } else { 1 };
+    assert!(calls.iter().all(|(path, times)| *times == once(path)), "{calls:?}");
+    let offices = calls.keys().filter(|path| path.contains("/Sum")).count();
+    assert!(offices > 1);
+    assert_eq!(calls.len(), offices * (4 * MONTHS as usize + 1), "{calls:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn journals_that_have_to_give_way_go_on_where_they_were() {
+    let place = Place::mirrored().await;
+    let halted = place.halt_in_call(9, Halt::Yield);
+    let host = place.host();
+    let (ran, ()) = tokio::join!(host.run("journals", all_journals()), halted);
+    let report = ran.unwrap().report;
+    assert!(!report.halted);
+    assert_eq!(report.exit_status(), 0, "{:?}", report.problems);
+    assert_each_was_asked_once(&place.journal_calls());
+    assert_eq!(place.count("SELECT count(*) FROM sync.runs WHERE command = 'journals'"), 2);
+    assert_eq!(place.count("SELECT count(*) FROM sync.journal_months WHERE due IS NOT NULL"), 0);
+}
+
+/// What failed before it gave way is told at its end, though it waits for its next attempt then.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_failed_before_they_gave_way_is_no_less_incomplete() {
+    let place = Place::mirrored().await;
+    let fault = Fault::Refuse { status: 400, headers: [].into(), body: String::new() };
+    let path = "/api/Offices/11/DepotJournals".to_owned();
+    place.sandbox.fault(Rule { method: None, path, query: None, nth: 1, count: None, fault });
+    let halted = place.halt_in_call(9, Halt::Yield);
+    let host = place.host();
+    let (ran, ()) = tokio::join!(host.run("journals", all_journals()), halted);
+    let report = ran.unwrap().report;
+    assert_eq!(report.exit_status(), 3);
+    let failed = format!("depot_journals: {MONTHS} scopes failed");
+    assert!(report.problems.iter().any(|p| p.contains(&failed)), "{:?}", report.problems);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn journals_that_a_stop_ends_are_due_still_and_read_by_the_next_run() {
+    let place = Place::mirrored().await;
+    let halted = place.halt_in_call(9, Halt::Stop);
+    let host = place.host();
+    let (ran, ()) = tokio::join!(host.run("journals", all_journals()), halted);
+    assert_eq!(ran.unwrap_err().kind(), Kind::Cancelled);
+    assert!(place.count("SELECT count(*) FROM sync.journal_months WHERE due = 'asked for'") > 0);
+    let own = Host::own(Arc::clone(&place.session));
+    let next = own.run("sync", Options::default()).await;
+    assert_eq!(next.unwrap().report.exit_status(), 0);
+    assert_each_was_asked_once(&place.journal_calls());
+    assert_eq!(place.count("SELECT count(*) FROM sync.journal_months WHERE due IS NOT NULL"), 0);
+}
