@@ -29,6 +29,7 @@ mod lines;
 mod revenue;
 mod sample;
 mod totals;
+mod whole;
 
 pub use bench::Bench;
 pub use forecast::Asks;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use duckdb::Connection;
 
-use super::{SAMPLE, revenue, sample, totals};
+use super::{SAMPLE, revenue, totals, whole};
 use crate::catalog::Resource;
 use crate::config::Config;
 use crate::cycle::IDS_PER_CALL;
@@ -52,12 +52,12 @@ impl Asks {
         }
         let cases = state.random_cases(SAMPLE)?;
         let mut scopes: BTreeMap<String, u64> = BTreeMap::new();
-        for (table, _) in sample::scopes(conn, config, active, &cases)? {
+        for (table, _) in whole::scopes(conn, config, active, &cases)? {
             *scopes.entry(table).or_default() += 1;
         }
         let calls = |resource: &Arc<Resource>| {
             let scopes = scopes.get(&resource.table).copied().unwrap_or(0);
-            if sample::is_search(&resource.table) {
+            if whole::is_search(&resource.table) {
                 scopes.div_ceil(IDS_PER_CALL as u64)
             } else {
                 scopes * resource.calls_per_scope()
