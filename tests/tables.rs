@@ -93,6 +93,13 @@ fn the_missing_permission_is_named_from_the_answer() {
         let text: String = one(&world.store(), &sql);
         assert!(text.starts_with("forbidden") && text.contains(permission), "{table}: {text}");
     }
+    // Tried again in vain, they have been forbidden all the time.
+    let since = "SELECT table_name, since::VARCHAR AS since FROM sync.resources \
+                 WHERE status = 'forbidden' ORDER BY table_name";
+    let before = lines(&world.store(), since);
+    world.configure(&format!("{UNTHROTTLED}{REFERENCE}"));
+    world.sync();
+    assert_eq!(lines(&world.store(), since), before);
     for permission in ["ProcessingBasis - Read", "Notes - Read"] {
         world.sandbox.control(Control::Grant { permission: permission.to_owned() });
     }

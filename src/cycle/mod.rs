@@ -165,6 +165,8 @@ pub struct Cycle {
     failures_in_a_row: BTreeMap<String, u32>,
     /// Calls in a row that did not reach the source.
     unreachable: u32,
+    /// Tables that were forbidden or absent, and are tried again in this run.
+    retried: BTreeMap<String, ResourceRow>,
     /// When a part of a table's rows was last asked after.
     permissions_read: Option<Instant>,
     signals: Signals,
@@ -206,6 +208,7 @@ impl Cycle {
             tried: HashMap::new(),
             failures_in_a_row: BTreeMap::new(),
             unreachable: 0,
+            retried: BTreeMap::new(),
             permissions_read: None,
             signals: parts.signals,
             planned: (handled, i64::MAX),
@@ -471,9 +474,16 @@ impl Cycle {
     ) -> Result<()> {
         self.active.retain(|r| r.table != table);
         tracing::warn!(table, status, reason, "a table cannot be read and is left alone");
+        // One that was tried again in vain has been so all the time.
+        let before = self.retried.get(table).filter(|row| row.status == status);
+        let since = before.and_then(|row| row.since);
         let (table, status, reason) = (table.to_owned(), status.to_owned(), reason.to_owned());
         self.writer
-            .run(move |conn| Books::new(conn).set_status(&table, &status, Some(&reason)))
+            .run(move |conn| {
+                let books = Books::new(conn);
+                books.set_status(&table, &status, Some(&reason))?;
+                since.map_or(Ok(()), |since| books.set_since(&table, since))
+            })
             .await
     }
 }

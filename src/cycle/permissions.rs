@@ -18,7 +18,7 @@ const BELIEVED: Duration = Duration::from_secs(60);
 
 impl Cycle {
     /// Reads what the API user may do. Tables that were forbidden or absent are tried again.
-    pub(super) async fn read_permissions(&self) -> Result<()> {
+    pub(super) async fn read_permissions(&mut self) -> Result<()> {
         let permissions = self.extractor.client().permissions().await;
         if let Err(error) = &permissions {
             // They are only shown; what is not allowed says so itself.
@@ -27,11 +27,11 @@ impl Cycle {
         let parts =
             permissions.map_or_else(|_| Vec::new(), |granted| self.partly_granted(&granted));
         let rows = Books::new(&self.store.connection()?).resources()?;
-        let again: Vec<String> = rows
+        self.retried = rows
             .into_iter()
             .filter(|(_, row)| matches!(row.own_status(), "forbidden" | "absent"))
-            .map(|(table, _)| table)
             .collect();
+        let again: Vec<String> = self.retried.keys().cloned().collect();
         let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {

@@ -218,6 +218,17 @@ impl<'c> Books<'c> {
             .map_err(|e| db("cannot note the status of a table", e))
     }
 
+    /// Since when a table has its status.
+    pub fn set_since(&self, table: &str, since: Timestamp) -> Result<()> {
+        self.conn
+            .execute(
+                "UPDATE sync.resources SET since = ?::TIMESTAMPTZ WHERE table_name = ?",
+                params![instant_param(since), table],
+            )
+            .map(drop)
+            .map_err(|e| db("cannot note since when a table has its status", e))
+    }
+
     /// Notes something about a table that can be read; what keeps another from being read stays.
     pub fn set_reason(&self, table: &str, reason: Option<&str>) -> Result<()> {
         self.conn
