@@ -83,12 +83,14 @@ pub struct Host {
     pub signals: Signals,
     /// The daemon's, where it is one.
     controls: Option<Arc<Controls>>,
+    /// What polls up to this number moved has been planned.
+    handled: Option<i64>,
 }
 
 impl Host {
     /// A process of the command's own.
     pub fn own(session: Arc<Session>) -> Host {
-        Host { session, signals: Signals::none(), controls: None }
+        Host { session, signals: Signals::none(), controls: None, handled: None }
     }
 
     /// Runs cycles for `command` and publishes until everything that `options` ask for is done.
@@ -96,6 +98,7 @@ impl Host {
     /// # Errors
     /// Those of [`Session::sync`], `Cancelled` when the daemon stops.
     pub async fn run(&self, command: &str, mut options: Options) -> Result<Ran> {
+        options.handled = self.handled;
         let mut verifying = None;
         let signals = || self.signals.clone();
         let mut ran =
@@ -107,6 +110,7 @@ impl Host {
             // A schedule fell due in the meantime: the next cycle begins with it. What `--full` asks
             // for is in the books already.
             options.full = false;
+            options.handled = self.handled.map(|_| ran.report.handled);
             if let Some(journals) = &mut options.journals {
                 journals.planned = true;
             }
@@ -135,7 +139,12 @@ pub async fn run<C: Handed>(session: Session) -> Result<()> {
     let controls = Arc::new(Controls::new(&session.polls().news));
     let (jobs, inbox) = mpsc::channel(MOST_JOBS);
     let server = Server {
-        host: Host { session: Arc::clone(&session), signals: controls.listen(), controls: None },
+        host: Host {
+            session: Arc::clone(&session),
+            signals: controls.listen(),
+            controls: None,
+            handled: None,
+        },
         jobs,
     };
     tracing::info!(

@@ -165,13 +165,12 @@ impl Extractor {
         for (record, mut params) in records {
             let text = std::str::from_utf8(&record).unwrap_or_default();
             let id = field.and_then(|field| field_of(text, field)).and_then(|id| id.parse().ok());
-            let Some(id) = id.filter(|id| *id > 0) else {
-                let why = format!("{path}: a record names no {}", each.param);
-                return Err(Error::new(Kind::BadAnswer, why));
-            };
-            params.insert(each.param.clone(), Param::Int(id));
+            // One that names no scope has no usable key, and is rejected whole.
+            if let Some(id) = id.filter(|id| *id > 0) {
+                params.insert(each.param.clone(), Param::Int(id));
+                ids.insert(id);
+            }
             named.push((record, params));
-            ids.insert(id);
         }
         let scopes = ids.into_iter().map(|id| scope(id, false)).chain([scope(0, complete)]);
         Ok(Load {

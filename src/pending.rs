@@ -19,38 +19,75 @@ pub struct PendingScope {
     /// The case, the contact, or empty for a whole list.
     pub scope: String,
     pub reason: String,
-    /// It was never fetched.
+    /// It was never fetched completely, as far as the books tell.
     pub never: bool,
 }
 
-/// Everything that is stale.
-#[derive(Debug, Clone, Default)]
-pub struct Pending {
-    pub scopes: Vec<PendingScope>,
+/// What of a table is stale.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingTable {
+    /// How many scopes.
+    pub scopes: usize,
+    /// Why the first of them is.
+    pub reason: String,
+    /// Some were never fetched.
+    pub never: bool,
 }
 
-impl Pending {
-    /// As rows of `sync.pending`.
-    pub fn rows(&self) -> Vec<(String, String, String)> {
-        self.scopes.iter().map(|s| (s.table.clone(), s.scope.clone(), s.reason.clone())).collect()
+/// What is stale, per table.
+pub type Pending = BTreeMap<String, PendingTable>;
+
+/// Scopes handed on at once. During a bootstrap nearly every scope is stale, which is millions.
+const CHUNK: usize = 10_000;
+
+/// Counts scopes, and hands them on a chunk at a time.
+struct Collector<F> {
+    pending: Pending,
+    chunk: Vec<PendingScope>,
+    hand_on: F,
+}
+
+impl<F: FnMut(Vec<PendingScope>) -> Result<()>> Collector<F> {
+    fn push(&mut self, scope: PendingScope) -> Result<()> {
+        match self.pending.get_mut(&scope.table) {
+            Some(table) => {
+                table.scopes += 1;
+                table.never |= scope.never;
+            }
+            None => {
+                let (reason, never) = (scope.reason.clone(), scope.never);
+                let table = PendingTable { scopes: 1, reason, never };
+                self.pending.insert(scope.table.clone(), table);
+            }
+        }
+        self.chunk.push(scope);
+        if self.chunk.len() == CHUNK {
+            return (self.hand_on)(std::mem::take(&mut self.chunk));
+        }
+        Ok(())
     }
 
-    /// How many scopes of each table, and the first one's reason.
-    pub fn by_table(&self) -> BTreeMap<String, (usize, String)> {
-        let mut all = BTreeMap::new();
-        for scope in &self.scopes {
-            let entry = all.entry(scope.table.clone()).or_insert((0, scope.reason.clone()));
-            entry.0 += 1;
+    fn finish(mut self) -> Result<Pending> {
+        if !self.chunk.is_empty() {
+            (self.hand_on)(self.chunk)?;
         }
-        all
+        Ok(self.pending)
     }
 }
 
 /// Cases planned at once.
 const BATCH: usize = 2_000;
 
-/// Collects what is stale by the books on `conn`.
-pub fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<Pending> {
+/// Collects what is stale by the books on `conn`, and hands it on chunk by chunk.
+///
+/// # Errors
+/// Those of the store, and the first of `hand_on`.
+pub fn collect(
+    conn: &Connection,
+    config: &Config,
+    catalog: &Catalog,
+    hand_on: impl FnMut(Vec<PendingScope>) -> Result<()>,
+) -> Result<Pending> {
     let (state, books) = (State::new(conn), Books::new(conn));
     let status = books.resources()?;
     let active: Vec<Arc<Resource>> = catalog
@@ -61,7 +98,7 @@ pub fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<
         .collect();
     let errors: BTreeMap<(String, i64), String> =
         books.failures(usize::MAX >> 1)?.into_iter().map(|f| ((f.table, f.id), f.error)).collect();
-    let mut pending = Pending::default();
+    let mut pending = Collector { pending: Pending::new(), chunk: Vec::new(), hand_on };
     let since = since(config)?;
     let mut after = None;
     loop {
@@ -71,12 +108,12 @@ pub fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<
         for (_, plan) in plan_cases(conn, &batch, &active, &[], since)? {
             for stale in plan.stale.into_iter().chain(plan.waiting) {
                 let error = errors.get(&(stale.table.clone(), stale.id));
-                pending.scopes.push(PendingScope {
+                pending.push(PendingScope {
                     reason: error.cloned().unwrap_or_else(|| stale.reason.to_string()),
-                    never: stale.reason == Reason::New,
+                    never: matches!(stale.reason, Reason::New | Reason::Incomplete),
                     scope: stale.id.to_string(),
                     table: stale.table,
-                });
+                })?;
             }
         }
     }
@@ -85,31 +122,27 @@ pub fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<
             Group::Each(each) => {
                 for (id, reason, never) in state.why_each_is_stale(resource, each)? {
                     let (table, scope) = (resource.table.clone(), id.to_string());
-                    pending.scopes.push(PendingScope { table, scope, reason, never });
+                    pending.push(PendingScope { table, scope, reason, never })?;
                 }
             }
             Group::List if resource.schedule.is_some() => {
                 if let Some((reason, never)) = state.why_list_is_stale(&resource.table)? {
                     let table = resource.table.clone();
-                    pending.scopes.push(PendingScope {
-                        table,
-                        scope: String::new(),
-                        reason,
-                        never,
-                    });
+                    let scope = String::new();
+                    pending.push(PendingScope { table, scope, reason, never })?;
                 }
             }
             Group::Ids if resource.table == "contacts" => {
                 for (id, never) in state.contacts_unfetched()? {
                     let error = errors.get(&("contacts".to_owned(), id)).cloned();
-                    pending.scopes.push(PendingScope {
+                    pending.push(PendingScope {
                         table: "contacts".to_owned(),
                         scope: id.to_string(),
                         reason: error.unwrap_or_else(|| {
                             if never { "never fetched" } else { "changed" }.to_owned()
                         }),
                         never,
-                    });
+                    })?;
                 }
             }
             Group::Case | Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => {}
@@ -117,10 +150,10 @@ pub fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<
     }
     for (table, scope, reason, never) in state.pending_months()? {
         if active.iter().any(|r| r.table == table) {
-            pending.scopes.push(PendingScope { table, scope: scope.to_string(), reason, never });
+            pending.push(PendingScope { table, scope: scope.to_string(), reason, never })?;
         }
     }
-    Ok(pending)
+    pending.finish()
 }
 
 /// Tables of which every scope has been fetched once; they stay complete when a new case comes
@@ -149,14 +182,13 @@ fn complete_by(
     }
     // What is switched off, forbidden or not there lacks nothing, and has not been fetched either.
     let status = Books::new(conn).resources()?;
-    let lacking: BTreeSet<&str> =
-        pending.scopes.iter().filter(|s| s.never).map(|s| s.table.as_str()).collect();
+    let lacks = |table: &str| pending.get(table).is_some_and(|table| table.never);
     let planned = state.meta("journals_since")?.is_some();
     // A child's rows come with its parent's scopes.
     let done = catalog
         .resources()
         .iter()
-        .filter(|r| is_asked(r, &status) && !lacking.contains(r.read_with()))
+        .filter(|r| is_asked(r, &status) && !lacks(r.read_with()))
         // Journals and their annotations that no schedule has planned yet lack everything.
         .filter(|r| planned || r.column(JOURNAL_COLUMNS[2]).is_none());
     complete.extend(done.map(|r| r.table.clone()));
@@ -193,4 +225,45 @@ fn is_asked(resource: &Resource, status: &BTreeMap<String, ResourceRow>) -> bool
 fn complete_tables(state: &State<'_>) -> Result<BTreeSet<String>> {
     let text = state.meta("complete_tables")?.unwrap_or_default();
     Ok(text.split(',').filter(|t| !t.is_empty()).map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(table: &str, n: usize, never: bool) -> PendingScope {
+        let (scope, reason) = (n.to_string(), format!("reason {n}"));
+        PendingScope { table: table.to_owned(), scope, reason, never }
+    }
+
+    #[test]
+    fn no_more_than_a_chunk_is_kept_and_every_scope_is_handed_on_and_counted() {
+        let mut sizes = Vec::new();
+        let hand_on = |chunk: Vec<PendingScope>| {
+            sizes.push(chunk.len());
+            Ok(())
+        };
+        let mut collector = Collector { pending: Pending::new(), chunk: Vec::new(), hand_on };
+        for n in 0..2 * CHUNK {
+            collector.push(scope("costs", n, false)).unwrap();
+        }
+        collector.push(scope("notes", 7, false)).unwrap();
+        collector.push(scope("notes", 8, true)).unwrap();
+        let pending = collector.finish().unwrap();
+        assert_eq!(sizes, [CHUNK, CHUNK, 2]);
+        let of =
+            |scopes, reason: &str, never| PendingTable { scopes, reason: reason.to_owned(), never };
+        assert_eq!(pending["costs"], of(2 * CHUNK, "reason 0", false));
+        assert_eq!(pending["notes"], of(2, "reason 7", true));
+    }
+
+    #[test]
+    fn what_cannot_be_handed_on_ends_the_collecting() {
+        let hand_on = |_| Err(crate::error::Error::new(crate::error::Kind::Cancelled, "enough"));
+        let mut collector = Collector { pending: Pending::new(), chunk: Vec::new(), hand_on };
+        for n in 0..CHUNK - 1 {
+            collector.push(scope("costs", n, true)).unwrap();
+        }
+        assert!(collector.push(scope("costs", CHUNK, true)).is_err());
+    }
 }

@@ -15,9 +15,9 @@ pub use publishing::{Forms, NOTHING_LISTED, When, export};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::cycle::{self, Cycle, News, Options, Polls, Signals};
-use crate::decode::{Context, Privacy};
+use crate::decode::Context;
 use crate::error::{Error, Result};
-use crate::mirror::{Books, DuckLedger, Lane, RunSummary, Settings, Store, Writer, secrets};
+use crate::mirror::{Books, DuckLedger, Lane, RunSummary, Settings, Store, Writer};
 use crate::progress::Progress;
 use crate::publish::Published;
 use crate::source::Client;
@@ -30,7 +30,6 @@ pub struct Session {
     store: Arc<Store>,
     writer: Writer,
     polls: Polls,
-    privacy: Privacy,
     progress: Progress,
     publishing: Publishing,
 }
@@ -53,8 +52,6 @@ impl Session {
         config.check_tables(&catalog.names())?;
         let config = Arc::new(config);
         let store = Arc::new(Store::open(&config, &catalog)?);
-        let key = secrets::hash_key(&config.store.path)?;
-        let privacy = Privacy::new(&config.privacy, key);
         let ledger = Arc::new(DuckLedger::new(store.connection()?));
         let client = Client::new(&config.source, &config.feed, &config.limits, ledger)?;
         let writer = Writer::start(store.connection()?)?;
@@ -72,7 +69,6 @@ impl Session {
             store,
             writer,
             polls,
-            privacy,
             progress,
             publishing: Publishing::default(),
         })
@@ -225,7 +221,11 @@ impl Session {
 
     /// How answers are decoded.
     fn decoding(&self) -> Context {
-        Context { zone: self.config.source.time_zone.clone(), privacy: self.privacy.clone() }
+        Context {
+            zone: self.config.source.time_zone.clone(),
+            privacy: self.store.privacy().clone(),
+            disabled: self.config.resources.disable.as_slice().into(),
+        }
     }
 
     /// What a run writes with.

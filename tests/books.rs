@@ -1,11 +1,13 @@
 //! What the books keep open, and that they close it: rejects, failures and statuses (contract sections
 //! 1, 3 and 4).
 
-use casemirror::sandbox::{Act, Facet};
+use casemirror::sandbox::{Act, Control, Facet, ListEdit};
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::follow::{UNTHROTTLED, assert_status, calls, change, lines, shown_cases};
+use crate::support::follow::{
+    Integrator, UNTHROTTLED, assert_status, calls, change, lines, shown_cases,
+};
 use crate::support::scripted::{
     assert_incomplete, assert_mended, fault, garbage, property_rows, refuse, script_search,
     without_id,
@@ -266,4 +268,108 @@ fn one_answer_405_is_enough_for_a_table_to_be_absent() {
     world.sandbox.fault(fault(CONDITIONS, Some(1), refuse(405)));
     world.sync();
     assert_eq!(status_of(&world, "common_conditions"), "absent");
+}
+
+#[test]
+fn what_is_read_in_part_says_so_whatever_happened_to_its_table_meanwhile() {
+    let world = World::unthrottled(6);
+    let permission = "SettlementView - Read".to_owned();
+    world.sandbox.control(Control::Withdraw { permission });
+    let told = |world: &World| -> String {
+        let sql = "SELECT status || ': ' || coalesce(reason, '') FROM sync.resources \
+                   WHERE table_name = 'notes'";
+        let store: String = one(&world.store(), sql);
+        assert_eq!(one::<String>(&world.published(), sql), store);
+        store
+    };
+    world.sync();
+    let in_part = told(&world);
+    assert!(in_part.starts_with("ok: without SettlementView - Read"), "{in_part}");
+
+    world.sandbox.fault(fault("/api/Notes/Case/*", None, refuse(400)));
+    assert_incomplete(&world.run(&["sync", "--full"]), "notes");
+    assert!(told(&world).starts_with("failing"));
+    world.sandbox.clear_faults();
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!(told(&world), in_part, "after it failed");
+
+    world.configure(&format!("{UNTHROTTLED}[resources]\ndisable = [\"notes\"]\n"));
+    world.sync();
+    assert!(told(&world).starts_with("disabled"));
+    world.configure(UNTHROTTLED);
+    world.sync();
+    assert_eq!(told(&world), in_part, "after it was disabled");
+}
+
+const NEWEST: &str = "/api/ProcessingBases/Newest";
+
+/// The list that names the bases, as it is now.
+fn newest_bases(world: &World) -> Vec<Value> {
+    let answer = Integrator::log_in(world).call("GET", NEWEST, &Value::Null);
+    answer.as_array().unwrap().clone()
+}
+
+/// The open rejects of the bases: scope, record and column.
+fn open_rejects_of_bases(world: &World) -> String {
+    one(
+        &world.store(),
+        "SELECT coalesce(string_agg(concat_ws(' ', scope, record_key, \
+           coalesce(column_name, '(record)')), ', ' ORDER BY scope, record_key), '') FROM sync.rejects \
+         WHERE table_name = 'processing_bases' AND resolved_at IS NULL",
+    )
+}
+
+#[test]
+fn a_value_that_does_not_fit_in_a_list_of_many_is_noted_once_under_its_own_scope() {
+    let world = World::unthrottled(4);
+    let mut bases = newest_bases(&world);
+    assert!(bases.len() > 2);
+    bases[1]["IsActive"] = json!("perhaps");
+    let id = &bases[1]["Id"];
+    let noted = format!("{id} {id}/{} is_active", bases[1]["Version"]);
+    let history = format!("/api/ProcessingBases/{id}/VersionHistory");
+    world.sandbox.fault(fault(NEWEST, Some(1), garbage(&json!(bases).to_string())));
+    let rule = world.sandbox.fault(fault(&history, None, refuse(400)));
+    assert_incomplete(&world.run(&["sync"]), "processing_bases");
+    assert_eq!(open_rejects_of_bases(&world), noted);
+
+    // The answer of its own scope mends it.
+    world.sandbox.remove_fault(rule);
+    assert_mended(&world);
+    assert_eq!(open_rejects_of_bases(&world), "");
+}
+
+#[test]
+fn a_record_without_key_does_not_hold_back_a_list_that_names_scopes() {
+    let world = mirrored(4);
+    let added = Act::ProcessingBasis { edit: ListEdit::Added };
+    world.sandbox.act(&added).unwrap();
+    let mut bases = newest_bases(&world);
+    bases[0].as_object_mut().unwrap().remove("Id");
+    world.sandbox.fault(fault(NEWEST, None, garbage(&json!(bases).to_string())));
+    let count = "SELECT count(DISTINCT id) FROM main.processing_bases";
+    let before: i64 = one(&world.store(), count);
+    assert_incomplete(&world.run(&["sync", "--full"]), "processing_bases");
+    assert_eq!(one::<i64>(&world.store(), count), before + 1, "the new one is mirrored");
+    let noted = format!("0 {}/#1 (record)", bases[0]["Version"]);
+    assert_eq!(open_rejects_of_bases(&world), noted);
+    assert_eq!(status_of(&world, "processing_bases"), "ok");
+    assert_mended(&world);
+    assert_eq!(open_rejects_of_bases(&world), "");
+}
+
+#[test]
+fn the_list_that_names_scopes_mends_nothing_within_them() {
+    let world = mirrored(4);
+    let id = newest_bases(&world)[0]["Id"].clone();
+    let history = format!("/api/ProcessingBases/{id}/VersionHistory");
+    world.sandbox.fault(fault(&history, None, garbage("[{\"Description\": \"no version\"}]")));
+    for _ in 0..2 {
+        assert_incomplete(&world.run(&["sync", "--full"]), "processing_bases");
+        assert_eq!(open_rejects_of_bases(&world), format!("{id} {id}/#1 (record)"));
+    }
+    let noted = "SELECT count(*) FROM sync.rejects WHERE table_name = 'processing_bases'";
+    assert_eq!(one::<i64>(&world.store(), noted), 1, "it was open all the time");
+    assert_mended(&world);
+    assert_eq!(open_rejects_of_bases(&world), "");
 }

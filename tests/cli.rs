@@ -64,6 +64,28 @@ fn check_shows_every_table_and_changes_nothing() {
     assert_eq!(world.sandbox.stats().feed.calls, 0);
 }
 
+#[test]
+fn check_shows_what_may_be_read_in_part() {
+    let world = World::new(3);
+    let told = "without SettlementView - Read no rows of note_type Economics are shown";
+    let table = done(&world.run(&["check"]));
+    assert!(table.contains("Everything that is enabled may be read."), "{table}");
+    assert!(!table.contains(told) && !table.contains("in part"), "{table}");
+    let permission = "SettlementView - Read".to_owned();
+    world.sandbox.control(casemirror::sandbox::Control::Withdraw { permission });
+    let table = done(&world.run(&["check"]));
+    let row = table.lines().find(|line| line.trim().starts_with("notes ")).unwrap_or_default();
+    assert!(
+        row.contains("; for all rows SettlementView - Read") && row.contains("in part"),
+        "{row}"
+    );
+    assert!(!table.contains("may be read."), "{table}");
+    assert!(table.contains(told), "{table}");
+    world.configure("[resources]\ndisable = [\"notes\"]");
+    let table = done(&world.run(&["check"]));
+    assert!(table.contains("Everything that is enabled may be read."), "{table}");
+}
+
 #[rstest]
 #[case("sync")]
 #[case("check")]

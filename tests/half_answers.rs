@@ -133,6 +133,27 @@ fn a_404_of_one_cost_type_removes_its_rows_the_second_time_and_none_of_the_other
 }
 
 #[test]
+fn notes_stay_when_their_permission_goes_between_two_readings_of_the_permissions() {
+    let world = mirrored(30);
+    let economics = "FROM main.notes WHERE note_type = 'Economics'";
+    let case_id: i64 = one(&world.store(), &format!("SELECT min(case_id) {economics}"));
+    let rows = || one::<i64>(&world.store(), &format!("SELECT count(*) {economics}"));
+    let before = rows();
+    let permission = "SettlementView - Read".to_owned();
+    world.sandbox.control(Control::Withdraw { permission: permission.clone() });
+    change(&world, case_id, Facet::Activity);
+    world.sync();
+    assert_eq!(rows(), before, "what we may not see is not gone");
+    let reason = "SELECT reason FROM sync.resources WHERE table_name = 'notes'";
+    assert!(one::<String>(&world.store(), reason).contains(&permission));
+    // Nor is it where nobody tells.
+    world.sandbox.fault(fault("/api/User/ApiPermissions", None, refuse(500)));
+    change(&world, case_id, Facet::Activity);
+    world.sync();
+    assert_eq!(rows(), before);
+}
+
+#[test]
 fn a_cost_type_that_no_case_has_leaves_nothing_open() {
     let world = World::unthrottled(8);
     world.sandbox.fault(fault("/api/Conditions/Cases/*/Costs/Seller", None, refuse(404)));
@@ -154,6 +175,35 @@ fn a_contacts_feed_that_fails_does_not_keep_cases_from_being_followed() {
     world.sandbox.clear_faults();
     world.sync();
     world.assert_equal();
+}
+
+#[test]
+fn a_contacts_feed_that_fails_at_night_stops_neither_lists_nor_journals_nor_cases() {
+    let world = mirrored(8);
+    duckdb::Connection::open(world.path("data/store.duckdb"))
+        .unwrap()
+        .execute_batch("UPDATE sync.schedules SET last_run = '2026-01-01' WHERE name <> 'verify'")
+        .unwrap();
+    change(&world, shown_cases(&world)[3], Facet::Activity);
+    world.sandbox.fault(fault(CONTACTS_FEED, None, refuse(400)));
+    let output = world.run(&["sync"]);
+    assert_incomplete(&output, "the change feed (contacts)");
+    assert_eq!(differences_beside(&world, "contacts"), [""; 0]);
+    let due = "SELECT string_agg(name, ',') FROM sync.schedules WHERE last_run < '2026-02-01' \
+               AND name <> 'verify'";
+    assert_eq!(one::<Option<String>>(&world.store(), due), None);
+}
+
+#[test]
+fn a_scope_that_fails_is_tried_once_in_a_run() {
+    // It waits for the search in the end, and goes through what is stale again.
+    let world = World::unthrottled(20);
+    world.sandbox.fault(fault("/api/Notes/Case/*0", None, refuse(400)));
+    assert_status(&world.run(&["sync"]), 3);
+    let asked = calls(&world);
+    let notes: Vec<_> = asked.iter().filter(|(call, _)| call.contains("/Notes/Case/")).collect();
+    assert!(notes.iter().any(|(call, _)| call.ends_with('0')), "{asked:?}");
+    assert!(notes.iter().all(|(_, times)| **times == 1), "{notes:?}");
 }
 
 #[test]

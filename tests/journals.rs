@@ -1,8 +1,8 @@
 //! Journals, line by line: equal to the source's at every level, and exact in what changed.
 
 use casemirror::sandbox::{
-    Act, Fault, HeavyAnswer, HeavyJournal, Journal, JournalEdit, JournalPaging, Level, Options,
-    Rule,
+    Act, Control, Fault, HeavyAnswer, HeavyJournal, Journal, JournalEdit, JournalPaging, Level,
+    Options, Rule,
 };
 use duckdb::Connection;
 use rstest::rstest;
@@ -10,7 +10,7 @@ use rstest::rstest;
 use crate::support::journals::{
     FEED, OFFICE, edit, mirrored, month, options, read_again, restatements, rows,
 };
-use crate::support::{World, differences, one, shown};
+use crate::support::{World, differences, differences_of, one, shown};
 
 fn history(conn: &Connection) -> i64 {
     ["case_journals", "revenue_journals", "revenue_journal_annotations"]
@@ -72,7 +72,7 @@ fn a_line_on_top_of_ten_thousand_is_one_restatement_and_no_version_of_any_other(
         Some(&closed),
         &["revenue_journals", "revenue_journal_annotations"],
     );
-    let differing: Vec<String> = differences(&world.store(), &state)
+    let differing: Vec<String> = differences_of(&world.store(), &state)
         .into_iter()
         .filter(|line| line.contains(&format!("\"offices\"/{OFFICE}/\"{closed}")))
         .collect();
@@ -372,5 +372,61 @@ fn the_schedules_read_the_trailing_months_and_recheck_the_older_ones() {
     world.sandbox.reset_stats();
     world.sync();
     assert!(world.sandbox.stats().log.iter().all(|call| !call.path.contains("Journals")));
+    world.assert_equal();
+}
+
+/// Months of `report.journal_coverage`: journal, level, status, how many, with lines.
+fn coverage(world: &World) -> Vec<String> {
+    rows(
+        &world.published(),
+        "SELECT journal_level, status, count(*), count(DISTINCT journal), sum(lines) > 0 \
+         FROM report.journal_coverage GROUP BY ALL ORDER BY ALL",
+    )
+}
+
+#[test]
+fn coverage_has_the_months_of_the_configured_level_and_no_others() {
+    let world = mirrored(options(20), 1, "");
+    let offices = one::<i64>(&world.store(), "SELECT count(*) FROM offices");
+    let of_offices = [format!("offices | complete | {} | 4 | true", 2 * 4 * offices)];
+    assert_eq!(coverage(&world), of_offices);
+
+    world.configure(&format!("{FEED}[journals]\nlevel = \"chain\"\n"));
+    world.sync();
+    assert_eq!(coverage(&world), ["chain | complete | 8 | 4 | true"]);
+    let lines = "SELECT count(DISTINCT journal_level) FROM main.revenue_journals";
+    assert_eq!(one::<i64>(&world.store(), lines), 2, "what was mirrored stays");
+
+    world.configure(FEED);
+    world.sync();
+    assert_eq!(coverage(&world), of_offices);
+}
+
+#[test]
+fn coverage_says_of_journals_that_were_never_readable_why_they_are_not_there() {
+    let world = World::with(options(20));
+    world.journals_since(&format!("{}-01", month(1)));
+    let permission = || "OfficeAdministration - Read".to_owned();
+    world.sandbox.control(Control::Withdraw { permission: permission() });
+    world.configure(&format!("{FEED}[resources]\ndisable = [\"depot_journals\"]\n"));
+    world.sync();
+    let offices = one::<i64>(&world.store(), "SELECT count(*) FROM offices");
+    assert!(offices > 0);
+    let months = 2 * offices;
+    assert_eq!(
+        coverage(&world),
+        [
+            format!("offices | disabled | {months} | 1 | false"),
+            format!("offices | forbidden | {} | 3 | false", 3 * months),
+        ]
+    );
+    let read = "SELECT count(read_at) + count(sum_matches) FROM report.journal_coverage";
+    assert_eq!(one::<i64>(&world.published(), read), 0);
+
+    // Allowed and enabled they are read at once: what should be there is known.
+    world.sandbox.control(Control::Grant { permission: permission() });
+    world.configure(&format!("{FEED}[schedule]\nreference = \"* * * * * *\"\n"));
+    world.sync();
+    assert_eq!(coverage(&world), [format!("offices | complete | {} | 4 | true", 4 * months)]);
     world.assert_equal();
 }

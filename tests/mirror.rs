@@ -1,177 +1,16 @@
 //! The mirror equals the source, by exactly the calls that the changes call for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use casemirror::catalog::{self, Catalog, Group, Method, Refresh};
-use casemirror::sandbox::{Act, Control, Facet, MaxTop, Options, Outcome, Paging};
-use chrono::{DateTime, DurationRound, TimeDelta, Utc};
-use serde_json::{Value, json};
+use casemirror::sandbox::{Act, Control, Facet, MaxTop, Options};
+use serde_json::json;
 
 use crate::support::follow::{
     Integrator, UNTHROTTLED, assert_status, brisk, calls, change, differences_beside, idle_calls,
     lines, shown_cases, unthrottled, written,
 };
-use crate::support::{World, differences, one, shown};
-
-const PROPERTY_SEARCH: &str = "POST /api/Search/AdvancedPropertySearch";
-const PROJECT_SEARCH: &str = "POST /api/Search/AdvancedProjectSearch";
-const CONTACT_SEARCH: &str = "POST /api/Search/AdvancedContactSearch";
-
-/// `source.search_delay` of these tests.
-const SEARCH_DELAY: TimeDelta = TimeDelta::seconds(1);
-
-/// The calls that a change of one case has to cause, from the refresh column of the catalog.
-fn expected(world: &World, outcome: &Outcome) -> BTreeMap<String, u64> {
-    let case_id = outcome.case_ids[0];
-    let moved: Vec<catalog::Facet> =
-        outcome.moved.keys().map(|field| catalog::Facet::of_field(field).unwrap()).collect();
-    let state = world.sandbox.tables(&["cases", "projects", "dynamic_sale_text_use"]);
-    let row_of = |table: &str, scope: &str| {
-        let rows = state["tables"][table].as_array().unwrap();
-        rows.iter().find(|row| row[scope] == case_id).cloned()
-    };
-    let mut expected = idle_calls();
-    for resource in Catalog::load(None).unwrap().resources() {
-        let stale = match &resource.refresh {
-            Refresh::None => false,
-            Refresh::Any => true,
-            Refresh::Dates(dates) => dates.iter().any(|date| moved.contains(date)),
-        };
-        let asked = resource.only.as_ref().is_none_or(|only| {
-            row_of(&only.table, &only.scope).is_some_and(|row| {
-                let is = |value: &String| match &row[&only.column] {
-                    Value::String(text) => text == value,
-                    other => format!("{other}").eq(value),
-                };
-                only.values.iter().any(is)
-            })
-        });
-        match (&resource.group, &resource.read) {
-            (Group::Case, Some(read)) if stale && asked => {
-                let method = if read.method == Method::Get { "GET" } else { "POST" };
-                let mut path = read.path.replace("{case_id}", &case_id.to_string());
-                if let Some(given) = &resource.given {
-                    let mut rows = given.tables.iter().filter_map(|(t, scope)| row_of(t, scope));
-                    let row = rows.next().unwrap();
-                    let value = row[&given.column].as_str().unwrap();
-                    path = path.replace(&format!("{{{}}}", given.param), value);
-                }
-                let paths = match &read.values {
-                    None => vec![path],
-                    Some((name, values)) => {
-                        let place = format!("{{{name}}}");
-                        values.iter().map(|value| path.replace(&place, value)).collect()
-                    }
-                };
-                expected.extend(paths.into_iter().map(|path| (format!("{method} {path}"), 1)));
-            }
-            (Group::Ids, Some(read)) if stale && row_of(&resource.table, "id").is_some() => {
-                let search = format!("POST {}", read.path);
-                let times = searches(world, &search, &outcome.moved["ModifiedDate"]);
-                expected.insert(search, times);
-            }
-            _ => {}
-        }
-    }
-    if !outcome.contact_ids.is_empty() {
-        let times = searches(world, CONTACT_SEARCH, &outcome.moved["ModifiedDate"]);
-        expected.insert(CONTACT_SEARCH.to_owned(), times);
-    }
-    expected
-}
-
-/// Twice where the first search came before `ModifiedDate` + `source.search_delay` by the server's
-/// clock of whole seconds, else once.
-fn searches(world: &World, search: &str, modified: &Option<String>) -> u64 {
-    let instant = |text: &str| text.parse::<DateTime<Utc>>().unwrap();
-    let modified = instant(modified.as_deref().unwrap());
-    let log = world.sandbox.stats().log;
-    let first = log.iter().find(|call| format!("{} {}", call.method, call.path) == search);
-    let first = instant(&first.unwrap_or_else(|| panic!("no {search}")).at);
-    let date = first.duration_trunc(TimeDelta::seconds(1)).unwrap();
-    1 + u64::from(date < modified + SEARCH_DELAY)
-}
-
-/// What one change of a facet led to.
-fn follow(world: &World, case_id: i64, facet: Facet) -> String {
-    world.sandbox.reset_stats();
-    let outcome = change(world, case_id, facet);
-    world.sync();
-    let (made, expected) = (calls(world), expected(world, &outcome));
-    assert_eq!(made, expected, "{facet:?} of case {case_id}: {outcome:?}");
-    // Dates that do not move with what is behind them: a reconciliation finds it.
-    let missed = match facet {
-        Facet::RoleRemoved => Some("case_roles"),
-        // A file and those it is shared with are of one answer.
-        Facet::ImageReordered | Facet::FileElsewhere | Facet::FileShared => Some("case_file"),
-        _ => None,
-    };
-    if let Some(table) = missed {
-        let mut beside = differences(&world.store(), &world.sandbox.state());
-        beside.retain(|difference| !difference.starts_with(table));
-        assert!(beside.is_empty(), "{facet:?}: {beside:?}");
-        assert!(!differences(&world.store(), &world.sandbox.state()).is_empty(), "{facet:?}");
-        assert_status(&world.run(&["sync", "--full"]), 0);
-        world.assert_equal();
-    } else {
-        let differences = differences(&world.store(), &world.sandbox.state());
-        assert!(differences.is_empty(), "{facet:?} of case {case_id}: {differences:?}");
-    }
-    let idle = idle_calls();
-    let calls: Vec<String> = made
-        .iter()
-        .filter(|(call, _)| !idle.contains_key(*call))
-        .map(|(call, n)| {
-            let path = call.rsplit("/api/").next().unwrap().replace(&case_id.to_string(), "_");
-            if *n == 1 { path } else { format!("{n} x {path}") }
-        })
-        .collect();
-    let moved: Vec<&str> = outcome.moved.keys().map(String::as_str).collect();
-    format!("{:<16} {:<36} {}", format!("{facet:?}"), moved.join(" "), calls.join(", "))
-}
-
-#[test]
-fn every_facet_is_followed_by_exactly_the_calls_that_it_makes_stale() {
-    let table: Vec<String> = std::thread::scope(|scope| {
-        let groups: Vec<_> = Facet::ALL
-            .chunks(6)
-            .map(|facets| {
-                scope.spawn(move || {
-                    let world = brisk(unthrottled(30));
-                    world.sync();
-                    world.assert_equal();
-                    let cases = shown_cases(&world);
-                    let followed = facets.iter().zip(&cases[10..]);
-                    followed
-                        .map(|(facet, case_id)| follow(&world, *case_id, *facet))
-                        .collect::<Vec<String>>()
-                })
-            })
-            .collect();
-        groups.into_iter().flat_map(|group| group.join().unwrap()).collect()
-    });
-    println!("beside the token and one call to each feed:\n{}", table.join("\n"));
-    assert_eq!(table.len(), Facet::ALL.len());
-}
-
-#[test]
-fn resales_and_projects_are_followed_by_their_own_calls() {
-    let world = brisk(unthrottled(30));
-    let new = |project: bool, assignment: &str| {
-        let act = Act::NewCase { project, assignment: Some(assignment.to_owned()) };
-        world.sandbox.act(&act).unwrap().case_ids[0]
-    };
-    let resale = new(false, "ResaleOfContractPositionConsumer");
-    let project = new(true, "Sale");
-    world.sync();
-    world.assert_equal();
-    follow(&world, resale, Facet::Nothing);
-    assert_eq!(calls(&world)[&format!("GET /api/Properties/{resale}/ResaleInformation")], 1);
-    follow(&world, project, Facet::Activity);
-    let made = calls(&world);
-    assert!(made.contains_key(PROJECT_SEARCH) && !made.contains_key(PROPERTY_SEARCH), "{made:?}");
-}
+use crate::support::{World, one, shown};
 
 #[test]
 fn a_run_without_changes_asks_each_feed_once_and_writes_no_row() {
@@ -346,21 +185,6 @@ fn the_feed_is_followed_in_the_from_date_style_and_below_a_path() {
         .map(|call| call.query.split('=').next().unwrap())
         .collect();
     assert_eq!(polls, ["fromDate", "fromDate"]);
-}
-
-#[test]
-fn lists_are_complete_whatever_the_service_makes_of_paging() {
-    for paging in [Paging::SkipOnly, Paging::IgnoresPaging] {
-        let world = brisk(Options { paging, ..unthrottled(30) });
-        world.sync();
-        world.assert_equal();
-        // Case no. 4 has 250 activities, no. 5 exactly 100 entries.
-        let case_ids = world.sandbox.case_ids();
-        change(&world, case_ids[4], Facet::Activity);
-        change(&world, case_ids[5], Facet::Transaction);
-        world.sync();
-        world.assert_equal();
-    }
 }
 
 #[test]

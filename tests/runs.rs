@@ -142,3 +142,34 @@ fn a_table_that_only_fails_is_left_for_the_next_run_after_some_scopes() {
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     world.assert_equal();
 }
+
+#[test]
+fn all_that_is_pending_is_in_the_books_however_much_it_is() {
+    let world = World::unthrottled(500);
+    assert_eq!(world.run(&["sync", "--only", "cases,projects"]).status.code(), Some(0));
+    let store = world.store();
+    let cases: i64 = one(&store, "SELECT count(*) FROM sync.seen");
+    assert!(cases >= 490, "{cases}");
+    // One scope for each case, but where its row says that it has none; and the contacts that the feed
+    // tells of.
+    let tables = "SELECT string_agg(table_name, ' ' ORDER BY table_name) FROM (\
+                  SELECT table_name FROM sync.pending GROUP BY ALL HAVING count(*) >= 490)";
+    assert_eq!(
+        one::<String>(&store, tables),
+        "activities bank_transfers case_conditions case_files case_roles commission_sharing \
+         common_conditions contacts costs document_costs dynamic_sale_text_use entries entry_drafts \
+         estimated_costs external_entries housing_associations notes property_conditions \
+         property_information public_showings publications settlement_statuses"
+    );
+    let doubled = "SELECT count(*) - count(DISTINCT (table_name, scope)) FROM sync.pending";
+    assert_eq!(one::<i64>(&store, doubled), 0);
+    let all: i64 = one(&store, "SELECT count(*) FROM sync.pending");
+    assert!(all > 10_000, "{all}");
+    drop(store);
+    // What was pending before keeps its time.
+    let since = "SELECT max(since)::VARCHAR FROM sync.pending WHERE table_name = 'notes'";
+    let before: String = one(&world.store(), since);
+    assert_eq!(world.run(&["sync", "--only", "cases,projects"]).status.code(), Some(0));
+    assert_eq!(one::<String>(&world.store(), since), before);
+    assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM sync.pending"), all);
+}

@@ -7,13 +7,10 @@ use crate::support::follow::{
     UNTHROTTLED, assert_status, brisk, calls, change, differences_beside, lines, shown_cases,
     unthrottled,
 };
-use crate::support::{World, differences, one, shown};
+use crate::support::{World, one, shown};
 
 /// Settings with which every run is one of `schedule.reference`.
 const REFERENCE: &str = "[schedule]\nreference = \"* * * * * *\"\n";
-/// And one of the nightly reconciliation.
-const NIGHTLY: &str = "[reconcile]\nreread = \"changed\"\n[schedule]\nreference = \"* * * * * *\"\nreconcile = \"* * * * * *\"\n";
-
 fn count(world: &World, what: &str) -> i64 {
     one(&world.store(), &format!("SELECT count(*) FROM {what}"))
 }
@@ -45,29 +42,6 @@ fn what_hangs_on_no_case_follows_by_schedule_edit_by_edit() {
     let versions = "main.processing_bases WHERE NOT is_newest_version";
     assert!(count(&world, versions) > 0);
     assert!(count(&world, "main.processing_bases WHERE NOT is_active") > 0);
-}
-
-#[test]
-fn what_narrow_dates_miss_is_right_after_the_reconciliation() {
-    let world = brisk(unthrottled(40));
-    world.sync();
-    let cases = shown_cases(&world);
-    let narrow =
-        [Facet::RoleRemoved, Facet::ImageReordered, Facet::FileElsewhere, Facet::FileShared];
-    for (facet, case_id) in narrow.iter().zip(&cases[12..]) {
-        change(&world, *case_id, *facet);
-    }
-    world.sandbox.act(&Act::Relation { edit: ListEdit::Changed }).unwrap();
-    world.sync();
-    let missed = differences(&world.store(), &world.sandbox.state());
-    assert!(!missed.is_empty(), "no date tells of these");
-    let tables = ["case_roles ", "case_files ", "case_file_access ", "processing_basis_relations "];
-    for difference in &missed {
-        assert!(tables.iter().any(|table| difference.starts_with(table)), "{difference}");
-    }
-    world.configure(&format!("{UNTHROTTLED}{NIGHTLY}"));
-    world.sync();
-    world.assert_equal();
 }
 
 #[test]
@@ -188,6 +162,56 @@ fn the_example_adds_a_column_and_a_table_without_a_version() {
                    AND column_name = 'external_id' AND schema_name = 'main'";
     let text: String = one(&world.published(), comment);
     assert_eq!(text, "Id under which the portal knows the publication.");
+}
+
+#[test]
+fn a_disabled_child_table_stays_as_it_is_while_its_parent_is_read() {
+    let world = brisk(unthrottled(20));
+    world.sync();
+    let rows = |schema: &str| lines(&world.store(), &format!("FROM {schema}.case_file_access"));
+    let before = rows("main");
+    assert!(!before.is_empty());
+    let off = format!("{UNTHROTTLED}[resources]\ndisable = [\"case_file_access\"]\n");
+    world.configure(&off);
+    // The files are read again: one of them is new, one is shared, one is gone with its shares.
+    let cases = shown_cases(&world);
+    for case_id in &cases[10..13] {
+        for facet in [Facet::FileShared, Facet::Attachment, Facet::ImageRemoved] {
+            change(&world, *case_id, facet);
+        }
+    }
+    world.sync();
+    assert_eq!(rows("main"), before);
+    assert_eq!(rows("history"), [""; 0]);
+    assert_eq!(differences_beside(&world, "case_file_access"), [""; 0]);
+    let status = "SELECT status || ': ' || reason FROM sync.resources \
+                  WHERE table_name = 'case_file_access'";
+    assert_eq!(one::<String>(&world.store(), status), "disabled: resources.disable names it");
+    assert_eq!(count(&world, "sync.drift WHERE field = 'FileAccessRoles'"), 0);
+
+    world.configure(UNTHROTTLED);
+    world.sync();
+    world.assert_equal();
+    assert_eq!(count(&world, "sync.pending"), 0);
+}
+
+#[test]
+fn annotations_that_are_disabled_are_left_out_and_come_when_they_are_not() {
+    let world = brisk(unthrottled(20));
+    let off = format!("{UNTHROTTLED}[resources]\ndisable = [\"revenue_journal_annotations\"]\n");
+    world.configure(&off);
+    world.sync();
+    assert_eq!(count(&world, "main.revenue_journal_annotations"), 0);
+    assert!(count(&world, "main.revenue_journals") > 0);
+    assert_eq!(differences_beside(&world, "revenue_journal_annotations"), [""; 0]);
+    assert!(one::<bool>(&world.published(), "SELECT complete FROM report.snapshot"));
+
+    world.configure(UNTHROTTLED);
+    world.sync();
+    world.assert_equal();
+    let versions = "(SELECT _valid_to FROM history.revenue_journals UNION ALL \
+                     SELECT _valid_to FROM history.revenue_journal_annotations)";
+    assert_eq!(count(&world, versions), 0, "what changes on our side is no version");
 }
 
 #[test]

@@ -79,6 +79,7 @@ fn context(config: &Config) -> Context {
     Context {
         zone: config.source.time_zone.clone(),
         privacy: Privacy::new(&config.privacy, [7; 32]),
+        disabled: config.resources.disable.as_slice().into(),
     }
 }
 

@@ -200,6 +200,9 @@ impl File {
         {
             faults.push(format!("stays_after = \"{name}\" is no column of type datetime"));
         }
+        if self.at_most.is_some() && (self.stays_after.is_none() || self.at_most == Some(0)) {
+            faults.push("at_most is a number from 1 and goes with stays_after only".to_owned());
+        }
         let group = match self.group {
             GroupName::Case => Some(Group::Case),
             GroupName::Ids => Some(Group::Ids),
@@ -291,6 +294,7 @@ impl File {
             }),
             given,
             stays_after: self.stays_after,
+            at_most: self.at_most,
             partial: self.partial.map(|p| Partial {
                 permission: p.permission,
                 column: p.column,

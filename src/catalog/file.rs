@@ -20,6 +20,7 @@ pub(super) struct File {
     pub(super) only: Option<OnlyFile>,
     pub(super) given: Option<GivenFile>,
     pub(super) stays_after: Option<String>,
+    pub(super) at_most: Option<u32>,
     pub(super) partial: Option<PartialFile>,
     pub(super) instead: Option<InsteadFile>,
     pub(super) each: Option<EachFile>,

@@ -245,6 +245,9 @@ pub struct Resource {
     pub given: Option<Given>,
     /// An instant: rows for which it has passed stay, though a complete answer lacks them.
     pub stays_after: Option<String>,
+    /// An answer has no more rows than this, the first by `stays_after`: a full one says nothing of
+    /// those behind its last.
+    pub at_most: Option<u32>,
     pub partial: Option<Partial>,
     pub instead: Option<Instead>,
     /// Fields that hold copies of another table's records: in no column and not in `_extra`. An

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{output, print};
 use crate::catalog::Catalog;
 use crate::config::Config;
+use crate::cycle;
 use crate::error::Result;
 use crate::source::{Client, MemoryLedger};
 
@@ -18,6 +19,7 @@ pub async fn run(config: Config) -> Result<u8> {
     let permissions = client.permissions().await?;
     let mut table = output::table(&["resource", "permission needed", "granted", "enabled"]);
     let mut missing = 0;
+    let mut restrictions = String::new();
     for resource in catalog.resources() {
         let enabled = !config.resources.disable.contains(&resource.table);
         let granted: Vec<bool> = resource
@@ -27,27 +29,38 @@ pub async fn run(config: Config) -> Result<u8> {
             .collect();
         let all = granted.iter().all(|g| *g);
         missing += usize::from(!all && enabled);
-        let needed = if resource.permissions.is_empty() {
+        let mut needed = if resource.permissions.is_empty() {
             "none documented".to_owned()
         } else {
             resource.permissions.join(", ")
         };
+        let mut in_part = false;
+        if let Some(partial) = &resource.partial {
+            needed += &format!("; for all rows {}", partial.permission);
+            in_part = !cycle::is_granted(partial, &permissions);
+            // A table that is not read at all lacks more than that.
+            if in_part && all && enabled {
+                restrictions += &format!("\n{}: {}.", resource.table, cycle::restriction(partial));
+            }
+        }
         let granted = match (resource.permissions.is_empty(), all) {
+            (false, false) => "no",
+            (_, true) if in_part => "in part",
             (true, _) => "-",
             (false, true) => "yes",
-            (false, false) => "no",
         };
         let enabled = if enabled { "yes" } else { "no" };
         table.add_row([resource.table.as_str(), &needed, granted, enabled]);
     }
     let end = match missing {
-        0 => "Everything that is enabled may be read.".to_owned(),
+        0 if restrictions.is_empty() => "Everything that is enabled may be read.".to_owned(),
+        0 => "Everything that is enabled may be read, but in part:".to_owned(),
         n => format!(
             "{n} enabled tables lack a permission: they will be empty and marked `forbidden`."
         ),
     };
     print(&format!(
-        "{} answers; tenant {tenant}, client {}.\n{table}\n{end}\n",
+        "{} answers; tenant {tenant}, client {}.\n{table}\n{end}{restrictions}\n",
         config.source.base_url, config.source.client_id
     ))?;
     Ok(0)

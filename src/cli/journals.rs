@@ -1,29 +1,48 @@
 //! `casemirror journals`: the journals of a period.
 
+use jiff::Timestamp;
+
 use super::args::Journals;
 use super::sync::summary;
+use crate::config::Config;
 use crate::cycle::{JournalRequest, Options};
 use crate::daemon::{Host, Printer};
 use crate::error::{Error, Kind, Result};
 use crate::journals::{KINDS, Month, tables_of};
 
 /// Refuses a period or a kind that makes no sense.
-pub fn check(args: &Journals) -> Result<()> {
-    options(args).map(drop)
+pub fn check(args: &Journals, config: &Config) -> Result<()> {
+    options(args, current_month(config)).map(drop)
 }
 
 pub async fn execute(args: &Journals, host: &Host, out: &Printer) -> Result<u8> {
-    let ran = host.run("journals", options(args)?).await?;
+    let options = options(args, current_month(host.session.config()))?;
+    let ran = host.run("journals", options).await?;
     out.print(&summary(&ran))?;
     Ok(ran.report.exit_status())
 }
 
+/// The last month that has begun at the source.
+fn current_month(config: &Config) -> Month {
+    Month::at(Timestamp::now(), &config.source.time_zone)
+}
+
 /// What a run is asked for, checked before anything is touched.
-fn options(args: &Journals) -> Result<Options> {
+fn options(args: &Journals, current: Month) -> Result<Options> {
     if args.from > args.to {
         return Err(Error::new(
             Kind::Usage,
             format!("--from {} is later than --to {}", args.from, args.to),
+        ));
+    }
+    // What has not begun would be complete, and empty.
+    if Month::of(args.to) > current {
+        return Err(Error::new(
+            Kind::Usage,
+            format!(
+                "--to {}: journals are read up to the current month, {current}, and not beyond",
+                args.to
+            ),
         ));
     }
     let only = tables_of(&args.kind).map_err(|unknown| {
@@ -46,6 +65,10 @@ fn options(args: &Journals) -> Result<Options> {
 mod tests {
     use super::*;
 
+    fn november() -> Month {
+        "2026-11".parse().unwrap()
+    }
+
     fn args(from: &str, to: &str, kind: &[&str]) -> Journals {
         Journals {
             from: from.parse().unwrap(),
@@ -57,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_period_is_widened_to_whole_months() {
-        let options = options(&args("2026-01-31", "2026-03-01", &["depot"])).unwrap();
+        let options = options(&args("2026-01-31", "2026-03-01", &["depot"]), november()).unwrap();
         let request = options.journals.unwrap();
         assert_eq!(
             (request.from.to_string(), request.to.to_string()),
@@ -67,10 +90,19 @@ mod tests {
     }
 
     #[test]
+    fn a_period_ends_with_the_current_month_at_the_latest() {
+        assert!(options(&args("2026-11-01", "2026-11-30", &[]), november()).is_ok());
+        let beyond = options(&args("2026-11-01", "2026-12-01", &[]), november()).unwrap_err();
+        assert_eq!(beyond.kind(), Kind::Usage);
+        assert!(beyond.to_string().contains("up to the current month, 2026-11"), "{beyond}");
+    }
+
+    #[test]
     fn a_period_that_runs_backwards_and_an_unknown_kind_are_wrong_usage() {
-        let backwards = options(&args("2026-02-01", "2026-01-31", &[])).unwrap_err();
+        let backwards = options(&args("2026-02-01", "2026-01-31", &[]), november()).unwrap_err();
         assert_eq!(backwards.kind(), Kind::Usage);
-        let unknown = options(&args("2026-01-01", "2026-01-31", &["rent"])).unwrap_err();
+        let unknown =
+            options(&args("2026-01-01", "2026-01-31", &["rent"]), november()).unwrap_err();
         assert!(unknown.to_string().contains("case, depot, revenue, settlement"), "{unknown}");
     }
 }

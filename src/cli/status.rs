@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Books, FEED_TABLES, ResourceRow, State, Store};
-use crate::pending;
+use crate::pending::{self, PendingTable};
 use crate::session::Session;
 
 pub fn run(config: &Config, args: &Status) -> Result<u8> {
@@ -47,8 +47,7 @@ fn show(status: &Value, args: &Status, out: &Printer) -> Result<u8> {
 fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
     let conn = store.connection()?;
     let (state, books) = (State::new(&conn), Books::new(&conn));
-    let pending = pending::collect(&conn, config, catalog)?;
-    let by_table = pending.by_table();
+    let pending = pending::collect(&conn, config, catalog, |_| Ok(()))?;
     let resources = books.resources()?;
     let rejects = {
         let tables: Vec<&str> = catalog.names().into_iter().chain(FEED_TABLES).collect();
@@ -58,12 +57,12 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
     let mut tables = Vec::new();
     for (table, fresh) in books.freshness()? {
         let Some(row) = resources.get(&table) else { continue };
-        let waiting = by_table.get(&table);
+        let waiting = pending.get(&table);
         if row.status == "failing" {
             problems
                 .push(format!("{table} is failing: {}", row.reason.clone().unwrap_or_default()));
         }
-        if let Some((count, reason)) = waiting {
+        if let Some(PendingTable { scopes: count, reason, .. }) = waiting {
             let (s, are) = if *count == 1 { ("", "is") } else { ("s", "are") };
             problems.push(format!("{table}: {count} scope{s} {are} pending: {reason}"));
         }
@@ -81,8 +80,8 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
             "rows": fresh.rows,
             "last_change": fresh.last_change.map(shown),
             "last_checked": fresh.last_checked.map(shown),
-            "pending": waiting.map_or(0, |(count, _)| *count),
-            "pending_reason": waiting.map(|(_, reason)| reason),
+            "pending": waiting.map_or(0, |table| table.scopes),
+            "pending_reason": waiting.map(|table| &table.reason),
             "rejected": rejected,
         }));
     }

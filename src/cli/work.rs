@@ -37,7 +37,7 @@ pub async fn run(command: &Command, config: Config, quiet: bool) -> Result<u8> {
     config.check_tables(&catalog.names())?;
     match command {
         Command::Sync(args) => sync::check(args, &catalog)?,
-        Command::Journals(args) => journals::check(args)?,
+        Command::Journals(args) => journals::check(args, &config)?,
         _ => {}
     }
     let session = match Session::open(config.clone(), Progress::new(quiet)) {

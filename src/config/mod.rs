@@ -214,8 +214,8 @@ pub struct History {
     pub tables: HistoryTables,
 }
 
-/// What becomes of the columns of a privacy class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What becomes of the columns of a privacy class, in the order of how much it hides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PrivacyMode {
     Keep,
     Hash,

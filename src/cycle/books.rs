@@ -6,11 +6,12 @@ use std::sync::Arc;
 use duckdb::Connection;
 
 use super::Cycle;
+use super::permissions::set_ok;
 use crate::catalog::{Group, Resource};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Books, FEED_TABLES, ResourceRow, State, Store, Writer};
-use crate::source::{ApiPermission, Client};
+use crate::source::Client;
 
 /// Key of `sync.meta`: the `$top` that each endpoint takes, as JSON.
 const PAGE_SIZES: &str = "page_sizes";
@@ -47,6 +48,7 @@ impl Cycle {
         if changes.is_empty() {
             return Ok(());
         }
+        let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {
                 let (books, state) = (Books::new(conn), State::new(conn));
@@ -55,68 +57,17 @@ impl Cycle {
                         let why = "resources.disable names it";
                         books.set_status(table, "disabled", Some(why))?;
                     } else {
-                        books.set_status(table, "ok", None)?;
-                        state.wake_table(table)?;
+                        set_ok(conn, &catalog, table)?;
+                        // A child's rows come with its parent's scopes.
+                        match catalog.get(table).map(|resource| resource.read_with()) {
+                            Some(parent) if parent != table => state.read_again(parent)?,
+                            _ => state.wake_table(table)?,
+                        }
                     }
                 }
                 Ok(())
             })
             .await
-    }
-
-    /// Reads what the API user may do. Tables that were forbidden or absent are tried again.
-    pub(super) async fn read_permissions(&self) -> Result<()> {
-        let permissions = self.extractor.client().permissions().await;
-        if let Err(error) = &permissions {
-            // They are only shown; what is not allowed says so itself.
-            tracing::warn!(reason = error.chain(), "the API user's permissions cannot be read");
-        }
-        let parts =
-            permissions.map_or_else(|_| Vec::new(), |granted| self.partly_granted(&granted));
-        let rows = Books::new(&self.store.connection()?).resources()?;
-        let again: Vec<String> = rows
-            .into_iter()
-            .filter(|(_, row)| matches!(row.status.as_str(), "forbidden" | "absent"))
-            .map(|(table, _)| table)
-            .collect();
-        self.writer
-            .run(move |conn| {
-                let (books, state) = (Books::new(conn), State::new(conn));
-                state.set_meta("contacts_feed", "untried")?;
-                for table in &again {
-                    books.set_status(table, "ok", None)?;
-                    state.wake_table(table)?;
-                }
-                for (table, lacking) in &parts {
-                    state.set_withheld(table, lacking.is_some())?;
-                    books.set_reason(table, lacking.as_deref())?;
-                }
-                Ok(())
-            })
-            .await
-    }
-
-    /// Tables of which a further permission shows more rows, with what is lacking where it is not
-    /// granted.
-    fn partly_granted(&self, granted: &[ApiPermission]) -> Vec<(String, Option<String>)> {
-        let mut all = Vec::new();
-        for resource in self.catalog.resources() {
-            let Some(partial) = &resource.partial else { continue };
-            let has = granted.iter().any(|permission| permission.grants(&partial.permission));
-            let lacking = (!has).then(|| {
-                format!(
-                    "without {} no rows of {} {} are shown; those mirrored stay",
-                    partial.permission,
-                    partial.column,
-                    partial.values.join(", ")
-                )
-            });
-            if let Some(lacking) = &lacking {
-                tracing::warn!(table = resource.table, lacking, "a table is read in part");
-            }
-            all.push((resource.table.clone(), lacking));
-        }
-        all
     }
 
     /// What is left undone at the end of a run, in words and in the books.
@@ -128,6 +79,7 @@ impl Cycle {
         failed.extend(std::mem::take(&mut self.distrusted));
         let of_cases = self.catalog.resources().iter().filter(|r| r.group == Group::Case);
         let tables: Vec<String> = of_cases.map(|r| r.table.clone()).collect();
+        let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {
                 let books = Books::new(conn);
@@ -145,7 +97,7 @@ impl Cycle {
                     // What failed may have left with its cases.
                     let over = tables.contains(table) && !waiting.contains_key(table);
                     if over || answered.contains(table) {
-                        books.set_status(table, "ok", None)?;
+                        set_ok(conn, &catalog, table)?;
                     }
                 }
                 Ok(())

@@ -55,6 +55,11 @@ impl Due {
         self.schedules.contains(&name)
     }
 
+    /// Whether there is more to do than following the changes.
+    pub(super) fn takes_long(&self) -> bool {
+        self.listing || !self.schedules.is_empty()
+    }
+
     pub(super) fn rereads(&self, config: &Config) -> bool {
         self.has(Name::Reconcile) && config.reconcile.reread != Reread::Off
     }

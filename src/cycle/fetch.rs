@@ -14,9 +14,8 @@ use crate::plan::Stale;
 
 /// Scopes under way for each call that may be in flight, so that decoding never holds a call back.
 pub(super) const SCOPES_PER_CALL: usize = 2;
-/// Cases, and contacts, taken in between at once; what moved beside them stands first in the next
-/// plan.
-const MOST_FRESH: usize = 200;
+/// Cases, and contacts, taken in between at once; the next follow when these are under way.
+pub(super) const MOST_FRESH: usize = 200;
 
 type Key = (String, i64);
 
@@ -109,15 +108,17 @@ impl Cycle {
         let mut met = Vec::new();
         loop {
             let halt = self.signals.halt();
-            if halt == Halt::Go && self.signals.news() > self.handled {
+            let takes = halt == Halt::Go && fetching.fresh.is_empty();
+            if takes && self.signals.news() > self.handled() {
                 met.extend(self.take_fresh(&mut fetching).await?);
             }
             while halt == Halt::Go && fetching.under_way.len() < width {
                 let Some(stale) = fetching.next() else { break };
                 self.send(&mut fetching, stale);
             }
-            // While it ends, news change nothing.
-            let known = if halt == Halt::Go { self.handled } else { i64::MAX };
+            // While it ends, or has fresh ones to do, news change nothing.
+            let takes = halt == Halt::Go && fetching.fresh.is_empty();
+            let known = if takes { self.handled() } else { i64::MAX };
             let landed = tokio::select! {
                 landed = fetching.under_way.join_next() => landed,
                 () = self.signals.beyond(known, halt) => continue,
@@ -165,17 +166,29 @@ impl Cycle {
         }
     }
 
-    /// Searches and plans the cases that moved since this was last asked, and puts what is stale of
-    /// them first; contacts that moved are searched at once.
+    /// Searches and plans the next cases that moved since this was last asked, and puts what is stale
+    /// of them first; contacts that moved are searched at once. Changes are followed whatever else this
+    /// run was asked for.
     async fn take_fresh(&mut self, fetching: &mut Fetching) -> Result<Vec<CaseState>> {
-        let before = self.handled;
-        self.handled = self.signals.news();
+        let only = std::mem::take(&mut self.options.only);
+        let cases = std::mem::take(&mut self.options.cases);
+        let taken = self.take_moved(fetching).await;
+        (self.options.only, self.options.cases) = (only, cases);
+        taken
+    }
+
+    async fn take_moved(&mut self, fetching: &mut Fetching) -> Result<Vec<CaseState>> {
+        let news = self.signals.news();
         let moved = {
             let conn = self.store.connection()?;
-            State::new(&conn).moved_cases(before, &self.options.cases, MOST_FRESH)?
+            State::new(&conn).moved_cases(self.planned, MOST_FRESH)?
         };
-        // What they are decides what is read of them: planned after their rows are there.
+        self.planned = match moved.last().filter(|_| moved.len() == MOST_FRESH) {
+            Some(last) => (last.moved, last.case_id),
+            None => (news, i64::MAX),
+        };
         self.search_batch(&moved).await?;
+        // What they are decides what is read of them: planned after their rows are there.
         let fresh = self.again(&moved)?;
         let here: HashSet<i64> = fresh.iter().map(|case| case.case_id).collect();
         let gone = moved.iter().map(|case| case.case_id).filter(|id| !here.contains(id));
@@ -192,12 +205,12 @@ impl Cycle {
 
     /// Fetches what polls have seen since this was last asked, and nothing else.
     pub(super) async fn fresh_first(&mut self) -> Result<()> {
-        if self.signals.halt() != Halt::Go || self.signals.news() <= self.handled {
-            return Ok(());
+        while self.signals.halt() == Halt::Go && self.signals.news() > self.handled() {
+            let fresh = self.read_scopes(Vec::new()).await?;
+            self.flush().await?;
+            self.clean(&fresh).await?;
         }
-        let fresh = self.read_scopes(Vec::new()).await?;
-        self.flush().await?;
-        self.clean(&fresh).await
+        Ok(())
     }
 }
 

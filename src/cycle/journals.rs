@@ -14,7 +14,7 @@ use crate::catalog::{Group, Resource};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::journals::{JournalScope, Month, MonthRead, Queue, first_month, months_back};
-use crate::mirror::{Books, DueMonth, ScopeId, State};
+use crate::mirror::{Books, DueMonth, ScopeId, State, id_column};
 use crate::schedule::Name;
 
 /// Key of `sync.meta`: the first month that is ever synced, fixed at the first run.
@@ -46,10 +46,8 @@ impl Cycle {
         if !self.options.cases.is_empty() {
             return Ok(());
         }
+        self.want_journals().await?;
         let tables = self.journal_tables();
-        if tables.is_empty() {
-            return Ok(());
-        }
         let scheduled = due.has(Name::Journals) || due.has(Name::JournalsRecheck);
         // Where the offices were not known when the schedule ran, nothing was planned.
         let unplanned = due.at.is_some() && !scheduled && {
@@ -78,6 +76,9 @@ impl Cycle {
                 "no office is known whose journals could be read: name ids with --ids or journals.ids",
             ));
         }
+        if !request.planned {
+            self.refuse_strangers(&tables, request).await?;
+        }
         let (level, months) = (self.config.journals.level, request.months());
         let asked = tables.clone();
         let planned = request.planned;
@@ -98,6 +99,68 @@ impl Cycle {
         self.read_due(&tables, Some((request, &ids))).await
     }
 
+    /// Offices that have come, or come back, are wanted like those that are known.
+    async fn want_journals(&self) -> Result<()> {
+        let config = Arc::clone(&self.config);
+        if State::new(&self.store.connection()?).all_are_wanted(&config.journals)? {
+            return Ok(());
+        }
+        self.writer.run(move |conn| State::new(conn).want_journals(&config.journals)).await
+    }
+
+    /// Refuses ids that were typed and mean nobody: the mirror does not know them, and each of their
+    /// journals is answered 404. What has no journal looks the same, and would be a month without lines.
+    async fn refuse_strangers(&self, tables: &[String], request: &JournalRequest) -> Result<()> {
+        let level = self.config.journals.level;
+        let mut resources: Vec<_> =
+            tables.iter().filter_map(|table| self.catalog.get(table)).collect();
+        // A control total is the cheapest of them.
+        resources.sort_by_key(|resource| resource.table != SUMS);
+        let mut strangers = Vec::new();
+        for id in &request.ids {
+            let scope = JournalScope { level, id: *id, month: request.to };
+            if self.knows(scope)? || resources.is_empty() {
+                continue;
+            }
+            let mut is_known = false;
+            for resource in &resources {
+                // An error says nothing about the id: it comes again when the months are read.
+                is_known = self.extractor.has_journal(resource, scope).await.unwrap_or(true);
+                if is_known {
+                    break;
+                }
+            }
+            if !is_known {
+                strangers.push(id.to_string());
+            }
+        }
+        if strangers.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(
+            Kind::Usage,
+            format!(
+                "--ids {}: the source has no such journals; with journals.level = \"{level}\" the ids \
+                 are those of the column offices.{}",
+                strangers.join(","),
+                id_column(level)
+            ),
+        ))
+    }
+
+    /// Whether the mirror knows whose journal this is.
+    fn knows(&self, scope: JournalScope) -> Result<bool> {
+        let journals: Vec<&Resource> = self
+            .catalog
+            .resources()
+            .iter()
+            .filter(|r| matches!(r.group, Group::Journal(_)))
+            .map(Arc::as_ref)
+            .collect();
+        let conn = self.store.connection()?;
+        State::new(&conn).knows_journals_of(&journals, scope.level, scope.id)
+    }
+
     /// The journals' tables that this run reads.
     fn journal_tables(&self) -> Vec<String> {
         self.active
@@ -111,12 +174,20 @@ impl Cycle {
         journal_ids(&self.store.connection()?, &self.config, named)
     }
 
-    /// Makes due what the schedules ask for; `anyway` as if `schedule.journals` did.
+    /// Makes due what the schedules ask for; `anyway` as if `schedule.journals` did. The months of tables
+    /// that cannot be read are in the books too: they should be there.
     async fn plan_months(&self, tables: &[String], due: &Due, anyway: bool) -> Result<()> {
         let mut plan = Wanted::of(&self.store.connection()?, &self.config, due)?;
         plan.scheduled |= anyway;
         let level = self.config.journals.level;
         let tables = tables.to_vec();
+        let all: Vec<String> = self
+            .catalog
+            .resources()
+            .iter()
+            .filter(|r| matches!(r.group, Group::Journal(_)))
+            .map(|r| r.table.clone())
+            .collect();
         let at = due.at.unwrap_or_else(Timestamp::now);
         self.writer
             .run(move |conn| {
@@ -140,7 +211,7 @@ impl Cycle {
                     state.rejected_months_are_due()?;
                 }
                 if plan.scheduled {
-                    state.months_are_due(&tables, level, &plan.ids, &plan.all, None)?;
+                    state.months_are_due(&all, level, &plan.ids, &plan.all, None)?;
                     let why = Some("schedule.journals");
                     state.months_are_due(&tables, level, &plan.ids, &plan.trailing, why)?;
                 }
@@ -149,8 +220,9 @@ impl Cycle {
             .await
     }
 
-    /// Reads what is due until nothing is left that can be read in this run. A month of revenue whose
-    /// lines do not add up to the sum that was read after them is read once more, with its sum.
+    /// Reads what is due until nothing is left that can be read in this run. A month that failed or came
+    /// incomplete waits for the next run; one of revenue whose lines do not add up to the sum that was
+    /// read after them is read once more, with its sum.
     async fn read_due(
         &mut self,
         tables: &[String],
@@ -158,6 +230,7 @@ impl Cycle {
     ) -> Result<()> {
         let level = self.config.journals.level;
         let mut reread: BTreeSet<(i64, Month)> = BTreeSet::new();
+        let mut tried: BTreeSet<(String, i64, Month)> = BTreeSet::new();
         loop {
             let mut due = {
                 let conn = self.store.connection()?;
@@ -168,6 +241,7 @@ impl Cycle {
                 due.retain(|d| months.contains(&d.scope.month) && ids.contains(&d.scope.id));
             }
             due.retain(|d| !self.gives_up(&d.table) && self.is_active(&d.table));
+            due.retain(|d| !tried.contains(&(d.table.clone(), d.scope.id, d.scope.month)));
             // A sum is asked after the lines that it is held against.
             let (sums, lines): (Vec<_>, Vec<_>) = due.into_iter().partition(|d| d.table == SUMS);
             if sums.is_empty() && lines.is_empty() {
@@ -175,7 +249,8 @@ impl Cycle {
             }
             let totals: BTreeSet<(i64, Month)> =
                 sums.iter().map(|due| (due.scope.id, due.scope.month)).collect();
-            let read = self.read_months(lines).await? + self.read_months(sums).await?;
+            tried.extend(self.read_months(lines).await?);
+            tried.extend(self.read_months(sums).await?);
             if self.signals.halt() != Halt::Go {
                 // The rest is due still.
                 self.report.halted = true;
@@ -201,14 +276,12 @@ impl Cycle {
                         })
                     })
                     .await?;
-            } else if read == 0 {
-                return Ok(());
             }
         }
     }
 
-    /// Reads months, a few at a time; returns how many were read.
-    async fn read_months(&mut self, due: Vec<DueMonth>) -> Result<usize> {
+    /// Reads months, a few at a time; returns those that could not be read completely: table, id, month.
+    async fn read_months(&mut self, due: Vec<DueMonth>) -> Result<Vec<(String, i64, Month)>> {
         self.progress.step("reading the journals");
         self.progress.more(due.len() as u64);
         let width = self.config.limits.concurrency;
@@ -216,7 +289,7 @@ impl Cycle {
         let mut queue = Queue::new(due);
         // Tasks of their own: they go on while changes are fetched.
         let mut under_way = JoinSet::new();
-        let mut read = 0;
+        let mut lacking = Vec::new();
         loop {
             // Changes do not wait for the journals.
             self.fresh_first().await?;
@@ -232,7 +305,7 @@ impl Cycle {
                 });
             }
             // While it ends, news change nothing.
-            let known = if halt == Halt::Go { self.handled } else { i64::MAX };
+            let known = if halt == Halt::Go { self.handled() } else { i64::MAX };
             let landed = tokio::select! {
                 landed = under_way.join_next() => landed,
                 () = self.signals.beyond(known, halt) => continue,
@@ -247,14 +320,19 @@ impl Cycle {
                     self.reached(None);
                     not_found.insert(month.table.clone(), false);
                     queue.was_read(&month, answer.window_days);
-                    self.take_month(&month, answer).await?;
-                    read += 1;
+                    if !self.take_month(&month, answer).await? {
+                        lacking.push((month.table, month.scope.id, month.scope.month));
+                    }
                 }
                 Err(error) => {
                     queue.failed(&month);
                     let missing = error.kind() == Kind::NotFound;
-                    *not_found.entry(month.table.clone()).or_insert(true) &= missing;
+                    // That nobody has no journal either says nothing about the journal.
+                    if !missing || self.knows(month.scope)? {
+                        *not_found.entry(month.table.clone()).or_insert(true) &= missing;
+                    }
                     self.month_failed(&month, &resource, error).await?;
+                    lacking.push((month.table, month.scope.id, month.scope.month));
                 }
             }
         }
@@ -264,10 +342,11 @@ impl Cycle {
         for (table, _) in not_found.into_iter().filter(|(_, all)| *all && !typed) {
             self.journal_is_absent(&table).await?;
         }
-        Ok(read)
+        Ok(lacking)
     }
 
-    async fn take_month(&mut self, month: &DueMonth, read: MonthRead) -> Result<()> {
+    /// Loads a month; returns whether it is complete.
+    async fn take_month(&mut self, month: &DueMonth, read: MonthRead) -> Result<bool> {
         self.answered.insert(month.table.clone());
         let incomplete =
             read.load.decoded.any_keyless() || read.load.scopes.iter().any(|s| !s.complete);
@@ -281,7 +360,8 @@ impl Cycle {
                 .await?;
         }
         self.progress.rows(read.load.decoded.rows.num_rows() as u64);
-        self.writer.load(read.load).await
+        self.writer.load(read.load).await?;
+        Ok(!incomplete)
     }
 
     /// A month that cannot be read does not stop the others, and is visibly missing.
@@ -323,13 +403,14 @@ impl Cycle {
         }
     }
 
-    /// Whether a 404 means that this office has no such journal: others have one, and nothing of the
-    /// month is mirrored, or an earlier run met a 404 too.
+    /// Whether a 404 means that this office has no such journal: it is one that the mirror knows, others
+    /// have one, and nothing of the month is mirrored, or an earlier run met a 404 too.
     fn has_no_journal(&self, month: &DueMonth) -> Result<bool> {
         let conn = self.store.connection()?;
         let others = self.answered.contains(&month.table)
             || Books::new(&conn).resources()?.get(&month.table).is_some_and(|row| row.answered);
         Ok(others
+            && self.knows(month.scope)?
             && State::new(&conn).month_may_be_empty(&month.table, month.scope, self.run_id)?)
     }
 
@@ -422,8 +503,13 @@ pub fn planned_months(
     let of_all = |months: &[Month]| -> Vec<(i64, Month)> {
         wanted.ids.iter().flat_map(|id| months.iter().map(|month| (*id, *month))).collect()
     };
+    if wanted.scheduled || wanted.rechecked {
+        planned.retain(|(id, _)| wanted.ids.contains(id));
+    }
     if wanted.rechecked && table == SUMS {
-        planned.extend(known.iter().filter(|(_, complete)| **complete).map(|(month, _)| *month));
+        let complete =
+            known.iter().filter(|((id, _), complete)| **complete && wanted.ids.contains(id));
+        planned.extend(complete.map(|(month, _)| *month));
     } else if wanted.rechecked {
         planned.extend(of_all(&wanted.recheck));
     }
@@ -440,9 +526,10 @@ pub fn planned_months(
 /// Whose journals are read: those that are named, else those of the configuration, else all that are
 /// known.
 fn journal_ids(conn: &Connection, config: &Config, named: &[i64]) -> Result<Vec<i64>> {
-    match [named, &config.journals.ids].into_iter().find(|ids| !ids.is_empty()) {
-        Some(ids) => Ok(ids.to_vec()),
-        None => State::new(conn).journal_ids(config.journals.level),
+    if named.is_empty() {
+        State::new(conn).wanted_ids(&config.journals)
+    } else {
+        Ok(named.to_vec())
     }
 }
 

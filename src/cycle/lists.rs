@@ -48,7 +48,11 @@ impl Cycle {
     }
 
     fn list_is_stale(&self, resource: &Resource) -> Result<bool> {
-        State::new(&self.store.connection()?).list_is_stale(&resource.table)
+        let conn = self.store.connection()?;
+        let state = State::new(&conn);
+        // Who lifts the brake does not wait for what it held.
+        let held = self.options.allow_removals && state.list_is_held(&resource.table)?;
+        Ok(held || state.list_is_stale(&resource.table)?)
     }
 
     /// Reads a whole list.

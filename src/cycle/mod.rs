@@ -6,6 +6,7 @@ mod due;
 mod fetch;
 mod journals;
 mod lists;
+mod permissions;
 mod polls;
 mod scopes;
 mod search;
@@ -15,14 +16,15 @@ mod wait;
 pub use books::{check_tenant, page_sizes};
 pub use due::{Due, last_runs};
 pub use journals::{JournalRequest, planned_months};
+pub use permissions::{is_granted, restriction};
 pub use polls::Polls;
 pub use scopes::{plan_cases, scopes_of, since};
 pub use search::IDS_PER_CALL;
 pub use signals::{Controls, Halt, News, Signals};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
@@ -31,7 +33,7 @@ use crate::config::{Config, Reread};
 use crate::decode::Context;
 use crate::error::{Error, Kind, Result};
 use crate::extract::Extractor;
-use crate::mirror::{Books, Lane, Outcome, ResourceRow, State, Store};
+use crate::mirror::{Books, FAILURE_HELD, Lane, Outcome, ResourceRow, State, Store};
 use crate::progress::Progress;
 use crate::schedule::Name;
 use crate::source::FeedName;
@@ -58,6 +60,9 @@ pub struct Options {
     /// After the cycle the mirror is held against the source, with so many cases read whole (contract
     /// section 6).
     pub verify: Option<usize>,
+    /// What polls up to this number moved was planned by an earlier cycle; `None`: all that is known
+    /// when it begins.
+    pub handled: Option<i64>,
 }
 
 impl Options {
@@ -153,13 +158,17 @@ pub struct Cycle {
     failed: BTreeMap<String, String>,
     /// Tables that are wrong as a whole, whatever else of them was read, and why.
     distrusted: BTreeMap<String, String>,
-    /// Scopes that failed in this run, of tables of which none was read.
+    /// Scopes that failed in this run, with what had been planned by then.
+    tried: HashMap<(String, i64), i64>,
+    /// How many scopes failed in this run, of tables of which none was read.
     failures_in_a_row: BTreeMap<String, u32>,
     /// Calls in a row that did not reach the source.
     unreachable: u32,
+    /// When a part of a table's rows was last asked after.
+    permissions_read: Option<Instant>,
     signals: Signals,
-    /// What polls up to this number moved has been planned.
-    handled: i64,
+    /// Up to where what polls moved has been planned: a poll, and of its cases the last one.
+    planned: (i64, i64),
 }
 
 /// So many scopes in a row that cannot reach the source end the run: the rest would fail as well.
@@ -177,7 +186,7 @@ impl Cycle {
         let client = parts.polls.client.clone();
         let extractor =
             Extractor::new(client, Arc::clone(&parts.catalog), parts.context, &parts.config);
-        let handled = parts.signals.news();
+        let handled = options.handled.unwrap_or_else(|| parts.signals.news());
         Cycle {
             config: parts.config,
             catalog: parts.catalog,
@@ -193,10 +202,12 @@ impl Cycle {
             answered: BTreeSet::new(),
             failed: BTreeMap::new(),
             distrusted: BTreeMap::new(),
+            tried: HashMap::new(),
             failures_in_a_row: BTreeMap::new(),
             unreachable: 0,
+            permissions_read: None,
             signals: parts.signals,
-            handled,
+            planned: (handled, i64::MAX),
         }
     }
 
@@ -211,7 +222,7 @@ impl Cycle {
         let flushed = self.flush().await;
         let noted = self.close_books().await;
         ran.and(flushed).and(noted)?;
-        self.report.handled = self.handled;
+        self.report.handled = self.handled();
         Ok(self.report)
     }
 
@@ -253,6 +264,9 @@ impl Cycle {
                     state.everything_is_stale("full")
                 })
                 .await?;
+        }
+        if due.takes_long() && !self.options.full {
+            self.follow_newest().await?;
         }
         let done = self.catch_up(due).await?;
         self.follow().await?;
@@ -307,7 +321,7 @@ impl Cycle {
                 self.report.halted = true;
                 return Ok(());
             }
-            if read > 0 || self.signals.news() > self.handled {
+            if read > 0 || self.signals.news() > self.handled() {
                 continue;
             }
             if self.options.following {
@@ -335,7 +349,14 @@ impl Cycle {
             feeds.push(FeedName::Contacts);
         }
         for name in feeds {
-            let reread = self.polls.reread(name, REREAD).await?;
+            let reread = match self.polls.reread(name, REREAD).await {
+                Ok(reread) => reread,
+                Err(error) if name == FeedName::Contacts && !ends_the_run(&error) => {
+                    self.problem(error.chain());
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if reread.late > 0 {
                 tracing::warn!(
                     feed = name.as_str(),
@@ -356,19 +377,19 @@ impl Cycle {
         self.report.cases_moved += self.polls.poll(FeedName::Cases).await?.moved;
         match self.polls.poll_contacts().await {
             Ok(polled) => self.report.contacts_moved += polled.map_or(0, |polled| polled.moved),
-            Err(error) => match error.kind() {
-                Kind::Credentials
-                | Kind::Tls
-                | Kind::Unreachable
-                | Kind::Store
-                | Kind::DiskFull
-                | Kind::Cancelled
-                | Kind::Internal => return Err(error),
-                // Cases are followed on; contacts catch up when their feed answers.
-                _ => self.problem(error.chain()),
-            },
+            Err(error) if ends_the_run(&error) => return Err(error),
+            // Cases are followed on; contacts catch up when their feed answers.
+            Err(error) => self.problem(error.chain()),
         }
         Ok(())
+    }
+
+    /// What polls up to this number moved has been planned whole.
+    fn handled(&self) -> i64 {
+        match self.planned {
+            (poll, i64::MAX) => poll,
+            (poll, _) => poll - 1,
+        }
     }
 
     pub(super) fn is_active(&self, table: &str) -> bool {
@@ -385,6 +406,10 @@ impl Cycle {
                      them (if they are really gone, run `casemirror sync --allow-removals`)",
                     merged.held
                 );
+                if self.catalog.get(table).is_some_and(|r| r.group == Group::List) {
+                    // Until it may be tried again, it is not asked for.
+                    self.note_failure(table, 0, FAILURE_HELD, &text).await?;
+                }
                 self.problem(text);
             }
         }
@@ -450,6 +475,20 @@ impl Cycle {
             .run(move |conn| Books::new(conn).set_status(&table, &status, Some(&reason)))
             .await
     }
+}
+
+/// Whether nothing else can be read after this either.
+fn ends_the_run(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        Kind::Credentials
+            | Kind::Tls
+            | Kind::Unreachable
+            | Kind::Store
+            | Kind::DiskFull
+            | Kind::Cancelled
+            | Kind::Internal
+    )
 }
 
 /// The source has no such call for us.

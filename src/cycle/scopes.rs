@@ -7,10 +7,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Cycle;
+use super::fetch::MOST_FRESH;
 use super::signals::Halt;
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Books, CaseState, Fetched, Load, ScopeId, Stamp, State};
+use crate::mirror::{
+    Books, CaseState, FAILURE_LAG, FAILURE_NOT_SHOWN, FAILURE_SUSPECT, Fetched, Load, ScopeId,
+    Stamp, State,
+};
 use crate::plan::{self, CasePlan, Inputs, Since, Stale};
 
 /// Cases planned at once. Their scopes, at 25 a case, keep the source busy for an hour at ten calls
@@ -29,7 +33,7 @@ impl Cycle {
         let mut after = None;
         let mut read = 0;
         // What was seen up to here is among them.
-        self.handled = self.handled.max(self.sequence()?);
+        self.planned = self.planned.max((self.sequence()?, i64::MAX));
         loop {
             let batch = {
                 let conn = self.store.connection()?;
@@ -42,6 +46,17 @@ impl Cycle {
             after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
             read += self.read_batch(&batch).await?;
         }
+    }
+
+    /// Before work that takes long, what has changed of the cases that were read before: one batch of
+    /// them, because a backfill is no change.
+    pub(super) async fn follow_newest(&mut self) -> Result<()> {
+        let batch = {
+            let conn = self.store.connection()?;
+            State::new(&conn).changed_cases(&self.options.cases, BATCH_CASES)?
+        };
+        self.read_batch(&batch).await?;
+        self.search_contacts(Some(MOST_FRESH)).await.map(drop)
     }
 
     async fn read_batch(&mut self, batch: &[CaseState]) -> Result<usize> {
@@ -90,7 +105,19 @@ impl Cycle {
     /// Plans cases of a batch.
     pub(super) fn plan(&self, batch: &[CaseState]) -> Result<Vec<(CaseState, CasePlan)>> {
         let conn = self.store.connection()?;
-        plan_cases(&conn, batch, &self.active, &self.options.only, self.since()?)
+        let mut plans = plan_cases(&conn, batch, &self.active, &self.options.only, self.since()?)?;
+        for (case, plan) in &mut plans {
+            let tried = plan.stale.extract_if(.., |stale| self.was_tried(case, stale));
+            plan.waiting.extend(tried);
+        }
+        Ok(plans)
+    }
+
+    /// Whether a scope failed in this run, and its case has not moved since: a run tries it once, and
+    /// leaves it to the next.
+    fn was_tried(&self, case: &CaseState, stale: &Stale) -> bool {
+        let tried = self.tried.get(&(stale.table.clone(), stale.id));
+        tried.is_some_and(|handled| case.moved <= *handled)
     }
 
     /// `bootstrap.since` as an instant of the source.
@@ -118,6 +145,7 @@ impl Cycle {
         if !self.answered.contains(&resource.table) {
             self.answered.insert(resource.table.clone());
         }
+        self.look_at_part(&resource, &load).await?;
         let half_missing = self.half_is_missing(&resource, id, &mut load)?;
         let noted = if load.decoded.any_keyless() {
             Some(("Incomplete", "a record has no usable key: nothing is deleted"))
@@ -221,14 +249,17 @@ impl Cycle {
             .await
     }
 
-    /// Notes a failed scope, to be tried again with backoff.
+    /// Notes a failed scope, to be tried again with backoff; within this run only what it waits for.
     pub(super) async fn note_failure(
-        &self,
+        &mut self,
         table: &str,
         id: i64,
         kind: &str,
         why: &str,
     ) -> Result<()> {
+        if ![FAILURE_LAG, FAILURE_SUSPECT, FAILURE_NOT_SHOWN].contains(&kind) {
+            self.tried.insert((table.to_owned(), id), self.handled());
+        }
         let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
         self.note_scope_failure(scope, kind, why).await
     }

@@ -91,7 +91,7 @@ impl Cycle {
         let mut asked = pages.next().await?;
         while let Some(page) = asked {
             // What changed meanwhile goes first, by calls that share no row with a page under way.
-            let alone = self.signals.news() > self.handled;
+            let alone = self.signals.news() > self.handled();
             let next_sequence = self.sequence()?;
             let decoded = self.extractor.search_page(resource, place, page, sequence);
             let (next, page) = if alone {
@@ -188,7 +188,7 @@ impl Cycle {
     }
 
     /// Notes why nothing was decided about a case that no search shows.
-    pub(super) async fn note_unshown(&self, id: i64, kind: &str, why: &str) -> Result<()> {
+    pub(super) async fn note_unshown(&mut self, id: i64, kind: &str, why: &str) -> Result<()> {
         let place = State::new(&self.store.connection()?).place(id)?;
         self.note_failure(place.table(), id, kind, why).await
     }
@@ -327,13 +327,14 @@ impl Cycle {
             let older = (!followed).then(|| (now - CONTACT_AGE).as_microsecond());
             state.stale_contacts(now.as_microsecond(), older)?
         };
+        ids.retain(|id| !self.tried.contains_key(&(resource.table.clone(), *id)));
         let all = most.is_none_or(|most| ids.len() <= most);
         ids.truncate(most.unwrap_or(ids.len()));
         self.progress.step("searching contacts");
         self.progress.more(ids.len() as u64);
         let mut searched = 0;
         for chunk in ids.chunks(IDS_PER_CALL) {
-            let newer = most.is_none() && self.signals.news() > self.handled;
+            let newer = most.is_none() && self.signals.news() > self.handled();
             if newer || self.signals.halt() != Halt::Go {
                 break;
             }

@@ -41,7 +41,7 @@ impl Cycle {
         tokio::select! {
             () = tokio::time::sleep(pause) => Ok(Some(next.as_microsecond())),
             // What else has changed is read meanwhile.
-            () = self.signals.beyond(self.handled, Halt::Go) => Ok(Some(waited)),
+            () = self.signals.beyond(self.handled(), Halt::Go) => Ok(Some(waited)),
         }
     }
 }

@@ -17,6 +17,10 @@ use crate::error::{Error, Kind, Result};
 
 /// A request is one line and is sent at once.
 const LONGEST_REQUEST: Duration = Duration::from_secs(10);
+/// Callers that are served at once.
+const MOST_CALLERS: usize = 64;
+/// After a connection that could not be taken.
+const BREATHER: Duration = Duration::from_millis(100);
 
 pub(super) struct Server {
     pub host: Host,
@@ -24,10 +28,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Serves until the process stops; who has been let in is answered to the end.
-    ///
-    /// # Errors
-    /// `Io` when no connection can be taken any more.
+    /// Serves until the process stops; who has been let in is answered to the end, and what one caller
+    /// meets is not the others'.
     pub(super) async fn run<C: Handed>(self, bound: Bound) -> Result<()> {
         let mut signals = self.host.signals.clone();
         let server = Arc::new(self);
@@ -36,9 +38,17 @@ impl Server {
         loop {
             tokio::select! {
                 () = &mut stop => break,
-                connected = bound.listener.accept() => {
-                    let (stream, _) = connected
-                        .map_err(|e| Error::caused(Kind::Io, "the socket takes no connection", e))?;
+                // Who comes while so many are let in waits in the system's queue.
+                connected = bound.listener.accept(), if served.len() < MOST_CALLERS => {
+                    let stream = match connected {
+                        Ok((stream, _)) => stream,
+                        Err(error) => {
+                            // Open files run out, or the caller has gone: neither ends the daemon.
+                            tracing::warn!(%error, "the socket takes no connection");
+                            tokio::time::sleep(BREATHER).await;
+                            continue;
+                        }
+                    };
                     let server = Arc::clone(&server);
                     served.spawn(async move {
                         if let Err(error) = server.serve::<C>(stream).await {

@@ -203,6 +203,7 @@ impl Worker {
             session: Arc::clone(&self.session),
             signals: self.controls.listen(),
             controls: Some(Arc::clone(&self.controls)),
+            handled: Some(memory.handled),
         };
         self.supervise(memory, (job.work)(host), false).await;
         Ok(())

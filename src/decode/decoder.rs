@@ -20,6 +20,8 @@ pub struct Decoder {
     reader: Reader,
     key_columns: Vec<usize>,
     position_column: Option<usize>,
+    /// The column with the id of a row's scope.
+    scope_column: Option<usize>,
     builders: Vec<ColumnBuilder>,
     extra: StringBuilder,
     /// For each row pushed, whether it is to stay: of two records with one key the last wins.
@@ -50,6 +52,8 @@ struct ChildList {
 
 /// A record's key, or as much of it as is there.
 struct Key {
+    /// The id of the record's scope.
+    scope: Option<i64>,
     /// Equal for equal keys only.
     exact: String,
     /// Its parts joined by `/`, for people.
@@ -60,13 +64,16 @@ struct Key {
 impl Decoder {
     /// A decoder for `resource` and its child tables.
     pub fn new(catalog: &Catalog, resource: &Arc<Resource>, context: &Context) -> Decoder {
-        let children: Vec<(String, Decoder)> = catalog
-            .children(&resource.table)
-            .filter_map(|child| match &child.group {
-                Group::Child(c) => Some((c.field.clone(), Decoder::new(catalog, child, context))),
-                _ => None,
-            })
-            .collect();
+        let mut children: Vec<(String, Decoder)> = Vec::new();
+        let mut left_out: Vec<&str> = Vec::new();
+        for child in catalog.children(&resource.table) {
+            let Group::Child(of) = &child.group else { continue };
+            if context.disabled.contains(&child.table) {
+                left_out.push(&of.field);
+            } else {
+                children.push((of.field.clone(), Decoder::new(catalog, child, context)));
+            }
+        }
         let named = |name: &String| resource.columns.iter().position(|c| c.name == *name);
         let column_of = |origin| resource.columns.iter().position(|c| c.origin == origin);
         let inherited: BTreeSet<usize> = children
@@ -78,6 +85,9 @@ impl Decoder {
         Decoder {
             key_columns: resource.key.iter().filter_map(named).collect(),
             position_column: column_of(Origin::Position),
+            scope_column: resource
+                .scope_column()
+                .and_then(|name| resource.columns.iter().position(|column| column.name == name)),
             builders: resource.columns.iter().map(|c| ColumnBuilder::new(c.kind)).collect(),
             extra: StringBuilder::new(),
             live: Vec::new(),
@@ -92,7 +102,11 @@ impl Decoder {
             reader: Reader {
                 resource: Arc::clone(resource),
                 context: context.clone(),
-                slots: slots::of(resource, children.iter().map(|(field, _)| field.as_str())),
+                slots: slots::of(
+                    resource,
+                    children.iter().map(|(field, _)| field.as_str()),
+                    &left_out,
+                ),
                 scalar_column: column_of(Origin::Scalar).or_else(|| match &resource.group {
                     Group::Child(child) => child.scalar.as_ref().and_then(named),
                     _ => None,
@@ -156,7 +170,11 @@ impl Decoder {
 
     /// The key of a row, without one of its columns.
     fn key(&self, row: &Row<'_>, without: Option<usize>) -> Key {
-        let mut key = Key { exact: String::new(), shown: String::new(), whole: true };
+        let scope = match self.scope_column.map(|i| &row.cells[i]) {
+            Some(Cell::One(Value::Int(id))) => Some(*id),
+            _ => None,
+        };
+        let mut key = Key { scope, exact: String::new(), shown: String::new(), whole: true };
         for i in self.key_columns.iter().filter(|i| Some(**i) != without) {
             match &row.cells[*i] {
                 Cell::One(value) => {
@@ -181,6 +199,7 @@ impl Decoder {
         let joint = if known.shown.is_empty() { "" } else { "/" };
         self.rejects.push(Reject {
             table: self.reader.resource.table.clone(),
+            scope: known.scope,
             record_key: format!("{}{joint}#{}", known.shown, self.records),
             column: None,
             value: None,
@@ -212,6 +231,7 @@ impl Decoder {
             self.rejects.retain(|r| r.record_key != key.shown);
             self.rejects.push(Reject {
                 table: resource.table.clone(),
+                scope: key.scope,
                 record_key: key.shown.clone(),
                 column: None,
                 value: None,
@@ -223,6 +243,7 @@ impl Decoder {
         for (i, value, error) in row.faults {
             self.rejects.push(Reject {
                 table: resource.table.clone(),
+                scope: key.scope,
                 record_key: key.shown.clone(),
                 column: Some(resource.columns[i].name.clone()),
                 value,

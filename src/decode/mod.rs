@@ -34,12 +34,17 @@ pub struct Context {
     /// Zone of date-times without offset (`source.time_zone`).
     pub zone: TimeZone,
     pub privacy: Privacy,
+    /// Tables that are not mirrored (`resources.disable`): of a record's list that is one's, nothing is
+    /// read.
+    pub disabled: Arc<[String]>,
 }
 
 /// A value, or a whole record, that did not fit (`sync.rejects`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reject {
     pub table: String,
+    /// The id of the scope that the record belongs to, where it says so.
+    pub scope: Option<i64>,
     /// Key values joined by `/`; `#n` for the n-th record of an answer when it has no key.
     pub record_key: String,
     /// `None`: the record was rejected whole.

@@ -23,6 +23,10 @@ const IDENTIFIER_NAMES: [&str; 8] = [
 ];
 const CONTACT_DETAIL_NAMES: [&str; 5] = ["email", "telephone", "phone", "mobile", "epost"];
 
+/// Hexadecimal digits of a hash, and how many of them at its end prove that this mirror made it.
+const HASH_DIGITS: usize = 32;
+const MARK_DIGITS: usize = 8;
+
 /// What the configuration says about each class, with the key of this mirror's hashes.
 #[derive(Clone)]
 pub struct Privacy {
@@ -61,12 +65,12 @@ impl Privacy {
 
     /// Of several classes the one that hides most.
     pub(super) fn strictest(&self, classes: impl Iterator<Item = Option<Class>>) -> Option<Class> {
-        let hides = |class: &Option<Class>| match self.mode(*class) {
-            PrivacyMode::Keep => 0,
-            PrivacyMode::Hash => 1,
-            PrivacyMode::Drop => 2,
-        };
-        classes.max_by_key(hides).flatten()
+        classes.max_by_key(|class| self.mode(*class)).flatten()
+    }
+
+    /// A digest of the key that reveals nothing of it, by which another key is found out.
+    pub fn fingerprint(&self) -> String {
+        self.digits(&["fingerprint of the key", ""], HASH_DIGITS)
     }
 
     /// The text of a value in which fields can no longer be told apart: as it came where privacy
@@ -90,15 +94,44 @@ impl Privacy {
         }
     }
 
-    /// A keyed hash of `text`: 32 hexadecimal digits, equal for equal text within one mirror.
+    /// A keyed hash of `text`: 32 hexadecimal digits, equal for equal text within one mirror. A hash
+    /// of this mirror stays what it is: values that were stored while a class was hidden and values
+    /// that were stored while it was kept can be told apart, and none is hashed twice.
     pub fn hash(&self, text: &str) -> String {
+        if self.made(text) {
+            return text.to_owned();
+        }
+        let digest = self.digits(&[text], HASH_DIGITS - MARK_DIGITS);
+        let mark = self.mark(&digest);
+        digest + &mark
+    }
+
+    /// Whether a text is a hash of this mirror, by the mark that only the key can make.
+    fn made(&self, text: &str) -> bool {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        text.len() == HASH_DIGITS && text.bytes().all(is_digit) && {
+            let (digest, mark) = text.split_at(HASH_DIGITS - MARK_DIGITS);
+            self.mark(digest) == mark
+        }
+    }
+
+    fn mark(&self, digest: &str) -> String {
+        self.digits(&["mark of a hash", digest], MARK_DIGITS)
+    }
+
+    /// The first hexadecimal digits of the keyed digest of these texts.
+    fn digits(&self, texts: &[&str], count: usize) -> String {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).unwrap_or_else(|_| {
             unreachable!("HMAC takes a key of any length");
         });
-        mac.update(text.as_bytes());
-        let digest = mac.finalize().into_bytes();
-        let mut out = String::with_capacity(32);
-        for byte in digest.iter().take(16) {
+        for (n, text) in texts.iter().enumerate() {
+            if n > 0 {
+                mac.update(&[0]);
+            }
+            mac.update(text.as_bytes());
+        }
+        let mut out = String::with_capacity(count);
+        for byte in mac.finalize().into_bytes().iter().take(count / 2) {
             // Writing to a String cannot fail.
             let _ = write!(out, "{byte:02x}");
         }

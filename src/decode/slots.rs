@@ -18,10 +18,16 @@ pub(super) enum Slot {
 /// The name under which a nested object says that its other fields are left out.
 pub(super) const REST: &str = "";
 
-/// The fields of `resource`; `children` are those whose lists go to child tables, in their order.
-pub(super) fn of<'a>(resource: &Resource, children: impl Iterator<Item = &'a str>) -> Slots {
+/// The fields of `resource`; `children` are those whose lists go to child tables, in their order, and
+/// `left_out` those of child tables that are not read.
+pub(super) fn of<'a>(
+    resource: &Resource,
+    children: impl Iterator<Item = &'a str>,
+    left_out: &[&str],
+) -> Slots {
     let mut slots: Slots =
         children.enumerate().map(|(i, field)| (field.to_owned(), Slot::Child(i))).collect();
+    slots.extend(left_out.iter().map(|field| ((*field).to_owned(), Slot::LeftOut)));
     for (i, column) in resource.columns.iter().enumerate() {
         // A path parameter wins over the record's field of that name, which is then known.
         let slot = match column.origin {

@@ -3,6 +3,8 @@
 //! A month is asked in one call. One that times out or comes incomplete is asked in halves, down to
 //! days, and is complete when a second pass over the parts gives the same lines (contract section 4,
 //! "Journals"): a line whose date is edited meanwhile could otherwise be in both halves, or in none.
+//! Pages are such parts too: a line that comes or goes meanwhile moves those behind it to other pages,
+//! and lines have no key to be told apart by (contract section 9.4).
 
 use std::sync::Arc;
 
@@ -85,6 +87,26 @@ impl Extractor {
 }
 
 impl Extractor {
+    /// Whether a journal is there: a call for the month's first day, or for its control total, is not
+    /// answered 404.
+    ///
+    /// # Errors
+    /// Those of the call, but for `NotFound`.
+    pub async fn has_journal(&self, resource: &Arc<Resource>, scope: JournalScope) -> Result<bool> {
+        let calls = Calls { extractor: self, resource, scope };
+        let first = scope.month.first();
+        let asked = match read_of(resource)?.answer {
+            Shape::List => {
+                calls.window(Window { from: first, to: first }, &mut None).await.map(drop)
+            }
+            Shape::Record | Shape::Scalar => calls.sum().await.map(drop),
+        };
+        match asked {
+            Err(error) if error.kind() == Kind::NotFound => Ok(false),
+            asked => asked.map(|()| true),
+        }
+    }
+
     /// A month that answered 404 where nothing is mirrored, or for the second time: complete and
     /// without lines (contract section 4, "Not allowed, not there").
     ///
@@ -120,6 +142,8 @@ struct Lines {
 struct Part {
     window: Window,
     records: Vec<Bytes>,
+    /// Pages that brought some of them: each shows another moment.
+    pages: usize,
     complete: bool,
 }
 
@@ -174,7 +198,7 @@ impl Calls<'_> {
         let first = self.first_pass(windows, &mut sent_at).await?;
         let halved = first.len() > asked;
         let complete = first.iter().all(|part| part.complete);
-        let in_one_call = first.len() == 1;
+        let in_one_call = first.len() == 1 && first.iter().all(|part| part.pages <= 1);
         // What an earlier reading found stays, unless this one found out more.
         let found = halved.then(|| first.iter().map(|part| part.window.days()).max());
         let window_days = found.flatten().or(window_days);
@@ -270,8 +294,9 @@ impl Calls<'_> {
             count: false,
         };
         let mut pages = Pages::new(self.extractor.client(), plan);
-        let mut records = Vec::new();
+        let (mut records, mut brought) = (Vec::new(), 0);
         while let Some(page) = pages.next().await? {
+            brought += usize::from(!page.records.is_empty());
             records.extend(page.records);
         }
         if let Some(at) = pages.sent_at() {
@@ -290,7 +315,7 @@ impl Calls<'_> {
             }
             Some(Verdict::Complete) | None => true,
         };
-        Ok(Part { window, records, complete })
+        Ok(Part { window, records, pages: brought, complete })
     }
 }
 

@@ -6,6 +6,7 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::state::query;
+use super::wanted::UNWANTED_SCOPES;
 use super::{Merged, Outcome, db, from_micros, instant, instant_param, scalar_i64};
 use crate::catalog::{Group, Resource};
 use crate::error::Result;
@@ -343,14 +344,16 @@ impl<'c> Books<'c> {
         Ok(rows.into_iter().collect())
     }
 
-    /// Open rejects of these tables: how many. `cases` as in [`Books::failed_scopes`].
+    /// Open rejects of these tables: how many. `cases` as in [`Books::failed_scopes`]. Those of months
+    /// that nobody wants now are open still, and are not counted.
     pub fn open_rejects(&self, tables: &[&str], cases: &[i64]) -> Result<BTreeMap<String, i64>> {
         let among = among("scope", "''", cases, |id| quote::text(&id.to_string()));
         let rows = query(
             self.conn,
             &format!(
                 "SELECT table_name, count(*) FROM sync.rejects WHERE resolved_at IS NULL \
-                   AND table_name IN ({}) {among} GROUP BY table_name",
+                   AND table_name IN ({}) AND scope NOT IN ({UNWANTED_SCOPES}) {among} \
+                 GROUP BY table_name",
                 quote::texts(tables.iter().copied().chain([""]))
             ),
             |row| Ok((row.get(0)?, row.get(1)?)),
@@ -358,22 +361,32 @@ impl<'c> Books<'c> {
         Ok(rows.into_iter().collect())
     }
 
-    /// Replaces `sync.pending`: (table, scope, reason).
-    pub fn set_pending(&self, pending: &[(String, String, String)]) -> Result<()> {
-        let failed = |e| db("cannot note what is pending", e);
+    /// Begins a new `sync.pending`: what is pending now comes with [`Books::add_pending`], and takes
+    /// the place of what was with [`Books::replace_pending`].
+    pub fn begin_pending(&self) -> Result<()> {
         self.conn
             .execute_batch(
                 "CREATE OR REPLACE TEMP TABLE stage_pending \
                  (table_name VARCHAR, scope VARCHAR, reason VARCHAR)",
             )
-            .map_err(failed)?;
+            .map_err(|e| db("cannot note what is pending", e))
+    }
+
+    /// Adds to the new `sync.pending`: table, scope, reason.
+    pub fn add_pending<'a>(
+        &self,
+        pending: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
+    ) -> Result<()> {
+        let failed = |e| db("cannot note what is pending", e);
         let mut appender = self.conn.appender("stage_pending").map_err(failed)?;
         for (table, scope, reason) in pending {
             appender.append_row(params![table, scope, reason]).map_err(failed)?;
         }
-        appender.flush().map_err(failed)?;
-        drop(appender);
-        // What was pending before keeps its `since`.
+        appender.flush().map_err(failed)
+    }
+
+    /// Replaces `sync.pending`. What was pending before keeps its `since`.
+    pub fn replace_pending(&self) -> Result<()> {
         self.conn
             .execute_batch(&format!(
                 "CREATE OR REPLACE TEMP TABLE now_pending AS \
@@ -381,10 +394,11 @@ impl<'c> Books<'c> {
                    FROM temp.stage_pending n LEFT JOIN sync.pending p \
                      ON p.table_name = n.table_name AND p.scope = n.scope; \
                  DELETE FROM sync.pending; \
-                 INSERT INTO sync.pending SELECT * FROM temp.now_pending",
+                 INSERT INTO sync.pending SELECT * FROM temp.now_pending; \
+                 DROP TABLE temp.now_pending; DROP TABLE temp.stage_pending",
                 now = instant(Timestamp::now())
             ))
-            .map_err(failed)
+            .map_err(|e| db("cannot note what is pending", e))
     }
 
     /// The rows that an outcome wrote, in all.

@@ -177,7 +177,8 @@ CREATE TABLE sync.feed_calls (
 COMMENT ON TABLE sync.feed_calls IS 'Every call to the change feeds: the proof that the throttle was kept';
 
 -- One row per journal's month that is to be mirrored; `due` says why it is to be read, NULL that it
--- is not.
+-- is not. A month of another level, or of an id that is not wanted any more, stays as it is: it is not
+-- read, and what is due of it waits until it is wanted again.
 CREATE TABLE sync.journal_months (
   table_name VARCHAR,
   journal_level VARCHAR,
@@ -189,9 +190,10 @@ CREATE TABLE sync.journal_months (
   complete BOOLEAN,
   closed_read_at TIMESTAMPTZ,
   window_days BIGINT,
-  definition BIGINT
+  definition BIGINT,
+  wanted BOOLEAN DEFAULT true
 );
-COMMENT ON TABLE sync.journal_months IS 'Per journal, scope and month: whether and when it was read completely (read_at), the first time since the month was closed (closed_read_at), and why it is to be read (due)';
+COMMENT ON TABLE sync.journal_months IS 'Per journal, scope and month: whether and when it was read completely (read_at), the first time since the month was closed (closed_read_at), why it is to be read (due), and whether it still is to be (wanted: journals.level and journals.ids)';
 
 -- What changed in closed months; report.journal_restatements shows it.
 CREATE TABLE sync.restatements (

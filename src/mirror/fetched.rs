@@ -10,7 +10,7 @@ use super::state::{
     FAILURE_LAG, FAILURE_NOT_SHOWN, FAILURE_SUSPECT, Fetched, ScopeId, State, ids, list, query,
 };
 use super::{db, instant_param, scalar_i64};
-use crate::catalog::{Column, Each, Given, Instead, Only, Resource, Scalar};
+use crate::catalog::{Column, Each, Given, Instead, Only, Partial, Resource, Scalar};
 use crate::error::Result;
 use crate::plan;
 use crate::quote;
@@ -185,6 +185,21 @@ impl State<'_> {
         )
     }
 
+    /// Rows of a scope that only a further permission shows.
+    pub fn rows_of_part(&self, resource: &Resource, part: &Partial, id: i64) -> Result<i64> {
+        let scope = resource.scope_column().map(quote::ident);
+        let of_scope = scope.map_or("true".to_owned(), |column| format!("{column} = {id}"));
+        scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM main.{} WHERE {of_scope} AND {} IN ({})",
+                quote::ident(&resource.table),
+                quote::ident(&part.column),
+                quote::texts(part.values.iter().map(String::as_str))
+            ),
+        )
+    }
+
     /// Whether a 404 for one of the values that a scope's calls go through means that there is none:
     /// nothing is mirrored there, or an earlier run met a 404 too (contract section 4, "Not allowed,
     /// not there").
@@ -240,6 +255,11 @@ impl State<'_> {
         }
         let stale = list.stamp.as_ref().is_some_and(|stamp| !stamp.is_empty());
         Ok(list.error.is_some() || stale || list.stamp.is_none())
+    }
+
+    /// Whether the brake held rows of a list when it was last read.
+    pub fn list_is_held(&self, table: &str) -> Result<bool> {
+        Ok(self.list_state(table)?.stamp.as_deref() == Some("held"))
     }
 
     /// Why a list is stale, and whether it was never read.

@@ -10,7 +10,7 @@ use super::fresh;
 use super::lines::{self, Lines, MergedTable};
 use super::load::{Load, Outcome, Settings, count_change};
 use super::merge::{self, Merged};
-use super::state::{State, ids, list};
+use super::state::{State, list};
 use super::{db, instant, instant_param, scalar_i64, schema};
 use crate::catalog::{Group, Resource};
 use crate::config::JournalLevel;
@@ -234,24 +234,8 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
 }
 
 impl State<'_> {
-    /// The ids of a level that the mirror knows.
-    pub fn journal_ids(&self, level: JournalLevel) -> Result<Vec<i64>> {
-        let column = match level {
-            JournalLevel::Offices => "id",
-            JournalLevel::BrokerCompanies => "broker_company_id",
-            JournalLevel::Chain => "chain_id",
-        };
-        ids(
-            self.conn,
-            &format!(
-                "SELECT DISTINCT {0} FROM main.offices WHERE {0} IS NOT NULL ORDER BY 1",
-                quote::ident(column)
-            ),
-        )
-    }
-
-    /// Makes these months due, for each table and id: those that are not known yet, and, where a
-    /// reason is given, all of them.
+    /// Makes these months wanted, and due, for each table and id: those that were never read
+    /// completely, and, where a reason is given, all of them.
     pub fn months_are_due(
         &self,
         tables: &[String],
@@ -283,12 +267,15 @@ impl State<'_> {
             "m.table_name = w.table_name AND m.journal_level = {level} \
              AND m.journal_id = w.journal_id AND m.journal_month = w.journal_month::DATE"
         );
-        if let Some(reason) = reason {
-            self.batch(&format!(
-                "UPDATE sync.journal_months m SET due = {} FROM temp.wanted_months w WHERE {same}",
-                quote::text(reason)
-            ))?;
-        }
+        let due = match reason {
+            Some(reason) => quote::text(reason),
+            None => "coalesce(m.due, CASE WHEN NOT m.complete THEN 'never fetched' END)".to_owned(),
+        };
+        self.batch(&format!(
+            "UPDATE sync.journal_months m SET wanted = true, due = {due} \
+             FROM temp.wanted_months w WHERE {same} \
+               AND (NOT m.wanted OR m.due IS DISTINCT FROM {due})"
+        ))?;
         // What was as much as the service answers at once last month is so this month too.
         self.batch(&format!(
             "INSERT INTO sync.journal_months BY NAME SELECT w.table_name, {level} AS journal_level, \
@@ -303,16 +290,16 @@ impl State<'_> {
         ))
     }
 
-    /// Makes every month of a table, at every level, due that was read before.
+    /// Makes every month of a table due that was read before and is wanted still.
     pub fn synced_months_are_due(&self, table: &str, reason: &str) -> Result<()> {
         self.batch(&format!(
-            "UPDATE sync.journal_months SET due = {} WHERE table_name = {} AND complete",
+            "UPDATE sync.journal_months SET due = {} WHERE table_name = {} AND complete AND wanted",
             quote::text(reason),
             quote::text(table)
         ))
     }
 
-    /// The months of these tables and this level that may be read now, newest first.
+    /// The months of these tables and this level that are wanted and may be read now, newest first.
     pub fn due_months(
         &self,
         tables: &[String],
@@ -326,7 +313,8 @@ impl State<'_> {
                  FROM sync.journal_months m LEFT JOIN sync.failures f \
                    ON f.table_name = m.table_name AND f.id = m.journal_id \
                    AND f.part = m.journal_level || '/' || strftime(m.journal_month, '%Y-%m') \
-                 WHERE m.due IS NOT NULL AND m.journal_level = {} AND m.table_name IN ({}) \
+                 WHERE m.due IS NOT NULL AND m.wanted AND m.journal_level = {} \
+                   AND m.table_name IN ({}) \
                    AND (f.next_at IS NULL OR f.next_at <= {}) \
                  ORDER BY m.journal_month DESC, m.journal_id, m.table_name",
                 quote::text(&level.to_string()),
@@ -397,7 +385,8 @@ impl State<'_> {
         Ok(of_level.map(|scope| (scope.id, scope.month)).collect())
     }
 
-    /// Every month that is due, whether it waits or not: table, scope, why, never read completely.
+    /// Every month that is wanted and due, whether it waits or not: table, scope, why, never read
+    /// completely.
     pub fn pending_months(&self) -> Result<Vec<(String, JournalScope, String, bool)>> {
         let rows = self.query(
             "SELECT m.table_name, m.journal_id, \
@@ -406,7 +395,7 @@ impl State<'_> {
              FROM sync.journal_months m LEFT JOIN sync.failures f \
                ON f.table_name = m.table_name AND f.id = m.journal_id \
                AND f.part = m.journal_level || '/' || strftime(m.journal_month, '%Y-%m') \
-             WHERE m.due IS NOT NULL ORDER BY ALL",
+             WHERE m.due IS NOT NULL AND m.wanted ORDER BY ALL",
             |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?, row.get(3)?, row.get(4)?))
             },
@@ -493,30 +482,6 @@ impl State<'_> {
             "UPDATE sync.failures SET next_at = first_at WHERE table_name IN ({}) AND id IN ({})",
             quote::texts(tables.iter().map(String::as_str).chain([""])),
             list(ids)
-        ))
-    }
-
-    /// Journals of another level, or of ids that are not wanted any more, are left as they are: what
-    /// failed or did not fit in them is no failure.
-    pub fn leave_other_journals(&self, level: JournalLevel, ids: &[i64]) -> Result<()> {
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let level = quote::text(&level.to_string());
-        let ids = list(ids);
-        self.batch(&format!(
-            "CREATE OR REPLACE TEMP TABLE left_months AS \
-               SELECT table_name, journal_id AS id, \
-                 journal_level || '/' || strftime(journal_month, '%Y-%m') AS part, \
-                 journal_level || '/' || journal_id || '/' || strftime(journal_month, '%Y-%m') AS scope \
-               FROM sync.journal_months WHERE journal_level <> {level} OR journal_id NOT IN ({ids}); \
-             UPDATE sync.journal_months SET due = NULL \
-               WHERE journal_level <> {level} OR journal_id NOT IN ({ids}); \
-             DELETE FROM sync.failures f USING temp.left_months l \
-               WHERE f.table_name = l.table_name AND f.id = l.id AND f.part = l.part; \
-             UPDATE sync.rejects r SET resolved_at = {now} FROM temp.left_months l \
-               WHERE r.resolved_at IS NULL AND r.scope = l.scope",
-            now = instant(Timestamp::now())
         ))
     }
 

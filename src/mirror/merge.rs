@@ -305,13 +305,24 @@ impl<'a> Sql<'a> {
         )
     }
 
-    /// What absence says nothing of: what has passed, in answers that look ahead, and what we are
-    /// not permitted to see.
+    /// What absence says nothing of: what has passed, in answers that look ahead, what lies behind the
+    /// end of one that is full, and what we are not permitted to see.
     fn may_leave(&self, withheld: bool) -> String {
         let mut conditions = String::new();
         if let Some(column) = &self.resource.stays_after {
             let passes = quote::ident(column);
             conditions += &format!(" AND (m.{passes} IS NULL OR m.{passes} > c.sent::TIMESTAMPTZ)");
+            if let Some(most) = self.resource.at_most {
+                let of_scope = match self.resource.scope_column().map(quote::ident) {
+                    Some(scope) => format!("s.{scope} = m.{scope}"),
+                    None => "true".to_owned(),
+                };
+                conditions += &format!(
+                    " AND NOT EXISTS (SELECT 1 FROM {} s WHERE {of_scope} \
+                       HAVING count(*) >= {most} AND max(s.{passes}) <= m.{passes})",
+                    self.stage
+                );
+            }
         }
         if let Some(partial) = self.resource.partial.as_ref().filter(|_| withheld) {
             let column = quote::ident(&partial.column);

@@ -20,13 +20,14 @@ mod rejects;
 pub mod reports;
 mod schema;
 mod search;
-pub mod secrets;
+mod secrets;
 mod seen;
 mod state;
 mod suspects;
 mod tighten;
 mod unreadable;
 mod verifications;
+mod wanted;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -43,16 +44,18 @@ pub use merge::Merged;
 pub(crate) use merge::braked;
 pub use seen::Late;
 pub use state::{
-    CaseDates, CaseState, ContactSeen, FAILURE_HELD, FAILURE_LAG, FeedState, Fetched, Place,
-    ScopeId, State,
+    CaseDates, CaseState, ContactSeen, FAILURE_HELD, FAILURE_LAG, FAILURE_NOT_SHOWN,
+    FAILURE_SUSPECT, FeedState, Fetched, Place, ScopeId, State,
 };
 pub use suspects::SuspectStep;
 pub use unreadable::{FEED_TABLES, Reader, Unreadable, is_unreadable, unreadable_date};
 pub use verifications::{CaseMoved, RevenueMonth, ScopeTimes, rows_of_month};
+pub use wanted::id_column;
 pub use writer::{Lane, Writer};
 
 use crate::catalog::Catalog;
 use crate::config;
+use crate::decode::Privacy;
 use crate::error::{self, Error, Kind, Result};
 
 /// How large the log grows before it is worked into the file. A checkpoint writes the last rows of a
@@ -65,27 +68,35 @@ pub struct Store {
     /// Only cloned from, but DuckDB's connections may not be shared between threads.
     root: Mutex<Connection>,
     path: PathBuf,
+    privacy: Privacy,
 }
 
 impl Store {
     /// Opens the store, makes it where there is none, and brings its tables up to the catalog.
     ///
     /// # Errors
-    /// `StoreLocked` naming the process that holds it, `StoreNewer`, `Store`, `DiskFull`, `Io`.
+    /// `StoreLocked` naming the process that holds it, `StoreNewer`, `Store`, `DiskFull`, `Io`, and
+    /// `Config` where `<store.path>.secrets` is not the one that the store needs.
     pub fn open(config: &config::Config, catalog: &Catalog) -> Result<Store> {
         let path = &config.store.path;
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|e| error::io("create", folder, e))?;
         }
         let root = connect(&config.store)?;
-        schema::prepare(&root, config, catalog)?;
-        Ok(Store { root: Mutex::new(root), path: path.clone() })
+        let key = schema::prepare(&root, config, catalog)?;
+        let privacy = Privacy::new(&config.privacy, key);
+        Ok(Store { root: Mutex::new(root), path: path.clone(), privacy })
     }
 
     /// Another connection to the same database, for reading.
     pub fn connection(&self) -> Result<Connection> {
         let root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
         root.try_clone().map_err(|e| db("cannot open another connection to the store", e))
+    }
+
+    /// What becomes of values with a privacy class in this store.
+    pub fn privacy(&self) -> &Privacy {
+        &self.privacy
     }
 
     /// Where the store is.

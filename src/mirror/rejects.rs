@@ -47,6 +47,13 @@ pub(super) fn note(
         Group::Journal(_) => "replace(c.part, '/', '/' || c.id || '/')",
         _ => "c.id::VARCHAR",
     };
+    // A list that names scopes has not read them, and says nothing of what was wrong within.
+    let only_named = match &resource.group {
+        Group::Each(_) if loads.iter().flat_map(|load| &load.scopes).any(|scope| scope.id == 0) => {
+            "AND c.id = 0"
+        }
+        _ => "",
+    };
     // An answer without the fault is enough for a record that could not be placed.
     let lacking: Vec<i64> = loads.iter().flat_map(|load| load.lacking.iter().copied()).collect();
     let was_lacking = if lacking.is_empty() {
@@ -69,7 +76,7 @@ pub(super) fn note(
            (SELECT 1 FROM sync.rejects o WHERE o.resolved_at IS NULL AND {SAME}); \
          UPDATE sync.rejects o SET resolved_at = {now} FROM temp.stage_scopes c \
          WHERE o.resolved_at IS NULL AND o.table_name IN ({tables}) AND o.scope = {scope_text} \
-           AND (c.complete OR o.column_name IS NULL) AND NOT EXISTS \
+           AND (c.complete OR o.column_name IS NULL {only_named}) AND NOT EXISTS \
            (SELECT 1 FROM temp.stage_rejects n WHERE {SAME}); \
          {was_lacking}"
     ))
@@ -81,9 +88,18 @@ const SAME: &str = "o.table_name = n.table_name AND o.scope = n.scope \
                     AND o.record_key = n.record_key \
                     AND o.column_name IS NOT DISTINCT FROM n.column_name";
 
-/// The rejects of a load, each with its scope as text: the id whose answer it came in, or nothing
+/// The rejects of a load, each with its scope as text: the id that the record belongs to, or nothing
 /// for a whole list.
 fn scoped(load: &Load) -> Vec<(String, Reject)> {
+    let ids = |own: Option<i64>| -> Vec<i64> {
+        let of_load = || load.scopes.iter().map(|scope| scope.id);
+        match own.filter(|own| of_load().any(|id| id == *own)) {
+            Some(own) => vec![own],
+            // The list that names the scopes is a scope too, that of records which name none.
+            None if of_load().any(|id| id == 0) => vec![0],
+            None => of_load().collect(),
+        }
+    };
     let scopes_of = |reject: &Reject| -> Vec<String> {
         match load.kind {
             _ if load.decoded.resource.group == Group::List => vec![String::new()],
@@ -93,14 +109,14 @@ fn scoped(load: &Load) -> Vec<(String, Reject)> {
                 .filter_map(|scope| JournalScope::of(scope.id, &scope.part))
                 .map(|scope| scope.to_string())
                 .collect(),
-            LoadKind::Scopes => load.scopes.iter().map(|scope| scope.id.to_string()).collect(),
-            // A search's keys begin with the id, and a record without one belongs to an id that was
-            // asked for and did not come. A listing asks for none.
-            LoadKind::Search { .. } if !reject.record_key.starts_with('#') => {
-                vec![reject.record_key.split('/').next().unwrap_or_default().to_owned()]
-            }
-            LoadKind::Search { .. } if load.lacking.is_empty() => vec![String::new()],
-            LoadKind::Search { .. } => load.lacking.iter().map(i64::to_string).collect(),
+            LoadKind::Scopes => ids(reject.scope).iter().map(i64::to_string).collect(),
+            // A record of a search without an id belongs to one that was asked for and did not come. A
+            // listing asks for none.
+            LoadKind::Search { .. } => match reject.scope {
+                Some(id) => vec![id.to_string()],
+                None if load.lacking.is_empty() => vec![String::new()],
+                None => load.lacking.iter().map(i64::to_string).collect(),
+            },
         }
     };
     let mut all = Vec::new();

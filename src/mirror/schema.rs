@@ -6,9 +6,10 @@ use duckdb::{Connection, params};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
+use super::state::State;
 use super::tighten::{self, Tightened};
 use super::{db, instant_param, reports, scalar_i64, secrets};
-use crate::catalog::{Catalog, Class, Resource};
+use crate::catalog::{Catalog, Class, Column, Resource};
 use crate::config::{Config, PrivacyMode};
 use crate::error::{Error, Kind, Result};
 use crate::quote;
@@ -16,16 +17,21 @@ use crate::quote;
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
 const FORMAT: i64 = 1;
 
-/// Brings an opened store up to this program and this catalog, all or nothing.
-pub(super) fn prepare(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
+/// Key of `sync.meta`: by what the key of the privacy hashes is known again.
+const KEY_FINGERPRINT: &str = "hash_key_fingerprint";
+
+/// Brings an opened store up to this program and this catalog, all or nothing; returns the key of its
+/// privacy hashes.
+pub(super) fn prepare(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<[u8; 32]> {
     conn.execute_batch("BEGIN").map_err(|e| db("cannot prepare the store", e))?;
     let done = prepare_within(conn, config, catalog);
     let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
     let ended = conn.execute_batch(end).map_err(|e| db("cannot prepare the store", e));
-    done.and(ended)
+    let key = done?;
+    ended.map(|()| key)
 }
 
-fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
+fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<[u8; 32]> {
     let fresh = scalar_i64(
         conn,
         "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() \
@@ -49,22 +55,39 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
                 ),
             ));
         }
-        // Stores of the same format that were made before this column have none.
+        // Stores of the same format that were made before these columns have none.
         conn.execute_batch(
-            "ALTER TABLE sync.seen_contacts ADD COLUMN IF NOT EXISTS moved_at TIMESTAMPTZ",
+            "ALTER TABLE sync.seen_contacts ADD COLUMN IF NOT EXISTS moved_at TIMESTAMPTZ; \
+             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS wanted BOOLEAN DEFAULT true",
         )
         .map_err(|e| db("cannot bring the store's books up to this version", e))?;
     }
     calendar(conn, &config.source.time_zone)?;
     set_meta(conn, "journal_level", &config.journals.level.to_string())?;
-    align(conn, config, catalog)?;
+    let key = hash_key(conn, config)?;
+    align(conn, config, catalog, key)?;
+    let state = State::new(conn);
+    if !state.all_are_wanted(&config.journals)? {
+        state.want_journals(&config.journals)?;
+    }
     // Opening a store that is as it should be writes nothing.
     let digest = reports::digest(catalog.resources());
     if meta(conn, "reports")?.as_deref() != Some(digest.as_str()) {
         reports::create_all(conn, catalog.resources())?;
         set_meta(conn, "reports", &digest)?;
     }
-    Ok(())
+    Ok(key)
+}
+
+/// The key of the privacy hashes. From when a class is hidden on, the store is bound to it.
+fn hash_key(conn: &Connection, config: &Config) -> Result<[u8; 32]> {
+    let known = meta(conn, KEY_FINGERPRINT)?;
+    let key = secrets::hash_key(&config.store.path, known.as_deref())?;
+    let modes = [config.privacy.identifiers, config.privacy.contact_details];
+    if modes.iter().any(|mode| *mode != PrivacyMode::Keep) {
+        set_meta(conn, KEY_FINGERPRINT, &secrets::fingerprint_of(key))?;
+    }
+    Ok(key)
 }
 
 /// A value of `sync.meta`.
@@ -136,13 +159,18 @@ fn internal_calendar(day: Date, source: jiff::Error) -> Error {
     Error::caused(Kind::Internal, format!("{day} has no start in the source's zone"), source)
 }
 
-/// What a column's stored values depend on: its own definition, privacy and, for instants, the zone.
-fn definition(config: &Config, column: &crate::catalog::Column) -> String {
-    let mode = match column.class {
+/// What becomes of a column's values.
+fn mode(config: &Config, column: &Column) -> PrivacyMode {
+    match column.class {
         Some(Class::Identifier) => config.privacy.identifiers,
         Some(Class::ContactDetail) => config.privacy.contact_details,
         None => PrivacyMode::Keep,
-    };
+    }
+}
+
+/// What a column's stored values depend on: its own definition, privacy and, for instants, the zone.
+fn definition(config: &Config, column: &Column) -> String {
+    let mode = mode(config, column);
     let zone = match column.kind.scalar {
         crate::catalog::Scalar::Instant => config.source.time_zone.iana_name().unwrap_or(""),
         _ => "",
@@ -152,7 +180,7 @@ fn definition(config: &Config, column: &crate::catalog::Column) -> String {
 
 /// Creates tables and columns that the catalog has and the store lacks, and notes which definitions
 /// are new, so that they make every scope stale and no version (contract section 3).
-fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
+fn align(conn: &Connection, config: &Config, catalog: &Catalog, key: [u8; 32]) -> Result<()> {
     let failed = |e| db("cannot bring the store up to the resource files", e);
     let mut known: BTreeMap<(String, String), String> = BTreeMap::new();
     {
@@ -184,7 +212,10 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
             )
             .map_err(failed)?;
         }
-        let mut moved = false;
+        // A child table is fetched with its parent, whose `_extra` its field leaves or enters.
+        let scopes = resource.read_with();
+        let is_new_child = is_new && scopes != resource.table && tables.contains(scopes);
+        let mut moved = is_new_child;
         for column in &resource.columns {
             let now = definition(config, column);
             let key = (resource.table.clone(), column.name.clone());
@@ -192,7 +223,8 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
             if before == Some(&now) {
                 continue;
             }
-            if let Some(mode) = before.and_then(|before| tighter(before, &now)) {
+            let mode = mode(config, column);
+            if before.is_some_and(|before| is_tighter(before, &now)) {
                 // What is fetched from now on is what is stored when that is rewritten: nothing is stale.
                 conn.execute(
                     "UPDATE sync.columns SET definition = ? WHERE table_name = ? AND column_name = ?",
@@ -201,6 +233,11 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
                 .map_err(failed)?;
                 tightened.push(Tightened { resource, column, mode });
                 continue;
+            }
+            // What the column takes from now on was kept elsewhere, as if it had no class.
+            let takes_other = before.is_none_or(|before| !differ_in_mode_alone(before, &now));
+            if mode != PrivacyMode::Keep && takes_other && (!is_new || is_new_child) {
+                tightened.push(Tightened { resource, column, mode });
             }
             if !is_new {
                 newest = generation + 1;
@@ -227,13 +264,8 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
                 drop_column(conn, table, column)?;
             }
         }
-        // A child table is fetched with its parent, whose `_extra` its field leaves or enters.
-        let scopes = resource.read_with();
-        if is_new && scopes != resource.table && tables.contains(scopes) {
-            newest = generation + 1;
-            moved = true;
-        }
         if moved {
+            newest = generation + 1;
             for table in BTreeSet::from([resource.table.as_str(), scopes]) {
                 conn.execute(
                     "UPDATE sync.resources SET definition = ? WHERE table_name = ?",
@@ -272,22 +304,30 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
     }
     let step = tighten::tightened_classes(conn, &config.privacy)?;
     if !tightened.is_empty() || step.is_some() {
-        let key = secrets::hash_key(&config.store.path)?;
         tighten::rewrite(conn, catalog, &tightened, step.as_ref(), key)?;
     }
     tighten::note_modes(conn, &config.privacy)?;
     set_meta(conn, "definition", &newest.to_string())
 }
 
-/// The mode of a definition that differs from the one before in nothing but hiding more.
-fn tighter(before: &str, now: &str) -> Option<PrivacyMode> {
-    let (before, before_zone) = before.rsplit_once('|')?;
-    let (before, before_mode) = before.rsplit_once('|')?;
-    let (now, now_zone) = now.rsplit_once('|')?;
-    let (now, now_mode) = now.rsplit_once('|')?;
-    let (before_mode, mode) = (tighten::parse_mode(before_mode)?, tighten::parse_mode(now_mode)?);
-    (before == now && before_zone == now_zone && tighten::is_tighter(before_mode, mode))
-        .then_some(mode)
+/// A definition as what of it is not privacy, and the mode.
+fn without_mode(definition: &str) -> Option<((&str, &str), PrivacyMode)> {
+    let (rest, zone) = definition.rsplit_once('|')?;
+    let (rest, mode) = rest.rsplit_once('|')?;
+    Some(((rest, zone), tighten::parse_mode(mode)?))
+}
+
+fn differ_in_mode_alone(before: &str, now: &str) -> bool {
+    match (without_mode(before), without_mode(now)) {
+        (Some((before, _)), Some((now, _))) => before == now,
+        _ => false,
+    }
+}
+
+/// Whether a definition differs from the one before in nothing but hiding more.
+fn is_tighter(before: &str, now: &str) -> bool {
+    let mode = |definition| without_mode(definition).map(|(_, mode)| mode);
+    differ_in_mode_alone(before, now) && mode(now) > mode(before)
 }
 
 /// Gives a column its new type, or makes it. A value that the new type cannot hold becomes NULL until

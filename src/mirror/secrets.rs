@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::{self, PrivacyMode};
+use crate::decode::Privacy;
 use crate::error::{self, Error, Kind, Result};
 use crate::publish::durable;
 
@@ -16,27 +18,50 @@ struct File {
     hash_key: String,
 }
 
-/// The key of this mirror's privacy hashes; made when the store is.
+/// The key of this mirror's privacy hashes; made when the store is. `fingerprint` is that of the key
+/// that the store has hashed with ([`Privacy::fingerprint`]), if it has.
 ///
 /// # Errors
-/// `Config` where the file is there and is not what we wrote: with another key, equal values would
-/// get other hashes.
-pub fn hash_key(store: &Path) -> Result<[u8; 32]> {
+/// `Config` where the file is not what we wrote, or the store needs it and it is gone or another one's:
+/// with another key, equal values would get other hashes.
+pub(super) fn hash_key(store: &Path, fingerprint: Option<&str>) -> Result<[u8; 32]> {
     let path = durable::with_suffix(store, ".secrets");
+    let refused = |what: &str| {
+        Error::new(
+            Kind::Config,
+            format!(
+                "{} {what}: restore it from a backup; or remove {} and, if it is there, this file, and \
+                 begin again with a new store, whose history is empty and whose hashes are others",
+                path.display(),
+                store.display()
+            ),
+        )
+    };
     match std::fs::read_to_string(&path) {
-        Ok(text) => parse(&text).ok_or_else(|| {
-            Error::new(
-                Kind::Config,
-                format!(
-                    "{} is damaged: it should hold hash_key = \"64 hexadecimal digits\"; restore it \
-                     from a backup, or remove it together with the store",
-                    path.display()
-                ),
-            )
-        }),
+        Ok(text) => {
+            let key = parse(&text).ok_or_else(|| {
+                refused("is damaged, it should hold hash_key = \"64 hexadecimal digits\"")
+            })?;
+            if fingerprint.is_some_and(|known| known != fingerprint_of(key)) {
+                return Err(refused(
+                    "holds another key than the one that the store was hashed with",
+                ));
+            }
+            Ok(key)
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && fingerprint.is_some() => {
+            Err(refused("is gone, with the key that the store was hashed with"))
+        }
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => create(&path),
         Err(e) => Err(error::io("read", &path, e)),
     }
+}
+
+/// What the store keeps of the key, to know it again.
+pub(super) fn fingerprint_of(key: [u8; 32]) -> String {
+    let keep =
+        config::Privacy { identifiers: PrivacyMode::Keep, contact_details: PrivacyMode::Keep };
+    Privacy::new(&keep, key).fingerprint()
 }
 
 fn parse(text: &str) -> Option<[u8; 32]> {
@@ -86,8 +111,8 @@ mod tests {
     fn the_key_is_made_once_and_private() {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("store.duckdb");
-        let key = hash_key(&store).unwrap();
-        assert_eq!(hash_key(&store).unwrap(), key);
+        let key = hash_key(&store, None).unwrap();
+        assert_eq!(hash_key(&store, None).unwrap(), key);
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -101,6 +126,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("store.duckdb");
         std::fs::write(folder.path().join("store.duckdb.secrets"), "hash_key = \"12\"").unwrap();
-        assert_eq!(hash_key(&store).unwrap_err().kind(), Kind::Config);
+        assert_eq!(hash_key(&store, None).unwrap_err().kind(), Kind::Config);
+    }
+
+    #[test]
+    fn a_key_that_the_store_was_hashed_with_is_not_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.duckdb");
+        let file = folder.path().join("store.duckdb.secrets");
+        let key = hash_key(&store, None).unwrap();
+        let known = fingerprint_of(key);
+        assert!(!std::fs::read_to_string(&file).unwrap().contains(&known));
+        assert_eq!(hash_key(&store, Some(&known)).unwrap(), key);
+        let refused = || {
+            let error = hash_key(&store, Some(&known)).unwrap_err();
+            assert_eq!(error.kind(), Kind::Config);
+            assert!(error.to_string().contains(&file.display().to_string()), "{error}");
+            error.to_string()
+        };
+        std::fs::remove_file(&file).unwrap();
+        assert!(refused().contains("is gone"));
+        assert!(!file.exists(), "none is made in its place");
+        hash_key(&store, None).unwrap();
+        assert!(refused().contains("another key"));
     }
 }

@@ -28,6 +28,7 @@ pub struct Late {
 
 /// What cases are ordered by: `ModifiedDate` in ticks, and the least number without one.
 const NEWEST: &str = "coalesce(modified_date, -9223372036854775808)";
+const NEWEST_FIRST: &str = "coalesce(modified_date, -9223372036854775808) DESC, case_id DESC";
 
 impl State<'_> {
     /// Notes what a page of the case feed said. A case whose dates are known already is not written.
@@ -154,20 +155,29 @@ impl State<'_> {
             Some((modified, id)) => format!("AND ({NEWEST}, case_id) < ({modified}, {id})"),
             None => String::new(),
         };
-        self.case_states(&format!("AND dirty {from}"), only, limit)
+        self.case_states(&format!("AND dirty {from}"), only, NEWEST_FIRST, limit)
     }
 
-    /// The cases that polls after number `sequence` moved and that may have something stale, newest
-    /// change first.
-    pub fn moved_cases(&self, sequence: i64, only: &[i64], limit: usize) -> Result<Vec<CaseState>> {
-        self.case_states(&format!("AND dirty AND moved > {sequence}"), only, limit)
+    /// Of the cases that were read before, those that may have something stale, newest change first.
+    pub fn changed_cases(&self, only: &[i64], limit: usize) -> Result<Vec<CaseState>> {
+        let read = "AND dirty AND case_id IN (SELECT id FROM sync.fetched WHERE part = '' \
+                    AND table_name NOT IN ('cases', 'projects', 'contacts'))";
+        self.case_states(read, only, NEWEST_FIRST, limit)
     }
 
-    /// Cases that are not removed and for which `which` holds (`AND ...`), newest change first.
+    /// The cases that polls moved and that may have something stale, in the order of the polls; those
+    /// behind this poll and case.
+    pub fn moved_cases(&self, after: (i64, i64), limit: usize) -> Result<Vec<CaseState>> {
+        let behind = format!("AND dirty AND (moved, case_id) > ({}, {})", after.0, after.1);
+        self.case_states(&behind, &[], "moved, case_id", limit)
+    }
+
+    /// Cases that are not removed and for which `which` holds (`AND ...`), in this order.
     pub(super) fn case_states(
         &self,
         which: &str,
         only: &[i64],
+        order: &str,
         limit: usize,
     ) -> Result<Vec<CaseState>> {
         let columns: Vec<&str> = Facet::ALL.iter().map(|(_, _, column)| *column).collect();
@@ -180,7 +190,7 @@ impl State<'_> {
             &format!(
                 "SELECT case_id, reported, any_stamp, moved, place, state, rereading IS NOT NULL, {} \
                  FROM sync.seen WHERE NOT removed {which} {only} \
-                 ORDER BY {NEWEST} DESC, case_id DESC LIMIT {limit}",
+                 ORDER BY {order} LIMIT {limit}",
                 columns.join(", ")
             ),
             |row| {
@@ -319,6 +329,15 @@ impl State<'_> {
         ))
     }
 
+    /// Makes all that was read of a table stale: its answers have more than was taken from them.
+    pub fn read_again(&self, table: &str) -> Result<()> {
+        self.batch(&format!(
+            "UPDATE sync.fetched SET stamp = 'reread' WHERE table_name = {}",
+            quote::text(table)
+        ))?;
+        self.wake_table(table)
+    }
+
     /// Whether the permission for a part of the table's rows was not granted when the permissions were
     /// last read.
     pub fn is_withheld(&self, table: &str) -> Result<bool> {
@@ -328,11 +347,7 @@ impl State<'_> {
     /// Keeps whether that permission is granted. A part that is shown again is read again everywhere.
     pub fn set_withheld(&self, table: &str, withheld: bool) -> Result<()> {
         if self.is_withheld(table)? && !withheld {
-            self.batch(&format!(
-                "UPDATE sync.fetched SET stamp = 'reread' WHERE table_name = {}",
-                quote::text(table)
-            ))?;
-            self.wake_table(table)?;
+            self.read_again(table)?;
         }
         let state = if withheld { "withheld" } else { "granted" };
         self.set_meta(&format!("partial_{table}"), state)

@@ -199,19 +199,27 @@ impl<'c> State<'c> {
         appender.flush().map_err(failed)
     }
 
-    /// A text that moves with whatever readers of the published copy can see change: rows, statuses,
-    /// rejects, drift, what is pending. Not with the books of runs that changed nothing.
+    /// A text that moves with whatever readers of the published copy can see change: rows, statuses, what
+    /// is read in part, rejects, drift, what is pending, which months of the journals were read. Not with
+    /// the books of runs that changed nothing.
     pub fn readable_state(&self) -> Result<String> {
         let rows = self.query(
             "SELECT concat_ws('|', \
                (SELECT sum(counter) FROM sync.changes), \
-               (SELECT string_agg(table_name || status, ',' ORDER BY table_name) FROM sync.resources), \
+               (SELECT string_agg(table_name || status || \
+                  CASE status WHEN 'ok' THEN coalesce(reason, '') ELSE '' END, ',' ORDER BY table_name) \
+                FROM sync.resources), \
                (SELECT count(*) || '/' || count(resolved_at) FROM sync.rejects), \
                (SELECT count(*) FROM sync.drift), \
                (SELECT count(*) FROM sync.verifications), \
                (SELECT count(*) || coalesce(max(since)::VARCHAR, '') FROM sync.pending), \
+               (SELECT concat_ws('/', count(*), count(*) FILTER (wanted), max(read_at)) \
+                  FROM sync.journal_months), \
+               (SELECT bit_xor(hash(table_name, id, part, kind)) FROM sync.failures \
+                  WHERE table_name IN (SELECT table_name FROM sync.journal_months)), \
                (SELECT max(value) FROM sync.meta WHERE key = 'complete_tables'), \
-               (SELECT max(value) FROM sync.meta WHERE key = 'calendar_zone'))",
+               (SELECT max(value) FROM sync.meta WHERE key = 'calendar_zone'), \
+               (SELECT max(value) FROM sync.meta WHERE key = 'journal_level'))",
             |row| row.get(0),
         )?;
         Ok(rows.into_iter().next().unwrap_or_default())

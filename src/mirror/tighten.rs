@@ -1,8 +1,11 @@
 //! Privacy that was tightened: what is stored already is rewritten, history included, as if it had
 //! been stored so (contract section 4, "Privacy").
 //!
-//! Only what became stricter is touched: what was hashed before is not hashed again. Relaxing a setting
-//! is no matter of this module: it makes the table stale, and history stays as it was.
+//! A column with a class that is new, or that takes its value from elsewhere now, is tightened too: what
+//! it takes was kept in `_extra` and shown in drift, rejects and restatements. Only what became stricter
+//! is touched, and what was hashed before is not hashed again: a hash says of itself that it is one
+//! ([`Privacy::hash`]), so it does not matter which of the rows were stored while the class was kept.
+//! Relaxing a setting is no matter of this module: it makes the table stale, and history stays as it was.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +14,7 @@ use duckdb::{Connection, params};
 use super::load::count_change;
 use super::state::query;
 use super::{db, scalar_i64, schema};
-use crate::catalog::{Catalog, Class, Column, EXTRA_COLUMN, Resource};
+use crate::catalog::{Catalog, Class, Column, EXTRA_COLUMN, Group, Origin, Resource};
 use crate::config::{self, PrivacyMode};
 use crate::decode::{Classes, Privacy};
 use crate::error::Result;
@@ -19,20 +22,6 @@ use crate::quote;
 
 /// Key of `sync.meta`: the modes of both classes that the store was last opened with.
 const MODES: &str = "privacy";
-
-/// How much a mode hides.
-fn strictness(mode: PrivacyMode) -> u8 {
-    match mode {
-        PrivacyMode::Keep => 0,
-        PrivacyMode::Hash => 1,
-        PrivacyMode::Drop => 2,
-    }
-}
-
-/// Whether `now` hides more than `before`.
-pub(super) fn is_tighter(before: PrivacyMode, now: PrivacyMode) -> bool {
-    strictness(now) > strictness(before)
-}
 
 /// A mode as it stands in the books.
 pub(super) fn parse_mode(text: &str) -> Option<PrivacyMode> {
@@ -59,7 +48,7 @@ pub(super) fn tightened_classes(
     // What is not tightened is kept as it is.
     let mut step = |now: PrivacyMode| {
         let before = modes.next().unwrap_or(now);
-        if is_tighter(before, now) { now } else { PrivacyMode::Keep }
+        if now > before { now } else { PrivacyMode::Keep }
     };
     let step = config::Privacy {
         identifiers: step(now.identifiers),
@@ -99,29 +88,66 @@ pub(super) fn rewrite(
         config::Privacy { identifiers: PrivacyMode::Keep, contact_details: PrivacyMode::Keep };
     let by_name = Privacy::new(step.unwrap_or(&keep), key);
     // Findings of verify show cells of any table: what is told apart no more is not kept.
-    conn.execute_batch(
-        "UPDATE sync.verifications SET source = NULL, mirror = NULL WHERE difference IS NOT NULL",
-    )
-    .map_err(|e| db("cannot rewrite sync.verifications", e))?;
+    let findings = conn
+        .execute(
+            "UPDATE sync.verifications SET source = NULL, mirror = NULL \
+             WHERE difference IS NOT NULL AND (source IS NOT NULL OR mirror IS NOT NULL)",
+            [],
+        )
+        .map_err(|e| db("cannot rewrite sync.verifications", e))?;
     for resource in catalog.resources() {
         let of_table: Vec<&Tightened<'_>> =
             columns.iter().filter(|t| t.resource.table == resource.table).collect();
-        if of_table.is_empty() && step.is_none() {
+        let classes = classes(catalog, resource, columns, &by_name, key);
+        if !classes.hides_columns() && step.is_none() {
             continue;
         }
-        let classes = Classes::new(
-            &by_name,
-            of_table.iter().map(|t| (t.column.path.as_slice(), hiding(t, key))),
-        );
-        let rewritten = extras(conn, resource, &classes)?;
+        let rewritten = findings
+            + extras(conn, resource, &classes)?
+            + rejects(conn, resource, &classes)?
+            + drift(conn, resource, &classes)?
+            + restatements(conn, resource, &of_table, &classes, key)?;
         if rewritten > 0 {
             touched(conn, &resource.table)?;
         }
-        rejects(conn, resource, &of_table, &classes, key)?;
-        drift(conn, resource, &classes)?;
-        restatements(conn, resource, &of_table, &classes, key)?;
     }
     Ok(())
+}
+
+/// What is to be hidden in JSON of a table, the lists of its child tables included.
+fn classes<'a>(
+    catalog: &Catalog,
+    resource: &Resource,
+    columns: &[Tightened<'_>],
+    by_name: &'a Privacy,
+    key: [u8; 32],
+) -> Classes<'a> {
+    let mut classes = Classes::new(by_name);
+    let takes_bare = |column: &Column| match &resource.group {
+        Group::Child(child) => child.scalar.as_ref() == Some(&column.name),
+        _ => false,
+    };
+    for tightened in columns.iter().filter(|t| t.resource.table == resource.table) {
+        let column = tightened.column;
+        match column.origin {
+            Origin::Field => classes.hide_field(column.path.clone(), hiding(tightened, key)),
+            // A bare value is kept under its column's name.
+            Origin::Scalar => {
+                classes.hide_field(vec![column.name.clone()], hiding(tightened, key));
+            }
+            Origin::Path | Origin::Position | Origin::Parent => {}
+        }
+        if takes_bare(column) || column.origin == Origin::Scalar {
+            classes.hide_bare(hiding(tightened, key));
+        }
+    }
+    for child in catalog.children(&resource.table) {
+        if let Group::Child(list) = &child.group {
+            let of_child = self::classes(catalog, child, columns, by_name, key);
+            classes.add_list(list.field.clone(), of_child);
+        }
+    }
+    classes
 }
 
 /// The privacy of one tightened column, whatever its class.
@@ -163,14 +189,16 @@ fn column_values(
                 &format!("SELECT DISTINCT {text} FROM {table} WHERE {name} IS NOT NULL"),
                 |row| row.get(0),
             )?;
-            let after = distinct.iter().map(|before| {
+            let hide = |before: &str| {
                 if column.kind.list {
                     hidden_list(tightened, before, key)
                 } else {
                     hidden(tightened, before, key)
                 }
-            });
-            stage(conn, distinct.iter().zip(after))?;
+            };
+            if !stage(conn, &distinct, hide)? {
+                return Ok(0);
+            }
             conn.execute(
                 &format!(
                     "UPDATE {table} t SET {name} = {back} FROM temp.tightened m \
@@ -191,19 +219,30 @@ fn hidden_list(tightened: &Tightened<'_>, json: &str, key: [u8; 32]) -> Option<S
     Some(serde_json::json!(items).to_string())
 }
 
-/// Fills `temp.tightened(before, after)`.
-fn stage<'t>(
+/// Fills `temp.tightened(before, after)` with those of the texts that `hide` changes; `false` where
+/// there are none.
+fn stage(
     conn: &Connection,
-    pairs: impl Iterator<Item = (&'t String, Option<String>)>,
-) -> Result<()> {
+    texts: &[String],
+    hide: impl Fn(&str) -> Option<String>,
+) -> Result<bool> {
+    let changed: Vec<(&String, Option<String>)> = texts
+        .iter()
+        .map(|before| (before, hide(before)))
+        .filter(|(before, after)| after.as_ref() != Some(*before))
+        .collect();
+    if changed.is_empty() {
+        return Ok(false);
+    }
     let failed = |e| db("cannot stage what privacy hides", e);
     conn.execute_batch("CREATE OR REPLACE TEMP TABLE tightened (before VARCHAR, after VARCHAR)")
         .map_err(failed)?;
     let mut appender = conn.appender("tightened").map_err(failed)?;
-    for (before, after) in pairs {
+    for (before, after) in changed {
         appender.append_row(params![before, after]).map_err(failed)?;
     }
-    appender.flush().map_err(failed)
+    appender.flush().map_err(failed)?;
+    Ok(true)
 }
 
 /// Rewrites a text column wherever `hide` gives another text; returns how many rows that were.
@@ -220,15 +259,9 @@ fn texts(
         &format!("SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL AND {among}"),
         |row| row.get(0),
     )?;
-    let changed: Vec<(&String, Option<String>)> = distinct
-        .iter()
-        .map(|before| (before, hide(before)))
-        .filter(|(before, after)| after.as_ref() != Some(*before))
-        .collect();
-    if changed.is_empty() {
+    if !stage(conn, &distinct, hide)? {
         return Ok(0);
     }
-    stage(conn, changed.into_iter())?;
     conn.execute(
         &format!(
             "UPDATE {table} AS t SET {column} = m.after FROM temp.tightened m \
@@ -251,37 +284,39 @@ fn extras(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Resu
     Ok(rewritten)
 }
 
-fn rejects(
-    conn: &Connection,
-    resource: &Resource,
-    columns: &[&Tightened<'_>],
-    classes: &Classes<'_>,
-    key: [u8; 32],
-) -> Result<()> {
+fn rejects(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Result<usize> {
     let of_table = format!("table_name = {}", quote::text(&resource.table));
+    let names = || resource.columns.iter().map(|column| column.name.as_str());
+    let orphans = format!("{of_table} AND column_name NOT IN ({})", quote::texts(names()));
+    let mut rewritten =
+        texts(conn, "sync.rejects", "value", &orphans, |value| classes.orphan(value))?;
     for column in &resource.columns {
         let among = format!("{of_table} AND column_name = {}", quote::text(&column.name));
-        let tightened = columns.iter().find(|t| t.column.name == column.name);
-        texts(conn, "sync.rejects", "value", &among, |value| match tightened {
-            Some(tightened) => hiding(tightened, key).json(Some(Class::Identifier), value),
-            None => Some(classes.value(value)),
-        })?;
+        let path = match column.origin {
+            Origin::Scalar => std::slice::from_ref(&column.name),
+            _ => &column.path,
+        };
+        rewritten +=
+            texts(conn, "sync.rejects", "value", &among, |value| classes.misfit(path, value))?;
     }
-    Ok(())
+    Ok(rewritten)
 }
 
-fn drift(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Result<()> {
+fn drift(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Result<usize> {
     let of_table = format!("table_name = {}", quote::text(&resource.table));
     let fields: Vec<String> =
         query(conn, &format!("SELECT DISTINCT field FROM sync.drift WHERE {of_table}"), |row| {
             row.get(0)
         })?;
+    let mut rewritten = 0;
     for field in fields {
         let among = format!("{of_table} AND field = {}", quote::text(&field));
-        let name = field.rsplit('.').next().unwrap_or(&field);
-        texts(conn, "sync.drift", "example", &among, |example| classes.field(name, example))?;
+        let path: Vec<String> = field.split('.').map(str::to_owned).collect();
+        rewritten += texts(conn, "sync.drift", "example", &among, |example| {
+            classes.example(&path, example)
+        })?;
     }
-    Ok(())
+    Ok(rewritten)
 }
 
 /// Restatements repeat values of journals and, by the name of their field, of their annotations.
@@ -291,15 +326,16 @@ fn restatements(
     columns: &[&Tightened<'_>],
     classes: &Classes<'_>,
     key: [u8; 32],
-) -> Result<()> {
+) -> Result<usize> {
     let journal = resource.read_with();
     if scalar_i64(
         conn,
         &format!("SELECT count(*) FROM sync.restatements WHERE journal = {}", quote::text(journal)),
     )? == 0
     {
-        return Ok(());
+        return Ok(0);
     }
+    let mut rewritten = 0;
     let of_column = |name: &str| {
         let shown = if journal == resource.table {
             format!("column_name = {}", quote::text(name))
@@ -311,12 +347,15 @@ fn restatements(
     for column in ["before", "after"] {
         for tightened in columns {
             let among = of_column(&tightened.column.name);
-            texts(conn, "sync.restatements", column, &among, |text| hidden(tightened, text, key))?;
+            rewritten += texts(conn, "sync.restatements", column, &among, |text| {
+                hidden(tightened, text, key)
+            })?;
         }
         let extra = of_column(EXTRA_COLUMN);
-        texts(conn, "sync.restatements", column, &extra, |text| Some(classes.object(text)))?;
+        rewritten +=
+            texts(conn, "sync.restatements", column, &extra, |text| Some(classes.object(text)))?;
     }
-    Ok(())
+    Ok(rewritten)
 }
 
 /// Snapshots of the table are written anew, all of its months too.

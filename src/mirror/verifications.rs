@@ -198,7 +198,7 @@ impl State<'_> {
         Ok(())
     }
 
-    /// The months of the revenue journals that were read completely, at one level.
+    /// The months of the revenue journals that are wanted and were read completely, at one level.
     pub fn revenue_months(&self, level: JournalLevel) -> Result<Vec<RevenueMonth>> {
         let same = |t: &str| {
             format!(
@@ -229,7 +229,8 @@ impl State<'_> {
                  LEFT JOIN main.revenue_journal_sums t ON {} \
                  LEFT JOIN main.offices o ON m.journal_level = 'offices' AND o.id = m.journal_id \
                  LEFT JOIN main.contacts c ON c.id = m.journal_id \
-                 WHERE m.table_name = 'revenue_journals' AND m.complete AND m.journal_level = {} \
+                 WHERE m.table_name = 'revenue_journals' AND m.complete AND m.wanted \
+                   AND m.journal_level = {} \
                  ORDER BY m.journal_id, m.journal_month",
                 same("l"),
                 same("n"),
@@ -305,7 +306,7 @@ impl State<'_> {
 
     /// The books of these cases; those that are removed are left out.
     pub fn cases(&self, cases: &[i64]) -> Result<Vec<CaseState>> {
-        self.case_states("", cases, cases.len())
+        self.case_states("", cases, "case_id", cases.len())
     }
 }
 

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mirror::{Books, State, Store};
-use crate::pending;
+use crate::pending::{self, PendingScope};
 use crate::publish::{self, ParquetTarget, Published, PublishedParquet, SnapshotInfo, Targets};
 use crate::ticks::Ticks;
 
@@ -62,17 +62,39 @@ impl Session {
     /// Writes what is stale, why and since when, and which tables are complete.
     async fn note_pending(&self) -> Result<()> {
         let conn = self.store.connection()?;
+        // Before the rest: a poll that ends meanwhile moves the bound past cases that are not collected.
+        let watermark = State::new(&conn).feed("cases")?.bound;
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
-        // During a backfill that is most of all cases: nothing else waits for it.
-        let pending =
-            tokio::task::spawn_blocking(move || pending::collect(&conn, &config, &catalog))
-                .await
-                .map_err(|e| Error::caused(Kind::Internal, "collecting ended early", e))??;
+        // During a backfill that is most of all cases: nothing else waits for it, and no more than a
+        // few chunks of it are in memory.
+        let (chunks, mut collected) = tokio::sync::mpsc::channel::<Vec<PendingScope>>(1);
+        let collecting = tokio::task::spawn_blocking(move || {
+            pending::collect(&conn, &config, &catalog, |chunk| {
+                let unwanted = |_| Error::new(Kind::Cancelled, "what is pending is not wanted");
+                chunks.blocking_send(chunk).map_err(unwanted)
+            })
+        });
+        self.writer.run(|conn| Books::new(conn).begin_pending()).await?;
+        while let Some(chunk) = collected.recv().await {
+            self.writer
+                .run(move |conn| {
+                    let rows = chunk.iter().map(|scope| {
+                        (scope.table.as_str(), scope.scope.as_str(), scope.reason.as_str())
+                    });
+                    Books::new(conn).add_pending(rows)
+                })
+                .await?;
+        }
+        let pending = collecting
+            .await
+            .map_err(|e| Error::caused(Kind::Internal, "collecting ended early", e))??;
         let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {
-                let books = Books::new(conn);
-                books.set_pending(&pending.rows())?;
+                Books::new(conn).replace_pending()?;
+                if let Some(ticks) = watermark {
+                    State::new(conn).set_meta(WATERMARK, &ticks.to_string())?;
+                }
                 pending::note_complete(conn, &pending, &catalog)
             })
             .await
@@ -143,6 +165,7 @@ impl Session {
     /// Those of [`export`].
     pub async fn export(&self) -> Result<PublishedParquet> {
         let _one = self.publishing.turn.lock().await;
+        self.note_pending().await?;
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
         let store = Arc::clone(&self.store);
         tokio::task::spawn_blocking(move || export(&config, &catalog, &store))
@@ -231,6 +254,9 @@ pub fn export(config: &Config, catalog: &Catalog, store: &Store) -> Result<Publi
         .ok_or_else(|| Error::new(Kind::Internal, "a snapshot was asked for and none was written"))
 }
 
+/// Key of `sync.meta`: the feed's bound, in ticks, when what is pending was last collected.
+const WATERMARK: &str = "watermark";
+
 /// Why there is nothing to publish.
 pub const NOTHING_LISTED: &str =
     "nothing is published before the first complete listing of the cases";
@@ -246,7 +272,10 @@ pub fn snapshot_info(conn: &Connection, catalog: &Catalog) -> Result<Option<Snap
     }
     Ok(Some(SnapshotInfo {
         taken_at: Timestamp::now(),
-        watermark: state.feed("cases")?.bound.and_then(|bound| Ticks::new(bound).to_timestamp()),
+        watermark: state
+            .meta(WATERMARK)?
+            .and_then(|ticks| ticks.parse().ok())
+            .and_then(|ticks| Ticks::new(ticks).to_timestamp()),
         complete: pending::is_complete(conn, catalog)?,
         store_id: state.meta("store_id")?.unwrap_or_default(),
     }))

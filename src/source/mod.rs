@@ -15,6 +15,7 @@
 //!
 //! Nothing here knows a resource by name, and no secret leaves it.
 
+mod blot;
 pub mod boot;
 mod calls;
 mod client;

@@ -5,6 +5,8 @@ use std::fmt;
 use reqwest::StatusCode;
 use serde_json::Value;
 
+use super::blot::{BLOT, blot};
+use crate::decode::Privacy;
 use crate::error::{Error, Kind};
 
 /// How much of what the service said is shown, in characters.
@@ -16,7 +18,8 @@ const LONGEST_EXCERPT: usize = 80;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub status: u16,
-    /// What the body says, shortened and made safe to print; empty when it says nothing.
+    /// What the messages of the body say, shortened, safe to print and without personal data; empty
+    /// when there are none.
     pub said: String,
     /// Of a 403: the permissions the body names, such as `Cases - Read`.
     pub permissions: Vec<String>,
@@ -32,14 +35,22 @@ impl Refusal {
                     named_permissions(&value, false, &mut permissions);
                 }
                 let mut sayings = Vec::new();
-                collect_sayings(&value, &mut sayings);
+                // A bare text, or a bare list of texts, can be nothing else than a message.
+                let bare = match &value {
+                    Value::Array(values) => values.iter().all(Value::is_string),
+                    other => other.is_string(),
+                };
+                collect_sayings(&value, bare, &mut sayings);
                 safe_text(&sayings.join("; "), LONGEST_SAYING, secrets)
             }
+            // Of a record that was cut off it cannot be told what is a message.
+            Err(_) if matches!(body.trim_ascii_start().first(), Some(b'{' | b'[')) => String::new(),
             Err(_) => excerpt_within(body, LONGEST_SAYING, secrets),
         };
         for permission in &mut permissions {
             *permission = safe_text(permission, LONGEST_EXCERPT, secrets);
         }
+        permissions.retain(|permission| permission != BLOT);
         permissions.sort();
         permissions.dedup();
         Refusal { status, said, permissions }
@@ -109,37 +120,74 @@ fn excerpt_within(body: &[u8], longest: usize, secrets: &[&str]) -> String {
     safe_text(&String::from_utf8_lossy(read), longest, secrets)
 }
 
-/// Text of others in one printable line of at most `longest` characters, without secrets.
+/// Text of others in one printable line of at most `longest` characters, without secrets and
+/// personal data.
 pub(super) fn safe_text(text: &str, longest: usize, secrets: &[&str]) -> String {
     let mut text = text.to_owned();
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
-        text = text.replace(secret, "***");
+        text = text.replace(secret, BLOT);
     }
     let visible: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let line = visible.split_whitespace().collect::<Vec<_>>().join(" ");
+    // White space of all kinds is a blank now, inside a number too.
+    let line = blot(&visible.split_whitespace().collect::<Vec<_>>().join(" "));
     match line.char_indices().nth(longest) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
 }
 
-/// Keys under which services put what only their own operators understand.
-const NOISE: [&str; 6] = ["traceid", "type", "stacktrace", "exceptiontype", "instance", "token"];
+/// Fields in which services say what is wrong, lower case. In others they may repeat what they were
+/// asked for.
+const MESSAGES: [&str; 14] = [
+    "message",
+    "messagedetail",
+    "exceptionmessage",
+    "errormessage",
+    "error",
+    "error_description",
+    "errordescription",
+    "odata.error",
+    "errors",
+    "modelstate",
+    "title",
+    "detail",
+    "details",
+    "reason",
+];
+/// Those of them that hold messages by the name of the field that these are about.
+const BY_FIELD: [&str; 2] = ["errors", "modelstate"];
 
-/// Every text of the body, in its order.
-fn collect_sayings(value: &Value, sayings: &mut Vec<String>) {
+/// The messages of the body, in its order. `taken`: the value stands where a message does.
+fn collect_sayings(value: &Value, taken: bool, sayings: &mut Vec<String>) {
     match value {
-        Value::String(text) if !text.trim().is_empty() => sayings.push(text.clone()),
-        Value::Array(values) => values.iter().for_each(|value| collect_sayings(value, sayings)),
+        Value::String(text) if taken && !text.trim().is_empty() => sayings.push(text.clone()),
+        Value::Array(values) => {
+            values.iter().for_each(|value| collect_sayings(value, taken, sayings));
+        }
         Value::Object(fields) => {
-            for (name, value) in fields {
-                if !NOISE.contains(&name.to_lowercase().as_str()) {
-                    collect_sayings(value, sayings);
+            for (name, value) in fields.iter().filter(|(name, _)| !is_personal(name)) {
+                let lower = name.to_lowercase();
+                match value {
+                    Value::Object(about) if BY_FIELD.contains(&lower.as_str()) => about
+                        .iter()
+                        .filter(|(name, _)| !is_personal(name))
+                        .for_each(|(_, value)| collect_sayings(value, true, sayings)),
+                    _ => {
+                        // OData writes a message as {lang, value}.
+                        let is_message = MESSAGES.contains(&lower.as_str())
+                            || lower.contains("permission")
+                            || taken && lower == "value";
+                        collect_sayings(value, is_message, sayings);
+                    }
                 }
             }
         }
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+fn is_personal(name: &str) -> bool {
+    Privacy::class_of_name(name).is_some()
 }
 
 /// The permissions a body names: under a key that speaks of permissions, or written as the
@@ -161,7 +209,7 @@ fn named_permissions(value: &Value, inside: bool, found: &mut Vec<String>) {
                 push_accesses(area, fields.get("PermissionTypes"), found);
                 return;
             }
-            for (name, value) in fields {
+            for (name, value) in fields.iter().filter(|(name, _)| !is_personal(name)) {
                 let names_it = name.to_lowercase().contains("permission");
                 match value {
                     Value::Array(accesses) if inside && accesses.iter().all(is_access) => {
@@ -227,6 +275,59 @@ mod tests {
             "traceId": "00-1"}"#;
         let refusal = Refusal::read(400, body, &[]);
         assert_eq!(refusal.to_string(), "HTTP 400 Bad Request: The limit of '0' for Top is 500");
+    }
+
+    #[rstest]
+    #[case::web_api(
+        r#"{"Message": "The request is invalid.", "Email": "ola@example.no", "Name": "Ola Nordmann",
+            "ModelState": {"request.Age": ["Too old for 010170\u00a012345"],
+                           "request.Email": ["ola@example.no"], "IdentityNumber": ["1"]}}"#,
+        "The request is invalid.; Too old for ***"
+    )]
+    #[case::exception(
+        r#"{"Message": "An error.", "ExceptionMessage": "Bad row 01017012345",
+            "ExceptionType": "X", "StackTrace": "at Y", "InnerException": {"Message": "inner"}}"#,
+        "An error.; Bad row ***; inner"
+    )]
+    #[case::problem(
+        r#"{"type": "https://t", "title": "One or more", "errors": {"Top": ["too large"]},
+            "detail": "for ola@example.no", "traceId": "00-1", "Request": {"Name": "Ola Nordmann"}}"#,
+        "One or more; too large; for ***"
+    )]
+    #[case::odata(
+        r#"{"odata.error": {"code": "7", "message": {"lang": "en-US", "value": "no property"}}}"#,
+        "no property"
+    )]
+    #[case::oauth(
+        r#"{"error": "invalid_client", "error_description": "unknown"}"#,
+        "invalid_client; unknown"
+    )]
+    #[case::record(
+        r#"{"Id": 5, "Name": "Ola Nordmann", "value": "Ola", "Note": {"Text": "x"}}"#,
+        ""
+    )]
+    #[case::records(r#"[{"Name": "Ola Nordmann"}, {"Name": "Kari"}]"#, "")]
+    #[case::list(r#"["no such", "case"]"#, "no such; case")]
+    #[case::text(r#""no such case""#, "no such case")]
+    #[case::cut_off(r#"{"Message": "x", "Name": "Ola Nor"#, "")]
+    #[case::plain("No person 01017012345", "No person ***")]
+    fn of_a_body_the_messages_are_told_and_no_personal_data(
+        #[case] body: &str,
+        #[case] said: &str,
+    ) {
+        let sorted = |text: &str| {
+            let mut parts: Vec<String> = text.split("; ").map(str::to_owned).collect();
+            parts.sort();
+            parts
+        };
+        assert_eq!(sorted(&Refusal::read(400, body.as_bytes(), &[]).said), sorted(said));
+    }
+
+    #[test]
+    fn permissions_hold_no_personal_data() {
+        let body = br#"{"MissingPermissions": ["Contacts - Read"], "Email": ["ola@example.no"],
+            "For": ["01017012345"]}"#;
+        assert_eq!(Refusal::read(403, body, &[]).permissions, ["Contacts - Read"]);
     }
 
     #[test]

@@ -3,12 +3,12 @@
 mod published;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use casemirror::catalog::{Catalog, Scalar};
+use casemirror::catalog::{Catalog, Resource, Scalar};
 use casemirror::sandbox::{Options, Sandbox};
 use duckdb::{AccessMode, Config as DuckConfig, Connection};
 use serde_json::Value;
@@ -19,6 +19,7 @@ pub mod daemon;
 pub mod follow;
 pub mod journals;
 pub mod scripted;
+pub mod stored;
 
 /// A sandbox that answers on loopback, and a folder with a mirror of it.
 pub struct World {
@@ -165,33 +166,46 @@ pub fn shown(output: &Output) -> String {
     )
 }
 
-/// A table as the sandbox prints its state: rows by key, cells in canonical form.
-type Rows = BTreeMap<String, serde_json::Map<String, Value>>;
+/// A row as the sandbox prints its state: cells in canonical form.
+type Row = serde_json::Map<String, Value>;
 
-/// Differences between a database's `main` and a sandbox's state, in words; at most some.
+/// Differences between a database's `main` and a sandbox's whole state, in words; at most some. Both
+/// have the same tables, and these the same rows and columns.
 pub fn differences(conn: &Connection, state: &Value) -> Vec<String> {
+    let shown: BTreeSet<String> = state["tables"].as_object().unwrap().keys().cloned().collect();
+    let there: String = one(
+        conn,
+        "SELECT string_agg(table_name) FROM information_schema.tables WHERE table_schema = 'main'",
+    );
+    let there: BTreeSet<String> = there.split(',').map(str::to_owned).collect();
+    let mut all: Vec<String> = shown
+        .difference(&there)
+        .map(|table| format!("{table} is no table of the mirror"))
+        .collect();
+    all.extend(there.difference(&shown).map(|table| format!("{table} is no table of the source")));
+    all.extend(differences_of(conn, state));
+    all.truncate(30);
+    all
+}
+
+/// The same for the tables that a part of the state has.
+pub fn differences_of(conn: &Connection, state: &Value) -> Vec<String> {
     let catalog = Catalog::load(None).unwrap();
     // Journals are mirrored from a month on; the sandbox has them all.
     let first_month: Option<String> =
         one(conn, "SELECT strftime(min(journal_month), '%Y-%m-%d') FROM sync.journal_months");
     let mut all = Vec::new();
     for (table, rows) in state["tables"].as_object().unwrap() {
-        // The sandbox may know more tables than this mirror.
-        let Some(resource) = catalog.get(table) else { continue };
-        let truth: Rows = rows
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|row| row.as_object().unwrap().clone())
-            .filter(|row| match row.get("journal_month") {
-                Some(month) => first_month.as_deref().is_some_and(|f| month.as_str() >= Some(f)),
-                None => true,
-            })
-            .map(|row| (key_of(&resource.key, &row), row))
-            .collect();
-        let mirror = mirrored(conn, resource);
+        let resource = catalog.get(table).unwrap_or_else(|| panic!("{table} is in no catalog"));
+        let truth = rows.as_array().unwrap().iter().map(|row| row.as_object().unwrap().clone());
+        let truth = truth.filter(|row| match row.get("journal_month") {
+            Some(month) => first_month.as_deref().is_some_and(|f| month.as_str() >= Some(f)),
+            None => true,
+        });
+        let truth = by_key(resource, truth, &mut all);
+        let mirror = by_key(resource, mirrored(conn, resource), &mut all);
         // What has begun stays; the sandbox shows what is still to come.
-        let stays = |row: &serde_json::Map<String, Value>| {
+        let stays = |row: &Row| {
             let at = resource.stays_after.as_ref().and_then(|column| row[column].as_str());
             at.is_some_and(|at| at.parse::<jiff::Timestamp>().unwrap() <= jiff::Timestamp::now())
         };
@@ -199,9 +213,14 @@ pub fn differences(conn: &Connection, state: &Value) -> Vec<String> {
             match mirror.get(key) {
                 None => all.push(format!("{table} {key} is missing")),
                 Some(own) => {
-                    for (column, value) in row {
-                        let mirrored = own.get(column).unwrap_or(&Value::Null);
+                    let columns: BTreeSet<&String> = own.keys().chain(row.keys()).collect();
+                    for column in columns {
+                        let (mirrored, value) = (own.get(column), row.get(column));
                         if mirrored != value {
+                            let shown = |cell: Option<&Value>| {
+                                cell.map_or("no column".to_owned(), Value::to_string)
+                            };
+                            let (mirrored, value) = (shown(mirrored), shown(value));
                             all.push(format!("{table} {key} {column}: {mirrored} is not {value}"));
                         }
                     }
@@ -217,11 +236,23 @@ pub fn differences(conn: &Connection, state: &Value) -> Vec<String> {
     all
 }
 
-fn key_of(key: &[String], row: &serde_json::Map<String, Value>) -> String {
-    key.iter().map(|k| row[k].to_string()).collect::<Vec<_>>().join("/")
+/// Rows by their keys, which are unique.
+fn by_key(
+    resource: &Resource,
+    rows: impl IntoIterator<Item = Row>,
+    differences: &mut Vec<String>,
+) -> BTreeMap<String, Row> {
+    let mut all = BTreeMap::new();
+    for row in rows {
+        let key = resource.key.iter().map(|k| row[k].to_string()).collect::<Vec<_>>().join("/");
+        if all.insert(key.clone(), row).is_some() {
+            differences.push(format!("{} {key} is there twice", resource.table));
+        }
+    }
+    all
 }
 
-fn mirrored(conn: &Connection, resource: &casemirror::catalog::Resource) -> Rows {
+fn mirrored(conn: &Connection, resource: &Resource) -> Vec<Row> {
     let cells: Vec<String> = resource
         .columns
         .iter()
@@ -252,9 +283,5 @@ fn mirrored(conn: &Connection, resource: &casemirror::catalog::Resource) -> Rows
     );
     let mut statement = conn.prepare(&sql).unwrap();
     let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
-    rows.map(|text| {
-        let row: serde_json::Map<String, Value> = serde_json::from_str(&text.unwrap()).unwrap();
-        (key_of(&resource.key, &row), row)
-    })
-    .collect()
+    rows.map(|text| serde_json::from_str(&text.unwrap()).unwrap()).collect()
 }

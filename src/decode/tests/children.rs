@@ -75,6 +75,20 @@ fn elements_are_rows_with_their_parents_key_and_their_place() {
 }
 
 #[test]
+fn a_table_that_is_disabled_gets_no_rows_and_its_field_is_no_news() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("shares.toml"), SHARES).unwrap();
+    let catalog = Catalog::load(Some(folder.path())).unwrap();
+    let mut context = context(PrivacyMode::Keep, PrivacyMode::Keep);
+    context.disabled = Arc::new(["shares".to_owned()]);
+    let records = [r#"{"Id":1,"Shares":[{"Role":"Seller"}]}"#, r#"{"Id":2,"Shares":"none"}"#];
+    let costs = decode_by(&catalog, &context, "costs", &params(), &records);
+    assert!(costs.children.is_empty());
+    assert_eq!(texts(&costs, "_extra"), [None, None]);
+    assert!(costs.drift.is_empty() && costs.rejects.is_empty() && !costs.any_keyless());
+}
+
+#[test]
 fn rows_of_a_record_that_another_replaced_are_not_there() {
     let (costs, shares) = decode_costs(&[
         r#"{"Id":1,"Shares":["Seller","Buyer",{"Amount":"x"}]}"#,

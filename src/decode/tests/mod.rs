@@ -15,6 +15,7 @@ fn context(identifiers: PrivacyMode, contact_details: PrivacyMode) -> Context {
     Context {
         zone: TimeZone::get("Europe/Oslo").unwrap(),
         privacy: Privacy::new(&settings, [7; 32]),
+        disabled: Arc::new([]),
     }
 }
 
@@ -81,6 +82,7 @@ fn a_value_that_does_not_fit_leaves_the_row_and_stays_in_extra() {
         decoded.rejects,
         [Reject {
             table: "costs".into(),
+            scope: Some(17),
             record_key: "17/Buyer/1".into(),
             column: Some("amount".into()),
             value: Some("12.345".into()),

@@ -83,6 +83,26 @@ fn what_no_record_is_repeats_nothing_of_itself() {
     assert!(!format!("{:?}", decoded.rejects).contains("01017012345"));
 }
 
+#[test]
+fn a_hash_of_this_mirror_is_not_hashed_again_and_no_other_text_is_taken_for_one() {
+    let privacy = hiding().privacy;
+    let hash = privacy.hash("01017012345");
+    assert_eq!(privacy.hash(&hash), hash);
+    // As long, of the same digits, but not made with our key.
+    let mut other = hash.clone();
+    other.replace_range(31.., if hash.ends_with('0') { "1" } else { "0" });
+    assert_ne!(privacy.hash(&other), other);
+    assert_ne!(privacy.hash(&"0".repeat(32)), "0".repeat(32));
+    let settings = crate::config::Privacy {
+        identifiers: PrivacyMode::Hash,
+        contact_details: PrivacyMode::Keep,
+    };
+    let another = Privacy::new(&settings, [8; 32]);
+    assert_ne!(another.hash("01017012345"), hash);
+    assert_ne!(another.hash(&hash), hash);
+    assert_ne!(another.fingerprint(), privacy.fingerprint());
+}
+
 fn hiding() -> Context {
     context(PrivacyMode::Hash, PrivacyMode::Keep)
 }

@@ -21,7 +21,7 @@ fetched AS (
     FROM (
         SELECT table_name, fetched_at, complete FROM sync.fetched
         UNION ALL
-        SELECT table_name, read_at, complete FROM sync.journal_months
+        SELECT table_name, read_at, complete AND wanted FROM sync.journal_months
     )
     GROUP BY table_name
 ),

@@ -1,5 +1,5 @@
 -- What of the journals is here, and what is missing (contract section 5): one row per journal, scope
--- and month that should be there.
+-- and month of the configured level that should be there.
 CREATE OR REPLACE VIEW report.journal_coverage AS
 WITH
 lines AS (
@@ -115,8 +115,9 @@ LEFT JOIN sync.failures AS f
 LEFT JOIN main.offices AS o ON m.journal_level = 'offices' AND o.id = m.journal_id
 LEFT JOIN main.contacts AS c ON c.id = m.journal_id
 WHERE m.table_name <> 'revenue_journal_sums'
--- Neither read nor wanted: of a level or an office that is not asked for any more.
-AND (m.complete OR m.due IS NOT NULL);
+  AND m.wanted
+  -- What is neither here nor due was once asked for.
+  AND (m.complete OR m.due IS NOT NULL);
 
 COMMENT ON VIEW report.journal_coverage IS
     'One row per journal, scope and month that should be mirrored: whether it is, and whether its lines add up to the platform''s own sum.';

@@ -214,7 +214,7 @@ fn scopes_known(resource: &Resource) -> String {
             quote::ident(&each.table)
         ),
         (Group::Journal(_), _) => format!(
-            "(SELECT count(*) FROM sync.journal_months WHERE table_name = {})",
+            "(SELECT count(*) FROM sync.journal_months WHERE table_name = {} AND wanted)",
             quote::text(&resource.table)
         ),
         (Group::List | Group::Child(_), _) => "1".to_owned(),

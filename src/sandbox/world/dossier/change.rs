@@ -62,10 +62,13 @@ fn change_files(
             let mut media: Vec<_> =
                 dossier.files.iter_mut().filter_map(|file| file.media.as_mut()).collect();
             let count = i64::try_from(media.len()).unwrap_or(0);
+            media.sort_by_key(|one| one.priority);
             for (n, one) in (0..).zip(&mut media) {
                 // The last one comes to the front; a lone one gets another title.
                 one.priority = (n + 1) % count.max(1) + 1;
-                one.title = Some(Cow::Owned(format!("Bilde nr. {} ({})", one.priority, at.0)));
+                if count == 1 {
+                    one.title = Some(Cow::Owned(format!("Bilde nr. 1 ({})", at.0)));
+                }
             }
             if count == 0 {
                 dossier.add_image(case, at, dice);

@@ -1,0 +1,138 @@
+//! What the API user may do (contract section 4, "Not allowed, not there").
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::AsArray;
+use duckdb::Connection;
+
+use super::Cycle;
+use crate::catalog::{Catalog, Partial, Resource};
+use crate::error::Result;
+use crate::mirror::{Books, Load, State};
+use crate::source::ApiPermission;
+
+/// So long the answer about a part of a table's rows is believed: when many of them leave, one call
+/// does for all.
+const BELIEVED: Duration = Duration::from_secs(60);
+
+impl Cycle {
+    /// Reads what the API user may do. Tables that were forbidden or absent are tried again.
+    pub(super) async fn read_permissions(&self) -> Result<()> {
+        let permissions = self.extractor.client().permissions().await;
+        if let Err(error) = &permissions {
+            // They are only shown; what is not allowed says so itself.
+            tracing::warn!(reason = error.chain(), "the API user's permissions cannot be read");
+        }
+        let parts =
+            permissions.map_or_else(|_| Vec::new(), |granted| self.partly_granted(&granted));
+        let rows = Books::new(&self.store.connection()?).resources()?;
+        let again: Vec<String> = rows
+            .into_iter()
+            .filter(|(_, row)| matches!(row.status.as_str(), "forbidden" | "absent"))
+            .map(|(table, _)| table)
+            .collect();
+        let catalog = Arc::clone(&self.catalog);
+        self.writer
+            .run(move |conn| {
+                let (books, state) = (Books::new(conn), State::new(conn));
+                state.set_meta("contacts_feed", "untried")?;
+                for table in &again {
+                    set_ok(conn, &catalog, table)?;
+                    state.wake_table(table)?;
+                }
+                for (table, lacking) in &parts {
+                    state.set_withheld(table, lacking.is_some())?;
+                    books.set_reason(table, lacking.as_deref())?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    /// Tables of which a further permission shows more rows, with what is lacking where it is not
+    /// granted.
+    fn partly_granted(&self, granted: &[ApiPermission]) -> Vec<(String, Option<String>)> {
+        let mut all = Vec::new();
+        for resource in self.catalog.resources() {
+            let Some(partial) = &resource.partial else { continue };
+            let lacking = (!is_granted(partial, granted)).then(|| restriction(partial));
+            if let Some(lacking) = &lacking {
+                tracing::warn!(table = resource.table, lacking, "a table is read in part");
+            }
+            all.push((resource.table.clone(), lacking));
+        }
+        all
+    }
+
+    /// Before rows leave that only a further permission shows: whether it is granted still. Where that
+    /// cannot be told, it counts as withheld, and the rows stay.
+    pub(super) async fn look_at_part(&mut self, resource: &Resource, load: &Load) -> Result<()> {
+        let Some(partial) = &resource.partial else { return Ok(()) };
+        let fresh = self.permissions_read.is_some_and(|at| at.elapsed() < BELIEVED);
+        if fresh || shows_part(load, partial) || !self.mirrors_part(resource, partial, load)? {
+            return Ok(());
+        }
+        let withheld = match self.extractor.client().permissions().await {
+            Ok(granted) => !is_granted(partial, &granted),
+            Err(error) => {
+                let reason = error.chain();
+                tracing::warn!(reason, "the API user's permissions cannot be read");
+                true
+            }
+        };
+        self.permissions_read = Some(Instant::now());
+        let (catalog, table) = (Arc::clone(&self.catalog), resource.table.clone());
+        self.writer
+            .run(move |conn| {
+                State::new(conn).set_withheld(&table, withheld)?;
+                set_ok(conn, &catalog, &table)
+            })
+            .await
+    }
+
+    fn mirrors_part(&self, resource: &Resource, partial: &Partial, load: &Load) -> Result<bool> {
+        let conn = self.store.connection()?;
+        let state = State::new(&conn);
+        for scope in load.scopes.iter().filter(|scope| scope.complete) {
+            if state.rows_of_part(resource, partial, scope.id)? > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Whether an answer has such rows: then they are shown to us.
+fn shows_part(load: &Load, partial: &Partial) -> bool {
+    let column = load.decoded.rows.column_by_name(&partial.column);
+    let values = column.and_then(|column| column.as_string_opt::<i32>());
+    values.is_some_and(|values| {
+        values.iter().flatten().any(|value| partial.values.iter().any(|part| part == value))
+    })
+}
+
+/// A table can be read, in part where a permission for the rest of it is not granted.
+pub(super) fn set_ok(conn: &Connection, catalog: &Catalog, table: &str) -> Result<()> {
+    let partial = catalog.get(table).and_then(|resource| resource.partial.as_ref());
+    let lacking = match partial {
+        Some(partial) if State::new(conn).is_withheld(table)? => Some(restriction(partial)),
+        Some(_) | None => None,
+    };
+    Books::new(conn).set_status(table, "ok", lacking.as_deref())
+}
+
+/// Whether the API user sees the rows that need a further permission.
+pub fn is_granted(partial: &Partial, granted: &[ApiPermission]) -> bool {
+    granted.iter().any(|permission| permission.grants(&partial.permission))
+}
+
+/// What is not shown without that permission, in words.
+pub fn restriction(partial: &Partial) -> String {
+    format!(
+        "without {} no rows of {} {} are shown; those mirrored stay",
+        partial.permission,
+        partial.column,
+        partial.values.join(", ")
+    )
+}
