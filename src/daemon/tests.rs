@@ -65,6 +65,7 @@ impl Place {
             session: Arc::clone(&self.session),
             signals: self.controls.listen(),
             controls: Some(Arc::clone(&self.controls)),
+            handled: Some(0),
         }
     }
 
