@@ -9,18 +9,19 @@ use tokio::task::JoinSet;
 
 use super::Cycle;
 use super::due::Due;
+use super::months::Wanted;
 use super::signals::Halt;
 use crate::catalog::{Group, Resource};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
-use crate::journals::{JournalScope, Month, MonthRead, Queue, first_month, months_back};
+use crate::journals::{JournalScope, Month, MonthRead, Queue};
 use crate::mirror::{Books, DueMonth, ScopeId, State, id_column};
 use crate::schedule::Name;
 
 /// Key of `sync.meta`: the first month that is ever synced, fixed at the first run.
-const FIRST_MONTH: &str = "journals_since";
+pub(super) const FIRST_MONTH: &str = "journals_since";
 const REVENUE: &str = "revenue_journals";
-const SUMS: &str = "revenue_journal_sums";
+pub(super) const SUMS: &str = "revenue_journal_sums";
 
 /// What `casemirror journals` asks for; its tables are the run's `only`.
 #[derive(Debug, Clone)]
@@ -442,91 +443,9 @@ impl Cycle {
     }
 }
 
-/// What the schedules want of the journals.
-struct Wanted {
-    ids: Vec<i64>,
-    first: Month,
-    /// From the first month on.
-    all: Vec<Month>,
-    trailing: Vec<Month>,
-    recheck: Vec<Month>,
-    /// `schedule.journals` is due.
-    scheduled: bool,
-    /// `schedule.journals_recheck` is due.
-    rechecked: bool,
-}
-
-impl Wanted {
-    fn of(conn: &Connection, config: &Config, due: &Due) -> Result<Wanted> {
-        let settings = &config.journals;
-        let zone = &config.source.time_zone;
-        let now = due.at.unwrap_or_else(Timestamp::now);
-        let current = Month::at(now, zone);
-        let fixed = State::new(conn).meta(FIRST_MONTH)?.and_then(|text| text.parse().ok());
-        let first = match (settings.since, fixed) {
-            (Some(day), _) => Month::of(day),
-            (None, Some(fixed)) => fixed,
-            (None, None) => first_month(now, zone),
-        };
-        let last = |count| months_back(current, count).filter(|month| *month >= first).collect();
-        Ok(Wanted {
-            ids: journal_ids(conn, config, &[])?,
-            first,
-            all: months_from(first, current),
-            trailing: last(settings.trailing_months),
-            recheck: last(settings.recheck_months),
-            scheduled: due.has(Name::Journals),
-            rechecked: due.has(Name::JournalsRecheck),
-        })
-    }
-}
-
-/// The months of a journal's table that the next run reads: those that are due by the books, and those
-/// that the schedules make due. Beside them how many failed and wait for their next attempt.
-///
-/// # Errors
-/// Those of the store.
-pub fn planned_months(
-    conn: &Connection,
-    config: &Config,
-    due: &Due,
-    table: &str,
-) -> Result<(BTreeSet<(i64, Month)>, u64)> {
-    let state = State::new(conn);
-    let level = config.journals.level;
-    let now = due.at.unwrap_or_else(Timestamp::now);
-    let of_books = state.due_months(&[table.to_owned()], level, now)?;
-    let mut planned: BTreeSet<(i64, Month)> =
-        of_books.into_iter().map(|due| (due.scope.id, due.scope.month)).collect();
-    let wanted = Wanted::of(conn, config, due)?;
-    let known = state.known_months(table, level)?;
-    let of_all = |months: &[Month]| -> Vec<(i64, Month)> {
-        wanted.ids.iter().flat_map(|id| months.iter().map(|month| (*id, *month))).collect()
-    };
-    if wanted.scheduled || wanted.rechecked {
-        planned.retain(|(id, _)| wanted.ids.contains(id));
-    }
-    if wanted.rechecked && table == SUMS {
-        let complete =
-            known.iter().filter(|((id, _), complete)| **complete && wanted.ids.contains(id));
-        planned.extend(complete.map(|(month, _)| *month));
-    } else if wanted.rechecked {
-        planned.extend(of_all(&wanted.recheck));
-    }
-    if wanted.scheduled {
-        planned.extend(of_all(&wanted.trailing));
-        planned.extend(of_all(&wanted.all).into_iter().filter(|month| !known.contains_key(month)));
-    }
-    // A schedule does not shorten their wait.
-    let mut waiting = state.waiting_months(table, level, now)?;
-    waiting.retain(|(id, _)| wanted.ids.contains(id));
-    planned.retain(|month| !waiting.contains(month));
-    Ok((planned, waiting.len() as u64))
-}
-
 /// Whose journals are read: those that are named, else those of the configuration, else all that are
 /// known.
-fn journal_ids(conn: &Connection, config: &Config, named: &[i64]) -> Result<Vec<i64>> {
+pub(super) fn journal_ids(conn: &Connection, config: &Config, named: &[i64]) -> Result<Vec<i64>> {
     if named.is_empty() {
         State::new(conn).wanted_ids(&config.journals)
     } else {
@@ -535,7 +454,7 @@ fn journal_ids(conn: &Connection, config: &Config, named: &[i64]) -> Result<Vec<
 }
 
 /// From the first month to the last, both included.
-fn months_from(first: Month, last: Month) -> Vec<Month> {
+pub(super) fn months_from(first: Month, last: Month) -> Vec<Month> {
     std::iter::successors(Some(first), |month| Some(month.plus(1)))
         .take_while(|month| *month <= last)
         .collect()

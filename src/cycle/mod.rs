@@ -4,11 +4,15 @@ mod ask;
 mod books;
 mod dependence;
 mod due;
+mod feeds;
 mod fetch;
 mod journals;
 mod lists;
+mod months;
+mod options;
 mod permissions;
 mod polls;
+mod report;
 mod scopes;
 mod search;
 mod signals;
@@ -16,9 +20,13 @@ mod wait;
 
 pub use books::{check_tenant, page_sizes};
 pub use due::{Due, last_runs};
-pub use journals::{JournalRequest, planned_months};
+pub use feeds::REREAD;
+pub use journals::JournalRequest;
+pub use months::planned_months;
+pub use options::Options;
 pub use permissions::{is_granted, restriction};
 pub use polls::Polls;
+pub use report::Report;
 pub use scopes::{MOST_FAILURES, plan_cases, plan_rereading, scopes_of, since};
 pub use search::IDS_PER_CALL;
 pub use signals::{Controls, Halt, News, Signals};
@@ -34,97 +42,9 @@ use crate::config::{Config, Reread};
 use crate::decode::Context;
 use crate::error::{Error, Kind, Result};
 use crate::extract::Extractor;
-use crate::mirror::{Books, FAILURE_HELD, Lane, Outcome, ResourceRow, State, Store};
+use crate::mirror::{Books, FAILURE_HELD, Lane, ResourceRow, State, Store};
 use crate::progress::Progress;
 use crate::schedule::Name;
-use crate::source::FeedName;
-use crate::verify::Verified;
-
-/// What a cycle is asked to do beside following the feed (contract section 1, `sync`).
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Everything is stale.
-    pub full: bool,
-    /// Only these tables; what is left out stays pending.
-    pub only: Vec<String>,
-    /// Only these cases.
-    pub cases: Vec<i64>,
-    /// Lifts the brake for this run.
-    pub allow_removals: bool,
-    /// Nothing but these journals.
-    pub journals: Option<JournalRequest>,
-    /// The daemon's own cycle: its poller asks the feeds, and what the search's lag holds back is left
-    /// to a later cycle.
-    pub following: bool,
-    /// The listing that is due was tried a short time ago and has to wait.
-    pub hold_listing: bool,
-    /// After the cycle the mirror is held against the source, with so many cases read whole (contract
-    /// section 6).
-    pub verify: Option<usize>,
-    /// What polls up to this number moved was planned by an earlier cycle; `None`: all that is known
-    /// when it begins.
-    pub handled: Option<i64>,
-}
-
-impl Options {
-    /// `--only` and `--case` run no schedule.
-    fn is_partial(&self) -> bool {
-        !self.only.is_empty() || !self.cases.is_empty()
-    }
-
-    fn wants(&self, table: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|t| t == table)
-    }
-}
-
-/// What a cycle did.
-#[derive(Debug, Clone, Default)]
-pub struct Report {
-    pub run_id: i64,
-    pub outcome: Outcome,
-    pub cases_moved: u64,
-    pub contacts_moved: u64,
-    /// What is not as it should be, in words; empty when the cycle is complete.
-    pub problems: Vec<String>,
-    pub calls: u64,
-    /// What polls up to this number moved has been planned.
-    pub handled: i64,
-    /// It was asked to end before everything that can be done was done.
-    pub halted: bool,
-    /// Something that was due could not be done completely, and is due still.
-    pub undone: bool,
-    /// `schedule.verify` fell due. A cycle does not verify: who runs it does.
-    pub verify_due: bool,
-    /// What was compared with the source, where it was.
-    pub verified: Option<Verified>,
-}
-
-impl Report {
-    /// Adds what a later cycle of the same job did.
-    pub fn continue_with(&mut self, later: Report) {
-        self.run_id = later.run_id;
-        self.outcome.add(&later.outcome);
-        self.cases_moved += later.cases_moved;
-        self.contacts_moved += later.contacts_moved;
-        self.calls += later.calls;
-        self.problems = later.problems;
-        self.handled = later.handled;
-        self.halted = later.halted;
-        self.undone = later.undone;
-        self.verify_due = later.verify_due;
-        self.verified = later.verified.or(self.verified.take());
-    }
-
-    /// 4 when the mirror differs from the source, else 3 when something is incomplete, else 0 (contract
-    /// section 1).
-    pub fn exit_status(&self) -> u8 {
-        match &self.verified {
-            Some(verified) if verified.differences() > 0 => 4,
-            _ if self.problems.is_empty() => 0,
-            _ => 3,
-        }
-    }
-}
 
 /// What a cycle joins.
 pub struct Parts {
@@ -176,8 +96,6 @@ pub struct Cycle {
 
 /// So many scopes in a row that cannot reach the source end the run: the rest would fail as well.
 pub const MOST_UNREACHABLE: u32 = 8;
-/// So much of the feeds is read again when the cases are listed.
-pub const REREAD: Duration = Duration::from_secs(48 * 3600);
 /// Key of `sync.meta`: why the cases have to be listed, while they have not been.
 pub(crate) const LISTING_DUE: &str = "listing_due";
 /// A contact that no feed follows is read again after this long (contract section 4).
@@ -343,51 +261,6 @@ impl Cycle {
         self.writer.run(move |conn| Books::new(conn).set_schedule(name.as_str(), at)).await
     }
 
-    /// Reads the last two days of the feeds again: the source's commit order is not its clock's, and
-    /// what appeared behind the polls is seen now. How late it came is kept, because `feed.overlap`
-    /// should be longer than that.
-    async fn look_for_late_rows(&mut self) -> Result<()> {
-        self.progress.step("reading the change feeds once more");
-        let mut feeds = vec![FeedName::Cases];
-        if self.polls.follows_contacts()? {
-            feeds.push(FeedName::Contacts);
-        }
-        for name in feeds {
-            let reread = match self.polls.reread(name, REREAD).await {
-                Ok(reread) => reread,
-                Err(error) if name == FeedName::Contacts && !ends_the_run(&error) => {
-                    self.problem(error.chain());
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            if reread.late > 0 {
-                tracing::warn!(
-                    feed = name.as_str(),
-                    rows = reread.late,
-                    latest = ?reread.latest,
-                    "rows appeared in the feed behind its polls; feed.overlap should be longer"
-                );
-            }
-            let told = format!("{} rows, at most {} s late", reread.late, reread.latest.as_secs());
-            let key = format!("late_rows_{}", name.as_str());
-            self.writer.run(move |conn| State::new(conn).set_meta(&key, &told)).await?;
-        }
-        Ok(())
-    }
-
-    async fn poll_feeds(&mut self) -> Result<()> {
-        self.progress.step("asking the change feeds");
-        self.report.cases_moved += self.polls.poll(FeedName::Cases).await?.moved;
-        match self.polls.poll_contacts().await {
-            Ok(polled) => self.report.contacts_moved += polled.map_or(0, |polled| polled.moved),
-            Err(error) if ends_the_run(&error) => return Err(error),
-            // Cases are followed on; contacts catch up when their feed answers.
-            Err(error) => self.problem(error.chain()),
-        }
-        Ok(())
-    }
-
     /// What polls up to this number moved has been planned whole.
     fn handled(&self) -> i64 {
         match self.planned {
@@ -486,20 +359,6 @@ impl Cycle {
             })
             .await
     }
-}
-
-/// Whether nothing else can be read after this either.
-fn ends_the_run(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        Kind::Credentials
-            | Kind::Tls
-            | Kind::Unreachable
-            | Kind::Store
-            | Kind::DiskFull
-            | Kind::Cancelled
-            | Kind::Internal
-    )
 }
 
 /// The source has no such call for us.

@@ -61,7 +61,6 @@ impl Place {
 
     fn host(&self) -> Host {
         Host {
-            handled: None,
             session: Arc::clone(&self.session),
             signals: self.controls.listen(),
             controls: Some(Arc::clone(&self.controls)),

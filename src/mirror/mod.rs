@@ -16,6 +16,7 @@ mod ledger;
 mod lines;
 mod load;
 mod merge;
+mod months;
 mod outlook;
 mod rejects;
 pub mod reports;
@@ -39,11 +40,11 @@ use duckdb::{Config as DuckConfig, Connection};
 
 pub use books::{Books, FailureRow, ResourceRow, RunRow, RunSummary};
 pub use compare::{CellDifference, Compared, Line, compare, journal_lines};
-pub use journals::DueMonth;
 pub use ledger::DuckLedger;
 pub use load::{Load, LoadKind, LoadedScope, Outcome, Settings, Stamp};
 pub use merge::Merged;
 pub(crate) use merge::braked;
+pub use months::DueMonth;
 pub use seen::Late;
 pub use state::{
     CaseDates, CaseState, ContactSeen, FAILURE_HELD, FAILURE_LAG, FAILURE_NOT_SHOWN,

@@ -1,0 +1,97 @@
+//! Which months of the journals the schedules want, and which the next run reads (contract section 2,
+//! `schedule.journals`, `journals.*`).
+
+use std::collections::BTreeSet;
+
+use duckdb::Connection;
+use jiff::Timestamp;
+
+use super::due::Due;
+use super::journals::{FIRST_MONTH, SUMS, journal_ids, months_from};
+use crate::config::Config;
+use crate::error::Result;
+use crate::journals::{Month, first_month, months_back};
+use crate::mirror::State;
+use crate::schedule::Name;
+
+/// What the schedules want of the journals.
+pub(super) struct Wanted {
+    pub ids: Vec<i64>,
+    pub first: Month,
+    /// From the first month on.
+    pub all: Vec<Month>,
+    pub trailing: Vec<Month>,
+    pub recheck: Vec<Month>,
+    /// `schedule.journals` is due.
+    pub scheduled: bool,
+    /// `schedule.journals_recheck` is due.
+    pub rechecked: bool,
+}
+
+impl Wanted {
+    pub fn of(conn: &Connection, config: &Config, due: &Due) -> Result<Wanted> {
+        let settings = &config.journals;
+        let zone = &config.source.time_zone;
+        let now = due.at.unwrap_or_else(Timestamp::now);
+        let current = Month::at(now, zone);
+        let fixed = State::new(conn).meta(FIRST_MONTH)?.and_then(|text| text.parse().ok());
+        let first = match (settings.since, fixed) {
+            (Some(day), _) => Month::of(day),
+            (None, Some(fixed)) => fixed,
+            (None, None) => first_month(now, zone),
+        };
+        let last = |count| months_back(current, count).filter(|month| *month >= first).collect();
+        Ok(Wanted {
+            ids: journal_ids(conn, config, &[])?,
+            first,
+            all: months_from(first, current),
+            trailing: last(settings.trailing_months),
+            recheck: last(settings.recheck_months),
+            scheduled: due.has(Name::Journals),
+            rechecked: due.has(Name::JournalsRecheck),
+        })
+    }
+}
+
+/// The months of a journal's table that the next run reads: those that are due by the books, and those
+/// that the schedules make due. Beside them how many failed and wait for their next attempt.
+///
+/// # Errors
+/// Those of the store.
+pub fn planned_months(
+    conn: &Connection,
+    config: &Config,
+    due: &Due,
+    table: &str,
+) -> Result<(BTreeSet<(i64, Month)>, u64)> {
+    let state = State::new(conn);
+    let level = config.journals.level;
+    let now = due.at.unwrap_or_else(Timestamp::now);
+    let of_books = state.due_months(&[table.to_owned()], level, now)?;
+    let mut planned: BTreeSet<(i64, Month)> =
+        of_books.into_iter().map(|due| (due.scope.id, due.scope.month)).collect();
+    let wanted = Wanted::of(conn, config, due)?;
+    let known = state.known_months(table, level)?;
+    let of_all = |months: &[Month]| -> Vec<(i64, Month)> {
+        wanted.ids.iter().flat_map(|id| months.iter().map(|month| (*id, *month))).collect()
+    };
+    if wanted.scheduled || wanted.rechecked {
+        planned.retain(|(id, _)| wanted.ids.contains(id));
+    }
+    if wanted.rechecked && table == SUMS {
+        let complete =
+            known.iter().filter(|((id, _), complete)| **complete && wanted.ids.contains(id));
+        planned.extend(complete.map(|(month, _)| *month));
+    } else if wanted.rechecked {
+        planned.extend(of_all(&wanted.recheck));
+    }
+    if wanted.scheduled {
+        planned.extend(of_all(&wanted.trailing));
+        planned.extend(of_all(&wanted.all).into_iter().filter(|month| !known.contains_key(month)));
+    }
+    // A schedule does not shorten their wait.
+    let mut waiting = state.waiting_months(table, level, now)?;
+    waiting.retain(|(id, _)| wanted.ids.contains(id));
+    planned.retain(|month| !waiting.contains(month));
+    Ok((planned, waiting.len() as u64))
+}

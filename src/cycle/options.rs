@@ -1,0 +1,40 @@
+//! What a cycle is asked to do.
+
+use super::JournalRequest;
+
+/// What a cycle is asked to do beside following the feed (contract section 1, `sync`).
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Everything is stale.
+    pub full: bool,
+    /// Only these tables; what is left out stays pending.
+    pub only: Vec<String>,
+    /// Only these cases.
+    pub cases: Vec<i64>,
+    /// Lifts the brake for this run.
+    pub allow_removals: bool,
+    /// Nothing but these journals.
+    pub journals: Option<JournalRequest>,
+    /// The daemon's own cycle: its poller asks the feeds, and what the search's lag holds back is left
+    /// to a later cycle.
+    pub following: bool,
+    /// The listing that is due was tried a short time ago and has to wait.
+    pub hold_listing: bool,
+    /// After the cycle the mirror is held against the source, with so many cases read whole (contract
+    /// section 6).
+    pub verify: Option<usize>,
+    /// What polls up to this number moved was planned by an earlier cycle; `None`: all that is known
+    /// when it begins.
+    pub handled: Option<i64>,
+}
+
+impl Options {
+    /// `--only` and `--case` run no schedule.
+    pub(super) fn is_partial(&self) -> bool {
+        !self.only.is_empty() || !self.cases.is_empty()
+    }
+
+    pub(super) fn wants(&self, table: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|t| t == table)
+    }
+}

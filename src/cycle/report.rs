@@ -1,0 +1,53 @@
+//! What a cycle did.
+
+use crate::mirror::Outcome;
+use crate::verify::Verified;
+
+/// What a cycle did.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    pub run_id: i64,
+    pub outcome: Outcome,
+    pub cases_moved: u64,
+    pub contacts_moved: u64,
+    /// What is not as it should be, in words; empty when the cycle is complete.
+    pub problems: Vec<String>,
+    pub calls: u64,
+    /// What polls up to this number moved has been planned.
+    pub handled: i64,
+    /// It was asked to end before everything that can be done was done.
+    pub halted: bool,
+    /// Something that was due could not be done completely, and is due still.
+    pub undone: bool,
+    /// `schedule.verify` fell due. A cycle does not verify: who runs it does.
+    pub verify_due: bool,
+    /// What was compared with the source, where it was.
+    pub verified: Option<Verified>,
+}
+
+impl Report {
+    /// Adds what a later cycle of the same job did.
+    pub fn continue_with(&mut self, later: Report) {
+        self.run_id = later.run_id;
+        self.outcome.add(&later.outcome);
+        self.cases_moved += later.cases_moved;
+        self.contacts_moved += later.contacts_moved;
+        self.calls += later.calls;
+        self.problems = later.problems;
+        self.handled = later.handled;
+        self.halted = later.halted;
+        self.undone = later.undone;
+        self.verify_due = later.verify_due;
+        self.verified = later.verified.or(self.verified.take());
+    }
+
+    /// 4 when the mirror differs from the source, else 3 when something is incomplete, else 0 (contract
+    /// section 1).
+    pub fn exit_status(&self) -> u8 {
+        match &self.verified {
+            Some(verified) if verified.differences() > 0 => 4,
+            _ if self.problems.is_empty() => 0,
+            _ => 3,
+        }
+    }
+}

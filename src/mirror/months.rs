@@ -1,0 +1,319 @@
+//! The books of the journals' months: which are due, waiting, read, or off their sum (contract section 4,
+//! "Journals").
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use duckdb::params;
+use jiff::Timestamp;
+
+use super::state::{State, list};
+use super::{db, instant, scalar_i64};
+use crate::config::JournalLevel;
+use crate::error::{Error, Kind, Result};
+use crate::journals::{JournalScope, Month};
+use crate::quote;
+
+/// A month that is to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueMonth {
+    pub table: String,
+    pub scope: JournalScope,
+    /// Why.
+    pub reason: String,
+    /// It was read completely before.
+    pub complete: bool,
+    /// As many days as the service was found to answer at once.
+    pub window_days: Option<u32>,
+}
+
+impl State<'_> {
+    /// Makes these months wanted, and due, for each table and id: those that were never read
+    /// completely, and, where a reason is given, all of them.
+    pub fn months_are_due(
+        &self,
+        tables: &[String],
+        level: JournalLevel,
+        ids: &[i64],
+        months: &[Month],
+        reason: Option<&str>,
+    ) -> Result<()> {
+        let failed = |e| db("cannot stage the months of the journals", e);
+        self.batch(
+            "CREATE OR REPLACE TEMP TABLE wanted_months \
+             (table_name VARCHAR, journal_id BIGINT, journal_month VARCHAR)",
+        )?;
+        {
+            let mut appender = self.conn.appender("wanted_months").map_err(failed)?;
+            for table in tables {
+                for id in ids {
+                    for month in months {
+                        appender
+                            .append_row(params![table, id, month.first().to_string()])
+                            .map_err(failed)?;
+                    }
+                }
+            }
+            appender.flush().map_err(failed)?;
+        }
+        let level = quote::text(&level.to_string());
+        let same = format!(
+            "m.table_name = w.table_name AND m.journal_level = {level} \
+             AND m.journal_id = w.journal_id AND m.journal_month = w.journal_month::DATE"
+        );
+        let due = match reason {
+            Some(reason) => quote::text(reason),
+            None => "coalesce(m.due, CASE WHEN NOT m.complete THEN 'never fetched' END)".to_owned(),
+        };
+        self.batch(&format!(
+            "UPDATE sync.journal_months m SET wanted = true, due = {due} \
+             FROM temp.wanted_months w WHERE {same} \
+               AND (NOT m.wanted OR m.due IS DISTINCT FROM {due})"
+        ))?;
+        // What was as much as the service answers at once last month is so this month too.
+        self.batch(&format!(
+            "INSERT INTO sync.journal_months BY NAME SELECT w.table_name, {level} AS journal_level, \
+               w.journal_id, w.journal_month::DATE AS journal_month, 'never fetched' AS due, \
+               false AS complete, \
+               (SELECT first(m.window_days ORDER BY m.journal_month DESC) FILTER (m.complete) \
+                  FROM sync.journal_months m \
+                WHERE m.table_name = w.table_name AND m.journal_level = {level} \
+                  AND m.journal_id = w.journal_id) AS window_days \
+             FROM temp.wanted_months w WHERE NOT EXISTS \
+               (SELECT 1 FROM sync.journal_months m WHERE {same})"
+        ))
+    }
+
+    /// Makes every month of a table due that was read before and is wanted still.
+    pub fn synced_months_are_due(&self, table: &str, reason: &str) -> Result<()> {
+        self.batch(&format!(
+            "UPDATE sync.journal_months SET due = {} WHERE table_name = {} AND complete AND wanted",
+            quote::text(reason),
+            quote::text(table)
+        ))
+    }
+
+    /// The months of these tables and this level that are wanted and may be read now, newest first.
+    pub fn due_months(
+        &self,
+        tables: &[String],
+        level: JournalLevel,
+        now: Timestamp,
+    ) -> Result<Vec<DueMonth>> {
+        let rows = self.query(
+            &format!(
+                "SELECT m.table_name, m.journal_id, strftime(m.journal_month, '%Y-%m'), m.due, \
+                   m.complete, m.window_days \
+                 FROM sync.journal_months m LEFT JOIN sync.failures f \
+                   ON f.table_name = m.table_name AND f.id = m.journal_id \
+                   AND f.part = m.journal_level || '/' || strftime(m.journal_month, '%Y-%m') \
+                 WHERE m.due IS NOT NULL AND m.wanted AND m.journal_level = {} \
+                   AND m.table_name IN ({}) \
+                   AND (f.next_at IS NULL OR f.next_at <= {}) \
+                 ORDER BY m.journal_month DESC, m.journal_id, m.table_name",
+                quote::text(&level.to_string()),
+                quote::texts(tables.iter().map(String::as_str).chain([""])),
+                instant(now)
+            ),
+            |row| {
+                Ok((
+                    row.get::<_, String>(0)?,
+                    row.get::<_, i64>(1)?,
+                    row.get::<_, String>(2)?,
+                    row.get::<_, String>(3)?,
+                    row.get::<_, bool>(4)?,
+                    row.get::<_, Option<i64>>(5)?,
+                ))
+            },
+        )?;
+        rows.into_iter()
+            .map(|(table, id, month, reason, complete, days)| {
+                let month: Month = month.parse().map_err(|e| {
+                    Error::caused(Kind::Store, format!("sync.journal_months: {month}"), e)
+                })?;
+                let scope = JournalScope { level, id, month };
+                let window_days = days.and_then(|days| u32::try_from(days).ok());
+                Ok(DueMonth { table, scope, reason, complete, window_days })
+            })
+            .collect()
+    }
+
+    /// The months of a table that are in the books, with whether they were ever read completely.
+    pub fn known_months(
+        &self,
+        table: &str,
+        level: JournalLevel,
+    ) -> Result<BTreeMap<(i64, Month), bool>> {
+        let rows = self.query(
+            &format!(
+                "SELECT journal_id, strftime(journal_month, '%Y-%m'), complete \
+                 FROM sync.journal_months WHERE table_name = {} AND journal_level = {}",
+                quote::text(table),
+                quote::text(&level.to_string())
+            ),
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, bool>(2)?)),
+        )?;
+        Ok(rows
+            .into_iter()
+            .filter_map(|(id, month, complete)| Some(((id, month.parse().ok()?), complete)))
+            .collect())
+    }
+
+    /// The months of a table and this level that failed and may not be asked again yet.
+    pub fn waiting_months(
+        &self,
+        table: &str,
+        level: JournalLevel,
+        now: Timestamp,
+    ) -> Result<BTreeSet<(i64, Month)>> {
+        let rows = self.query(
+            &format!(
+                "SELECT id, part FROM sync.failures WHERE table_name = {} AND next_at > {}",
+                quote::text(table),
+                instant(now)
+            ),
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)),
+        )?;
+        let scopes = rows.into_iter().filter_map(|(id, part)| JournalScope::of(id, &part));
+        let of_level = scopes.filter(|scope| scope.level == level);
+        Ok(of_level.map(|scope| (scope.id, scope.month)).collect())
+    }
+
+    /// Every month that is wanted and due, whether it waits or not: table, scope, why, never read
+    /// completely.
+    pub fn pending_months(&self) -> Result<Vec<(String, JournalScope, String, bool)>> {
+        let rows = self.query(
+            "SELECT m.table_name, m.journal_id, \
+               m.journal_level || '/' || strftime(m.journal_month, '%Y-%m') AS part, \
+               coalesce(f.error, m.due), NOT m.complete \
+             FROM sync.journal_months m LEFT JOIN sync.failures f \
+               ON f.table_name = m.table_name AND f.id = m.journal_id \
+               AND f.part = m.journal_level || '/' || strftime(m.journal_month, '%Y-%m') \
+             WHERE m.due IS NOT NULL AND m.wanted ORDER BY ALL",
+            |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?, row.get(3)?, row.get(4)?))
+            },
+        )?;
+        Ok(rows
+            .into_iter()
+            .filter_map(|(table, id, part, reason, never)| {
+                Some((table, JournalScope::of(id, &part)?, reason, never))
+            })
+            .collect())
+    }
+
+    /// Keeps how many days of a journal the service answers at once, for this month, the later ones,
+    /// and all that were never read.
+    pub fn set_window_days(
+        &self,
+        table: &str,
+        scope: JournalScope,
+        days: Option<u32>,
+    ) -> Result<()> {
+        self.execute(
+            "UPDATE sync.journal_months SET window_days = ? WHERE table_name = ? \
+               AND journal_level = ? AND journal_id = ? \
+               AND (journal_month >= ?::DATE OR NOT complete)",
+            params![
+                days,
+                table,
+                scope.level.to_string(),
+                scope.id,
+                scope.month.first().to_string()
+            ],
+        )
+    }
+
+    /// Whether any month of this level is in the books.
+    pub fn has_journals(&self, level: JournalLevel) -> Result<bool> {
+        Ok(scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM sync.journal_months WHERE journal_level = {}",
+                quote::text(&level.to_string())
+            ),
+        )? > 0)
+    }
+
+    /// Whether a 404 for this month may stand for no lines: none is mirrored, or the last reading in an
+    /// earlier run met one too.
+    pub fn month_may_be_empty(
+        &self,
+        table: &str,
+        scope: JournalScope,
+        run_id: i64,
+    ) -> Result<bool> {
+        Ok(scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT CAST((SELECT count(*) FROM main.{} WHERE journal_level = {level} \
+                    AND journal_id = {id} AND journal_month = DATE {first}) = 0 \
+                  OR EXISTS (SELECT 1 FROM sync.failures WHERE table_name = {name} AND id = {id} \
+                    AND part = {part} AND kind = 'NotFound' AND run_id < {run_id}) AS BIGINT)",
+                quote::ident(table),
+                level = quote::text(&scope.level.to_string()),
+                id = scope.id,
+                first = quote::text(&scope.month.first().to_string()),
+                name = quote::text(table),
+                part = quote::text(&scope.part()),
+            ),
+        )? > 0)
+    }
+
+    /// Makes months due in which something did not fit: it may have been mended.
+    pub fn rejected_months_are_due(&self) -> Result<()> {
+        self.batch(
+            "UPDATE sync.journal_months m SET due = 'has open rejects' FROM sync.rejects r \
+             WHERE r.resolved_at IS NULL AND m.complete AND m.due IS NULL \
+               AND r.scope = m.journal_level || '/' || m.journal_id || '/' \
+                 || strftime(m.journal_month, '%Y-%m')",
+        )
+    }
+
+    /// Months of these tables and ids that failed may be asked at once.
+    pub fn months_wait_no_longer(&self, tables: &[String], ids: &[i64]) -> Result<()> {
+        self.batch(&format!(
+            "UPDATE sync.failures SET next_at = first_at WHERE table_name IN ({}) AND id IN ({})",
+            quote::texts(tables.iter().map(String::as_str).chain([""])),
+            list(ids)
+        ))
+    }
+
+    /// Forgets that months of a table were not found, where the table never gave any other answer.
+    /// Returns whether it did.
+    pub fn forget_if_absent(&self, table: &str) -> Result<bool> {
+        let name = quote::text(table);
+        let other = scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT (SELECT count(*) FROM sync.resources WHERE table_name = {name} AND answered) \
+                 + (SELECT count(*) FROM sync.failures WHERE table_name = {name} \
+                      AND kind <> 'NotFound')"
+            ),
+        )?;
+        if other == 0 {
+            self.batch(&format!("DELETE FROM sync.failures WHERE table_name = {name}"))?;
+        }
+        Ok(other == 0)
+    }
+
+    /// Months whose mirrored lines do not add up to the sum that was read after them: the scopes.
+    pub fn months_off_their_sum(&self, level: JournalLevel) -> Result<Vec<(i64, Month)>> {
+        let rows = self.query(
+            &format!(
+                "SELECT v.journal_id, strftime(v.journal_month, '%Y-%m') \
+                 FROM report.journal_coverage v \
+                 JOIN sync.journal_months l ON l.table_name = 'revenue_journals' \
+                   AND l.journal_level = v.journal_level AND l.journal_id = v.journal_id \
+                   AND l.journal_month = v.journal_month \
+                 JOIN sync.journal_months s ON s.table_name = 'revenue_journal_sums' \
+                   AND s.journal_level = v.journal_level AND s.journal_id = v.journal_id \
+                   AND s.journal_month = v.journal_month \
+                 WHERE v.journal = 'revenue_journals' AND v.journal_level = {} \
+                   AND NOT v.sum_matches AND l.sent_at < s.sent_at ORDER BY 2 DESC, 1",
+                quote::text(&level.to_string())
+            ),
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)),
+        )?;
+        Ok(rows.into_iter().filter_map(|(id, month)| Some((id, month.parse().ok()?))).collect())
+    }
+}
