@@ -52,7 +52,11 @@ pub(super) fn refresh(resource: &Resource) -> String {
             None if matches!(resource.group, Group::Journal(_)) => {
                 "schedule.journals, schedule.journals_recheck".to_owned()
             }
-            None => "with the table that names it".to_owned(),
+            None if matches!(resource.group, Group::Child(_)) => {
+                "with the table it is part of".to_owned()
+            }
+            // Contacts: the searches of cases follow dates.
+            None => "with the roles that name it, or by its feed".to_owned(),
         },
     }
 }
