@@ -107,8 +107,8 @@ impl Host {
             if self.signals.halt() == Halt::Stop {
                 return Err(worker::stopped());
             }
-            // A schedule fell due in the meantime: the next cycle begins with it. What `--full` asks
-            // for is in the books already.
+            // A schedule fell due in the meantime: the next cycle of a whole `sync` begins with it, a
+            // part goes on. What `--full` asks for is in the books already.
             options.full = false;
             options.handled = self.handled.map(|_| ran.report.handled);
             if let Some(journals) = &mut options.journals {

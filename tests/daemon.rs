@@ -374,14 +374,16 @@ fn readers_never_fail_and_never_see_anything_half_done() {
         world.path("data/parquet/latest/manifest.json").exists()
     });
     let mut ids = std::collections::BTreeSet::new();
-    let mut opened = 0;
+    let (mut opened, mut with_snapshot) = (0, 0);
     daemon.wait_until("200 opens and some snapshots", || {
         world.sandbox.act(&Act::Tick { events: 3 }).unwrap();
         for _ in 0..5 {
-            ids.insert(read_whole(&world));
+            let (id, compared) = read_whole(&world);
+            ids.insert(id);
             opened += 1;
+            with_snapshot += i32::from(compared);
         }
-        opened >= 200 && ids.len() >= 3
+        opened >= 200 && ids.len() >= 3 && with_snapshot > 0
     });
     daemon.stop();
     // Some of what happened moves no date, and is right after everything was read again.
@@ -389,8 +391,9 @@ fn readers_never_fail_and_never_see_anything_half_done() {
     world.assert_published();
 }
 
-/// Opens the published database as an analyst does, asserts that it is whole, and returns its id.
-fn read_whole(world: &World) -> String {
+/// Opens the published database as an analyst does, asserts that it is whole, and returns its id, and
+/// whether it was held against the snapshot of the same id.
+fn read_whole(world: &World) -> (String, bool) {
     let before = manifest_id(&world.path("data/parquet"));
     let published = open_read_only(&world.path("data/casemirror.duckdb"));
     let id: String = one(&published, "SELECT snapshot_id FROM report.snapshot");
@@ -411,7 +414,21 @@ fn read_whole(world: &World) -> String {
         assert!(one::<bool>(&published, sql), "{sql}");
     }
     assert!(!lines(&published, "FROM report.signed_cases").is_empty());
-    id
+    // Who resolved the link before has one snapshot, whatever is published meanwhile.
+    let compared = before == id;
+    if compared {
+        let snapshot = world.path("data/parquet/snapshots").join(&before);
+        let text = std::fs::read(snapshot.join("manifest.json")).unwrap();
+        let manifest: Value = serde_json::from_slice(&text).unwrap();
+        for table in ["activities", "cases", "entries"] {
+            let files = manifest["files"].as_array().unwrap().iter();
+            let of_table = files.filter(|file| file["table"] == table);
+            let rows: i64 = of_table.map(|file| file["rows"].as_i64().unwrap()).sum();
+            let sql = format!("SELECT count(*) FROM main.{table}");
+            assert_eq!(one::<i64>(&published, &sql), rows, "{table} of {before}");
+        }
+    }
+    (id, compared)
 }
 
 fn manifest_id(root: &Path) -> String {
