@@ -5,7 +5,7 @@ mod publishing;
 mod verifying;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
@@ -116,10 +116,11 @@ impl Session {
         signals: Signals,
         verifying: &mut Option<Verification>,
     ) -> Result<Ran> {
+        let begun = Instant::now();
         let run_id = self.start_run(command)?;
         let report = self.work(run_id, options, signals, verifying).await;
         // What was loaded before an error is published too: it is committed and true.
-        let published = self.publish(Forms::Both, When::Changed).await;
+        let published = self.publish_run(begun).await;
         self.progress.finish();
         let ran = match (report, published) {
             (Ok(report), Ok(published)) => Ok(Ran { report, published }),

@@ -7,7 +7,7 @@ use rstest::rstest;
 
 use crate::support::follow::{UNTHROTTLED, assert_status, calls, change, shown_cases, unthrottled};
 use crate::support::scripted::{fault, refuse};
-use crate::support::{World, differences, one};
+use crate::support::{World, differences_of, one};
 
 #[derive(Clone, Copy)]
 enum Feed {
@@ -68,7 +68,7 @@ fn a_contact_is_read_again_with_the_roles_that_name_it_and_not_before(#[case] fe
 
     change(&world, case_id, Facet::RoleAdded);
     world.sync();
-    let wrong = differences(&world.store(), &world.sandbox.tables(&["contacts"]));
+    let wrong = differences_of(&world.store(), &world.sandbox.tables(&["contacts"]));
     // Whom no role names is not known without a feed.
     let named: Vec<_> = wrong.into_iter().filter(|text| !text.ends_with("is missing")).collect();
     assert_eq!(named, [""; 0]);

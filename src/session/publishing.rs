@@ -46,6 +46,8 @@ pub enum When {
 pub(super) struct Publishing {
     turn: tokio::sync::Mutex<()>,
     interrupt: Mutex<Option<Arc<InterruptHandle>>>,
+    /// What was published last, and when that was done.
+    last: Mutex<Option<(Instant, Published)>>,
 }
 
 /// A committed state that readers do not have yet.
@@ -156,7 +158,18 @@ impl Session {
             ?took,
             "published"
         );
+        let last = Some((Instant::now(), published.clone()));
+        *self.publishing.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
         Ok(Some(published))
+    }
+
+    /// The same for a run that began at `begun`: what readers have of it may have been published before
+    /// its end.
+    pub(super) async fn publish_run(&self, begun: Instant) -> Result<Option<Published>> {
+        let published = self.publish(Forms::Both, When::Changed).await?;
+        let last = self.publishing.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let meanwhile = last.as_ref().filter(|(at, _)| *at >= begun);
+        Ok(published.or_else(|| meanwhile.map(|(_, published)| published.clone())))
     }
 
     /// Writes a Parquet snapshot of what is committed, changed or not.

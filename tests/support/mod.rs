@@ -195,6 +195,7 @@ pub fn differences_of(conn: &Connection, state: &Value) -> Vec<String> {
     let first_month: Option<String> =
         one(conn, "SELECT strftime(min(journal_month), '%Y-%m-%d') FROM sync.journal_months");
     let mut all = Vec::new();
+    assert!(!state["tables"].as_object().unwrap().is_empty(), "nothing to compare with");
     for (table, rows) in state["tables"].as_object().unwrap() {
         let resource = catalog.get(table).unwrap_or_else(|| panic!("{table} is in no catalog"));
         let truth = rows.as_array().unwrap().iter().map(|row| row.as_object().unwrap().clone());
