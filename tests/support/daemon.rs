@@ -11,7 +11,7 @@ use super::World;
 use super::follow::UNTHROTTLED;
 
 /// Long enough for a slow machine; what does not come by then does not come.
-const LONGEST: Duration = Duration::from_secs(90);
+const LONGEST: Duration = Duration::from_secs(240);
 const LOG: &str = "daemon.log";
 
 /// A daemon that asks and publishes as often as it may.
