@@ -187,13 +187,19 @@ impl Cycle {
                 })
                 .await?;
         }
-        if due.takes_long() && !self.options.full {
+        if due.takes_long() && !self.reads_everything()? {
             self.follow_newest().await?;
         }
         let done = self.catch_up(due).await?;
         self.follow().await?;
         // Noted last: what is killed before its end is due again.
         self.writer.run(move |conn| done.note(conn)).await
+    }
+
+    /// Whether everything is stale: `--full`, now or in a run that was interrupted.
+    fn reads_everything(&self) -> Result<bool> {
+        let conn = self.store.connection()?;
+        Ok(State::new(&conn).meta(LISTING_DUE)?.as_deref() == Some("full"))
     }
 
     /// Does what is due. Returns what of it is done.

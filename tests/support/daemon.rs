@@ -134,5 +134,6 @@ pub fn without_figures(output: &Output) -> String {
             other => out.push(other),
         }
     }
-    out
+    // A second snapshot within a second has a number.
+    out.replace("Z-#", "Z")
 }
