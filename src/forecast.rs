@@ -13,7 +13,7 @@ use crate::config::{Config, FeedStyle, Reread};
 use crate::cycle::{self, CONTACT_AGE, Due, IDS_PER_CALL, Options};
 use crate::error::Result;
 use crate::feed::LARGEST_PAGE;
-use crate::journals::Month;
+use crate::journals::{Month, REVENUE};
 use crate::mirror::{Books, Place, State};
 use crate::plan::CasePlan;
 use crate::schedule::Name;
@@ -297,7 +297,7 @@ impl Forecaster<'_> {
 
     /// What a verify asks for where everything is the same at once.
     fn verify(&self) -> Result<Vec<Line>> {
-        let (months, _) = self.months("revenue_journals")?;
+        let (months, _) = self.months(REVENUE)?;
         let asks = verify::Asks::of(self.conn, self.config, &self.active, &months)?;
         let line = |what: &str, scopes, calls| Line { what: what.to_owned(), scopes, calls };
         Ok(vec![

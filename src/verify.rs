@@ -36,6 +36,7 @@ pub use forecast::Asks;
 pub use lines::{LineDifference, differences as line_differences};
 
 use crate::error::{Error, Kind, Result};
+use crate::journals::{REVENUE, REVENUE_SUMS};
 pub use asking::Way;
 use bench::Asked;
 use revenue::Revenue;
@@ -104,7 +105,7 @@ impl Verified {
 }
 
 /// The tables that control totals are of; a month's sum is compared with its lines.
-const TOTALLED: [&str; 4] = ["cases", "projects", revenue::LINES, revenue::SUMS];
+const TOTALLED: [&str; 4] = ["cases", "projects", REVENUE, REVENUE_SUMS];
 
 /// All comparisons, settled and open.
 pub struct Verification {

@@ -229,6 +229,32 @@ fn what_the_brake_held_is_looked_at_again_in_the_next_run() {
 }
 
 #[test]
+fn a_list_that_the_brake_held_waits_for_its_backoff_unless_the_brake_is_lifted() {
+    let world = mirrored(8);
+    duckdb::Connection::open(world.path("data/store.duckdb"))
+        .unwrap()
+        .execute_batch("UPDATE sync.schedules SET last_run = '2026-01-01' WHERE name = 'reference'")
+        .unwrap();
+    world.sandbox.fault(fault("/api/Employees", None, garbage("[]")));
+    assert_incomplete(&world.run(&["sync"]), "employees");
+    let waits = "SELECT count(*) FROM sync.failures WHERE table_name = 'employees' AND kind = 'Held' \
+                 AND next_at > first_at";
+    assert_eq!(one::<i64>(&world.store(), waits), 1);
+    let employees = || one::<i64>(&world.store(), "SELECT count(*) FROM main.employees");
+    assert!(employees() > 0);
+    // So long that it would not be asked for now.
+    duckdb::Connection::open(world.path("data/store.duckdb"))
+        .unwrap()
+        .execute_batch("UPDATE sync.failures SET next_at = '2099-01-01'")
+        .unwrap();
+    world.sandbox.reset_stats();
+    assert_status(&world.run(&["sync"]), 3);
+    assert!(!calls(&world).contains_key("GET /api/Employees"), "{:?}", calls(&world));
+    world.run(&["sync", "--allow-removals"]);
+    assert_eq!(employees(), 0);
+}
+
+#[test]
 fn a_date_in_the_future_does_not_hide_later_changes_from_a_service_without_a_clock() {
     let world = mirrored(8);
     let case_id = shown_cases(&world)[3];

@@ -7,6 +7,7 @@ use casemirror::sandbox::{Act, Control, Facet, Fault, Journal, JournalEdit, Opti
 use duckdb::Connection;
 use serde_json::{Value, json};
 
+use crate::support::daemon::Daemon;
 use crate::support::follow::{
     UNTHROTTLED, assert_status, calls, change, hold, shown_cases, start, unthrottled,
 };
@@ -33,6 +34,27 @@ fn alter(world: &World, sql: &str) {
 
 fn verify(world: &World, sample: &str) -> Output {
     world.run(&["verify", "--sample", sample])
+}
+
+/// As if it had not run since the beginning of the year.
+fn verify_is_due(world: &World) {
+    alter(
+        world,
+        "UPDATE sync.schedules SET last_run = TIMESTAMPTZ '2026-01-01 00:00:00+00' \
+         WHERE name = 'verify'",
+    );
+}
+
+/// Waits until a daemon has compared everything, and stops it: it has found the same.
+fn ends_verified(world: &World, mut daemon: Daemon<'_>) {
+    let mut verified = Value::Null;
+    daemon.wait_until("everything is compared", || {
+        let status = world.run(&["status", "--json"]).stdout;
+        verified = serde_json::from_slice::<Value>(&status).unwrap()["verified"].take();
+        !verified.is_null()
+    });
+    daemon.stop();
+    assert_eq!((&verified["differences"], &verified["unsettled"]), (&json!(0), &json!(0)));
 }
 
 fn assert_found(output: &Output, words: &[&str]) {
@@ -379,11 +401,7 @@ fn a_verify_that_is_due_gives_its_status_to_sync() {
             month(2)
         ),
     );
-    alter(
-        &world,
-        "UPDATE sync.schedules SET last_run = TIMESTAMPTZ '2026-01-01 00:00:00+00' \
-         WHERE name = 'verify'",
-    );
+    verify_is_due(&world);
     let output = world.run(&["sync"]);
     assert_found(&output, &["offices/11", &month(2), "line 1", "payment", "-100.00"]);
     let (status, outcome): (i64, String) = world
@@ -414,11 +432,7 @@ fn a_due_verify_gives_way_to_a_command_and_goes_on_where_it_was() {
     world.journals_since(&format!("{}-01", month(3)));
     world.configure_eager("");
     world.sync();
-    alter(
-        &world,
-        "UPDATE sync.schedules SET last_run = TIMESTAMPTZ '2026-01-01 00:00:00+00' \
-         WHERE name = 'verify'",
-    );
+    verify_is_due(&world);
     world.sandbox.reset_stats();
     hold(&world, "sum", "*/RevenueJournals/Sum", 5);
     let mut daemon = world.start_daemon();
@@ -432,14 +446,7 @@ fn a_due_verify_gives_way_to_a_command_and_goes_on_where_it_was() {
     });
     world.sandbox.release("sum");
     assert_status(&handed.wait_with_output().unwrap(), 0);
-    let mut verified = Value::Null;
-    daemon.wait_until("everything is compared", || {
-        let status = world.run(&["status", "--json"]).stdout;
-        verified = serde_json::from_slice::<Value>(&status).unwrap()["verified"].take();
-        !verified.is_null()
-    });
-    daemon.stop();
-    assert_eq!((&verified["differences"], &verified["unsettled"]), (&json!(0), &json!(0)));
+    ends_verified(&world, daemon);
     // Every sum was asked for once: the command did not make it begin anew.
     let scopes = one::<u64>(&world.store(), "SELECT count(*) FROM main.revenue_journal_sums");
     let asked = calls(&world).into_iter().filter(|(call, _)| call.ends_with("/Sum"));
@@ -453,11 +460,7 @@ fn a_change_does_not_wait_for_what_a_verify_asks() {
     world.journals_since(&format!("{}-01", month(3)));
     world.configure_eager("");
     world.sync();
-    alter(
-        &world,
-        "UPDATE sync.schedules SET last_run = TIMESTAMPTZ '2026-01-01 00:00:00+00' \
-         WHERE name = 'verify'",
-    );
+    verify_is_due(&world);
     hold(&world, "sum", "*/RevenueJournals/Sum", 5);
     let mut daemon = world.start_daemon();
     assert!(world.wait(world.sandbox.wait_until_held("sum")));
@@ -468,14 +471,7 @@ fn a_change_does_not_wait_for_what_a_verify_asks() {
         calls(&world).contains_key(&format!("GET /api/Cases/{case_id}/Activities"))
     });
     world.sandbox.release("sum");
-    let mut verified = Value::Null;
-    daemon.wait_until("everything is compared", || {
-        let status = world.run(&["status", "--json"]).stdout;
-        verified = serde_json::from_slice::<Value>(&status).unwrap()["verified"].take();
-        !verified.is_null()
-    });
-    daemon.stop();
-    assert_eq!((&verified["differences"], &verified["unsettled"]), (&json!(0), &json!(0)));
+    ends_verified(&world, daemon);
     world.assert_equal();
 }
 

@@ -70,6 +70,12 @@ impl Catalog {
         self.resources.iter().map(|r| r.table.as_str()).collect()
     }
 
+    /// The names of the journals' tables that are read for themselves: lines, and sums.
+    pub fn journals(&self) -> Vec<String> {
+        let journals = self.resources.iter().filter(|r| matches!(r.group, Group::Journal(_)));
+        journals.map(|r| r.table.clone()).collect()
+    }
+
     /// How many tables have to be read before this one: what it is read per row of, or may be taken
     /// from, and what those need.
     pub fn depth(&self, resource: &Resource) -> usize {

@@ -3,25 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use duckdb::Connection;
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use super::Cycle;
 use super::due::Due;
-use super::months::Wanted;
+use super::months::{FIRST_MONTH, Wanted, journal_ids, months_from};
 use super::signals::Halt;
 use crate::catalog::{Group, Resource};
-use crate::config::Config;
 use crate::error::{Error, Kind, Result};
-use crate::journals::{JournalScope, Month, MonthRead, Queue};
+use crate::journals::{JournalScope, Month, MonthRead, Queue, REVENUE, REVENUE_SUMS};
 use crate::mirror::{Books, DueMonth, ScopeId, State, id_column};
 use crate::schedule::Name;
-
-/// Key of `sync.meta`: the first month that is ever synced, fixed at the first run.
-pub(super) const FIRST_MONTH: &str = "journals_since";
-const REVENUE: &str = "revenue_journals";
-pub(super) const SUMS: &str = "revenue_journal_sums";
 
 /// What `casemirror journals` asks for; its tables are the run's `only`.
 #[derive(Debug, Clone)]
@@ -116,7 +109,7 @@ impl Cycle {
         let mut resources: Vec<_> =
             tables.iter().filter_map(|table| self.catalog.get(table)).collect();
         // A control total is the cheapest of them.
-        resources.sort_by_key(|resource| resource.table != SUMS);
+        resources.sort_by_key(|resource| resource.table != REVENUE_SUMS);
         let mut strangers = Vec::new();
         for id in &request.ids {
             let scope = JournalScope { level, id: *id, month: request.to };
@@ -182,13 +175,7 @@ impl Cycle {
         plan.scheduled |= anyway;
         let level = self.config.journals.level;
         let tables = tables.to_vec();
-        let all: Vec<String> = self
-            .catalog
-            .resources()
-            .iter()
-            .filter(|r| matches!(r.group, Group::Journal(_)))
-            .map(|r| r.table.clone())
-            .collect();
+        let all = self.catalog.journals();
         let at = due.at.unwrap_or_else(Timestamp::now);
         self.writer
             .run(move |conn| {
@@ -204,7 +191,7 @@ impl Cycle {
                 if plan.rechecked {
                     let why = Some("schedule.journals_recheck");
                     let (sums, journals): (Vec<_>, Vec<_>) =
-                        tables.iter().cloned().partition(|table| table == SUMS);
+                        tables.iter().cloned().partition(|table| table == REVENUE_SUMS);
                     state.months_are_due(&journals, level, &plan.ids, &plan.recheck, why)?;
                     for table in &sums {
                         state.synced_months_are_due(table, "schedule.journals_recheck")?;
@@ -244,7 +231,8 @@ impl Cycle {
             due.retain(|d| !self.gives_up(&d.table) && self.is_active(&d.table));
             due.retain(|d| !tried.contains(&(d.table.clone(), d.scope.id, d.scope.month)));
             // A sum is asked after the lines that it is held against.
-            let (sums, lines): (Vec<_>, Vec<_>) = due.into_iter().partition(|d| d.table == SUMS);
+            let (sums, lines): (Vec<_>, Vec<_>) =
+                due.into_iter().partition(|d| d.table == REVENUE_SUMS);
             if sums.is_empty() && lines.is_empty() {
                 return Ok(());
             }
@@ -270,7 +258,7 @@ impl Cycle {
                 self.writer
                     .run(move |conn| {
                         let state = State::new(conn);
-                        let tables = [REVENUE, SUMS].map(str::to_owned);
+                        let tables = [REVENUE, REVENUE_SUMS].map(str::to_owned);
                         let why = Some("the lines do not add up to the platform's sum");
                         off.iter().try_for_each(|(id, month)| {
                             state.months_are_due(&tables, level, &[*id], &[*month], why)
@@ -441,21 +429,4 @@ impl Cycle {
         }
         Ok(())
     }
-}
-
-/// Whose journals are read: those that are named, else those of the configuration, else all that are
-/// known.
-pub(super) fn journal_ids(conn: &Connection, config: &Config, named: &[i64]) -> Result<Vec<i64>> {
-    if named.is_empty() {
-        State::new(conn).wanted_ids(&config.journals)
-    } else {
-        Ok(named.to_vec())
-    }
-}
-
-/// From the first month to the last, both included.
-pub(super) fn months_from(first: Month, last: Month) -> Vec<Month> {
-    std::iter::successors(Some(first), |month| Some(month.plus(1)))
-        .take_while(|month| *month <= last)
-        .collect()
 }

@@ -31,7 +31,7 @@ pub use scopes::{MOST_FAILURES, plan_cases, plan_rereading, scopes_of, since};
 pub use search::IDS_PER_CALL;
 pub use signals::{Controls, Halt, News, Signals};
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -87,6 +87,9 @@ pub struct Cycle {
     unreachable: u32,
     /// Tables that were forbidden or absent, and are tried again in this run.
     retried: BTreeMap<String, ResourceRow>,
+    /// Per table with a part that a further permission shows, the scopes of which it is mirrored; read
+    /// when it is first needed.
+    with_part: HashMap<String, HashSet<i64>>,
     /// When a part of a table's rows was last asked after.
     permissions_read: Option<Instant>,
     signals: Signals,
@@ -127,6 +130,7 @@ impl Cycle {
             failures_in_a_row: BTreeMap::new(),
             unreachable: 0,
             retried: BTreeMap::new(),
+            with_part: HashMap::new(),
             permissions_read: None,
             signals: parts.signals,
             planned: (handled, i64::MAX),
@@ -168,13 +172,7 @@ impl Cycle {
             self.poll_feeds().await?;
         }
         if self.options.full {
-            let journals: Vec<String> = self
-                .catalog
-                .resources()
-                .iter()
-                .filter(|r| matches!(r.group, Group::Journal(_)))
-                .map(|r| r.table.clone())
-                .collect();
+            let journals = self.catalog.journals();
             self.writer
                 .run(move |conn| {
                     let state = State::new(conn);

@@ -7,12 +7,14 @@ use duckdb::Connection;
 use jiff::Timestamp;
 
 use super::due::Due;
-use super::journals::{FIRST_MONTH, SUMS, journal_ids, months_from};
 use crate::config::Config;
 use crate::error::Result;
-use crate::journals::{Month, first_month, months_back};
+use crate::journals::{Month, REVENUE_SUMS, first_month, months_back};
 use crate::mirror::State;
 use crate::schedule::Name;
+
+/// Key of `sync.meta`: the first month that is ever synced, fixed at the first run.
+pub(super) const FIRST_MONTH: &str = "journals_since";
 
 /// What the schedules want of the journals.
 pub(super) struct Wanted {
@@ -78,7 +80,7 @@ pub fn planned_months(
     if wanted.scheduled || wanted.rechecked {
         planned.retain(|(id, _)| wanted.ids.contains(id));
     }
-    if wanted.rechecked && table == SUMS {
+    if wanted.rechecked && table == REVENUE_SUMS {
         let complete =
             known.iter().filter(|((id, _), complete)| **complete && wanted.ids.contains(id));
         planned.extend(complete.map(|(month, _)| *month));
@@ -94,4 +96,21 @@ pub fn planned_months(
     waiting.retain(|(id, _)| wanted.ids.contains(id));
     planned.retain(|month| !waiting.contains(month));
     Ok((planned, waiting.len() as u64))
+}
+
+/// Whose journals are read: those that are named, else those of the configuration, else all that are
+/// known.
+pub(super) fn journal_ids(conn: &Connection, config: &Config, named: &[i64]) -> Result<Vec<i64>> {
+    if named.is_empty() {
+        State::new(conn).wanted_ids(&config.journals)
+    } else {
+        Ok(named.to_vec())
+    }
+}
+
+/// From the first month to the last, both included.
+pub(super) fn months_from(first: Month, last: Month) -> Vec<Month> {
+    std::iter::successors(Some(first), |month| Some(month.plus(1)))
+        .take_while(|month| *month <= last)
+        .collect()
 }

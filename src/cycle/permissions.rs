@@ -1,5 +1,6 @@
 //! What the API user may do (contract section 4, "Not allowed, not there").
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -67,10 +68,28 @@ impl Cycle {
 
     /// Before rows leave that only a further permission shows: whether it is granted still. Where that
     /// cannot be told, it counts as withheld, and the rows stay.
-    pub(super) async fn look_at_part(&mut self, resource: &Resource, load: &Load) -> Result<()> {
+    pub(super) async fn look_at_part(
+        &mut self,
+        resource: &Resource,
+        id: i64,
+        load: &Load,
+    ) -> Result<()> {
         let Some(partial) = &resource.partial else { return Ok(()) };
+        let with_part = match self.with_part.entry(resource.table.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let conn = self.store.connection()?;
+                let scopes = State::new(&conn).scopes_with_part(resource, partial)?;
+                unknown.insert(scopes.into_iter().collect())
+            }
+        };
+        if shows_part(load, partial) {
+            with_part.insert(id);
+            return Ok(());
+        }
+        let leaves = load.scopes.iter().all(|scope| scope.complete) && with_part.contains(&id);
         let fresh = self.permissions_read.is_some_and(|at| at.elapsed() < BELIEVED);
-        if fresh || shows_part(load, partial) || !self.mirrors_part(resource, partial, load)? {
+        if fresh || !leaves {
             return Ok(());
         }
         let withheld = match self.extractor.client().permissions().await {
@@ -81,6 +100,9 @@ impl Cycle {
                 true
             }
         };
+        if !withheld {
+            with_part.remove(&id);
+        }
         self.permissions_read = Some(Instant::now());
         let (catalog, table) = (Arc::clone(&self.catalog), resource.table.clone());
         self.writer
@@ -89,17 +111,6 @@ impl Cycle {
                 set_ok(conn, &catalog, &table)
             })
             .await
-    }
-
-    fn mirrors_part(&self, resource: &Resource, partial: &Partial, load: &Load) -> Result<bool> {
-        let conn = self.store.connection()?;
-        let state = State::new(&conn);
-        for scope in load.scopes.iter().filter(|scope| scope.complete) {
-            if state.rows_of_part(resource, partial, scope.id)? > 0 {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 }
 

@@ -106,6 +106,9 @@ impl Cycle {
     pub(super) fn plan(&self, batch: &[CaseState]) -> Result<Vec<(CaseState, CasePlan)>> {
         let conn = self.store.connection()?;
         let mut plans = plan_cases(&conn, batch, &self.active, &self.options.only, self.since()?)?;
+        if self.tried.is_empty() {
+            return Ok(plans);
+        }
         for (case, plan) in &mut plans {
             let tried = plan.stale.extract_if(.., |stale| self.was_tried(case, stale));
             plan.waiting.extend(tried);
@@ -145,7 +148,7 @@ impl Cycle {
         if !self.answered.contains(&resource.table) {
             self.answered.insert(resource.table.clone());
         }
-        self.look_at_part(&resource, &load).await?;
+        self.look_at_part(&resource, id, &load).await?;
         let half_missing = self.half_is_missing(&resource, id, &mut load)?;
         let noted = if load.decoded.any_keyless() {
             Some(("Incomplete", "a record has no usable key: nothing is deleted"))

@@ -62,11 +62,16 @@ pub fn path_of(level: JournalLevel) -> &'static str {
     }
 }
 
+/// The table of the revenue journals' lines,
+pub const REVENUE: &str = "revenue_journals";
+/// and that of the platform's own sums of them.
+pub const REVENUE_SUMS: &str = "revenue_journal_sums";
+
 /// The kinds of `casemirror journals --kind`, with the tables that each reads.
 pub const KINDS: [(&str, &[&str]); 4] = [
     ("case", &["case_journals"]),
     ("depot", &["depot_journals"]),
-    ("revenue", &["revenue_journals", "revenue_journal_sums"]),
+    ("revenue", &[REVENUE, REVENUE_SUMS]),
     ("settlement", &["settlement_journals"]),
 ];
 

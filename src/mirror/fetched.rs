@@ -172,27 +172,16 @@ impl State<'_> {
 
     /// Rows that are mirrored of a scope.
     pub fn rows_of_scope(&self, resource: &Resource, id: i64) -> Result<i64> {
-        let condition = match resource.scope_column() {
-            Some(column) => format!("{} = {id}", quote::ident(column)),
-            None => "true".to_owned(),
-        };
-        scalar_i64(
-            self.conn,
-            &format!(
-                "SELECT count(*) FROM main.{} WHERE {condition}",
-                quote::ident(&resource.table)
-            ),
-        )
+        self.rows_where(resource, id, "")
     }
 
-    /// Rows of a scope that only a further permission shows.
-    pub fn rows_of_part(&self, resource: &Resource, part: &Partial, id: i64) -> Result<i64> {
-        let scope = resource.scope_column().map(quote::ident);
-        let of_scope = scope.map_or("true".to_owned(), |column| format!("{column} = {id}"));
-        scalar_i64(
+    /// The scopes of which rows are mirrored that only a further permission shows.
+    pub fn scopes_with_part(&self, resource: &Resource, part: &Partial) -> Result<Vec<i64>> {
+        let scope = resource.scope_column().map_or("0::BIGINT".to_owned(), quote::ident);
+        ids(
             self.conn,
             &format!(
-                "SELECT count(*) FROM main.{} WHERE {of_scope} AND {} IN ({})",
+                "SELECT DISTINCT {scope} FROM main.{} WHERE {} IN ({})",
                 quote::ident(&resource.table),
                 quote::ident(&part.column),
                 quote::texts(part.values.iter().map(String::as_str))
@@ -204,20 +193,25 @@ impl State<'_> {
     /// nothing is mirrored there, or an earlier run met a 404 too (contract section 4, "Not allowed,
     /// not there").
     pub fn may_lack(&self, resource: &Resource, id: i64, value: &str, run_id: i64) -> Result<bool> {
+        let values = resource.read.as_ref().and_then(|read| read.values.as_ref());
+        let of_value = values.map_or(String::new(), |(column, _)| {
+            format!("AND {} = {}", quote::ident(column), quote::text(value))
+        });
+        Ok(self.rows_where(resource, id, &of_value)? == 0
+            || self.failed_before(&resource.table, id, "NotFound", run_id)?)
+    }
+
+    /// Rows of a scope for which `which` holds (`AND ...`).
+    fn rows_where(&self, resource: &Resource, id: i64, which: &str) -> Result<i64> {
         let scope = resource.scope_column().map(quote::ident);
         let of_scope = scope.map_or("true".to_owned(), |column| format!("{column} = {id}"));
-        let values = resource.read.as_ref().and_then(|read| read.values.as_ref());
-        let of_value = values.map_or("true".to_owned(), |(column, _)| {
-            format!("{} = {}", quote::ident(column), quote::text(value))
-        });
-        let rows = scalar_i64(
+        scalar_i64(
             self.conn,
             &format!(
-                "SELECT count(*) FROM main.{} WHERE {of_scope} AND {of_value}",
+                "SELECT count(*) FROM main.{} WHERE {of_scope} {which}",
                 quote::ident(&resource.table)
             ),
-        )?;
-        Ok(rows == 0 || self.failed_before(&resource.table, id, "NotFound", run_id)?)
+        )
     }
 
     /// Whether a scope failed in this way in an earlier run.

@@ -28,7 +28,10 @@ pub struct Late {
 
 /// What cases are ordered by: `ModifiedDate` in ticks, and the least number without one.
 const NEWEST: &str = "coalesce(modified_date, -9223372036854775808)";
-const NEWEST_FIRST: &str = "coalesce(modified_date, -9223372036854775808) DESC, case_id DESC";
+
+fn newest_first() -> String {
+    format!("{NEWEST} DESC, case_id DESC")
+}
 
 impl State<'_> {
     /// Notes what a page of the case feed said. A case whose dates are known already is not written.
@@ -155,14 +158,14 @@ impl State<'_> {
             Some((modified, id)) => format!("AND ({NEWEST}, case_id) < ({modified}, {id})"),
             None => String::new(),
         };
-        self.case_states(&format!("AND dirty {from}"), only, NEWEST_FIRST, limit)
+        self.case_states(&format!("AND dirty {from}"), only, &newest_first(), limit)
     }
 
     /// Of the cases that were read before, those that may have something stale, newest change first.
     pub fn changed_cases(&self, only: &[i64], limit: usize) -> Result<Vec<CaseState>> {
         let read = "AND dirty AND case_id IN (SELECT id FROM sync.fetched WHERE part = '' \
                     AND table_name NOT IN ('cases', 'projects', 'contacts'))";
-        self.case_states(read, only, NEWEST_FIRST, limit)
+        self.case_states(read, only, &newest_first(), limit)
     }
 
     /// The cases that polls moved and that may have something stale, in the order of the polls; those

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use duckdb::Connection;
 
-use super::{SAMPLE, revenue, totals, whole};
+use super::{SAMPLE, totals, whole};
 use crate::catalog::Resource;
 use crate::config::Config;
 use crate::cycle::IDS_PER_CALL;
 use crate::error::Result;
-use crate::journals::Month;
+use crate::journals::{Month, REVENUE, REVENUE_SUMS};
 use crate::mirror::{Place, State};
 
 /// What is asked for.
@@ -45,8 +45,8 @@ impl Asks {
             .map(totals::counts)
             .sum();
         let mut sums = 0;
-        if is_read(revenue::LINES) && is_read(revenue::SUMS) {
-            let known = state.known_months(revenue::LINES, config.journals.level)?;
+        if is_read(REVENUE) && is_read(REVENUE_SUMS) {
+            let known = state.known_months(REVENUE, config.journals.level)?;
             let complete = known.iter().filter(|(_, complete)| **complete).map(|(month, _)| month);
             sums = complete.chain(months).collect::<BTreeSet<_>>().len() as u64;
         }

@@ -13,11 +13,9 @@ use super::{Comparison, Finding, Step, amount, hundredths, judge};
 use crate::catalog::{Group, Resource};
 use crate::decode::Decoded;
 use crate::error::Result;
-use crate::journals::{JournalScope, Month, MonthRead};
+use crate::journals::{JournalScope, Month, MonthRead, REVENUE, REVENUE_SUMS};
 use crate::mirror::{RevenueMonth, State, journal_lines, rows_of_month};
 
-pub(super) const LINES: &str = "revenue_journals";
-pub(super) const SUMS: &str = "revenue_journal_sums";
 /// Cells that are named of one month.
 const MOST_NAMED: usize = 50;
 
@@ -61,7 +59,7 @@ impl Revenue {
     /// Those of the store.
     pub fn of(bench: &Bench) -> Result<Revenue> {
         let mut all = Revenue::default();
-        if bench.table(LINES)?.is_none() || bench.table(SUMS)?.is_none() {
+        if bench.table(REVENUE)?.is_none() || bench.table(REVENUE_SUMS)?.is_none() {
             return Ok(all);
         }
         for month in State::new(&bench.reader()?).revenue_months(bench.config.journals.level)? {
@@ -110,7 +108,7 @@ impl Revenue {
     /// # Errors
     /// What makes all further calls senseless.
     pub async fn ask(&mut self, bench: &Bench, way: &mut Way) -> Result<()> {
-        let Some(resource) = bench.table(SUMS)? else {
+        let Some(resource) = bench.table(REVENUE_SUMS)? else {
             self.open.clear();
             self.due.clear();
             return Ok(());
@@ -127,7 +125,7 @@ impl Revenue {
                 return Ok(());
             };
             self.take(bench, scope, read)?;
-            if self.reach.gives_up(SUMS) {
+            if self.reach.gives_up(REVENUE_SUMS) {
                 self.give_up(bench);
             }
         }
@@ -137,11 +135,11 @@ impl Revenue {
         let key = (scope.id, scope.month);
         let told = match read {
             Ok(read) => {
-                self.reach.answered(SUMS);
+                self.reach.answered(REVENUE_SUMS);
                 sums(&read.load.decoded)
             }
             Err(error) => {
-                self.reach.failed(SUMS, error.kind());
+                self.reach.failed(REVENUE_SUMS, error.kind());
                 self.open.remove(&key);
                 return bench.cannot(&format!("the revenue of {scope}"), error);
             }
@@ -228,7 +226,7 @@ impl Revenue {
         // A month that is no longer in the books is nobody's to compare.
         self.open.retain(|_, open| open.mirror.is_some());
         let level = bench.config.journals.level;
-        let tables = [LINES, SUMS].map(str::to_owned);
+        let tables = [REVENUE, REVENUE_SUMS].map(str::to_owned);
         bench
             .writer
             .run(move |conn| {
@@ -342,7 +340,7 @@ fn name(month: &RevenueMonth) -> String {
 
 /// Reads a month's lines again, and names those that differ with the column.
 async fn name_lines(bench: &Bench, month: &RevenueMonth, done: &mut Vec<Comparison>) -> Result<()> {
-    let Some(resource) = bench.table(LINES)? else { return Ok(()) };
+    let Some(resource) = bench.table(REVENUE)? else { return Ok(()) };
     let Some(line_key) = line_key(&resource) else { return Ok(()) };
     let read = match bench.extractor.journal(&resource, month.scope, month.window_days).await {
         Ok(read) => read,
