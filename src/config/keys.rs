@@ -52,6 +52,7 @@ pub(super) const KEYS: &[Key] = &[
     key("source.client_secret_file", Shape::Text, ""),
     key("source.time_zone", Shape::Text, "Europe/Oslo"),
     key("source.search_delay", Shape::Text, "30s"),
+    key("source.doubt", Shape::Text, "10m"),
     key("source.ca_file", Shape::Text, ""),
     key("feed.style", Shape::Text, "odata"),
     key("feed.calls", Shape::Integer, "6"),

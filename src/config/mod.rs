@@ -71,6 +71,8 @@ pub struct Source {
     /// Always a zone with a name.
     pub time_zone: jiff::tz::TimeZone,
     pub search_delay: Duration,
+    /// How far apart two answers must lie that confirm a loss.
+    pub doubt: Duration,
     pub ca_file: Option<PathBuf>,
 }
 

@@ -37,6 +37,7 @@ impl Config {
             ("source.client_secret", "set".to_owned()),
             ("source.time_zone", zone(&source.time_zone)),
             ("source.search_delay", duration(source.search_delay)),
+            ("source.doubt", duration(source.doubt)),
             ("source.ca_file", path(source.ca_file.as_deref())),
             ("feed.style", feed.style.to_string()),
             ("feed.calls", feed.calls.to_string()),

@@ -94,6 +94,7 @@ fn sections(r: &mut Reader, scope: Scope) -> Option<Config> {
 fn source(r: &mut Reader, scope: Scope) -> Option<Source> {
     let time_zone = r.time_zone("source.time_zone");
     let search_delay = r.duration("source.search_delay", Duration::ZERO..=DAY);
+    let doubt = r.duration("source.doubt", Duration::ZERO..=DAY);
     if scope == Scope::Offline {
         return Some(Source {
             // The top-level domain `invalid` is reserved for names that lead nowhere (RFC 2606).
@@ -102,6 +103,7 @@ fn source(r: &mut Reader, scope: Scope) -> Option<Source> {
             client_secret: SecretString::default(),
             time_zone: time_zone?,
             search_delay: search_delay?,
+            doubt: doubt?,
             ca_file: None,
         });
     }
@@ -119,6 +121,7 @@ fn source(r: &mut Reader, scope: Scope) -> Option<Source> {
         client_secret: client_secret?,
         time_zone: time_zone?,
         search_delay: search_delay?,
+        doubt: doubt?,
         ca_file: ca_file?,
     })
 }

@@ -57,6 +57,7 @@ fn the_required_keys_are_enough_and_all_others_have_the_contracts_defaults() {
     source.ca_file =
     source.client_id = id
     source.client_secret = set
+    source.doubt = 10m
     source.search_delay = 30s
     source.time_zone = Europe/Oslo
     store.memory_limit = 1GB
