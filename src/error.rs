@@ -17,8 +17,10 @@ pub enum Kind {
     Usage,
     /// The configuration or a resource file is wrong.
     Config,
-    /// The token endpoint refused the credentials, or a fresh token was refused.
+    /// The token endpoint refused the credentials.
     Credentials,
+    /// 401: an endpoint refused a fresh token.
+    Unauthorized,
     /// 403: a permission is missing.
     Forbidden,
     /// 404: there is no such thing.
@@ -73,6 +75,7 @@ impl Kind {
             Kind::Usage
             | Kind::Config
             | Kind::Credentials
+            | Kind::Unauthorized
             | Kind::Forbidden
             | Kind::NotFound
             | Kind::NotAllowed
@@ -96,6 +99,7 @@ impl Kind {
         match self {
             Kind::Usage | Kind::Config => 2,
             Kind::Credentials
+            | Kind::Unauthorized
             | Kind::Forbidden
             | Kind::NotFound
             | Kind::NotAllowed
@@ -157,6 +161,7 @@ impl Kind {
             }
             Kind::Usage
             | Kind::Config
+            | Kind::Unauthorized
             | Kind::Forbidden
             | Kind::NotFound
             | Kind::NotAllowed

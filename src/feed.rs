@@ -93,7 +93,12 @@ impl Feed<'_> {
                 feed = name.as_str(),
                 "the last complete poll is more than 364 days ago: everything is read again"
             );
-            self.writer.run(|conn| State::new(conn).everything_is_stale("gap")).await?;
+            self.writer
+                .run(move |conn| match name {
+                    FeedName::Cases => State::new(conn).everything_is_stale("gap"),
+                    FeedName::Contacts => State::new(conn).contacts_are_stale("gap"),
+                })
+                .await?;
         }
         let mut reading = Reading::new(self, name, Reader::Poll, lower, state).await?;
         reading.run().await?;

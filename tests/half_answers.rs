@@ -108,6 +108,7 @@ fn an_id_twice_on_a_page_is_one_case() {
 #[test]
 fn a_404_of_one_cost_type_removes_its_rows_the_second_time_and_none_of_the_other() {
     let world = mirrored(12);
+    world.doubt("0s");
     let both = "SELECT case_id FROM costs GROUP BY case_id HAVING count(DISTINCT cost_type) = 2 \
                 ORDER BY case_id LIMIT 1";
     let case_id: i64 = one(&world.store(), both);

@@ -8,6 +8,7 @@ mod books;
 mod cli;
 mod contacts;
 mod daemon;
+mod evidence;
 mod export;
 mod facets;
 mod faults;

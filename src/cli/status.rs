@@ -7,6 +7,7 @@ use super::args::Status;
 use super::output;
 use crate::catalog::Catalog;
 use crate::config::Config;
+use crate::cycle::failed_text;
 use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Books, FEED_TABLES, ResourceRow, State, Store};
@@ -54,17 +55,33 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
         books.open_rejects(&tables, &[])?
     };
     let mut problems = Vec::new();
+    let mut waiting = Vec::new();
     let mut tables = Vec::new();
+    let asked: Vec<&str> = catalog
+        .resources()
+        .iter()
+        .filter(|r| {
+            [r.table.as_str(), r.read_with()]
+                .iter()
+                .all(|table| resources.get(*table).is_some_and(ResourceRow::is_asked))
+        })
+        .map(|r| r.table.as_str())
+        .collect();
+    let failed = books.failed_scopes(&asked, &[])?;
     for (table, fresh) in books.freshness()? {
         let Some(row) = resources.get(&table) else { continue };
-        let waiting = pending.get(&table);
+        let stale = pending.get(&table);
         if row.own_status() == "failing" {
             problems
                 .push(format!("{table} is failing: {}", row.reason.clone().unwrap_or_default()));
         }
-        if let Some(PendingTable { scopes: count, reason, .. }) = waiting {
+        if let Some((count, error)) = failed.get(&table) {
+            problems.push(failed_text(&table, *count, error));
+        }
+        // What waits for its turn is no failure.
+        if let Some(PendingTable { scopes: count, reason, .. }) = stale {
             let (s, are) = if *count == 1 { ("", "is") } else { ("s", "are") };
-            problems.push(format!("{table}: {count} scope{s} {are} pending: {reason}"));
+            waiting.push(format!("{table}: {count} scope{s} {are} pending: {reason}"));
         }
         let rejected = rejects.get(&table).copied().unwrap_or(0);
         let read_with = catalog.get(&table).map_or(table.as_str(), |r| r.read_with());
@@ -80,8 +97,8 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
             "rows": fresh.rows,
             "last_change": fresh.last_change.map(shown),
             "last_checked": fresh.last_checked.map(shown),
-            "pending": waiting.map_or(0, |table| table.scopes),
-            "pending_reason": waiting.map(|table| &table.reason),
+            "pending": stale.map_or(0, |table| table.scopes),
+            "pending_reason": stale.map(|table| &table.reason),
             "rejected": rejected,
         }));
     }
@@ -145,6 +162,7 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
         "runs": runs,
         "verified": verified,
         "problems": problems,
+        "waiting": waiting,
     }))
 }
 
@@ -196,6 +214,9 @@ fn text(status: &Value) -> Result<String> {
     }
     for problem in status["problems"].as_array().unwrap_or(&empty) {
         out.push_str(&format!("\nincomplete: {}", string(problem)));
+    }
+    for waits in status["waiting"].as_array().unwrap_or(&empty) {
+        out.push_str(&format!("\nwaiting: {}", string(waits)));
     }
     if let Some(run) = status["runs"].as_array().and_then(|runs| runs.first()) {
         out.push_str(&format!(

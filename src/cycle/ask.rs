@@ -3,9 +3,10 @@
 use jiff::Timestamp;
 
 use super::Cycle;
+use super::policy::ends_run;
 use crate::error::{Kind, Result};
-use crate::mirror::{Settings, State, SuspectStep};
-use crate::source::Request;
+use crate::mirror::{FailureKind, Settings, State, SuspectStep};
+use crate::source::{Request, split};
 
 /// Asked because it is cheap and every case has roles.
 const PATH_ROLES: &str = "/api/Cases/{caseId}/Roles";
@@ -22,20 +23,29 @@ impl Cycle {
         // What was loaded so far is committed first: the answer speaks of a later time.
         self.flush().await?;
         let exists = match self.extractor.client().send(&request).await {
-            Ok(_) => {
-                self.reached(None);
+            Ok(answer) if answer.status == 204 || split(&answer.body).is_ok() => {
+                self.reached();
                 true
             }
-            Err(error) if error.kind() == Kind::NotFound => false,
+            Ok(_) => {
+                let why = "no search shows the case, and whether it exists is not known: the answer \
+                           is no list of roles";
+                return self.note_unshown(id, FailureKind::Unknown, why).await;
+            }
+            Err(error) if error.kind() == Kind::NotFound => {
+                self.reached();
+                false
+            }
             Err(error) => {
-                if !self.reached(Some(&error)) {
+                let error = self.note_reach("case_roles", error).await?;
+                if ends_run(error.kind()) {
                     return Err(error);
                 }
                 let why = format!(
                     "no search shows the case, and whether it exists is not known: {}",
                     error.chain()
                 );
-                return self.note_unshown(id, "Unknown", &why).await;
+                return self.note_unshown(id, FailureKind::Unknown, &why).await;
             }
         };
         let step = self

@@ -154,10 +154,7 @@ impl Cycle {
             self.problem(format!("{table} is failing: {why}"));
         }
         for (table, (count, error)) in books.failed_scopes(&asked, &self.options.cases)? {
-            let s = if count == 1 { "" } else { "s" };
-            self.problem(format!(
-                "{table}: {count} scope{s} failed and will be tried again: {error}"
-            ));
+            self.problem(failed_text(&table, count, &error));
         }
         // The feeds are asked in every run.
         let asked: Vec<&str> = asked.into_iter().chain(FEED_TABLES).collect();
@@ -174,6 +171,12 @@ impl Cycle {
             self.options.wants(&resource.table) || self.options.wants(resource.read_with());
         wanted && (self.options.cases.is_empty() || resource.read_with() != "contacts")
     }
+}
+
+/// What is said of a table of which scopes failed.
+pub fn failed_text(table: &str, count: i64, error: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{table}: {count} scope{s} failed and will be tried again: {error}")
 }
 
 /// The `$top` that each endpoint takes, as far as earlier runs have found it out.

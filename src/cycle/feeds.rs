@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::Cycle;
-use crate::error::{Error, Kind, Result};
+use super::policy::{ends_run, is_unreached};
+use crate::error::{Error, Result};
 use crate::mirror::State;
 use crate::source::FeedName;
 
@@ -24,12 +25,12 @@ impl Cycle {
         for name in feeds {
             let reread = match self.polls.reread(name, REREAD).await {
                 Ok(reread) => reread,
-                Err(error) if name == FeedName::Contacts && !ends_the_run(&error) => {
-                    self.problem(error.chain());
+                Err(error) => {
+                    self.feed_failed(name, error).await?;
                     continue;
                 }
-                Err(error) => return Err(error),
             };
+            self.reached();
             if reread.late > 0 {
                 tracing::warn!(
                     feed = name.as_str(),
@@ -45,29 +46,31 @@ impl Cycle {
         Ok(())
     }
 
+    /// Asks both feeds. One that cannot be read stops nothing: what was seen before is followed on, and
+    /// the next poll asks from where the last complete one began.
     pub(super) async fn poll_feeds(&mut self) -> Result<()> {
         self.progress.step("asking the change feeds");
-        self.report.cases_moved += self.polls.poll(FeedName::Cases).await?.moved;
+        match self.polls.poll(FeedName::Cases).await {
+            Ok(polled) => {
+                self.reached();
+                self.report.cases_moved += polled.moved;
+            }
+            Err(error) => self.feed_failed(FeedName::Cases, error).await?,
+        }
         match self.polls.poll_contacts().await {
             Ok(polled) => self.report.contacts_moved += polled.map_or(0, |polled| polled.moved),
-            Err(error) if ends_the_run(&error) => return Err(error),
-            // Cases are followed on; contacts catch up when their feed answers.
-            Err(error) => self.problem(error.chain()),
+            Err(error) => self.feed_failed(FeedName::Contacts, error).await?,
         }
         Ok(())
     }
-}
 
-/// Whether nothing else can be read after this either.
-fn ends_the_run(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        Kind::Credentials
-            | Kind::Tls
-            | Kind::Unreachable
-            | Kind::Store
-            | Kind::DiskFull
-            | Kind::Cancelled
-            | Kind::Internal
-    )
+    async fn feed_failed(&mut self, name: FeedName, error: Error) -> Result<()> {
+        // It may be all that this run asks for, so that there are no others to tell.
+        let error = if is_unreached(error.kind()) { self.ask_another(error).await? } else { error };
+        if ends_run(error.kind()) {
+            return Err(error);
+        }
+        self.problem(error.chain());
+        Ok(())
+    }
 }

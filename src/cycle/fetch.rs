@@ -150,15 +150,13 @@ impl Cycle {
         let Landed { stale, resource, load } = landed;
         match load {
             Ok(load) => {
-                self.reached(None);
+                self.reached();
                 self.take_load(stale.id, load).await
             }
             Err(error) => {
-                if !self.reached(Some(&error)) {
-                    return Err(error);
-                }
-                self.take_error(&stale, &resource, error, set_aside).await?;
-                if self.gives_up(&stale.table) {
+                let stamp = Stamp::Known(stale.stamp.clone());
+                self.take_error(&resource, stale.id, false, stamp, error).await?;
+                if self.gives_up(&stale.table) || !self.is_active(&stale.table) {
                     set_aside.insert(stale.table.clone());
                 }
                 Ok(())

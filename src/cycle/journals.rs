@@ -13,7 +13,7 @@ use super::signals::Halt;
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
 use crate::journals::{JournalScope, Month, MonthRead, Queue, REVENUE, REVENUE_SUMS};
-use crate::mirror::{Books, DueMonth, ScopeId, State, id_column};
+use crate::mirror::{Books, DueMonth, FailureKind, ScopeId, State, id_column};
 use crate::schedule::Name;
 
 /// What `casemirror journals` asks for; its tables are the run's `only`.
@@ -306,7 +306,7 @@ impl Cycle {
             self.progress.calls(self.report.calls);
             match answer {
                 Ok(answer) => {
-                    self.reached(None);
+                    self.reached();
                     not_found.insert(month.table.clone(), false);
                     queue.was_read(&month, answer.window_days);
                     if !self.take_month(&month, answer).await? {
@@ -341,7 +341,7 @@ impl Cycle {
             read.load.decoded.any_keyless() || read.load.scopes.iter().any(|s| !s.complete);
         if incomplete {
             let why = "the month did not come completely: nothing is deleted";
-            self.note_month_failure(month, "Incomplete", why).await?;
+            self.note_month_failure(month, FailureKind::Incomplete, why).await?;
         } else if read.window_days != month.window_days {
             let (table, scope, days) = (month.table.clone(), month.scope, read.window_days);
             self.writer
@@ -373,9 +373,8 @@ impl Cycle {
             kind => {
                 // A journal that takes too long says nothing about whether the source can be reached.
                 let too_long = kind == Kind::Timeout;
-                if !too_long && !self.reached(Some(&error)) {
-                    return Err(error);
-                }
+                let error =
+                    if too_long { error } else { self.note_reach(&month.table, error).await? };
                 let text = error.chain();
                 tracing::warn!(
                     table = month.table,
@@ -387,7 +386,7 @@ impl Cycle {
                 // Each of them has waited for limits.journal_timeout.
                 let weight = if too_long { 5 } else { 1 };
                 *self.failures_in_a_row.entry(month.table.clone()).or_default() += weight;
-                self.note_month_failure(month, &format!("{kind:?}"), &text).await
+                self.note_month_failure(month, FailureKind::of(kind), &text).await
             }
         }
     }
@@ -415,10 +414,15 @@ impl Cycle {
         Ok(())
     }
 
-    async fn note_month_failure(&self, month: &DueMonth, kind: &str, why: &str) -> Result<()> {
+    async fn note_month_failure(
+        &self,
+        month: &DueMonth,
+        kind: FailureKind,
+        why: &str,
+    ) -> Result<()> {
         let JournalScope { id, .. } = month.scope;
         let scope = ScopeId { table: month.table.clone(), id, part: month.scope.part() };
-        self.note_scope_failure(scope, kind, why).await
+        self.note_scope_failure(scope, kind, why, None).await
     }
 
     async fn read_offices(&mut self) -> Result<()> {

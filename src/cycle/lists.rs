@@ -7,11 +7,10 @@ use jiff::Timestamp;
 
 use super::Cycle;
 use super::fetch::SCOPES_PER_CALL;
-use super::scopes::ABSENT_AFTER;
 use super::signals::Halt;
 use crate::catalog::{Each, Group, Instead, Resource};
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Load, Stamp, State};
+use crate::mirror::{FailureKind, Load, Stamp, State};
 
 impl Cycle {
     /// Reads the lists of `schedule.reference`: all when it is due, else what of them is stale
@@ -64,11 +63,10 @@ impl Cycle {
                 (Kind::NotFound | Kind::NotAllowed, Some(instead)) => {
                     self.take_instead(resource, instead, &error).await
                 }
-                // A whole list that is not there is an endpoint that is not there.
-                (Kind::NotFound | Kind::NotAllowed, None) => {
-                    self.set_aside(&resource.table, "absent", &error.chain()).await
+                _ => {
+                    let stamp = Stamp::Known(String::new());
+                    self.take_error(resource, 0, true, stamp, error).await.map(drop)
                 }
-                _ => self.list_failed(resource, 0, error).await,
             },
         }
     }
@@ -106,10 +104,13 @@ impl Cycle {
             if ids.contains(&0) {
                 match self.extractor.named(resource, each, list).await {
                     Ok(load) => self.take_named(resource, load).await?,
-                    Err(error) if matches!(error.kind(), Kind::NotFound | Kind::NotAllowed) => {
-                        return self.set_aside(&resource.table, "absent", &error.chain()).await;
+                    Err(error) => {
+                        let stamp = Stamp::Known(String::new());
+                        self.take_error(resource, 0, true, stamp, error).await?;
+                        if !self.is_active(&resource.table) {
+                            return Ok(());
+                        }
                     }
-                    Err(error) => self.list_failed(resource, 0, error).await?,
                 }
                 ids = self.each_ids(resource, each, due).await?;
             }
@@ -136,7 +137,10 @@ impl Cycle {
             self.progress.done(1);
             match load {
                 Ok(load) => self.take_list(id, load).await?,
-                Err(error) => self.each_failed(resource, id, error).await?,
+                Err(error) => {
+                    let stamp = Stamp::Known(String::new());
+                    self.take_error(resource, id, false, stamp, error).await?;
+                }
             }
         }
     }
@@ -151,64 +155,17 @@ impl Cycle {
 
     /// Takes what names the scopes: they are stale until they are read themselves.
     async fn take_named(&mut self, resource: &Resource, load: Load) -> Result<()> {
-        self.reached(None);
+        self.reached();
         let whole = load.scopes.iter().any(|scope| scope.id == 0 && scope.complete);
         if !whole || load.decoded.any_keyless() {
             let why = "the list was not complete";
-            self.note_failure(&resource.table, 0, "Incomplete", why).await?;
+            self.note_failure(&resource.table, 0, FailureKind::Incomplete, why, None).await?;
         }
         self.writer.load(load).await
     }
 
     async fn take_list(&mut self, id: i64, load: Load) -> Result<()> {
-        self.reached(None);
+        self.reached();
         self.take_load(id, load).await
-    }
-
-    /// What an error means for a scope that hangs on a row of another table: as for one of a case
-    /// (contract section 4, "Not allowed, not there").
-    async fn each_failed(&mut self, resource: &Arc<Resource>, id: i64, error: Error) -> Result<()> {
-        let is_of_table =
-            matches!(error.kind(), Kind::Forbidden | Kind::NotAllowed | Kind::NotFound);
-        if is_of_table && !self.is_active(&resource.table) {
-            // It was set aside while this call was under way.
-            return Ok(());
-        }
-        match error.kind() {
-            Kind::NotAllowed => self.set_aside(&resource.table, "absent", &error.chain()).await,
-            Kind::NotFound if self.second_not_found(resource, id).await? => {
-                let stamp = Stamp::Known(String::new());
-                self.writer.load(self.extractor.nothing(resource, id, stamp)?).await?;
-                if self.is_absent(resource).await? {
-                    let why = format!("{ABSENT_AFTER} rows that exist answered 404, and none else");
-                    self.set_aside(&resource.table, "absent", &why).await?;
-                }
-                Ok(())
-            }
-            Kind::NotFound => {
-                let why = "the source has nothing there any more; a second 404 in a later run \
-                           removes the rows";
-                self.note_failure(&resource.table, id, "NotFound", why).await
-            }
-            _ => self.list_failed(resource, id, error).await,
-        }
-    }
-
-    async fn list_failed(&mut self, resource: &Resource, id: i64, error: Error) -> Result<()> {
-        match error.kind() {
-            Kind::Forbidden => self.set_aside(&resource.table, "forbidden", &error.chain()).await,
-            Kind::Credentials | Kind::Tls | Kind::Store | Kind::DiskFull | Kind::Cancelled => {
-                Err(error)
-            }
-            kind => {
-                if !self.reached(Some(&error)) {
-                    return Err(error);
-                }
-                let text = error.chain();
-                tracing::warn!(table = resource.table, id, reason = text, "a list failed");
-                self.failed.insert(resource.table.clone(), text.clone());
-                self.note_failure(&resource.table, id, &format!("{kind:?}"), &text).await
-            }
-        }
     }
 }

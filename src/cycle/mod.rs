@@ -4,6 +4,7 @@ mod ask;
 mod books;
 mod dependence;
 mod due;
+mod errors;
 mod feeds;
 mod fetch;
 mod journals;
@@ -11,6 +12,7 @@ mod lists;
 mod months;
 mod options;
 mod permissions;
+mod policy;
 mod polls;
 mod report;
 mod scopes;
@@ -18,13 +20,14 @@ mod search;
 mod signals;
 mod wait;
 
-pub use books::{check_tenant, page_sizes};
+pub use books::{check_tenant, failed_text, page_sizes};
 pub use due::{Due, last_runs};
 pub use feeds::REREAD;
 pub use journals::JournalRequest;
 pub use months::planned_months;
 pub use options::Options;
 pub use permissions::{is_granted, restriction};
+pub(crate) use policy::ends_run;
 pub use polls::Polls;
 pub use report::Report;
 pub use scopes::{MOST_FAILURES, plan_cases, plan_rereading, scopes_of, since};
@@ -40,9 +43,11 @@ use jiff::Timestamp;
 use crate::catalog::{Catalog, Group, Resource};
 use crate::config::{Config, Reread};
 use crate::decode::Context;
-use crate::error::{Error, Kind, Result};
+use errors::{Granted, Unreached};
+
+use crate::error::Result;
 use crate::extract::Extractor;
-use crate::mirror::{Books, FAILURE_HELD, Lane, ResourceRow, State, Store};
+use crate::mirror::{Books, Lane, ResourceRow, State, Store};
 use crate::progress::Progress;
 use crate::schedule::Name;
 
@@ -83,8 +88,8 @@ pub struct Cycle {
     tried: HashMap<(String, i64), i64>,
     /// How many scopes failed in this run, of tables of which none was read.
     failures_in_a_row: BTreeMap<String, u32>,
-    /// Calls in a row that did not reach the source.
-    unreachable: u32,
+    unreached: Unreached,
+    granted: Granted,
     /// Tables that were forbidden or absent, and are tried again in this run.
     retried: BTreeMap<String, ResourceRow>,
     /// Per table with a part that a further permission shows, the scopes of which it is mirrored; read
@@ -97,8 +102,6 @@ pub struct Cycle {
     planned: (i64, i64),
 }
 
-/// So many scopes in a row that cannot reach the source end the run: the rest would fail as well.
-pub const MOST_UNREACHABLE: u32 = 8;
 /// Key of `sync.meta`: why the cases have to be listed, while they have not been.
 pub(crate) const LISTING_DUE: &str = "listing_due";
 /// A contact that no feed follows is read again after this long (contract section 4).
@@ -128,7 +131,8 @@ impl Cycle {
             distrusted: BTreeMap::new(),
             tried: HashMap::new(),
             failures_in_a_row: BTreeMap::new(),
-            unreachable: 0,
+            unreached: Unreached::default(),
+            granted: Granted::default(),
             retried: BTreeMap::new(),
             with_part: HashMap::new(),
             permissions_read: None,
@@ -280,20 +284,8 @@ impl Cycle {
     /// Commits what was loaded and adds it to the report.
     pub(super) async fn flush(&mut self) -> Result<()> {
         let outcome = self.writer.flush().await?;
-        for (table, merged) in &outcome.tables {
-            if merged.held > 0 {
-                let text = format!(
-                    "{table}: an answer lacks {} rows that are mirrored; reconcile.max_removed holds \
-                     them (if they are really gone, run `casemirror sync --allow-removals`)",
-                    merged.held
-                );
-                if self.catalog.get(table).is_some_and(|r| r.group == Group::List) {
-                    // Until it may be tried again, it is not asked for.
-                    self.note_failure(table, 0, FAILURE_HELD, &text).await?;
-                }
-                self.problem(text);
-            }
-        }
+        let handled = self.handled();
+        self.tried.extend(outcome.held.iter().map(|scope| (scope.clone(), handled)));
         self.report.outcome.add(&outcome);
         let calls = self.extractor.client().take_calls();
         self.report.calls += calls.iter().map(|c| c.calls).sum::<u64>();
@@ -311,20 +303,6 @@ impl Cycle {
     /// The number of the last poll: what an answer may be fetched at.
     pub(super) fn sequence(&self) -> Result<i64> {
         State::new(&self.store.connection()?).sequence()
-    }
-
-    /// Counts calls that do not reach the source; so many in a row end the run.
-    pub(super) fn reached(&mut self, error: Option<&Error>) -> bool {
-        match error.map(Error::kind) {
-            Some(Kind::Unreachable | Kind::Timeout) => {
-                self.unreachable += 1;
-                self.unreachable < MOST_UNREACHABLE
-            }
-            Some(_) | None => {
-                self.unreachable = 0;
-                true
-            }
-        }
     }
 
     /// The tables of this run: enabled, permitted, there.
@@ -363,9 +341,4 @@ impl Cycle {
             })
             .await
     }
-}
-
-/// The source has no such call for us.
-fn missing(kind: Kind) -> bool {
-    matches!(kind, Kind::Forbidden | Kind::NotFound | Kind::NotAllowed)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 
-use super::missing;
+use super::policy::is_missing;
 use super::signals::News;
 use crate::config::Config;
 use crate::error::Result;
@@ -98,7 +98,7 @@ impl Polls {
         }
         match self.poll(FeedName::Contacts).await {
             Ok(polled) => Ok(Some(polled)),
-            Err(error) if missing(error.kind()) => {
+            Err(error) if is_missing(error.kind()) => {
                 tracing::info!(
                     reason = error.chain(),
                     "there is no contacts feed for us: contacts are read again by age"

@@ -1,7 +1,7 @@
 //! The scopes of cases: planned in batches, newest change first; what their answers mean.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,17 +11,12 @@ use super::fetch::MOST_FRESH;
 use super::signals::Halt;
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{
-    Books, CaseState, FAILURE_LAG, FAILURE_NOT_SHOWN, FAILURE_SUSPECT, Fetched, Load, ScopeId,
-    Stamp, State,
-};
+use crate::mirror::{CaseState, FailureKind, Fetched, Load, State};
 use crate::plan::{self, CasePlan, Inputs, Since, Stale};
 
 /// Cases planned at once. Their scopes, at 25 a case, keep the source busy for an hour at ten calls
 /// a second; what changes meanwhile is taken in between.
 const BATCH_CASES: usize = 1_000;
-/// Cases that answer 404 before a table counts as absent (contract section 4).
-pub(super) const ABSENT_AFTER: i64 = 20;
 /// Scopes of a table that may fail in a run before any is read.
 pub const MOST_FAILURES: u32 = 20;
 
@@ -133,13 +128,14 @@ impl Cycle {
         if batch.is_empty() {
             return Ok(());
         }
+        let marks = State::new(&self.store.connection()?).marks()?;
         let done: Vec<(i64, i64)> = self
             .plan(batch)?
             .into_iter()
             .filter(|(_, plan)| plan.stale.is_empty() && plan.waiting.is_empty())
             .map(|(case, _)| (case.case_id, case.moved))
             .collect();
-        self.writer.run(move |conn| State::new(conn).clean(&done)).await
+        self.writer.run(move |conn| State::new(conn).clean(&done, marks)).await
     }
 
     /// Takes what was read of one scope.
@@ -151,16 +147,19 @@ impl Cycle {
         self.look_at_part(&resource, id, &load).await?;
         let half_missing = self.half_is_missing(&resource, id, &mut load)?;
         let noted = if load.decoded.any_keyless() {
-            Some(("Incomplete", "a record has no usable key: nothing is deleted"))
+            Some((FailureKind::Incomplete, "a record has no usable key: nothing is deleted"))
         } else if half_missing {
-            Some(("NotFound", "one of its calls answered 404; a second one removes the rows"))
+            let why = "one of its calls answered 404; a second one, source.doubt after the first, \
+                       removes the rows";
+            Some((FailureKind::NotFound, why))
         } else if load.scopes.iter().any(|s| !s.complete) {
-            Some(("Incomplete", "the answer was not complete: nothing is deleted"))
+            Some((FailureKind::Incomplete, "the answer was not complete: nothing is deleted"))
         } else {
             None
         };
         if let Some((kind, why)) = noted {
-            self.note_failure(&resource.table, id, kind, why).await?;
+            let not_before = (kind == FailureKind::NotFound).then_some(self.config.source.doubt);
+            self.note_failure(&resource.table, id, kind, why, not_before).await?;
         }
         self.writer.load(load).await
     }
@@ -174,113 +173,12 @@ impl Cycle {
         let conn = self.store.connection()?;
         let state = State::new(&conn);
         for value in &load.missing {
-            if !state.may_lack(resource, id, value, self.run_id)? {
+            if !state.may_lack(resource, id, value, self.doubted_before())? {
                 load.scopes.iter_mut().for_each(|scope| scope.complete = false);
                 return Ok(true);
             }
         }
         Ok(false)
-    }
-
-    /// What an error means for its scope and its table (contract section 4, "Not allowed, not
-    /// there").
-    pub(super) async fn take_error(
-        &mut self,
-        stale: &Stale,
-        resource: &Arc<Resource>,
-        error: Error,
-        set_aside: &mut HashSet<String>,
-    ) -> Result<()> {
-        let stamp = Stamp::Known(stale.stamp.clone());
-        match error.kind() {
-            Kind::Forbidden | Kind::NotAllowed => {
-                let status = if error.kind() == Kind::Forbidden { "forbidden" } else { "absent" };
-                if set_aside.insert(stale.table.clone()) {
-                    self.set_aside(&stale.table, status, &error.chain()).await?;
-                }
-                Ok(())
-            }
-            Kind::NotFound => {
-                if self.second_not_found(resource, stale.id).await? {
-                    let nothing = self.extractor.nothing(resource, stale.id, stamp)?;
-                    self.writer.load(nothing).await?;
-                    if self.is_absent(resource).await? && set_aside.insert(stale.table.clone()) {
-                        let why =
-                            format!("{ABSENT_AFTER} cases that exist answered 404, and none else");
-                        self.set_aside(&stale.table, "absent", &why).await?;
-                    }
-                    Ok(())
-                } else {
-                    let why = "the source has nothing there any more; a second 404 in a later run \
-                               removes the rows";
-                    self.note_failure(&stale.table, stale.id, "NotFound", why).await
-                }
-            }
-            Kind::Credentials | Kind::Tls | Kind::Store | Kind::DiskFull | Kind::Cancelled => {
-                Err(error)
-            }
-            _ => {
-                let text = error.chain();
-                tracing::warn!(
-                    table = stale.table,
-                    case = stale.id,
-                    reason = text,
-                    "a scope failed"
-                );
-                self.failed.entry(stale.table.clone()).or_insert_with(|| text.clone());
-                *self.failures_in_a_row.entry(stale.table.clone()).or_default() += 1;
-                self.note_failure(&stale.table, stale.id, &format!("{:?}", error.kind()), &text)
-                    .await
-            }
-        }
-    }
-
-    /// Whether a 404 counts as "none": nothing is mirrored there, or an earlier run met one too.
-    pub(super) async fn second_not_found(&self, resource: &Arc<Resource>, id: i64) -> Result<bool> {
-        let conn = self.store.connection()?;
-        let state = State::new(&conn);
-        let rows = state.rows_of_scope(resource, id)?;
-        Ok(rows == 0 || state.failed_before(&resource.table, id, "NotFound", self.run_id)?)
-    }
-
-    /// Whether so many scopes that exist answered 404, and none else, that the table is absent.
-    pub(super) async fn is_absent(&self, resource: &Arc<Resource>) -> Result<bool> {
-        let resource = Arc::clone(resource);
-        // Asked of the writer, so that the answers handed over so far are counted.
-        self.writer
-            .run(move |conn| Ok(Books::new(conn).scopes_not_found(&resource)? >= ABSENT_AFTER))
-            .await
-    }
-
-    /// Notes a failed scope, to be tried again with backoff; within this run only what it waits for.
-    pub(super) async fn note_failure(
-        &mut self,
-        table: &str,
-        id: i64,
-        kind: &str,
-        why: &str,
-    ) -> Result<()> {
-        if ![FAILURE_LAG, FAILURE_SUSPECT, FAILURE_NOT_SHOWN].contains(&kind) {
-            self.tried.insert((table.to_owned(), id), self.handled());
-        }
-        let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
-        self.note_scope_failure(scope, kind, why).await
-    }
-
-    /// The same for a scope that is a part of an id.
-    pub(super) async fn note_scope_failure(
-        &self,
-        scope: ScopeId,
-        kind: &str,
-        why: &str,
-    ) -> Result<()> {
-        let (run_id, kind, why) = (self.run_id, kind.to_owned(), why.to_owned());
-        self.writer
-            .run(move |conn| {
-                State::new(conn).fail(run_id, Timestamp::now(), &scope, &kind, &why, None)
-            })
-            .await
-            .map(drop)
     }
 }
 

@@ -1,16 +1,19 @@
 //! Searching: the complete listing, cases by id, contacts.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::policy::Verdict;
 use super::signals::Halt;
-use super::{CONTACT_AGE, Cycle, missing};
+use super::{CONTACT_AGE, Cycle};
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{CaseState, FAILURE_HELD, Place, State, braked};
-use crate::source::{Pages, Verdict};
+use crate::mirror::{CaseState, FailureKind, Place, Stamp, State, guarded};
+use crate::source::split::field_of;
+use crate::source::{self, Pages};
 
 /// Ids in one search call: the address stays well under what servers take.
 pub const IDS_PER_CALL: usize = 100;
@@ -29,37 +32,42 @@ impl Cycle {
     pub(super) async fn list_cases(&mut self) -> Result<bool> {
         let mut listed = Vec::new();
         let mut complete = true;
-        let mut any = false;
         let mut proof = true;
+        // A search that is disabled, forbidden or absent decides nothing: the other one does alone.
+        let mut places = Vec::new();
         for place in [Place::Cases, Place::Projects] {
-            let Some(resource) = self.active_resource(place) else {
-                proof = false;
-                continue;
+            let Some(resource) = self.active_resource(place) else { continue };
+            let known = match place {
+                // What the property search shows is a case, whatever the other one says.
+                Place::Projects => {
+                    self.known_cases(&listed, complete && places.contains(&Place::Cases))?
+                }
+                Place::Cases | Place::Contacts => HashSet::new(),
             };
-            any = true;
-            match self.list(&resource, place, &mut listed).await {
+            match self.list(&resource, place, &known, &mut listed).await {
                 Ok(listing) => {
+                    self.reached();
                     complete &= listing.complete;
                     proof &= !listing.keyless;
+                    places.push(place);
                 }
-                Err(error) => {
-                    complete = false;
-                    self.search_failed(&resource, error).await?;
-                }
+                Err(error) => match self.search_failed(&resource, &[], error).await? {
+                    Verdict::TableForbidden | Verdict::TableAbsent => {}
+                    _ => complete = false,
+                },
             }
         }
         self.flush().await?;
         if self.signals.halt() == Halt::Stop {
             return Ok(false);
         }
-        if !any || !complete {
+        if places.is_empty() || !complete {
             self.problem("the listing of the cases is not complete".to_owned());
             return Ok(false);
         }
-        // A case is a suspect when both searches lack it. One that cannot be asked proves nothing, and
-        // a record without a usable key may be any case.
+        // A case is a suspect when both searches lack it. A record without a usable key may be any case.
         let (suspects, held) =
-            if proof { self.suspects(listed).await? } else { (Vec::new(), false) };
+            if proof { self.suspects(listed, places).await? } else { (Vec::new(), false) };
         let listed_at = Timestamp::now().to_string();
         self.writer.run(move |conn| State::new(conn).set_meta("listed_at", &listed_at)).await?;
         self.progress.more(suspects.len() as u64);
@@ -79,6 +87,7 @@ impl Cycle {
         &mut self,
         resource: &Arc<Resource>,
         place: Place,
+        known: &HashSet<i64>,
         listed: &mut Vec<i64>,
     ) -> Result<Listing> {
         self.progress.step(&format!("listing {}", resource.table));
@@ -89,7 +98,8 @@ impl Cycle {
         // and committed; what moved after its call was sent stays stale.
         let mut sequence = self.sequence()?;
         let mut asked = pages.next().await?;
-        while let Some(page) = asked {
+        while let Some(mut page) = asked {
+            page.records.retain(|record| id_of(record).is_none_or(|id| !known.contains(&id)));
             // What changed meanwhile goes first, by calls that share no row with a page under way.
             let alone = self.signals.news() > self.handled();
             let next_sequence = self.sequence()?;
@@ -119,7 +129,7 @@ impl Cycle {
             };
         }
         match pages.verdict() {
-            Some(Verdict::Complete) => {
+            Some(source::Verdict::Complete) => {
                 let table = resource.table.clone();
                 self.writer
                     .run(move |conn| {
@@ -128,7 +138,7 @@ impl Cycle {
                     .await?;
                 Ok(Listing { complete: true, keyless })
             }
-            Some(Verdict::Incomplete(why)) => {
+            Some(source::Verdict::Incomplete(why)) => {
                 self.problem(format!("the listing of {} is incomplete: {why}", resource.table));
                 Ok(Listing { complete: false, keyless })
             }
@@ -136,21 +146,33 @@ impl Cycle {
         }
     }
 
-    /// Cases that the mirror shows and the listing lacks, unless so many that the brake holds.
-    /// With whether it does.
-    async fn suspects(&mut self, listed: Vec<i64>) -> Result<(Vec<i64>, bool)> {
+    /// Ids that are cases, so that a listing of the projects says nothing of them: those that the
+    /// property search listed, and where that listing is not complete, those that it has shown before.
+    fn known_cases(&self, listed: &[i64], complete: bool) -> Result<HashSet<i64>> {
+        let mut known: HashSet<i64> = listed.iter().copied().collect();
+        if !complete {
+            let conn = self.store.connection()?;
+            known.extend(State::new(&conn).cases_in(Place::Cases)?);
+        }
+        Ok(known)
+    }
+
+    /// Cases that the mirror shows and the listings of these searches lack, unless so many that the
+    /// guard holds. With whether it does.
+    async fn suspects(&mut self, listed: Vec<i64>, places: Vec<Place>) -> Result<(Vec<i64>, bool)> {
         let (mut suspects, hidden, shown) = self
             .writer
             .run(move |conn| {
                 let state = State::new(conn);
                 state.stage_ids("listed", &listed)?;
-                let suspects = state.suspects("temp.listed", false)?;
-                Ok((suspects, state.suspects("temp.listed", true)?, state.shown_cases()?))
+                let suspects = state.suspects("temp.listed", false, &places)?;
+                let hidden = state.suspects("temp.listed", true, &places)?;
+                Ok((suspects, hidden, state.shown_cases()?))
             })
             .await?;
         let (leaving, of) = (suspects.len() as u64, u64::try_from(shown).unwrap_or(0));
         let held =
-            !self.options.allow_removals && braked(leaving, of, self.config.reconcile.max_removed);
+            !self.options.allow_removals && guarded(leaving, of, self.config.reconcile.max_removed);
         if leaving > 0 && held {
             self.problem(format!(
                 "the listing lacks {leaving} of {of} cases; reconcile.max_removed holds them (if \
@@ -163,7 +185,7 @@ impl Cycle {
         Ok((suspects, false))
     }
 
-    /// Whether the brake holds cases that both searches lack by their ids: an index that suddenly
+    /// Whether the guard holds cases that both searches lack by their ids: an index that suddenly
     /// lists nothing must not empty the mirror case by case.
     async fn hold(&mut self, unknown: &[i64]) -> Result<bool> {
         let (leaving, of) = {
@@ -173,7 +195,7 @@ impl Cycle {
         };
         let count = |n: i64| u64::try_from(n).unwrap_or(0);
         let max = self.config.reconcile.max_removed;
-        if self.options.allow_removals || !braked(count(leaving), count(of), max) {
+        if self.options.allow_removals || !guarded(count(leaving), count(of), max) {
             return Ok(false);
         }
         self.problem(format!(
@@ -182,15 +204,20 @@ impl Cycle {
         ));
         let why = "no search shows the case, nor many others: reconcile.max_removed holds it";
         for id in unknown {
-            self.note_unshown(*id, FAILURE_HELD, why).await?;
+            self.note_unshown(*id, FailureKind::Held, why).await?;
         }
         Ok(true)
     }
 
     /// Notes why nothing was decided about a case that no search shows.
-    pub(super) async fn note_unshown(&mut self, id: i64, kind: &str, why: &str) -> Result<()> {
+    pub(super) async fn note_unshown(
+        &mut self,
+        id: i64,
+        kind: FailureKind,
+        why: &str,
+    ) -> Result<()> {
         let place = State::new(&self.store.connection()?).place(id)?;
-        self.note_failure(place.table(), id, kind, why).await
+        self.note_failure(place.table(), id, kind, why, None).await
     }
 
     /// Searches the cases of a batch whose search row is stale. Returns how many were searched.
@@ -214,17 +241,20 @@ impl Cycle {
     async fn search_in(&mut self, first: Place, second: Place, ids: &[i64]) -> Result<()> {
         let mut unknown = Vec::new();
         for chunk in ids.chunks(IDS_PER_CALL) {
-            let Some(lacking) = self.search_chunk(first, chunk).await? else { continue };
-            if lacking.is_empty() {
-                continue;
-            }
+            let lacking = match self.search_chunk(first, chunk).await? {
+                Searched::Lacks(lacking) if lacking.is_empty() => continue,
+                Searched::Lacks(lacking) => lacking,
+                Searched::NotRead | Searched::Failed => continue,
+            };
             match self.search_chunk(second, &lacking).await? {
-                Some(lacking) => unknown.extend(lacking),
+                Searched::Lacks(lacking) => unknown.extend(lacking),
+                // The other search decides alone.
+                Searched::NotRead => unknown.extend(lacking),
                 // Only what both searches lack is known to be in none: it is asked for again.
-                None => {
+                Searched::Failed => {
                     let why = "one search lacks the case, and the other cannot be read";
                     for id in &lacking {
-                        self.note_unshown(*id, "Unknown", why).await?;
+                        self.note_unshown(*id, FailureKind::Unknown, why).await?;
                     }
                 }
             }
@@ -238,15 +268,13 @@ impl Cycle {
         Ok(())
     }
 
-    /// One search call, committed before it returns. The ids that the complete answer lacks, or
-    /// `None` where the answer proves nothing.
-    async fn search_chunk(&mut self, place: Place, ids: &[i64]) -> Result<Option<Vec<i64>>> {
-        // A search that is switched off or forbidden shows nothing, and proves nothing.
-        let Some(resource) = self.active_resource(place) else { return Ok(None) };
+    /// One search call, committed before it returns.
+    async fn search_chunk(&mut self, place: Place, ids: &[i64]) -> Result<Searched> {
+        let Some(resource) = self.active_resource(place) else { return Ok(Searched::NotRead) };
         let sequence = self.sequence()?;
         match self.extractor.search_ids(&resource, place, ids, sequence).await {
             Ok(found) => {
-                self.reached(None);
+                self.reached();
                 self.answered.insert(resource.table.clone());
                 if let Some(load) = found.load {
                     self.progress.rows(load.scopes.len() as u64);
@@ -256,44 +284,42 @@ impl Cycle {
                 if !found.complete {
                     for id in found.missing {
                         let why = "the answer of the search was not complete";
-                        self.note_failure(&resource.table, id, "Incomplete", why).await?;
+                        let kind = FailureKind::Incomplete;
+                        self.note_failure(&resource.table, id, kind, why, None).await?;
                     }
-                    return Ok(None);
+                    return Ok(Searched::Failed);
                 }
-                Ok(Some(found.missing))
+                Ok(Searched::Lacks(found.missing))
             }
-            Err(error) => {
-                if !self.reached(Some(&error)) {
-                    return Err(error);
-                }
-                let (kind, text) = (format!("{:?}", error.kind()), error.chain());
-                self.search_failed(&resource, error).await?;
-                for id in ids {
-                    self.note_failure(&resource.table, *id, &kind, &text).await?;
-                }
-                Ok(None)
-            }
+            Err(error) => match self.search_failed(&resource, ids, error).await? {
+                Verdict::TableForbidden | Verdict::TableAbsent => Ok(Searched::NotRead),
+                _ => Ok(Searched::Failed),
+            },
         }
     }
 
-    async fn search_failed(&mut self, resource: &Arc<Resource>, error: Error) -> Result<()> {
-        match error.kind() {
-            Kind::Credentials | Kind::Tls | Kind::Unreachable | Kind::Store | Kind::DiskFull => {
-                Err(error)
-            }
-            Kind::Forbidden => self.set_aside(&resource.table, "forbidden", &error.chain()).await,
-            kind if missing(kind) => {
-                self.set_aside(&resource.table, "absent", &error.chain()).await
-            }
-            kind => {
-                tracing::warn!(table = resource.table, reason = error.chain(), "a search failed");
-                if kind == Kind::WrongId {
-                    self.distrusted.insert(resource.table.clone(), error.chain());
-                }
-                self.failed.insert(resource.table.clone(), error.chain());
-                Ok(())
+    /// What an error of a search means: of a listing, or of these ids.
+    async fn search_failed(
+        &mut self,
+        resource: &Arc<Resource>,
+        ids: &[i64],
+        error: Error,
+    ) -> Result<Verdict> {
+        let (kind, text) = (error.kind(), error.chain());
+        if kind == Kind::WrongId {
+            self.distrusted.insert(resource.table.clone(), text.clone());
+        }
+        // The listing is one call, and so is a search that is not there, whatever was asked.
+        let whole = ids.is_empty() || kind == Kind::NotFound;
+        let first = ids.first().copied().unwrap_or(0);
+        let stamp = Stamp::Known(String::new());
+        let verdict = self.take_error(resource, first, whole, stamp, error).await?;
+        if verdict == Verdict::ScopeFailed {
+            for id in ids.iter().skip(1) {
+                self.note_failure(&resource.table, *id, FailureKind::of(kind), &text, None).await?;
             }
         }
+        Ok(verdict)
     }
 
     fn active_resource(&self, place: Place) -> Option<Arc<Resource>> {
@@ -339,7 +365,7 @@ impl Cycle {
                 break;
             }
             searched += chunk.len();
-            if let Some(lacking) = self.search_chunk(Place::Contacts, chunk).await? {
+            if let Searched::Lacks(lacking) = self.search_chunk(Place::Contacts, chunk).await? {
                 for id in lacking {
                     self.contact_by_id(&resource, id).await?;
                 }
@@ -371,35 +397,25 @@ impl Cycle {
         let sequence = self.sequence()?;
         match self.extractor.by_id(resource, &template, id, sequence).await {
             Ok(load) => self.writer.load(load).await,
-            Err(error) if error.kind() == Kind::NotFound => {
-                let again = {
-                    let conn = self.store.connection()?;
-                    let state = State::new(&conn);
-                    state.rows_of_scope(resource, id)? == 0
-                        || state.failed_before(&resource.table, id, "NotFound", self.run_id)?
-                };
-                if again {
-                    let stamp = crate::mirror::Stamp::AsSeen { sequence };
-                    let nothing = self.extractor.nothing(resource, id, stamp)?;
-                    self.writer.load(nothing).await
-                } else {
-                    let why = "the contact is not there any more; a second 404 in a later run \
-                               removes it";
-                    self.note_failure(&resource.table, id, "NotFound", why).await
-                }
-            }
             Err(error) => {
-                if !self.reached(Some(&error)) {
-                    return Err(error);
-                }
-                self.note_failure(
-                    &resource.table,
-                    id,
-                    &format!("{:?}", error.kind()),
-                    &error.chain(),
-                )
-                .await
+                let stamp = Stamp::AsSeen { sequence };
+                self.take_error(resource, id, false, stamp, error).await.map(drop)
             }
         }
     }
+}
+
+/// What a search by ids came to.
+enum Searched {
+    /// The ids that the complete answer lacks.
+    Lacks(Vec<i64>),
+    /// The search is disabled, forbidden or absent.
+    NotRead,
+    /// The answer proves nothing: the ids are asked for again.
+    Failed,
+}
+
+/// The id of a search row.
+fn id_of(record: &[u8]) -> Option<i64> {
+    field_of(std::str::from_utf8(record).ok()?, "Id")?.parse().ok()
 }

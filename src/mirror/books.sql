@@ -212,6 +212,9 @@ CREATE TABLE sync.restatements (
   changed_at TIMESTAMPTZ
 );
 
+-- How many rows of a table answers removed, for the guard over the answers of the last hour.
+CREATE TABLE sync.removals (table_name VARCHAR, removed_at TIMESTAMPTZ, removed BIGINT);
+
 -- Moved by every insert, update and delete of a row; snapshots link unchanged files by it.
 CREATE TABLE sync.changes (table_name VARCHAR, part VARCHAR, counter BIGINT);
 

@@ -6,11 +6,9 @@ use std::time::Duration;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::state::{
-    FAILURE_LAG, FAILURE_NOT_SHOWN, FAILURE_SUSPECT, Fetched, ScopeId, State, ids, list, query,
-};
-use super::{db, instant_param, scalar_i64};
-use crate::catalog::{Column, Each, Given, Instead, Only, Partial, Resource, Scalar};
+use super::state::{Fetched, ScopeId, State, ids, list, query};
+use super::{FailureKind, db, instant, instant_param, scalar_i64};
+use crate::catalog::{Column, Each, Given, Group, Instead, Only, Partial, Resource, Scalar};
 use crate::error::Result;
 use crate::plan;
 use crate::quote;
@@ -190,15 +188,21 @@ impl State<'_> {
     }
 
     /// Whether a 404 for one of the values that a scope's calls go through means that there is none:
-    /// nothing is mirrored there, or an earlier run met a 404 too (contract section 4, "Not allowed,
-    /// not there").
-    pub fn may_lack(&self, resource: &Resource, id: i64, value: &str, run_id: i64) -> Result<bool> {
+    /// nothing is mirrored there, or another 404 came at `before` or earlier
+    /// (docs/architecture.md, "Not allowed, not there").
+    pub fn may_lack(
+        &self,
+        resource: &Resource,
+        id: i64,
+        value: &str,
+        before: Timestamp,
+    ) -> Result<bool> {
         let values = resource.read.as_ref().and_then(|read| read.values.as_ref());
         let of_value = values.map_or(String::new(), |(column, _)| {
             format!("AND {} = {}", quote::ident(column), quote::text(value))
         });
         Ok(self.rows_where(resource, id, &of_value)? == 0
-            || self.failed_before(&resource.table, id, "NotFound", run_id)?)
+            || self.failed_since(&resource.table, id, FailureKind::NotFound, before)?)
     }
 
     /// Rows of a scope for which `which` holds (`AND ...`).
@@ -214,17 +218,60 @@ impl State<'_> {
         )
     }
 
-    /// Whether a scope failed in this way in an earlier run.
-    pub fn failed_before(&self, table: &str, id: i64, kind: &str, run_id: i64) -> Result<bool> {
+    /// Whether a scope has failed in this way, and in no other, since `before` or earlier.
+    pub fn failed_since(
+        &self,
+        table: &str,
+        id: i64,
+        kind: FailureKind,
+        before: Timestamp,
+    ) -> Result<bool> {
         Ok(scalar_i64(
             self.conn,
             &format!(
                 "SELECT count(*) FROM sync.failures WHERE table_name = {} AND id = {id} \
-                   AND part = '' AND kind = {} AND run_id < {run_id}",
+                   AND part = '' AND kind = {} AND first_at <= {}",
                 quote::text(table),
-                quote::text(kind)
+                quote::text(kind.name()),
+                instant(before)
             ),
         )? > 0)
+    }
+
+    /// How many scopes of a table answered 403 since any of them answered otherwise.
+    pub fn forbidden_scopes(&self, table: &str) -> Result<u64> {
+        let count = scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(DISTINCT id) FROM sync.failures \
+                 WHERE table_name = {table} AND kind = 'Forbidden' AND first_at > coalesce( \
+                   (SELECT max(fetched_at) FROM sync.fetched WHERE table_name = {table}), \
+                   TIMESTAMPTZ '1970-01-01 00:00:00+00')",
+                table = quote::text(table)
+            ),
+        )?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// How many scopes a table has, as far as is known.
+    pub fn scopes(&self, resource: &Resource) -> Result<u64> {
+        let count = match &resource.group {
+            Group::Case | Group::Ids => scalar_i64(
+                self.conn,
+                "SELECT count(*) FROM sync.seen WHERE NOT removed AND place IS NOT NULL",
+            )?,
+            Group::Each(each) => self.each_ids(resource, each)?.len() as i64,
+            Group::List | Group::Child(_) | Group::Journal(_) => 1,
+        };
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// Forgets that scopes of a table answered 403: the table as a whole is forbidden now.
+    pub fn forget_forbidden(&self, table: &str) -> Result<()> {
+        self.execute(
+            "DELETE FROM sync.failures WHERE table_name = ? AND kind = 'Forbidden'",
+            params![table],
+        )
     }
 
     /// Notes that a scope could not be read; returns when it may be tried again.
@@ -233,7 +280,7 @@ impl State<'_> {
         run_id: i64,
         now: Timestamp,
         scope: &ScopeId,
-        kind: &str,
+        kind: FailureKind,
         error: &str,
         not_before: Option<Duration>,
     ) -> Result<Timestamp> {
@@ -352,7 +399,7 @@ impl State<'_> {
                 "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched \
                    WHERE again_at IS NOT NULL {among} \
                  UNION ALL SELECT epoch_us(next_at) FROM sync.failures \
-                   WHERE kind IN ('{FAILURE_LAG}', '{FAILURE_SUSPECT}', '{FAILURE_NOT_SHOWN}') {among}) \
+                   WHERE kind IN ('Lag', 'Suspect', 'NotShown') {among}) \
                  WHERE due > {after}"
             ),
             |row| row.get(0),
@@ -405,7 +452,7 @@ pub(super) fn fail(
     run_id: i64,
     now: Timestamp,
     scope: &ScopeId,
-    kind: &str,
+    kind: FailureKind,
     error: &str,
     not_before: Option<Duration>,
 ) -> Result<Timestamp> {
@@ -417,12 +464,14 @@ pub(super) fn fail(
     );
     let before = query(
         conn,
-        &format!("SELECT attempts, epoch_us(first_at) FROM sync.failures WHERE {of_scope}"),
-        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
+        &format!("SELECT attempts, epoch_us(first_at), kind FROM sync.failures WHERE {of_scope}"),
+        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?)),
     )?
     .pop();
-    let attempts = before.map_or(0, |(n, _)| n) + 1;
-    let first = before.and_then(|(_, us)| Timestamp::from_microsecond(us).ok()).unwrap_or(now);
+    let attempts = before.as_ref().map_or(0, |(n, _, _)| *n) + 1;
+    // Two answers confirm each other only when nothing else came between them.
+    let same = before.filter(|(_, _, was)| was == kind.name());
+    let first = same.and_then(|(_, us, _)| Timestamp::from_microsecond(us).ok()).unwrap_or(now);
     let wait = plan::backoff(attempts as u32).max(not_before.unwrap_or_default());
     let next = now + wait;
     let failed = |e| db("cannot note a failure", e);
@@ -437,7 +486,7 @@ pub(super) fn fail(
             attempts,
             instant_param(first),
             instant_param(next),
-            kind,
+            kind.name(),
             error
         ],
     )

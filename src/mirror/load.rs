@@ -7,11 +7,12 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::fresh;
+use super::guard::{self, Limits};
 use super::journals;
 use super::leave;
 use super::merge::{self, Merged, Rules};
 use super::search;
-use super::state::{FAILURE_LAG, Place, State};
+use super::state::{Place, State};
 use super::{db, instant, instant_param, rejects, schema};
 use crate::catalog::{Catalog, Group, Resource};
 use crate::config::{Config, HistoryTables};
@@ -80,6 +81,8 @@ impl Load {
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     pub tables: BTreeMap<String, Merged>,
+    /// Scopes of which the guard or a doubt holds rows: table and id.
+    pub held: Vec<(String, i64)>,
 }
 
 impl Outcome {
@@ -88,6 +91,7 @@ impl Outcome {
         for (table, merged) in &other.tables {
             self.tables.entry(table.clone()).or_default().add(*merged);
         }
+        self.held.extend(other.held.iter().cloned());
     }
 
     /// Whether a row of `main` was written.
@@ -107,6 +111,8 @@ pub struct Settings {
     pub history: HistoryTables,
     pub max_removed: Option<f64>,
     pub search_delay: std::time::Duration,
+    /// `source.doubt`.
+    pub doubt: std::time::Duration,
     /// Zone of the source's local times.
     pub zone: jiff::tz::TimeZone,
     /// `journals.close_day`.
@@ -114,16 +120,22 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// `allow_removals` lifts the brake (contract section 1, `sync`).
+    /// `allow_removals` lifts the guard and all doubts.
     pub fn new(config: &Config, catalog: &Arc<Catalog>, allow_removals: bool) -> Settings {
         Settings {
             catalog: Arc::clone(catalog),
             history: config.history.tables.clone(),
             max_removed: (!allow_removals).then_some(config.reconcile.max_removed),
             search_delay: config.source.search_delay,
+            doubt: config.source.doubt,
             zone: config.source.time_zone.clone(),
             close_day: config.journals.close_day,
         }
+    }
+
+    /// What holds removals back, unless that is lifted.
+    pub(super) fn limits(&self, now: Timestamp) -> Option<Limits> {
+        self.max_removed.map(|max_removed| Limits { max_removed, doubt: self.doubt, now })
     }
 
     pub(super) fn keeps_history(&self, table: &str) -> bool {
@@ -200,7 +212,7 @@ fn apply_table(
     if kind == LoadKind::Journal {
         journals::apply(conn, settings, &resource, &loads, now, outcome)?;
     } else {
-        apply_scopes(conn, settings, &resource, &loads, now, outcome)?;
+        apply_scopes(conn, settings, &resource, &loads, run_id, now, outcome)?;
     }
     if loads.iter().any(|load| !load.not_found) {
         conn.execute(
@@ -223,24 +235,27 @@ fn apply_scopes(
     settings: &Settings,
     resource: &Arc<Resource>,
     loads: &[Load],
+    run_id: i64,
     now: Timestamp,
     outcome: &mut Outcome,
 ) -> Result<()> {
+    guard::begin(conn)?;
     let scopes: HashSet<i64> =
         loads.iter().flat_map(|load| load.scopes.iter().map(|scope| scope.id)).collect();
     let decoded: Vec<&Decoded> = loads.iter().map(|load| &load.decoded).collect();
     let merged = merge_table(conn, settings, resource, &decoded, &scopes, now)?;
     outcome.note(&resource.table, merged);
-    let mut held = merged.held;
     let children = loads.first().map_or(0, |load| load.decoded.children.len());
     for n in 0..children {
         let of_child: Vec<&Decoded> = loads.iter().map(|load| &load.decoded.children[n]).collect();
         let child = Arc::clone(&of_child[0].resource);
         let merged = merge_table(conn, settings, &child, &of_child, &scopes, now)?;
         outcome.note(&child.table, merged);
-        held += merged.held;
     }
-    books_of_scopes(conn, &resource.table, held, now)?;
+    books_of_scopes(conn, &resource.table, now)?;
+    if let Some(limits) = settings.limits(now) {
+        guard::note_held(conn, &resource.table, run_id, limits, outcome)?;
+    }
     if resource.group == Group::Case {
         leave::unfulfilled(conn, settings, &[&resource.table], now, outcome)?;
     }
@@ -310,8 +325,7 @@ fn compare_table(
     merge::stage_rows(conn, resource, decoded)?;
     let rules = Rules {
         history: settings.keeps_history(&resource.table),
-        // Rows of a list that such a list carries are one scope too.
-        max_removed: resource.scope_column().is_none().then_some(settings.max_removed).flatten(),
+        limits: settings.limits(now),
         withheld: resource.partial.is_some() && State::new(conn).is_withheld(&resource.table)?,
     };
     let redefined = schema::redefined(conn, &resource.table)?;
@@ -338,7 +352,7 @@ pub(super) fn count_change(conn: &Connection, table: &str, part: &str) -> Result
 }
 
 /// `sync.fetched`, `sync.failures` and `sync.resources` after the staged scopes were merged.
-fn books_of_scopes(conn: &Connection, table: &str, held: u64, now: Timestamp) -> Result<()> {
+fn books_of_scopes(conn: &Connection, table: &str, now: Timestamp) -> Result<()> {
     let failed = |e| db("cannot note what was fetched", e);
     let name = quote::text(table);
     let seen = if table == "contacts" {
@@ -346,9 +360,9 @@ fn books_of_scopes(conn: &Connection, table: &str, held: u64, now: Timestamp) ->
     } else {
         "(SELECT case_id AS id, moved, any_stamp AS stamp FROM sync.seen)"
     };
-    // Rows that the brake held are still there, and so their scope is not what the answer said.
-    let complete = if held > 0 { "false" } else { "c.complete" };
-    let incomplete = if held > 0 { "'held'" } else { "'incomplete'" };
+    // Rows that are held are still there, and so their scope is not what the answer said.
+    let complete = "(c.complete AND k.id IS NULL)";
+    let incomplete = "CASE WHEN k.id IS NULL THEN 'incomplete' ELSE 'held' END";
     let now = instant(now);
     conn.execute_batch(&format!(
         "CREATE OR REPLACE TEMP TABLE stage_fetched AS \
@@ -362,6 +376,7 @@ fn books_of_scopes(conn: &Connection, table: &str, held: u64, now: Timestamp) ->
            (SELECT max(definition) FROM sync.resources WHERE table_name = {name}) AS definition, \
            {complete} OR coalesce(f.complete, false) AS complete, NULL::BIGINT AS again_at \
          FROM temp.stage_scopes c \
+         LEFT JOIN (SELECT DISTINCT id FROM temp.kept_back) k ON k.id = c.id \
          LEFT JOIN {seen} s ON s.id = c.id \
          LEFT JOIN sync.fetched f ON f.table_name = {name} AND f.id = c.id AND f.part = c.part; \
          DELETE FROM sync.fetched f USING temp.stage_fetched n \
@@ -369,7 +384,7 @@ fn books_of_scopes(conn: &Connection, table: &str, held: u64, now: Timestamp) ->
          INSERT INTO sync.fetched BY NAME SELECT * FROM temp.stage_fetched; \
          DELETE FROM sync.failures f USING temp.stage_fetched n \
          WHERE f.table_name = {name} AND f.id = n.id AND f.part = n.part \
-           AND n.stamp NOT IN ('incomplete', 'held') AND f.kind <> '{FAILURE_LAG}'"
+           AND n.stamp NOT IN ('incomplete', 'held') AND f.kind <> 'Lag'"
     ))
     .map_err(failed)
 }

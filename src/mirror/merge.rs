@@ -7,6 +7,7 @@
 
 use duckdb::Connection;
 
+use super::guard::{self, Limits};
 use super::{db, scalar_i64};
 use crate::catalog::{EXTRA_COLUMN, Resource};
 use crate::decode::Decoded;
@@ -19,7 +20,7 @@ pub struct Merged {
     pub inserted: u64,
     pub updated: u64,
     pub deleted: u64,
-    /// Rows that would have left but for the brake (contract section 4, "Deletion").
+    /// Rows that would have left but for the guard or a doubt (docs/architecture.md, "Deletion").
     pub held: u64,
 }
 
@@ -43,8 +44,8 @@ impl Merged {
 pub struct Rules {
     /// `history.tables` names this table.
     pub history: bool,
-    /// `reconcile.max_removed`, or `None` where nothing holds removals back.
-    pub max_removed: Option<f64>,
+    /// What holds removals back; `None` where nothing does.
+    pub limits: Option<Limits>,
     /// The permission for a part of the rows is not granted: these stay.
     pub withheld: bool,
 }
@@ -104,15 +105,15 @@ pub(super) fn merge(
     };
     run("look for absent rows of", &sql.gone(rules.withheld))?;
     let gone = scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
-    let held = match rules.max_removed {
-        Some(max) if gone > 0 && braked(gone, sql.count(conn)?, max) => {
-            run("hold rows of", "DELETE FROM temp.gone")?;
-            gone
-        }
+    let held = match rules.limits {
+        Some(limits) if gone > 0 => guard::hold(conn, resource, limits, gone)?,
         Some(_) | None => 0,
     };
     run("compare", &sql.diff())?;
     let merged = write_differences(conn, resource, rules.history, now)?;
+    if let Some(limits) = rules.limits {
+        guard::note_removed(conn, &resource.table, merged.deleted, limits)?;
+    }
     Ok(Merged { held, ..merged })
 }
 
@@ -185,13 +186,6 @@ pub(super) fn remove(
     Ok(gone)
 }
 
-/// The brake of contract section 4: more than `max` of the rows and more than 50, or all of 10 or
-/// more.
-pub(crate) fn braked(leaving: u64, of: u64, max: f64) -> bool {
-    let share = leaving as f64 > max * of as f64;
-    (share && leaving > 50) || (leaving >= of && of >= 10)
-}
-
 /// Columns that are compared, with whether they are volatile: all but the key, and `_extra`.
 pub(super) fn compared(resource: &Resource) -> impl Iterator<Item = (&str, bool)> {
     resource
@@ -250,10 +244,6 @@ impl<'a> Sql<'a> {
         }
     }
 
-    fn count(&self, conn: &Connection) -> Result<u64> {
-        Ok(scalar_i64(conn, &format!("SELECT count(*) FROM {}", self.main))? as u64)
-    }
-
     fn same_key(&self) -> String {
         self.resource
             .key
@@ -296,7 +286,7 @@ impl<'a> Sql<'a> {
         };
         format!(
             "CREATE OR REPLACE TEMP TABLE gone AS \
-             SELECT m.rowid AS mid FROM {} m JOIN temp.stage_scopes c ON {scope} \
+             SELECT m.rowid AS mid, c.id AS scope FROM {} m JOIN temp.stage_scopes c ON {scope} \
              WHERE c.complete AND NOT EXISTS (SELECT 1 FROM {} s WHERE {}){}",
             self.main,
             self.stage,
@@ -374,20 +364,5 @@ impl<'a> Sql<'a> {
             self.columns("s"),
             self.stage
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::braked;
-
-    #[test]
-    fn the_brake_holds_a_large_share_and_a_whole_table_but_not_a_few_rows() {
-        assert!(!braked(50, 60, 0.02), "50 rows are not more than 50");
-        assert!(braked(51, 2_000, 0.02));
-        assert!(!braked(51, 2_550, 0.02), "exactly the share is not more than it");
-        assert!(braked(10, 10, 0.02));
-        assert!(!braked(9, 9, 0.02));
-        assert!(braked(60, 60, 1.0), "all rows are held whatever the share");
     }
 }

@@ -8,8 +8,10 @@
 mod books;
 mod compare;
 mod contacts;
+mod failure;
 mod fetched;
 mod fresh;
+mod guard;
 mod journals;
 mod leave;
 mod ledger;
@@ -40,16 +42,14 @@ use duckdb::{Config as DuckConfig, Connection};
 
 pub use books::{Books, FailureRow, ResourceRow, RunRow, RunSummary};
 pub use compare::{CellDifference, Compared, Line, compare, journal_lines};
+pub use failure::FailureKind;
+pub(crate) use guard::guarded;
 pub use ledger::DuckLedger;
 pub use load::{Load, LoadKind, LoadedScope, Outcome, Settings, Stamp};
 pub use merge::Merged;
-pub(crate) use merge::braked;
 pub use months::DueMonth;
 pub use seen::Late;
-pub use state::{
-    CaseDates, CaseState, ContactSeen, FAILURE_HELD, FAILURE_LAG, FAILURE_NOT_SHOWN,
-    FAILURE_SUSPECT, FeedState, Fetched, Place, ScopeId, State,
-};
+pub use state::{CaseDates, CaseState, ContactSeen, FeedState, Fetched, Place, ScopeId, State};
 pub use suspects::SuspectStep;
 pub use unreadable::{FEED_TABLES, Reader, Unreadable, is_unreadable, unreadable_date};
 pub use verifications::{CaseMoved, RevenueMonth, ScopeTimes, rows_of_month};

@@ -58,7 +58,9 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
         }
         // Stores of the same format that were made before these columns have none.
         conn.execute_batch(
-            "ALTER TABLE sync.seen_contacts ADD COLUMN IF NOT EXISTS moved_at TIMESTAMPTZ; \
+            "CREATE TABLE IF NOT EXISTS sync.removals \
+               (table_name VARCHAR, removed_at TIMESTAMPTZ, removed BIGINT); \
+             ALTER TABLE sync.seen_contacts ADD COLUMN IF NOT EXISTS moved_at TIMESTAMPTZ; \
              ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS wanted BOOLEAN DEFAULT true; \
              ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS read_with VARCHAR; \
              ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS because_of VARCHAR; \

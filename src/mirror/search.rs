@@ -7,11 +7,12 @@ use duckdb::Connection;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use super::FailureKind;
 use super::db;
 use super::fetched;
 use super::leave;
 use super::load::{Outcome, Settings};
-use super::state::{self, FAILURE_LAG, Place, ScopeId};
+use super::state::{self, Place, ScopeId};
 use super::unreadable::UNREADABLE_BELOW;
 use crate::catalog::{Facet, Resource, Scalar};
 use crate::error::Result;
@@ -162,7 +163,7 @@ fn lagging(
     // A lag that goes on counts its attempts, one that is over is forgotten.
     conn.execute(
         &format!(
-            "DELETE FROM sync.failures WHERE table_name = ? AND kind = '{FAILURE_LAG}' \
+            "DELETE FROM sync.failures WHERE table_name = ? AND kind = 'Lag' \
                AND id IN (SELECT id FROM temp.stage_scopes) AND id NOT IN ({})",
             state::list(&ids.iter().copied().chain([-1]).collect::<Vec<_>>())
         ),
@@ -178,7 +179,7 @@ fn lagging(
         .map_err(|e| db("cannot note a lagging search", e))?;
         let scope = ScopeId { table: resource.table.clone(), id, part: String::new() };
         let why = "the search still shows it as it was before its last change";
-        fetched::fail(conn, run_id, now, &scope, FAILURE_LAG, why, None)?;
+        fetched::fail(conn, run_id, now, &scope, FailureKind::Lag, why, None)?;
     }
     Ok(())
 }

@@ -7,10 +7,7 @@ use std::time::Duration;
 use duckdb::params;
 use jiff::Timestamp;
 
-use super::state::{
-    CaseDates, CaseState, ContactSeen, FAILURE_HELD, FAILURE_SUSPECT, Place, State, any_stamp, ids,
-    list,
-};
+use super::state::{CaseDates, CaseState, ContactSeen, Place, State, any_stamp, ids, list};
 use super::unreadable::{UNREADABLE_BELOW, places};
 use super::{db, instant, scalar_i64};
 use crate::catalog::Facet;
@@ -28,6 +25,9 @@ pub struct Late {
 
 /// What cases are ordered by: `ModifiedDate` in ticks, and the least number without one.
 const NEWEST: &str = "coalesce(modified_date, -9223372036854775808)";
+
+/// Key of `sync.meta`: see [`State::marks`].
+const STALE_MARKS: &str = "stale_marks";
 
 fn newest_first() -> String {
     format!("{NEWEST} DESC, case_id DESC")
@@ -260,10 +260,11 @@ impl State<'_> {
         Ok(newest)
     }
 
-    /// Cases of a batch that have nothing stale left are clean, unless a poll moved them meanwhile.
-    /// A case that was read whole is noted as such.
-    pub fn clean(&self, cases: &[(i64, i64)]) -> Result<()> {
-        if cases.is_empty() {
+    /// Cases of a batch that had nothing stale left when [`State::marks`] said `marks` are clean, unless
+    /// a poll moved them, or something was made stale, meanwhile. A case that was read whole is noted as
+    /// such.
+    pub fn clean(&self, cases: &[(i64, i64)], marks: i64) -> Result<()> {
+        if cases.is_empty() || self.marks()? != marks {
             return Ok(());
         }
         let rows: Vec<String> =
@@ -279,14 +280,36 @@ impl State<'_> {
     /// Every case gets every resource read again (`--full`, or a gap in the feed); what was fetched
     /// stays known until it is replaced.
     pub fn everything_is_stale(&self, reason: &str) -> Result<()> {
+        self.count_mark()?;
         self.set_meta("contacts_planned_at", "")?;
         self.batch(&format!(
             "UPDATE sync.fetched SET stamp = {}; \
              UPDATE sync.seen SET dirty = true, rereading = any_stamp WHERE NOT removed; \
              UPDATE sync.seen_contacts SET dirty = true; \
-             UPDATE sync.failures SET next_at = first_at",
+             UPDATE sync.failures SET next_at = least(next_at, {})",
+            quote::text(reason),
+            instant(Timestamp::now())
+        ))
+    }
+
+    /// Every contact is read again (a gap in the contacts feed).
+    pub fn contacts_are_stale(&self, reason: &str) -> Result<()> {
+        self.set_meta("contacts_planned_at", "")?;
+        self.batch(&format!(
+            "UPDATE sync.fetched SET stamp = {} WHERE table_name = 'contacts'; \
+             UPDATE sync.seen_contacts SET dirty = true",
             quote::text(reason)
         ))
+    }
+
+    /// How often something was made stale that no feed moved. What was planned before is not known to
+    /// be done after it.
+    pub fn marks(&self) -> Result<i64> {
+        Ok(self.meta(STALE_MARKS)?.and_then(|text| text.parse().ok()).unwrap_or(0))
+    }
+
+    fn count_mark(&self) -> Result<()> {
+        self.set_meta(STALE_MARKS, &(self.marks()? + 1).to_string())
     }
 
     /// Cases whose `ModifiedDate` or another date moved since they were last read whole are read whole
@@ -326,6 +349,7 @@ impl State<'_> {
     /// A table is looked at again for every case: it is newly enabled or permitted. What was read of
     /// one that never answered but with 404 is not known.
     pub fn wake_table(&self, table: &str) -> Result<()> {
+        self.count_mark()?;
         if table == "contacts" || table == "case_roles" {
             self.set_meta("contacts_planned_at", "")?;
         }
@@ -365,13 +389,21 @@ impl State<'_> {
 
     /// Cases that are in a mirrored search table, or known to be `hidden`, and are not in this
     /// listing: `listed` names a temporary table with a column `id`.
-    pub fn suspects(&self, listed: &str, hidden: bool) -> Result<Vec<i64>> {
-        let hidden = if hidden { "=" } else { "IS DISTINCT FROM" };
+    ///
+    /// `places` are the searches that were listed: what the other one shows is not known.
+    pub fn suspects(&self, listed: &str, hidden: bool, places: &[Place]) -> Result<Vec<i64>> {
+        // One that no search ever showed is followed like a hidden one.
+        let of = if hidden {
+            "state = 'hidden'"
+        } else {
+            "state IS DISTINCT FROM 'hidden' AND place IS NOT NULL"
+        };
+        let places = quote::texts(places.iter().map(|place| place.table()));
         ids(
             self.conn,
             &format!(
-                "SELECT case_id FROM sync.seen s WHERE NOT removed AND place IS NOT NULL \
-                   AND state {hidden} 'hidden' \
+                "SELECT case_id FROM sync.seen s WHERE NOT removed AND {of} \
+                   AND (place IS NULL OR place IN ({places})) \
                    AND NOT EXISTS (SELECT 1 FROM {listed} l WHERE l.id = s.case_id) ORDER BY case_id"
             ),
         )
@@ -390,7 +422,7 @@ impl State<'_> {
                    AND state IS DISTINCT FROM 'hidden' AND (case_id IN ({}) OR EXISTS \
                      (SELECT 1 FROM sync.failures x WHERE x.id = s.case_id \
                         AND x.table_name IN ('cases', 'projects') \
-                        AND x.kind IN ('{FAILURE_SUSPECT}', '{FAILURE_HELD}')))",
+                        AND x.kind IN ('Suspect', 'Held')))",
                 list(ids)
             ),
         )
@@ -404,6 +436,17 @@ impl State<'_> {
             })?;
         let place = rows.into_iter().next().flatten();
         Ok(place.as_deref().and_then(Place::parse).unwrap_or(Place::Cases))
+    }
+
+    /// The cases that this search has shown and that are not gone.
+    pub fn cases_in(&self, place: Place) -> Result<Vec<i64>> {
+        ids(
+            self.conn,
+            &format!(
+                "SELECT case_id FROM sync.seen WHERE NOT removed AND place = {}",
+                quote::text(place.table())
+            ),
+        )
     }
 
     /// How many cases the mirror shows.
@@ -452,7 +495,31 @@ mod tests {
         assert_eq!(state.cases_to_reread(false).unwrap(), [17]);
         assert_eq!(state.reread(false).unwrap(), 1);
         assert_eq!(state.reread(false).unwrap(), 0);
-        state.clean(&[(17, 2)]).unwrap();
+        state.clean(&[(17, 2)], state.marks().unwrap()).unwrap();
         assert_eq!(state.reread(false).unwrap(), 0, "it was read whole");
+    }
+
+    #[test]
+    fn what_a_gap_made_stale_while_it_was_planned_is_not_cleaned() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        state.see_cases(&[(17, [Some(1); 11])], 1, Timestamp::now()).unwrap();
+        let dirty = || state.dirty_cases(None, &[], 10).unwrap().len();
+        let marks = state.marks().unwrap();
+        state.everything_is_stale("gap").unwrap();
+        state.clean(&[(17, 1)], marks).unwrap();
+        assert_eq!(dirty(), 1);
+        state.clean(&[(17, 1)], state.marks().unwrap()).unwrap();
+        assert_eq!(dirty(), 0);
+    }
+
+    #[test]
+    fn a_gap_in_the_contacts_feed_makes_no_case_stale() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        state.see_cases(&[(17, [Some(1); 11])], 1, Timestamp::now()).unwrap();
+        state.clean(&[(17, 1)], state.marks().unwrap()).unwrap();
+        state.contacts_are_stale("gap").unwrap();
+        assert_eq!(state.dirty_cases(None, &[], 10).unwrap().len(), 0);
     }
 }

@@ -10,15 +10,6 @@ use super::{db, instant_param};
 use crate::error::Result;
 use crate::quote;
 
-/// The kind of a failure that is no error: the search lags behind the feed.
-pub const FAILURE_LAG: &str = "Lag";
-/// A case that was shown is in no search now, and exists: hidden, or the search lags.
-pub const FAILURE_SUSPECT: &str = "Suspect";
-/// A case that no search has shown yet.
-pub const FAILURE_NOT_SHOWN: &str = "NotShown";
-/// A case that was shown is in no search now, with so many others that the brake holds them.
-pub const FAILURE_HELD: &str = "Held";
-
 /// The change dates of a case, in the order of [`crate::catalog::Facet::ALL`], in ticks; `None` is null.
 pub type CaseDates = [Option<i64>; 11];
 

@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use super::fetched::fail;
 use super::leave;
 use super::load::{Outcome, Settings};
-use super::state::{FAILURE_NOT_SHOWN, FAILURE_SUSPECT, ScopeId, State, query};
+use super::state::{ScopeId, State, query};
 use super::unreadable::places;
-use super::{db, instant};
+use super::{FailureKind, db, instant};
 use crate::catalog::Group;
 use crate::error::Result;
 use crate::source::FeedName;
@@ -37,39 +37,43 @@ impl State<'_> {
         delay: Duration,
         now: Timestamp,
     ) -> Result<SuspectStep> {
-        let conn = self.conn;
-        let row = query(
-            conn,
-            &format!(
-                "SELECT place, state, epoch_us(suspect_at) FROM sync.seen WHERE case_id = {id}"
-            ),
-            |row| {
-                Ok((
-                    row.get::<_, Option<String>>(0)?,
-                    row.get::<_, Option<String>>(1)?,
-                    row.get::<_, Option<i64>>(2)?,
-                ))
-            },
-        )?
-        .pop();
-        let (place, state, since) = row.unwrap_or_default();
-        let scope = self.search_scope(id)?;
-        if place.is_none() {
-            let why = "no search has shown this case yet";
-            fail(conn, run_id, now, &scope, FAILURE_NOT_SHOWN, why, None)?;
-            return Ok(SuspectStep::Waiting);
-        }
+        let (state, since) = self.suspicion(id)?;
         if state.as_deref() == Some("hidden") {
             self.search_is_done(id, sequence, now)?;
             return Ok(SuspectStep::Waiting);
         }
-        let since = since.and_then(|us| Timestamp::from_microsecond(us).ok());
         if state.as_deref() == Some("suspect") && since.is_some_and(|since| since + delay <= now) {
             let outcome = self.hide(settings, id, now)?;
             self.search_is_done(id, sequence, now)?;
             return Ok(SuspectStep::Hidden(outcome));
         }
-        let since = since.unwrap_or(now);
+        let why = "no search shows the case, but it exists: it is hidden, or the search lags";
+        self.wait_for_search(run_id, id, since.unwrap_or(now), delay, why, now)?;
+        Ok(SuspectStep::Waiting)
+    }
+
+    /// What is suspected of a case, and since when.
+    fn suspicion(&self, id: i64) -> Result<(Option<String>, Option<Timestamp>)> {
+        let row = query(
+            self.conn,
+            &format!("SELECT state, epoch_us(suspect_at) FROM sync.seen WHERE case_id = {id}"),
+            |row| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, Option<i64>>(1)?)),
+        )?
+        .pop();
+        let (state, since) = row.unwrap_or_default();
+        Ok((state, super::from_micros(since)))
+    }
+
+    /// The case is a suspect since then, and is looked for again when the search has caught up.
+    fn wait_for_search(
+        &self,
+        run_id: i64,
+        id: i64,
+        since: Timestamp,
+        delay: Duration,
+        why: &str,
+        now: Timestamp,
+    ) -> Result<()> {
         let at = instant(since);
         self.write(&format!(
             "UPDATE sync.seen SET state = 'suspect', suspect_at = {at}, dirty = true \
@@ -78,10 +82,9 @@ impl State<'_> {
              WHERE table_name IN ('cases', 'projects') AND id = {id}"
         ))?;
         let left = Duration::try_from((since + delay).duration_since(now)).unwrap_or_default();
-        let why =
-            "no search shows the case any more, but it exists: it is hidden, or the search lags";
-        fail(conn, run_id, now, &scope, FAILURE_SUSPECT, why, Some(left))?;
-        Ok(SuspectStep::Waiting)
+        let kind =
+            if self.case_is_shown(id)? { FailureKind::Suspect } else { FailureKind::NotShown };
+        fail(self.conn, run_id, now, &self.search_scope(id)?, kind, why, Some(left)).map(drop)
     }
 
     /// The case does not exist any more.
@@ -94,10 +97,13 @@ impl State<'_> {
     ) -> Result<SuspectStep> {
         if !self.case_is_shown(id)? {
             // A new case that the source does not know everywhere yet must not be forgotten.
-            let scope = self.search_scope(id)?;
-            let why = "the feed names this case, but no search shows it and it has no roles";
-            fail(self.conn, run_id, now, &scope, FAILURE_NOT_SHOWN, why, None)?;
-            return Ok(SuspectStep::Waiting);
+            let (_, since) = self.suspicion(id)?;
+            let delay = settings.search_delay;
+            if since.is_none_or(|since| since + delay > now) {
+                let why = "the feed names this case, but no search shows it and it has no roles";
+                self.wait_for_search(run_id, id, since.unwrap_or(now), delay, why, now)?;
+                return Ok(SuspectStep::Waiting);
+            }
         }
         let mut outcome = Outcome::default();
         let mut tables = Vec::new();
@@ -147,7 +153,9 @@ impl State<'_> {
         }
         leave::forget_scopes(self.conn, tables.into_iter(), &one, now)?;
         self.write(&format!(
-            "UPDATE sync.seen SET state = 'hidden', suspect_at = NULL WHERE case_id = {id}"
+            "UPDATE sync.seen SET state = 'hidden', suspect_at = {} WHERE case_id = {id}",
+            // Kept for a case that no search ever showed: by it a later 404 is believed.
+            instant(now)
         ))?;
         Ok(outcome)
     }
@@ -158,11 +166,11 @@ impl State<'_> {
         self.write(&format!(
             "DELETE FROM sync.failures WHERE table_name IN ('cases', 'projects') AND id = {id}; \
              CREATE OR REPLACE TEMP TABLE stage_hidden AS \
-               SELECT s.place AS table_name, s.case_id AS id, '' AS part, \
+               SELECT coalesce(s.place, 'cases') AS table_name, s.case_id AS id, '' AS part, \
                  CASE WHEN s.moved > {sequence} THEN 'moved' ELSE s.any_stamp END AS stamp, \
                  {at} AS sent_at, {at} AS fetched_at, \
-                 (SELECT max(definition) FROM sync.resources r WHERE r.table_name = s.place) \
-                   AS definition, true AS complete, NULL::BIGINT AS again_at \
+                 (SELECT max(definition) FROM sync.resources r \
+                    WHERE r.table_name = coalesce(s.place, 'cases')) AS definition, true AS complete, NULL::BIGINT AS again_at \
                FROM sync.seen s WHERE s.case_id = {id}; \
              DELETE FROM sync.fetched WHERE table_name IN ('cases', 'projects') AND id = {id}; \
              INSERT INTO sync.fetched BY NAME SELECT * FROM temp.stage_hidden"
@@ -193,6 +201,7 @@ mod tests {
             history: HistoryTables::All,
             max_removed: None,
             search_delay: Duration::from_secs(1),
+            doubt: Duration::ZERO,
             zone: jiff::tz::TimeZone::UTC,
             close_day: 10,
         };
@@ -203,6 +212,7 @@ mod tests {
         see(1, 1);
         // Nobody has shown it yet: it may be too new to be known everywhere.
         assert!(matches!(remove(), SuspectStep::Waiting));
+        assert!(matches!(remove(), SuspectStep::Waiting), "source.search_delay has not passed");
         conn.execute_batch("UPDATE sync.seen SET place = 'cases', state = 'found'").unwrap();
         assert!(matches!(remove(), SuspectStep::Removed(_)));
         see(2, 2);

@@ -259,7 +259,7 @@ impl Client {
             Outcome::TokenRefused(_, refusal) => {
                 self.shared.line.books.refused(&request.endpoint);
                 let text = "the service refused a fresh token";
-                Err(Error::caused(Kind::Credentials, text, refusal).into())
+                Err(Error::caused(Kind::Unauthorized, text, refusal).into())
             }
         }
     }

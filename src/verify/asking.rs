@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio::task::JoinSet;
 
-use crate::cycle::{Halt, MOST_FAILURES, MOST_UNREACHABLE, Signals};
+use crate::cycle::{Halt, MOST_FAILURES, Signals};
 use crate::error::{Error, Kind, Result};
 
 /// Whether asking may go on: changes come first, and so does what asks for an end.
@@ -76,6 +76,9 @@ impl<T: Send + 'static> Asking<T> {
         landed.transpose().map_err(early)
     }
 }
+
+/// So many calls in a row that do not reach the source end the asking: the rest would fail as well.
+const MOST_UNREACHABLE: u32 = 8;
 
 /// How often in a row the source gave no answer (pure). As in a cycle, so many calls that do not reach
 /// it end the asking, and so many failures of a table that never answered end that of the table: each

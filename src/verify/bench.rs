@@ -6,6 +6,7 @@ use duckdb::Connection;
 
 use crate::catalog::{Catalog, Resource};
 use crate::config::Config;
+use crate::cycle::ends_run;
 use crate::error::{Error, Kind, Result};
 use crate::extract::Extractor;
 use crate::mirror::{Books, ResourceRow, State, Store, Writer};
@@ -95,19 +96,12 @@ impl Bench {
     /// # Errors
     /// What makes all further calls senseless.
     pub(super) fn cannot(&self, what: &str, error: Error) -> Result<()> {
-        match error.kind() {
-            Kind::Credentials
-            | Kind::Tls
-            | Kind::Store
-            | Kind::DiskFull
-            | Kind::Cancelled
-            | Kind::Internal => Err(error),
-            kind => {
-                self.found().kind.get_or_insert(kind);
-                self.unknown(format!("{what} cannot be verified: {}", error.chain()));
-                Ok(())
-            }
+        if ends_run(error.kind()) {
+            return Err(error);
         }
+        self.found().kind.get_or_insert(error.kind());
+        self.unknown(format!("{what} cannot be verified: {}", error.chain()));
+        Ok(())
     }
 
     /// Notes what the source does not say.

@@ -27,6 +27,7 @@ pub struct World {
     pub sandbox: Sandbox,
     pub folder: TempDir,
     journals_since: RefCell<String>,
+    doubt: RefCell<Option<String>>,
 }
 
 impl World {
@@ -45,6 +46,7 @@ impl World {
             sandbox,
             folder: tempfile::tempdir().unwrap(),
             journals_since: RefCell::new(since.to_string()),
+            doubt: RefCell::default(),
         };
         world.configure("");
         world
@@ -81,6 +83,11 @@ impl World {
         self.journals_since.replace(day.to_owned());
     }
 
+    /// Sets `source.doubt` for the runs to come.
+    pub fn doubt(&self, duration: &str) {
+        self.doubt.replace(Some(duration.to_owned()));
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -94,6 +101,9 @@ impl World {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = binary();
         command.env("CASEMIRROR_JOURNALS__SINCE", &*self.journals_since.borrow());
+        if let Some(doubt) = &*self.doubt.borrow() {
+            command.env("CASEMIRROR_SOURCE__DOUBT", doubt);
+        }
         command.current_dir(self.folder.path()).args(args);
         command
     }

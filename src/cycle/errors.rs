@@ -1,0 +1,261 @@
+//! Errors of calls: the evidence that is gathered for them, and what is done about them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use super::Cycle;
+use super::policy::{self, Evidence, Verdict};
+use crate::catalog::{Group, Resource};
+use crate::error::{Error, Kind, Result};
+use crate::mirror::{FailureKind, ScopeId, Stamp, State};
+use crate::source::{ApiPermission, refusal};
+
+/// So many different endpoints in a row that cannot be reached are the source.
+const SEVERAL_ENDPOINTS: usize = 3;
+/// So long the answer about our permissions is believed.
+const BELIEVED: Duration = Duration::from_secs(60);
+/// Kept with a scope that answered 404.
+const GONE: &str = "the source has nothing there any more; a second 404, source.doubt after the first, \
+                    removes the rows";
+
+/// What the API user may do, as far as it was asked in this run.
+#[derive(Debug, Default)]
+pub(super) struct Granted {
+    asked: Option<(Instant, Option<Vec<ApiPermission>>)>,
+}
+
+/// The endpoints that could not be reached, in a row.
+#[derive(Debug, Default)]
+pub(super) struct Unreached {
+    endpoints: BTreeSet<String>,
+}
+
+impl Cycle {
+    /// What an error means for one scope of a table: notes it, and does what has to be done. `whole`
+    /// for the call that reads the whole table.
+    ///
+    /// # Errors
+    /// What ends the run.
+    pub(super) async fn take_error(
+        &mut self,
+        resource: &Arc<Resource>,
+        id: i64,
+        whole: bool,
+        stamp: Stamp,
+        error: Error,
+    ) -> Result<Verdict> {
+        if !self.is_active(&resource.table) {
+            // It was set aside while this call was under way.
+            return Ok(Verdict::ScopeFailed);
+        }
+        let error = self.note_reach(&resource.table, error).await?;
+        let table = resource.table.as_str();
+        // A listing is no scope: that it is not complete is told by itself.
+        let is_scope = id != 0 || resource.group != Group::Ids;
+        if error.kind() == Kind::Forbidden && is_scope {
+            // It counts among those that speak for the table.
+            self.note_failure(table, id, FailureKind::of(Kind::Forbidden), &error.chain(), None)
+                .await?;
+        }
+        let evidence = self.evidence(resource, id, whole, &error).await?;
+        let verdict = policy::judge(error.kind(), &evidence);
+        match verdict {
+            Verdict::EndRun => return Err(error),
+            Verdict::TableForbidden => {
+                self.writer
+                    .run({
+                        let table = table.to_owned();
+                        move |conn| State::new(conn).forget_forbidden(&table)
+                    })
+                    .await?;
+                self.set_aside(table, "forbidden", &error.chain()).await?;
+            }
+            Verdict::TableAbsent => self.set_aside(table, "absent", &error.chain()).await?,
+            Verdict::Nothing => {
+                let nothing = self.extractor.nothing(resource, id, stamp)?;
+                self.writer.load(nothing).await?;
+                if self.is_absent(resource).await? {
+                    let why = format!(
+                        "{} scopes that exist answered 404, and none else",
+                        policy::MANY_SCOPES
+                    );
+                    self.set_aside(table, "absent", &why).await?;
+                }
+            }
+            Verdict::Doubted => {
+                let doubt = Some(self.config.source.doubt);
+                self.note_failure(table, id, FailureKind::NotFound, GONE, doubt).await?;
+            }
+            Verdict::ScopeFailed => {
+                let text = error.chain();
+                tracing::warn!(table, id, reason = text, "a scope failed");
+                self.note_failing(table, &text);
+                if error.kind() != Kind::Forbidden && is_scope {
+                    self.note_failure(table, id, FailureKind::of(error.kind()), &text, None)
+                        .await?;
+                }
+            }
+        }
+        Ok(verdict)
+    }
+
+    /// Counts a failure of a table, which is failing when nothing else of it is read in this run.
+    pub(super) fn note_failing(&mut self, table: &str, why: &str) {
+        self.failed.entry(table.to_owned()).or_insert_with(|| why.to_owned());
+        *self.failures_in_a_row.entry(table.to_owned()).or_default() += 1;
+    }
+
+    async fn evidence(
+        &mut self,
+        resource: &Arc<Resource>,
+        id: i64,
+        whole: bool,
+        error: &Error,
+    ) -> Result<Evidence> {
+        let mut evidence = Evidence { is_whole_table: whole, ..Evidence::default() };
+        match error.kind() {
+            Kind::Forbidden => {
+                evidence.lacks_permission = self.lacks_permission(resource, error).await;
+                // Asked of the writer, so that what was answered so far is counted.
+                let resource = Arc::clone(resource);
+                (evidence.forbidden, evidence.scopes) = self
+                    .writer
+                    .run(move |conn| {
+                        let state = State::new(conn);
+                        Ok((state.forbidden_scopes(&resource.table)?, state.scopes(&resource)?))
+                    })
+                    .await?;
+            }
+            Kind::NotFound => {
+                let before = self.doubted_before();
+                let conn = self.store.connection()?;
+                let state = State::new(&conn);
+                evidence.has_rows = state.rows_of_scope(resource, id)? > 0;
+                evidence.is_confirmed =
+                    state.failed_since(&resource.table, id, FailureKind::NotFound, before)?;
+            }
+            _ => {}
+        }
+        Ok(evidence)
+    }
+
+    /// An answer that came by then confirms one that comes now.
+    pub(super) fn doubted_before(&self) -> Timestamp {
+        let now = Timestamp::now();
+        now.checked_sub(self.config.source.doubt).unwrap_or(now)
+    }
+
+    /// Whether a permission that the table needs, or that a 403 names, is not granted. Where that
+    /// cannot be told, nothing is said.
+    async fn lacks_permission(&mut self, resource: &Resource, error: &Error) -> bool {
+        let mut needed = resource.permissions.clone();
+        needed.extend(refusal(error).into_iter().flat_map(|refusal| refusal.permissions.clone()));
+        let granted = self.granted().await;
+        granted.is_some_and(|granted| {
+            needed.iter().any(|needed| !granted.iter().any(|own| own.grants(needed)))
+        })
+    }
+
+    /// What the API user may do; asked at most once a minute.
+    async fn granted(&mut self) -> Option<&[ApiPermission]> {
+        let known = self.granted.asked.as_ref().is_some_and(|(at, _)| at.elapsed() < BELIEVED);
+        if !known {
+            let granted = match self.extractor.client().permissions().await {
+                Ok(granted) => Some(granted),
+                Err(error) => {
+                    let reason = error.chain();
+                    tracing::warn!(reason, "the API user's permissions cannot be read");
+                    None
+                }
+            };
+            self.granted.asked = Some((Instant::now(), granted));
+        }
+        self.granted.asked.as_ref().and_then(|(_, granted)| granted.as_deref())
+    }
+
+    /// A call was answered: the source is there.
+    pub(super) fn reached(&mut self) {
+        self.unreached.endpoints.clear();
+    }
+
+    /// Counts the different endpoints that cannot be reached, in a row. When several cannot, one more
+    /// is asked; when that cannot either, the rest of the run would fail as well.
+    ///
+    /// # Errors
+    /// The error itself, where it ends the run.
+    pub(super) async fn note_reach(&mut self, endpoint: &str, error: Error) -> Result<Error> {
+        if !policy::is_unreached(error.kind()) {
+            self.reached();
+            return Ok(error);
+        }
+        self.unreached.endpoints.insert(endpoint.to_owned());
+        if self.unreached.endpoints.len() < SEVERAL_ENDPOINTS {
+            return Ok(error);
+        }
+        self.ask_another(error).await
+    }
+
+    /// After an endpoint could not be reached: asks another one, and where that cannot be reached
+    /// either, ends the run.
+    ///
+    /// # Errors
+    /// The error itself, where it ends the run.
+    pub(super) async fn ask_another(&mut self, error: Error) -> Result<Error> {
+        match self.extractor.client().permissions().await {
+            Err(again) if policy::is_unreached(again.kind()) => Err(error),
+            _ => {
+                self.reached();
+                Ok(error)
+            }
+        }
+    }
+
+    /// Whether so many scopes that exist answered 404, and none else, that the table is absent.
+    async fn is_absent(&self, resource: &Arc<Resource>) -> Result<bool> {
+        let resource = Arc::clone(resource);
+        // Asked of the writer, so that the answers handed over so far are counted.
+        self.writer
+            .run(move |conn| {
+                let count = crate::mirror::Books::new(conn).scopes_not_found(&resource)?;
+                Ok(u64::try_from(count).is_ok_and(|count| count >= policy::MANY_SCOPES))
+            })
+            .await
+    }
+
+    /// Notes a failed scope, to be tried again with backoff and `not_before` so long from now; within
+    /// this run only where it waits for the search.
+    pub(super) async fn note_failure(
+        &mut self,
+        table: &str,
+        id: i64,
+        kind: FailureKind,
+        why: &str,
+        not_before: Option<Duration>,
+    ) -> Result<()> {
+        if !kind.passes_within_a_run() {
+            self.tried.insert((table.to_owned(), id), self.handled());
+        }
+        let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
+        self.note_scope_failure(scope, kind, why, not_before).await
+    }
+
+    /// The same for a scope that is a part of an id.
+    pub(super) async fn note_scope_failure(
+        &self,
+        scope: ScopeId,
+        kind: FailureKind,
+        why: &str,
+        not_before: Option<Duration>,
+    ) -> Result<()> {
+        let (run_id, why) = (self.run_id, why.to_owned());
+        self.writer
+            .run(move |conn| {
+                State::new(conn).fail(run_id, Timestamp::now(), &scope, kind, &why, not_before)
+            })
+            .await
+            .map(drop)
+    }
+}

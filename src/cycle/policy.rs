@@ -1,0 +1,139 @@
+//! What an error means for what was asked: one decision, for every resource alike (docs/architecture.md,
+//! "What an error says").
+
+use crate::error::Kind;
+
+/// So many different scopes that answer alike speak for their table.
+pub(super) const MANY_SCOPES: u64 = 20;
+/// Fewer than these never do, even when they are all there are.
+const FEWEST_SCOPES: u64 = 3;
+
+/// What is known beside the error.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Evidence {
+    /// The table is read by this one call.
+    pub is_whole_table: bool,
+    /// A permission that the table needs, or that the answer names, is not granted.
+    pub lacks_permission: bool,
+    /// Different scopes that answered 403, this one too, and none of the table otherwise since.
+    pub forbidden: u64,
+    /// Scopes that the table has.
+    pub scopes: u64,
+    /// Rows of the scope are mirrored.
+    pub has_rows: bool,
+    /// Another 404 of the scope came `source.doubt` ago or earlier, and nothing else since.
+    pub is_confirmed: bool,
+}
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The scope failed: it is asked again with backoff, and nothing else stops.
+    ScopeFailed,
+    /// The scope may have nothing any more: believed when a second answer says so later.
+    Doubted,
+    /// The scope has nothing.
+    Nothing,
+    TableForbidden,
+    TableAbsent,
+    /// Nothing else can be done either.
+    EndRun,
+}
+
+/// Decides.
+pub(super) fn judge(kind: Kind, evidence: &Evidence) -> Verdict {
+    match kind {
+        Kind::Forbidden => {
+            let all = evidence.scopes.clamp(FEWEST_SCOPES, MANY_SCOPES);
+            if evidence.is_whole_table || evidence.lacks_permission || evidence.forbidden >= all {
+                Verdict::TableForbidden
+            } else {
+                Verdict::ScopeFailed
+            }
+        }
+        Kind::NotAllowed => Verdict::TableAbsent,
+        // A list that is not there is an endpoint that is not there.
+        Kind::NotFound if evidence.is_whole_table => Verdict::TableAbsent,
+        Kind::NotFound if !evidence.has_rows || evidence.is_confirmed => Verdict::Nothing,
+        Kind::NotFound => Verdict::Doubted,
+        // That the source cannot be reached ends a run only when several endpoints say so.
+        Kind::Unauthorized
+        | Kind::Refused
+        | Kind::Throttled
+        | Kind::Unreachable
+        | Kind::Tls
+        | Kind::Timeout
+        | Kind::Server
+        | Kind::BadAnswer
+        | Kind::WrongId
+        | Kind::Internal => Verdict::ScopeFailed,
+        Kind::Credentials
+        | Kind::Usage
+        | Kind::Config
+        | Kind::Tenant
+        | Kind::StoreLocked
+        | Kind::StoreNewer
+        | Kind::Store
+        | Kind::DiskFull
+        | Kind::Io
+        | Kind::Query
+        | Kind::Cancelled => Verdict::EndRun,
+    }
+}
+
+/// Whether nothing else can be done after this error either.
+pub(crate) fn ends_run(kind: Kind) -> bool {
+    judge(kind, &Evidence::default()) == Verdict::EndRun
+}
+
+/// Whether the source has no such call for us.
+pub(super) fn is_missing(kind: Kind) -> bool {
+    matches!(kind, Kind::Forbidden | Kind::NotFound | Kind::NotAllowed)
+}
+
+/// Whether an error says that the source was not reached.
+pub(super) fn is_unreached(kind: Kind) -> bool {
+    matches!(kind, Kind::Unreachable | Kind::Tls | Kind::Timeout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_403_is_its_scopes_failure() {
+        let one = Evidence { forbidden: 1, scopes: 500, ..Evidence::default() };
+        assert_eq!(judge(Kind::Forbidden, &one), Verdict::ScopeFailed);
+        let two_of_two = Evidence { forbidden: 2, scopes: 2, ..Evidence::default() };
+        assert_eq!(judge(Kind::Forbidden, &two_of_two), Verdict::ScopeFailed);
+    }
+
+    #[test]
+    fn a_table_is_forbidden_by_its_one_call_a_missing_permission_or_many_scopes() {
+        let forbidden = |evidence| judge(Kind::Forbidden, &evidence) == Verdict::TableForbidden;
+        assert!(forbidden(Evidence { is_whole_table: true, ..Evidence::default() }));
+        assert!(forbidden(Evidence { lacks_permission: true, ..Evidence::default() }));
+        assert!(forbidden(Evidence { forbidden: 20, scopes: 500, ..Evidence::default() }));
+        assert!(!forbidden(Evidence { forbidden: 19, scopes: 500, ..Evidence::default() }));
+        assert!(forbidden(Evidence { forbidden: 3, scopes: 3, ..Evidence::default() }));
+        assert!(!forbidden(Evidence { forbidden: 3, scopes: 4, ..Evidence::default() }));
+    }
+
+    #[test]
+    fn a_404_where_rows_are_needs_a_second_one() {
+        let rows = Evidence { has_rows: true, ..Evidence::default() };
+        assert_eq!(judge(Kind::NotFound, &Evidence::default()), Verdict::Nothing);
+        assert_eq!(judge(Kind::NotFound, &rows), Verdict::Doubted);
+        let again = Evidence { is_confirmed: true, ..rows };
+        assert_eq!(judge(Kind::NotFound, &again), Verdict::Nothing);
+        let whole = Evidence { is_whole_table: true, ..rows };
+        assert_eq!(judge(Kind::NotFound, &whole), Verdict::TableAbsent);
+    }
+
+    #[test]
+    fn only_our_own_troubles_and_refused_credentials_end_a_run() {
+        let ends = |kind| judge(kind, &Evidence::default()) == Verdict::EndRun;
+        assert!(ends(Kind::Credentials) && ends(Kind::Store) && ends(Kind::DiskFull));
+        assert!(!ends(Kind::Unauthorized) && !ends(Kind::Unreachable) && !ends(Kind::Server));
+    }
+}

@@ -1,0 +1,96 @@
+//! Why a scope could not be read, as `sync.failures` keeps it.
+
+use crate::error::Kind;
+
+/// Why a scope waits for its next attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// The search shows an older state than the feed.
+    Lag,
+    /// A case that was shown is in no search now, and exists: hidden, or the search lags.
+    Suspect,
+    /// A case that no search has shown yet.
+    NotShown,
+    /// No search shows the case, and whether it exists could not be asked.
+    Unknown,
+    /// The guard holds rows that the answer lacks.
+    Held,
+    /// The answer would remove all of many rows: a second equal one has to come.
+    Doubted,
+    /// The answer was not proven complete, or had a record without a usable key.
+    Incomplete,
+    /// 404 where rows are mirrored: a second one has to come.
+    NotFound,
+    /// The call failed.
+    Call(Kind),
+}
+
+/// The kinds of errors that a call can fail with, by the names that the store keeps.
+const CALL_KINDS: [(Kind, &str); 12] = [
+    (Kind::Unauthorized, "Unauthorized"),
+    (Kind::Forbidden, "Forbidden"),
+    (Kind::NotAllowed, "NotAllowed"),
+    (Kind::Refused, "Refused"),
+    (Kind::Throttled, "Throttled"),
+    (Kind::Unreachable, "Unreachable"),
+    (Kind::Tls, "Tls"),
+    (Kind::Timeout, "Timeout"),
+    (Kind::Server, "Server"),
+    (Kind::BadAnswer, "BadAnswer"),
+    (Kind::WrongId, "WrongId"),
+    (Kind::Internal, "Internal"),
+];
+
+/// The other kinds, by the names that the store keeps.
+const OWN_KINDS: [(FailureKind, &str); 8] = [
+    (FailureKind::Lag, "Lag"),
+    (FailureKind::Suspect, "Suspect"),
+    (FailureKind::NotShown, "NotShown"),
+    (FailureKind::Unknown, "Unknown"),
+    (FailureKind::Held, "Held"),
+    (FailureKind::Doubted, "Doubted"),
+    (FailureKind::Incomplete, "Incomplete"),
+    (FailureKind::NotFound, "NotFound"),
+];
+
+impl FailureKind {
+    /// Of a call that failed so.
+    pub fn of(kind: Kind) -> FailureKind {
+        match kind {
+            Kind::NotFound => FailureKind::NotFound,
+            kind => FailureKind::Call(kind),
+        }
+    }
+
+    /// As it stands in `sync.failures.kind`.
+    pub fn name(self) -> &'static str {
+        match self {
+            FailureKind::Call(kind) => {
+                // Only kinds of the list are noted: the others end the run.
+                CALL_KINDS.iter().find(|(known, _)| *known == kind).map_or("Call", |(_, n)| n)
+            }
+            own => OWN_KINDS.iter().find(|(known, _)| *known == own).map_or("Call", |(_, n)| n),
+        }
+    }
+
+    /// Whether the run itself waits for what this holds back (the search catches up), so that another
+    /// attempt in the same run makes sense.
+    pub fn passes_within_a_run(self) -> bool {
+        matches!(self, FailureKind::Lag | FailureKind::Suspect | FailureKind::NotShown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_name_of_its_own() {
+        let calls = CALL_KINDS.map(|(kind, name)| (FailureKind::of(kind), name));
+        let mut names = std::collections::BTreeSet::new();
+        for (kind, name) in calls.into_iter().chain(OWN_KINDS) {
+            assert_eq!(kind.name(), name);
+            assert!(names.insert(name), "{name} stands for two kinds");
+        }
+    }
+}

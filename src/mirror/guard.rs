@@ -1,0 +1,182 @@
+//! What holds removals back: the guard over a table, and the doubt about a scope that loses everything
+//! (docs/architecture.md, "Deletion").
+
+use std::time::Duration;
+
+use duckdb::Connection;
+use jiff::Timestamp;
+
+use super::fetched::fail;
+use super::load::Outcome;
+use super::state::{ScopeId, query};
+use super::{FailureKind, db, instant, scalar_i64};
+use crate::catalog::Resource;
+use crate::error::Result;
+use crate::quote;
+
+/// Rows of a scope from which on losing all of them is doubted.
+const MANY_ROWS: i64 = 10;
+/// Answers of so long count together.
+const WINDOW: Duration = Duration::from_secs(3600);
+/// What the guard holds of a scope is believed when equal answers have come for so long.
+const BELIEVED_AFTER: Duration = Duration::from_secs(6 * 3600);
+
+/// How much may leave, and when a second answer confirms the first.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// `reconcile.max_removed`.
+    pub max_removed: f64,
+    /// `source.doubt`.
+    pub doubt: Duration,
+    pub now: Timestamp,
+}
+
+/// Whether the guard holds: more than `max` of the rows and more than 50 would leave, or all of 10 or
+/// more.
+pub(crate) fn guarded(leaving: u64, of: u64, max: f64) -> bool {
+    let share = leaving as f64 > max * of as f64;
+    (share && leaving > 50) || (leaving >= of && of >= 10)
+}
+
+/// Begins to collect what is held of the staged scopes, in `temp.kept_back(id, kind)`.
+pub(super) fn begin(conn: &Connection) -> Result<()> {
+    conn.execute_batch(
+        "CREATE OR REPLACE TEMP TABLE kept_back (id BIGINT, kind VARCHAR, held BIGINT)",
+    )
+    .map_err(|e| db("cannot note what is held", e))
+}
+
+/// Takes out of `temp.gone(mid, scope)` what is not believed yet: scopes that would lose all of many
+/// rows, and all of it when the guard holds. Returns how many rows stay because of it.
+pub(super) fn hold(
+    conn: &Connection,
+    resource: &Resource,
+    limits: Limits,
+    gone: u64,
+) -> Result<u64> {
+    let run = |sql: &str| {
+        conn.execute_batch(sql)
+            .map_err(|e| db(&format!("cannot hold rows of {}", resource.table), e))
+    };
+    let main = format!("main.{}", quote::ident(&resource.table));
+    let confirmed = |kind: FailureKind, age: Duration| {
+        format!(
+            "SELECT id FROM sync.failures WHERE table_name = {} AND part = '' AND kind = {} \
+               AND first_at <= {}",
+            quote::text(resource.read_with()),
+            quote::text(kind.name()),
+            instant(limits.now - age)
+        )
+    };
+    let mut held = 0;
+    if let Some(column) = resource.scope_column().map(quote::ident) {
+        run(&format!(
+            "INSERT INTO temp.kept_back SELECT scope, 'Doubted', n FROM \
+               (SELECT scope, count(*) AS n FROM temp.gone GROUP BY scope HAVING count(*) >= {MANY_ROWS}) g \
+             WHERE n = (SELECT count(*) FROM {main} m WHERE m.{column} = g.scope) \
+               AND scope NOT IN ({believed}); \
+             DELETE FROM temp.gone WHERE scope IN (SELECT id FROM temp.kept_back WHERE kind = 'Doubted')",
+            believed = confirmed(FailureKind::Doubted, limits.doubt),
+        ))?;
+        let left = scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
+        held += gone - left;
+    }
+    let leaving = gone - held;
+    if leaving == 0 {
+        return Ok(held);
+    }
+    let of = scalar_i64(conn, &format!("SELECT count(*) FROM {main}"))? as u64;
+    let before = scalar_i64(
+        conn,
+        &format!(
+            "SELECT coalesce(sum(removed), 0)::BIGINT FROM sync.removals \
+             WHERE table_name = {} AND removed_at > {}",
+            quote::text(&resource.table),
+            instant(limits.now - WINDOW)
+        ),
+    )? as u64;
+    if !guarded(leaving + before, of + before, limits.max_removed) {
+        return Ok(held);
+    }
+    // A list is one answer: no number of them makes up for what is missing in it.
+    let believed = match resource.scope_column() {
+        Some(_) => confirmed(FailureKind::Held, BELIEVED_AFTER),
+        None => "NULL".to_owned(),
+    };
+    run(&format!(
+        "INSERT INTO temp.kept_back SELECT scope, 'Held', count(*) FROM temp.gone \
+           WHERE (scope IN ({believed})) IS NOT TRUE GROUP BY scope; \
+         DELETE FROM temp.gone WHERE scope IN (SELECT id FROM temp.kept_back WHERE kind = 'Held')"
+    ))?;
+    let left = scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
+    Ok(held + leaving - left)
+}
+
+/// Keeps how many rows answers removed, for the guard over the answers to come.
+pub(super) fn note_removed(
+    conn: &Connection,
+    table: &str,
+    rows: u64,
+    limits: Limits,
+) -> Result<()> {
+    if rows == 0 {
+        return Ok(());
+    }
+    conn.execute_batch(&format!(
+        "DELETE FROM sync.removals WHERE removed_at <= {}; \
+         INSERT INTO sync.removals VALUES ({}, {}, {rows})",
+        instant(limits.now - WINDOW),
+        quote::text(table),
+        instant(limits.now),
+    ))
+    .map_err(|e| db("cannot note how many rows left", e))
+}
+
+/// After the scopes were noted as fetched: those of which something is held wait for their next answer.
+pub(super) fn note_held(
+    conn: &Connection,
+    table: &str,
+    run_id: i64,
+    limits: Limits,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let held = query(
+        conn,
+        "SELECT id, max(kind), sum(held)::BIGINT FROM temp.kept_back GROUP BY id ORDER BY id",
+        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?)),
+    )?;
+    for (id, kind, rows) in held {
+        let (kind, why, not_before) = if kind == "Doubted" {
+            let why = format!(
+                "an answer lacks all {rows} rows that are mirrored: they stay until a second one \
+                 comes, source.doubt after the first"
+            );
+            (FailureKind::Doubted, why, Some(limits.doubt))
+        } else {
+            let why = format!(
+                "an answer lacks {rows} rows that are mirrored; reconcile.max_removed holds them (if \
+                 they are really gone, run `casemirror sync --allow-removals`)"
+            );
+            (FailureKind::Held, why, None)
+        };
+        let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
+        fail(conn, run_id, limits.now, &scope, kind, &why, not_before)?;
+        outcome.held.push((table.to_owned(), id));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::guarded;
+
+    #[test]
+    fn the_guard_holds_a_large_share_and_a_whole_table_but_not_a_few_rows() {
+        assert!(!guarded(50, 60, 0.02), "50 rows are not more than 50");
+        assert!(guarded(51, 2_000, 0.02));
+        assert!(!guarded(51, 2_550, 0.02), "exactly the share is not more than it");
+        assert!(guarded(10, 10, 0.02));
+        assert!(!guarded(9, 9, 0.02));
+        assert!(guarded(60, 60, 1.0), "all rows are held whatever the share");
+    }
+}
