@@ -20,9 +20,9 @@ use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mirror::{Load, LoadKind, LoadedScope, Stamp};
 use crate::source::split::field_of;
-use crate::source::{Answer, Client, PagePlan, Pages, Verdict};
+use crate::source::{Answer, Client, Expected, PagePlan, Pages, Verdict};
 pub(crate) use call::read_of;
-use call::{expect_shape, fallback_plan, naming_plan, page_plan, request, window_plan, windows};
+use call::{fallback_plan, naming_plan, page_plan, request, window_plan, windows};
 pub use search::{Found, SearchPage};
 
 /// Answers smaller than this are decoded where they arrive: a thread costs more than they do.
@@ -184,6 +184,11 @@ impl Extractor {
         })
     }
 
+    /// What the answers of calls for `resource` have to be.
+    pub(crate) fn expected(&self, resource: &Resource, shape: Shape, params: &Params) -> Expected {
+        call::expected(&self.catalog, resource, shape, params)
+    }
+
     /// One call of a scope: with all pages where it is a list.
     async fn part(
         &self,
@@ -199,14 +204,14 @@ impl Extractor {
             }
             return Ok(());
         }
-        let request = request(read, params)?;
+        let request =
+            request(read, params)?.expecting(self.expected(resource, read.answer, params));
         match read.answer {
             Shape::Record | Shape::Scalar => {
                 let answer = self.client.send(&request).await?;
                 parts.sent_at.get_or_insert(answer.sent_at);
                 let body = trimmed(&answer);
                 if !body.is_empty() && body[..] != *b"null" {
-                    expect_shape(read, &body)?;
                     parts.records.push((body, params.clone()));
                 }
             }
@@ -234,10 +239,11 @@ impl Extractor {
     async fn list(
         &self,
         resource: &Resource,
-        plan: PagePlan,
+        mut plan: PagePlan,
         params: &Params,
         parts: &mut Parts,
     ) -> Result<()> {
+        plan.request = plan.request.expecting(self.expected(resource, Shape::List, params));
         let mut pages = Pages::new(&self.client, plan);
         while let Some(page) = pages.next().await? {
             parts.records.extend(page.records.into_iter().map(|r| (r, params.clone())));

@@ -64,6 +64,8 @@ pub(super) const KEYS: &[Key] = &[
     key("limits.concurrency", Shape::Integer, "4"),
     key("limits.timeout", Shape::Text, "60s"),
     key("limits.journal_timeout", Shape::Text, "10m"),
+    key("limits.answer_bytes", Shape::Text, "256MB"),
+    key("limits.answer_records", Shape::Integer, "2000000"),
     key("bootstrap.since", Shape::Text, ""),
     key("store.path", Shape::Text, "data/store.duckdb"),
     key("store.memory_limit", Shape::Text, "1GB"),

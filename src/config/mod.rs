@@ -105,6 +105,10 @@ pub struct Limits {
     pub concurrency: usize,
     pub timeout: Duration,
     pub journal_timeout: Duration,
+    /// The largest answer that is read, in bytes after decompression.
+    pub answer_bytes: u64,
+    /// The most records that an answer may have.
+    pub answer_records: u64,
 }
 
 /// What the first run leaves out.

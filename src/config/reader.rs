@@ -268,6 +268,15 @@ impl Reader {
         })
     }
 
+    /// A size in the same notation, in bytes.
+    pub(super) fn bytes(&mut self, key: &str) -> Option<u64> {
+        let rule = "must be a size of at least 1kB, such as \"256MB\"";
+        // The cast holds: a size lies below 2^63.
+        self.read_text(key, rule, |text| {
+            memory_bytes(text).filter(|bytes| *bytes >= 1e3).map(|bytes| bytes as u64)
+        })
+    }
+
     /// A list of names.
     pub(super) fn names(&mut self, key: &str, rule: &str) -> Option<Vec<String>> {
         self.read(key, rule, |value| {

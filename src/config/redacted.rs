@@ -49,6 +49,8 @@ impl Config {
             ("limits.concurrency", limits.concurrency.to_string()),
             ("limits.timeout", duration(limits.timeout)),
             ("limits.journal_timeout", duration(limits.journal_timeout)),
+            ("limits.answer_bytes", size(limits.answer_bytes)),
+            ("limits.answer_records", limits.answer_records.to_string()),
             ("bootstrap.since", optional(bootstrap.since)),
             ("store.path", path(Some(&store.path))),
             ("store.memory_limit", store.memory_limit.clone()),
@@ -95,6 +97,14 @@ impl Config {
 
 fn duration(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
+}
+
+/// In the largest unit that says it exactly.
+fn size(bytes: u64) -> String {
+    let units =
+        [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)];
+    let exact = units.iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
+    exact.map_or_else(|| format!("{bytes}B"), |(name, unit)| format!("{}{name}", bytes / unit))
 }
 
 fn path(path: Option<&Path>) -> String {

@@ -211,11 +211,15 @@ fn limits(r: &mut Reader) -> Option<Limits> {
     let concurrency = r.integer("limits.concurrency", 1..=64);
     let timeout = r.duration("limits.timeout", SHORTEST..=HOUR);
     let journal_timeout = r.duration("limits.journal_timeout", SHORTEST..=6 * HOUR);
+    let answer_bytes = r.bytes("limits.answer_bytes");
+    let answer_records = r.integer("limits.answer_records", 1..=u32::MAX);
     Some(Limits {
         requests_per_second: requests_per_second?,
         concurrency: concurrency?,
         timeout: timeout?,
         journal_timeout: journal_timeout?,
+        answer_bytes: answer_bytes?,
+        answer_records: answer_records?,
     })
 }
 

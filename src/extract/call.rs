@@ -5,12 +5,12 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::catalog::{
-    Address, Answer as Shape, Column, Method, Origin, Paging as Documented, Read, Resource, Scalar,
-    Windows,
+    Address, Answer as Shape, Catalog, Column, Group, Method, Origin, Paging as Documented, Read,
+    Resource, Scalar, Windows,
 };
-use crate::decode::Params;
+use crate::decode::{Param, Params};
 use crate::error::{Error, Kind, Result};
-use crate::source::{self, Filter, Identity, OrderBy, PagePlan, Paging, Query, Request};
+use crate::source::{self, Expected, Filter, Identity, OrderBy, PagePlan, Paging, Query, Request};
 use crate::ticks::Ticks;
 
 /// The longest window of a list by time: few calls, and none that is too much for the source.
@@ -55,19 +55,49 @@ fn fixed_query(fixed: &[(String, String)]) -> Query {
     fixed.iter().fold(Query::new(), |query, (name, value)| query.with(name, value))
 }
 
-/// A single answer must be what the resource file says: an object for a record, anything else for a
-/// bare value. What is another thing altogether must not pass for a row without values.
-pub(super) fn expect_shape(read: &Read, body: &[u8]) -> Result<()> {
-    let (right, wanted) = match (read.answer, body.first()) {
-        (Shape::Record, first) => (first == Some(&b'{'), "an object"),
-        (Shape::Scalar, first) => (!matches!(first, Some(b'{' | b'[')), "a bare value"),
-        (Shape::List, _) => (true, "a list"),
-    };
-    if right {
-        return Ok(());
+/// What the answers of calls for `resource` have to be; `params` are what they were asked by, and the
+/// ids among them what a record repeats, if it does.
+pub(crate) fn expected(
+    catalog: &Catalog,
+    resource: &Resource,
+    shape: Shape,
+    params: &Params,
+) -> Expected {
+    let own = resource.columns.iter().filter(|c| matches!(c.origin, Origin::Field | Origin::Path));
+    let lists = catalog.children(&resource.table).filter_map(|child| match &child.group {
+        Group::Child(of) => Some(&of.field),
+        _ => None,
+    });
+    let fields = own.filter_map(|column| column.path.first()).chain(lists);
+    let asked = params.iter().filter_map(|(name, param)| match param {
+        Param::Int(id) => Some((repeating(resource, name)?.to_owned(), *id)),
+        Param::Text(_) => None,
+    });
+    Expected {
+        table: resource.table.clone(),
+        shape: match shape {
+            Shape::Record => source::Shape::Record,
+            Shape::Scalar => source::Shape::Scalar,
+            Shape::List => source::Shape::List,
+        },
+        fields: fields.chain(&resource.leave_out).cloned().collect(),
+        asked: asked.collect(),
     }
-    let text = format!("the answer of {} is not {wanted}", read.path);
-    Err(Error::new(Kind::BadAnswer, text))
+}
+
+/// The field in which a record repeats a path parameter: the column says so, and of cases it always
+/// has the same name.
+fn repeating<'r>(resource: &'r Resource, param: &str) -> Option<&'r str> {
+    const CASE: (&str, &str) = ("case_id", "CaseId");
+    let column = resource.column(param).filter(|column| column.origin == Origin::Path)?;
+    match column.path.as_slice() {
+        [field] => Some(field),
+        [] if param == CASE.0 => {
+            let another = resource.columns.iter().any(|c| c.path == [CASE.1]);
+            (!another).then_some(CASE.1)
+        }
+        _ => None,
+    }
 }
 
 /// How a list is paged, from its resource file.
@@ -157,9 +187,14 @@ fn is_field(resource: &Resource, column: &str, field: &str) -> bool {
     resource.column(column).is_some_and(|c| c.path == [field.to_owned()])
 }
 
-pub(super) fn search_plan(resource: &Resource, filter: Option<Filter>) -> Result<PagePlan> {
-    let read = read_of(resource)?;
-    let mut request = request(read, &Params::new())?;
+pub(super) fn search_plan(
+    catalog: &Catalog,
+    resource: &Resource,
+    filter: Option<Filter>,
+) -> Result<PagePlan> {
+    let (read, params) = (read_of(resource)?, Params::new());
+    let mut request =
+        request(read, &params)?.expecting(expected(catalog, resource, Shape::List, &params));
     request.query.filter = filter;
     Ok(page_plan(resource, read, request))
 }

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::call::search_plan;
+use super::call::{expected, search_plan};
 use super::{Extractor, trimmed};
-use crate::catalog::Resource;
+use crate::catalog::{Answer as Shape, Resource};
 use crate::decode::Params;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Load, LoadKind, LoadedScope, Place, Stamp};
 use crate::source::split::field_of;
-use crate::source::{Filter, Page, Pages, Request, Verdict, split};
+use crate::source::{Filter, Page, Pages, Request, Verdict, records};
 use crate::ticks::Ticks;
 
 /// The rows of one page of a search.
@@ -44,7 +44,8 @@ impl Extractor {
         let Some(filter) = Filter::any_of("Id", ids.iter().copied()) else {
             return Ok(Found { load: None, missing: Vec::new(), complete: true });
         };
-        let mut pages = Pages::new(&self.client, search_plan(resource, Some(filter))?);
+        let mut pages =
+            Pages::new(&self.client, search_plan(&self.catalog, resource, Some(filter))?);
         let mut load: Option<Load> = None;
         let mut found = BTreeSet::new();
         while let Some(page) = pages.next().await? {
@@ -80,12 +81,12 @@ impl Extractor {
     /// # Errors
     /// Those of the call.
     pub async fn count(&self, resource: &Resource, filter: Option<Filter>) -> Result<Option<u64>> {
-        let mut request = search_plan(resource, filter)?.request;
+        let mut request = search_plan(&self.catalog, resource, filter)?.request;
         request.query.order_by = None;
         request.query.top = Some(1);
         request.query.inline_count = true;
         let answer = self.client.send(&request).await?;
-        Ok(split(&answer.body)?.count)
+        Ok(records(&answer)?.count)
     }
 
     /// The ids of the rows that a search shows, all or those that a filter lets through; `None` where
@@ -98,7 +99,7 @@ impl Extractor {
         resource: &Resource,
         filter: Option<Filter>,
     ) -> Result<Option<Vec<i64>>> {
-        let mut plan = search_plan(resource, filter)?;
+        let mut plan = search_plan(&self.catalog, resource, filter)?;
         plan.request.query.select = vec!["Id".to_owned()];
         let mut pages = Pages::new(&self.client, plan);
         let mut ids = Vec::new();
@@ -114,7 +115,7 @@ impl Extractor {
 
     /// Begins a listing of everything that a search shows, in pages by id.
     pub fn listing(&self, resource: &Arc<Resource>) -> Result<Pages> {
-        Ok(Pages::new(&self.client, search_plan(resource, None)?))
+        Ok(Pages::new(&self.client, search_plan(&self.catalog, resource, None)?))
     }
 
     /// Decodes a page of a search or listing.
@@ -184,7 +185,9 @@ impl Extractor {
         id: i64,
         sequence: i64,
     ) -> Result<Load> {
-        let request = Request::get(template, &[("id", &id.to_string())])?;
+        let mut record = expected(&self.catalog, resource, Shape::Record, &Params::new());
+        record.asked.push(("Id".to_owned(), id));
+        let request = Request::get(template, &[("id", &id.to_string())])?.expecting(record);
         let answer = self.client.send(&request).await?;
         let body = trimmed(&answer);
         let mut records = Vec::new();

@@ -152,6 +152,11 @@ fn facets(name: FeedName) -> &'static [(Facet, &'static str, &'static str)] {
     }
 }
 
+/// The fields of a row: one that has none of them is none.
+pub(super) fn fields(name: FeedName) -> impl Iterator<Item = &'static str> {
+    facets(name).iter().map(|(_, field, _)| *field).chain([id_field(name)])
+}
+
 fn read_record(text: &str, name: FeedName, zone: &TimeZone) -> Result<FeedRow, Nameless> {
     let nameless =
         |modified, error: String| Nameless { when: When { modified, after: None }, error };

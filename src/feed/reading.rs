@@ -3,14 +3,14 @@
 use jiff::Timestamp;
 
 use super::Feed;
-use super::page::{FeedRow, FeedRows, id_field};
+use super::page::{FeedRow, FeedRows, fields, id_field};
 use super::walk::{Ask, Walk};
 use crate::config::FeedStyle;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mirror::{FeedState, Reader, State};
 use crate::source::{
-    Answer, CallClass, FeedName, Filter, OrderBy, Query, Request, Split, refusal, split,
+    Answer, CallClass, Expected, FeedName, Filter, OrderBy, Query, Request, Split, records, refusal,
 };
 use crate::ticks::Ticks;
 
@@ -160,12 +160,17 @@ impl<'a> Reading<'a> {
     async fn call(&mut self, query: Query) -> Result<FeedRows> {
         let request =
             Request::get(self.path(), &[])?.query(query).class(CallClass::Feed(self.name));
+        let request = request.expecting(Expected {
+            table: self.path().to_owned(),
+            fields: fields(self.name).map(str::to_owned).collect(),
+            ..Expected::list()
+        });
         let answer = self.feed.client.send(&request).await?;
         self.calls += 1;
         failpoint::reach("feed-call-noted");
         self.started(&answer);
         let Split { records, .. } =
-            split(&answer.body).map_err(|e| e.within(format!("{}: no list came", self.path())))?;
+            records(&answer).map_err(|e| e.within(format!("{}: no list came", self.path())))?;
         let page = FeedRows::read(&records, self.name, self.feed.zone);
         let dates = page.rows.iter().filter_map(|row| row.when.modified);
         self.newest = dates.chain(self.newest).max();

@@ -178,7 +178,8 @@ impl Calls<'_> {
             "FromDate": window.from.to_string(),
             "ToDate": window.to.to_string(),
         });
-        let request = self.request(source::Method::Put)?.body(body.to_string());
+        let sum = self.extractor.expected(self.resource, Shape::Record, &Params::new());
+        let request = self.request(source::Method::Put)?.body(body.to_string()).expecting(sum);
         let answer = self.extractor.client().send(&request).await?;
         let body = trimmed(&answer);
         let none = body.is_empty() || body[..] == *b"null";
@@ -288,7 +289,10 @@ impl Calls<'_> {
             .with("fromDate", window.from.to_string())
             .with("toDate", window.to.to_string());
         let plan = PagePlan {
-            request: self.request(source::Method::Get)?.query(query),
+            request: self
+                .request(source::Method::Get)?
+                .query(query)
+                .expecting(self.extractor.expected(self.resource, Shape::List, &Params::new())),
             paging: Paging::Undocumented,
             identity: Identity::Lines,
             count: false,

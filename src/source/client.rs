@@ -10,12 +10,13 @@ use super::boot::{BootClock, SystemBootClock};
 use super::calls::CallStats;
 use super::feed_calls::LedgerStore;
 use super::holds::{asked_hold, server_date};
-use super::judge::{faulty_json, redirect_target, shown_address};
+use super::judge::{faulty_json, other_type, redirect_target, shown_address, unproven};
 use super::ledger::{FeedPermit, Ledger};
 use super::line::{Incoming, Line, Outgoing};
 use super::refusal::Refusal;
 use super::request::{Answer, CallClass, Request};
 use super::retry::Retry;
+use super::shape;
 use super::token::{Bearer, Tokens};
 use crate::config;
 use crate::error::{Error, Kind, Result};
@@ -26,19 +27,12 @@ const JSON: &str = "application/json";
 #[derive(Debug, Clone)]
 pub struct Tuning {
     pub retry: Retry,
-    /// The largest answer that is read, in bytes after decompression.
-    pub largest_answer: usize,
     pub clock: Arc<dyn BootClock>,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Tuning {
-            retry: Retry::default(),
-            // 256 MiB: a listing page of 1,000 wide cases is 5 MB.
-            largest_answer: 256 * 1024 * 1024,
-            clock: Arc::new(SystemBootClock::new()),
-        }
+        Tuning { retry: Retry::default(), clock: Arc::new(SystemBootClock::new()) }
     }
 }
 
@@ -58,6 +52,8 @@ struct Shared {
     tokens: Tokens,
     ledger: Ledger,
     retry: Retry,
+    /// How many records an answer may have.
+    most_records: u64,
     timeout: Duration,
     journal_timeout: Duration,
     feed_per: Duration,
@@ -117,10 +113,11 @@ impl Client {
         tuning: Tuning,
     ) -> Result<Self> {
         let shared = Shared {
-            line: Line::new(source, limits, tuning.largest_answer)?,
+            line: Line::new(source, limits)?,
             tokens: Tokens::new(&source.client_id, &source.client_secret, limits.timeout),
             ledger: Ledger::open(ledger, feed.calls, feed.per, tuning.clock)?,
             retry: tuning.retry,
+            most_records: limits.answer_records,
             timeout: limits.timeout,
             journal_timeout: limits.journal_timeout,
             feed_per: feed.per,
@@ -129,7 +126,8 @@ impl Client {
         Ok(Client { shared: Arc::new(shared) })
     }
 
-    /// Sends `request` and returns its complete answer of status 2xx.
+    /// Sends `request` and returns its answer: one of status 200, complete, JSON, and what the request
+    /// expects; or 204, none.
     ///
     /// Dropping the future closes the connection; a feed call's end is written down all the same.
     ///
@@ -139,7 +137,8 @@ impl Client {
     /// [`super::refusal`]. [`Kind::Forbidden`] (403) names the missing permissions,
     /// [`Kind::NotFound`] is 404 and 410, [`Kind::NotAllowed`] 405 and 501, [`Kind::Throttled`] 429
     /// and 408 or a hold beyond our patience, [`Kind::Refused`] another 4xx, [`Kind::Server`] 5xx,
-    /// [`Kind::BadAnswer`] what is no JSON, too large, or a redirect.
+    /// [`Kind::BadAnswer`] what is another 2xx, has no end, is no JSON, not what was expected, too
+    /// large, or a redirect.
     pub async fn send(&self, request: &Request) -> Result<Answer> {
         let started = Instant::now();
         let deadline = started + self.patience(request.class);
@@ -366,19 +365,27 @@ impl Client {
     ) -> Result<Outcome, Failure> {
         let secrets = [bearer.secret(), self.shared.tokens.client_secret()];
         match incoming.status {
-            204 | 205 => {
-                incoming.status = 204;
+            204 => {
                 incoming.body = bytes::Bytes::new();
                 Ok(Outcome::Answered(incoming))
             }
-            200 | 201 | 203 => {
+            200 => {
                 if incoming.body.starts_with(b"\xEF\xBB\xBF") {
                     incoming.body = incoming.body.slice(3..);
                 }
-                match faulty_json(&incoming.body, &secrets) {
+                let (body, expected) = (&incoming.body, request.expected.as_ref());
+                let fault = unproven(incoming.proven)
+                    .or_else(|| faulty_json(body, &secrets))
+                    .or_else(|| other_type(&incoming.headers))
+                    .or_else(|| shape::fault(body, expected, self.shared.most_records));
+                match fault {
                     None => Ok(Outcome::Answered(incoming)),
                     Some(fault) => Err(Error::new(Kind::BadAnswer, fault).into()),
                 }
+            }
+            status @ 201..=299 => {
+                let text = format!("HTTP {status} is no answer to a question (200 and 204 are)");
+                Err(Error::new(Kind::BadAnswer, text).into())
             }
             401 => {
                 let refusal = Refusal::read(401, &incoming.body, &secrets);

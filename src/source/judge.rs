@@ -1,10 +1,27 @@
 //! Small judgements about answers and addresses, as functions of values.
 
-use reqwest::header::HeaderMap;
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde::de::IgnoredAny;
 
 use super::refusal::excerpt;
 use super::request::Request;
+
+/// What is wrong with an answer of which nobody can say that it came whole.
+pub(super) fn unproven(proven: bool) -> Option<String> {
+    let text =
+        "the answer ended with the connection, without a length or a last chunk: it may be cut";
+    (!proven).then(|| text.to_owned())
+}
+
+/// What is wrong with an answer that says it is no JSON. Services that say nothing are believed.
+pub(super) fn other_type(headers: &HeaderMap) -> Option<String> {
+    let told = headers.get(CONTENT_TYPE)?;
+    let told = told.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
+    let told = told.trim().to_ascii_lowercase();
+    let json = matches!(told.as_str(), "" | "application/json" | "text/json")
+        || told.ends_with("+json") && told.contains('/');
+    (!json).then(|| format!("the answer is of type {told:.60}, not JSON"))
+}
 
 /// What is wrong with a body that should be JSON, as far as its ends tell; the rest is the
 /// decoder's to find. Of a page that is no JSON the beginning is shown, of records that were cut off

@@ -2,14 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use jiff::Timestamp;
 use reqwest::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue,
+    TRANSFER_ENCODING,
 };
-use reqwest::redirect;
+use reqwest::{StatusCode, Version, redirect};
 use tokio::time::Instant;
 use url::Url;
 
@@ -35,7 +37,10 @@ pub(super) struct Line {
     feed_http: reqwest::Client,
     /// `source.base_url` without a slash at the end.
     base: String,
+    /// The largest answer that is read, in bytes after decompression.
     largest_answer: usize,
+    /// An answer came whose end could not be seen: packed ones of this service may hide it.
+    ask_unpacked: AtomicBool,
     pub(super) limits: Limits,
     pub(super) books: Books,
 }
@@ -56,9 +61,12 @@ pub(super) struct Outgoing {
     pub again: bool,
 }
 
-/// A complete answer, whatever its status.
+/// An answer, whatever its status.
 pub(super) struct Incoming {
     pub status: u16,
+    /// The end of the body was told, and met: it came in chunks up to the last one, or with its
+    /// length. What merely ends with the connection may be any part of an answer.
+    pub proven: bool,
     pub headers: HeaderMap,
     pub body: Bytes,
     pub sent_at: Timestamp,
@@ -68,11 +76,7 @@ pub(super) struct Incoming {
 impl Line {
     /// # Errors
     /// [`Kind::Config`] when the address or the certificate file cannot be used.
-    pub(super) fn new(
-        source: &config::Source,
-        limits: &config::Limits,
-        largest_answer: usize,
-    ) -> Result<Self> {
+    pub(super) fn new(source: &config::Source, limits: &config::Limits) -> Result<Self> {
         check_base(&source.base_url)?;
         // An error only says that there is a provider already, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -87,7 +91,8 @@ impl Line {
                 http.pool_max_idle_per_host(0)
             })?,
             base: source.base_url.as_str().trim_end_matches('/').to_owned(),
-            largest_answer,
+            largest_answer: usize::try_from(limits.answer_bytes).unwrap_or(usize::MAX),
+            ask_unpacked: AtomicBool::new(false),
             limits: Limits::new(limits),
             books: Books::default(),
         })
@@ -115,6 +120,9 @@ impl Line {
             Method::Delete => reqwest::Method::DELETE,
         };
         let mut request = http.request(method, address).header(ACCEPT, "application/json");
+        if self.ask_unpacked.load(Ordering::Relaxed) {
+            request = request.header(ACCEPT_ENCODING, "identity");
+        }
         if let Some(authorization) = &outgoing.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
@@ -132,19 +140,27 @@ impl Line {
         let answered = tokio::time::timeout(outgoing.time_limit, self.receive(request)).await;
         let bytes = answered
             .as_ref()
-            .map_or(0, |answer| answer.as_ref().map_or(0, |(_, _, body)| body.len()));
+            .map_or(0, |answer| answer.as_ref().map_or(0, |(.., body)| body.len()));
         self.books.ended(&outgoing.endpoint, bytes, started.elapsed());
         let Ok(answer) = answered else {
             let text = format!("no complete answer within {:?}", outgoing.time_limit);
             return Err(Error::new(Kind::Timeout, text));
         };
-        let (status, headers, body) = answer?;
-        Ok(Incoming { status, headers, body, sent_at, ended_at: Timestamp::now() })
+        let (received, proven, headers, body) = answer?;
+        if !proven && received.is_success() {
+            self.ask_unpacked.store(true, Ordering::Relaxed);
+        }
+        let (status, ended_at) = (received.as_u16(), Timestamp::now());
+        Ok(Incoming { status, proven, headers, body, sent_at, ended_at })
     }
 
-    async fn receive(&self, request: reqwest::RequestBuilder) -> Result<(u16, HeaderMap, Bytes)> {
+    async fn receive(
+        &self,
+        request: reqwest::RequestBuilder,
+    ) -> Result<(StatusCode, bool, HeaderMap, Bytes)> {
         let mut response = request.send().await.map_err(broken_line)?;
         let status = response.status();
+        let proven = has_an_end(response.version(), response.headers());
         let headers = std::mem::take(response.headers_mut());
         let largest = if status.is_success() { self.largest_answer } else { LARGEST_REFUSAL };
         let mut body = BytesMut::new();
@@ -161,13 +177,25 @@ impl Line {
                     body.extend_from_slice(&chunk[..largest - body.len()]);
                     break;
                 }
-                let text = format!("the answer is larger than {} MiB", largest / (1024 * 1024));
+                let text =
+                    format!("the answer is larger than {largest} bytes (limits.answer_bytes)");
                 return Err(Error::new(Kind::BadAnswer, text));
             }
             body.extend_from_slice(&chunk);
         }
-        Ok((status.as_u16(), headers, body.freeze()))
+        Ok((status, proven, headers, body.freeze()))
     }
+}
+
+/// Whether the headers tell where the body ends; that it goes so far is the HTTP library's to see. Of a
+/// body that was packed the library takes the length away with the packing, so that it looks like one
+/// that ends with the connection: then [`Line`] asks unpacked.
+fn has_an_end(version: Version, headers: &HeaderMap) -> bool {
+    let last_coding = headers.get_all(TRANSFER_ENCODING).iter().next_back();
+    let chunked = last_coding.and_then(|coding| coding.to_str().ok()).is_some_and(|coding| {
+        coding.rsplit(',').next().is_some_and(|last| last.trim().eq_ignore_ascii_case("chunked"))
+    });
+    headers.contains_key(CONTENT_LENGTH) || (chunked && version >= Version::HTTP_11)
 }
 
 /// # Errors

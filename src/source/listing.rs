@@ -12,7 +12,8 @@ use super::odata::{Filter, OrderBy};
 use super::pages::{Ask, Mark, Next, Pager, Sameness, Verdict, Walk};
 use super::refusal::refusal;
 use super::request::{Answer, Request};
-use super::split::{field_of, fingerprint, split};
+use super::shape::Expected;
+use super::split::{field_of, fingerprint, records};
 use crate::error::Result;
 
 /// What a service gives when it is not told how many (reference 8).
@@ -149,7 +150,7 @@ impl Pages {
     }
 
     fn take(&mut self, answer: Answer) -> Result<Page> {
-        let parts = split(&answer.body).map_err(|error| {
+        let parts = records(&answer).map_err(|error| {
             let request = &self.plan.request;
             error.within(format!("{} {}: no list came", request.method, request.path))
         })?;
@@ -194,6 +195,7 @@ impl Pages {
 
     fn request(&self, ask: Ask) -> Request {
         let mut request = self.plan.request.clone();
+        request.expected.get_or_insert_with(|| Arc::new(Expected::list()));
         if let Paging::Body { offset, limit } = &self.plan.paging {
             request.body = request.body.map(|body| paged_body(&body, (offset, limit), ask));
             return request;

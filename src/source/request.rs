@@ -7,6 +7,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::odata::{Query, render_path};
+use super::shape::Expected;
 use crate::error::Result;
 
 /// The methods casemirror uses. Everything it sends is a read (promise 7), but for its own webhook
@@ -94,6 +95,8 @@ pub struct Request {
     /// Under which name the call is counted (`sync.calls`) and its accepted `$top` remembered: the
     /// path's template.
     pub endpoint: Arc<str>,
+    /// What the answer has to be; where nothing is said, any JSON will do.
+    pub expected: Option<Arc<Expected>>,
 }
 
 impl Request {
@@ -109,6 +112,7 @@ impl Request {
             body: None,
             class: CallClass::Plain,
             endpoint: template.into(),
+            expected: None,
         })
     }
 
@@ -141,13 +145,19 @@ impl Request {
     }
 
     #[must_use]
+    pub fn expecting(mut self, expected: impl Into<Arc<Expected>>) -> Self {
+        self.expected = Some(expected.into());
+        self
+    }
+
+    #[must_use]
     pub fn class(mut self, class: CallClass) -> Self {
         self.class = class;
         self
     }
 }
 
-/// A complete answer of status 2xx.
+/// A complete answer of status 200, or 204.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: u16,
@@ -164,8 +174,9 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Whether the service says "there is none": 204, or an empty body (field notes).
+    /// Whether the service says "there is none": 204, or an empty body (field notes). Of a list only
+    /// 204 says so.
     pub fn is_none(&self) -> bool {
-        self.status == 204 || self.body.iter().all(u8::is_ascii_whitespace)
+        self.status == 204 || self.body.is_empty()
     }
 }

@@ -1,12 +1,13 @@
 //! Takes the body of a list apart, without copying: a bare array, or `{Count, Results}`.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::refusal::excerpt;
+use super::request::Answer;
 use crate::error::{Error, Kind, Result};
 
 /// The records of one answer, as they stand in its body.
@@ -32,7 +33,19 @@ fn given<'de, D: serde::Deserializer<'de>>(
     Option::deserialize(from).map(Some)
 }
 
-/// Takes the body of a list apart. An empty body and `null` are lists without records.
+/// The records of an answer: 204 is a list without any.
+///
+/// # Errors
+/// Those of [`split`].
+pub fn records(answer: &Answer) -> Result<Split<'_>> {
+    if answer.status == 204 {
+        return Ok(Split { records: Vec::new(), count: None });
+    }
+    split(&answer.body)
+}
+
+/// Takes the body of a list apart. Nothing at all is no list: a proxy's empty answer must not pass for
+/// one without records.
 ///
 /// # Errors
 /// [`Kind::BadAnswer`] when the body is broken JSON or of another shape, telling what was met.
@@ -41,7 +54,6 @@ pub fn split(body: &[u8]) -> Result<Split<'_>> {
         Error::caused(Kind::BadAnswer, "the list is broken JSON", describe(&cause))
     };
     match body.trim_ascii_start().first() {
-        None => Ok(Split { records: Vec::new(), count: None }),
         Some(b'[') => {
             Ok(Split { records: serde_json::from_slice(body).map_err(broken)?, count: None })
         }
@@ -52,16 +64,16 @@ pub fn split(body: &[u8]) -> Result<Split<'_>> {
             let count = counted.count.and_then(|count| count.get().parse().ok());
             Ok(Split { records: results.unwrap_or_default(), count })
         }
-        Some(_) => match serde_json::from_slice::<Option<IgnoredAny>>(body) {
-            Ok(None) => Ok(Split { records: Vec::new(), count: None }),
-            Ok(Some(_)) => Err(other_shape(body)),
+        Some(_) => match serde_json::from_slice::<IgnoredAny>(body) {
+            Ok(_) => Err(other_shape(body)),
             Err(cause) => Err(broken(cause)),
         },
+        None => Err(Error::new(Kind::BadAnswer, "not a list: the answer is empty")),
     }
 }
 
 /// Where the fault lies and of what sort it is, but no text of the answer.
-fn describe(cause: &serde_json::Error) -> String {
+pub(super) fn describe(cause: &serde_json::Error) -> String {
     let what = match cause.classify() {
         serde_json::error::Category::Eof => "it ends too early",
         serde_json::error::Category::Io
@@ -71,13 +83,14 @@ fn describe(cause: &serde_json::Error) -> String {
     format!("{what}, in line {} column {}", cause.line(), cause.column())
 }
 
-fn other_shape(body: &[u8]) -> Error {
-    let met = match serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(body) {
+pub(super) fn other_shape(body: &[u8]) -> Error {
+    let met = match serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(body) {
         Ok(fields) => {
             let names: Vec<&str> = fields.keys().map(String::as_str).take(8).collect();
             format!("an object of the fields {}", names.join(", "))
         }
-        Err(_) => excerpt(body, &[]),
+        // A bare value can be personal.
+        Err(_) => "a bare value".to_owned(),
     };
     let text = format!("not a list and not {{Count, Results}}: met {met}");
     Error::new(Kind::BadAnswer, text)
@@ -181,9 +194,6 @@ mod tests {
     }
 
     #[rstest]
-    #[case("")]
-    #[case("  ")]
-    #[case("null")]
     #[case("[]")]
     #[case(r#"{"Count": 0, "Results": null}"#)]
     fn nothing_has_several_forms(#[case] body: &str) {
@@ -192,7 +202,10 @@ mod tests {
 
     #[rstest]
     #[case(r#"{"Message": "hello"}"#, "an object of the fields Message")]
-    #[case("17", "met 17")]
+    #[case("17", "met a bare value")]
+    #[case("null", "met a bare value")]
+    #[case("", "empty")]
+    #[case("  ", "empty")]
     #[case(r#"{"Results": 5}"#, "an object of the fields Results")]
     #[case(r#"{"Count": 5}"#, "an object of the fields Count")]
     fn another_shape_is_named(#[case] body: &str, #[case] met: &str) {

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::client::Client;
 use super::request::Request;
-use super::split::split;
+use super::shape::{Expected, Shape};
+use super::split::records;
 use crate::error::{Error, Kind, Result};
 
 /// The customer whose data the API user sees, as text, whatever type the service gives it.
@@ -53,7 +54,12 @@ impl Client {
     /// # Errors
     /// Those of [`Client::send`], and [`Kind::BadAnswer`] when the answer names no tenant.
     pub async fn tenant(&self) -> Result<TenantId> {
-        let request = Request::get("/api/User", &[])?;
+        let request = Request::get("/api/User", &[])?.expecting(Expected {
+            table: "user".to_owned(),
+            shape: Shape::Record,
+            fields: ["TenantId".to_owned()].into(),
+            ..Expected::list()
+        });
         let answer = self.send(&request).await?;
         let user: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         match &user["TenantId"] {
@@ -75,9 +81,14 @@ impl Client {
             permission_types: Option<Vec<String>>,
         }
         const PATH: &str = "/api/User/ApiPermissions";
-        let answer = self.send(&Request::get(PATH, &[])?).await?;
+        let request = Request::get(PATH, &[])?.expecting(Expected {
+            table: "permissions".to_owned(),
+            fields: ["Permission".to_owned()].into(),
+            ..Expected::list()
+        });
+        let answer = self.send(&request).await?;
         let no_list = || format!("the answer of {PATH} is no list of permissions");
-        let parts = split(&answer.body).map_err(|error| error.within(no_list()))?;
+        let parts = records(&answer).map_err(|error| error.within(no_list()))?;
         parts
             .records
             .iter()

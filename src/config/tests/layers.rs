@@ -27,6 +27,8 @@ fn the_required_keys_are_enough_and_all_others_have_the_contracts_defaults() {
     journals.recheck_months = 24
     journals.since =
     journals.trailing_months = 3
+    limits.answer_bytes = 256MB
+    limits.answer_records = 2000000
     limits.concurrency = 4
     limits.journal_timeout = 10m
     limits.requests_per_second = 10

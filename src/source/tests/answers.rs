@@ -296,16 +296,105 @@ async fn gzip_is_unpacked_and_its_unpacked_size_limited() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-    let client = |largest_answer| {
-        let tuning = crate::source::Tuning { largest_answer, ..tuning() };
+    let client = |answer_bytes| {
+        let limits = config::Limits { answer_bytes, ..limits() };
         let ledger = Arc::new(MemoryLedger::new());
-        Client::with_tuning(&source(&address), &feed(), &limits(), ledger, tuning).unwrap()
+        Client::with_tuning(&source(&address), &feed(), &limits, ledger, tuning()).unwrap()
     };
     let answer = client(2 * 1024 * 1024).send(&request()).await.unwrap();
     assert_eq!(answer.body.len(), 1024 * 1024 + 2);
     let error = client(1024 * 1024).send(&request()).await.unwrap_err();
     assert_eq!(error.kind(), Kind::BadAnswer);
-    assert!(error.chain().contains("larger than 1 MiB"), "{}", error.chain());
+    assert!(error.chain().contains("larger than 1048576 bytes"), "{}", error.chain());
+}
+
+/// An answer as it stands on the wire.
+fn wire(head: &str, body: &str) -> Vec<u8> {
+    format!("{head}\r\nConnection: close\r\n\r\n{body}").into_bytes()
+}
+
+#[rstest]
+#[case::http_1_0("HTTP/1.0 200 OK\r\nContent-Type: application/json", "[]")]
+#[case::http_1_0_empty("HTTP/1.0 200 OK", "")]
+#[case::http_1_1("HTTP/1.1 200 OK", "[{\"Id\": 1}]")]
+#[case::reset_content("HTTP/1.1 205 Reset Content\r\nContent-Length: 0", "")]
+#[case::created("HTTP/1.1 201 Created\r\nContent-Length: 2", "[]")]
+#[case::proxied("HTTP/1.1 203 OK\r\nContent-Length: 2", "[]")]
+#[case::partial("HTTP/1.1 206 Partial Content\r\nContent-Length: 2", "[]")]
+#[case::html("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/html", "[]")]
+#[case::text("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/plain", "[]")]
+#[case::blank("HTTP/1.1 200 OK\r\nContent-Length: 2", "\r\n")]
+#[case::a_field_twice("HTTP/1.1 200 OK\r\nContent-Length: 18", r#"[{"Id":1,"Id":20}]"#)]
+#[tokio::test]
+async fn what_is_no_answer_is_asked_again(#[case] head: &str, #[case] body: &str) {
+    let first = wire(head, body);
+    let service = Service::raw(move |_, before| match before {
+        0 => first.clone(),
+        _ => wire("HTTP/1.1 200 OK\r\nContent-Length: 3", "[1]"),
+    })
+    .await;
+    let list = request().expecting(crate::source::Expected::list());
+    let answer = service.client().send(&list).await.unwrap();
+    assert_eq!((answer.attempts, &answer.body[..]), (2, &b"[1]"[..]));
+}
+
+#[tokio::test]
+async fn what_stays_no_answer_is_a_bad_one() {
+    let service = Service::raw(|_, _| wire("HTTP/1.0 200 OK", "")).await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::BadAnswer);
+    assert!(error.chain().contains("ended with the connection"), "{}", error.chain());
+}
+
+#[rstest]
+#[case::length("HTTP/1.0 200 OK\r\nContent-Length: 2", "[]")]
+#[case::chunks("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked", "2\r\n[]\r\n0\r\n\r\n")]
+#[case::none("HTTP/1.1 204 No Content", "")]
+#[case::none_1_0("HTTP/1.0 204 No Content", "")]
+#[case::text_json("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: text/json", "[]")]
+#[case::hal(
+    "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Type: application/hal+json; v=1",
+    "[]"
+)]
+#[tokio::test]
+async fn an_answer_whose_end_is_proven_is_taken(#[case] head: &str, #[case] body: &str) {
+    let bytes = wire(head, body);
+    let service = Service::raw(move |_, _| bytes.clone()).await;
+    let list = request().expecting(crate::source::Expected::list());
+    assert_eq!(service.client().send(&list).await.unwrap().attempts, 1);
+}
+
+#[tokio::test]
+async fn a_packed_answer_that_hides_its_end_is_asked_for_unpacked() {
+    // `[]` in a stored block.
+    let packed = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x01\x02\0\xfd\xff[]\x29\xbb\x4c\x0d\x02\0\0\0";
+    let service = Service::raw(move |request, _| {
+        if request.to_lowercase().contains("accept-encoding: identity") {
+            return wire("HTTP/1.1 200 OK\r\nContent-Length: 2", "[]");
+        }
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\nConnection: close",
+            packed.len()
+        );
+        [head.as_bytes(), b"\r\n\r\n", packed].concat()
+    })
+    .await;
+    let client = service.client();
+    let list = request().expecting(crate::source::Expected::list());
+    assert_eq!(client.send(&list).await.unwrap().attempts, 2);
+    assert_eq!(client.send(&list).await.unwrap().attempts, 1, "and from then on at once");
+}
+
+#[tokio::test]
+async fn more_records_than_allowed_are_a_bad_answer() {
+    let service = Service::start(|_, _| json("[1, 2, 3]")).await;
+    let limits = config::Limits { answer_records: 2, ..limits() };
+    let ledger = Arc::new(MemoryLedger::new());
+    let source = source(&service.address);
+    let client = Client::with_tuning(&source, &feed(), &limits, ledger, tuning()).unwrap();
+    let error = client.send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::BadAnswer);
+    assert!(error.chain().contains("more than 2 records"), "{}", error.chain());
 }
 
 #[tokio::test]

@@ -1,0 +1,387 @@
+//! What an answer has to be before anything of it is believed: decided here, once, for whoever reads
+//! records, ids or feed rows out of it.
+//!
+//! A proxy's empty page and an error object come with status 200 too (field notes). Taken for "there is
+//! none", or for a record without values, they would remove rows. So an answer is held against what was
+//! asked: a list where one is due, records that have at least a field of their table, that name no
+//! field twice, and that do not speak of another id than the one they were asked by.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::split::{describe, other_shape};
+
+/// How many names of fields an error repeats. Names only: values can be personal.
+const MOST_NAMES: usize = 8;
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// One object, or none.
+    Record,
+    /// One bare value, or none.
+    Scalar,
+    /// An array, or `{Count, Results}`.
+    List,
+}
+
+/// What an answer has to be.
+#[derive(Debug, Clone)]
+pub struct Expected {
+    /// Whose records they are, for messages.
+    pub table: String,
+    pub shape: Shape,
+    /// Fields of which each record has at least one; none where any will do.
+    pub fields: HashSet<String>,
+    /// Ids that the records were asked by, with the fields that repeat them.
+    pub asked: Vec<(String, i64)>,
+}
+
+impl Expected {
+    /// A list of whatever records.
+    pub fn list() -> Expected {
+        Expected {
+            table: String::new(),
+            shape: Shape::List,
+            fields: HashSet::new(),
+            asked: Vec::new(),
+        }
+    }
+}
+
+/// What is wrong with `body`, if anything; no text of the answer is in it but names of fields.
+/// `most` is how many records an answer may have.
+pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) -> Option<String> {
+    let expected = expected.map(Arc::as_ref);
+    let trimmed = body.trim_ascii();
+    let of = |what: &str| {
+        let table = expected.map_or("", |expected| expected.table.as_str());
+        let of = if table.is_empty() { String::new() } else { format!(" of {table}") };
+        Some(format!("the answer{of} {what}"))
+    };
+    let first = trimmed.first();
+    match expected.map(|expected| expected.shape) {
+        None | Some(Shape::Record | Shape::Scalar) if body.is_empty() => return None,
+        _ if first.is_none() => return of("is empty"),
+        Some(Shape::Record | Shape::Scalar) | None if trimmed == b"null" => return None,
+        Some(Shape::Record) if first != Some(&b'{') => return of("is not an object"),
+        Some(Shape::Scalar) if matches!(first, Some(b'{' | b'[')) => {
+            return of("is not a bare value");
+        }
+        Some(Shape::List) if !matches!(first, Some(b'{' | b'[')) => return of("is not a list"),
+        _ => {}
+    }
+    let mut scan = Scan { expected, most, records: 0, results: false, found: None };
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let scanned = match first {
+        Some(b'[') => Elements(&mut scan).deserialize(&mut json),
+        Some(b'{') if expected.is_some_and(|expected| expected.shape == Shape::Record) => {
+            Record(&mut scan).deserialize(&mut json)
+        }
+        Some(b'{') => Envelope(&mut scan).deserialize(&mut json),
+        _ => serde::Deserialize::deserialize(&mut json).map(|_: IgnoredAny| ()),
+    };
+    let Scan { results, found, .. } = scan;
+    match scanned.and_then(|()| json.end()) {
+        Err(_) if found.is_some() => of(&found.unwrap_or_default()),
+        Err(cause) => of(&format!("is broken JSON: {}", describe(&cause))),
+        Ok(()) => {
+            let list = expected.is_some_and(|expected| expected.shape == Shape::List);
+            (list && first == Some(&b'{') && !results).then(|| other_shape(body).to_string())
+        }
+    }
+}
+
+/// A walk over an answer.
+struct Scan<'e> {
+    expected: Option<&'e Expected>,
+    most: u64,
+    records: u64,
+    /// The envelope holds `Results`.
+    results: bool,
+    /// What is wrong: the walk ends there, by an error that says nothing.
+    found: Option<String>,
+}
+
+impl Scan<'_> {
+    fn wrong<E: serde::de::Error>(&mut self, what: String) -> E {
+        self.found = Some(what);
+        E::custom("wrong")
+    }
+
+    fn fields<'de, A: MapAccess<'de>>(
+        &mut self,
+        mut map: A,
+        mut each: impl FnMut(&mut Self, &str, &mut A) -> Result<bool, A::Error>,
+    ) -> Result<Vec<Cow<'de, str>>, A::Error> {
+        let mut names: Vec<Cow<'de, str>> = Vec::new();
+        let mut known: HashSet<u64> = HashSet::new();
+        while let Some(Name(name)) = map.next_key()? {
+            // A first look by a number; equal ones are compared.
+            if !known.insert(short_hash(&name)) && names.contains(&name) {
+                return Err(self.wrong(format!("has a record that names the field {name} twice")));
+            }
+            if !each(self, &name, &mut map)? {
+                map.next_value::<IgnoredAny>()?;
+            }
+            names.push(name);
+        }
+        Ok(names)
+    }
+}
+
+fn short_hash(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// A list of records.
+struct Elements<'s, 'e>(&'s mut Scan<'e>);
+
+impl<'de> DeserializeSeed<'de> for Elements<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Elements<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while list.next_element_seed(Record(self.0))?.is_some() {
+            self.0.records += 1;
+            if self.0.records > self.0.most {
+                let most = self.0.most;
+                return Err(self
+                    .0
+                    .wrong(format!("has more than {most} records (limits.answer_records)")));
+            }
+        }
+        Ok(())
+    }
+
+    /// `Results` of an answer that has none.
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+/// `{Count, Results}`, or an object of which nothing is known.
+struct Envelope<'s, 'e>(&'s mut Scan<'e>);
+
+impl<'de> DeserializeSeed<'de> for Envelope<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Envelope<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
+        let list = self.0.expected.is_some_and(|expected| expected.shape == Shape::List);
+        self.0.fields(map, |scan, name, map| {
+            let results = list && name == "Results";
+            if results {
+                scan.results = true;
+                map.next_value_seed(Elements(scan))?;
+            }
+            Ok(results)
+        })?;
+        Ok(())
+    }
+}
+
+/// One record; an element that is no object is the decoder's to judge.
+struct Record<'s, 'e>(&'s mut Scan<'e>);
+
+impl<'de> DeserializeSeed<'de> for Record<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Record<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a record")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
+        let expected = self.0.expected;
+        let mut known = expected.is_none_or(|expected| expected.fields.is_empty());
+        let names = self.0.fields(map, |scan, name, map| {
+            let Some(expected) = expected else { return Ok(false) };
+            known = known || expected.fields.contains(name);
+            let Some((field, id)) = expected.asked.iter().find(|(field, _)| field == name) else {
+                return Ok(false);
+            };
+            let value: &RawValue = map.next_value()?;
+            if !is_id(value.get(), *id) {
+                return Err(scan.wrong(format!("was asked for {id} and has another {field}")));
+            }
+            Ok(true)
+        })?;
+        if known {
+            return Ok(());
+        }
+        let met = if names.is_empty() {
+            "no field at all".to_owned()
+        } else {
+            names.iter().take(MOST_NAMES).map(AsRef::as_ref).collect::<Vec<_>>().join(", ")
+        };
+        let what = format!("has none of the fields of its table: met {met}");
+        Err(self.0.wrong(what))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+/// Whether a field repeats the id that was asked for, or says nothing. Ids come in quotes as well.
+fn is_id(raw: &str, id: i64) -> bool {
+    raw == "null" || raw.trim_matches('"').parse() == Ok(id)
+}
+
+/// A name of a field, borrowed where the JSON allows it.
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de> serde::Deserialize<'de> for Name<'de> {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl<'de> Visitor<'de> for Text {
+            type Value = Name<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a field name")
+            }
+
+            fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
+                Ok(Name(Cow::Borrowed(name)))
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+                Ok(Name(Cow::Owned(name.to_owned())))
+            }
+        }
+        from.deserialize_str(Text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn of(shape: Shape) -> Arc<Expected> {
+        Arc::new(Expected {
+            table: "roles".to_owned(),
+            shape,
+            fields: ["Id", "CaseId", "Name"].map(str::to_owned).into(),
+            asked: vec![("CaseId".to_owned(), 17)],
+        })
+    }
+
+    fn judged(shape: Shape, body: &str) -> String {
+        fault(body.as_bytes(), Some(&of(shape)), 3).unwrap_or_default()
+    }
+
+    #[rstest]
+    #[case::bare(Shape::List, r#"[{"Id": 1}, {"Name": "x", "More": {"Id": 1, "Id": 2}}]"#)]
+    #[case::counted(Shape::List, r#"{"Count": 1, "Results": [{"Id": 1}]}"#)]
+    #[case::nothing(Shape::List, "[]")]
+    #[case::nothing_counted(Shape::List, r#"{"Count": 0, "Results": null}"#)]
+    #[case::values(Shape::List, r#"["a", 1, null]"#)]
+    #[case::own(Shape::List, r#"[{"CaseId": 17}, {"CaseId": "17"}, {"CaseId": null}]"#)]
+    #[case::record(Shape::Record, r#"{"Id": 1, "New": 2}"#)]
+    #[case::none(Shape::Record, "")]
+    #[case::null(Shape::Record, " null ")]
+    #[case::value(Shape::Scalar, "17.5")]
+    #[case::no_value(Shape::Scalar, "")]
+    fn what_was_asked_for_is_an_answer(#[case] shape: Shape, #[case] body: &str) {
+        assert_eq!(judged(shape, body), "");
+    }
+
+    #[rstest]
+    #[case::empty_list(Shape::List, "", "the answer of roles is empty")]
+    #[case::blank_list(Shape::List, " \r\n", "is empty")]
+    #[case::null_list(Shape::List, "null", "is not a list")]
+    #[case::value(Shape::List, "17", "is not a list")]
+    #[case::error_for_a_list(Shape::List, r#"{"Message": "An error"}"#, "fields Message")]
+    #[case::error_in_a_list(Shape::List, r#"[{"Id": 1}, {"Message": "An error"}]"#, "met Message")]
+    #[case::error_counted(Shape::List, r#"{"Results": [{"Message": "An error"}]}"#, "met Message")]
+    #[case::error(Shape::Record, r#"{"Message": "An error"}"#, "met Message")]
+    #[case::no_field(Shape::Record, "{}", "no field at all")]
+    #[case::list(Shape::Record, r#"[{"Id": 1}]"#, "not an object")]
+    #[case::blank(Shape::Record, " ", "is empty")]
+    #[case::object(Shape::Scalar, r#"{"Message": "An error"}"#, "not a bare value")]
+    #[case::twice(Shape::Record, r#"{"Id": 1, "Name": "x", "Id": 2}"#, "the field Id twice")]
+    #[case::escaped(Shape::Record, r#"{"Id": 1, "\u0049d": 2}"#, "the field Id twice")]
+    #[case::unknown_twice(Shape::List, r#"[{"Id": 1, "A": 1, "A": 1}]"#, "the field A twice")]
+    #[case::envelope(Shape::List, r#"{"Count": 1, "Count": 2, "Results": []}"#, "Count twice")]
+    #[case::results(Shape::List, r#"{"Results": [{"Id": 1}], "Results": []}"#, "Results twice")]
+    #[case::other(Shape::List, r#"[{"CaseId": 17}, {"CaseId": 18}]"#, "asked for 17")]
+    #[case::other_text(Shape::Record, r#"{"CaseId": "x"}"#, "another CaseId")]
+    #[case::many(Shape::List, r#"[{"Id": 1}, {"Id": 2}, {"Id": 3}, {"Id": 4}]"#, "more than 3")]
+    #[case::cut(Shape::List, r#"[{"Id": 1}, {"Id": 2"#, "ends too early")]
+    #[case::more(Shape::List, "[] []", "broken JSON")]
+    fn anything_else_is_a_fault(#[case] shape: Shape, #[case] body: &str, #[case] what: &str) {
+        let said = judged(shape, body);
+        assert!(said.contains(what), "{said}");
+        assert!(!said.contains("error"), "no value is repeated: {said}");
+    }
+
+    #[test]
+    fn of_an_answer_of_which_nothing_is_known_only_the_names_are_looked_at() {
+        assert_eq!(fault(br#"{"Message": "x"}"#, None, 3), None);
+        assert_eq!(fault(b"", None, 3), None);
+        assert!(fault(br#"{"Id": 1, "Id": 2}"#, None, 3).is_some());
+    }
+}
