@@ -9,6 +9,7 @@
 //! a row that names no case holds the bound where it stands, so that it is asked for again. Both are
 //! open rejects of `sync.seen` (`sync.seen_contacts`) until the row can be read.
 
+mod clock;
 mod page;
 mod reading;
 mod walk;
@@ -151,9 +152,12 @@ impl Feed<'_> {
                 "rows of the feed cannot be read: they are asked for again, see sync.rejects"
             );
         }
-        let name = reading.name;
+        let (name, usual) = (reading.name, reading.usual);
         self.writer
             .run(move |conn| {
+                if let Some(usual) = usual {
+                    State::new(conn).set_meta(&usual_key(name), &usual.to_string())?;
+                }
                 State::new(conn).set_feed(name.as_str(), &state, Some(Timestamp::now()))
             })
             .await?;
@@ -161,12 +165,18 @@ impl Feed<'_> {
     }
 }
 
+/// Where `sync.meta` keeps what is usual between the service's clock and ours.
+fn usual_key(name: FeedName) -> String {
+    format!("feed_clock_{}", name.as_str())
+}
+
 /// The lower bound of the next poll, which is also the watermark: the server's time at the start of
 /// this one, minus the skew, minus the overlap.
 ///
 /// The skew is the smallest distance between the server's clock and a `ModifiedDate` ever met: where
 /// the web server's clock runs ahead of the database's, changes of the last minutes carry dates
-/// before any bound that trusts it. Before the first row there is no bound: nothing is known about
+/// before any bound that trusts it. The server's time is believed as far as our own clock bears it out
+/// ([`clock`]). Before the first row there is no bound: nothing is known about
 /// the clocks, and nothing is lost by asking from the same place again.
 pub fn next_bound(state: &FeedState, overlap: Duration) -> Option<Ticks> {
     let started = Ticks::new(state.next_bound?);

@@ -77,6 +77,8 @@ pub(super) struct FeedRows {
     pub rows: Vec<FeedRow>,
     /// Of all records, usable or not, in order: their number decides whether the page was full.
     pub identities: Vec<Identity>,
+    /// How many records match, where the answer says it.
+    pub count: Option<u64>,
     pub nameless: Vec<Nameless>,
 }
 

@@ -2,9 +2,10 @@
 
 use jiff::Timestamp;
 
-use super::Feed;
+use super::clock::Usual;
 use super::page::{FeedRow, FeedRows, fields, id_field};
 use super::walk::{Ask, Walk};
+use super::{Feed, usual_key};
 use crate::config::FeedStyle;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
@@ -38,6 +39,10 @@ pub(super) struct Reading<'a> {
     pub calls: u64,
     /// An answer carried the server's time.
     pub dated: bool,
+    /// How far the server's clock usually is ahead of ours, this reading included once it has begun.
+    pub usual: Option<Usual>,
+    /// The first answer came.
+    begun: bool,
     /// The newest `ModifiedDate` of this reading.
     pub newest: Option<Ticks>,
     /// The earliest date from which a row has to be asked for again.
@@ -54,7 +59,9 @@ impl<'a> Reading<'a> {
         lower: Ticks,
         state: FeedState,
     ) -> Result<Reading<'a>> {
-        let before = State::new(&feed.store.connection()?).sequence()?;
+        let conn = feed.store.connection()?;
+        let before = State::new(&conn).sequence()?;
+        let usual = State::new(&conn).meta(&usual_key(name))?.and_then(|text| text.parse().ok());
         Ok(Reading {
             feed,
             name,
@@ -65,6 +72,8 @@ impl<'a> Reading<'a> {
             moved: 0,
             calls: 0,
             dated: false,
+            usual,
+            begun: false,
             newest: None,
             hold: None,
             nameless: 0,
@@ -115,6 +124,13 @@ impl<'a> Reading<'a> {
                 walk.take(ask, &page, usize::MAX);
             }
             self.commit(ask, page, walk.cursor()).await?;
+            if walk.lacks_counted() {
+                let text = format!(
+                    "{}: fewer rows came than Count tells of; the list cannot be read completely",
+                    self.path()
+                );
+                return Err(Error::new(Kind::BadAnswer, text));
+            }
             if walk.next_ask().is_some() && walk.passes() > MOST_PASSES {
                 return Err(Error::new(
                     Kind::BadAnswer,
@@ -169,9 +185,9 @@ impl<'a> Reading<'a> {
         self.calls += 1;
         failpoint::reach("feed-call-noted");
         self.started(&answer);
-        let Split { records, .. } =
+        let Split { records, count } =
             records(&answer).map_err(|e| e.within(format!("{}: no list came", self.path())))?;
-        let page = FeedRows::read(&records, self.name, self.feed.zone);
+        let page = FeedRows { count, ..FeedRows::read(&records, self.name, self.feed.zone) };
         let dates = page.rows.iter().filter_map(|row| row.when.modified);
         self.newest = dates.chain(self.newest).max();
         if let Some(date) = answer.server_date {
@@ -183,9 +199,22 @@ impl<'a> Reading<'a> {
 
     /// The bound that a poll sets is decided by its first answer.
     fn started(&mut self, answer: &Answer) {
+        let Some(date) = answer.server_date.map(Ticks::from) else { return };
+        let ours = Ticks::from(answer.ended_at);
         if self.state.next_bound.is_none() {
             // A cursor of an interrupted poll keeps that poll's bound: it started earlier.
-            self.state.next_bound = answer.server_date.map(|date| Ticks::from(date).get());
+            let believed = Usual::believed(self.usual, date, ours);
+            if believed < date {
+                tracing::warn!(
+                    feed = self.name.as_str(),
+                    %date,
+                    "the server's Date is farther ahead of our clock than usual: it is not followed"
+                );
+            }
+            self.state.next_bound = Some(believed.get());
+        }
+        if !std::mem::replace(&mut self.begun, true) {
+            self.usual = Some(Usual::learned(self.usual, date, ours));
         }
     }
 

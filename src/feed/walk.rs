@@ -35,6 +35,8 @@ pub(super) struct Walk {
     seen: BTreeMap<i64, BTreeSet<i64>>,
     pass: Pass,
     passes: usize,
+    /// The end was reached with fewer rows than were counted.
+    lacks_counted: bool,
 }
 
 /// A pass by `$skip`: the records it met, in order, and those that the one before it met.
@@ -65,6 +67,7 @@ impl Walk {
             seen: BTreeMap::new(),
             pass: Pass::default(),
             passes: 0,
+            lacks_counted: false,
         }
     }
 
@@ -87,6 +90,11 @@ impl Walk {
         self.passes
     }
 
+    /// The walk came to its end, and `Count` tells of rows that did not come.
+    pub fn lacks_counted(&self) -> bool {
+        self.next.is_none() && self.lacks_counted
+    }
+
     /// The service does not know the filter of the last call.
     pub fn filter_is_refused(&mut self) {
         self.next = Some(Ask::Skip(0));
@@ -99,11 +107,13 @@ impl Walk {
             .iter()
             .filter(|row| self.seen.entry(row.key()).or_default().insert(row.id))
             .count();
-        let goes_on = may_go_on(page.identities.len(), top);
+        let different = page.identities.iter().collect::<BTreeSet<_>>().len() as u64;
+        let by_length = may_go_on(page.identities.len(), top);
+        let goes_on = by_length || page.count.is_some_and(|count| different < count);
         self.next = match ask {
             Ask::From(from) => self.after_page(from, page, goes_on, new),
             Ask::Ties { at, from_id } => self.after_ties(at, from_id, page, goes_on),
-            Ask::Skip(skip) => self.after_skip(skip, &page.identities, goes_on),
+            Ask::Skip(skip) => self.after_skip(skip, page, by_length),
         };
     }
 
@@ -168,23 +178,28 @@ impl Walk {
         }
     }
 
-    fn after_skip(&mut self, skip: u64, page: &[Identity], goes_on: bool) -> Option<Ask> {
+    fn after_skip(&mut self, skip: u64, page: &FeedRows, by_length: bool) -> Option<Ask> {
+        let (count, page) = (page.count, page.identities.as_slice());
         let pass = &mut self.pass;
+        // `Count` is that of the whole list, wherever the page stands in it.
+        let lacks = |known: &BTreeSet<Identity>| count.is_some_and(|c| (known.len() as u64) < c);
         if skip == 0 {
-            if !goes_on {
-                return None;
-            }
             pass.start(page);
-            return Some(pass.next());
+            let (lacks, next) = (lacks(&pass.known), pass.next());
+            // A page of one record or none leads nowhere.
+            let leads_on = by_length || (lacks && next != Ask::Skip(0));
+            self.lacks_counted = lacks && !leads_on;
+            return leads_on.then_some(next);
         }
         // The first record of a later page must be the last of the page before.
         if pass.records.last() == page.first() {
             let brings = page.iter().any(|record| !pass.known.contains(record));
-            pass.add(&page[1..]);
-            if goes_on && brings {
+            pass.add(page.get(1..).unwrap_or_default());
+            if brings && (by_length || lacks(&pass.known)) {
                 return Some(pass.next());
             }
             self.passes += 1;
+            self.lacks_counted = lacks(&pass.known);
             let met = std::mem::take(&mut pass.known);
             if pass.before.as_ref() == Some(&met) {
                 return None;
@@ -195,6 +210,7 @@ impl Walk {
         self.passes += 1;
         if pass.is_first_again(page) {
             // `$skip` is ignored, and this is all.
+            self.lacks_counted = lacks(&pass.known);
             return None;
         }
         pass.before = None;
@@ -331,6 +347,51 @@ mod tests {
         let server = server((1..=7).map(|i| (i, i * 10)), 1_000);
         assert_eq!(server.read_by_date(0, 1_000).1, 1);
         assert_eq!(server.read_by_skip().1, 1);
+    }
+
+    /// A page of these rows of `of` that are counted.
+    fn counted(server: &Server, ask: Ask, count: u64, doubled: Option<usize>) -> FeedRows {
+        let mut page = server.answer(ask, Ticks::new(0)).unwrap();
+        if let Some(place) = doubled {
+            page.rows[place] = page.rows[0].clone();
+            page.identities[place] = page.identities[0];
+        }
+        FeedRows { count: Some(count), ..page }
+    }
+
+    #[test]
+    fn a_page_with_fewer_different_rows_than_counted_is_not_the_last() {
+        let server = server((1..=7).map(|i| (i, i * 10)), 1_000);
+        let mut walk = Walk::by_date(Ticks::new(0));
+        let first = walk.next_ask().unwrap();
+        // One row came twice, another not at all.
+        walk.take(first, &counted(&server, first, 7, Some(3)), 1_000);
+        assert!(walk.next_ask().is_some());
+        let mut whole = Walk::by_date(Ticks::new(0));
+        whole.take(first, &counted(&server, first, 7, None), 1_000);
+        assert_eq!((whole.next_ask(), whole.lacks_counted()), (None, false));
+    }
+
+    #[test]
+    fn a_feed_that_counts_rows_which_never_come_is_not_complete() {
+        for walk in [Walk::by_date(Ticks::new(0)), Walk::by_skip(Ticks::new(0))] {
+            for rows in [0, 1, 2, 7, 100, 250] {
+                let (mut walk, mut calls) = (walk_again(&walk), 0);
+                let server = server((1..=rows).map(|i| (i, i * 10)), 100);
+                while let Some(ask) = walk.next_ask() {
+                    calls += 1;
+                    assert!(calls < 100, "it does not end: {ask:?}");
+                    let count = rows as u64 + 5;
+                    walk.take(ask, &counted(&server, ask, count, None), 100);
+                }
+                assert!(walk.lacks_counted(), "{rows}");
+            }
+        }
+    }
+
+    /// The same walk from its beginning.
+    fn walk_again(walk: &Walk) -> Walk {
+        Walk { next: walk.next, ..Walk::by_date(walk.cursor) }
     }
 
     #[test]

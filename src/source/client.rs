@@ -253,6 +253,8 @@ impl Client {
             Outcome::Answered(incoming) => return Ok(incoming),
             Outcome::TokenRefused(generation, _) => generation,
         };
+        // At once: calls that wait for their turn must not go out with it.
+        self.shared.tokens.refuse(rejected);
         match self.send_once(request, Some(rejected), sent, deadline).await? {
             Outcome::Answered(incoming) => Ok(incoming),
             Outcome::TokenRefused(_, refusal) => {
@@ -275,8 +277,13 @@ impl Client {
         let (_slot, permit, bearer) = match request.class {
             CallClass::Plain | CallClass::Journal => {
                 let slot = line.limits.slot(request.class).await?;
-                let bearer = shared.tokens.bearer(line, rejected, deadline).await?;
+                let mut bearer = shared.tokens.bearer(line, rejected, deadline).await?;
                 line.limits.turn(deadline).await.map_err(Failure::last)?;
+                while !shared.tokens.is_good(&bearer) {
+                    // Refused while we waited: a new token, and a turn of its own.
+                    bearer = shared.tokens.bearer(line, rejected, deadline).await?;
+                    line.limits.turn(deadline).await.map_err(Failure::last)?;
+                }
                 (slot, None, bearer)
             }
             CallClass::Feed(feed) => loop {
@@ -285,6 +292,9 @@ impl Client {
                 let slot = line.limits.slot(request.class).await?;
                 let bearer = shared.tokens.bearer(line, rejected, deadline).await?;
                 line.limits.unheld(deadline).await.map_err(Failure::last)?;
+                if !shared.tokens.is_good(&bearer) {
+                    continue;
+                }
                 if let Some(permit) = shared.ledger.begin(feed).await? {
                     break (slot, Some(permit), bearer);
                 }

@@ -1,7 +1,7 @@
 //! How a list is paged and when it is complete (contract section 4, "Complete answers"): one state
 //! machine for every list, without connection or clock. [`super::listing`] drives it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The `$top` that is tried first.
 pub const FIRST_TOP: u32 = 1_000;
@@ -83,7 +83,10 @@ pub struct Pager {
     pages: usize,
     /// How often each fingerprint was kept.
     kept: HashMap<u128, usize>,
+    /// How many different records were kept; of lines, how many lines.
     length: u64,
+    /// A record came twice in one page: what stands in its place did not come.
+    doubled: bool,
     count: Option<u64>,
     count_moved: bool,
     last_key: Option<i64>,
@@ -107,6 +110,7 @@ impl Pager {
             pages: 0,
             kept: HashMap::new(),
             length: 0,
+            doubled: false,
             count: None,
             count_moved: false,
             last_key: None,
@@ -124,7 +128,7 @@ impl Pager {
         self.top
     }
 
-    /// How many records have been kept.
+    /// How many different records have been kept.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -176,8 +180,14 @@ impl Pager {
 
     fn keep(&mut self, marks: &[Mark], keep: Vec<bool>) -> Taken {
         for (mark, _) in marks.iter().zip(&keep).filter(|(_, keep)| **keep) {
-            *self.kept.entry(mark.fingerprint).or_default() += 1;
-            self.length += 1;
+            let times = self.kept.entry(mark.fingerprint).or_default();
+            *times += 1;
+            // The same record twice is evidence of one.
+            if *times == 1 || self.sameness == Sameness::Lines {
+                self.length += 1;
+            } else {
+                self.doubled = true;
+            }
         }
         Taken { keep, next: self.next(marks) }
     }
@@ -195,8 +205,17 @@ impl Pager {
             return Next::Finished(verdict);
         }
         let top = self.top.map(|top| usize::try_from(top).unwrap_or(usize::MAX));
-        let does_not_page = top.is_some_and(|top| length > top);
-        self.short = top.is_none_or(|top| length < top) && !length.is_multiple_of(ROUND);
+        let different = match self.sameness {
+            Sameness::Key => {
+                marks.iter().map(|mark| mark.fingerprint).collect::<HashSet<_>>().len()
+            }
+            Sameness::Lines => length,
+        };
+        let does_not_page = top.is_some_and(|top| different > top);
+        // A page of this many records, or of this many different ones, may be one that was cut.
+        let may_be_cut =
+            |records: usize| top.is_some_and(|top| records >= top) || records.is_multiple_of(ROUND);
+        self.short = !may_be_cut(length) && !may_be_cut(different);
         let all_counted = self.count.map(|count| self.length >= count);
         if all_counted.unwrap_or(self.short || does_not_page) {
             return Next::Finished(self.unmoved());
@@ -235,10 +254,10 @@ impl Pager {
 
     /// A look behind the end brought nothing, or the same again. That proves the end, unless
     /// `Count` speaks of more and the last page was one that a limit of the service's could have
-    /// cut.
+    /// cut, or a record stood in another's place.
     fn proven_by_look(&self) -> Verdict {
         match self.count {
-            Some(count) if self.length < count && !self.short => {
+            Some(count) if self.length < count && (!self.short || self.doubled) => {
                 Verdict::Incomplete("the service gives fewer records than its Count")
             }
             _ => self.unmoved(),

@@ -52,6 +52,8 @@ pub(super) struct Tokens {
     state: Mutex<State>,
     /// How many renewals have ended, well or not.
     renewals: AtomicU64,
+    /// The newest generation that the service refused; 0 for none.
+    refused: AtomicU64,
 }
 
 #[derive(Default)]
@@ -113,12 +115,23 @@ impl Tokens {
             time_limit,
             state: Mutex::default(),
             renewals: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
         }
     }
 
     /// The client secret, for blotting it out of what the service says. Not to be printed.
     pub(super) fn client_secret(&self) -> &str {
         self.client_secret.expose_secret()
+    }
+
+    /// The service refused the token of this generation: nobody is to send it any more.
+    pub(super) fn refuse(&self, generation: u64) {
+        self.refused.fetch_max(generation, Ordering::AcqRel);
+    }
+
+    /// Whether the service has not refused the token.
+    pub(super) fn is_good(&self, bearer: &Bearer) -> bool {
+        bearer.generation > self.refused.load(Ordering::Acquire)
     }
 
     /// A token that is valid as far as is known, and not the one of generation `rejected`.
@@ -135,7 +148,7 @@ impl Tokens {
     ) -> Result<Bearer> {
         let renewals_before = self.renewals.load(Ordering::Acquire);
         let mut state = self.state.lock().await;
-        if let Some(bearer) = state.usable(rejected) {
+        if let Some(bearer) = state.usable(rejected).filter(|bearer| self.is_good(bearer)) {
             return Ok(bearer);
         }
         // Somebody else's renewal ended while we waited for it, and it failed.
@@ -144,7 +157,8 @@ impl Tokens {
             return Err(Error::new(*kind, text.clone()));
         }
         // The last known token was refused: so may be whatever is derived from its session.
-        let refused = rejected.is_some_and(|generation| generation == state.generation);
+        let last = state.generation;
+        let refused = rejected == Some(last) || last <= self.refused.load(Ordering::Acquire);
         if refused {
             state.current = None;
             state.refresh = None;

@@ -239,6 +239,54 @@ fn two_records_of_one_page_with_one_key_are_both_handed_on() {
     assert_eq!(taken.keep, [true; 4]);
 }
 
+#[rstest]
+#[case::keyset(Walk::Keyset)]
+#[case::skip(Walk::Skip)]
+fn a_record_that_comes_twice_is_evidence_of_one(#[case] how: Walk) {
+    // 50 are counted and 50 come, but seven of them are others again: seven did not come.
+    let mut pager = Pager::new(how, Sameness::Key, None);
+    let taken = pager.take(&marks((0..43).chain(0..7)), Some(50));
+    assert!(matches!(taken.next, Next::Ask(_)), "{taken:?}");
+    assert_eq!(pager.length(), 43);
+    let mut next = taken.next;
+    while let Next::Ask(_) = next {
+        next = pager.take(&[], None).next;
+    }
+    assert!(matches!(next, Next::Finished(Verdict::Incomplete(_))), "{next:?}");
+}
+
+#[test]
+fn a_look_that_brings_what_a_doubled_record_stood_for_completes_the_list() {
+    let mut pager = Pager::new(Walk::Skip, Sameness::Key, None);
+    let taken = pager.take(&marks((0..43).chain(0..7)), Some(50));
+    let Next::Ask(ask) = taken.next else { panic!("{taken:?}") };
+    assert_eq!(ask.skip, Some(43));
+    let taken = pager.take(&marks(43..50), Some(50));
+    assert_eq!(taken.next, Next::Finished(Verdict::Complete));
+}
+
+#[rstest]
+#[case::round_when_different(107, 100)]
+#[case::round_as_it_stands(100, 93)]
+fn a_length_that_may_be_a_page_is_looked_behind_with_and_without_the_doubled(
+    #[case] records: i64,
+    #[case] different: i64,
+) {
+    for how in [Walk::Skip, Walk::Undocumented] {
+        let mut pager = Pager::new(how, Sameness::Key, None);
+        let ids = (0..different).chain(0..records - different);
+        assert!(matches!(pager.take(&marks(ids), None).next, Next::Ask(_)));
+    }
+}
+
+#[test]
+fn doubled_records_do_not_prove_that_a_service_does_not_page() {
+    let mut pager = Pager::new(Walk::Skip, Sameness::Key, Some(Some(100)));
+    // More than asked for, but not more different ones.
+    let taken = pager.take(&marks((0..100).chain(0..3)), None);
+    assert!(matches!(taken.next, Next::Ask(_)), "{taken:?}");
+}
+
 #[test]
 fn equal_lines_are_two_lines() {
     let mut pager = Pager::new(Walk::Undocumented, Sameness::Lines, None);

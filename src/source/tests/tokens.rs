@@ -72,6 +72,27 @@ async fn a_refused_token_is_renewed_once_for_all_and_the_calls_replayed() {
 }
 
 #[tokio::test]
+async fn a_token_that_was_refused_goes_out_with_no_further_call() {
+    let service = Service::start(|call, _| match call.header("authorization") {
+        "Bearer token-1" => status(401, ""),
+        _ => json("[]"),
+    })
+    .await;
+    let (client, request) = (service.client(), request());
+    let answers = join_all((0..60).map(|_| client.send(&request))).await;
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(service.token_calls(), 2);
+    let calls = service.calls();
+    let refused = calls.iter().filter(|call| call.header("authorization") == "Bearer token-1");
+    // One for each that was in flight when the first refusal came.
+    assert!(refused.count() <= super::service::limits().concurrency);
+    assert_eq!(
+        calls.len() - 60,
+        calls.iter().filter(|call| call.header("authorization") == "Bearer token-1").count()
+    );
+}
+
+#[tokio::test]
 async fn a_fresh_token_that_is_refused_is_a_matter_of_credentials() {
     let service = Service::start(|_, _| status(401, "token-2 is not good")).await;
     let error = service.client().send(&request()).await.unwrap_err();

@@ -1,0 +1,123 @@
+//! The service's clock against ours (pure).
+//!
+//! The watermark is taken from the service's `Date`. One that jumps ahead (a web server whose clock is
+//! wrong, a proxy) would move it behind changes that are still to come, and they would never be asked
+//! for. So it is held against our own clock and what is usual between the two: what is farther ahead is
+//! cut. A bound that lies too early costs rows, and loses none.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::ticks::Ticks;
+
+/// By so much a `Date` may be farther ahead than is usual.
+const TOLERANCE: Duration = Duration::from_secs(60);
+/// What is usual follows a clock that is farther ahead by this part of the time that passes, so that a
+/// wrong clock has to stay wrong for most of a day before `feed.overlap` does not cover it.
+const FOLLOWED: i64 = 100;
+/// Of the time between two polls so much counts: our own clock can jump too.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3_600);
+
+/// How far the service's `Date` usually is ahead of our clock, in ticks; below zero it is behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Usual {
+    ahead: i64,
+    /// Our clock when this was learned.
+    at: Ticks,
+}
+
+impl Usual {
+    /// After a complete poll whose first answer said `date` when our clock said `ours`: the smallest
+    /// distance counts at once, a larger one slowly.
+    pub fn learned(before: Option<Usual>, date: Ticks, ours: Ticks) -> Usual {
+        let ahead = date.get().saturating_sub(ours.get());
+        let ahead = before.map_or(ahead, |before| {
+            let longest = Ticks::new(0).later_by(LONGEST_PAUSE).get();
+            let passed = ours.get().saturating_sub(before.at.get()).clamp(0, longest);
+            ahead.min(before.ahead.saturating_add(passed / FOLLOWED))
+        });
+        Usual { ahead, at: ours }
+    }
+
+    /// `date` as far as it is believed. Of a service that was never met before, all of it.
+    pub fn believed(usual: Option<Usual>, date: Ticks, ours: Ticks) -> Ticks {
+        usual.map_or(date, |usual| {
+            let latest = Ticks::new(ours.get().saturating_add(usual.ahead)).later_by(TOLERANCE);
+            date.min(latest)
+        })
+    }
+}
+
+/// As it stands in `sync.meta`.
+impl fmt::Display for Usual {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.ahead, self.at.get())
+    }
+}
+
+impl FromStr for Usual {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (ahead, at) = text.split_once(' ').ok_or(())?;
+        let number = |text: &str| text.parse::<i64>().map_err(|_| ());
+        Ok(Usual { ahead: number(ahead)?, at: Ticks::new(number(at)?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3_600;
+
+    fn at(seconds: i64) -> Ticks {
+        Ticks::new(seconds * 10_000_000)
+    }
+
+    fn usual(ahead: i64, when: i64) -> Usual {
+        Usual::learned(None, at(when + ahead), at(when))
+    }
+
+    #[test]
+    fn a_date_is_believed_up_to_a_minute_beyond_what_is_usual() {
+        let believed =
+            |ahead: i64| Usual::believed(Some(usual(30, 0)), at(1_000 + ahead), at(1_000));
+        assert_eq!(believed(30), at(1_030));
+        assert_eq!(believed(90), at(1_090));
+        assert_eq!(believed(HOUR), at(1_090), "a jump ahead is not followed");
+        assert_eq!(believed(-HOUR), at(1_000 - HOUR), "a jump back is");
+        assert_eq!(Usual::believed(None, at(9_000), at(0)), at(9_000));
+    }
+
+    #[test]
+    fn a_smaller_distance_counts_at_once_and_a_larger_one_slowly() {
+        let before = usual(30, 0);
+        let learned =
+            |ahead: i64, when: i64| Usual::learned(Some(before), at(when + ahead), at(when)).ahead;
+        assert_eq!(learned(-5, 10), at(-5).get());
+        assert_eq!(learned(HOUR, 100), at(31).get());
+        assert_eq!(learned(31, HOUR), at(31).get(), "no farther than it is");
+        assert_eq!(learned(HOUR, 1_000 * HOUR), at(30 + 36).get(), "our clock may have jumped");
+        assert_eq!(learned(HOUR, -50), at(30).get());
+    }
+
+    #[test]
+    fn a_wrong_clock_moves_the_bound_by_less_than_the_overlap_within_half_a_day() {
+        let mut known = usual(0, 0);
+        for when in (0..12 * HOUR).step_by(10) {
+            known = Usual::learned(Some(known), at(when + 5 * HOUR), at(when));
+        }
+        let ours = at(12 * HOUR);
+        let ahead = Usual::believed(Some(known), at(17 * HOUR), ours).get() - ours.get();
+        assert!(ahead < at(600).get(), "{ahead}");
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let known = usual(-17, 5);
+        assert_eq!(known.to_string().parse(), Ok(known));
+        assert_eq!("x".parse::<Usual>(), Err(()));
+    }
+}
