@@ -4,6 +4,7 @@
 
 mod support;
 
+mod answers;
 mod books;
 mod cli;
 mod contacts;
