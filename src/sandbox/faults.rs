@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use super::spoil::Spoil;
+
 /// Which calls a fault befalls, and what happens to them.
 ///
 /// ```json
@@ -65,6 +67,11 @@ pub enum Fault {
         #[serde(default)]
         content_type: Option<String>,
     },
+    /// The work is done, and the answer is changed: `{"kind": "spoil", "how": "drop_record"}`.
+    Spoil { how: Spoil },
+    /// The work is done, and these are the bytes of the whole answer, after which the connection is
+    /// closed: `{"kind": "raw", "answer": "HTTP/1.0 200 OK\r\n\r\n"}`.
+    Raw { answer: String },
     /// The work is done, the connection is closed without an answer.
     LoseAnswer,
     /// The connection is closed before anything is done.
@@ -103,6 +110,11 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Whether an answer is wanted as its records are, not compressed.
+    pub fn spoils(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault, Fault::Spoil { .. }))
+    }
+
     /// The call's paging.
     pub fn twist(&self) -> Twist {
         let mut twist = Twist::default();

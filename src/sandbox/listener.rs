@@ -1,11 +1,11 @@
-//! A TCP listener whose connections a handler can break: "did the work, lost the answer".
+//! A TCP listener whose connections a handler can break: "did the work, lost the answer", or write
+//! to past the server: "answered what no server would".
 
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, ready};
 
 use axum::extract::connect_info::Connected;
 use axum::serve::IncomingStream;
@@ -17,12 +17,33 @@ pub struct Listener(pub TcpListener);
 
 /// One connection, as a handler sees it.
 #[derive(Debug, Clone, Default)]
-pub struct Line(Arc<AtomicBool>);
+pub struct Line(Arc<Mutex<Fate>>);
+
+/// What becomes of what the server writes next.
+#[derive(Debug, Default)]
+enum Fate {
+    /// It is sent.
+    #[default]
+    Sent,
+    /// These bytes are sent in its place, of which so many have been; then it is cut.
+    Replaced(Vec<u8>, usize),
+    /// Nothing is sent or read any more.
+    Cut,
+}
 
 impl Line {
     /// Breaks the connection: whatever is written next fails, and it is closed.
     pub fn cut(&self) {
-        self.0.store(true, Ordering::SeqCst);
+        *self.fate() = Fate::Cut;
+    }
+
+    /// Sends this in the place of what is written next, and closes the connection.
+    pub fn replace(&self, answer: Vec<u8>) {
+        *self.fate() = Fate::Replaced(answer, 0);
+    }
+
+    fn fate(&self) -> MutexGuard<'_, Fate> {
+        super::lock(&self.0)
     }
 }
 
@@ -63,10 +84,26 @@ impl Connected<IncomingStream<'_, Listener>> for Line {
 
 impl Stream {
     fn check(&self) -> io::Result<()> {
-        if self.line.0.load(Ordering::SeqCst) {
-            return Err(io::ErrorKind::ConnectionReset.into());
+        match *self.line.fate() {
+            Fate::Cut => Err(io::ErrorKind::ConnectionReset.into()),
+            Fate::Sent | Fate::Replaced(..) => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Goes on with whatever is to be sent in the place of what the server writes; ready where the
+    /// server may write.
+    fn poll_fate(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut fate = self.line.fate();
+        if let Fate::Replaced(answer, sent) = &mut *fate {
+            while *sent < answer.len() {
+                *sent += ready!(Pin::new(&mut self.inner).poll_write(cx, &answer[*sent..]))?;
+            }
+            // An end, not a reset: whoever reads has to believe that this was all.
+            ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
+            *fate = Fate::Cut;
+        }
+        drop(fate);
+        Poll::Ready(self.check())
     }
 }
 
@@ -87,7 +124,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.check()?;
+        ready!(self.poll_fate(cx))?;
         Pin::new(&mut self.inner).poll_write(cx, buf)
     }
 
@@ -104,7 +141,7 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.check()?;
+        ready!(self.poll_fate(cx))?;
         Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
     }
 

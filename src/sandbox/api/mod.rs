@@ -31,6 +31,7 @@ use tokio::time::Instant;
 
 use super::faults::{Fault, Verdict, When};
 use super::listener::Line;
+use super::spoil::spoil;
 use super::stats::Call;
 use super::throttle::ThrottleStyle;
 use super::{Paging, Shared};
@@ -156,6 +157,9 @@ impl Passage<'_> {
         {
             return refusal.into_response();
         }
+        if verdict.spoils() {
+            request.headers_mut().remove(header::ACCEPT_ENCODING);
+        }
         request.extensions_mut().insert(verdict.twist());
         next.run(request).await
     }
@@ -176,6 +180,11 @@ impl Passage<'_> {
                     let kind = content_type.unwrap_or_else(|| "application/json".to_owned());
                     let headers = [("Content-Type".to_owned(), kind)].into();
                     response = scripted(status.unwrap_or(200), &headers, &body);
+                }
+                Fault::Spoil { how } => response = spoil(response, how).await,
+                Fault::Raw { answer } => {
+                    self.line.replace(answer.into_bytes());
+                    return None;
                 }
                 Fault::CutOff { bytes } => response = cut_off(response, bytes).await,
                 _ => {}
