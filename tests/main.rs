@@ -30,6 +30,7 @@ mod readers;
 mod reports;
 mod runs;
 mod showings;
+mod spoilt;
 mod tables;
 mod throttle;
 mod user_files;

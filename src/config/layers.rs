@@ -20,8 +20,12 @@ use super::violation::{self, Origin, Violation};
 const ENVIRONMENT_PREFIX: &str = "CASEMIRROR_";
 
 /// Variables with the prefix that belong to the test suite.
-const TEST_VARIABLES: &[&str] =
-    &["CASEMIRROR_TEST_PYTHON", "CASEMIRROR_REQUIRE_PYTHON", "CASEMIRROR_ABORT_AT"];
+const TEST_VARIABLES: &[&str] = &[
+    "CASEMIRROR_TEST_PYTHON",
+    "CASEMIRROR_REQUIRE_PYTHON",
+    "CASEMIRROR_ABORT_AT",
+    "CASEMIRROR_RETRY_AT_ONCE",
+];
 
 /// The layers put together so far, lowest first, and what was wrong with them.
 pub(super) struct Layers {

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
+/// In the environment of a process that a test starts: failed calls are repeated at once.
+const AT_ONCE: &str = "CASEMIRROR_RETRY_AT_ONCE";
+
 /// Settings of the repetition of calls.
 #[derive(Debug, Clone)]
 pub struct Retry {
@@ -23,7 +26,11 @@ impl Default for Retry {
     fn default() -> Self {
         Retry {
             attempts: 5,
-            first_wait: Duration::from_millis(250),
+            first_wait: if std::env::var_os(AT_ONCE).is_some() {
+                Duration::from_millis(1)
+            } else {
+                Duration::from_millis(250)
+            },
             longest_wait: Duration::from_secs(30),
             patience: Duration::from_secs(5 * 60),
             seed: None,

@@ -177,7 +177,7 @@ pub fn shown(output: &Output) -> String {
 }
 
 /// A row as the sandbox prints its state: cells in canonical form.
-type Row = serde_json::Map<String, Value>;
+pub type Row = serde_json::Map<String, Value>;
 
 /// Differences between a database's `main` and a sandbox's whole state, in words; at most some. Both
 /// have the same tables, and these the same rows and columns.
@@ -248,7 +248,7 @@ pub fn differences_of(conn: &Connection, state: &Value) -> Vec<String> {
 }
 
 /// Rows by their keys, which are unique.
-fn by_key(
+pub fn by_key(
     resource: &Resource,
     rows: impl IntoIterator<Item = Row>,
     differences: &mut Vec<String>,
@@ -263,7 +263,8 @@ fn by_key(
     all
 }
 
-fn mirrored(conn: &Connection, resource: &Resource) -> Vec<Row> {
+/// The rows of a table of the mirror.
+pub fn mirrored(conn: &Connection, resource: &Resource) -> Vec<Row> {
     let cells: Vec<String> = resource
         .columns
         .iter()
