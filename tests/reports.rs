@@ -257,12 +257,51 @@ fn a_component_that_is_not_known_leaves_the_total_open() {
 
     // Then the conditions with the debt are withdrawn: what was read of them counts no more.
     refuse(&world, "/api/Properties/*/CommonConditions", 403);
-    change(&world, shown_cases(&world)[30], Facet::Nothing);
+    for case_id in &shown_cases(&world)[20..50] {
+        change(&world, *case_id, Facet::Nothing);
+    }
     world.run(&["sync"]);
     let debt_too = |id: i64, name: &str| name == "debt" || failing(id, name);
     let expected = total_costs(&world.sandbox.state(), debt_too);
     assert!(expected.values().all(|total| total.1.is_none()));
     assert_eq!(reported_costs(&world.published()), expected);
+}
+
+/// The one case that changed is the only one that is asked, so that no call to its tables succeeds.
+#[test]
+fn a_failed_call_for_one_case_leaves_open_the_totals_of_no_other() {
+    let world = brisk(unthrottled(60));
+    world.sync();
+    let sales = world.sandbox.tables(&["cases", "commission_sharing"]);
+    let has_row = |table: &str, key: &str, id: i64| rows(&sales, table).any(|r| r[key] == id);
+    let one = shown_cases(&world)
+        .into_iter()
+        .find(|id| has_row("cases", "id", *id) && has_row("commission_sharing", "case_id", *id))
+        .unwrap();
+    refuse(&world, &format!("/api/Properties/{one}/CommonConditions"), 500);
+    refuse(&world, &format!("/api/Conditions/Cases/{one}/EstimatedCosts/false"), 500);
+    change(&world, one, Facet::Nothing);
+    assert_status(&world.run(&["sync"]), 3);
+
+    let expected = total_costs(&world.sandbox.state(), |id, name| id == one && name == "debt");
+    assert_eq!(expected[&one].4, ["debt"]);
+    assert_eq!(reported_costs(&world.published()), expected);
+    let open = "SELECT DISTINCT c.case_id FROM report.commission c \
+                JOIN main.estimated_costs e USING (case_id) \
+                WHERE c.commission_amount IS NULL AND e.commission_amount IS NOT NULL";
+    let of_case = lines(&world.published(), open);
+    assert!(of_case.iter().all(|row| *row == format!("{{'case_id': {one}}}")), "{of_case:?}");
+
+    // Known again once it answers.
+    world.sandbox.clear_faults();
+    Connection::open(world.path("data/store.duckdb"))
+        .unwrap()
+        .execute_batch("UPDATE sync.failures SET next_at = first_at")
+        .unwrap();
+    world.sync();
+    let expected = total_costs(&world.sandbox.state(), |_, _| false);
+    assert_eq!(reported_costs(&world.published()), expected);
+    world.assert_equal();
 }
 
 #[test]

@@ -1,13 +1,14 @@
--- What each employee is due of a case's commission (contract section 5; reference 2.12 and 4.7, rule 1).
+-- What each employee is due of a case's commission (reference 2.12 and 4.7, rule 1).
 --
--- Known is, of either table: it is readable, the case was read completely once, nothing about it is
--- failing, and no value that is needed is rejected. What is not known is NULL, and what is computed
--- from it too.
+-- Known is, of either table: it is readable, the case was read completely once, its own last call did
+-- not fail, and no value that is needed is rejected. What fails for another case says nothing of this
+-- one. What is not known is NULL, and what is computed from it too.
 CREATE OR REPLACE VIEW report.commission AS
 WITH
 readable AS (
-    -- Rows of a resource that is not 'ok' stay as they are and count as not known.
-    SELECT table_name FROM sync.resources WHERE status = 'ok'
+    -- Rows of a resource that is not read any more stay as they are and count as not known. One that
+    -- is failing is still read; which of its cases failed says sync.failures.
+    SELECT table_name FROM sync.resources WHERE status IN ('ok', 'failing')
 ),
 fetched AS (
     SELECT

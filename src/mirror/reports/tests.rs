@@ -259,6 +259,44 @@ fn what_is_not_known_leaves_the_totals_open() {
     }
 }
 
+/// A table is failing when no scope of it answered in a run, and that may have been one case.
+#[test]
+fn what_fails_for_another_case_leaves_the_total_as_it_is() {
+    let conn = store(None, 2026..=2026);
+    regular(&conn);
+    resale(&conn, "ResaleOfContractPositionProff");
+    conn.execute_batch(
+        "UPDATE sync.resources SET status = 'failing';
+         INSERT INTO sync.failures (table_name, id, part, kind)
+            VALUES ('common_conditions', 2, '', 'Status'), ('cases', 7, '', 'Status')",
+    )
+    .unwrap();
+    assert_eq!(total(&conn, 1), "regular 1235.00 1235.00 [] []");
+    assert_eq!(total(&conn, 2), "resale - - [] [debt]");
+}
+
+#[test]
+fn a_search_that_failed_for_a_case_leaves_open_what_its_row_says() {
+    let closed = "regular 1235.00 1235.00 [] []";
+    for (kind, expected) in [
+        ("Status", "- - - [] [assignment_type]"),
+        ("Incomplete", "- - - [] [assignment_type]"),
+        // Answers that the search gave.
+        ("Lag", closed),
+        ("NotShown", closed),
+        ("Suspect", closed),
+        ("Held", closed),
+    ] {
+        let conn = store(None, 2026..=2026);
+        regular(&conn);
+        conn.execute_batch(&format!(
+            "INSERT INTO sync.failures (table_name, id, part, kind) VALUES ('cases', 1, '', '{kind}')"
+        ))
+        .unwrap();
+        assert_eq!(total(&conn, 1), expected, "{kind}");
+    }
+}
+
 #[test]
 fn the_asking_price_is_the_first_that_is_there() {
     let conn = store(None, 2026..=2026);

@@ -1,13 +1,27 @@
--- What a sale costs in all, per case (contract section 5; reference 4.7, rules 2 and 3).
+-- What a sale costs in all, per case (reference 4.7, rules 2 and 3).
 --
 -- Each component passes three steps: its value, whether it is known, whether it is needed for this
--- kind of sale. Known is: the resource is readable, the case was read completely once, nothing
--- about it is failing, and no value that the component needs is rejected.
+-- kind of sale. Known is: the resource is readable, the case was read completely once, its own last
+-- call did not fail, and no value that the component needs is rejected. What fails for another case
+-- says nothing of this one.
 CREATE OR REPLACE VIEW report.total_cost AS
 WITH
 readable AS (
-    -- Rows of a resource that is not 'ok' stay as they are and count as not known.
-    SELECT table_name FROM sync.resources WHERE status = 'ok'
+    -- Rows of a resource that is not read any more stay as they are and count as not known. One that
+    -- is failing is still read; which of its cases failed says sync.failures.
+    SELECT table_name FROM sync.resources WHERE status IN ('ok', 'failing')
+),
+failed AS (
+    -- A search that does not show a case yet, or shows it as it was, is no call that failed.
+    SELECT DISTINCT table_name, id AS case_id
+    FROM sync.failures
+    WHERE part = ''
+      AND coalesce(kind, '') NOT IN ('Lag', 'NotShown', 'Suspect')
+      AND NOT (table_name = 'cases' AND coalesce(kind, '') = 'Held')
+      AND table_name IN (
+          'cases', 'costs', 'document_costs', 'common_conditions', 'case_conditions',
+          'property_conditions', 'resale_information'
+      )
 ),
 fetched AS (
     SELECT
@@ -20,17 +34,14 @@ fetched AS (
         bool_or(f.table_name = 'resale_information') AS resale_information
     FROM sync.fetched AS f
     JOIN readable USING (table_name)
+    LEFT JOIN failed AS x ON x.table_name = f.table_name AND x.case_id = f.id
     WHERE f.table_name IN (
             'costs', 'document_costs', 'common_conditions', 'case_conditions',
             'property_conditions', 'resale_information'
         )
       AND f.part = ''
       AND f.complete
-      AND NOT EXISTS (
-          SELECT 1
-          FROM sync.failures AS x
-          WHERE x.table_name = f.table_name AND x.id = f.id AND x.part = f.part
-      )
+      AND x.case_id IS NULL
     GROUP BY f.id
 ),
 open_rejects AS (
@@ -128,7 +139,9 @@ gathered AS (
         c.office_id,
         c.assignment_type,
         CASE
-            WHEN cases_readable.table_name IS NULL OR coalesce(r.assignment_type, false) THEN NULL
+            WHEN cases_readable.table_name IS NULL
+                OR search_failed.case_id IS NOT NULL
+                OR coalesce(r.assignment_type, false) THEN NULL
             WHEN c.assignment_type IN (
                 'ResaleOfContractPositionConsumer', 'ResaleOfContractPositionProff'
             ) THEN 'resale'
@@ -154,6 +167,7 @@ gathered AS (
             AND NOT coalesce(r.property_conditions_price, false) AS property_conditions_price_known,
         pc.asking_price AS property_conditions_price,
         cases_readable.table_name IS NOT NULL
+            AND search_failed.case_id IS NULL
             AND NOT coalesce(r.case_price, false) AS case_price_known,
         c.asking_price AS case_price,
 
@@ -174,6 +188,8 @@ gathered AS (
         ri.other_buyer_costs
     FROM main.cases AS c
     LEFT JOIN readable AS cases_readable ON cases_readable.table_name = 'cases'
+    LEFT JOIN failed AS search_failed
+        ON search_failed.table_name = 'cases' AND search_failed.case_id = c.id
     LEFT JOIN fetched AS f ON f.case_id = c.id
     LEFT JOIN rejected AS r ON r.case_key = CAST(c.id AS VARCHAR)
     LEFT JOIN buyer_costs AS b ON b.case_id = c.id
@@ -382,4 +398,4 @@ COMMENT ON COLUMN report.total_cost.total_cost_once IS
 COMMENT ON COLUMN report.total_cost.missing IS
     'Components that the source has none of: they count 0.';
 COMMENT ON COLUMN report.total_cost.unknown IS
-    'Components that were never fetched, cannot be read, are failing or were rejected: they leave the totals open.';
+    'Components that were never fetched for this case, whose last call for it failed, whose table cannot be read, or whose value was rejected: they make the totals NULL.';

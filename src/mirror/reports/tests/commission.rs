@@ -157,6 +157,18 @@ fn without_a_commission_only_extra_payments_are_due() {
 }
 
 #[test]
+fn what_fails_for_another_case_leaves_the_commission_as_it_is() {
+    let conn = shared();
+    conn.execute_batch(
+        "UPDATE sync.resources SET status = 'failing';
+         INSERT INTO sync.failures (table_name, id, part, kind)
+            VALUES ('estimated_costs', 2, '', 'Status'), ('commission_sharing', 2, '', 'Status')",
+    )
+    .unwrap();
+    assert_eq!(commissions(&conn), ["40500.00", "60000.00", "250.00"]);
+}
+
+#[test]
 fn sharing_that_is_not_known_leaves_everything_open() {
     for change in [
         "DELETE FROM sync.fetched WHERE table_name = 'commission_sharing'",
