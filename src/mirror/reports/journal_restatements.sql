@@ -1,4 +1,4 @@
--- What changed in months that were closed (contract section 5). Written when a month is read: what
+-- What changed in months that were closed. Written when a month is read: what
 -- differs from its earlier reading, from the first complete one since the month was closed on.
 CREATE OR REPLACE VIEW report.journal_restatements AS
 SELECT

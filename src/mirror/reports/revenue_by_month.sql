@@ -1,4 +1,4 @@
--- What the revenue journals come to per month (contract section 5).
+-- What the revenue journals come to per month.
 CREATE OR REPLACE VIEW report.revenue_by_month AS
 WITH
 rejected AS (
@@ -13,7 +13,7 @@ rejected AS (
     GROUP BY scope
 ),
 known AS (
-    -- Rows of a table that may no longer be read count as not known (contract section 4).
+    -- Rows of a table that may no longer be read count as not known (docs/architecture.md, "Reports").
     SELECT count(*) = 0 AS revenue
     FROM sync.resources
     WHERE table_name = 'revenue_journals' AND status IN ('forbidden', 'absent', 'disabled')

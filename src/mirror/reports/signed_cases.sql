@@ -1,4 +1,4 @@
--- Cases signed per month and office (contract section 5; reference 4.7, rule 4).
+-- Cases signed per month and office (reference 4.7, rule 4).
 --
 -- The calendar maps months to instants, because plain DuckDB has no time zones. A date outside its
 -- two centuries lies in no month. The case's own text names an office that `offices` lacks; of
@@ -50,7 +50,7 @@ named AS (
     GROUP BY office_id
 ),
 known AS (
-    -- Rows of a table that may no longer be read count as not known (contract section 4).
+    -- Rows of a table that may no longer be read count as not known (docs/architecture.md, "Reports").
     SELECT count(*) = 0 AS cases
     FROM sync.resources
     WHERE table_name = 'cases' AND status IN ('forbidden', 'absent', 'disabled')

@@ -1,4 +1,4 @@
--- Cases signed between two instants, both included (contract section 5; reference 4.7, rule 4).
+-- Cases signed between two instants, both included (reference 4.7, rule 4).
 --
 -- A case whose date was rejected may or may not lie between them, and there is no row here for
 -- "when is not known": the number of its office is NULL.
@@ -38,7 +38,7 @@ named AS (
     GROUP BY office_id
 ),
 known AS (
-    -- Rows of a table that may no longer be read count as not known (contract section 4).
+    -- Rows of a table that may no longer be read count as not known (docs/architecture.md, "Reports").
     SELECT count(*) = 0 AS cases
     FROM sync.resources
     WHERE table_name = 'cases' AND status IN ('forbidden', 'absent', 'disabled')

@@ -1,4 +1,4 @@
--- What this copy shows (contract section 5).
+-- What this copy shows.
 CREATE OR REPLACE VIEW report.snapshot AS
 SELECT snapshot_id, taken_at, watermark, complete
 FROM sync.snapshot;
