@@ -366,7 +366,7 @@ fn the_list_that_names_scopes_mends_nothing_within_them() {
     world.sandbox.fault(fault(&history, None, garbage("[{\"Description\": \"no version\"}]")));
     for _ in 0..2 {
         assert_incomplete(&world.run(&["sync", "--full"]), "processing_bases");
-        assert_eq!(open_rejects_of_bases(&world), format!("{id} {id}/#1 (record)"));
+        assert_eq!(open_rejects_of_bases(&world), format!("{id} #1 (record)"));
     }
     let noted = "SELECT count(*) FROM sync.rejects WHERE table_name = 'processing_bases'";
     assert_eq!(one::<i64>(&world.store(), noted), 1, "it was open all the time");

@@ -72,21 +72,9 @@ const REFRESH: &[Refresh] = &[
             "GET /api/Salaries/Cases/{}/CommissionSharing/Type/Percent",
         ],
     ),
-    (
-        "housing_associations",
-        &["DescriptionChangedDate"],
-        &["GET /api/Properties/{}/HousingAssociation"],
-    ),
-    (
-        "dynamic_sale_text_use",
-        &["DescriptionChangedDate"],
-        &["GET /api/DynamicSaleText/Cases/{}/UseDynamicSaleText"],
-    ),
-    (
-        "dynamic_sale_texts",
-        &["DescriptionChangedDate"],
-        &["GET /api/DynamicSaleText/Cases/{}/DynamicSaleTextItems"],
-    ),
+    ("housing_associations", &[], &["GET /api/Properties/{}/HousingAssociation"]),
+    ("dynamic_sale_text_use", &[], &["GET /api/DynamicSaleText/Cases/{}/UseDynamicSaleText"]),
+    ("dynamic_sale_texts", &[], &["GET /api/DynamicSaleText/Cases/{}/DynamicSaleTextItems"]),
     (
         "entries",
         &["TransactionChangedDate"],

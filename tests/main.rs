@@ -27,6 +27,7 @@ mod mirror;
 mod plan;
 mod privacy;
 mod readers;
+mod registers;
 mod reports;
 mod runs;
 mod showings;

@@ -414,9 +414,13 @@ fn each_scopes(resource: &Resource, each: &Each) -> String {
         let (column, table) = (quote::ident(column), quote::ident(table));
         format!("SELECT {column} AS id FROM main.{table} WHERE {column} IS NOT NULL")
     };
-    // The list that names the scopes is scope 0.
-    let list = if each.list.is_some() { " UNION SELECT 0" } else { "" };
-    format!("{} UNION {}{list}", ids(&each.column, &each.table), ids(&each.param, &resource.table))
+    if each.list.is_some() {
+        // Scope 0 is the list that names the others; those once named stay. An answer may carry
+        // records with other ids than the one it was asked by, which the list never named.
+        let table = quote::text(&resource.table);
+        return format!("SELECT id FROM sync.fetched WHERE table_name = {table} UNION SELECT 0");
+    }
+    format!("{} UNION {}", ids(&each.column, &each.table), ids(&each.param, &resource.table))
 }
 
 /// Its stale scopes: `id`, `why`, `never`, and `next_at` of those that wait, in microseconds.

@@ -2,8 +2,8 @@
 //! without effect.
 
 use super::super::{
-    Answer, Column, Group, JOURNAL_COLUMNS, Journal, LINE_NUMBER, Method, Origin, Paging, Read,
-    Refresh, Resource, Scalar,
+    Answer, Column, ColumnType, Group, JOURNAL_COLUMNS, Journal, LINE_NUMBER, Method, Origin,
+    Paging, Read, Refresh, Resource, Scalar,
 };
 use super::column::{is_plain_name, param_names};
 use super::placeholders;
@@ -87,8 +87,7 @@ fn key(resource: &Resource, faults: &mut Vec<String>) {
         Group::Each(each) => each.param.as_str(),
         Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => return,
     };
-    let from_path = |c: &Column| c.name == scope && c.origin == Origin::Path;
-    if !resource.columns.iter().any(from_path) {
+    if !resource.columns.iter().any(|c| c.name == scope && fills(resource, c)) {
         faults.push(format!(
             "column \"{scope}\" with from = \"path\" is missing: it says to which call a row belongs"
         ));
@@ -156,6 +155,21 @@ fn group(resource: &Resource, faults: &mut Vec<String>) {
     }
 }
 
+/// Whether a column holds a parameter of its row's call. Where a list of the source names the scopes,
+/// a record says itself to which it belongs.
+fn fills(resource: &Resource, column: &Column) -> bool {
+    let is_own = || match &resource.group {
+        Group::Each(each) => {
+            each.list.is_some()
+                && each.param == column.name
+                && column.origin == Origin::Field
+                && column.kind == ColumnType { scalar: Scalar::Int, list: false }
+        }
+        _ => false,
+    };
+    column.origin == Origin::Path || is_own()
+}
+
 /// A journal's key is where its lines stand; the calls bring it, not the records.
 fn journal(resource: &Resource, journal: &Journal, faults: &mut Vec<String>) {
     let lines = resource.read.as_ref().is_some_and(|read| read.answer == Answer::List);
@@ -199,7 +213,7 @@ fn addresses(resource: &Resource, read: &Read, faults: &mut Vec<String>) {
             if !known.contains(&name) {
                 faults.push(format!("{key}: nothing fills {{{name}}}"));
             }
-            if !resource.columns.iter().any(|c| c.name == name && c.origin == Origin::Path) {
+            if !resource.columns.iter().any(|c| c.name == name && fills(resource, c)) {
                 faults.push(format!(
                     "{key}: {{{name}}} needs a column of that name with from = \"path\""
                 ));

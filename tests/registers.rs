@@ -1,0 +1,113 @@
+//! Lists of the source whose records are not what their address suggests: versions with ids of their
+//! own, definitions that are deleted, journals that need no documented permission.
+
+use casemirror::catalog::Catalog;
+use serde_json::{Value, json};
+
+use crate::support::follow::{Integrator, assert_status, brisk, unthrottled};
+use crate::support::one;
+use crate::support::scripted::{fault, garbage, refuse};
+
+const VERSIONS: &str = "SELECT string_agg(concat_ws('/', id, version), ' ' ORDER BY id, version) \
+                        FROM main.processing_bases";
+
+fn history(id: &str) -> String {
+    format!("/api/ProcessingBases/{id}/VersionHistory")
+}
+
+/// Reference 2.11 does not say that a basis keeps its id over its versions.
+#[test]
+fn versions_of_a_basis_are_kept_under_the_ids_that_they_have() {
+    let world = brisk(unthrottled(4));
+    let newest = "/api/ProcessingBases/Newest";
+    let named = Integrator::log_in(&world).call("GET", newest, &Value::Null)[0].clone();
+    let id = named["Id"].to_string();
+    let mut first = named.clone();
+    (first["Id"], first["Version"]) = (json!(9001), json!(1));
+    first["IsNewestVersion"] = json!(false);
+    let mut second = first.clone();
+    (second["Id"], second["Version"]) = (json!(9002), json!(2));
+    let mut last = named;
+    last["Version"] = json!(3);
+    let answer = json!([first, second, last]).to_string();
+    world.sandbox.fault(fault(&history(&id), None, garbage(&answer)));
+    world.sync();
+    let versions: String = one(&world.store(), VERSIONS);
+    for version in [format!("{id}/3"), "9001/1".to_owned(), "9002/2".to_owned()] {
+        assert!(versions.split(' ').any(|own| own == version), "{version} is not in {versions}");
+    }
+    assert!(!versions.split(' ').any(|own| own == format!("{id}/1")), "{versions}");
+
+    // An equal answer writes nothing, and only what the list named is asked for.
+    let synced = "SELECT string_agg(_synced_at::VARCHAR, ' ' ORDER BY id, version) \
+                  FROM main.processing_bases";
+    let before: String = one(&world.store(), synced);
+    world.sandbox.reset_stats();
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!(one::<String>(&world.store(), synced), before);
+    assert_eq!(one::<String>(&world.store(), VERSIONS), versions);
+    let paths: Vec<String> = world.sandbox.stats().log.iter().map(|c| c.path.clone()).collect();
+    assert!(paths.contains(&history(&id)));
+    assert!(!paths.iter().any(|path| path.contains("/900")), "{paths:?}");
+}
+
+/// A value that does not fit is noted under what was asked for, whose next answer mends it.
+#[test]
+fn a_version_with_an_id_of_its_own_is_mended_by_the_answer_that_it_came_in() {
+    let world = brisk(unthrottled(4));
+    let newest = "/api/ProcessingBases/Newest";
+    let named = Integrator::log_in(&world).call("GET", newest, &Value::Null)[0].clone();
+    let id = named["Id"].to_string();
+    let answer = |is_active: Value| {
+        let mut version = named.clone();
+        (version["Id"], version["Version"]) = (json!(9001), json!(1));
+        version["IsActive"] = is_active;
+        garbage(&json!([version, named]).to_string())
+    };
+    let wrong = world.sandbox.fault(fault(&history(&id), None, answer(json!("perhaps"))));
+    assert_status(&world.run(&["sync"]), 3);
+    let open = "SELECT coalesce(string_agg(concat_ws(' ', scope, record_key, column_name), ', '), '') \
+                FROM sync.rejects WHERE resolved_at IS NULL";
+    assert_eq!(one::<String>(&world.store(), open), format!("{id} 9001/1 is_active"));
+    world.sandbox.remove_fault(wrong);
+    world.sandbox.fault(fault(&history(&id), None, answer(json!(true))));
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!(one::<String>(&world.store(), open), "");
+}
+
+/// Old references must resolve.
+#[test]
+fn deleted_definitions_are_asked_for_at_both_addresses() {
+    let world = brisk(unthrottled(4));
+    let path = "/api/Integrations/Bookkeeping/ExtendedEntryDefinitions";
+    let mut rule = fault(path, None, refuse(400));
+    rule.query = Some("includeDeleted=true".to_owned());
+    world.sandbox.fault(rule);
+    assert_status(&world.run(&["sync"]), 3);
+    let status =
+        "SELECT status FROM sync.resources WHERE table_name = 'extended_entry_definitions'";
+    assert_eq!(one::<String>(&world.store(), status), "failing", "it was asked without them");
+    world.sandbox.clear_faults();
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    let deleted = "SELECT count(*) FROM main.extended_entry_definitions WHERE is_deleted";
+    assert!(one::<i64>(&world.store(), deleted) > 0);
+    world.assert_equal();
+}
+
+/// Reference 4.7 documents a permission for the journals of cases and of the depot alone.
+#[test]
+fn only_journals_of_cases_and_depot_need_a_documented_permission() {
+    let catalog = Catalog::load(None).unwrap();
+    let needs = |table: &str| catalog.get(table).unwrap().permissions.clone();
+    for table in ["case_journals", "case_journal_annotations", "depot_journals"] {
+        assert_eq!(needs(table), ["OfficeAdministration - Read"], "{table}");
+    }
+    for table in [
+        "revenue_journals",
+        "revenue_journal_annotations",
+        "revenue_journal_sums",
+        "settlement_journals",
+    ] {
+        assert_eq!(needs(table), [""; 0], "{table}");
+    }
+}
