@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use casemirror::sandbox::{Act, Facet, Fault, Rule};
+use casemirror::sandbox::{Act, Facet, Fault, ListEdit, Rule};
 use chrono::{DateTime, Datelike, Utc};
 use chrono_tz::Europe::Oslo;
 use duckdb::Connection;
@@ -302,6 +302,40 @@ fn a_failed_call_for_one_case_leaves_open_the_totals_of_no_other() {
     let expected = total_costs(&world.sandbox.state(), |_, _| false);
     assert_eq!(reported_costs(&world.published()), expected);
     world.assert_equal();
+}
+
+/// Tables of which more scopes were read than there should be, or of which not all were.
+fn odd_freshness(world: &World, which: &str) -> Vec<String> {
+    lines(
+        &world.published(),
+        &format!(
+            "SELECT table_name, scopes_known, scopes_fetched FROM report.freshness WHERE {which} \
+             ORDER BY ALL"
+        ),
+    )
+}
+
+#[test]
+fn no_table_has_more_scopes_read_than_there_should_be() {
+    let world = brisk(unthrottled(60));
+    let assignment = Some("ResaleOfContractPositionProff".to_owned());
+    world.sandbox.act(&Act::NewCase { project: false, assignment }).unwrap();
+    world.journals_since("2026-10-01");
+    world.sync();
+    let tables = "SELECT table_name FROM report.freshness WHERE scopes_known > 0";
+    assert!(lines(&world.published(), tables).len() > 40);
+    // Everything was read once: what was ever read is what there should be.
+    assert_eq!(odd_freshness(&world, "scopes_fetched <> scopes_known"), [""; 0]);
+
+    // What there should be becomes less: scopes that were read remain in the books.
+    for edit in [ListEdit::Added, ListEdit::Changed, ListEdit::Removed] {
+        world.sandbox.act(&Act::ProcessingBasis { edit }).unwrap();
+    }
+    for case_id in shown_cases(&world) {
+        change(&world, case_id, Facet::SaleTextSwitched);
+    }
+    world.sync();
+    assert_eq!(odd_freshness(&world, "scopes_fetched > scopes_known"), [""; 0]);
 }
 
 #[test]

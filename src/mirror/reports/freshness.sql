@@ -1,5 +1,5 @@
--- How fresh each table is (contract section 5). The CTE `tables` holds one SELECT per table, put in by
--- `reports::freshness_sql` from the resources: how many scopes there should be depends on how the
+-- How fresh each table is. The CTEs `tables` and `counted` hold one SELECT per table, put in by
+-- `reports::freshness_sql` from the resources: which scopes there should be depends on how the
 -- resource is read.
 CREATE OR REPLACE VIEW report.freshness AS
 WITH
@@ -25,6 +25,10 @@ fetched AS (
     )
     GROUP BY table_name
 ),
+counted AS (
+    -- Where more was read than there should be now, only what there should be counts.
+{counted}
+),
 rejects AS (
     SELECT table_name, count(*) AS rejected
     FROM sync.rejects
@@ -37,10 +41,11 @@ SELECT
     t.last_change,
     f.last_checked,
     t.scopes_known,
-    coalesce(f.scopes_fetched, 0) AS scopes_fetched,
+    coalesce(c.scopes_fetched, f.scopes_fetched, 0) AS scopes_fetched,
     coalesce(r.rejected, 0) AS rejected
 FROM tables AS t
 LEFT JOIN fetched AS f ON f.table_name = t.read_with
+LEFT JOIN counted AS c ON c.table_name = t.read_with
 LEFT JOIN rejects AS r ON r.table_name = t.table_name;
 
 COMMENT ON VIEW report.freshness IS 'One row per table: how much is there, and how fresh.';
@@ -51,7 +56,8 @@ COMMENT ON COLUMN report.freshness.last_change IS
 COMMENT ON COLUMN report.freshness.last_checked IS
     'When any part of the table was last read from the source, changed or not.';
 COMMENT ON COLUMN report.freshness.scopes_known IS
-    'Parts that are read for themselves and should be here: one per case, or one for a list.';
-COMMENT ON COLUMN report.freshness.scopes_fetched IS 'Those that were read completely once.';
+    'Scopes (parts that are read for themselves) that should be here: one per case, or one for a list; a list that names scopes is one too.';
+COMMENT ON COLUMN report.freshness.scopes_fetched IS
+    'Those of them that were read completely at least once; never more than scopes_known.';
 COMMENT ON COLUMN report.freshness.rejected IS
     'Values and records that did not fit and are not resolved (sync.rejects).';

@@ -1,4 +1,4 @@
-//! The reports of contract section 5: SQL files, made into views and a macro of the store.
+//! The reports (docs/architecture.md, "Reports"): SQL files, made into views and a macro of the store.
 //!
 //! All of them name `main.…`, `sync.…` and `report.…` with the schema and never the database, so that
 //! they answer both where their file is opened and where it is attached under another name; and they
@@ -11,7 +11,7 @@ use duckdb::Connection;
 use sha2::{Digest, Sha256};
 
 use super::db;
-use crate::catalog::{Catalog, Group, Only, Resource};
+use crate::catalog::{Catalog, Group, Resource};
 use crate::error::{Error, Kind, Result};
 use crate::quote;
 
@@ -171,21 +171,39 @@ pub(super) fn digest<R: Borrow<Resource>>(resources: &[R]) -> String {
 fn freshness_sql<R: Borrow<Resource>>(resources: &[R]) -> String {
     let all: Vec<&Resource> = resources.iter().map(Borrow::borrow).collect();
     let tables: Vec<String> = all.iter().map(|resource| table_sql(resource, &all)).collect();
-    FRESHNESS.replace("{tables}", &tables.join("\n    UNION ALL\n"))
+    let none = "    SELECT '' AS table_name, 0 AS scopes_fetched WHERE false".to_owned();
+    let counted = std::iter::once(none).chain(all.iter().filter_map(|r| counted_sql(r)));
+    FRESHNESS
+        .replace("{tables}", &tables.join("\n    UNION ALL\n"))
+        .replace("{counted}", &counted.collect::<Vec<_>>().join("\n    UNION ALL\n"))
 }
 
 /// One row: the table, whose scopes its rows come with, what is in it, how many scopes there are.
 fn table_sql(resource: &Resource, all: &[&Resource]) -> String {
     let source = read_with(resource, all);
     let table = quote::ident(&resource.table);
+    let scopes = match known_scopes(source) {
+        Some(ids) => format!("(SELECT count(*) FROM ({ids}))"),
+        None => scopes_known(source),
+    };
     format!(
         "    SELECT\n        {name} AS table_name,\n        {read_with} AS read_with,\n        \
          count(*) AS rows,\n        max(_synced_at) AS last_change,\n        \
          CAST({scopes} AS BIGINT) AS scopes_known\n    FROM main.{table}",
         name = quote::text(&resource.table),
         read_with = quote::text(&source.table),
-        scopes = scopes_known(source),
     )
+}
+
+/// One row: a table of which more can have been read than there should be now, and how many of the
+/// scopes that there should be were read.
+fn counted_sql(resource: &Resource) -> Option<String> {
+    let ids = known_scopes(resource)?;
+    let name = quote::text(&resource.table);
+    Some(format!(
+        "    SELECT {name} AS table_name, count(*) AS scopes_fetched FROM sync.fetched \
+         WHERE table_name = {name} AND complete AND id IN (SELECT id FROM ({ids}))"
+    ))
 }
 
 /// The resource whose answers carry the rows: a child's parent, else itself.
@@ -198,55 +216,71 @@ fn read_with<'a>(resource: &'a Resource, all: &[&'a Resource]) -> &'a Resource {
     }
 }
 
-/// How many scopes there should be, as a scalar subquery over the store.
+/// How many scopes there should be, as a scalar over the store, where none is read that should not
+/// be.
 fn scopes_known(resource: &Resource) -> String {
-    let table = quote::ident(&resource.table);
+    match &resource.group {
+        Group::Case => "(SELECT count(*) FROM case_ids)".to_owned(),
+        Group::Journal(_) => format!(
+            "(SELECT count(*) FROM sync.journal_months WHERE table_name = {} AND wanted)",
+            quote::text(&resource.table)
+        ),
+        Group::List | Group::Child(_) | Group::Ids | Group::Each(_) => "1".to_owned(),
+    }
+}
+
+/// The scopes that there should be, as a query of one column `id`, where it depends on rows of the
+/// mirror: those can change after a scope was read.
+fn known_scopes(resource: &Resource) -> Option<String> {
+    let ids = |column: &str, table: &str| {
+        let (column, table) = (quote::ident(column), quote::ident(table));
+        format!("SELECT {column} AS id FROM main.{table} WHERE {column} IS NOT NULL")
+    };
+    let fetched = || {
+        format!("SELECT id FROM sync.fetched WHERE table_name = {}", quote::text(&resource.table))
+    };
     match (&resource.group, &resource.only) {
         (Group::Case, _) if resource.given.is_some() => {
             let given = resource.given.iter();
             let known = given.flat_map(|given| {
                 given.tables.iter().map(|(table, scope)| {
                     format!(
-                        "SELECT {} FROM main.{} WHERE {} IS NOT NULL",
+                        "SELECT {} AS id FROM main.{} WHERE {} IS NOT NULL",
                         quote::ident(scope),
                         quote::ident(table),
                         quote::ident(&given.column)
                     )
                 })
             });
-            format!("(SELECT count(*) FROM ({}))", known.collect::<Vec<_>>().join(" UNION "))
+            Some(known.collect::<Vec<_>>().join(" UNION "))
         }
-        (Group::Case, Some(Only { table, column, values, .. })) => format!(
-            "(SELECT count(*) FROM main.{} WHERE {} IN ({}))",
-            quote::ident(table),
-            quote::ident(column),
-            values.iter().map(|v| quote::text(v)).collect::<Vec<_>>().join(", ")
-        ),
-        (Group::Case, None) => "(SELECT count(*) FROM case_ids)".to_owned(),
+        (Group::Case, Some(only)) => Some(format!(
+            "SELECT {} AS id FROM main.{} WHERE CAST({} AS VARCHAR) IN ({})",
+            quote::ident(&only.scope),
+            quote::ident(&only.table),
+            quote::ident(&only.column),
+            only.values.iter().map(|v| quote::text(v)).collect::<Vec<_>>().join(", ")
+        )),
         // A case is in one of the two searches; one that is in neither yet is asked of both.
-        (Group::Ids, _) if resource.table == "cases" => {
-            "(SELECT count(*) FROM case_ids WHERE id NOT IN (SELECT id FROM main.projects))"
-                .to_owned()
-        }
+        (Group::Ids, _) if resource.table == "cases" => Some(
+            "SELECT id FROM case_ids WHERE id NOT IN (SELECT id FROM main.projects)".to_owned(),
+        ),
         (Group::Ids, _) if resource.table == "projects" => {
-            "(SELECT count(*) FROM case_ids WHERE id NOT IN (SELECT id FROM main.cases))".to_owned()
+            Some("SELECT id FROM case_ids WHERE id NOT IN (SELECT id FROM main.cases)".to_owned())
         }
-        (Group::Ids, _) => format!(
-            "(SELECT count(*) FROM (SELECT {key} FROM main.{table} UNION SELECT id FROM \
-             sync.fetched WHERE table_name = {name}))",
-            key = quote::ident(&resource.key[0]),
-            name = quote::text(&resource.table),
-        ),
-        (Group::Each(each), _) => format!(
-            "(SELECT count(DISTINCT {}) FROM main.{})",
-            quote::ident(&each.column),
-            quote::ident(&each.table)
-        ),
-        (Group::Journal(_), _) => format!(
-            "(SELECT count(*) FROM sync.journal_months WHERE table_name = {} AND wanted)",
-            quote::text(&resource.table)
-        ),
-        (Group::List | Group::Child(_), _) => "1".to_owned(),
+        (Group::Ids, _) => {
+            Some(format!("{} UNION {}", ids(&resource.key[0], &resource.table), fetched()))
+        }
+        // The list that names the others is scope 0.
+        (Group::Each(each), _) if each.list.is_some() => {
+            Some(format!("{} UNION SELECT 0", fetched()))
+        }
+        (Group::Each(each), _) => Some(format!(
+            "{} UNION {}",
+            ids(&each.column, &each.table),
+            ids(&each.param, &resource.table)
+        )),
+        (Group::Case | Group::Journal(_) | Group::List | Group::Child(_), _) => None,
     }
 }
 
