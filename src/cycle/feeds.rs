@@ -26,7 +26,7 @@ impl Cycle {
             let reread = match self.polls.reread(name, REREAD).await {
                 Ok(reread) => reread,
                 Err(error) => {
-                    self.feed_failed(name, error).await?;
+                    self.feed_failed(error).await?;
                     continue;
                 }
             };
@@ -55,16 +55,16 @@ impl Cycle {
                 self.reached();
                 self.report.cases_moved += polled.moved;
             }
-            Err(error) => self.feed_failed(FeedName::Cases, error).await?,
+            Err(error) => self.feed_failed(error).await?,
         }
         match self.polls.poll_contacts().await {
             Ok(polled) => self.report.contacts_moved += polled.map_or(0, |polled| polled.moved),
-            Err(error) => self.feed_failed(FeedName::Contacts, error).await?,
+            Err(error) => self.feed_failed(error).await?,
         }
         Ok(())
     }
 
-    async fn feed_failed(&mut self, name: FeedName, error: Error) -> Result<()> {
+    async fn feed_failed(&mut self, error: Error) -> Result<()> {
         // It may be all that this run asks for, so that there are no others to tell.
         let error = if is_unreached(error.kind()) { self.ask_another(error).await? } else { error };
         if ends_run(error.kind()) {

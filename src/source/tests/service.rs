@@ -207,6 +207,7 @@ pub fn source(address: &str) -> config::Source {
         client_secret: SECRET.to_owned().into(),
         time_zone: jiff::tz::TimeZone::UTC,
         search_delay: Duration::ZERO,
+        doubt: Duration::ZERO,
         ca_file: None,
     }
 }
