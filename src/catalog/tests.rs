@@ -468,3 +468,17 @@ fn all_mistakes_of_all_files_are_told_at_once() {
         assert!(said.contains(part), "{part} is not in\n{said}");
     }
 }
+
+/// Where a list names the scopes, a record's own id says to which it belongs; elsewhere the call does.
+#[test]
+fn only_records_of_scopes_that_a_list_names_say_themselves_where_they_belong() {
+    let bases = include_str!("../../schemas/processing_bases.toml");
+    let id = "field = \"Id\"\ntype = \"int\"";
+    load(&[("processing_bases.toml", bases)]).unwrap();
+    let text = with(bases, id, "field = \"Id\"\ntype = \"string\"");
+    let said = refused("processing_bases.toml", &text);
+    assert!(said.contains("it says to which call a row belongs"), "{said}");
+    let text = with(bases, "list = \"/api/ProcessingBases/Newest\"\n", "table = \"employees\"\n");
+    let said = refused("processing_bases.toml", &text);
+    assert!(said.contains("column \"id\" with from = \"path\" is missing"), "{said}");
+}
