@@ -240,11 +240,13 @@ fn a_journal_that_is_cut_short_is_read_in_days() {
     world.journals_since(&format!("{}-01", month(1)));
     world.configure(&format!("{FEED}[journals]\nids = [{OFFICE}]\n"));
     let output = world.run(&["sync"]);
-    // The same hundred lines again look like a service that ignores `$skip` (contract section 4); only
-    // the platform's own sum tells that they are not all.
-    let status = "SELECT count(*) FROM report.journal_coverage WHERE journal = 'revenue_journals' \
-                  AND sum_matches";
-    assert_eq!(one::<i64>(&world.store(), status), 0, "{}", shown(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let covered = format!(
+        "SELECT lines, status, sum_matches FROM report.journal_coverage \
+         WHERE journal = 'revenue_journals' AND journal_month = DATE '{}-01'",
+        month(1)
+    );
+    assert_eq!(rows(&world.store(), &covered), ["250 | complete | true"]);
 }
 
 #[test]

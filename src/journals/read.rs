@@ -1,7 +1,7 @@
 //! The calls of one journal's month.
 //!
-//! A month is asked in one call. One that times out or comes incomplete is asked in halves, down to
-//! days, and is complete when a second pass over the parts gives the same lines (contract section 4,
+//! A month is asked in one call. One that times out, breaks off, comes incomplete or has a round number
+//! of lines that its halves do not add up to is asked in halves, down to days, and is complete when a second pass over the parts gives the same lines (contract section 4,
 //! "Journals"): a line whose date is edited meanwhile could otherwise be in both halves, or in none.
 //! Pages are such parts too: a line that comes or goes meanwhile moves those behind it to other pages,
 //! and lines have no key to be told apart by (contract section 9.4).
@@ -23,6 +23,8 @@ use crate::source::{self, CallClass, Identity, PagePlan, Pages, Paging, Query, R
 
 /// Passes over the parts of a month that may differ from the one before.
 const MOST_PASSES: usize = 4;
+/// Pages of services are round: a positive multiple of this may be cut off.
+const ROUND: usize = 100;
 
 /// One reading of a month.
 pub struct MonthRead {
@@ -147,6 +149,24 @@ struct Part {
     complete: bool,
 }
 
+impl Part {
+    /// It has as many lines as a service may give at once.
+    fn is_round(&self) -> bool {
+        !self.records.is_empty() && self.records.len().is_multiple_of(ROUND)
+    }
+}
+
+/// What is still to be done for the parts of a month.
+enum Step {
+    Read(Window),
+    /// The parts from there on are those of this window, which was answered whole: where they add up to
+    /// it, it takes their place.
+    Compare {
+        whole: Part,
+        halves_from: usize,
+    },
+}
+
 struct Calls<'a> {
     extractor: &'a Extractor,
     resource: &'a Arc<Resource>,
@@ -214,47 +234,82 @@ impl Calls<'_> {
         Ok(lines(parts, complete, sent_at, window_days))
     }
 
-    /// Reads the windows, and halves those that are too much.
+    /// Reads the windows, and halves those that are too much. Of lines without documented paging a round
+    /// number may be as many as the service gives, whatever it does with `$skip`: their window is read
+    /// in halves too, which have to add up to it.
     async fn first_pass(
         &self,
         mut windows: Vec<Window>,
         sent_at: &mut Option<Timestamp>,
     ) -> Result<Vec<Part>> {
         windows.reverse();
-        let mut parts = Vec::new();
+        let mut steps: Vec<Step> = windows.drain(..).map(Step::Read).collect();
+        let mut parts: Vec<Part> = Vec::new();
         // Days of the shortest window that got no answer.
         let mut too_long = u32::MAX;
-        while let Some(window) = windows.pop() {
+        let mut is_reached = false;
+        while let Some(step) = steps.pop() {
+            let window = match step {
+                Step::Read(window) => window,
+                Step::Compare { whole, halves_from } => {
+                    let halves = parts.get(halves_from..).unwrap_or_default();
+                    if halves.iter().all(|part| part.complete)
+                        && marks(std::slice::from_ref(&whole)) == marks(halves)
+                    {
+                        parts.truncate(halves_from);
+                        parts.push(whole);
+                    }
+                    continue;
+                }
+            };
             // The other half of what was too much is as long, or a day shorter.
             if let Some([first, second]) = window.halves().filter(|_| window.days() + 1 >= too_long)
             {
-                windows.extend([second, first]);
+                steps.extend([Step::Read(second), Step::Read(first)]);
                 continue;
             }
             let read = self.window(window, sent_at).await;
             let halves = match &read {
-                Ok(part) if part.complete => None,
+                Ok(part) if part.complete && !part.is_round() => None,
                 Ok(_) => window.halves(),
-                Err(error) if is_too_much(error) => {
-                    too_long = too_long.min(window.days());
-                    window.halves()
+                Err(error) if is_too_much(error) => window.halves(),
+                // It broke off because it is too long, or the source is out of reach: a day tells.
+                Err(error) if error.kind() == Kind::Unreachable && window.days() > 1 => {
+                    is_reached = is_reached || self.answers_a_day(window).await;
+                    window.halves().filter(|_| is_reached)
                 }
                 Err(_) => None,
             };
-            match halves {
-                Some([first, second]) => {
+            is_reached |= read.is_ok();
+            let Some([first, second]) = halves else {
+                parts.push(read?);
+                continue;
+            };
+            match read {
+                Ok(whole) if whole.complete => {
+                    steps.push(Step::Compare { whole, halves_from: parts.len() });
+                }
+                read => {
+                    if read.is_err() {
+                        too_long = too_long.min(window.days());
+                    }
                     tracing::info!(
                         table = self.resource.table,
                         scope = %self.scope,
                         %window,
                         "too much for one call: it is asked in halves"
                     );
-                    windows.extend([second, first]);
                 }
-                None => parts.push(read?),
             }
+            steps.extend([Step::Read(second), Step::Read(first)]);
         }
         Ok(parts)
+    }
+
+    /// Whether the first day of a window is answered.
+    async fn answers_a_day(&self, window: Window) -> bool {
+        let day = Window { from: window.from, to: window.from };
+        self.window(day, &mut None).await.is_ok()
     }
 
     /// Reads the same windows until two passes in a row give the same lines; `Err` with the last pass
@@ -328,12 +383,15 @@ fn is_too_much(error: &Error) -> bool {
     matches!(error.kind(), Kind::Timeout | Kind::Server | Kind::BadAnswer)
 }
 
+/// The lines, in whatever order: equal ones are as many.
 fn marks(parts: &[Part]) -> Vec<u128> {
-    parts
+    let mut marks: Vec<u128> = parts
         .iter()
         .flat_map(|part| &part.records)
         .map(|line| fingerprint([std::str::from_utf8(line).unwrap_or_default()]))
-        .collect()
+        .collect();
+    marks.sort_unstable();
+    marks
 }
 
 fn lines(
