@@ -18,6 +18,7 @@ mod freshness;
 mod half_answers;
 mod handed_over;
 mod interleavings;
+mod journal_doubt;
 mod journal_months;
 mod journal_scopes;
 mod journals;

@@ -16,6 +16,11 @@ use crate::journals::{JournalScope, Month, MonthRead, Queue, REVENUE, REVENUE_SU
 use crate::mirror::{Books, DueMonth, FailureKind, ScopeId, State, id_column};
 use crate::schedule::Name;
 
+/// So many offices whose journal is forbidden, and nobody's is not, make it forbidden as a whole;
+const FORBIDDEN_IDS: usize = 20;
+/// where there are fewer, all of them, with no fewer months than this.
+const FORBIDDEN_MONTHS: usize = 3;
+
 /// What `casemirror journals` asks for; its tables are the run's `only`.
 #[derive(Debug, Clone)]
 pub struct JournalRequest {
@@ -41,6 +46,9 @@ impl Cycle {
             return Ok(());
         }
         self.want_journals().await?;
+        if self.options.allow_removals {
+            self.writer.run(|conn| State::new(conn).doubted_months_wait_no_longer()).await?;
+        }
         let tables = self.journal_tables();
         let scheduled = due.has(Name::Journals) || due.has(Name::JournalsRecheck);
         // Where the offices were not known when the schedule ran, nothing was planned.
@@ -255,6 +263,13 @@ impl Cycle {
                 .collect();
             if !off.is_empty() && tables.iter().any(|t| t == REVENUE) {
                 tracing::info!(months = off.len(), "lines that do not add up are read again");
+                // Where the sum is that of doubted lines, it is those that are read again.
+                let confirmed = self
+                    .writer
+                    .run(move |conn| State::new(conn).confirmed_months_wait_no_longer(level))
+                    .await?;
+                let confirms = |id, month| confirmed.contains(&(id, month));
+                tried.retain(|(table, id, month)| table != REVENUE || !confirms(*id, *month));
                 self.writer
                     .run(move |conn| {
                         let state = State::new(conn);
@@ -275,6 +290,8 @@ impl Cycle {
         self.progress.more(due.len() as u64);
         let width = self.config.limits.concurrency;
         let mut not_found: BTreeMap<String, bool> = BTreeMap::new();
+        // Months that answered 403, while no other of their table answered otherwise.
+        let mut forbidden: BTreeMap<String, BTreeSet<(i64, Month)>> = BTreeMap::new();
         let mut queue = Queue::new(due);
         // Tasks of their own: they go on while changes are fetched.
         let mut under_way = JoinSet::new();
@@ -308,6 +325,7 @@ impl Cycle {
                 Ok(answer) => {
                     self.reached();
                     not_found.insert(month.table.clone(), false);
+                    forbidden.remove(&month.table);
                     queue.was_read(&month, answer.window_days);
                     if !self.take_month(&month, answer).await? {
                         lacking.push((month.table, month.scope.id, month.scope.month));
@@ -316,11 +334,23 @@ impl Cycle {
                 Err(error) => {
                     queue.failed(&month);
                     let missing = error.kind() == Kind::NotFound;
+                    let is_forbidden = error.kind() == Kind::Forbidden;
+                    let reason = error.chain();
+                    if missing {
+                        forbidden.remove(&month.table);
+                    }
                     // That nobody has no journal either says nothing about the journal.
                     if !missing || self.knows(month.scope)? {
                         *not_found.entry(month.table.clone()).or_insert(true) &= missing;
                     }
                     self.month_failed(&month, &resource, error).await?;
+                    if is_forbidden && self.is_active(&month.table) {
+                        let months = forbidden.entry(month.table.clone()).or_default();
+                        months.insert((month.scope.id, month.scope.month));
+                        if self.are_all(months)? {
+                            self.journal_is_forbidden(&month.table, &reason).await?;
+                        }
+                    }
                     lacking.push((month.table, month.scope.id, month.scope.month));
                 }
             }
@@ -361,11 +391,11 @@ impl Cycle {
         error: Error,
     ) -> Result<()> {
         match error.kind() {
-            Kind::Forbidden => self.set_aside(&resource.table, "forbidden", &error.chain()).await,
+            // The table was set aside while this call was under way.
+            Kind::Forbidden if !self.is_active(&month.table) => Ok(()),
             Kind::NotAllowed => self.set_aside(&resource.table, "absent", &error.chain()).await,
-            Kind::Credentials | Kind::Tls | Kind::Store | Kind::DiskFull | Kind::Cancelled => {
-                Err(error)
-            }
+            Kind::Credentials if !refused_at_endpoint(&error) => Err(error),
+            Kind::Tls | Kind::Store | Kind::DiskFull | Kind::Cancelled => Err(error),
             Kind::NotFound if self.has_no_journal(month)? => {
                 let nothing = self.extractor.no_journal(resource, month.scope).await?;
                 self.writer.load(nothing).await
@@ -386,20 +416,51 @@ impl Cycle {
                 // Each of them has waited for limits.journal_timeout.
                 let weight = if too_long { 5 } else { 1 };
                 *self.failures_in_a_row.entry(month.table.clone()).or_default() += weight;
+                if kind == Kind::NotFound {
+                    let (table, scope) = (month.table.clone(), month.scope);
+                    self.writer
+                        .run(move |conn| {
+                            State::new(conn).month_was_not_found(&table, scope, Timestamp::now())
+                        })
+                        .await?;
+                }
                 self.note_month_failure(month, FailureKind::of(kind), &text).await
             }
         }
     }
 
+    /// Whether a journal is forbidden of which these months are, and none else is known: they are
+    /// everybody's, or those of so many.
+    fn are_all(&self, months: &BTreeSet<(i64, Month)>) -> Result<bool> {
+        if months.len() < FORBIDDEN_MONTHS {
+            return Ok(false);
+        }
+        let ids: BTreeSet<i64> = months.iter().map(|(id, _)| *id).collect();
+        Ok(ids.len() >= FORBIDDEN_IDS
+            || self.journal_ids(&[])?.iter().all(|wanted| ids.contains(wanted)))
+    }
+
+    /// What all may not be read is no failure of each.
+    async fn journal_is_forbidden(&mut self, table: &str, reason: &str) -> Result<()> {
+        self.failed.remove(table);
+        self.set_aside(table, "forbidden", reason).await?;
+        let table = table.to_owned();
+        self.writer.run(move |conn| State::new(conn).forget_forbidden_months(&table)).await
+    }
+
     /// Whether a 404 means that this office has no such journal: it is one that the mirror knows, others
-    /// have one, and nothing of the month is mirrored, or an earlier run met a 404 too.
+    /// have one, and nothing of the month is mirrored, or it answered 404 `source.doubt` ago too.
     fn has_no_journal(&self, month: &DueMonth) -> Result<bool> {
         let conn = self.store.connection()?;
         let others = self.answered.contains(&month.table)
             || Books::new(&conn).resources()?.get(&month.table).is_some_and(|row| row.answered);
         Ok(others
             && self.knows(month.scope)?
-            && State::new(&conn).month_may_be_empty(&month.table, month.scope, self.run_id)?)
+            && State::new(&conn).month_may_be_empty(
+                &month.table,
+                month.scope,
+                Timestamp::now() - self.config.source.doubt,
+            )?)
     }
 
     /// A journal of which nobody's month was ever found is not there.
@@ -433,4 +494,10 @@ impl Cycle {
         }
         Ok(())
     }
+}
+
+/// Whether it was this call, and not the token endpoint, that was answered 401: it says nothing about
+/// the credentials.
+fn refused_at_endpoint(error: &Error) -> bool {
+    !error.chain().contains("no token from ")
 }

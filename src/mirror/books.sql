@@ -194,9 +194,15 @@ CREATE TABLE sync.journal_months (
   closed_read_at TIMESTAMPTZ,
   window_days BIGINT,
   definition BIGINT,
-  wanted BOOLEAN DEFAULT true
+  wanted BOOLEAN DEFAULT true,
+  doubted_at TIMESTAMPTZ,
+  doubted_digest VARCHAR,
+  doubted_payment DECIMAL(38,2),
+  doubted_change DECIMAL(38,2),
+  doubted_price DECIMAL(38,2),
+  not_found_at TIMESTAMPTZ
 );
-COMMENT ON TABLE sync.journal_months IS 'Per journal, scope and month: whether and when it was read completely (read_at), the first time since the month was closed (closed_read_at), why it is to be read (due), and whether it still is to be (wanted: journals.level and journals.ids)';
+COMMENT ON TABLE sync.journal_months IS 'Per journal, scope and month: whether and when it was read completely (read_at), the first time since the month was closed (closed_read_at), why it is to be read (due), and whether it still is to be (wanted: journals.level and journals.ids); doubted_at, doubted_digest and doubted sums: since when, and with which lines, its answer lacks so much that it is not believed yet; not_found_at: its first 404';
 
 -- What changed in closed months; report.journal_restatements shows it.
 CREATE TABLE sync.restatements (

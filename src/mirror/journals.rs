@@ -1,9 +1,12 @@
 //! Loading journals: months of lines with their annotations, and control totals (contract section 4,
 //! "Journals").
 
+use std::collections::BTreeSet;
+
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
+use super::doubt;
 use super::fresh;
 use super::lines::{self, Lines, MergedTable};
 use super::load::{Load, Outcome, Settings, count_change};
@@ -16,15 +19,17 @@ use crate::journals::JournalScope;
 use crate::quote;
 
 /// Applies loads of one journal table within the writer's open transaction; `temp.stage_scopes` is
-/// filled.
+/// filled. Returns the scopes whose answers are doubted: they stay as they are.
 pub(super) fn apply(
     conn: &Connection,
     settings: &Settings,
     resource: &Resource,
     loads: &[Load],
+    run_id: i64,
     now: Timestamp,
     outcome: &mut Outcome,
-) -> Result<()> {
+) -> Result<BTreeSet<(i64, String)>> {
+    let mut doubted = BTreeSet::new();
     stage_months(conn, settings, resource, loads)?;
     let decoded: Vec<&Decoded> = loads.iter().map(|load| &load.decoded).collect();
     let children = loads.first().map_or(0, |load| load.decoded.children.len());
@@ -57,6 +62,11 @@ pub(super) fn apply(
                 redefined: &redefined,
                 notes: notes_of.map(|table| (table, redefined_notes.as_slice())),
             };
+            lines::pair(conn, &lines)?;
+            doubted = doubt::hold(conn, settings, &lines, run_id, now)?;
+            if !doubted.is_empty() {
+                lines::pair(conn, &lines)?;
+            }
             let (of_lines, of_notes) = lines::merge(conn, &lines, &instant(now))?;
             note(conn, resource, of_lines, outcome)?;
             if let (Some(table), Some(merged)) = (notes_of, of_notes) {
@@ -67,7 +77,8 @@ pub(super) fn apply(
             note_whole(conn, resource, merged, outcome)?;
         }
     }
-    months_were_read(conn, resource, now)
+    months_were_read(conn, resource, now)?;
+    Ok(doubted)
 }
 
 /// Fills `temp.stage_months`, one row per scope of `temp.stage_scopes`.
@@ -81,7 +92,8 @@ fn stage_months(
     conn.execute_batch(
         "CREATE OR REPLACE TEMP TABLE staged_months \
          (journal_level VARCHAR, journal_id BIGINT, journal_month VARCHAR, part VARCHAR, \
-          complete BOOLEAN, is_closed BOOLEAN, sent VARCHAR)",
+          complete BOOLEAN, is_closed BOOLEAN, sent VARCHAR, \
+          not_found BOOLEAN)",
     )
     .map_err(failed)?;
     {
@@ -101,7 +113,8 @@ fn stage_months(
                         scope.part,
                         scope.complete && !load.decoded.any_keyless(),
                         is_closed,
-                        instant_param(scope.sent_at)
+                        instant_param(scope.sent_at),
+                        load.not_found
                     ])
                     .map_err(failed)?;
             }
@@ -111,8 +124,8 @@ fn stage_months(
     conn.execute_batch(&format!(
         "CREATE OR REPLACE TEMP TABLE stage_months AS \
          SELECT s.journal_level, s.journal_id, s.journal_month::DATE AS journal_month, s.part, \
-           s.complete, s.is_closed, s.sent::TIMESTAMPTZ AS sent_at, \
-           m.closed_read_at IS NOT NULL AS closed, m.definition \
+           s.complete, s.is_closed, s.sent::TIMESTAMPTZ AS sent_at, s.not_found, \
+           coalesce(m.complete, false) AS was_read, m.closed_read_at IS NOT NULL AS closed, m.definition \
          FROM temp.staged_months s LEFT JOIN sync.journal_months m ON m.table_name = {} \
            AND m.journal_level = s.journal_level AND m.journal_id = s.journal_id \
            AND m.journal_month = s.journal_month::DATE",
@@ -204,7 +217,8 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
            'asked' AS due, false AS complete FROM temp.stage_months c WHERE NOT EXISTS \
              (SELECT 1 FROM sync.journal_months m WHERE m.table_name = {name} AND {same}); \
          UPDATE sync.journal_months m SET due = NULL, sent_at = c.sent_at, read_at = {now}, \
-           complete = true, definition = \
+           complete = true, doubted_at = NULL, doubted_digest = NULL, doubted_payment = NULL, \
+           doubted_change = NULL, doubted_price = NULL, not_found_at = NULL, definition = \
              (SELECT max(definition) FROM sync.resources WHERE table_name = {name}), \
            closed_read_at = CASE WHEN c.is_closed THEN coalesce(m.closed_read_at, {now}) END \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND c.complete; \

@@ -39,12 +39,8 @@ pub(super) struct MergedTable {
     pub months: Vec<String>,
 }
 
-/// Merges the staged lines, and their annotations after them.
-pub(super) fn merge(
-    conn: &Connection,
-    lines: &Lines<'_>,
-    now: &str,
-) -> Result<(MergedTable, Option<MergedTable>)> {
+/// Pairs the staged lines with the mirrored ones.
+pub(super) fn pair(conn: &Connection, lines: &Lines<'_>) -> Result<()> {
     let run = |what: &str, sql: &str| {
         conn.execute_batch(sql)
             .map_err(|e| db(&format!("cannot {what} {}", lines.resource.table), e))
@@ -57,7 +53,19 @@ pub(super) fn merge(
         "tell the mirrored lines of",
         &lines.marks("old_lines", &main(lines.resource), lines.notes_of(false)),
     )?;
-    run("pair the lines of", PAIRS)?;
+    run("pair the lines of", PAIRS)
+}
+
+/// Merges the lines that [`pair`] has paired, and their annotations after them.
+pub(super) fn merge(
+    conn: &Connection,
+    lines: &Lines<'_>,
+    now: &str,
+) -> Result<(MergedTable, Option<MergedTable>)> {
+    let run = |what: &str, sql: &str| {
+        conn.execute_batch(sql)
+            .map_err(|e| db(&format!("cannot {what} {}", lines.resource.table), e))
+    };
     let restated = scalar_i64(conn, "SELECT count(*) FROM temp.stage_months WHERE closed")? > 0;
 
     run("compare the lines of", &lines.diff())?;
@@ -111,12 +119,12 @@ fn main(resource: &Resource) -> String {
     format!("main.{}", quote::ident(&resource.table))
 }
 
-fn stage(resource: &Resource) -> String {
+pub(super) fn stage(resource: &Resource) -> String {
     format!("temp.{}", merge::stage_name(resource))
 }
 
 /// `a.journal_level = b.journal_level AND ...`
-fn same_month(a: &str, b: &str) -> String {
+pub(super) fn same_month(a: &str, b: &str) -> String {
     JOURNAL_COLUMNS.map(|c| format!("{a}.{c} = {b}.{c}")).join(" AND ")
 }
 

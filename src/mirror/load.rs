@@ -202,7 +202,7 @@ fn apply_table(
     settings: &Settings,
     run_id: i64,
     now: Timestamp,
-    loads: Vec<Load>,
+    mut loads: Vec<Load>,
     outcome: &mut Outcome,
 ) -> Result<()> {
     let Some(first) = loads.first() else { return Ok(()) };
@@ -210,7 +210,9 @@ fn apply_table(
     let kind = first.kind;
     stage_scopes(conn, &loads)?;
     if kind == LoadKind::Journal {
-        journals::apply(conn, settings, &resource, &loads, now, outcome)?;
+        let doubted = journals::apply(conn, settings, &resource, &loads, run_id, now, outcome)?;
+        // What is doubted says nothing of what did not fit.
+        loads.retain(|load| !load.scopes.iter().any(|s| doubted.contains(&(s.id, s.part.clone()))));
     } else {
         apply_scopes(conn, settings, &resource, &loads, run_id, now, outcome)?;
     }

@@ -8,6 +8,7 @@
 mod books;
 mod compare;
 mod contacts;
+mod doubt;
 mod failure;
 mod fetched;
 mod fresh;

@@ -7,7 +7,7 @@ use duckdb::params;
 use jiff::Timestamp;
 
 use super::state::{State, list};
-use super::{db, instant, scalar_i64};
+use super::{db, instant, instant_param, scalar_i64};
 use crate::config::JournalLevel;
 use crate::error::{Error, Kind, Result};
 use crate::journals::{JournalScope, Month};
@@ -234,29 +234,59 @@ impl State<'_> {
         )? > 0)
     }
 
-    /// Whether a 404 for this month may stand for no lines: none is mirrored, or the last reading in an
-    /// earlier run met one too.
+    /// Whether a 404 for this month may stand for no lines: none is mirrored, or an earlier one came at
+    /// this instant or before, and no lines since.
     pub fn month_may_be_empty(
         &self,
         table: &str,
         scope: JournalScope,
-        run_id: i64,
+        before: Timestamp,
     ) -> Result<bool> {
         Ok(scalar_i64(
             self.conn,
             &format!(
                 "SELECT CAST((SELECT count(*) FROM main.{} WHERE journal_level = {level} \
                     AND journal_id = {id} AND journal_month = DATE {first}) = 0 \
-                  OR EXISTS (SELECT 1 FROM sync.failures WHERE table_name = {name} AND id = {id} \
-                    AND part = {part} AND kind = 'NotFound' AND run_id < {run_id}) AS BIGINT)",
+                  OR EXISTS (SELECT 1 FROM sync.journal_months WHERE table_name = {name} \
+                    AND journal_level = {level} AND journal_id = {id} \
+                    AND journal_month = DATE {first} AND not_found_at <= {before}) AS BIGINT)",
                 quote::ident(table),
                 level = quote::text(&scope.level.to_string()),
                 id = scope.id,
                 first = quote::text(&scope.month.first().to_string()),
                 name = quote::text(table),
-                part = quote::text(&scope.part()),
+                before = instant(before),
             ),
         )? > 0)
+    }
+
+    /// Keeps when a month first answered 404.
+    pub fn month_was_not_found(
+        &self,
+        table: &str,
+        scope: JournalScope,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.execute(
+            "UPDATE sync.journal_months SET not_found_at = ?::TIMESTAMPTZ WHERE table_name = ? \
+               AND journal_level = ? AND journal_id = ? AND journal_month = ?::DATE \
+               AND not_found_at IS NULL",
+            params![
+                instant_param(now),
+                table,
+                scope.level.to_string(),
+                scope.id,
+                scope.month.first().to_string()
+            ],
+        )
+    }
+
+    /// Forgets that months of a table were forbidden: the table is.
+    pub fn forget_forbidden_months(&self, table: &str) -> Result<()> {
+        self.execute(
+            "DELETE FROM sync.failures WHERE table_name = ? AND kind = 'Forbidden'",
+            params![table],
+        )
     }
 
     /// Makes months due in which something did not fit: it may have been mended.
@@ -291,7 +321,10 @@ impl State<'_> {
             ),
         )?;
         if other == 0 {
-            self.batch(&format!("DELETE FROM sync.failures WHERE table_name = {name}"))?;
+            self.batch(&format!(
+                "DELETE FROM sync.failures WHERE table_name = {name}; \
+                 UPDATE sync.journal_months SET not_found_at = NULL WHERE table_name = {name}"
+            ))?;
         }
         Ok(other == 0)
     }

@@ -62,6 +62,12 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
                (table_name VARCHAR, removed_at TIMESTAMPTZ, removed BIGINT); \
              ALTER TABLE sync.seen_contacts ADD COLUMN IF NOT EXISTS moved_at TIMESTAMPTZ; \
              ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS wanted BOOLEAN DEFAULT true; \
+             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS doubted_at TIMESTAMPTZ; \
+             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS doubted_digest VARCHAR; \
+             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS doubted_payment DECIMAL(38,2); \
+             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS doubted_change DECIMAL(38,2); \
+             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS doubted_price DECIMAL(38,2); \
+             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS not_found_at TIMESTAMPTZ; \
              ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS read_with VARCHAR; \
              ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS because_of VARCHAR; \
              ALTER TABLE sync.columns ADD COLUMN IF NOT EXISTS class VARCHAR",

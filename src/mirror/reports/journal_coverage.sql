@@ -91,6 +91,7 @@ SELECT
     m.read_at,
     CASE
         WHEN t.status IN ('disabled', 'forbidden', 'absent') THEN t.status
+        WHEN m.doubted_at IS NOT NULL THEN 'doubted'
         WHEN f.kind = 'Incomplete' THEN 'incomplete'
         WHEN f.kind IS NOT NULL THEN 'failing'
         WHEN m.complete THEN 'complete'
@@ -129,6 +130,6 @@ COMMENT ON COLUMN report.journal_coverage.journal_month IS 'First day of the mon
 COMMENT ON COLUMN report.journal_coverage.lines IS 'Lines that are mirrored.';
 COMMENT ON COLUMN report.journal_coverage.read_at IS 'When the month was last read completely; NULL: never.';
 COMMENT ON COLUMN report.journal_coverage.status IS
-    'complete; missing: never read completely; incomplete or failing: the last reading was, and it is tried again; else the status of the table (sync.resources).';
+    'complete; missing: never read completely; incomplete or failing: the last reading was, and it is tried again; doubted: the last reading lacked all lines, or most, and the month stays as it was until that is confirmed; else the status of the table (sync.resources).';
 COMMENT ON COLUMN report.journal_coverage.sum_matches IS
     'Revenue journals: whether the lines, with or without the payment changes of their annotations, add up to the platform''s sum; NULL where that is not known.';

@@ -1,0 +1,224 @@
+//! Readings of a journal's month that lack so much of what is mirrored that they are not believed at
+//! once: an empty answer looks like a complete one (contract section 4, "Journals").
+//!
+//! The month stays as it is, and the books keep since when it is doubted, a digest of the doubted lines,
+//! and what they add up to. It is believed when an equal answer comes `source.doubt` later, or when the
+//! platform's own sum, asked after the doubted answer, is that of the doubted lines.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use duckdb::Connection;
+use jiff::Timestamp;
+
+use super::fetched::fail;
+use super::lines::{Lines, same_month, stage};
+use super::load::Settings;
+use super::state::{ScopeId, State, query};
+use super::{FailureKind, db, instant};
+use crate::catalog::Resource;
+use crate::config::JournalLevel;
+use crate::error::Result;
+use crate::journals::{JournalScope, Month, REVENUE, REVENUE_SUMS};
+use crate::quote;
+
+/// So many lines of a month may always go.
+const FEW_LINES: i64 = 10;
+
+/// A doubted month, as the books say it.
+struct Doubted {
+    id: i64,
+    part: String,
+    lines: i64,
+    gone: i64,
+    /// When the first of the equal answers came, in microseconds.
+    since: i64,
+}
+
+/// Takes the months whose answers are doubted out of `temp.stage_months` and `temp.stage_scopes`, and
+/// notes them. The lines are paired.
+pub(super) fn hold(
+    conn: &Connection,
+    settings: &Settings,
+    lines: &Lines<'_>,
+    run_id: i64,
+    now: Timestamp,
+) -> Result<BTreeSet<(i64, String)>> {
+    if settings.max_removed.is_none() {
+        return Ok(BTreeSet::new());
+    }
+    let failed = |e| db(&format!("cannot doubt an answer of {}", lines.resource.table), e);
+    conn.execute_batch(&stage_doubts(lines, settings.doubt)).map_err(failed)?;
+    if super::scalar_i64(conn, "SELECT count(*) FROM temp.stage_doubts")? == 0 {
+        return Ok(BTreeSet::new());
+    }
+    conn.execute_batch(&note_doubts(lines.resource, &instant(now))).map_err(failed)?;
+    let doubted = query(
+        conn,
+        &format!(
+            "SELECT d.journal_id, d.part, d.lines, d.gone, epoch_us(m.doubted_at) \
+             FROM temp.stage_doubts d JOIN sync.journal_months m ON m.table_name = {} AND {} \
+             ORDER BY ALL",
+            quote::text(&lines.resource.table),
+            same_month("m", "d")
+        ),
+        |row| {
+            Ok(Doubted {
+                id: row.get(0)?,
+                part: row.get(1)?,
+                lines: row.get(2)?,
+                gone: row.get(3)?,
+                since: row.get(4)?,
+            })
+        },
+    )?;
+    for Doubted { id, part, lines: all, gone, since } in &doubted {
+        let table = lines.resource.table.clone();
+        let text = format!(
+            "the answer lacks {gone} of {all} lines that are mirrored: the month stays as it is until \
+             an equal answer comes source.doubt later, or the platform's sum confirms it (if they are \
+             really gone, run `casemirror sync --allow-removals`)"
+        );
+        tracing::warn!(table, scope = part, id, "{text}");
+        let passed = u64::try_from(now.as_microsecond() - since).unwrap_or(0);
+        let left = settings.doubt.saturating_sub(Duration::from_micros(passed));
+        let scope = ScopeId { table, id: *id, part: part.clone() };
+        fail(conn, run_id, now, &scope, FailureKind::Doubted, &text, Some(left))?;
+    }
+    Ok(doubted.into_iter().map(|d| (d.id, d.part)).collect())
+}
+
+/// Fills `temp.stage_doubts`: the months of which a complete answer lacks all lines, or more than half
+/// and more than a few, and that nothing confirms.
+fn stage_doubts(lines: &Lines<'_>, doubt: Duration) -> String {
+    let name = quote::text(&lines.resource.table);
+    let month = "journal_level, journal_id, journal_month";
+    let is_revenue = lines.resource.table == REVENUE;
+    let sum = |from: Option<String>, column: &str| match from {
+        Some(table) if is_revenue => format!(
+            "coalesce((SELECT sum(s.{column}) FROM {table} s WHERE {}), 0)::DECIMAL(38,2)",
+            same_month("s", "c")
+        ),
+        _ => "NULL::DECIMAL(38,2)".to_owned(),
+    };
+    let by_sum = if is_revenue {
+        format!("OR EXISTS (SELECT 1 FROM ({CONFIRMED}) t WHERE {})", same_month("t", "d"))
+    } else {
+        String::new()
+    };
+    format!(
+        "CREATE OR REPLACE TEMP TABLE stage_doubts AS \
+         WITH old AS (SELECT o.journal_level, o.journal_id, o.journal_month, count(*) AS lines, \
+             count(*) - count(p.old_row) AS gone \
+           FROM temp.old_lines o LEFT JOIN temp.line_pairs p ON p.old_row = o.line GROUP BY ALL), \
+         new AS (SELECT {month}, sha256(string_agg(content, '' ORDER BY content)) AS digest \
+           FROM temp.new_lines GROUP BY ALL) \
+         SELECT c.journal_level, c.journal_id, c.journal_month, c.part, c.sent_at, o.lines, o.gone, \
+           coalesce(n.digest, 'none') AS digest, {payment} AS payment, {change} AS change, \
+           {price} AS price \
+         FROM temp.stage_months c JOIN old o ON {of_old} LEFT JOIN new n ON {of_new} \
+         WHERE c.complete AND c.was_read AND NOT c.not_found \
+           AND (o.gone = o.lines OR o.gone > {FEW_LINES} AND o.gone * 2 > o.lines); \
+         DELETE FROM temp.stage_doubts d WHERE EXISTS (SELECT 1 FROM sync.journal_months m \
+           WHERE m.table_name = {name} AND {of_month} AND m.doubted_digest = d.digest \
+             AND (epoch_us(d.sent_at) >= epoch_us(m.doubted_at) + {wait} {by_sum}))",
+        payment = sum(Some(stage(lines.resource)), "payment"),
+        change = sum(lines.notes.map(|(notes, _)| stage(notes)), "payment_change"),
+        price = sum(Some(stage(lines.resource)), "purchase_price"),
+        of_old = same_month("o", "c"),
+        of_new = same_month("n", "c"),
+        of_month = same_month("m", "d"),
+        wait = doubt.as_micros(),
+    )
+}
+
+/// The doubted months of revenue that the platform's sum confirms: it was asked after the doubted answer
+/// came, and it is that of the doubted lines, and not that of the mirrored ones.
+const CONFIRMED: &str = "\
+    SELECT d.journal_level, d.journal_id, d.journal_month \
+    FROM sync.journal_months d \
+    JOIN sync.journal_months a ON a.table_name = 'revenue_journal_sums' AND a.complete \
+      AND a.journal_level = d.journal_level AND a.journal_id = d.journal_id \
+      AND a.journal_month = d.journal_month AND a.sent_at >= d.doubted_at \
+    JOIN main.revenue_journal_sums s ON s.journal_level = d.journal_level \
+      AND s.journal_id = d.journal_id AND s.journal_month = d.journal_month \
+    LEFT JOIN (SELECT journal_level, journal_id, journal_month, sum(payment) AS payment, \
+        sum(purchase_price) AS price FROM main.revenue_journals GROUP BY ALL) l \
+      ON l.journal_level = d.journal_level AND l.journal_id = d.journal_id \
+      AND l.journal_month = d.journal_month \
+    LEFT JOIN (SELECT journal_level, journal_id, journal_month, sum(payment_change) AS change \
+        FROM main.revenue_journal_annotations GROUP BY ALL) n \
+      ON n.journal_level = d.journal_level AND n.journal_id = d.journal_id \
+      AND n.journal_month = d.journal_month \
+    WHERE d.table_name = 'revenue_journals' AND d.doubted_at IS NOT NULL \
+      AND s.total_purchase_price = d.doubted_price \
+      AND s.total_payment IN (d.doubted_payment, d.doubted_payment + d.doubted_change) \
+      AND NOT (s.total_purchase_price = coalesce(l.price, 0) \
+        AND s.total_payment IN (coalesce(l.payment, 0), coalesce(l.payment, 0) + coalesce(n.change, 0)))";
+
+fn note_doubts(resource: &Resource, now: &str) -> String {
+    let name = quote::text(&resource.table);
+    let sums = quote::text(REVENUE_SUMS);
+    let ask_for_sums = if resource.table == REVENUE {
+        // The platform's sum may confirm it, if it is asked now.
+        format!(
+            "UPDATE sync.journal_months m SET due = 'doubted' FROM temp.stage_doubts d \
+             WHERE m.table_name = {sums} AND {} AND m.wanted AND m.due IS NULL \
+               AND EXISTS (SELECT 1 FROM sync.resources WHERE table_name = {sums} \
+                 AND status NOT IN ('disabled', 'forbidden', 'absent'));",
+            same_month("m", "d")
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "UPDATE sync.journal_months m SET due = 'doubted', \
+           doubted_at = CASE WHEN m.doubted_digest = d.digest THEN m.doubted_at ELSE {now} END, \
+           doubted_digest = d.digest, doubted_payment = d.payment, doubted_change = d.change, \
+           doubted_price = d.price \
+         FROM temp.stage_doubts d WHERE m.table_name = {name} AND {of_month}; \
+         {ask_for_sums} \
+         DELETE FROM temp.stage_scopes c USING temp.stage_doubts d \
+           WHERE c.id = d.journal_id AND c.part = d.part; \
+         DELETE FROM temp.stage_months c USING temp.stage_doubts d WHERE {of_stage}",
+        of_month = same_month("m", "d"),
+        of_stage = same_month("c", "d"),
+    )
+}
+
+impl State<'_> {
+    /// Lets the doubted months of revenue that the platform's sum confirms be read at once; returns them.
+    pub fn confirmed_months_wait_no_longer(
+        &self,
+        level: JournalLevel,
+    ) -> Result<Vec<(i64, Month)>> {
+        let rows = self.query(
+            &format!(
+                "SELECT journal_id, strftime(journal_month, '%Y-%m') FROM ({CONFIRMED}) \
+                 WHERE journal_level = {} ORDER BY ALL",
+                quote::text(&level.to_string())
+            ),
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)),
+        )?;
+        let months: Vec<(i64, Month)> =
+            rows.into_iter().filter_map(|(id, month)| Some((id, month.parse().ok()?))).collect();
+        for (id, month) in &months {
+            let scope = JournalScope { level, id: *id, month: *month };
+            self.batch(&format!(
+                "UPDATE sync.failures SET next_at = first_at WHERE table_name = {} AND id = {id} \
+                   AND part = {} AND kind = 'Doubted'",
+                quote::text(REVENUE),
+                quote::text(&scope.part())
+            ))?;
+        }
+        Ok(months)
+    }
+
+    /// Lets all doubted months be read at once: what was doubted is allowed.
+    pub fn doubted_months_wait_no_longer(&self) -> Result<()> {
+        self.batch(&format!(
+            "UPDATE sync.failures SET next_at = first_at WHERE kind = 'Doubted' \
+               AND table_name IN (SELECT table_name FROM sync.journal_months)"
+        ))
+    }
+}

@@ -1,0 +1,266 @@
+//! A journal that loses its lines is doubted before it is believed (contract section 4, "Journals").
+
+use std::process::Output;
+
+use casemirror::sandbox::{Act, Fault, Journal, JournalEdit, Options, Rule};
+use duckdb::Connection;
+use rstest::rstest;
+
+use crate::support::follow::{assert_status, calls};
+use crate::support::journals::{FEED, OFFICE, mirrored, month, options, restatements, rows};
+use crate::support::scripted::{fault, garbage, refuse};
+use crate::support::{World, one, shown};
+
+/// Nothing of a journal falls due by itself.
+const UNSCHEDULED: &str =
+    "[schedule]\njournals = \"0 0 1 1 *\"\njournals_recheck = \"0 0 1 1 *\"\n";
+const NOT_COMPLETE: &str = "SELECT journal, journal_id, strftime(journal_month, '%Y-%m'), status \
+                            FROM report.journal_coverage WHERE status <> 'complete' ORDER BY ALL";
+
+/// Writes to the store behind the mirror's back.
+fn alter(world: &World, sql: &str) -> usize {
+    let conn = Connection::open(world.path("data/store.duckdb")).unwrap();
+    conn.execute(sql, []).unwrap()
+}
+
+/// As if what is doubted, or was not found, were so for years.
+fn much_later(world: &World) {
+    let earlier = |column: &str| {
+        let long_ago = "TIMESTAMPTZ '2020-02-01 00:00:00+00'";
+        format!("{column} = CASE WHEN {column} IS NOT NULL THEN {long_ago} END")
+    };
+    let columns = [earlier("doubted_at"), earlier("not_found_at")].join(", ");
+    assert!(alter(world, &format!("UPDATE sync.journal_months SET {columns}")) > 0);
+}
+
+/// `casemirror journals` of one month, which waits for no backoff.
+fn read(world: &World, month: &str, more: &[&str]) -> Output {
+    let day = format!("{month}-01");
+    world.run(&[&["journals", "--from", &day, "--to", &day], more].concat())
+}
+
+fn lines(world: &World, table: &str, month: &str) -> i64 {
+    let of = format!("journal_id = {OFFICE} AND journal_month = DATE '{month}-01'");
+    one(&world.store(), &format!("SELECT count(*) FROM main.{table} WHERE {of}"))
+}
+
+/// Takes so many lines out of a journal of the office; all where none is said. Returns how many.
+fn lose(world: &World, journal: Journal, month: &str, most: Option<usize>) -> usize {
+    let edit = JournalEdit::Removed;
+    let act =
+        Act::Journal { journal, office_id: OFFICE, month: month.to_owned(), edit, line: Some(1) };
+    (0..most.unwrap_or(usize::MAX)).take_while(|_| world.sandbox.act(&act).is_ok()).count()
+}
+
+fn path_of(journal: &str) -> String {
+    format!("/api/Offices/{OFFICE}/{journal}")
+}
+
+/// Wrong answers to all calls of one method.
+fn scripted(world: &World, method: &str, path: &str, fault: Fault) {
+    let method = Some(method.to_owned());
+    let rule = Rule { method, path: path.to_owned(), query: None, nth: 1, count: None, fault };
+    world.sandbox.fault(rule);
+}
+
+fn versions(world: &World) -> i64 {
+    one(
+        &world.store(),
+        "SELECT (SELECT count(*) FROM history.revenue_journals) \
+           + (SELECT count(*) FROM history.case_journals)",
+    )
+}
+
+#[rstest]
+#[case::revenue("RevenueJournals", "revenue_journals", "revenue")]
+#[case::case("CaseJournals", "case_journals", "case")]
+fn one_empty_answer_takes_no_line_of_a_closed_month(
+    #[case] journal: &str,
+    #[case] table: &str,
+    #[case] kind: &str,
+) {
+    let world = mirrored(options(40), 2, UNSCHEDULED);
+    let closed = month(2);
+    let before = lines(&world, table, &closed);
+    assert!(before > 0);
+    world.sandbox.fault(fault(&path_of(journal), None, garbage("[]")));
+    let output = read(&world, &closed, &["--kind", kind]);
+    assert_status(&output, 3);
+    assert!(shown(&output).contains(&format!("lacks {before} of {before} lines")));
+    let doubted = [format!("{table} | {OFFICE} | {closed} | doubted")];
+    assert_eq!(rows(&world.published(), NOT_COMPLETE), doubted);
+    let status = world.run(&["status"]);
+    assert_status(&status, 3);
+    assert!(shown(&status).contains(table), "{}", shown(&status));
+    // The same again a moment later is no second opinion.
+    assert_status(&read(&world, &closed, &["--kind", kind]), 3);
+    assert_eq!(rows(&world.published(), NOT_COMPLETE), doubted);
+    world.assert_equal();
+
+    world.sandbox.clear_faults();
+    assert_status(&read(&world, &closed, &["--kind", kind]), 0);
+    assert_eq!(rows(&world.published(), NOT_COMPLETE), [""; 0]);
+    assert_eq!((restatements(&world), versions(&world)), (vec![], 0));
+    world.assert_equal();
+}
+
+#[rstest]
+#[case::but_the_sums_are_right(None)]
+#[case::and_so_are_the_sums(Some("null"))]
+fn a_run_in_which_all_journals_are_empty_takes_no_line(#[case] sum: Option<&str>) {
+    let world = mirrored(options(20), 1, UNSCHEDULED);
+    scripted(&world, "GET", "/api/Offices/*Journals", garbage("[]"));
+    if let Some(sum) = sum {
+        scripted(&world, "PUT", "/api/Offices/*Journals/Sum", garbage(sum));
+    }
+    let all = |world: &World| {
+        rows(
+            &world.store(),
+            "SELECT (SELECT count(*) FROM revenue_journals), (SELECT count(*) FROM case_journals), \
+               (SELECT count(*) FROM depot_journals), (SELECT count(*) FROM settlement_journals)",
+        )
+    };
+    let before = all(&world);
+    let output = world.run(&["sync", "--full"]);
+    assert_status(&output, 3);
+    assert_eq!(all(&world), before);
+    let statuses = "SELECT DISTINCT status FROM report.journal_coverage WHERE lines > 0";
+    assert_eq!(rows(&world.published(), statuses), ["doubted"]);
+
+    world.sandbox.clear_faults();
+    for (ago, status) in [(0, 3), (1, 0)] {
+        assert_status(&read(&world, &month(ago), &[]), status);
+    }
+    assert_eq!((restatements(&world), versions(&world)), (vec![], 0));
+    world.assert_equal();
+}
+
+#[test]
+fn lines_that_are_really_gone_are_believed_by_the_sum_or_by_the_second_answer() {
+    let world = mirrored(options(40), 2, UNSCHEDULED);
+    let closed = month(2);
+    let revenue = lose(&world, Journal::RevenueJournals, &closed, None);
+    let cases = lose(&world, Journal::CaseJournals, &closed, None);
+    assert!(revenue > 0 && cases > 0);
+    // The sum is asked after the lines, in the same run; a case journal has none.
+    assert_status(&read(&world, &closed, &[]), 3);
+    let doubted = [format!("case_journals | {OFFICE} | {closed} | doubted")];
+    assert_eq!(rows(&world.published(), NOT_COMPLETE), doubted);
+    let off = "SELECT count(*) FROM report.journal_coverage WHERE journal = 'revenue_journals' \
+               AND sum_matches IS NOT TRUE";
+    assert_eq!(one::<i64>(&world.published(), off), 0);
+    assert_eq!(restatements(&world), vec!["revenue_journals | removed"; revenue]);
+
+    assert_status(&read(&world, &closed, &[]), 3);
+    assert_eq!(rows(&world.published(), NOT_COMPLETE), doubted);
+    much_later(&world);
+    assert_status(&read(&world, &closed, &[]), 0);
+    assert_eq!(rows(&world.published(), NOT_COMPLETE), [""; 0]);
+    assert_eq!(restatements(&world).len(), revenue + cases);
+    world.assert_equal();
+}
+
+/// One journal with so many lines a month, and no sum to confirm anything.
+fn of_lines(journal_lines: usize) -> World {
+    let settings = format!(
+        "{UNSCHEDULED}[journals]\nids = [{OFFICE}]\n\
+         [resources]\ndisable = [\"revenue_journal_sums\"]\n"
+    );
+    mirrored(Options { journal_lines: Some(journal_lines), ..options(10) }, 2, &settings)
+}
+
+#[test]
+fn another_loss_is_doubted_anew_and_the_brake_can_be_lifted() {
+    let world = of_lines(41);
+    let closed = month(2);
+    let left = || lines(&world, "revenue_journals", &closed);
+    let lose = |most| assert_eq!(lose(&world, Journal::RevenueJournals, &closed, Some(most)), most);
+    let read = |status| assert_status(&read(&world, &closed, &["--kind", "revenue"]), status);
+    // Many, but not most of them.
+    lose(15);
+    read(0);
+    assert_eq!((left(), restatements(&world).len()), (26, 15));
+    lose(14);
+    read(3);
+    much_later(&world);
+    lose(1);
+    read(3);
+    assert_eq!((left(), restatements(&world).len()), (26, 15));
+    assert_status(&world.run(&["sync", "--allow-removals"]), 0);
+    assert_eq!((left(), restatements(&world).len()), (11, 30));
+    // Most, but not many; then the last one.
+    lose(10);
+    read(0);
+    assert_eq!(left(), 1);
+    lose(1);
+    read(3);
+    assert_eq!(left(), 1);
+    much_later(&world);
+    read(0);
+    assert_eq!(left(), 0);
+}
+
+#[test]
+fn two_404_of_a_month_confirm_each_other_only_source_doubt_apart() {
+    let world = mirrored(options(40), 2, UNSCHEDULED);
+    let closed = month(2);
+    let before = lines(&world, "case_journals", &closed);
+    assert!(before > 0);
+    world.sandbox.fault(fault(&path_of("CaseJournals"), None, refuse(404)));
+    for _ in 0..2 {
+        assert_status(&read(&world, &closed, &["--kind", "case"]), 3);
+        assert_eq!(lines(&world, "case_journals", &closed), before);
+    }
+    much_later(&world);
+    assert_status(&read(&world, &closed, &["--kind", "case"]), 0);
+    assert_eq!(lines(&world, "case_journals", &closed), 0);
+}
+
+#[rstest]
+#[case::forbidden(403)]
+#[case::token_refused(401)]
+fn what_one_office_is_refused_is_read_of_the_others(#[case] status: u16) {
+    let world = World::with(options(12));
+    world.journals_since(&format!("{}-01", month(3)));
+    world.configure(&format!("{FEED}{UNSCHEDULED}"));
+    world.sandbox.fault(fault(&path_of("RevenueJournals"), None, refuse(status)));
+    assert_status(&world.run(&["sync"]), 3);
+    let months =
+        (0..=3).rev().map(|ago| format!("revenue_journals | {OFFICE} | {} | failing", month(ago)));
+    assert_eq!(rows(&world.published(), NOT_COMPLETE), months.collect::<Vec<_>>());
+    let status = "SELECT status FROM sync.resources WHERE table_name = 'revenue_journals'";
+    assert_eq!(rows(&world.store(), status), ["ok"]);
+    world.sandbox.clear_faults();
+    for ago in 0..=3 {
+        read(&world, &month(ago), &["--kind", "revenue"]);
+    }
+    world.sync();
+    world.assert_equal();
+}
+
+#[test]
+fn a_journal_that_breaks_off_in_long_answers_is_read_in_parts() {
+    let world = of_lines(60);
+    let closed = month(2);
+    let last: i64 = one(&world.store(), &format!("SELECT day(last_day(DATE '{closed}-01'))"));
+    for (from, to) in [(1, last), (1, (last + 1) / 2)] {
+        let query = Some(format!("fromDate={closed}-{from:02}&toDate={closed}-{to:02}"));
+        let rule = fault(&path_of("RevenueJournals"), None, Fault::CutOff { bytes: Some(900) });
+        world.sandbox.fault(Rule { query, ..rule });
+    }
+    assert_status(&read(&world, &closed, &["--kind", "revenue"]), 0);
+    assert_eq!(restatements(&world), [""; 0]);
+    assert_eq!(lines(&world, "revenue_journals", &closed), 60);
+}
+
+#[test]
+fn a_source_that_cannot_be_reached_is_not_asked_for_every_part_of_a_month() {
+    let settings = format!("{UNSCHEDULED}[journals]\nids = [{OFFICE}]\n");
+    let world = mirrored(options(10), 2, &settings);
+    let closed = month(2);
+    world.sandbox.fault(fault(&path_of("DepotJournals"), None, Fault::Drop));
+    world.sandbox.reset_stats();
+    assert_ne!(read(&world, &closed, &["--kind", "depot"]).status.code(), Some(0));
+    let asked = calls(&world)[&format!("GET {}", path_of("DepotJournals"))];
+    assert!(asked <= 2 * 5, "{asked} calls");
+}
