@@ -239,11 +239,10 @@ impl Calls<'_> {
     /// in halves too, which have to add up to it.
     async fn first_pass(
         &self,
-        mut windows: Vec<Window>,
+        windows: Vec<Window>,
         sent_at: &mut Option<Timestamp>,
     ) -> Result<Vec<Part>> {
-        windows.reverse();
-        let mut steps: Vec<Step> = windows.drain(..).map(Step::Read).collect();
+        let mut steps: Vec<Step> = windows.into_iter().rev().map(Step::Read).collect();
         let mut parts: Vec<Part> = Vec::new();
         // Days of the shortest window that got no answer.
         let mut too_long = u32::MAX;
