@@ -150,7 +150,7 @@ impl Cycle {
 
     /// Whether a permission that the table needs, or that a 403 names, is not granted. Where that
     /// cannot be told, nothing is said.
-    async fn lacks_permission(&mut self, resource: &Resource, error: &Error) -> bool {
+    pub(super) async fn lacks_permission(&mut self, resource: &Resource, error: &Error) -> bool {
         let mut needed = resource.permissions.clone();
         needed.extend(refusal(error).into_iter().flat_map(|refusal| refusal.permissions.clone()));
         let granted = self.granted().await;

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use super::Cycle;
 use super::due::Due;
 use super::months::{FIRST_MONTH, Wanted, journal_ids, months_from};
+use super::policy::{Evidence, MANY_SCOPES, Verdict, judge};
 use super::signals::Halt;
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
@@ -16,9 +17,8 @@ use crate::journals::{JournalScope, Month, MonthRead, Queue, REVENUE, REVENUE_SU
 use crate::mirror::{Books, DueMonth, FailureKind, ScopeId, State, id_column};
 use crate::schedule::Name;
 
-/// So many offices whose journal is forbidden, and nobody's is not, make it forbidden as a whole;
-const FORBIDDEN_IDS: usize = 20;
-/// where there are fewer, all of them, with no fewer months than this.
+/// Where fewer than many offices' journals are forbidden, all have to be, with no fewer months than
+/// this.
 const FORBIDDEN_MONTHS: usize = 3;
 
 /// What `casemirror journals` asks for; its tables are the run's `only`.
@@ -334,8 +334,6 @@ impl Cycle {
                 Err(error) => {
                     queue.failed(&month);
                     let missing = error.kind() == Kind::NotFound;
-                    let is_forbidden = error.kind() == Kind::Forbidden;
-                    let reason = error.chain();
                     if missing {
                         forbidden.remove(&month.table);
                     }
@@ -343,14 +341,12 @@ impl Cycle {
                     if !missing || self.knows(month.scope)? {
                         *not_found.entry(month.table.clone()).or_insert(true) &= missing;
                     }
-                    self.month_failed(&month, &resource, error).await?;
-                    if is_forbidden && self.is_active(&month.table) {
+                    let is_everywhere = error.kind() == Kind::Forbidden && {
                         let months = forbidden.entry(month.table.clone()).or_default();
                         months.insert((month.scope.id, month.scope.month));
-                        if self.are_all(months)? {
-                            self.journal_is_forbidden(&month.table, &reason).await?;
-                        }
-                    }
+                        self.are_all(months)?
+                    };
+                    self.month_failed(&month, &resource, error, is_everywhere).await?;
                     lacking.push((month.table, month.scope.id, month.scope.month));
                 }
             }
@@ -383,50 +379,67 @@ impl Cycle {
         Ok(!incomplete)
     }
 
-    /// A month that cannot be read does not stop the others, and is visibly missing.
+    /// A month that cannot be read does not stop the others, and is visibly missing. `is_everywhere`: the
+    /// other months that were asked for answered 403 as well.
     async fn month_failed(
         &mut self,
         month: &DueMonth,
         resource: &Arc<Resource>,
         error: Error,
+        is_everywhere: bool,
     ) -> Result<()> {
-        match error.kind() {
-            // The table was set aside while this call was under way.
-            Kind::Forbidden if !self.is_active(&month.table) => Ok(()),
-            Kind::NotAllowed => self.set_aside(&resource.table, "absent", &error.chain()).await,
-            Kind::Credentials if !refused_at_endpoint(&error) => Err(error),
-            Kind::Tls | Kind::Store | Kind::DiskFull | Kind::Cancelled => Err(error),
-            Kind::NotFound if self.has_no_journal(month)? => {
+        if !self.is_active(&month.table) {
+            // It was set aside while this call was under way.
+            return Ok(());
+        }
+        // A journal that takes too long says nothing about whether the source can be reached.
+        let too_long = error.kind() == Kind::Timeout;
+        let error = if too_long { error } else { self.note_reach(&month.table, error).await? };
+        let kind = error.kind();
+        let text = error.chain();
+        let evidence = Evidence {
+            lacks_permission: kind == Kind::Forbidden
+                && self.lacks_permission(resource, &error).await,
+            forbidden: if is_everywhere { MANY_SCOPES } else { 1 },
+            scopes: MANY_SCOPES,
+            has_rows: kind == Kind::NotFound && !self.has_no_journal(month)?,
+            ..Evidence::default()
+        };
+        match judge(kind, &evidence) {
+            Verdict::EndRun => Err(error),
+            Verdict::TableForbidden => self.journal_is_forbidden(&month.table, &text).await,
+            Verdict::TableAbsent => self.set_aside(&resource.table, "absent", &text).await,
+            Verdict::Nothing => {
                 let nothing = self.extractor.no_journal(resource, month.scope).await?;
                 self.writer.load(nothing).await
             }
-            kind => {
-                // A journal that takes too long says nothing about whether the source can be reached.
-                let too_long = kind == Kind::Timeout;
-                let error =
-                    if too_long { error } else { self.note_reach(&month.table, error).await? };
-                let text = error.chain();
-                tracing::warn!(
-                    table = month.table,
-                    scope = %month.scope,
-                    reason = text,
-                    "a journal's month failed"
-                );
-                self.failed.entry(month.table.clone()).or_insert_with(|| text.clone());
-                // Each of them has waited for limits.journal_timeout.
-                let weight = if too_long { 5 } else { 1 };
-                *self.failures_in_a_row.entry(month.table.clone()).or_default() += weight;
-                if kind == Kind::NotFound {
-                    let (table, scope) = (month.table.clone(), month.scope);
-                    self.writer
-                        .run(move |conn| {
-                            State::new(conn).month_was_not_found(&table, scope, Timestamp::now())
-                        })
-                        .await?;
-                }
+            Verdict::Doubted => {
+                self.note_month_failing(month, 1, &text);
+                let (table, scope) = (month.table.clone(), month.scope);
+                self.writer
+                    .run(move |conn| {
+                        State::new(conn).month_was_not_found(&table, scope, Timestamp::now())
+                    })
+                    .await?;
+                self.note_month_failure(month, FailureKind::NotFound, &text).await
+            }
+            Verdict::ScopeFailed => {
+                // Each that took too long has waited for limits.journal_timeout.
+                self.note_month_failing(month, if too_long { 5 } else { 1 }, &text);
                 self.note_month_failure(month, FailureKind::of(kind), &text).await
             }
         }
+    }
+
+    fn note_month_failing(&mut self, month: &DueMonth, weight: u32, why: &str) {
+        tracing::warn!(
+            table = month.table,
+            scope = %month.scope,
+            reason = why,
+            "a journal's month failed"
+        );
+        self.failed.entry(month.table.clone()).or_insert_with(|| why.to_owned());
+        *self.failures_in_a_row.entry(month.table.clone()).or_default() += weight;
     }
 
     /// Whether a journal is forbidden of which these months are, and none else is known: they are
@@ -436,7 +449,7 @@ impl Cycle {
             return Ok(false);
         }
         let ids: BTreeSet<i64> = months.iter().map(|(id, _)| *id).collect();
-        Ok(ids.len() >= FORBIDDEN_IDS
+        Ok(ids.len() as u64 >= MANY_SCOPES
             || self.journal_ids(&[])?.iter().all(|wanted| ids.contains(wanted)))
     }
 
@@ -445,7 +458,7 @@ impl Cycle {
         self.failed.remove(table);
         self.set_aside(table, "forbidden", reason).await?;
         let table = table.to_owned();
-        self.writer.run(move |conn| State::new(conn).forget_forbidden_months(&table)).await
+        self.writer.run(move |conn| State::new(conn).forget_forbidden(&table)).await
     }
 
     /// Whether a 404 means that this office has no such journal: it is one that the mirror knows, others
@@ -494,10 +507,4 @@ impl Cycle {
         }
         Ok(())
     }
-}
-
-/// Whether it was this call, and not the token endpoint, that was answered 401: it says nothing about
-/// the credentials.
-fn refused_at_endpoint(error: &Error) -> bool {
-    !error.chain().contains("no token from ")
 }

@@ -281,14 +281,6 @@ impl State<'_> {
         )
     }
 
-    /// Forgets that months of a table were forbidden: the table is.
-    pub fn forget_forbidden_months(&self, table: &str) -> Result<()> {
-        self.execute(
-            "DELETE FROM sync.failures WHERE table_name = ? AND kind = 'Forbidden'",
-            params![table],
-        )
-    }
-
     /// Makes months due in which something did not fit: it may have been mended.
     pub fn rejected_months_are_due(&self) -> Result<()> {
         self.batch(

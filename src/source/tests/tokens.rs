@@ -93,10 +93,10 @@ async fn a_token_that_was_refused_goes_out_with_no_further_call() {
 }
 
 #[tokio::test]
-async fn a_fresh_token_that_is_refused_is_a_matter_of_credentials() {
+async fn a_fresh_token_that_is_refused_is_the_endpoints_matter() {
     let service = Service::start(|_, _| status(401, "token-2 is not good")).await;
     let error = service.client().send(&request()).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Credentials);
+    assert_eq!(error.kind(), Kind::Unauthorized);
     assert_eq!(service.calls().len(), 2);
     assert!(!error.chain().contains("token-2"), "{}", error.chain());
     assert!(error.chain().contains("*** is not good"), "{}", error.chain());
