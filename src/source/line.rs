@@ -1,15 +1,15 @@
 //! The line to the service: one request out, one complete answer back, no retries, no redirects.
 
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use jiff::Timestamp;
 use reqwest::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue,
-    TRANSFER_ENCODING,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE,
+    HeaderMap, HeaderValue, TRANSFER_ENCODING,
 };
 use reqwest::{StatusCode, Version, redirect};
 use tokio::time::Instant;
@@ -39,8 +39,6 @@ pub(super) struct Line {
     base: String,
     /// The largest answer that is read, in bytes after decompression.
     largest_answer: usize,
-    /// An answer came whose end could not be seen: packed ones of this service may hide it.
-    ask_unpacked: AtomicBool,
     pub(super) limits: Limits,
     pub(super) books: Books,
 }
@@ -92,7 +90,6 @@ impl Line {
             })?,
             base: source.base_url.as_str().trim_end_matches('/').to_owned(),
             largest_answer: usize::try_from(limits.answer_bytes).unwrap_or(usize::MAX),
-            ask_unpacked: AtomicBool::new(false),
             limits: Limits::new(limits),
             books: Books::default(),
         })
@@ -119,10 +116,10 @@ impl Line {
             Method::Put => reqwest::Method::PUT,
             Method::Delete => reqwest::Method::DELETE,
         };
-        let mut request = http.request(method, address).header(ACCEPT, "application/json");
-        if self.ask_unpacked.load(Ordering::Relaxed) {
-            request = request.header(ACCEPT_ENCODING, "identity");
-        }
+        let mut request = http
+            .request(method, address)
+            .header(ACCEPT, "application/json")
+            .header(ACCEPT_ENCODING, "gzip");
         if let Some(authorization) = &outgoing.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
@@ -147,9 +144,6 @@ impl Line {
             return Err(Error::new(Kind::Timeout, text));
         };
         let (received, proven, headers, body) = answer?;
-        if !proven && received.is_success() {
-            self.ask_unpacked.store(true, Ordering::Relaxed);
-        }
         let (status, ended_at) = (received.as_u16(), Timestamp::now());
         Ok(Incoming { status, proven, headers, body, sent_at, ended_at })
     }
@@ -177,19 +171,52 @@ impl Line {
                     body.extend_from_slice(&chunk[..largest - body.len()]);
                     break;
                 }
-                let text =
-                    format!("the answer is larger than {largest} bytes (limits.answer_bytes)");
-                return Err(Error::new(Kind::BadAnswer, text));
+                return Err(too_large(largest));
             }
             body.extend_from_slice(&chunk);
         }
-        Ok((status, proven, headers, body.freeze()))
+        let body = match unpacked(&headers, body.freeze(), largest) {
+            Ok(body) => body,
+            // The status has been told, whatever became of the text.
+            Err(_) if !status.is_success() => Bytes::new(),
+            Err(error) => return Err(error),
+        };
+        Ok((status, proven, headers, body))
     }
 }
 
-/// Whether the headers tell where the body ends; that it goes so far is the HTTP library's to see. Of a
-/// body that was packed the library takes the length away with the packing, so that it looks like one
-/// that ends with the connection: then [`Line`] asks unpacked.
+/// The body without its `Content-Encoding`; of no more than `largest` bytes.
+fn unpacked(headers: &HeaderMap, body: Bytes, largest: usize) -> Result<Bytes> {
+    let coding = headers.get(CONTENT_ENCODING).map(|coding| coding.to_str().unwrap_or("?").trim());
+    match coding {
+        None => return Ok(body),
+        Some(coding) if coding.eq_ignore_ascii_case("identity") => return Ok(body),
+        // Some services name a coding for no body at all.
+        Some(_) if body.is_empty() => return Ok(body),
+        Some(coding) if ["gzip", "x-gzip"].iter().any(|g| coding.eq_ignore_ascii_case(g)) => {}
+        Some(_) => {
+            let text = "the answer is packed in another way than gzip, which was asked for";
+            return Err(Error::new(Kind::BadAnswer, text));
+        }
+    }
+    let most = u64::try_from(largest).unwrap_or(u64::MAX).saturating_add(1);
+    let mut plain = Vec::new();
+    flate2::bufread::MultiGzDecoder::new(&body[..])
+        .take(most)
+        .read_to_end(&mut plain)
+        .map_err(|cause| Error::caused(Kind::BadAnswer, "the answer cannot be unpacked", cause))?;
+    if plain.len() > largest {
+        return Err(too_large(largest));
+    }
+    Ok(Bytes::from(plain))
+}
+
+fn too_large(largest: usize) -> Error {
+    let text = format!("the answer is larger than {largest} bytes (limits.answer_bytes)");
+    Error::new(Kind::BadAnswer, text)
+}
+
+/// Whether the headers tell where the body ends; that it goes so far is the HTTP library's to see.
 fn has_an_end(version: Version, headers: &HeaderMap) -> bool {
     let last_coding = headers.get_all(TRANSFER_ENCODING).iter().next_back();
     let chunked = last_coding.and_then(|coding| coding.to_str().ok()).is_some_and(|coding| {
@@ -261,8 +288,6 @@ fn broken_line(error: reqwest::Error) -> Error {
         (Kind::Internal, "the request cannot be built")
     } else if error.is_connect() {
         (Kind::Unreachable, "no connection")
-    } else if error.is_decode() && !is_cut(&error) {
-        (Kind::BadAnswer, "the answer cannot be decompressed")
     } else {
         (Kind::Unreachable, "the connection broke before the answer was complete")
     };
@@ -289,14 +314,5 @@ fn is_tls(error: &reqwest::Error) -> bool {
                 .map(|wrapped| wrapped as &(dyn std::error::Error + 'static));
         }
         false
-    })
-}
-
-/// Whether the bytes ended too early, rather than being wrong.
-fn is_cut(error: &reqwest::Error) -> bool {
-    causes(error).any(|cause| {
-        cause
-            .downcast_ref::<std::io::Error>()
-            .is_some_and(|error| error.kind() == std::io::ErrorKind::UnexpectedEof)
     })
 }

@@ -364,25 +364,20 @@ async fn an_answer_whose_end_is_proven_is_taken(#[case] head: &str, #[case] body
     assert_eq!(service.client().send(&list).await.unwrap().attempts, 1);
 }
 
+#[rstest]
+#[case::length("HTTP/1.1 200 OK\r\nContent-Length: 25\r\nContent-Encoding: gzip", 1)]
+#[case::connection("HTTP/1.1 200 OK\r\nContent-Encoding: gzip", 5)]
 #[tokio::test]
-async fn a_packed_answer_that_hides_its_end_is_asked_for_unpacked() {
+async fn a_packed_answer_is_taken_where_its_end_is_proven(#[case] head: &str, #[case] calls: u32) {
     // `[]` in a stored block.
     let packed = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x01\x02\0\xfd\xff[]\x29\xbb\x4c\x0d\x02\0\0\0";
-    let service = Service::raw(move |request, _| {
-        if request.to_lowercase().contains("accept-encoding: identity") {
-            return wire("HTTP/1.1 200 OK\r\nContent-Length: 2", "[]");
-        }
-        let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\nConnection: close",
-            packed.len()
-        );
-        [head.as_bytes(), b"\r\n\r\n", packed].concat()
-    })
-    .await;
-    let client = service.client();
+    let head = format!("{head}\r\nConnection: close\r\n\r\n");
+    let service = Service::raw(move |_, _| [head.as_bytes(), packed].concat()).await;
     let list = request().expecting(crate::source::Expected::list());
-    assert_eq!(client.send(&list).await.unwrap().attempts, 2);
-    assert_eq!(client.send(&list).await.unwrap().attempts, 1, "and from then on at once");
+    match service.client().send(&list).await {
+        Ok(answer) => assert_eq!((answer.attempts, calls, &answer.body[..]), (1, 1, &b"[]"[..])),
+        Err(error) => assert_eq!((error.kind(), calls), (Kind::BadAnswer, 5)),
+    }
 }
 
 #[tokio::test]
