@@ -35,7 +35,7 @@ pub enum Reason {
     Changed,
     /// It was asked for to be read again: `reread`, `full`, `redefined`.
     Asked(String),
-    /// The last answer was not complete, or the brake held it.
+    /// The last answer was not complete, or the guard held it.
     Incomplete,
     /// The search showed an older state than the feed.
     Lagging,

@@ -13,6 +13,7 @@ use crate::support::{World, one, shown};
 
 fn mirrored(cases: usize) -> World {
     let world = World::unthrottled(cases);
+    world.retry_at_once();
     world.sync();
     world
 }

@@ -234,6 +234,7 @@ const BACK: &str = "UPDATE sync.schedules SET last_run = '2026-01-01' WHERE name
 impl Mirror {
     fn new(round: Round) -> Mirror {
         let world = World::with(Options { journal_lines: Some(12), ..unthrottled(12) });
+        world.retry_at_once();
         for _ in 0..2 {
             let project = Act::NewCase { project: true, assignment: None };
             world.sandbox.act(&project).unwrap();
@@ -271,7 +272,6 @@ impl Mirror {
     fn run(&self, args: &[&str]) -> Output {
         let mut command = self.world.command(args);
         command.env("CASEMIRROR_SOURCE__SEARCH_DELAY", "0s");
-        command.env("CASEMIRROR_RETRY_AT_ONCE", "1");
         command.output().unwrap()
     }
 

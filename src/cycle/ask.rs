@@ -6,7 +6,7 @@ use super::Cycle;
 use super::policy::ends_run;
 use crate::error::{Kind, Result};
 use crate::mirror::{FailureKind, Settings, State, SuspectStep};
-use crate::source::{Request, split};
+use crate::source::{Expected, Request};
 
 /// Asked because it is cheap and every case has roles.
 const PATH_ROLES: &str = "/api/Cases/{caseId}/Roles";
@@ -19,18 +19,14 @@ impl Cycle {
         let settings = Settings::new(&self.config, &self.catalog, true);
         let delay = self.config.source.search_delay;
         let run_id = self.run_id;
-        let request = Request::get(PATH_ROLES, &[("caseId", &id.to_string())])?;
+        let request =
+            Request::get(PATH_ROLES, &[("caseId", &id.to_string())])?.expecting(Expected::list());
         // What was loaded so far is committed first: the answer speaks of a later time.
         self.flush().await?;
         let exists = match self.extractor.client().send(&request).await {
-            Ok(answer) if answer.status == 204 || split(&answer.body).is_ok() => {
+            Ok(_) => {
                 self.reached();
                 true
-            }
-            Ok(_) => {
-                let why = "no search shows the case, and whether it exists is not known: the answer \
-                           is no list of roles";
-                return self.note_unshown(id, FailureKind::Unknown, why).await;
             }
             Err(error) if error.kind() == Kind::NotFound => {
                 self.reached();

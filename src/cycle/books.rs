@@ -8,6 +8,7 @@ use duckdb::Connection;
 use super::Cycle;
 use super::dependence::Dependence;
 use super::permissions::set_ok;
+use super::policy::ends_run;
 use crate::catalog::{Group, Resource};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
@@ -23,6 +24,25 @@ impl Cycle {
     pub(super) fn recall_page_sizes(&self) -> Result<()> {
         let sizes = page_sizes(&self.store.connection()?)?;
         self.extractor.client().assume_page_sizes(sizes);
+        Ok(())
+    }
+
+    /// Refuses a store of another tenant. Where the tenant is known for these credentials and is only asked
+    /// for once more, a call that fails stops nothing.
+    pub(super) async fn check_tenant(&mut self, again: bool) -> Result<()> {
+        let client = self.extractor.client();
+        let checked =
+            check_tenant(&self.config, &self.store, self.writer.writer(), client, again).await;
+        let Err(error) = checked else { return Ok(()) };
+        let is_known = {
+            let conn = self.store.connection()?;
+            State::new(&conn).meta("origin")?.as_deref() == Some(origin(&self.config).as_str())
+        };
+        if !is_known || ends_run(error.kind()) {
+            return Err(error);
+        }
+        let error = self.note_reach("/api/User", error).await?;
+        self.problem(error.within("whose data it is cannot be asked").chain());
         Ok(())
     }
 
@@ -189,6 +209,11 @@ pub fn page_sizes(conn: &Connection) -> Result<BTreeMap<String, u32>> {
     Ok(kept.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
 }
 
+/// What a store's tenant hangs on.
+fn origin(config: &Config) -> String {
+    format!("{} {}", config.source.base_url, config.source.client_id)
+}
+
 /// A store is one tenant's (contract section 4). The source is asked when the store is new, when it
 /// was filled with other credentials, and `anyway` with `schedule.reference`.
 ///
@@ -201,7 +226,7 @@ pub async fn check_tenant(
     client: &Client,
     anyway: bool,
 ) -> Result<()> {
-    let origin = format!("{} {}", config.source.base_url, config.source.client_id);
+    let origin = origin(config);
     let (known, filled_from) = {
         let conn = store.connection()?;
         let state = State::new(&conn);

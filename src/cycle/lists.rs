@@ -49,7 +49,7 @@ impl Cycle {
     fn list_is_stale(&self, resource: &Resource) -> Result<bool> {
         let conn = self.store.connection()?;
         let state = State::new(&conn);
-        // Who lifts the brake does not wait for what it held.
+        // Who lifts the guard does not wait for what it held.
         let held = self.options.allow_removals && state.list_is_held(&resource.table)?;
         Ok(held || state.list_is_stale(&resource.table)?)
     }

@@ -161,9 +161,7 @@ impl Cycle {
         let mut due =
             Due::of(&self.config, &self.store.connection()?, &self.options, Timestamp::now())?;
         self.report.verify_due = due.schedules.remove(&Name::Verify);
-        let client = self.extractor.client();
-        let again = due.has(Name::Reference);
-        check_tenant(&self.config, &self.store, self.writer.writer(), client, again).await?;
+        self.check_tenant(due.has(Name::Reference)).await?;
         self.align_statuses().await?;
         if due.has(Name::Reference) {
             self.read_permissions().await?;

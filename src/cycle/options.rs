@@ -11,7 +11,7 @@ pub struct Options {
     pub only: Vec<String>,
     /// Only these cases.
     pub cases: Vec<i64>,
-    /// Lifts the brake for this run.
+    /// Lifts the guard for this run.
     pub allow_removals: bool,
     /// Nothing but these journals.
     pub journals: Option<JournalRequest>,

@@ -79,7 +79,7 @@ impl Cycle {
             self.progress.done(1);
         }
         self.flush().await?;
-        // What the brake held is looked at again in the next run.
+        // What the guard held is looked at again in the next run.
         Ok(!held)
     }
 

@@ -216,9 +216,9 @@ impl State<'_> {
 
     /// Lets all doubted months be read at once: what was doubted is allowed.
     pub fn doubted_months_wait_no_longer(&self) -> Result<()> {
-        self.batch(&format!(
+        self.batch(
             "UPDATE sync.failures SET next_at = first_at WHERE kind = 'Doubted' \
-               AND table_name IN (SELECT table_name FROM sync.journal_months)"
-        ))
+               AND table_name IN (SELECT table_name FROM sync.journal_months)",
+        )
     }
 }

@@ -298,7 +298,7 @@ impl State<'_> {
         Ok(list.error.is_some() || stale || list.stamp.is_none())
     }
 
-    /// Whether the brake held rows of a list when it was last read.
+    /// Whether the guard held rows of a list when it was last read.
     pub fn list_is_held(&self, table: &str) -> Result<bool> {
         Ok(self.list_state(table)?.stamp.as_deref() == Some("held"))
     }

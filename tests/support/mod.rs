@@ -2,7 +2,7 @@
 
 mod published;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -28,6 +28,7 @@ pub struct World {
     pub folder: TempDir,
     journals_since: RefCell<String>,
     doubt: RefCell<Option<String>>,
+    retries_at_once: Cell<bool>,
 }
 
 impl World {
@@ -47,6 +48,7 @@ impl World {
             folder: tempfile::tempdir().unwrap(),
             journals_since: RefCell::new(since.to_string()),
             doubt: RefCell::default(),
+            retries_at_once: Cell::new(false),
         };
         world.configure("");
         world
@@ -83,6 +85,11 @@ impl World {
         self.journals_since.replace(day.to_owned());
     }
 
+    /// Calls that fail are repeated without a pause in the runs to come.
+    pub fn retry_at_once(&self) {
+        self.retries_at_once.set(true);
+    }
+
     /// Sets `source.doubt` for the runs to come.
     pub fn doubt(&self, duration: &str) {
         self.doubt.replace(Some(duration.to_owned()));
@@ -101,6 +108,9 @@ impl World {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = binary();
         command.env("CASEMIRROR_JOURNALS__SINCE", &*self.journals_since.borrow());
+        if self.retries_at_once.get() {
+            command.env("CASEMIRROR_RETRY_AT_ONCE", "1");
+        }
         if let Some(doubt) = &*self.doubt.borrow() {
             command.env("CASEMIRROR_SOURCE__DOUBT", doubt);
         }
