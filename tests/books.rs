@@ -1,7 +1,7 @@
 //! What the books keep open, and that they close it: rejects, failures and statuses (contract sections
 //! 1, 3 and 4).
 
-use casemirror::sandbox::{Act, Control, Facet, ListEdit};
+use casemirror::sandbox::{Act, Control, Facet, Fault, ListEdit};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -106,7 +106,10 @@ fn what_failed_before_its_table_was_closed_is_no_failure(#[case] code: u16, #[ca
     assert_incomplete(&world.run(&["sync"]), "common_conditions");
 
     world.sandbox.remove_fault(failing);
-    world.sandbox.fault(fault(CONDITIONS, None, refuse(code)));
+    // A permission that is not granted speaks for the table at once.
+    let body = r#"["Conditions - Read"]"#.to_owned();
+    let refusal = Fault::Refuse { status: code, headers: [].into(), body };
+    world.sandbox.fault(fault(CONDITIONS, None, refusal));
     change(&world, cases[4], Facet::Nothing);
     world.sandbox.reset_stats();
     assert_status(&world.run(&["sync"]), 0);

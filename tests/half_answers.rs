@@ -34,9 +34,9 @@ fn a_search_that_cannot_be_read_makes_no_case_a_suspect() {
     let rows = "SELECT count(*) FROM cases";
     let before: i64 = one(&world.store(), rows);
     world.sandbox.fault(fault(&search_path("Property"), None, refuse(403)));
-    // The first run learns that it is forbidden, the second lists the projects alone.
-    for status in [3, 0] {
-        assert_status(&world.run(&["sync", "--full"]), status);
+    // The first run learns that it is forbidden; both list the projects alone.
+    for _ in 0..2 {
+        assert_status(&world.run(&["sync", "--full"]), 0);
         assert_eq!(one::<i64>(&world.store(), DOUBTED), 0);
         assert_eq!(one::<i64>(&world.store(), rows), before);
     }
@@ -96,8 +96,11 @@ fn a_listing_row_without_key_makes_no_case_a_suspect() {
 fn an_id_twice_on_a_page_is_one_case() {
     let world = mirrored(8);
     let mut rows = property_rows(&world, None);
+    let count = rows.len();
     rows.insert(3, rows[3].clone());
-    script_listing(&world, &rows);
+    // Only different records are counted.
+    let page = json!({ "Count": count, "Results": rows }).to_string();
+    world.sandbox.fault(fault(&search_path("Property"), Some(1), garbage(&page)));
     assert_status(&world.run(&["sync", "--full"]), 0);
     world.assert_equal();
     let doubled = "SELECT count(*) FROM (SELECT table_name, id, part FROM sync.fetched GROUP BY ALL \

@@ -134,8 +134,7 @@ impl Cycle {
                 let conn = self.store.connection()?;
                 let state = State::new(&conn);
                 evidence.has_rows = state.rows_of_scope(resource, id)? > 0;
-                evidence.is_confirmed =
-                    state.failed_since(&resource.table, id, FailureKind::NotFound, before)?;
+                evidence.is_confirmed = state.is_gone_since(&resource.table, id, before)?;
             }
             _ => {}
         }

@@ -73,6 +73,14 @@ impl FailureKind {
         }
     }
 
+    /// Whether an answer said that rows which are mirrored are gone: such answers confirm each other.
+    pub fn says_gone(self) -> bool {
+        matches!(self, FailureKind::NotFound | FailureKind::Doubted | FailureKind::Held)
+    }
+
+    /// SQL for the names of these kinds.
+    pub(super) const GONE: &str = "'NotFound', 'Doubted', 'Held'";
+
     /// Whether the run itself waits for what this holds back (the search catches up), so that another
     /// attempt in the same run makes sense.
     pub fn passes_within_a_run(self) -> bool {
@@ -83,6 +91,16 @@ impl FailureKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kinds_that_say_gone_are_those_of_the_statements() {
+        let gone = OWN_KINDS.iter().filter(|(kind, _)| kind.says_gone());
+        let mut names: Vec<String> = gone.map(|(_, name)| format!("'{name}'")).collect();
+        names.sort_unstable();
+        let mut stated: Vec<&str> = FailureKind::GONE.split(", ").collect();
+        stated.sort_unstable();
+        assert_eq!(names, stated);
+    }
 
     #[test]
     fn every_kind_has_a_name_of_its_own() {

@@ -202,7 +202,7 @@ impl State<'_> {
             format!("AND {} = {}", quote::ident(column), quote::text(value))
         });
         Ok(self.rows_where(resource, id, &of_value)? == 0
-            || self.failed_since(&resource.table, id, FailureKind::NotFound, before)?)
+            || self.is_gone_since(&resource.table, id, before)?)
     }
 
     /// Rows of a scope for which `which` holds (`AND ...`).
@@ -218,21 +218,16 @@ impl State<'_> {
         )
     }
 
-    /// Whether a scope has failed in this way, and in no other, since `before` or earlier.
-    pub fn failed_since(
-        &self,
-        table: &str,
-        id: i64,
-        kind: FailureKind,
-        before: Timestamp,
-    ) -> Result<bool> {
+    /// Whether an answer said at `before` or earlier, and none otherwise since, that the rows of a scope
+    /// are gone.
+    pub fn is_gone_since(&self, table: &str, id: i64, before: Timestamp) -> Result<bool> {
         Ok(scalar_i64(
             self.conn,
             &format!(
                 "SELECT count(*) FROM sync.failures WHERE table_name = {} AND id = {id} \
-                   AND part = '' AND kind = {} AND first_at <= {}",
+                   AND part = '' AND kind IN ({}) AND first_at <= {}",
                 quote::text(table),
-                quote::text(kind.name()),
+                FailureKind::GONE,
                 instant(before)
             ),
         )? > 0)
@@ -474,7 +469,9 @@ pub(super) fn fail(
     .pop();
     let attempts = before.as_ref().map_or(0, |(n, _, _)| *n) + 1;
     // Two answers confirm each other only when nothing else came between them.
-    let same = before.filter(|(_, _, was)| was == kind.name());
+    let same = before.filter(|(_, _, was)| {
+        was == kind.name() || kind.says_gone() && FailureKind::GONE.contains(&format!("'{was}'"))
+    });
     let first = same.and_then(|(_, us, _)| Timestamp::from_microsecond(us).ok()).unwrap_or(now);
     let wait = plan::backoff(attempts as u32).max(not_before.unwrap_or_default());
     let next = now + wait;

@@ -59,12 +59,12 @@ pub(super) fn hold(
             .map_err(|e| db(&format!("cannot hold rows of {}", resource.table), e))
     };
     let main = format!("main.{}", quote::ident(&resource.table));
-    let confirmed = |kind: FailureKind, age: Duration| {
+    let confirmed = |age: Duration| {
         format!(
-            "SELECT id FROM sync.failures WHERE table_name = {} AND part = '' AND kind = {} \
+            "SELECT id FROM sync.failures WHERE table_name = {} AND part = '' AND kind IN ({}) \
                AND first_at <= {}",
             quote::text(resource.read_with()),
-            quote::text(kind.name()),
+            FailureKind::GONE,
             instant(limits.now - age)
         )
     };
@@ -76,7 +76,7 @@ pub(super) fn hold(
              WHERE n = (SELECT count(*) FROM {main} m WHERE m.{column} = g.scope) \
                AND scope NOT IN ({believed}); \
              DELETE FROM temp.gone WHERE scope IN (SELECT id FROM temp.kept_back WHERE kind = 'Doubted')",
-            believed = confirmed(FailureKind::Doubted, limits.doubt),
+            believed = confirmed(limits.doubt),
         ))?;
         let left = scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
         held += gone - left;
@@ -100,7 +100,7 @@ pub(super) fn hold(
     }
     // A list is one answer: no number of them makes up for what is missing in it.
     let believed = match resource.scope_column() {
-        Some(_) => confirmed(FailureKind::Held, BELIEVED_AFTER),
+        Some(_) => confirmed(BELIEVED_AFTER),
         None => "NULL".to_owned(),
     };
     run(&format!(
