@@ -176,7 +176,7 @@ fn usual_key(name: FeedName) -> String {
 /// The skew is the smallest distance between the server's clock and a `ModifiedDate` ever met: where
 /// the web server's clock runs ahead of the database's, changes of the last minutes carry dates
 /// before any bound that trusts it. The server's time is believed as far as our own clock bears it out
-/// ([`clock`]). Before the first row there is no bound: nothing is known about
+/// (`feed/clock.rs`). Before the first row there is no bound: nothing is known about
 /// the clocks, and nothing is lost by asking from the same place again.
 pub fn next_bound(state: &FeedState, overlap: Duration) -> Option<Ticks> {
     let started = Ticks::new(state.next_bound?);
