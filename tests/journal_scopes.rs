@@ -139,9 +139,9 @@ fn a_month_that_was_let_go_while_it_failed_is_missing_again_when_it_is_wanted_ag
     assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM sync.failures"), 0);
     assert_eq!(lines(&world.published(), INCOMPLETE), [""; 0]);
 
-    // It is wanted again, and cannot be read still.
+    // It is wanted again and waits for its turn, and cannot be read still.
     world.configure(UNTHROTTLED);
-    assert_status(&world.run(&["status"]), 3);
+    assert_status(&world.run(&["status"]), 0);
     assert_status(&world.run(&["sync"]), 3);
     assert_eq!(pending(&world), 2);
     let status = "SELECT DISTINCT journal_id, status FROM report.journal_coverage \
@@ -336,7 +336,7 @@ fn months_that_have_not_begun_are_refused_before_anything_is_called() {
 /// What failed waits for the next run, however long this one takes.
 #[rstest]
 #[case::fails(refuse(400))]
-#[case::comes_incomplete(garbage(&format!("[{}]", ["{}"; 100].join(","))))]
+#[case::comes_incomplete(garbage(&format!("[{}]", ["{\"CaseId\": 1}"; 100].join(","))))]
 fn a_month_that_cannot_be_read_is_tried_once_in_a_run(#[case] wrong: Fault) {
     let world = mirrored(unthrottled(12), 1, DEPOT_ONLY);
     let month = month(1);
