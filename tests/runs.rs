@@ -131,7 +131,8 @@ fn a_table_that_only_fails_is_left_for_the_next_run_after_some_scopes() {
     let output = world.run(&["sync"]);
     assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
     let made = calls_to(&world, "/api/Cases/{case_id}/Activities");
-    assert!((20..60).contains(&made), "{made} calls to a table that answers nothing");
+    // A few more than 20 scopes, each asked five times.
+    assert!((100..200).contains(&made), "{made} calls to a table that answers nothing");
     let roles = "SELECT count(*) FROM sync.fetched WHERE table_name = 'case_roles'";
     assert_eq!(one::<i64>(&world.store(), roles), 150);
     let pending = "SELECT count(*) FROM sync.pending WHERE table_name = 'activities'";
