@@ -68,7 +68,9 @@ pub(super) fn hold(
             instant(limits.now - age)
         )
     };
-    let mut held = 0;
+    // What is held of a scope's parent rows holds their child rows too.
+    run("DELETE FROM temp.gone WHERE scope IN (SELECT id FROM temp.kept_back)")?;
+    let mut held = gone - scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
     if let Some(column) = resource.scope_column().map(quote::ident) {
         run(&format!(
             "INSERT INTO temp.kept_back SELECT scope, 'Doubted', n FROM \
@@ -79,7 +81,7 @@ pub(super) fn hold(
             believed = confirmed(limits.doubt),
         ))?;
         let left = scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
-        held += gone - left;
+        held = gone - left;
     }
     let leaving = gone - held;
     if leaving == 0 {
