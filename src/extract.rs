@@ -15,10 +15,10 @@ use serde_json::value::RawValue;
 
 use crate::catalog::{Answer as Shape, Catalog, Each, Group, Read, Resource};
 use crate::config::Config;
-use crate::decode::{Context, Decoded, Decoder, Param, Params};
+use crate::decode::{Context, Decoded, Decoder, Load, LoadKind, LoadedScope, Param, Params};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{Load, LoadKind, LoadedScope, Stamp};
+use crate::scope::Stamp;
 use crate::source::split::field_of;
 use crate::source::{Answer, Client, Expected, PagePlan, Pages, Verdict};
 pub(crate) use call::read_of;

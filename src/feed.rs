@@ -22,8 +22,9 @@ use jiff::tz::TimeZone;
 use crate::config;
 use crate::error::Result;
 use crate::failpoint;
-use crate::mirror::{FeedState, Reader, State, Store, Writer};
-use crate::source::{Client, FeedName};
+use crate::mirror::{State, Store, Writer};
+use crate::scope::{FeedName, FeedState, Reader};
+use crate::source::Client;
 use crate::ticks::Ticks;
 
 pub use reading::LARGEST_PAGE;

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::cycle::{plan_cases, since};
 use crate::error::Result;
 use crate::mirror::{Books, ResourceRow, State};
-use crate::plan::Reason;
+use crate::scope::Reason;
 
 /// One stale scope.
 #[derive(Debug, Clone, PartialEq, Eq)]

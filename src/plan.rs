@@ -4,57 +4,15 @@
 //! states, and any difference makes stale (contract section 4). A resource's dates are kept as a
 //! *stamp*, a text that is equal when and only when they are.
 
+use crate::scope::{Reason, Stale};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::catalog::{Group, Refresh, Resource};
-use crate::mirror::{CaseState, Fetched, Place, is_unreadable};
+use crate::scope::{CaseState, Fetched, Place, is_unreadable};
 
 /// The stamp of a case that the feed has not reported.
 pub const UNKNOWN: &str = "unknown";
-
-/// Something to be fetched, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stale {
-    pub table: String,
-    pub id: i64,
-    /// The dates it will be fetched at.
-    pub stamp: String,
-    /// The path parameter that another table gives, where the resource needs one.
-    pub given: Option<String>,
-    pub reason: Reason,
-}
-
-/// Why a scope is stale.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reason {
-    /// Never fetched.
-    New,
-    /// One of its dates moved.
-    Changed,
-    /// It was asked for to be read again: `reread`, `full`, `redefined`.
-    Asked(String),
-    /// The last answer was not complete, or the guard held it.
-    Incomplete,
-    /// The search showed an older state than the feed.
-    Lagging,
-    /// It is searched once more after `source.search_delay`.
-    SearchDelay,
-}
-
-impl std::fmt::Display for Reason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Reason::New => f.write_str("never fetched"),
-            Reason::Changed => f.write_str("changed"),
-            Reason::Asked(why) => f.write_str(why),
-            Reason::Incomplete => f.write_str("the last answer was incomplete"),
-            Reason::Lagging => f.write_str("the search lags behind the feed"),
-            Reason::SearchDelay => f.write_str("is searched once more after source.search_delay"),
-        }
-    }
-}
 
 /// The stamp of a case's dates for a refresh rule.
 pub fn stamp(case: &CaseState, refresh: &Refresh) -> String {
@@ -222,14 +180,6 @@ fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
         }
         Group::List | Group::Each(_) | Group::Child(_) | Group::Journal(_) => false,
     }
-}
-
-/// How long a scope waits after its n-th failure in a row: 1 s, 2 s, 4 s ... at most a quarter of
-/// an hour.
-pub fn backoff(attempts: u32) -> Duration {
-    const LONGEST_SECONDS: u64 = 900;
-    let seconds = 1_u64.checked_shl(attempts.saturating_sub(1)).unwrap_or(u64::MAX);
-    Duration::from_secs(seconds.min(LONGEST_SECONDS))
 }
 
 #[cfg(test)]
@@ -402,11 +352,5 @@ mod tests {
         };
         assert!(!asks(&HashMap::new()));
         assert!(asks(&HashMap::from([(("resale_information".to_owned(), 17), fetched("old"))])));
-    }
-
-    #[test]
-    fn backoff_doubles_up_to_a_quarter_of_an_hour() {
-        let seconds: Vec<u64> = [1, 2, 3, 10, 11, 64, 1000].map(|n| backoff(n).as_secs()).into();
-        assert_eq!(seconds, [1, 2, 4, 512, 900, 900, 900]);
     }
 }

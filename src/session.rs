@@ -17,10 +17,10 @@ use crate::config::Config;
 use crate::cycle::{self, Cycle, News, Options, Polls, Signals};
 use crate::decode::Context;
 use crate::error::{Error, Result};
-use crate::mirror::{Books, DuckLedger, Lane, RunSummary, Settings, Store, Writer};
+use crate::mirror::{Books, Lane, RunSummary, Settings, Store, Writer};
 use crate::progress::Progress;
 use crate::publish::Published;
-use crate::source::Client;
+use crate::source::{Client, StoredLedger};
 use crate::verify::{self, Verification};
 
 /// The open store with everything that a run needs, and the one thread that writes to it.
@@ -52,7 +52,7 @@ impl Session {
         config.check_tables(&catalog.names())?;
         let config = Arc::new(config);
         let store = Arc::new(Store::open(&config, &catalog)?);
-        let ledger = Arc::new(DuckLedger::new(store.connection()?));
+        let ledger = Arc::new(StoredLedger::new(store.connection()?));
         let client = Client::new(&config.source, &config.feed, &config.limits, ledger)?;
         let writer = Writer::start(store.connection()?)?;
         let polls = Polls {

@@ -36,7 +36,7 @@ pub use forecast::Asks;
 pub use lines::{LineDifference, differences as line_differences};
 
 use crate::error::{Error, Kind, Result};
-use crate::journals::{REVENUE, REVENUE_SUMS};
+use crate::scope::{REVENUE, REVENUE_SUMS};
 pub use asking::Way;
 use bench::Asked;
 use revenue::Revenue;

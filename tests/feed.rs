@@ -7,9 +7,10 @@ use std::time::Duration;
 use casemirror::catalog::Catalog;
 use casemirror::config::Config;
 use casemirror::feed::{Feed, Reread};
-use casemirror::mirror::{DuckLedger, Store, Writer};
+use casemirror::mirror::{Store, Writer};
 use casemirror::sandbox::{Act, Control, Facet, Fault, MaxTop, Options, Rule};
-use casemirror::source::{Client, FeedName};
+use casemirror::scope::FeedName;
+use casemirror::source::{Client, StoredLedger};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -248,7 +249,7 @@ fn reread(world: &World, name: FeedName) -> Reread {
     let catalog = Arc::new(Catalog::load(None).unwrap());
     let store = Store::open(&config, &catalog).unwrap();
     let writer = Writer::start(store.connection().unwrap()).unwrap();
-    let ledger = Arc::new(DuckLedger::new(store.connection().unwrap()));
+    let ledger = Arc::new(StoredLedger::new(store.connection().unwrap()));
     let client = Client::new(&config.source, &config.feed, &config.limits, ledger).unwrap();
     let feed = Feed {
         client: &client,

@@ -8,9 +8,10 @@ use casemirror::catalog::{Catalog, Resource};
 use casemirror::config::Config;
 use casemirror::cycle::{Cycle, News, Options, Parts, Polls, Signals};
 use casemirror::decode::{Context, Decoder, Params, Privacy};
-use casemirror::mirror::{Books, DuckLedger, Settings, Store, Writer};
+use casemirror::mirror::{Books, Settings, Store, Writer};
 use casemirror::progress::Progress;
 use casemirror::publish::{self, ParquetTarget, SnapshotInfo, Targets};
+use casemirror::source::StoredLedger;
 use casemirror::source::{Client, split};
 use jiff::Timestamp;
 
@@ -135,7 +136,7 @@ pub fn list(address: &str, folder: &Path) -> Figures {
         let run_id = Books::new(&connection()).start_run("bench").expect("the books are open");
         let settings = Settings::new(&config, &catalog, false);
         let writer = Writer::start(connection()).expect("a writer");
-        let ledger = Arc::new(DuckLedger::new(connection()));
+        let ledger = Arc::new(StoredLedger::new(connection()));
         let client = Client::new(&config.source, &config.feed, &config.limits, ledger);
         let options = Options { only: TABLES.map(str::to_owned).to_vec(), ..Options::default() };
         let parts = Parts {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::{Schema, SchemaRef};
 
 use super::column::{Column, Origin};
-use crate::quote;
+use crate::sql;
 
 /// The eleven change dates of a case, in the order of reference 2.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -319,7 +319,7 @@ impl Resource {
         let mut lines: Vec<String> = self
             .columns
             .iter()
-            .map(|c| format!("{} {}", quote::ident(&c.name), c.kind.sql()))
+            .map(|c| format!("{} {}", sql::ident(&c.name), c.kind.sql()))
             .collect();
         lines.push(format!("{SYNCED_AT_COLUMN} TIMESTAMPTZ"));
         lines.push(format!("{EXTRA_COLUMN} VARCHAR"));
@@ -330,26 +330,26 @@ impl Resource {
         }
         format!(
             "CREATE TABLE {}.{} (\n  {}\n)",
-            quote::ident(schema),
-            quote::ident(&self.table),
+            sql::ident(schema),
+            sql::ident(&self.table),
             lines.join(",\n  ")
         )
     }
 
     /// `COMMENT ON` for the table and each of its columns.
     pub fn comments(&self, schema: &str, history: bool) -> Vec<String> {
-        let table = format!("{}.{}", quote::ident(schema), quote::ident(&self.table));
+        let table = format!("{}.{}", sql::ident(schema), sql::ident(&self.table));
         let about = if history {
             format!("Earlier versions of the rows of main.{}. {}", self.table, self.comment)
         } else {
             self.comment.clone()
         };
-        let mut all = vec![format!("COMMENT ON TABLE {table} IS {}", quote::text(&about))];
+        let mut all = vec![format!("COMMENT ON TABLE {table} IS {}", sql::text(&about))];
         let mut column = |name: &str, comment: &str| {
             all.push(format!(
                 "COMMENT ON COLUMN {table}.{} IS {}",
-                quote::ident(name),
-                quote::text(comment)
+                sql::ident(name),
+                sql::text(comment)
             ));
         };
         for c in &self.columns {

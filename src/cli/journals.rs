@@ -8,7 +8,8 @@ use crate::config::Config;
 use crate::cycle::{JournalRequest, Options};
 use crate::daemon::{Host, Printer};
 use crate::error::{Error, Kind, Result};
-use crate::journals::{KINDS, Month, tables_of};
+use crate::journals::{KINDS, tables_of};
+use crate::scope::Month;
 
 /// Refuses a period or a kind that makes no sense.
 pub fn check(args: &Journals, config: &Config) -> Result<()> {

@@ -10,8 +10,8 @@ use crate::daemon::Printer;
 use crate::error::Result;
 use crate::forecast::{self, Forecast};
 use crate::mirror::State;
+use crate::scope::FeedName;
 use crate::session::Session;
-use crate::source::FeedName;
 
 pub async fn execute(session: &Session, out: &Printer) -> Result<u8> {
     // Only with other credentials than the store was filled with is it asked whose they are: what

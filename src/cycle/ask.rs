@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use super::Cycle;
 use super::policy::ends_run;
 use crate::error::{Kind, Result};
-use crate::mirror::{FailureKind, Settings, State, SuspectStep};
+use crate::mirror::{Settings, State, SuspectStep};
+use crate::scope::FailureKind;
 use crate::source::{Expected, Request};
 
 /// Asked because it is cheap and every case has roles.

@@ -10,7 +10,8 @@ use super::Cycle;
 use super::policy::{self, Evidence, Verdict};
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{FailureKind, ScopeId, Stamp, State};
+use crate::mirror::State;
+use crate::scope::{FailureKind, ScopeId, Stamp};
 use crate::source::{ApiPermission, refusal};
 
 /// So many different endpoints in a row that cannot be reached are the source.

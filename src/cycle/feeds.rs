@@ -7,7 +7,7 @@ use super::Cycle;
 use super::policy::{ends_run, is_unreached};
 use crate::error::{Error, Result};
 use crate::mirror::State;
-use crate::source::FeedName;
+use crate::scope::FeedName;
 
 /// So much of the feeds is read again when the cases are listed.
 pub const REREAD: Duration = Duration::from_secs(48 * 3600);

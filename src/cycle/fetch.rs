@@ -8,9 +8,10 @@ use tokio::task::JoinSet;
 use super::Cycle;
 use super::signals::Halt;
 use crate::catalog::Resource;
+use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{CaseState, Load, Stamp, State};
-use crate::plan::Stale;
+use crate::mirror::State;
+use crate::scope::{CaseState, Stale, Stamp};
 
 /// Scopes under way for each call that may be in flight, so that decoding never holds a call back.
 pub(super) const SCOPES_PER_CALL: usize = 2;
@@ -215,7 +216,7 @@ impl Cycle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Reason;
+    use crate::scope::Reason;
 
     fn stale(table: &str, id: i64, stamp: &str) -> Stale {
         Stale { table: table.into(), id, stamp: stamp.into(), given: None, reason: Reason::Changed }

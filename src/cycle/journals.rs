@@ -13,9 +13,10 @@ use super::policy::{Evidence, MANY_SCOPES, Verdict, judge};
 use super::signals::Halt;
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
-use crate::journals::{JournalScope, Month, MonthRead, Queue, REVENUE, REVENUE_SUMS};
-use crate::mirror::{Books, DueMonth, FailureKind, ScopeId, State, id_column};
+use crate::journals::{MonthRead, Queue};
+use crate::mirror::{Books, State, id_column};
 use crate::schedule::Name;
+use crate::scope::{DueMonth, FailureKind, JournalScope, Month, REVENUE, REVENUE_SUMS, ScopeId};
 
 /// Where fewer than many offices' journals are forbidden, all have to be, with no fewer months than
 /// this.

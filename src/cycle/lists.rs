@@ -9,8 +9,10 @@ use super::Cycle;
 use super::fetch::SCOPES_PER_CALL;
 use super::signals::Halt;
 use crate::catalog::{Each, Group, Instead, Resource};
+use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{FailureKind, Load, Stamp, State};
+use crate::mirror::State;
+use crate::scope::{FailureKind, Stamp};
 
 impl Cycle {
     /// Reads the lists of `schedule.reference`: all when it is due, else what of them is stale

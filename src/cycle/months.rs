@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use super::due::Due;
 use crate::config::Config;
 use crate::error::Result;
-use crate::journals::{Month, REVENUE_SUMS, first_month, months_back};
 use crate::mirror::State;
 use crate::schedule::Name;
+use crate::scope::{Month, REVENUE_SUMS, first_month, months_back};
 
 /// Key of `sync.meta`: the first month that is ever synced, fixed at the first run.
 pub(super) const FIRST_MONTH: &str = "journals_since";

@@ -9,8 +9,9 @@ use duckdb::Connection;
 
 use super::Cycle;
 use crate::catalog::{Catalog, Partial, Resource};
+use crate::decode::Load;
 use crate::error::Result;
-use crate::mirror::{Books, Load, State};
+use crate::mirror::{Books, State};
 use crate::source::ApiPermission;
 
 /// So long the answer about a part of a table's rows is believed: when many of them leave, one call

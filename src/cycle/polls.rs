@@ -12,7 +12,8 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::feed::{Feed, LONGEST_REACH, Polled, Reread};
 use crate::mirror::{Books, ResourceRow, State, Store, Writer};
-use crate::source::{Client, FeedName};
+use crate::scope::FeedName;
+use crate::source::Client;
 use crate::ticks::Ticks;
 
 /// Both feeds. Clones share the turn.

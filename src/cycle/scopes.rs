@@ -10,9 +10,11 @@ use super::Cycle;
 use super::fetch::MOST_FRESH;
 use super::signals::Halt;
 use crate::catalog::{Group, Resource};
+use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{CaseState, FailureKind, Fetched, Load, State};
-use crate::plan::{self, CasePlan, Inputs, Since, Stale};
+use crate::mirror::State;
+use crate::plan::{self, CasePlan, Inputs, Since};
+use crate::scope::{CaseState, FailureKind, Fetched, Stale};
 
 /// Cases planned at once. Their scopes, at 25 a case, keep the source busy for an hour at ten calls
 /// a second; what changes meanwhile is taken in between.

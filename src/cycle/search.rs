@@ -11,7 +11,8 @@ use super::{CONTACT_AGE, Cycle};
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{CaseState, FailureKind, Place, Stamp, State, guarded};
+use crate::mirror::{State, guarded};
+use crate::scope::{CaseState, FailureKind, Place, Stamp};
 use crate::source::split::field_of;
 use crate::source::{self, Pages};
 

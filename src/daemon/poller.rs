@@ -11,8 +11,8 @@ use super::{ends_the_daemon, say_recovery, say_trouble};
 use crate::cycle::{Controls, Halt, Signals};
 use crate::error::Result;
 use crate::mirror::State;
+use crate::scope::FeedName;
 use crate::session::Session;
-use crate::source::FeedName;
 
 /// After failures in a row the feed is asked no more seldom than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);

@@ -10,9 +10,10 @@ use super::{Host, Session};
 use crate::config::Config;
 use crate::cycle::{Controls, Halt, JournalRequest, Options};
 use crate::error::Kind;
-use crate::journals::{Month, tables_of};
+use crate::journals::tables_of;
 use crate::progress::Progress;
 use crate::sandbox::{self, Fault, Rule, Sandbox, When};
+use crate::scope::Month;
 
 /// Months of the journals that are mirrored.
 const MONTHS: i32 = 3;

@@ -8,6 +8,7 @@ mod builder;
 mod canonical;
 mod cut;
 mod decoder;
+mod load;
 mod privacy;
 mod record;
 mod rewrite;
@@ -22,6 +23,7 @@ use arrow::array::RecordBatch;
 use jiff::tz::TimeZone;
 
 pub use decoder::Decoder;
+pub use load::{Load, LoadKind, LoadedScope};
 pub use privacy::Privacy;
 pub use rewrite::Classes;
 

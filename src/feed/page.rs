@@ -6,8 +6,7 @@ use jiff::tz::TimeZone;
 use serde_json::value::RawValue;
 
 use crate::catalog::Facet;
-use crate::mirror::{CaseDates, ContactSeen, Unreadable, unreadable_date};
-use crate::source::FeedName;
+use crate::scope::{CaseDates, ContactSeen, FeedName, Unreadable, unreadable_date};
 use crate::ticks::Ticks;
 
 /// How much of a value that is no date is kept, in characters.
@@ -306,7 +305,7 @@ mod tests {
         let row = &page.rows[0];
         assert_eq!((row.when.modified, row.unreadable[0].column), (None, "modified_date"));
         assert_eq!(row.unreadable[0].value.as_deref(), value);
-        assert!(crate::mirror::is_unreadable(row.key()));
+        assert!(crate::scope::is_unreadable(row.key()));
     }
 
     #[test]

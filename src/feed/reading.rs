@@ -9,9 +9,10 @@ use super::{Feed, usual_key};
 use crate::config::FeedStyle;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{FeedState, Reader, State};
+use crate::mirror::State;
+use crate::scope::{FeedName, FeedState, Reader};
 use crate::source::{
-    Answer, CallClass, Expected, FeedName, Filter, OrderBy, Query, Request, Split, records, refusal,
+    Answer, CallClass, Expected, Filter, OrderBy, Query, Request, Split, records, refusal,
 };
 use crate::ticks::Ticks;
 

@@ -3,55 +3,15 @@
 //!
 //! Months, windows and their queue are pure; [`read`] makes the calls of one month.
 
-mod months;
 mod queue;
 pub mod read;
-mod windows;
 
-use std::fmt;
+use crate::scope::{REVENUE, REVENUE_SUMS};
 
-pub use months::{Month, first_month, months_back};
 pub use queue::Queue;
 pub use read::MonthRead;
-pub use windows::Window;
 
 use crate::config::JournalLevel;
-
-/// A journal's month: what one complete answer, or several windows together, cover.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct JournalScope {
-    pub level: JournalLevel,
-    /// The office, broker company or chain.
-    pub id: i64,
-    pub month: Month,
-}
-
-impl JournalScope {
-    /// The scope's part in the books: with the id it says which month of whom is meant.
-    pub fn part(&self) -> String {
-        format!("{}/{}", self.level, self.month)
-    }
-
-    /// The scope of an id and a part.
-    pub fn of(id: i64, part: &str) -> Option<JournalScope> {
-        let (level, month) = part.split_once('/')?;
-        Some(JournalScope { level: level_of(level)?, id, month: month.parse().ok()? })
-    }
-}
-
-/// As people read it: `offices/11/2026-10`.
-impl fmt::Display for JournalScope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.level, self.id, self.month)
-    }
-}
-
-/// The level that a word of the configuration stands for.
-pub fn level_of(word: &str) -> Option<JournalLevel> {
-    [JournalLevel::Offices, JournalLevel::BrokerCompanies, JournalLevel::Chain]
-        .into_iter()
-        .find(|level| level.to_string() == word)
-}
 
 /// How a level is written in the path of its calls (reference 4.7).
 pub fn path_of(level: JournalLevel) -> &'static str {
@@ -61,11 +21,6 @@ pub fn path_of(level: JournalLevel) -> &'static str {
         JournalLevel::Chain => "Chain",
     }
 }
-
-/// The table of the revenue journals' lines,
-pub const REVENUE: &str = "revenue_journals";
-/// and that of the platform's own sums of them.
-pub const REVENUE_SUMS: &str = "revenue_journal_sums";
 
 /// The kinds of `casemirror journals --kind`, with the tables that each reads.
 pub const KINDS: [(&str, &[&str]); 4] = [
@@ -93,19 +48,6 @@ pub fn tables_of(kinds: &[String]) -> Result<Vec<String>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_scope_is_read_back_from_its_part() {
-        let scope = JournalScope {
-            level: JournalLevel::BrokerCompanies,
-            id: 17,
-            month: "2026-02".parse().unwrap(),
-        };
-        assert_eq!(scope.part(), "broker_companies/2026-02");
-        assert_eq!(JournalScope::of(17, &scope.part()), Some(scope));
-        assert_eq!(scope.to_string(), "broker_companies/17/2026-02");
-        assert_eq!(JournalScope::of(17, "2026-02"), None);
-    }
 
     #[test]
     fn revenue_brings_its_sums_and_no_kind_means_all() {

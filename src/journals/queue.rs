@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::mirror::DueMonth;
+use crate::scope::DueMonth;
 
 /// A table, and whose journal it is.
 type Journal = (String, i64);
@@ -62,7 +62,7 @@ impl Queue {
 mod tests {
     use super::*;
     use crate::config::JournalLevel;
-    use crate::journals::JournalScope;
+    use crate::scope::JournalScope;
 
     fn due(table: &str, id: i64, month: &str) -> DueMonth {
         let month = month.parse().unwrap();

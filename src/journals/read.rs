@@ -11,13 +11,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::{JournalScope, Window, path_of};
+use super::path_of;
 use crate::catalog::{Answer as Shape, JOURNAL_COLUMNS, LINE_NUMBER, Resource};
-use crate::decode::{Param, Params};
+use crate::decode::{Load, LoadKind, LoadedScope, Param, Params};
 use crate::error::{Error, Kind, Result};
 use crate::extract::{Extractor, read_of, trimmed};
 use crate::failpoint;
-use crate::mirror::{Load, LoadKind, LoadedScope, Stamp};
+use crate::scope::{JournalScope, Stamp, Window};
 use crate::source::split::fingerprint;
 use crate::source::{self, CallClass, Identity, PagePlan, Pages, Paging, Query, Request, Verdict};
 

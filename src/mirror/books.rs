@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::state::query;
 use super::wanted::UNWANTED_SCOPES;
-use super::{Merged, Outcome, db, from_micros, instant, instant_param, scalar_i64};
+use super::{Merged, Outcome};
 use crate::catalog::{Group, Resource};
 use crate::error::Result;
-use crate::quote;
-use crate::source::CallStats;
+use crate::scope::CallStats;
+use crate::sql::{self, db, from_micros, instant, instant_param, query, scalar_i64};
 
 /// A row of `sync.resources`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,7 +133,7 @@ impl<'c> Books<'c> {
     pub fn forget_runs(&self, command: &str, before: Timestamp) -> Result<()> {
         let old = format!(
             "SELECT run_id FROM sync.runs WHERE command = {} AND ended_at < {}",
-            quote::text(command),
+            sql::text(command),
             instant(before)
         );
         self.conn
@@ -244,11 +243,9 @@ impl<'c> Books<'c> {
     /// last answer of a table that never gave any other.
     pub fn scopes_not_found(&self, resource: &Resource) -> Result<i64> {
         let existing = match &resource.group {
-            Group::Each(each) => format!(
-                "SELECT {} FROM main.{}",
-                quote::ident(&each.column),
-                quote::ident(&each.table)
-            ),
+            Group::Each(each) => {
+                format!("SELECT {} FROM main.{}", sql::ident(&each.column), sql::ident(&each.table))
+            }
             Group::Case | Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => {
                 "SELECT case_id FROM sync.seen WHERE NOT removed AND place IS NOT NULL".to_owned()
             }
@@ -260,7 +257,7 @@ impl<'c> Books<'c> {
                  WHERE f.table_name = {table} AND f.id IN ({existing}) \
                    AND NOT EXISTS (SELECT 1 FROM sync.resources r \
                      WHERE r.table_name = {table} AND r.answered)",
-                table = quote::text(&resource.table)
+                table = sql::text(&resource.table)
             ),
         )
     }
@@ -292,7 +289,7 @@ impl<'c> Books<'c> {
             self.conn,
             &format!(
                 "SELECT epoch_us(last_run) FROM sync.schedules WHERE name = {}",
-                quote::text(name)
+                sql::text(name)
             ),
             |row| row.get::<_, Option<i64>>(0),
         )?;
@@ -369,7 +366,7 @@ impl<'c> Books<'c> {
             &format!(
                 "SELECT table_name, count(*), arg_min(error, next_at) FROM sync.failures \
                  WHERE table_name IN ({}) {among} GROUP BY table_name",
-                quote::texts(tables.iter().map(AsRef::as_ref).chain([""]))
+                sql::texts(tables.iter().map(AsRef::as_ref).chain([""]))
             ),
             |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))),
         )?;
@@ -379,14 +376,14 @@ impl<'c> Books<'c> {
     /// Open rejects of these tables: how many. `cases` as in [`Books::failed_scopes`]. Those of months
     /// that nobody wants now are open still, and are not counted.
     pub fn open_rejects(&self, tables: &[&str], cases: &[i64]) -> Result<BTreeMap<String, i64>> {
-        let among = among("scope", "''", cases, |id| quote::text(&id.to_string()));
+        let among = among("scope", "''", cases, |id| sql::text(&id.to_string()));
         let rows = query(
             self.conn,
             &format!(
                 "SELECT table_name, count(*) FROM sync.rejects WHERE resolved_at IS NULL \
                    AND table_name IN ({}) AND scope NOT IN ({UNWANTED_SCOPES}) {among} \
                  GROUP BY table_name",
-                quote::texts(tables.iter().copied().chain([""]))
+                sql::texts(tables.iter().copied().chain([""]))
             ),
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use duckdb::Connection;
 
+use super::merge;
 use super::state::{State, list};
-use super::{db, merge};
 use crate::catalog::{Group, LINE_NUMBER, Resource};
 use crate::decode::Decoded;
 use crate::error::{Error, Kind, Result};
-use crate::quote;
+use crate::sql::{self, db};
 
 /// A cell that differs, or a row that one side lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,18 +52,18 @@ pub fn compare(
     let scope = resource.scope_column().ok_or_else(|| {
         Error::new(Kind::Internal, format!("{} has no scopes to compare", resource.table))
     })?;
-    let scope = quote::ident(scope);
+    let scope = sql::ident(scope);
     let shown_rows = match &resource.partial {
         Some(partial) if State::new(conn).is_withheld(&resource.table)? => {
-            let column = quote::ident(&partial.column);
-            let values = quote::texts(partial.values.iter().map(String::as_str));
+            let column = sql::ident(&partial.column);
+            let values = sql::texts(partial.values.iter().map(String::as_str));
             format!("({column} IS NULL OR {column} NOT IN ({values}))")
         }
         _ => "true".to_owned(),
     };
     let main = format!(
         "main.{} WHERE {scope} IN ({}) AND {shown_rows}",
-        quote::ident(&resource.table),
+        sql::ident(&resource.table),
         list(ids)
     );
     let stage = format!("temp.{} WHERE {shown_rows}", merge::stage_name(resource));
@@ -78,7 +78,7 @@ pub fn compare(
         .query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))
         .and_then(Iterator::collect)
         .map_err(failed)?;
-    let keys: Vec<String> = resource.key.iter().map(|key| quote::ident(key)).collect();
+    let keys: Vec<String> = resource.key.iter().map(|key| sql::ident(key)).collect();
     let same: Vec<String> = keys.iter().map(|key| format!("s.{key} = m.{key}")).collect();
     let shown: Vec<String> =
         keys.iter().map(|key| format!("coalesce(s.{key}, m.{key})::VARCHAR")).collect();
@@ -90,8 +90,8 @@ pub fn compare(
     let cells: Vec<String> = merge::compared(resource)
         .filter(|(_, volatile)| !volatile)
         .map(|(name, _)| {
-            let column = quote::ident(name);
-            let both = cell(&quote::text(name), &format!("s.{column}"), &format!("m.{column}"));
+            let column = sql::ident(name);
+            let both = cell(&sql::text(name), &format!("s.{column}"), &format!("m.{column}"));
             format!("CASE WHEN {} THEN {both} END", merge::differs(name))
         })
         .collect();
@@ -168,7 +168,7 @@ pub fn journal_lines(
         Ok(lines)
     };
     let source = read(&|r| format!("temp.{}", merge::stage_name(r)))?;
-    let mirror = read(&|r| format!("main.{} WHERE {of_month}", quote::ident(&r.table)))?;
+    let mirror = read(&|r| format!("main.{} WHERE {of_month}", sql::ident(&r.table)))?;
     Ok((source, mirror))
 }
 
@@ -183,9 +183,9 @@ fn texts(
     let names: Vec<&str> =
         merge::compared(resource).filter(|(_, volatile)| !volatile).map(|(n, _)| n).collect();
     let cells: Vec<String> =
-        names.iter().map(|name| format!("{}::VARCHAR", quote::ident(name))).collect();
+        names.iter().map(|name| format!("{}::VARCHAR", sql::ident(name))).collect();
     let place = if notes.is_some() { "position" } else { "0" };
-    let key = line_key.map_or_else(|| "NULL".to_owned(), quote::ident);
+    let key = line_key.map_or_else(|| "NULL".to_owned(), sql::ident);
     let sql = format!(
         "SELECT {LINE_NUMBER}, {place}::BIGINT, {key}::VARCHAR, {} FROM {from} ORDER BY 1, 2",
         cells.join(", ")

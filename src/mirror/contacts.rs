@@ -1,8 +1,8 @@
 //! Which contacts are mirrored, and which of them are stale (contract section 4, `contacts`).
 
-use super::scalar_i64;
 use super::state::{State, ids};
 use crate::error::Result;
+use crate::sql::scalar_i64;
 
 /// Contacts that are mirrored: those that a role names and those that the contacts feed reports.
 const KNOWN_CONTACTS: &str = "SELECT contact_id AS id FROM main.case_roles \

@@ -5,6 +5,7 @@
 //! and what they add up to. It is believed when an equal answer comes `source.doubt` later, or when the
 //! platform's own sum, asked after the doubted answer, is that of the doubted lines.
 
+use crate::sql::scalar_i64;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -14,13 +15,12 @@ use jiff::Timestamp;
 use super::fetched::fail;
 use super::lines::{Lines, same_month, stage};
 use super::load::Settings;
-use super::state::{ScopeId, State, query};
-use super::{FailureKind, db, instant};
+use super::state::State;
 use crate::catalog::Resource;
 use crate::config::JournalLevel;
 use crate::error::Result;
-use crate::journals::{JournalScope, Month, REVENUE, REVENUE_SUMS};
-use crate::quote;
+use crate::scope::{FailureKind, JournalScope, Month, REVENUE, REVENUE_SUMS, ScopeId};
+use crate::sql::{self, db, instant, query};
 
 /// So many lines of a month may always go.
 const FEW_LINES: i64 = 10;
@@ -49,7 +49,7 @@ pub(super) fn hold(
     }
     let failed = |e| db(&format!("cannot doubt an answer of {}", lines.resource.table), e);
     conn.execute_batch(&stage_doubts(lines, settings.doubt)).map_err(failed)?;
-    if super::scalar_i64(conn, "SELECT count(*) FROM temp.stage_doubts")? == 0 {
+    if scalar_i64(conn, "SELECT count(*) FROM temp.stage_doubts")? == 0 {
         return Ok(BTreeSet::new());
     }
     conn.execute_batch(&note_doubts(lines.resource, &instant(now))).map_err(failed)?;
@@ -59,7 +59,7 @@ pub(super) fn hold(
             "SELECT d.journal_id, d.part, d.lines, d.gone, epoch_us(m.doubted_at) \
              FROM temp.stage_doubts d JOIN sync.journal_months m ON m.table_name = {} AND {} \
              ORDER BY ALL",
-            quote::text(&lines.resource.table),
+            sql::text(&lines.resource.table),
             same_month("m", "d")
         ),
         |row| {
@@ -91,7 +91,7 @@ pub(super) fn hold(
 /// Fills `temp.stage_doubts`: the months of which a complete answer lacks all lines, or more than half
 /// and more than a few, and that nothing confirms.
 fn stage_doubts(lines: &Lines<'_>, doubt: Duration) -> String {
-    let name = quote::text(&lines.resource.table);
+    let name = sql::text(&lines.resource.table);
     let month = "journal_level, journal_id, journal_month";
     let is_revenue = lines.resource.table == REVENUE;
     let sum = |from: Option<String>, column: &str| match from {
@@ -157,8 +157,8 @@ const CONFIRMED: &str = "\
         AND s.total_payment IN (coalesce(l.payment, 0), coalesce(l.payment, 0) + coalesce(n.change, 0)))";
 
 fn note_doubts(resource: &Resource, now: &str) -> String {
-    let name = quote::text(&resource.table);
-    let sums = quote::text(REVENUE_SUMS);
+    let name = sql::text(&resource.table);
+    let sums = sql::text(REVENUE_SUMS);
     let ask_for_sums = if resource.table == REVENUE {
         // The platform's sum may confirm it, if it is asked now.
         format!(
@@ -196,7 +196,7 @@ impl State<'_> {
             &format!(
                 "SELECT journal_id, strftime(journal_month, '%Y-%m') FROM ({CONFIRMED}) \
                  WHERE journal_level = {} ORDER BY ALL",
-                quote::text(&level.to_string())
+                sql::text(&level.to_string())
             ),
             |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)),
         )?;
@@ -207,8 +207,8 @@ impl State<'_> {
             self.batch(&format!(
                 "UPDATE sync.failures SET next_at = first_at WHERE table_name = {} AND id = {id} \
                    AND part = {} AND kind = 'Doubted'",
-                quote::text(REVENUE),
-                quote::text(&scope.part())
+                sql::text(REVENUE),
+                sql::text(&scope.part())
             ))?;
         }
         Ok(months)

@@ -6,12 +6,11 @@ use std::time::Duration;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::state::{Fetched, ScopeId, State, ids, list, query};
-use super::{FailureKind, db, instant, instant_param, scalar_i64};
+use super::state::{State, ids, list};
 use crate::catalog::{Column, Each, Given, Group, Instead, Only, Partial, Resource, Scalar};
 use crate::error::Result;
-use crate::plan;
-use crate::quote;
+use crate::scope::{FailureKind, Fetched, ScopeId, backoff};
+use crate::sql::{self, db, instant, instant_param, query, scalar_i64};
 use crate::ticks::Ticks;
 
 impl State<'_> {
@@ -60,10 +59,10 @@ impl State<'_> {
         let rows = self.query(
             &format!(
                 "SELECT {scope}, {}::VARCHAR FROM main.{} WHERE {scope} IN ({})",
-                quote::ident(&only.column),
-                quote::ident(&only.table),
+                sql::ident(&only.column),
+                sql::ident(&only.table),
                 list(cases),
-                scope = quote::ident(&only.scope),
+                scope = sql::ident(&only.scope),
             ),
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
@@ -83,10 +82,10 @@ impl State<'_> {
                     format!(
                         "SELECT {scope} AS id, {column}::VARCHAR AS value, {rank} AS rank \
                          FROM {schema}.{} WHERE {column} IS NOT NULL AND {scope} IN ({})",
-                        quote::ident(table),
+                        sql::ident(table),
                         list(cases),
-                        scope = quote::ident(scope),
-                        column = quote::ident(&given.column),
+                        scope = sql::ident(scope),
+                        column = sql::ident(&given.column),
                     )
                 })
             })
@@ -132,7 +131,7 @@ impl State<'_> {
         let columns: Vec<(&Column, String)> = instead
             .columns
             .iter()
-            .filter_map(|(name, from)| Some((resource.column(name)?, quote::ident(from))))
+            .filter_map(|(name, from)| Some((resource.column(name)?, sql::ident(from))))
             .collect();
         let list = |only_keys: bool| {
             let wanted =
@@ -147,7 +146,7 @@ impl State<'_> {
                 .map(|(_, from)| format!("{from}::VARCHAR"))
                 .collect::<Vec<_>>()
                 .join(", "),
-            quote::ident(&instead.table)
+            sql::ident(&instead.table)
         );
         self.query(&sql, |row| {
             let mut record = serde_json::Map::new();
@@ -175,14 +174,14 @@ impl State<'_> {
 
     /// The scopes of which rows are mirrored that only a further permission shows.
     pub fn scopes_with_part(&self, resource: &Resource, part: &Partial) -> Result<Vec<i64>> {
-        let scope = resource.scope_column().map_or("0::BIGINT".to_owned(), quote::ident);
+        let scope = resource.scope_column().map_or("0::BIGINT".to_owned(), sql::ident);
         ids(
             self.conn,
             &format!(
                 "SELECT DISTINCT {scope} FROM main.{} WHERE {} IN ({})",
-                quote::ident(&resource.table),
-                quote::ident(&part.column),
-                quote::texts(part.values.iter().map(String::as_str))
+                sql::ident(&resource.table),
+                sql::ident(&part.column),
+                sql::texts(part.values.iter().map(String::as_str))
             ),
         )
     }
@@ -199,7 +198,7 @@ impl State<'_> {
     ) -> Result<bool> {
         let values = resource.read.as_ref().and_then(|read| read.values.as_ref());
         let of_value = values.map_or(String::new(), |(column, _)| {
-            format!("AND {} = {}", quote::ident(column), quote::text(value))
+            format!("AND {} = {}", sql::ident(column), sql::text(value))
         });
         Ok(self.rows_where(resource, id, &of_value)? == 0
             || self.is_gone_since(&resource.table, id, before)?)
@@ -207,13 +206,13 @@ impl State<'_> {
 
     /// Rows of a scope for which `which` holds (`AND ...`).
     fn rows_where(&self, resource: &Resource, id: i64, which: &str) -> Result<i64> {
-        let scope = resource.scope_column().map(quote::ident);
+        let scope = resource.scope_column().map(sql::ident);
         let of_scope = scope.map_or("true".to_owned(), |column| format!("{column} = {id}"));
         scalar_i64(
             self.conn,
             &format!(
                 "SELECT count(*) FROM main.{} WHERE {of_scope} {which}",
-                quote::ident(&resource.table)
+                sql::ident(&resource.table)
             ),
         )
     }
@@ -226,7 +225,7 @@ impl State<'_> {
             &format!(
                 "SELECT count(*) FROM sync.failures WHERE table_name = {} AND id = {id} \
                    AND part = '' AND kind IN ({}) AND first_at <= {}",
-                quote::text(table),
+                sql::text(table),
                 FailureKind::GONE,
                 instant(before)
             ),
@@ -242,7 +241,7 @@ impl State<'_> {
                  WHERE table_name = {table} AND kind = 'Forbidden' AND first_at > coalesce( \
                    (SELECT max(fetched_at) FROM sync.fetched WHERE table_name = {table}), \
                    TIMESTAMPTZ '1970-01-01 00:00:00+00')",
-                table = quote::text(table)
+                table = sql::text(table)
             ),
         )?;
         Ok(u64::try_from(count).unwrap_or(0))
@@ -309,7 +308,7 @@ impl State<'_> {
     }
 
     fn list_state(&self, table: &str) -> Result<ListState> {
-        let of_table = format!("WHERE table_name = {}", quote::text(table));
+        let of_table = format!("WHERE table_name = {}", sql::text(table));
         let rows = self.query(
             &format!(
                 "SELECT x.error, x.waits_until, f.stamp, f.complete FROM \
@@ -357,7 +356,7 @@ impl State<'_> {
                    WHERE table_name = {} AND again_at IS NOT NULL \
                  UNION SELECT case_id FROM sync.seen \
                    WHERE modified_date > {since} AND case_id IN ({}))",
-                quote::text(table),
+                sql::text(table),
                 list(&stale)
             ),
         )?;
@@ -366,7 +365,7 @@ impl State<'_> {
 
     /// Rows of a mirrored table.
     pub fn count_rows(&self, table: &str) -> Result<u64> {
-        let sql = format!("SELECT count(*) FROM main.{}", quote::ident(table));
+        let sql = format!("SELECT count(*) FROM main.{}", sql::ident(table));
         Ok(u64::try_from(scalar_i64(self.conn, &sql)?).unwrap_or(0))
     }
 
@@ -406,13 +405,13 @@ impl State<'_> {
 /// The ids of a table that is read per row of another, as a query of one column `id`.
 fn each_scopes(resource: &Resource, each: &Each) -> String {
     let ids = |column: &str, table: &str| {
-        let (column, table) = (quote::ident(column), quote::ident(table));
+        let (column, table) = (sql::ident(column), sql::ident(table));
         format!("SELECT {column} AS id FROM main.{table} WHERE {column} IS NOT NULL")
     };
     if each.list.is_some() {
         // Scope 0 is the list that names the others; those once named stay. An answer may carry
         // records with other ids than the one it was asked by, which the list never named.
-        let table = quote::text(&resource.table);
+        let table = sql::text(&resource.table);
         return format!("SELECT id FROM sync.fetched WHERE table_name = {table} UNION SELECT 0");
     }
     format!("{} UNION {}", ids(&each.column, &each.table), ids(&each.param, &resource.table))
@@ -420,7 +419,7 @@ fn each_scopes(resource: &Resource, each: &Each) -> String {
 
 /// Its stale scopes: `id`, `why`, `never`, and `next_at` of those that wait, in microseconds.
 fn stale_each(resource: &Resource, each: &Each) -> String {
-    let of_table = format!("table_name = {} AND part = ''", quote::text(&resource.table));
+    let of_table = format!("table_name = {} AND part = ''", sql::text(&resource.table));
     format!(
         "SELECT s.id, coalesce(x.error, nullif(f.stamp, ''), 'never fetched') AS why, \
            NOT coalesce(f.complete, false) AS never, epoch_us(x.next_at) AS next_at \
@@ -457,9 +456,9 @@ pub(super) fn fail(
 ) -> Result<Timestamp> {
     let of_scope = format!(
         "table_name = {} AND id = {} AND part = {}",
-        quote::text(&scope.table),
+        sql::text(&scope.table),
         scope.id,
-        quote::text(&scope.part)
+        sql::text(&scope.part)
     );
     let before = query(
         conn,
@@ -473,7 +472,7 @@ pub(super) fn fail(
         was == kind.name() || kind.says_gone() && FailureKind::GONE.contains(&format!("'{was}'"))
     });
     let first = same.and_then(|(_, us, _)| Timestamp::from_microsecond(us).ok()).unwrap_or(now);
-    let wait = plan::backoff(attempts as u32).max(not_before.unwrap_or_default());
+    let wait = backoff(attempts as u32).max(not_before.unwrap_or_default());
     let next = now + wait;
     let failed = |e| db("cannot note a failure", e);
     conn.execute_batch(&format!("DELETE FROM sync.failures WHERE {of_scope}")).map_err(failed)?;

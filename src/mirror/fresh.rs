@@ -10,11 +10,10 @@ use duckdb::Connection;
 use jiff::Timestamp;
 
 use super::merge::Merged;
-use super::{db, scalar_i64};
 use crate::catalog::{EXTRA_COLUMN, Resource, SYNCED_AT_COLUMN};
 use crate::decode::Decoded;
 use crate::error::{Error, Kind, Result};
-use crate::quote;
+use crate::sql::{self, db, scalar_i64};
 
 /// Whether the table holds no row of the scopes in `temp.stage_scopes`, nor any that `decoded` could
 /// be the next version of. `scopes` are the ids that are staged.
@@ -24,7 +23,7 @@ pub(super) fn is_fresh(
     decoded: &[&Decoded],
     scopes: &HashSet<i64>,
 ) -> Result<bool> {
-    let main = format!("main.{}", quote::ident(&resource.table));
+    let main = format!("main.{}", sql::ident(&resource.table));
     let Some(column) = resource.scope_column() else {
         return Ok(scalar_i64(conn, &format!("SELECT count(*) FROM {main}"))? == 0);
     };
@@ -33,7 +32,7 @@ pub(super) fn is_fresh(
     }
     let known = format!(
         "SELECT count(*) FROM temp.stage_scopes c WHERE c.id IN (SELECT {} FROM {main})",
-        quote::ident(column)
+        sql::ident(column)
     );
     Ok(scalar_i64(conn, &known)? == 0)
 }

@@ -8,11 +8,10 @@ use jiff::Timestamp;
 
 use super::fetched::fail;
 use super::load::Outcome;
-use super::state::{ScopeId, query};
-use super::{FailureKind, db, instant, scalar_i64};
 use crate::catalog::Resource;
 use crate::error::Result;
-use crate::quote;
+use crate::scope::{FailureKind, ScopeId};
+use crate::sql::{self, db, instant, query, scalar_i64};
 
 /// Rows of a scope from which on losing all of them is doubted.
 const MANY_ROWS: i64 = 10;
@@ -58,12 +57,12 @@ pub(super) fn hold(
         conn.execute_batch(sql)
             .map_err(|e| db(&format!("cannot hold rows of {}", resource.table), e))
     };
-    let main = format!("main.{}", quote::ident(&resource.table));
+    let main = format!("main.{}", sql::ident(&resource.table));
     let confirmed = |age: Duration| {
         format!(
             "SELECT id FROM sync.failures WHERE table_name = {} AND part = '' AND kind IN ({}) \
                AND first_at <= {}",
-            quote::text(resource.read_with()),
+            sql::text(resource.read_with()),
             FailureKind::GONE,
             instant(limits.now - age)
         )
@@ -71,7 +70,7 @@ pub(super) fn hold(
     // What is held of a scope's parent rows holds their child rows too.
     run("DELETE FROM temp.gone WHERE scope IN (SELECT id FROM temp.kept_back)")?;
     let mut held = gone - scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
-    if let Some(column) = resource.scope_column().map(quote::ident) {
+    if let Some(column) = resource.scope_column().map(sql::ident) {
         run(&format!(
             "INSERT INTO temp.kept_back SELECT scope, 'Doubted', n FROM \
                (SELECT scope, count(*) AS n FROM temp.gone GROUP BY scope HAVING count(*) >= {MANY_ROWS}) g \
@@ -93,7 +92,7 @@ pub(super) fn hold(
         &format!(
             "SELECT coalesce(sum(removed), 0)::BIGINT FROM sync.removals \
              WHERE table_name = {} AND removed_at > {}",
-            quote::text(&resource.table),
+            sql::text(&resource.table),
             instant(limits.now - WINDOW)
         ),
     )? as u64;
@@ -128,7 +127,7 @@ pub(super) fn note_removed(
         "DELETE FROM sync.removals WHERE removed_at <= {}; \
          INSERT INTO sync.removals VALUES ({}, {}, {rows})",
         instant(limits.now - WINDOW),
-        quote::text(table),
+        sql::text(table),
         instant(limits.now),
     ))
     .map_err(|e| db("cannot note how many rows left", e))

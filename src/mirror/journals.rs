@@ -9,14 +9,14 @@ use jiff::Timestamp;
 use super::doubt;
 use super::fresh;
 use super::lines::{self, Lines, MergedTable};
-use super::load::{Load, Outcome, Settings, count_change};
+use super::load::{Outcome, Settings, count_change};
 use super::merge::{self, Merged};
-use super::{db, instant, instant_param, scalar_i64, schema};
+use super::schema;
 use crate::catalog::{Group, Resource};
-use crate::decode::Decoded;
+use crate::decode::{Decoded, Load};
 use crate::error::{Error, Kind, Result};
-use crate::journals::JournalScope;
-use crate::quote;
+use crate::scope::JournalScope;
+use crate::sql::{self, db, instant, instant_param, scalar_i64};
 
 /// Applies loads of one journal table within the writer's open transaction; `temp.stage_scopes` is
 /// filled. Returns the scopes whose answers are doubted: they stay as they are.
@@ -129,7 +129,7 @@ fn stage_months(
          FROM temp.staged_months s LEFT JOIN sync.journal_months m ON m.table_name = {} \
            AND m.journal_level = s.journal_level AND m.journal_id = s.journal_id \
            AND m.journal_month = s.journal_month::DATE",
-        quote::text(&resource.table)
+        sql::text(&resource.table)
     ))
     .map_err(failed)
 }
@@ -140,7 +140,7 @@ fn is_new(conn: &Connection, resource: &Resource) -> Result<bool> {
         "SELECT (SELECT count(*) FROM main.{} m JOIN temp.stage_months c \
            USING (journal_level, journal_id, journal_month)) \
          + (SELECT count(*) FROM temp.stage_months WHERE closed)",
-        quote::ident(&resource.table)
+        sql::ident(&resource.table)
     );
     Ok(scalar_i64(conn, &known)? == 0)
 }
@@ -153,7 +153,7 @@ fn note_whole(
     outcome: &mut Outcome,
 ) -> Result<()> {
     let months = if merged.changed() {
-        super::state::query(
+        crate::sql::query(
             conn,
             "SELECT DISTINCT strftime(journal_month, '%Y-%m') FROM temp.stage_months ORDER BY 1",
             |row| row.get(0),
@@ -172,7 +172,7 @@ fn merge_totals(
     now: Timestamp,
 ) -> Result<Merged> {
     let (any, versioned) = merge::differences(resource, redefined, "c");
-    let table = quote::ident(&resource.table);
+    let table = sql::ident(&resource.table);
     let stage = merge::stage_name(resource);
     conn.execute_batch(&format!(
         "CREATE OR REPLACE TEMP TABLE diff AS \
@@ -207,7 +207,7 @@ fn note(
 
 /// Notes in `sync.journal_months` what the staged months were read to be.
 fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> Result<()> {
-    let name = quote::text(&resource.table);
+    let name = sql::text(&resource.table);
     let now = instant(now);
     let same = "m.journal_level = c.journal_level AND m.journal_id = c.journal_id \
                 AND m.journal_month = c.journal_month";

@@ -7,10 +7,9 @@ use jiff::Timestamp;
 use super::load::{Outcome, Settings, count_change};
 use super::merge::{self, Merged};
 use super::state::{ids, list};
-use super::{db, instant};
 use crate::catalog::{Group, Resource};
 use crate::error::Result;
-use crate::quote;
+use crate::sql::{self, db, instant};
 
 /// Takes the rows of these scopes out of a table; they stay in history, ended by `change`. `ids` is
 /// SQL that gives the scopes' ids.
@@ -24,7 +23,7 @@ pub(super) fn take_rows(
     outcome: &mut Outcome,
 ) -> Result<()> {
     let Some(column) = resource.scope_column() else { return Ok(()) };
-    let condition = format!("{} IN ({ids})", quote::ident(column));
+    let condition = format!("{} IN ({ids})", sql::ident(column));
     let history = settings.keeps_history(&resource.table);
     let gone = merge::remove(conn, resource, history, &condition, change, &instant(now))?;
     if gone > 0 {
@@ -42,7 +41,7 @@ pub(super) fn forget_scopes<'a>(
     ids: &str,
     now: Timestamp,
 ) -> Result<()> {
-    let tables = quote::texts(tables);
+    let tables = sql::texts(tables);
     conn.execute_batch(&format!(
         "DELETE FROM sync.fetched WHERE table_name IN ({tables}) AND id IN ({ids}); \
          DELETE FROM sync.failures WHERE table_name IN ({tables}) AND id IN ({ids}); \
@@ -97,13 +96,13 @@ pub(super) fn unfulfilled(
                    AND NOT EXISTS (SELECT 1 FROM sync.rejects r WHERE r.resolved_at IS NULL \
                      AND r.table_name = {asked_text} AND r.column_name = {column_text} \
                      AND r.scope = c.id::VARCHAR)",
-                table = quote::text(&resource.table),
-                asked = quote::ident(&only.table),
-                asked_text = quote::text(&only.table),
-                key = quote::ident(&only.scope),
-                column = quote::ident(&only.column),
-                column_text = quote::text(&only.column),
-                values = quote::texts(only.values.iter().map(String::as_str)),
+                table = sql::text(&resource.table),
+                asked = sql::ident(&only.table),
+                asked_text = sql::text(&only.table),
+                key = sql::ident(&only.scope),
+                column = sql::ident(&only.column),
+                column_text = sql::text(&only.column),
+                values = sql::texts(only.values.iter().map(String::as_str)),
             ),
         )?;
         if !left.is_empty() {

@@ -13,10 +13,9 @@
 use duckdb::Connection;
 
 use super::merge::{self, Merged, compared, differences, differs};
-use super::{db, scalar_i64};
 use crate::catalog::{JOURNAL_COLUMNS, LINE_NUMBER, Resource};
 use crate::error::Result;
-use crate::quote;
+use crate::sql::{self, db, scalar_i64};
 
 /// Columns with their generation: see [`super::schema::redefined`].
 pub(super) type Redefined = [(String, i64)];
@@ -116,7 +115,7 @@ fn write(
 }
 
 fn main(resource: &Resource) -> String {
-    format!("main.{}", quote::ident(&resource.table))
+    format!("main.{}", sql::ident(&resource.table))
 }
 
 pub(super) fn stage(resource: &Resource) -> String {
@@ -137,9 +136,9 @@ fn content(resource: &Resource, alias: &str, redefined: &Redefined) -> String {
         .map(|(name, _)| {
             let text = match resource.column(name) {
                 Some(column) if column.kind.list => {
-                    format!("to_json({alias}.{})::VARCHAR", quote::ident(name))
+                    format!("to_json({alias}.{})::VARCHAR", sql::ident(name))
                 }
-                _ => format!("{alias}.{}::VARCHAR", quote::ident(name)),
+                _ => format!("{alias}.{}::VARCHAR", sql::ident(name)),
             };
             match redefined.iter().find(|(redefined, _)| redefined == name) {
                 Some((_, since)) => {
@@ -187,7 +186,7 @@ impl Lines<'_> {
              SELECT l.rowid AS line, {month}, l.{LINE_NUMBER} AS number, \
                l.{key}::VARCHAR AS line_key, sha256({content}{noted}) AS content \
              FROM {table} l JOIN temp.stage_months c ON {same}{joined}",
-            key = quote::ident(self.line_key),
+            key = sql::ident(self.line_key),
             content = content(self.resource, "l", self.redefined),
             same = same_month("l", "c"),
         )
@@ -234,8 +233,8 @@ impl Lines<'_> {
                      FROM temp.diff d JOIN temp.new_lines l ON l.line = d.sid \
                      JOIN {stage} s ON s.rowid = d.sid JOIN {main} m ON m.rowid = d.mid \
                      JOIN temp.stage_months c ON {same} WHERE {told} AND {differs}",
-                    shown = quote::text(name),
-                    column = quote::ident(name),
+                    shown = sql::text(name),
+                    column = sql::ident(name),
                     stage = stage(self.resource),
                     main = main(self.resource),
                     same = same_month("l", "c"),
@@ -292,7 +291,7 @@ fn insert_restatements(resource: &Resource, select: &str, now: &str) -> String {
     format!(
         "INSERT INTO sync.restatements BY NAME SELECT {} AS journal, r.*, {now} AS changed_at \
          FROM ({select}) r",
-        quote::text(&resource.table)
+        sql::text(&resource.table)
     )
 }
 
@@ -366,9 +365,9 @@ fn notes_restatements(
     );
     let cells: Vec<String> = told_columns(notes, redefined)
         .flat_map(|(name, told)| {
-            let column = quote::ident(name);
+            let column = sql::ident(name);
             let shown = |row: &str| {
-                format!("'annotations[' || {row}.position || '].' || {}", quote::text(name))
+                format!("'annotations[' || {row}.position || '].' || {}", sql::text(name))
             };
             let closed = format!("JOIN temp.stage_months c ON {} AND {told}", same_month("l", "c"));
             [

@@ -1,5 +1,7 @@
 //! Decoded scopes go into the tables together with the state that says so, in one transaction.
 
+use crate::decode::{Load, LoadKind};
+use crate::scope::Stamp;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -12,70 +14,13 @@ use super::journals;
 use super::leave;
 use super::merge::{self, Merged, Rules};
 use super::search;
-use super::state::{Place, State};
-use super::{db, instant, instant_param, rejects, schema};
+use super::state::State;
+use super::{rejects, schema};
 use crate::catalog::{Catalog, Group, Resource};
 use crate::config::{Config, HistoryTables};
 use crate::decode::Decoded;
 use crate::error::Result;
-use crate::quote;
-use crate::ticks::Ticks;
-
-/// The change dates that a scope is fetched at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stamp {
-    /// Those that the plan saw before the first call of the scope was sent.
-    Known(String),
-    /// Those that are seen when the answer is committed, unless they moved after the call was sent:
-    /// `sequence` counts the polls, and a row that a later poll moved stays stale.
-    AsSeen { sequence: i64 },
-}
-
-/// One scope of an answer.
-#[derive(Debug, Clone)]
-pub struct LoadedScope {
-    pub id: i64,
-    pub part: String,
-    pub stamp: Stamp,
-    /// The answer was proven complete (contract section 4): only then do absent rows leave.
-    pub complete: bool,
-    pub sent_at: Timestamp,
-}
-
-/// What kind of answer a load comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoadKind {
-    /// Each scope was read by calls of its own.
-    Scopes,
-    /// Rows of a search: a listing page or many ids in one call. `answered_at` is the server's time.
-    Search { place: Place, answered_at: Ticks },
-    /// Each scope is a month of a journal.
-    Journal,
-}
-
-/// Some scopes of one table, decoded.
-#[derive(Debug)]
-pub struct Load {
-    pub decoded: Decoded,
-    pub scopes: Vec<LoadedScope>,
-    pub kind: LoadKind,
-    /// Ids that a search was asked for and did not show: a record of its answer without a usable key
-    /// is one of these.
-    pub lacking: Vec<i64>,
-    /// Those of the values that a scope's calls go through (`read.values` of the resource file) that
-    /// answered 404, while others did not. Whether there is none of them decides who loads it:
-    /// [`State::may_lack`].
-    pub missing: Vec<String>,
-    /// The source answered 404: there is nothing, but the table has not shown that it is there.
-    pub not_found: bool,
-}
-
-impl Load {
-    /// Memory that the load takes, for the writer's budget.
-    pub fn bytes(&self) -> usize {
-        self.decoded.bytes() + self.scopes.len() * 128 + 1024
-    }
-}
+use crate::sql::{self, db, instant, instant_param};
 
 /// What loading did, per table.
 #[derive(Debug, Clone, Default)]
@@ -356,7 +301,7 @@ pub(super) fn count_change(conn: &Connection, table: &str, part: &str) -> Result
 /// `sync.fetched`, `sync.failures` and `sync.resources` after the staged scopes were merged.
 fn books_of_scopes(conn: &Connection, table: &str, now: Timestamp) -> Result<()> {
     let failed = |e| db("cannot note what was fetched", e);
-    let name = quote::text(table);
+    let name = sql::text(table);
     let seen = if table == "contacts" {
         "(SELECT contact_id AS id, moved, modified_date::VARCHAR AS stamp FROM sync.seen_contacts)"
     } else {

@@ -8,11 +8,10 @@
 use duckdb::Connection;
 
 use super::guard::{self, Limits};
-use super::{db, scalar_i64};
 use crate::catalog::{EXTRA_COLUMN, Resource};
 use crate::decode::Decoded;
 use crate::error::Result;
-use crate::quote;
+use crate::sql::{self, db, scalar_i64};
 
 /// What a merge did to one table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,7 +51,7 @@ pub struct Rules {
 
 /// Name of the staging table of a resource.
 pub(super) fn stage_name(resource: &Resource) -> String {
-    quote::ident(&format!("stage_{}", resource.table))
+    sql::ident(&format!("stage_{}", resource.table))
 }
 
 /// Creates the empty staging table.
@@ -60,7 +59,7 @@ fn create_stage(conn: &Connection, resource: &Resource) -> Result<()> {
     let columns: Vec<String> = resource
         .columns
         .iter()
-        .map(|c| format!("{} {}", quote::ident(&c.name), c.kind.sql()))
+        .map(|c| format!("{} {}", sql::ident(&c.name), c.kind.sql()))
         .chain(["_extra VARCHAR".to_owned()])
         .collect();
     let sql =
@@ -198,7 +197,7 @@ pub(super) fn compared(resource: &Resource) -> impl Iterator<Item = (&str, bool)
 
 /// SQL for a column of the staged row `s` being another than that of the mirrored row `m`.
 pub(super) fn differs(name: &str) -> String {
-    let name = quote::ident(name);
+    let name = sql::ident(name);
     format!("s.{name} IS DISTINCT FROM m.{name}")
 }
 
@@ -234,7 +233,7 @@ struct Sql<'a> {
 
 impl<'a> Sql<'a> {
     fn new(resource: &'a Resource, redefined: &'a [(String, i64)]) -> Sql<'a> {
-        let table = quote::ident(&resource.table);
+        let table = sql::ident(&resource.table);
         Sql {
             resource,
             redefined,
@@ -248,7 +247,7 @@ impl<'a> Sql<'a> {
         self.resource
             .key
             .iter()
-            .map(|k| format!("s.{0} = m.{0}", quote::ident(k)))
+            .map(|k| format!("s.{0} = m.{0}", sql::ident(k)))
             .collect::<Vec<_>>()
             .join(" AND ")
     }
@@ -259,12 +258,12 @@ impl<'a> Sql<'a> {
             String::new()
         } else {
             let id = match self.resource.scope_column() {
-                Some(column) => format!("s.{}", quote::ident(column)),
+                Some(column) => format!("s.{}", sql::ident(column)),
                 None => "0".to_owned(),
             };
             format!(
                 " LEFT JOIN sync.fetched f ON f.table_name = {} AND f.part = '' AND f.id = {id}",
-                quote::text(self.resource.read_with())
+                sql::text(self.resource.read_with())
             )
         };
         format!(
@@ -281,7 +280,7 @@ impl<'a> Sql<'a> {
 
     fn gone(&self, withheld: bool) -> String {
         let scope = match self.resource.scope_column() {
-            Some(column) => format!("m.{} = c.id", quote::ident(column)),
+            Some(column) => format!("m.{} = c.id", sql::ident(column)),
             None => "true".to_owned(),
         };
         format!(
@@ -300,10 +299,10 @@ impl<'a> Sql<'a> {
     fn may_leave(&self, withheld: bool) -> String {
         let mut conditions = String::new();
         if let Some(column) = &self.resource.stays_after {
-            let passes = quote::ident(column);
+            let passes = sql::ident(column);
             conditions += &format!(" AND (m.{passes} IS NULL OR m.{passes} > c.sent::TIMESTAMPTZ)");
             if let Some(most) = self.resource.at_most {
-                let of_scope = match self.resource.scope_column().map(quote::ident) {
+                let of_scope = match self.resource.scope_column().map(sql::ident) {
                     Some(scope) => format!("s.{scope} = m.{scope}"),
                     None => "true".to_owned(),
                 };
@@ -315,8 +314,8 @@ impl<'a> Sql<'a> {
             }
         }
         if let Some(partial) = self.resource.partial.as_ref().filter(|_| withheld) {
-            let column = quote::ident(&partial.column);
-            let values = quote::texts(partial.values.iter().map(String::as_str));
+            let column = sql::ident(&partial.column);
+            let values = sql::texts(partial.values.iter().map(String::as_str));
             conditions += &format!(" AND (m.{column} IS NULL OR m.{column} NOT IN ({values}))");
         }
         conditions
@@ -326,7 +325,7 @@ impl<'a> Sql<'a> {
         self.resource
             .columns
             .iter()
-            .map(|c| format!("{alias}.{}", quote::ident(&c.name)))
+            .map(|c| format!("{alias}.{}", sql::ident(&c.name)))
             .collect::<Vec<_>>()
             .join(", ")
     }
@@ -338,7 +337,7 @@ impl<'a> Sql<'a> {
              {now} AS _valid_to, {} AS _change FROM {} m {from}",
             self.history,
             self.columns("m"),
-            quote::text(change),
+            sql::text(change),
             self.main
         )
     }

@@ -9,13 +9,11 @@ mod books;
 mod compare;
 mod contacts;
 mod doubt;
-mod failure;
 mod fetched;
 mod fresh;
 mod guard;
 mod journals;
 mod leave;
-mod ledger;
 mod lines;
 mod load;
 mod merge;
@@ -36,6 +34,7 @@ mod verifications;
 mod wanted;
 mod writer;
 
+use crate::sql::db;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -43,16 +42,12 @@ use duckdb::{Config as DuckConfig, Connection};
 
 pub use books::{Books, FailureRow, ResourceRow, RunRow, RunSummary};
 pub use compare::{CellDifference, Compared, Line, compare, journal_lines};
-pub use failure::FailureKind;
 pub(crate) use guard::guarded;
-pub use ledger::DuckLedger;
-pub use load::{Load, LoadKind, LoadedScope, Outcome, Settings, Stamp};
+pub use load::{Outcome, Settings};
 pub use merge::Merged;
-pub use months::DueMonth;
-pub use seen::Late;
-pub use state::{CaseDates, CaseState, ContactSeen, FeedState, Fetched, Place, ScopeId, State};
+pub use state::State;
 pub use suspects::SuspectStep;
-pub use unreadable::{FEED_TABLES, Reader, Unreadable, is_unreadable, unreadable_date};
+pub use unreadable::FEED_TABLES;
 pub use verifications::{CaseMoved, RevenueMonth, ScopeTimes, rows_of_month};
 pub use wanted::id_column;
 pub use writer::{Lane, Writer};
@@ -128,13 +123,13 @@ fn connect(settings: &config::Store) -> Result<Connection> {
     connection
         .execute_batch(&format!(
             "SET temp_directory = {}; SET TimeZone = 'UTC'",
-            crate::quote::text(&spill)
+            crate::sql::text(&spill)
         ))
         .or_else(|e| {
             // Without ICU there is no time zone to set, and none is needed.
             if e.to_string().contains("TimeZone") {
                 connection
-                    .execute_batch(&format!("SET temp_directory = {}", crate::quote::text(&spill)))
+                    .execute_batch(&format!("SET temp_directory = {}", crate::sql::text(&spill)))
             } else {
                 Err(e)
             }
@@ -163,35 +158,4 @@ fn open_error(path: &Path, source: duckdb::Error) -> Error {
         );
     }
     db(&format!("cannot open the store {shown}"), source)
-}
-
-/// A DuckDB error with what we were doing.
-pub(crate) fn db(doing: &str, source: duckdb::Error) -> Error {
-    let text = source.to_string();
-    // DuckDB passes the operating system's words on and has no code for them.
-    let full = ["No space left", "Disk quota exceeded", "File too large"]
-        .iter()
-        .any(|words| text.contains(words));
-    let kind = if full { Kind::DiskFull } else { Kind::Store };
-    Error::caused(kind, doing, source)
-}
-
-/// The one integer of a query's one row.
-pub(crate) fn scalar_i64(conn: &Connection, sql: &str) -> Result<i64> {
-    conn.query_row(sql, [], |row| row.get(0)).map_err(|e| db("cannot count", e))
-}
-
-/// An instant as SQL: DuckDB reads a text with an offset into a TIMESTAMPTZ without any extension.
-pub(crate) fn instant(at: jiff::Timestamp) -> String {
-    format!("TIMESTAMPTZ '{}'", at.strftime("%Y-%m-%d %H:%M:%S%.6f+00"))
-}
-
-/// An instant as a text that `?::TIMESTAMPTZ` takes.
-pub(crate) fn instant_param(at: jiff::Timestamp) -> String {
-    at.strftime("%Y-%m-%d %H:%M:%S%.6f+00").to_string()
-}
-
-/// A TIMESTAMPTZ column, as the query gave it in `epoch_us(...)`.
-pub(crate) fn from_micros(micros: Option<i64>) -> Option<jiff::Timestamp> {
-    micros.and_then(|us| jiff::Timestamp::from_microsecond(us).ok())
 }

@@ -1,30 +1,17 @@
 //! The books of the journals' months: which are due, waiting, read, or off their sum (contract section 4,
 //! "Journals").
 
+use crate::scope::DueMonth;
 use std::collections::{BTreeMap, BTreeSet};
 
 use duckdb::params;
 use jiff::Timestamp;
 
 use super::state::{State, list};
-use super::{db, instant, instant_param, scalar_i64};
 use crate::config::JournalLevel;
 use crate::error::{Error, Kind, Result};
-use crate::journals::{JournalScope, Month};
-use crate::quote;
-
-/// A month that is to be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DueMonth {
-    pub table: String,
-    pub scope: JournalScope,
-    /// Why.
-    pub reason: String,
-    /// It was read completely before.
-    pub complete: bool,
-    /// As many days as the service was found to answer at once.
-    pub window_days: Option<u32>,
-}
+use crate::scope::{JournalScope, Month};
+use crate::sql::{self, db, instant, instant_param, scalar_i64};
 
 impl State<'_> {
     /// Makes these months wanted, and due, for each table and id: those that were never read
@@ -55,13 +42,13 @@ impl State<'_> {
             }
             appender.flush().map_err(failed)?;
         }
-        let level = quote::text(&level.to_string());
+        let level = sql::text(&level.to_string());
         let same = format!(
             "m.table_name = w.table_name AND m.journal_level = {level} \
              AND m.journal_id = w.journal_id AND m.journal_month = w.journal_month::DATE"
         );
         let due = match reason {
-            Some(reason) => quote::text(reason),
+            Some(reason) => sql::text(reason),
             None => "coalesce(m.due, CASE WHEN NOT m.complete THEN 'never fetched' END)".to_owned(),
         };
         self.batch(&format!(
@@ -87,8 +74,8 @@ impl State<'_> {
     pub fn synced_months_are_due(&self, table: &str, reason: &str) -> Result<()> {
         self.batch(&format!(
             "UPDATE sync.journal_months SET due = {} WHERE table_name = {} AND complete AND wanted",
-            quote::text(reason),
-            quote::text(table)
+            sql::text(reason),
+            sql::text(table)
         ))
     }
 
@@ -110,8 +97,8 @@ impl State<'_> {
                    AND m.table_name IN ({}) \
                    AND (f.next_at IS NULL OR f.next_at <= {}) \
                  ORDER BY m.journal_month DESC, m.journal_id, m.table_name",
-                quote::text(&level.to_string()),
-                quote::texts(tables.iter().map(String::as_str).chain([""])),
+                sql::text(&level.to_string()),
+                sql::texts(tables.iter().map(String::as_str).chain([""])),
                 instant(now)
             ),
             |row| {
@@ -147,8 +134,8 @@ impl State<'_> {
             &format!(
                 "SELECT journal_id, strftime(journal_month, '%Y-%m'), complete \
                  FROM sync.journal_months WHERE table_name = {} AND journal_level = {}",
-                quote::text(table),
-                quote::text(&level.to_string())
+                sql::text(table),
+                sql::text(&level.to_string())
             ),
             |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, bool>(2)?)),
         )?;
@@ -168,7 +155,7 @@ impl State<'_> {
         let rows = self.query(
             &format!(
                 "SELECT id, part FROM sync.failures WHERE table_name = {} AND next_at > {}",
-                quote::text(table),
+                sql::text(table),
                 instant(now)
             ),
             |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)),
@@ -229,7 +216,7 @@ impl State<'_> {
             self.conn,
             &format!(
                 "SELECT count(*) FROM sync.journal_months WHERE journal_level = {}",
-                quote::text(&level.to_string())
+                sql::text(&level.to_string())
             ),
         )? > 0)
     }
@@ -250,11 +237,11 @@ impl State<'_> {
                   OR EXISTS (SELECT 1 FROM sync.journal_months WHERE table_name = {name} \
                     AND journal_level = {level} AND journal_id = {id} \
                     AND journal_month = DATE {first} AND not_found_at <= {before}) AS BIGINT)",
-                quote::ident(table),
-                level = quote::text(&scope.level.to_string()),
+                sql::ident(table),
+                level = sql::text(&scope.level.to_string()),
                 id = scope.id,
-                first = quote::text(&scope.month.first().to_string()),
-                name = quote::text(table),
+                first = sql::text(&scope.month.first().to_string()),
+                name = sql::text(table),
                 before = instant(before),
             ),
         )? > 0)
@@ -295,7 +282,7 @@ impl State<'_> {
     pub fn months_wait_no_longer(&self, tables: &[String], ids: &[i64]) -> Result<()> {
         self.batch(&format!(
             "UPDATE sync.failures SET next_at = first_at WHERE table_name IN ({}) AND id IN ({})",
-            quote::texts(tables.iter().map(String::as_str).chain([""])),
+            sql::texts(tables.iter().map(String::as_str).chain([""])),
             list(ids)
         ))
     }
@@ -303,7 +290,7 @@ impl State<'_> {
     /// Forgets that months of a table were not found, where the table never gave any other answer.
     /// Returns whether it did.
     pub fn forget_if_absent(&self, table: &str) -> Result<bool> {
-        let name = quote::text(table);
+        let name = sql::text(table);
         let other = scalar_i64(
             self.conn,
             &format!(
@@ -335,7 +322,7 @@ impl State<'_> {
                    AND s.journal_month = v.journal_month \
                  WHERE v.journal = 'revenue_journals' AND v.journal_level = {} \
                    AND NOT v.sum_matches AND l.sent_at < s.sent_at ORDER BY 2 DESC, 1",
-                quote::text(&level.to_string())
+                sql::text(&level.to_string())
             ),
             |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)),
         )?;

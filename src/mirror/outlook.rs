@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::scalar_i64;
-use super::state::{Place, State, ids};
+use super::state::{State, ids};
 use super::unreadable::places;
 use crate::config::JournalLevel;
 use crate::error::Result;
-use crate::journals::Month;
-use crate::quote;
-use crate::source::FeedName;
+use crate::scope::{FeedName, Month, Place};
+use crate::sql::{self, scalar_i64};
 use crate::ticks::Ticks;
 
 impl State<'_> {
@@ -27,7 +25,7 @@ impl State<'_> {
             &format!(
                 "SELECT case_id FROM sync.seen WHERE NOT removed AND state = 'hidden' \
                    AND place = {} ORDER BY case_id",
-                quote::text(place.table())
+                sql::text(place.table())
             ),
         )
     }
@@ -43,8 +41,8 @@ impl State<'_> {
             &format!(
                 "SELECT journal_id, strftime(journal_month, '%Y-%m'), window_days \
                  FROM sync.journal_months WHERE table_name = {} AND journal_level = {}",
-                quote::text(table),
-                quote::text(&level.to_string())
+                sql::text(table),
+                sql::text(&level.to_string())
             ),
             |row| {
                 Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, Option<i64>>(2)?))

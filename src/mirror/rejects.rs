@@ -3,14 +3,12 @@
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::load::{Load, LoadKind};
 use super::state::{State, list};
-use super::{db, instant};
 use crate::catalog::{Group, Resource};
-use crate::decode::Reject;
+use crate::decode::{Load, LoadKind, Reject};
 use crate::error::Result;
-use crate::journals::JournalScope;
-use crate::quote;
+use crate::scope::JournalScope;
+use crate::sql::{self, db, instant};
 
 /// Opens, repeats and closes the rejects of the staged scopes. All loads are of one table.
 pub(super) fn note(
@@ -22,7 +20,7 @@ pub(super) fn note(
 ) -> Result<()> {
     let failed = |e| db("cannot note rejects", e);
     let children = loads.iter().flat_map(|load| &load.decoded.children);
-    let tables = quote::texts(
+    let tables = sql::texts(
         std::iter::once(resource.table.as_str())
             .chain(children.map(|child| child.resource.table.as_str())),
     );
@@ -158,7 +156,7 @@ impl State<'_> {
             "UPDATE sync.rejects SET resolved_at = {} WHERE resolved_at IS NULL \
                AND table_name = {} AND scope = '' AND column_name IS NULL AND last_at < {}",
             instant(now),
-            quote::text(table),
+            sql::text(table),
             instant(since)
         ))
     }

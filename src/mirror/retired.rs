@@ -11,12 +11,11 @@ use std::collections::BTreeSet;
 use duckdb::{Connection, params};
 
 use super::load::count_change;
-use super::state::query;
-use super::{db, scalar_i64, schema};
+use super::schema;
 use crate::catalog::{Catalog, Class, Resource};
 use crate::config::{self, PrivacyMode};
 use crate::error::Result;
-use crate::quote;
+use crate::sql::{self, db, query, scalar_i64};
 
 /// Books with rows of a table's own. `sync.changes` is not among them: a counter never begins anew,
 /// because snapshots are compared by it.
@@ -37,7 +36,7 @@ pub(super) fn retire(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<St
             table,
             "no resource file describes the table any more: it leaves the mirror"
         );
-        let (name, text) = (quote::ident(&table), quote::text(&table));
+        let (name, text) = (sql::ident(&table), sql::text(&table));
         let versions = scalar_i64(conn, &format!("SELECT count(*) FROM history.{name}"))?;
         let mut sql = format!("DROP TABLE main.{name};");
         if versions == 0 {
@@ -62,7 +61,7 @@ pub(super) fn retire(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<St
 /// Makes the table of a retired resource anew, empty and with the columns of its history, which are then
 /// brought up to the file like those of any table.
 pub(super) fn revive(conn: &Connection, resource: &Resource) -> Result<()> {
-    let name = quote::ident(&resource.table);
+    let name = sql::ident(&resource.table);
     conn.execute_batch(&format!(
         "CREATE TABLE main.{name} AS \
          SELECT * EXCLUDE (_valid_from, _valid_to, _change) FROM history.{name} LIMIT 0"
@@ -154,8 +153,8 @@ pub(super) fn hide(
 }
 
 fn empty(conn: &Connection, table: &str, column: &str) -> Result<()> {
-    let name = quote::ident(column);
-    let history = format!("history.{}", quote::ident(table));
+    let name = sql::ident(column);
+    let history = format!("history.{}", sql::ident(table));
     let sql = format!("UPDATE {history} SET {name} = NULL WHERE {name} IS NOT NULL");
     let emptied =
         conn.execute(&sql, []).map_err(|e| db(&format!("cannot empty {history}.{column}"), e))?;

@@ -7,13 +7,13 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use super::retired;
-use super::state::{State, query};
+use super::state::State;
 use super::tighten::{self, Tightened};
-use super::{db, instant_param, reports, scalar_i64, secrets};
+use super::{reports, secrets};
 use crate::catalog::{Catalog, Class, Column, Resource};
 use crate::config::{Config, PrivacyMode};
 use crate::error::{Error, Kind, Result};
-use crate::quote;
+use crate::sql::{self, db, instant_param, query, scalar_i64};
 
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
 const FORMAT: i64 = 1;
@@ -383,9 +383,9 @@ fn redefine(
     if same_type {
         return Ok(());
     }
-    let name = quote::ident(column);
+    let name = sql::ident(column);
     for schema in ["main", "history"] {
-        let table = format!("{schema}.{}", quote::ident(&resource.table));
+        let table = format!("{schema}.{}", sql::ident(&resource.table));
         let sql = if before.is_some() {
             format!(
                 "ALTER TABLE {table} ALTER {name} SET DATA TYPE {kind} USING TRY_CAST({name} AS {kind})"
@@ -405,8 +405,8 @@ fn drop_column(conn: &Connection, table: &str, column: &str) -> Result<()> {
     for schema in ["main", "history"] {
         let sql = format!(
             "ALTER TABLE {schema}.{} DROP COLUMN {}",
-            quote::ident(table),
-            quote::ident(column)
+            sql::ident(table),
+            sql::ident(column)
         );
         conn.execute_batch(&sql)
             .map_err(|e| db(&format!("cannot drop {schema}.{table}.{column}"), e))?;
@@ -438,7 +438,7 @@ pub(super) fn redefined(conn: &Connection, table: &str) -> Result<Vec<(String, i
         conn,
         &format!(
             "SELECT coalesce(max(definition), 1) FROM sync.resources WHERE table_name = {}",
-            quote::text(table)
+            sql::text(table)
         ),
     )?;
     debug_assert!(table_generation <= generation);

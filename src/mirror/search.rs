@@ -7,16 +7,14 @@ use duckdb::Connection;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::FailureKind;
-use super::db;
 use super::fetched;
 use super::leave;
 use super::load::{Outcome, Settings};
-use super::state::{self, Place, ScopeId};
-use super::unreadable::UNREADABLE_BELOW;
+use super::state::{self};
 use crate::catalog::{Facet, Resource, Scalar};
 use crate::error::Result;
-use crate::quote;
+use crate::scope::{FailureKind, Place, ScopeId, UNREADABLE_BELOW};
+use crate::sql::{self, db};
 use crate::ticks::Ticks;
 
 /// `Date` has whole seconds: a second later it is past the time that was waited for.
@@ -52,7 +50,7 @@ pub(super) fn after_search(
 
 /// Cases that a search shows exist: those that nobody knew become known, suspects are cleared.
 fn found(conn: &Connection, place: Place) -> Result<()> {
-    let place = quote::text(place.table());
+    let place = sql::text(place.table());
     conn.execute_batch(&format!(
         "INSERT INTO sync.seen BY NAME \
          SELECT c.id AS case_id, false AS reported, 'unknown' AS any_stamp, 0 AS moved, \
@@ -96,7 +94,7 @@ fn again(
     let answered = answered_at.get();
     let delay_us = delay_ticks / 10;
     let now_us = now.as_microsecond();
-    let table = quote::text(&resource.table);
+    let table = sql::text(&resource.table);
     conn.execute_batch(&format!(
         "UPDATE sync.fetched f \
              SET again_at = {now_us} + (s.modified_date + {delay_ticks} - {answered}) // 10 \
@@ -143,16 +141,16 @@ fn lagging(
                  FROM temp.stage_scopes c JOIN main.{table} m ON m.{key} = c.id \
                  JOIN {seen} s ON s.{id} = c.id \
                  WHERE epoch_us(m.{own}) * 10 + {LAG_TOLERANCE_TICKS} < s.{seen_column}",
-                own = quote::ident(own),
-                table = quote::ident(&resource.table),
-                key = quote::ident(&resource.key[0]),
+                own = sql::ident(own),
+                table = sql::ident(&resource.table),
+                key = sql::ident(&resource.key[0]),
             )
         })
         .collect();
     if older.is_empty() {
         return Ok(());
     }
-    let dates = state::query(conn, &older.join(" UNION ALL "), |row| {
+    let dates = crate::sql::query(conn, &older.join(" UNION ALL "), |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
     })?;
     let ids: BTreeSet<i64> = dates

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{self, PrivacyMode};
 use crate::decode::Privacy;
+use crate::durable;
 use crate::error::{self, Error, Kind, Result};
-use crate::publish::durable;
 
 #[derive(Serialize, Deserialize)]
 struct File {

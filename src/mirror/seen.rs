@@ -1,27 +1,21 @@
 //! What the feeds last said of each case and contact (`sync.seen`, `sync.seen_contacts`), and which of
 //! them may have something stale.
 
+use crate::scope::Late;
 use std::collections::HashMap;
 use std::time::Duration;
 
 use duckdb::params;
 use jiff::Timestamp;
 
-use super::state::{CaseDates, CaseState, ContactSeen, Place, State, any_stamp, ids, list};
-use super::unreadable::{UNREADABLE_BELOW, places};
-use super::{db, instant, scalar_i64};
+use super::state::{State, ids, list};
+use super::unreadable::places;
 use crate::catalog::Facet;
 use crate::error::Result;
-use crate::quote;
-use crate::source::FeedName;
-
-/// Rows that a feed showed later than the polls waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Late {
-    pub rows: u64,
-    /// How far behind the bound the oldest of them lies.
-    pub latest: Duration,
-}
+use crate::scope::{
+    CaseDates, CaseState, ContactSeen, FeedName, Place, UNREADABLE_BELOW, any_stamp,
+};
+use crate::sql::{self, db, instant, scalar_i64};
 
 /// What cases are ordered by: `ModifiedDate` in ticks, and the least number without one.
 const NEWEST: &str = "coalesce(modified_date, -9223372036854775808)";
@@ -235,14 +229,14 @@ impl State<'_> {
             let dates = self.query(
                 &format!(
                     "SELECT column_name FROM sync.columns WHERE table_name = {} ORDER BY 1",
-                    quote::text(table)
+                    sql::text(table)
                 ),
                 |row| row.get::<_, String>(0),
             )?;
             let dates: Vec<String> = Facet::ALL
                 .iter()
                 .filter(|(_, _, column)| dates.iter().any(|own| own == column))
-                .map(|(_, _, column)| format!("epoch_us({})", quote::ident(column)))
+                .map(|(_, _, column)| format!("epoch_us({})", sql::ident(column)))
                 .collect();
             if dates.is_empty() {
                 continue;
@@ -287,7 +281,7 @@ impl State<'_> {
              UPDATE sync.seen SET dirty = true, rereading = any_stamp WHERE NOT removed; \
              UPDATE sync.seen_contacts SET dirty = true; \
              UPDATE sync.failures SET next_at = least(next_at, {})",
-            quote::text(reason),
+            sql::text(reason),
             instant(Timestamp::now())
         ))
     }
@@ -298,7 +292,7 @@ impl State<'_> {
         self.batch(&format!(
             "UPDATE sync.fetched SET stamp = {} WHERE table_name = 'contacts'; \
              UPDATE sync.seen_contacts SET dirty = true",
-            quote::text(reason)
+            sql::text(reason)
         ))
     }
 
@@ -359,7 +353,7 @@ impl State<'_> {
                WHERE table_name = {table} AND complete; \
              DELETE FROM sync.fetched WHERE table_name = {table} AND NOT EXISTS \
                (SELECT 1 FROM sync.resources WHERE table_name = {table} AND answered)",
-            table = quote::text(table)
+            table = sql::text(table)
         ))
     }
 
@@ -367,7 +361,7 @@ impl State<'_> {
     pub fn read_again(&self, table: &str) -> Result<()> {
         self.batch(&format!(
             "UPDATE sync.fetched SET stamp = 'reread' WHERE table_name = {}",
-            quote::text(table)
+            sql::text(table)
         ))?;
         self.wake_table(table)
     }
@@ -398,7 +392,7 @@ impl State<'_> {
         } else {
             "state IS DISTINCT FROM 'hidden' AND place IS NOT NULL"
         };
-        let places = quote::texts(places.iter().map(|place| place.table()));
+        let places = sql::texts(places.iter().map(|place| place.table()));
         ids(
             self.conn,
             &format!(
@@ -444,7 +438,7 @@ impl State<'_> {
             self.conn,
             &format!(
                 "SELECT case_id FROM sync.seen WHERE NOT removed AND place = {}",
-                quote::text(place.table())
+                sql::text(place.table())
             ),
         )
     }

@@ -2,115 +2,12 @@
 //!
 //! Functions on a connection; those that write are called in the writer's transactions.
 
+use crate::scope::FeedState;
 use duckdb::{Connection, Row, params};
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
 
-use super::{db, instant_param};
 use crate::error::Result;
-use crate::quote;
-
-/// The change dates of a case, in the order of [`crate::catalog::Facet::ALL`], in ticks; `None` is null.
-pub type CaseDates = [Option<i64>; 11];
-
-/// A digest of all eleven dates: equal when and only when each of them is.
-pub fn any_stamp(dates: &CaseDates) -> String {
-    let mut hasher = Sha256::new();
-    for date in dates {
-        match date {
-            Some(ticks) => {
-                hasher.update([1]);
-                hasher.update(ticks.to_le_bytes());
-            }
-            None => hasher.update([0]),
-        }
-    }
-    hasher.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect()
-}
-
-/// Which search shows a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
-    Cases,
-    Projects,
-    Contacts,
-}
-
-impl Place {
-    /// The table of that search's rows.
-    pub fn table(self) -> &'static str {
-        match self {
-            Place::Cases => "cases",
-            Place::Projects => "projects",
-            Place::Contacts => "contacts",
-        }
-    }
-
-    /// The search of cases or projects that fills this table.
-    pub fn parse(text: &str) -> Option<Place> {
-        match text {
-            "cases" => Some(Place::Cases),
-            "projects" => Some(Place::Projects),
-            _ => None,
-        }
-    }
-}
-
-/// One part of a resource that one complete answer covers.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ScopeId {
-    pub table: String,
-    /// The case, the contact or the parent's id; 0 for a whole list.
-    pub id: i64,
-    pub part: String,
-}
-
-/// A row of `sync.seen`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CaseState {
-    pub case_id: i64,
-    /// The feed has reported it; otherwise its dates are unknown.
-    pub reported: bool,
-    pub dates: CaseDates,
-    pub any_stamp: String,
-    /// The page of a poll that last moved a date (see [`State::sequence`]).
-    pub moved: i64,
-    pub place: Option<Place>,
-    /// `found`, `suspect`, `hidden`, or nothing yet.
-    pub state: Option<String>,
-    pub rereading: bool,
-}
-
-/// A row of `sync.fetched`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fetched {
-    pub stamp: String,
-    pub complete: bool,
-    /// When it is to be searched again whatever its dates, in microseconds of our clock.
-    pub again_at: Option<i64>,
-    pub fetched_at: i64,
-}
-
-/// A row of the contacts feed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ContactSeen {
-    pub contact_id: i64,
-    pub modified: Option<i64>,
-}
-
-/// How far a feed was read; ticks.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FeedState {
-    /// Lower bound of the next poll, which is the watermark; `None` before the first complete poll.
-    pub bound: Option<i64>,
-    /// Smallest `Date` minus `ModifiedDate` of all rows so far.
-    pub skew: Option<i64>,
-    /// Bound that the poll under way will set, and how far it came.
-    pub next_bound: Option<i64>,
-    pub cursor: Option<i64>,
-    /// The largest page that the service took.
-    pub page_size: Option<i64>,
-}
+use crate::sql::{self, db, instant_param};
 
 /// Asks and tells the books on one connection.
 pub struct State<'c> {
@@ -137,7 +34,7 @@ impl<'c> State<'c> {
         let mut all = self.query(
             &format!(
                 "SELECT bound, skew, next_bound, cursor, page_size FROM sync.feeds WHERE feed = {}",
-                quote::text(feed)
+                sql::text(feed)
             ),
             |row| {
                 Ok(FeedState {
@@ -182,7 +79,7 @@ impl<'c> State<'c> {
 
     /// Fills a temporary table of this name with ids.
     pub fn stage_ids(&self, name: &str, ids: &[i64]) -> Result<()> {
-        self.batch(&format!("CREATE OR REPLACE TEMP TABLE {} (id BIGINT)", quote::ident(name)))?;
+        self.batch(&format!("CREATE OR REPLACE TEMP TABLE {} (id BIGINT)", sql::ident(name)))?;
         let failed = |e| db("cannot stage ids", e);
         let mut appender = self.conn.appender(name).map_err(failed)?;
         for id in ids {
@@ -221,7 +118,7 @@ impl<'c> State<'c> {
         sql: &str,
         read: impl FnMut(&Row<'_>) -> duckdb::Result<T>,
     ) -> Result<Vec<T>> {
-        query(self.conn, sql, read)
+        sql::query(self.conn, sql, read)
     }
 
     pub(super) fn batch(&self, sql: &str) -> Result<()> {
@@ -237,17 +134,6 @@ impl<'c> State<'c> {
     }
 }
 
-pub(super) fn query<T>(
-    conn: &Connection,
-    sql: &str,
-    read: impl FnMut(&Row<'_>) -> duckdb::Result<T>,
-) -> Result<Vec<T>> {
-    let failed = |e| db("cannot read the books", e);
-    let mut statement = conn.prepare(sql).map_err(failed)?;
-    let rows = statement.query_map([], read).map_err(failed)?;
-    rows.collect::<Result<_, _>>().map_err(failed)
-}
-
 /// Integers for an SQL list: digits need no quoting.
 pub(super) fn list(ids: &[i64]) -> String {
     ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
@@ -255,5 +141,5 @@ pub(super) fn list(ids: &[i64]) -> String {
 
 /// The first column of a query, as ids.
 pub(super) fn ids(conn: &Connection, sql: &str) -> Result<Vec<i64>> {
-    query(conn, sql, |row| row.get(0))
+    sql::query(conn, sql, |row| row.get(0))
 }

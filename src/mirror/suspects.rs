@@ -1,6 +1,7 @@
 //! Cases that left the searches: hidden, or removed with all that hangs on them (contract section 4,
 //! "Deletion").
 
+use crate::sql::from_micros;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,12 +9,12 @@ use jiff::Timestamp;
 use super::fetched::fail;
 use super::leave;
 use super::load::{Outcome, Settings};
-use super::state::{ScopeId, State, query};
+use super::state::State;
 use super::unreadable::places;
-use super::{FailureKind, db, instant};
 use crate::catalog::Group;
 use crate::error::Result;
-use crate::source::FeedName;
+use crate::scope::{FailureKind, FeedName, ScopeId};
+use crate::sql::{db, instant, query};
 
 /// What became of a case that no search shows.
 #[derive(Debug, Clone)]
@@ -61,7 +62,7 @@ impl State<'_> {
         )?
         .pop();
         let (state, since) = row.unwrap_or_default();
-        Ok((state, super::from_micros(since)))
+        Ok((state, from_micros(since)))
     }
 
     /// The case is a suspect since then, and is looked for again when the search has caught up.
@@ -190,7 +191,7 @@ mod tests {
     use crate::catalog::Catalog;
     use crate::config::HistoryTables;
     use crate::mirror::reports::fixture;
-    use crate::mirror::scalar_i64;
+    use crate::sql::scalar_i64;
 
     #[test]
     fn a_removed_case_that_moves_again_is_removed_again() {

@@ -12,13 +12,12 @@ use std::collections::BTreeMap;
 use duckdb::{Connection, params};
 
 use super::load::count_change;
-use super::state::query;
-use super::{db, scalar_i64, schema};
+use super::schema;
 use crate::catalog::{Catalog, Class, Column, EXTRA_COLUMN, Group, Origin, Resource};
 use crate::config::{self, PrivacyMode};
 use crate::decode::{Classes, Privacy};
 use crate::error::Result;
-use crate::quote;
+use crate::sql::{self, db, query, scalar_i64};
 
 /// Key of `sync.meta`: the modes of both classes that the store was last opened with.
 const MODES: &str = "privacy";
@@ -169,8 +168,8 @@ fn column_values(
     key: [u8; 32],
 ) -> Result<usize> {
     let Tightened { resource, column, mode } = tightened;
-    let table = format!("{place}.{}", quote::ident(&resource.table));
-    let name = quote::ident(&column.name);
+    let table = format!("{place}.{}", sql::ident(&resource.table));
+    let name = sql::ident(&column.name);
     let failed = |e| db(&format!("cannot rewrite {table}.{}", column.name), e);
     match mode {
         PrivacyMode::Keep => Ok(0),
@@ -275,7 +274,7 @@ fn texts(
 fn extras(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Result<usize> {
     let mut rewritten = 0;
     for place in ["main", "history"] {
-        let table = format!("{place}.{}", quote::ident(&resource.table));
+        let table = format!("{place}.{}", sql::ident(&resource.table));
         rewritten += texts(conn, &table, EXTRA_COLUMN, "true", |text| {
             // An object of which nothing is left is none.
             Some(classes.object(text)).filter(|text| text != "{}")
@@ -285,13 +284,13 @@ fn extras(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Resu
 }
 
 fn rejects(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Result<usize> {
-    let of_table = format!("table_name = {}", quote::text(&resource.table));
+    let of_table = format!("table_name = {}", sql::text(&resource.table));
     let names = || resource.columns.iter().map(|column| column.name.as_str());
-    let orphans = format!("{of_table} AND column_name NOT IN ({})", quote::texts(names()));
+    let orphans = format!("{of_table} AND column_name NOT IN ({})", sql::texts(names()));
     let mut rewritten =
         texts(conn, "sync.rejects", "value", &orphans, |value| classes.orphan(value))?;
     for column in &resource.columns {
-        let among = format!("{of_table} AND column_name = {}", quote::text(&column.name));
+        let among = format!("{of_table} AND column_name = {}", sql::text(&column.name));
         let path = match column.origin {
             Origin::Scalar => std::slice::from_ref(&column.name),
             _ => &column.path,
@@ -303,14 +302,14 @@ fn rejects(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Res
 }
 
 fn drift(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Result<usize> {
-    let of_table = format!("table_name = {}", quote::text(&resource.table));
+    let of_table = format!("table_name = {}", sql::text(&resource.table));
     let fields: Vec<String> =
         query(conn, &format!("SELECT DISTINCT field FROM sync.drift WHERE {of_table}"), |row| {
             row.get(0)
         })?;
     let mut rewritten = 0;
     for field in fields {
-        let among = format!("{of_table} AND field = {}", quote::text(&field));
+        let among = format!("{of_table} AND field = {}", sql::text(&field));
         let path: Vec<String> = field.split('.').map(str::to_owned).collect();
         rewritten += texts(conn, "sync.drift", "example", &among, |example| {
             classes.example(&path, example)
@@ -330,7 +329,7 @@ fn restatements(
     let journal = resource.read_with();
     if scalar_i64(
         conn,
-        &format!("SELECT count(*) FROM sync.restatements WHERE journal = {}", quote::text(journal)),
+        &format!("SELECT count(*) FROM sync.restatements WHERE journal = {}", sql::text(journal)),
     )? == 0
     {
         return Ok(0);
@@ -338,11 +337,11 @@ fn restatements(
     let mut rewritten = 0;
     let of_column = |name: &str| {
         let shown = if journal == resource.table {
-            format!("column_name = {}", quote::text(name))
+            format!("column_name = {}", sql::text(name))
         } else {
-            format!("column_name LIKE 'annotations[%].' || {}", quote::text(name))
+            format!("column_name LIKE 'annotations[%].' || {}", sql::text(name))
         };
-        format!("journal = {} AND {shown}", quote::text(journal))
+        format!("journal = {} AND {shown}", sql::text(journal))
     };
     for column in ["before", "after"] {
         for tightened in columns {
@@ -365,7 +364,7 @@ fn touched(conn: &Connection, table: &str) -> Result<()> {
         conn,
         &format!(
             "SELECT part FROM sync.changes WHERE table_name = {} AND part <> ''",
-            quote::text(table)
+            sql::text(table)
         ),
         |row| Ok((row.get(0)?, ())),
     )?

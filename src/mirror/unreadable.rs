@@ -1,72 +1,17 @@
 //! Rows of the feeds that cannot be read whole, so that no change is lost behind them: a change date
 //! that cannot be read is a state of its own, and is an open reject until it can.
 
+use crate::scope::{Reader, Unreadable};
 use duckdb::params;
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
 
 use super::state::State;
-use super::{db, instant, scalar_i64};
 use crate::error::Result;
-use crate::quote;
-use crate::source::FeedName;
-
-/// Every date of the wire has a larger number of ticks than this; what lies below it is a change date
-/// that could not be read ([`unreadable_date`]).
-pub const UNREADABLE_BELOW: i64 = i64::MIN / 2;
+use crate::scope::FeedName;
+use crate::sql::{self, db, instant, scalar_i64};
 
 /// The reason in `sync.fetched` why a case of such a row is read again with all its resources.
 const STAMP: &str = "unreadable";
-
-/// A change date of a feed row that could not be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreadable {
-    /// The case or the contact.
-    pub id: i64,
-    /// The column that lacks it, such as `activity_changed_date`.
-    pub column: &'static str,
-    /// The beginning of what came in its place, as JSON; `None` where nothing came.
-    pub value: Option<String>,
-    pub error: String,
-}
-
-/// What stands for a change date that cannot be read: a number that no readable date has, the same
-/// for the same row of dates. `row` is the JSON of all dates of that row: when any of them moves, one
-/// that cannot be read counts as moved too.
-pub fn unreadable_date<'t>(row: impl IntoIterator<Item = &'t str>) -> i64 {
-    let mut hasher = Sha256::new();
-    for text in row {
-        hasher.update((text.len() as u64).to_le_bytes());
-        hasher.update(text);
-    }
-    let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = hasher.finalize().into();
-    let digest = u64::from_le_bytes([a, b, c, d, e, f, g, h]) >> 2; // below 2^62
-    // From i64::MIN + 1 on: i64::MIN stands for "before all" where cases are put in order.
-    (i64::MIN + 1).saturating_add_unsigned(digest).min(UNREADABLE_BELOW - 1)
-}
-
-/// Whether a change date in ticks stands for one that could not be read.
-pub fn is_unreadable(ticks: i64) -> bool {
-    ticks < UNREADABLE_BELOW
-}
-
-/// Which reading of a feed met rows that name nobody: each speaks for its own stretch of the feed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reader {
-    Poll,
-    /// The nightly reading of the last days.
-    Reread,
-}
-
-impl Reader {
-    /// The `record_key` of its open reject.
-    fn key(self) -> &'static str {
-        match self {
-            Reader::Poll => "#poll",
-            Reader::Reread => "#reread",
-        }
-    }
-}
 
 /// Under these names in `sync.rejects` stand rows of the feeds that cannot be read.
 pub const FEED_TABLES: [&str; 2] = ["sync.seen", "sync.seen_contacts"];
@@ -92,7 +37,7 @@ impl State<'_> {
         now: Timestamp,
     ) -> Result<u64> {
         let (table, came, id) = places(feed);
-        let name = quote::text(table);
+        let name = sql::text(table);
         let open = scalar_i64(
             self.conn,
             &format!(
@@ -166,9 +111,9 @@ impl State<'_> {
              INSERT INTO sync.rejects \
                SELECT {run_id}, {name}, '', '{key}', NULL, NULL, {error}, {at}, {at}, NULL \
                WHERE NOT EXISTS (SELECT 1 FROM sync.rejects WHERE {open})",
-            name = quote::text(table),
+            name = sql::text(table),
             key = reader.key(),
-            error = quote::text(error),
+            error = sql::text(error),
         ))
     }
 
@@ -186,26 +131,7 @@ impl State<'_> {
 fn open_nameless(table: &str, reader: Reader) -> String {
     format!(
         "resolved_at IS NULL AND table_name = {} AND record_key = '{}' AND column_name IS NULL",
-        quote::text(table),
+        sql::text(table),
         reader.key()
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ticks::Ticks;
-    use jiff::tz::TimeZone;
-
-    #[test]
-    fn an_unreadable_date_differs_from_every_readable_one_and_is_the_same_again() {
-        let first = unreadable_date([r#""soon""#, "null"]);
-        assert!(is_unreadable(first) && first > i64::MIN);
-        assert_eq!(unreadable_date([r#""soon""#, "null"]), first);
-        assert_ne!(unreadable_date([r#""soon""#, r#""2026-01-01""#]), first);
-        for text in ["0000-01-01T00:00:00+14:00", "0001-01-02", "9999-12-31T23:59:59-14:00"] {
-            let readable = Ticks::parse(text, &TimeZone::UTC).unwrap().unwrap();
-            assert!(!is_unreadable(readable.get()), "{text}");
-        }
-    }
 }

@@ -7,12 +7,11 @@ use duckdb::params;
 use jiff::Timestamp;
 use jiff::civil::Date;
 
-use super::state::{CaseState, Place, State, ids, list};
-use super::{db, instant, instant_param};
+use super::state::{State, ids, list};
 use crate::config::JournalLevel;
 use crate::error::Result;
-use crate::journals::{JournalScope, Month};
-use crate::quote;
+use crate::scope::{CaseState, JournalScope, Month, Place};
+use crate::sql::{self, db, instant, instant_param};
 
 /// A month of the revenue journals as it is mirrored. Amounts are decimal texts with two places.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +77,7 @@ impl State<'_> {
     /// that failed, those that the search's lag holds back, and those of which no record, or no value
     /// of `columns`, could be taken.
     pub fn undecided_cases(&self, cases: &[i64], columns: &[&str]) -> Result<Vec<i64>> {
-        let columns = quote::texts(columns.iter().copied().chain([""]));
+        let columns = sql::texts(columns.iter().copied().chain([""]));
         ids(
             self.conn,
             &format!(
@@ -122,7 +121,7 @@ impl State<'_> {
 
     /// The ids of a search's rows.
     pub fn search_ids(&self, place: Place) -> Result<Vec<i64>> {
-        let table = quote::ident(place.table());
+        let table = sql::ident(place.table());
         ids(self.conn, &format!("SELECT id FROM main.{table} ORDER BY id"))
     }
 
@@ -221,7 +220,7 @@ impl State<'_> {
                 same("l"),
                 same("n"),
                 same("t"),
-                quote::text(&level.to_string())
+                sql::text(&level.to_string())
             ),
             |row| {
                 let told: (Option<String>, Option<String>) = (row.get(6)?, row.get(7)?);
@@ -301,7 +300,7 @@ pub fn rows_of_month(scope: JournalScope) -> String {
     let first: Date = scope.month.first();
     format!(
         "journal_level = {} AND journal_id = {} AND journal_month = DATE '{first}'",
-        quote::text(&scope.level.to_string()),
+        sql::text(&scope.level.to_string()),
         scope.id
     )
 }

@@ -2,12 +2,11 @@
 //! were asked for by name. All others stay as they are, in `main` and in the books: nobody reads them,
 //! they are no failure, and what is due of them waits until they are wanted again.
 
-use super::scalar_i64;
 use super::state::{State, ids, list};
 use crate::catalog::Resource;
 use crate::config::{JournalLevel, Journals};
 use crate::error::Result;
-use crate::quote;
+use crate::sql::{self, scalar_i64};
 
 /// Key of `sync.meta`: the tables of which every scope has been read once.
 const COMPLETE_TABLES: &str = "complete_tables";
@@ -24,7 +23,7 @@ impl State<'_> {
             self.conn,
             &format!(
                 "SELECT DISTINCT {0} FROM main.offices WHERE {0} IS NOT NULL ORDER BY 1",
-                quote::ident(id_column(level))
+                sql::ident(id_column(level))
             ),
         )
     }
@@ -47,12 +46,12 @@ impl State<'_> {
         id: i64,
     ) -> Result<bool> {
         let listed =
-            format!("SELECT 1 FROM main.offices WHERE {} = {id}", quote::ident(id_column(level)));
+            format!("SELECT 1 FROM main.offices WHERE {} = {id}", sql::ident(id_column(level)));
         let lines = tables.iter().map(|resource| {
             format!(
                 "SELECT 1 FROM main.{} WHERE journal_level = {} AND journal_id = {id}",
-                quote::ident(&resource.table),
-                quote::text(&level.to_string())
+                sql::ident(&resource.table),
+                sql::text(&level.to_string())
             )
         });
         let all: Vec<String> = std::iter::once(listed).chain(lines).collect();
@@ -94,7 +93,7 @@ impl State<'_> {
     /// Conditions for months that are let go and wanted, and for those of which it is the other way
     /// round.
     fn misplaced(&self, journals: &Journals) -> Result<[String; 2]> {
-        let level = quote::text(&journals.level.to_string());
+        let level = sql::text(&journals.level.to_string());
         let ids = self.wanted_ids(journals)?;
         // An SQL list has at least one element.
         let ids = if ids.is_empty() { "NULL".to_owned() } else { list(&ids) };
@@ -110,7 +109,7 @@ impl State<'_> {
         if ids.is_empty() {
             return Ok(());
         }
-        let level = quote::text(&level.to_string());
+        let level = sql::text(&level.to_string());
         self.let_go(&format!(
             "wanted AND (journal_level <> {level} OR journal_id NOT IN ({}))",
             list(ids)

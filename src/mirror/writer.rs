@@ -18,10 +18,11 @@ use duckdb::Connection;
 use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::db;
-use super::load::{self, Load, Outcome, Settings};
+use super::load::{self, Outcome, Settings};
+use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
+use crate::sql::db;
 
 /// Decoded rows waiting for the writer, at most. Several pages of a thousand wide rows fit.
 const BUDGET_BYTES: usize = 48 << 20; // 48 MiB

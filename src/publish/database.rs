@@ -7,11 +7,10 @@ use std::path::Path;
 use duckdb::Connection;
 
 use super::ROW_GROUP_ROWS;
-use super::durable::{self, Access, Replacement};
 use super::{PublishedDatabase, Snapshot, utf8};
+use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Error, Kind, Result};
-use crate::mirror::{db, instant};
-use crate::quote;
+use crate::sql::{self, db, instant};
 
 /// Name under which the copy is attached while it is written.
 const ALIAS: &str = "casemirror_publish";
@@ -41,7 +40,7 @@ impl<'a> Copy<'a> {
             .map_err(|e| db("cannot read the store", e))?;
         let attachment = Attachment::of(conn, file.path())?;
         // Schemas, tables, views, macros, and the comments of all of them.
-        conn.execute_batch(&format!("COPY FROM DATABASE {} TO {ALIAS}", quote::ident(&store)))
+        conn.execute_batch(&format!("COPY FROM DATABASE {} TO {ALIAS}", sql::ident(&store)))
             .map_err(failed)?;
         conn.execute_batch(&snapshot_row(snapshot)).map_err(failed)?;
         Ok(Copy { attachment, file })
@@ -79,7 +78,7 @@ struct Attachment<'a> {
 
 impl<'a> Attachment<'a> {
     fn of(conn: &'a Connection, path: &Path) -> Result<Attachment<'a>> {
-        let path = quote::text(utf8(path)?);
+        let path = sql::text(utf8(path)?);
         // The default storage version is the oldest, which DuckDB 1.2 reads.
         let attach = format!("ATTACH {path} AS {ALIAS} (ROW_GROUP_SIZE {ROW_GROUP_ROWS})");
         conn.execute_batch(&attach).map_err(|e| db("cannot create the copy of the store", e))?;
@@ -121,7 +120,7 @@ pub(super) fn snapshot_select(snapshot: &Snapshot<'_>) -> String {
     let info = snapshot.info;
     format!(
         "SELECT {} AS snapshot_id, {} AS taken_at, {} AS watermark, {} AS complete",
-        quote::text(&snapshot.id),
+        sql::text(&snapshot.id),
         instant(info.taken_at),
         info.watermark.map_or("CAST(NULL AS TIMESTAMPTZ)".to_owned(), instant),
         info.complete

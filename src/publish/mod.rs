@@ -2,13 +2,12 @@
 //!
 //! Two forms, together or each for itself: the DuckDB file for analysts (contract section 3) and the
 //! Parquet snapshots (section 7). Both are written beside their place and put there when they are
-//! complete and synced ([`durable`]); whoever reads meanwhile keeps what was there.
+//! complete and synced ([`crate::durable`]); whoever reads meanwhile keeps what was there.
 //!
 //! One read transaction on the store covers both, so that a database and a snapshot of the same id
 //! show the same rows. The writer goes on meanwhile: nothing here writes to the store.
 
 mod database;
-pub mod durable;
 mod earlier;
 mod manifest;
 mod parquet;
@@ -21,9 +20,10 @@ use std::time::Duration;
 use duckdb::Connection;
 use jiff::Timestamp;
 
+use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::db;
+use crate::sql::db;
 
 pub use manifest::{File, Manifest};
 

@@ -7,16 +7,15 @@ use duckdb::Connection;
 use jiff::Timestamp;
 
 use super::ROW_GROUP_ROWS;
-use super::durable::{self, Access, Replacement};
 use super::earlier::Earlier;
 use super::manifest::{self, File, Manifest};
 use super::parts::{self, Part};
 use super::snapshots;
 use super::{ParquetTarget, PublishedParquet, Snapshot, utf8};
+use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Result};
 use crate::failpoint;
-use crate::mirror::db;
-use crate::quote;
+use crate::sql::{self, db};
 
 /// A snapshot being written.
 pub(super) struct Export<'a> {
@@ -79,7 +78,7 @@ impl<'a> Export<'a> {
         let sql = format!(
             "COPY ({}) TO {} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP_ROWS})",
             part.query,
-            quote::text(utf8(&path)?)
+            sql::text(utf8(&path)?)
         );
         let rows: i64 = conn
             .query_row(&sql, [], |row| row.get(0))

@@ -9,8 +9,8 @@ use super::Snapshot;
 use super::database::snapshot_select;
 use super::manifest;
 use crate::error::Result;
-use crate::mirror::{db, reports};
-use crate::quote;
+use crate::mirror::reports;
+use crate::sql::{self, db};
 
 /// Name of the one file of a table or report.
 const DATA_FILE: &str = "data.parquet";
@@ -53,7 +53,7 @@ pub(super) fn all(
     let journals = journals(conn)?;
     let mut parts = Vec::new();
     for table in tables {
-        let Rows { query, columns } = Rows::of(conn, &format!("main.{}", quote::ident(table)))?;
+        let Rows { query, columns } = Rows::of(conn, &format!("main.{}", sql::ident(table)))?;
         let part = |file: &str, query: String, changes: Option<i64>| Part {
             folder: (*table).to_owned(),
             file: file.to_owned(),
@@ -80,7 +80,7 @@ pub(super) fn all(
         let source = match name {
             // The store has no row of its own there: only a copy is a snapshot.
             "snapshot" => format!("({})", snapshot_select(snapshot)),
-            name => format!("report.{}", quote::ident(name)),
+            name => format!("report.{}", sql::ident(name)),
         };
         let Rows { query, columns } = Rows::of(conn, &source)?;
         parts.push(Part {
@@ -134,7 +134,7 @@ struct Month {
 impl Month {
     /// The rows of this month. A range and no equality: no row can fall between two files.
     fn condition(&self) -> String {
-        let day = quote::text(&self.first_day);
+        let day = sql::text(&self.first_day);
         format!("{MONTH_COLUMN} >= DATE {day} AND {MONTH_COLUMN} < DATE {day} + INTERVAL 1 MONTH")
     }
 }
@@ -146,7 +146,7 @@ fn months(conn: &Connection, table: &str) -> Result<Vec<Month>> {
         "SELECT strftime(day, '%Y-%m'), CAST(day AS VARCHAR) FROM \
          (SELECT DISTINCT CAST(date_trunc('month', {MONTH_COLUMN}) AS DATE) AS day FROM main.{} \
           WHERE {MONTH_COLUMN} IS NOT NULL) ORDER BY day",
-        quote::ident(table)
+        sql::ident(table)
     );
     let read = || -> duckdb::Result<Vec<Month>> {
         conn.prepare(&sql)?
@@ -189,7 +189,7 @@ impl Rows {
         for (name, kind) in &columns {
             let as_written = kind.replace("UUID", "VARCHAR");
             if as_written != *kind {
-                let name = quote::ident(name);
+                let name = sql::ident(name);
                 replaced.push(format!("CAST({name} AS {as_written}) AS {name}"));
             }
             written.push_str(&format!("{name} {as_written}, "));

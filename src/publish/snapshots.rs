@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use super::durable::{self, Access, Replacement};
+use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Result};
 
 /// `2026-11-20T020000`: without the colons that some file systems refuse.

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::mirror::reports::fixture::{no_extensions, store};
-use crate::quote;
+use crate::sql;
 
 /// A store with a few rows, and folders to publish to.
 struct World {
@@ -146,7 +146,7 @@ fn the_published_file_is_alone_read_only_and_replaces_the_last() {
     world.publish(T2).unwrap();
     // A reader keeps what it has open.
     let reader = world.open_published();
-    fs::write(super::durable::with_suffix(&world.database(), ".wal"), "left by a client").unwrap();
+    fs::write(crate::durable::with_suffix(&world.database(), ".wal"), "left by a client").unwrap();
     world.conn.execute_batch("INSERT INTO main.cases (id) VALUES (2)").unwrap();
     world.publish("2026-11-20T02:01:00Z").unwrap();
     assert_eq!(rows(&reader, "SELECT id FROM main.cases"), ["{'id': 1}"]);
@@ -195,7 +195,7 @@ fn database_and_snapshot_show_one_state_though_the_writer_goes_on() {
             assert_eq!(cases, ids("main.offices"));
             for table in ["cases", "offices"] {
                 let path = world.parquet().join("latest").join(table).join("data.parquet");
-                let parquet = format!("read_parquet({})", quote::text(path.to_str().unwrap()));
+                let parquet = format!("read_parquet({})", sql::text(path.to_str().unwrap()));
                 assert_eq!(cases, ids(&parquet), "{table}");
             }
             let snapshot = rows(&copy, "SELECT snapshot_id FROM report.snapshot");
@@ -232,7 +232,7 @@ fn the_manifest_names_every_file_as_it_is() {
         let path = world.parquet().join(&file.path);
         assert_eq!(manifest::measure(&path).unwrap(), (file.bytes, file.sha256.clone()));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o444);
-        let parquet = format!("FROM read_parquet({})", quote::text(path.to_str().unwrap()));
+        let parquet = format!("FROM read_parquet({})", sql::text(path.to_str().unwrap()));
         if file.table != "report.snapshot" {
             let table = format!("FROM {}", file.table);
             assert_eq!(rows(&world.conn, &parquet), rows(&world.conn, &table), "{table}");

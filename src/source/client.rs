@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::boot::{BootClock, SystemBootClock};
-use super::calls::CallStats;
 use super::feed_calls::LedgerStore;
 use super::holds::{asked_hold, server_date};
 use super::judge::{faulty_json, other_type, redirect_target, shown_address, unproven};
@@ -20,6 +19,7 @@ use super::shape;
 use super::token::{Bearer, Tokens};
 use crate::config;
 use crate::error::{Error, Kind, Result};
+use crate::scope::CallStats;
 
 const JSON: &str = "application/json";
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::boot::BootTime;
-use super::request::FeedName;
 use crate::error::Result;
+use crate::scope::FeedName;
 
 /// How far in the future an end may lie: the grace of an aborted call (see `Ledger`). What lies
 /// further was written by a clock that is not ours.

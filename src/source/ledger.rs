@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use super::boot::BootClock;
 use super::feed_calls::{Decision, Ended, FeedCall, LedgerStore, adopt, decide};
 use super::limits::Pace;
-use super::request::FeedName;
 use crate::error::{Error, Kind, Result};
+use crate::scope::FeedName;
 
 /// The source measures its window with a clock of its own, and a clock that is being corrected runs
 /// up to 500 ppm off: two of them 1,000 ppm, a thousandth of the window.

@@ -163,7 +163,7 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::request::FeedName;
+    use crate::scope::FeedName;
 
     async fn sent_at(pace: &Pace, calls: usize) -> Vec<Duration> {
         let started = Instant::now();

@@ -33,21 +33,22 @@ mod request;
 mod retry;
 mod shape;
 pub mod split;
+mod stored_ledger;
 mod token;
 pub mod user;
 
 #[cfg(test)]
 mod tests;
 
-pub use calls::CallStats;
 pub use client::{Client, Tuning};
 pub use feed_calls::{Ended, FeedCall, LedgerStore, MemoryLedger};
 pub use listing::{Identity, Page, PagePlan, Pages, Paging, fetch_pages};
 pub use odata::{Filter, Literal, OrderBy, Query};
 pub use pages::Verdict;
 pub use refusal::{Refusal, refusal};
-pub use request::{Answer, CallClass, FeedName, Method, Request};
+pub use request::{Answer, CallClass, Method, Request};
 pub use retry::Retry;
 pub use shape::{Expected, Shape};
 pub use split::{Split, records, split};
+pub use stored_ledger::StoredLedger;
 pub use user::{ApiPermission, TenantId};

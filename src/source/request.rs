@@ -1,5 +1,6 @@
 //! What is asked and what is answered: values that know nothing of connections.
 
+use crate::scope::FeedName;
 use std::fmt;
 use std::sync::Arc;
 
@@ -33,38 +34,6 @@ impl Method {
 }
 
 impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// Which of the two change feeds a call asks. Both share one throttle (promise 1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FeedName {
-    Cases,
-    Contacts,
-}
-
-impl FeedName {
-    /// As it stands in `sync.feed_calls.feed`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            FeedName::Cases => "cases",
-            FeedName::Contacts => "contacts",
-        }
-    }
-
-    /// The feed of that name in `sync.feed_calls.feed`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "cases" => Some(FeedName::Cases),
-            "contacts" => Some(FeedName::Contacts),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for FeedName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{Finding, Step, excess, judge};
-use crate::mirror::{CaseMoved, CaseState};
+use crate::mirror::CaseMoved;
+use crate::scope::CaseState;
 
 /// The source's cases, and the mirror's.
 #[derive(Debug, Clone, Copy)]

@@ -10,8 +10,8 @@ use crate::catalog::Resource;
 use crate::config::Config;
 use crate::cycle::IDS_PER_CALL;
 use crate::error::Result;
-use crate::journals::{Month, REVENUE, REVENUE_SUMS};
-use crate::mirror::{Place, State};
+use crate::mirror::State;
+use crate::scope::{Month, Place, REVENUE, REVENUE_SUMS};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

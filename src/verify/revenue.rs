@@ -13,8 +13,9 @@ use super::{Comparison, Finding, Step, amount, hundredths, judge};
 use crate::catalog::{Group, Resource};
 use crate::decode::Decoded;
 use crate::error::Result;
-use crate::journals::{JournalScope, Month, MonthRead, REVENUE, REVENUE_SUMS};
+use crate::journals::MonthRead;
 use crate::mirror::{RevenueMonth, State, journal_lines, rows_of_month};
+use crate::scope::{JournalScope, Month, REVENUE, REVENUE_SUMS};
 
 /// Cells that are named of one month.
 const MOST_NAMED: usize = 50;

@@ -11,7 +11,8 @@ use crate::catalog::{Refresh, Resource};
 use crate::cycle::{IDS_PER_CALL, plan_cases, since};
 use crate::decode::Decoded;
 use crate::error::Result;
-use crate::mirror::{CaseMoved, CaseState, CellDifference, Place, ScopeTimes, State, compare};
+use crate::mirror::{CaseMoved, CellDifference, ScopeTimes, State, compare};
+use crate::scope::{CaseState, Place};
 
 /// Cases whose answers are held in memory at once.
 const CASES_AT_ONCE: usize = 100;

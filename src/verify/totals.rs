@@ -16,8 +16,8 @@ use super::bench::{Asked, Bench};
 use super::{Comparison, Finding};
 use crate::cycle::LISTING_DUE;
 use crate::error::{Error, Kind, Result};
-use crate::journals::{Month, months_back};
-use crate::mirror::{Place, State};
+use crate::mirror::State;
+use crate::scope::{Month, Place, months_back};
 use crate::source::Filter;
 use crate::ticks::Ticks;
 

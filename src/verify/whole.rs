@@ -10,10 +10,11 @@ use futures::future::BoxFuture;
 use crate::catalog::Resource;
 use crate::config::Config;
 use crate::cycle::{scopes_of, since};
-use crate::decode::Decoded;
+use crate::decode::{Decoded, Load};
 use crate::error::{Error, Kind, Result};
 use crate::extract::{Extractor, Found};
-use crate::mirror::{Load, Place, Stamp, State};
+use crate::mirror::State;
+use crate::scope::{Place, Stamp};
 
 /// A table and the case it is read of.
 pub(super) type Scope = (String, i64);

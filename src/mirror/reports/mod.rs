@@ -10,10 +10,9 @@ use std::collections::BTreeSet;
 use duckdb::Connection;
 use sha2::{Digest, Sha256};
 
-use super::db;
 use crate::catalog::{Catalog, Group, Resource};
 use crate::error::{Error, Kind, Result};
-use crate::quote;
+use crate::sql::{self, db};
 
 /// Cases signed per month and office.
 const SIGNED_CASES: &str = include_str!("signed_cases.sql");
@@ -74,7 +73,7 @@ pub fn create_all<R: Borrow<Resource>>(conn: &Connection, resources: &[R]) -> Re
             Some(table) => {
                 tracing::debug!("report.{name} is left out: there is no table {table}");
                 // One of an earlier version could not be read any more.
-                &format!("DROP VIEW IF EXISTS report.{}", quote::ident(name))
+                &format!("DROP VIEW IF EXISTS report.{}", sql::ident(name))
             }
             None => sql,
         };
@@ -181,7 +180,7 @@ fn freshness_sql<R: Borrow<Resource>>(resources: &[R]) -> String {
 /// One row: the table, whose scopes its rows come with, what is in it, how many scopes there are.
 fn table_sql(resource: &Resource, all: &[&Resource]) -> String {
     let source = read_with(resource, all);
-    let table = quote::ident(&resource.table);
+    let table = sql::ident(&resource.table);
     let scopes = match known_scopes(source) {
         Some(ids) => format!("(SELECT count(*) FROM ({ids}))"),
         None => scopes_known(source),
@@ -190,8 +189,8 @@ fn table_sql(resource: &Resource, all: &[&Resource]) -> String {
         "    SELECT\n        {name} AS table_name,\n        {read_with} AS read_with,\n        \
          count(*) AS rows,\n        max(_synced_at) AS last_change,\n        \
          CAST({scopes} AS BIGINT) AS scopes_known\n    FROM main.{table}",
-        name = quote::text(&resource.table),
-        read_with = quote::text(&source.table),
+        name = sql::text(&resource.table),
+        read_with = sql::text(&source.table),
     )
 }
 
@@ -199,7 +198,7 @@ fn table_sql(resource: &Resource, all: &[&Resource]) -> String {
 /// scopes that there should be were read.
 fn counted_sql(resource: &Resource) -> Option<String> {
     let ids = known_scopes(resource)?;
-    let name = quote::text(&resource.table);
+    let name = sql::text(&resource.table);
     Some(format!(
         "    SELECT {name} AS table_name, count(*) AS scopes_fetched FROM sync.fetched \
          WHERE table_name = {name} AND complete AND id IN (SELECT id FROM ({ids}))"
@@ -223,7 +222,7 @@ fn scopes_known(resource: &Resource) -> String {
         Group::Case => "(SELECT count(*) FROM case_ids)".to_owned(),
         Group::Journal(_) => format!(
             "(SELECT count(*) FROM sync.journal_months WHERE table_name = {} AND wanted)",
-            quote::text(&resource.table)
+            sql::text(&resource.table)
         ),
         Group::List | Group::Child(_) | Group::Ids | Group::Each(_) => "1".to_owned(),
     }
@@ -233,12 +232,11 @@ fn scopes_known(resource: &Resource) -> String {
 /// mirror: those can change after a scope was read.
 fn known_scopes(resource: &Resource) -> Option<String> {
     let ids = |column: &str, table: &str| {
-        let (column, table) = (quote::ident(column), quote::ident(table));
+        let (column, table) = (sql::ident(column), sql::ident(table));
         format!("SELECT {column} AS id FROM main.{table} WHERE {column} IS NOT NULL")
     };
-    let fetched = || {
-        format!("SELECT id FROM sync.fetched WHERE table_name = {}", quote::text(&resource.table))
-    };
+    let fetched =
+        || format!("SELECT id FROM sync.fetched WHERE table_name = {}", sql::text(&resource.table));
     match (&resource.group, &resource.only) {
         (Group::Case, _) if resource.given.is_some() => {
             let given = resource.given.iter();
@@ -246,9 +244,9 @@ fn known_scopes(resource: &Resource) -> Option<String> {
                 given.tables.iter().map(|(table, scope)| {
                     format!(
                         "SELECT {} AS id FROM main.{} WHERE {} IS NOT NULL",
-                        quote::ident(scope),
-                        quote::ident(table),
-                        quote::ident(&given.column)
+                        sql::ident(scope),
+                        sql::ident(table),
+                        sql::ident(&given.column)
                     )
                 })
             });
@@ -256,10 +254,10 @@ fn known_scopes(resource: &Resource) -> Option<String> {
         }
         (Group::Case, Some(only)) => Some(format!(
             "SELECT {} AS id FROM main.{} WHERE CAST({} AS VARCHAR) IN ({})",
-            quote::ident(&only.scope),
-            quote::ident(&only.table),
-            quote::ident(&only.column),
-            only.values.iter().map(|v| quote::text(v)).collect::<Vec<_>>().join(", ")
+            sql::ident(&only.scope),
+            sql::ident(&only.table),
+            sql::ident(&only.column),
+            only.values.iter().map(|v| sql::text(v)).collect::<Vec<_>>().join(", ")
         )),
         // A case is in one of the two searches; one that is in neither yet is asked of both.
         (Group::Ids, _) if resource.table == "cases" => Some(

@@ -412,7 +412,7 @@ fn every_relation_answers_where_the_file_is_opened_and_where_it_is_attached() {
     other
         .execute_batch(&format!(
             "ATTACH {} AS \"another name\" (READ_ONLY)",
-            crate::quote::text(path.to_str().unwrap())
+            crate::sql::text(path.to_str().unwrap())
         ))
         .unwrap();
     for name in &relations {

@@ -28,7 +28,7 @@ fn files(world: &World) -> Vec<String> {
 /// Rows of the whole folder, as a tool reads it that is pointed at it.
 fn folder(world: &World) -> Vec<String> {
     let glob = world.parquet().join("latest/lines/*.parquet");
-    rows(&world.conn, &format!("FROM read_parquet({})", quote::text(glob.to_str().unwrap())))
+    rows(&world.conn, &format!("FROM read_parquet({})", sql::text(glob.to_str().unwrap())))
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_journal_without_lines_still_has_its_columns() {
         rows(&world.conn, &format!("SELECT column_name, column_type FROM (DESCRIBE FROM {source})"))
     };
     assert_eq!(
-        columns(&format!("read_parquet({})", quote::text(glob.to_str().unwrap()))),
+        columns(&format!("read_parquet({})", sql::text(glob.to_str().unwrap()))),
         columns("main.lines")
     );
     world.conn.execute_batch("INSERT INTO main.lines VALUES (1, '2026-10-01', 1, 1)").unwrap();

@@ -113,7 +113,7 @@ fn a_guid_is_text_in_parquet() {
     world.tables.push("guids");
     world.publish(T2).unwrap();
     let path = world.parquet().join("latest/guids/data.parquet");
-    let parquet = format!("FROM read_parquet({})", quote::text(path.to_str().unwrap()));
+    let parquet = format!("FROM read_parquet({})", sql::text(path.to_str().unwrap()));
     assert_eq!(
         rows(&world.conn, &format!("SELECT column_type FROM (DESCRIBE {parquet})")),
         ["{'column_type': 'VARCHAR[]'}", "{'column_type': VARCHAR}"]

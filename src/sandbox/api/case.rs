@@ -6,13 +6,12 @@ use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 
-use super::super::Shared;
 use super::super::faults::Twist;
 use super::super::odata::{self, Query};
 use super::super::record::Record;
 use super::super::records::{bookkeeping, conditions, on_case};
-use super::super::wire;
 use super::super::world::case::Case;
+use super::super::{Shared, wire};
 use super::answer::{self, Answer, Refusal};
 
 type Shares = State<Arc<Shared>>;

@@ -15,11 +15,10 @@ use super::super::odata::{self, Expr, Limits, Literal, Op, Page, Query, Row};
 use super::super::record::{Record, Value};
 use super::super::records::{case_row, contact};
 use super::super::wire::Ticks;
-use super::super::world::Handle;
 use super::super::world::case::Moved;
 use super::super::world::dice::Dice;
-use super::super::world::generate;
 use super::super::world::people::Basis;
+use super::super::world::{Handle, generate};
 use super::answer::{self, Answer, Refusal};
 
 /// `POST /api/Search/AdvancedPropertySearch`.

@@ -9,9 +9,8 @@ use rstest::rstest;
 use super::service::{SECRET, Service, feed, json, limits, source, status, tuning};
 use crate::config;
 use crate::error::Kind;
-use crate::source::{
-    CallClass, Client, FeedName, Filter, MemoryLedger, Method, Query, Request, refusal,
-};
+use crate::scope::FeedName;
+use crate::source::{CallClass, Client, Filter, MemoryLedger, Method, Query, Request, refusal};
 
 fn request() -> Request {
     Request::get("/api/Cases/{case_id}/Roles", &[("case_id", "17")]).unwrap()

@@ -9,10 +9,11 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::time::Instant;
 
 use crate::error::Kind;
+use crate::scope::FeedName;
+use crate::source::LedgerStore;
 use crate::source::boot::{BootClock, BootTime};
 use crate::source::feed_calls::{Decision, Ended, FeedCall, MemoryLedger, adopt, decide};
 use crate::source::ledger::Ledger;
-use crate::source::{FeedName, LedgerStore};
 
 const PER: Duration = Duration::from_secs(30);
 

@@ -7,7 +7,8 @@ use futures::future::join_all;
 
 use super::service::{SECRET, Service, json, status};
 use crate::error::Kind;
-use crate::source::{CallClass, FeedName, Request};
+use crate::scope::FeedName;
+use crate::source::{CallClass, Request};
 
 fn request() -> Request {
     Request::get("/api/Cases/{case_id}/Roles", &[("case_id", "17")]).unwrap()

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use duckdb::{Connection, params};
 
-use super::state::query;
-use super::{db, from_micros, instant_param};
 use crate::error::{Error, Kind, Result};
+use crate::scope::FeedName;
 use crate::source::boot::BootTime;
-use crate::source::{Ended, FeedCall, FeedName, LedgerStore};
+use crate::source::{Ended, FeedCall, LedgerStore};
+use crate::sql::{db, from_micros, instant_param, query};
 
 /// The ledger on a connection of its own, so that it never waits for the writer.
-pub struct DuckLedger {
+pub struct StoredLedger {
     conn: Mutex<Connection>,
 }
 
-impl DuckLedger {
+impl StoredLedger {
     /// `connection` is used for nothing else.
-    pub fn new(connection: Connection) -> DuckLedger {
-        DuckLedger { conn: Mutex::new(connection) }
+    pub fn new(connection: Connection) -> StoredLedger {
+        StoredLedger { conn: Mutex::new(connection) }
     }
 
     fn with<T>(&self, f: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
@@ -27,7 +27,7 @@ impl DuckLedger {
     }
 }
 
-impl LedgerStore for DuckLedger {
+impl LedgerStore for StoredLedger {
     fn recent(&self, newest: usize) -> Result<Vec<FeedCall>> {
         self.with(|conn| {
             let rows = query(

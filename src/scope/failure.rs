@@ -1,5 +1,7 @@
 //! Why a scope could not be read, as `sync.failures` keeps it.
 
+use std::time::Duration;
+
 use crate::error::Kind;
 
 /// Why a scope waits for its next attempt.
@@ -79,13 +81,21 @@ impl FailureKind {
     }
 
     /// SQL for the names of these kinds.
-    pub(super) const GONE: &str = "'NotFound', 'Doubted', 'Held'";
+    pub const GONE: &str = "'NotFound', 'Doubted', 'Held'";
 
     /// Whether the run itself waits for what this holds back (the search catches up), so that another
     /// attempt in the same run makes sense.
     pub fn passes_within_a_run(self) -> bool {
         matches!(self, FailureKind::Lag | FailureKind::Suspect | FailureKind::NotShown)
     }
+}
+
+/// How long a scope waits after its n-th failure in a row: 1 s, 2 s, 4 s ... at most a quarter of
+/// an hour.
+pub fn backoff(attempts: u32) -> Duration {
+    const LONGEST_SECONDS: u64 = 900;
+    let seconds = 1_u64.checked_shl(attempts.saturating_sub(1)).unwrap_or(u64::MAX);
+    Duration::from_secs(seconds.min(LONGEST_SECONDS))
 }
 
 #[cfg(test)]
@@ -110,5 +120,11 @@ mod tests {
             assert_eq!(kind.name(), name);
             assert!(names.insert(name), "{name} stands for two kinds");
         }
+    }
+
+    #[test]
+    fn backoff_doubles_up_to_a_quarter_of_an_hour() {
+        let seconds: Vec<u64> = [1, 2, 3, 10, 11, 64, 1000].map(|n| backoff(n).as_secs()).into();
+        assert_eq!(seconds, [1, 2, 4, 512, 900, 900, 900]);
     }
 }

@@ -1,0 +1,53 @@
+//! Decoded scopes, as they are handed to the mirror.
+
+use jiff::Timestamp;
+
+use super::Decoded;
+use crate::scope::{Place, Stamp};
+use crate::ticks::Ticks;
+
+/// One scope of an answer.
+#[derive(Debug, Clone)]
+pub struct LoadedScope {
+    pub id: i64,
+    pub part: String,
+    pub stamp: Stamp,
+    /// The answer was proven complete (contract section 4): only then do absent rows leave.
+    pub complete: bool,
+    pub sent_at: Timestamp,
+}
+
+/// What kind of answer a load comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoadKind {
+    /// Each scope was read by calls of its own.
+    Scopes,
+    /// Rows of a search: a listing page or many ids in one call. `answered_at` is the server's time.
+    Search { place: Place, answered_at: Ticks },
+    /// Each scope is a month of a journal.
+    Journal,
+}
+
+/// Some scopes of one table, decoded.
+#[derive(Debug)]
+pub struct Load {
+    pub decoded: Decoded,
+    pub scopes: Vec<LoadedScope>,
+    pub kind: LoadKind,
+    /// Ids that a search was asked for and did not show: a record of its answer without a usable key
+    /// is one of these.
+    pub lacking: Vec<i64>,
+    /// Those of the values that a scope's calls go through (`read.values` of the resource file) that
+    /// answered 404, while others did not. Whether there is none of them decides who loads it:
+    /// [`State::may_lack`].
+    pub missing: Vec<String>,
+    /// The source answered 404: there is nothing, but the table has not shown that it is there.
+    pub not_found: bool,
+}
+
+impl Load {
+    /// Memory that the load takes, for the writer's budget.
+    pub fn bytes(&self) -> usize {
+        self.decoded.bytes() + self.scopes.len() * 128 + 1024
+    }
+}

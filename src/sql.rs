@@ -1,0 +1,82 @@
+//! SQL text: identifiers and literals, quoted, and what every user of DuckDB needs. Nothing is pasted into
+//! SQL without passing here.
+
+use duckdb::{Connection, Row};
+
+use crate::error::{Error, Kind, Result};
+
+/// A quoted identifier: `a"b` becomes `"a""b"`.
+pub fn ident(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A quoted string literal: `it's` becomes `'it''s'`.
+pub fn text(value: &str) -> String {
+    format!("'{}'", value.replace('\'', "''"))
+}
+
+/// Quoted identifiers, separated by commas.
+pub fn idents<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    names.into_iter().map(ident).collect::<Vec<_>>().join(", ")
+}
+
+/// Quoted string literals, separated by commas.
+pub fn texts<'a>(values: impl IntoIterator<Item = &'a str>) -> String {
+    values.into_iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+/// A DuckDB error with what we were doing.
+pub(crate) fn db(doing: &str, source: duckdb::Error) -> Error {
+    let text = source.to_string();
+    // DuckDB passes the operating system's words on and has no code for them.
+    let full = ["No space left", "Disk quota exceeded", "File too large"]
+        .iter()
+        .any(|words| text.contains(words));
+    let kind = if full { Kind::DiskFull } else { Kind::Store };
+    Error::caused(kind, doing, source)
+}
+
+/// The one integer of a query's one row.
+pub(crate) fn scalar_i64(conn: &Connection, sql: &str) -> Result<i64> {
+    conn.query_row(sql, [], |row| row.get(0)).map_err(|e| db("cannot count", e))
+}
+
+/// An instant as SQL: DuckDB reads a text with an offset into a TIMESTAMPTZ without any extension.
+pub(crate) fn instant(at: jiff::Timestamp) -> String {
+    format!("TIMESTAMPTZ '{}'", at.strftime("%Y-%m-%d %H:%M:%S%.6f+00"))
+}
+
+/// An instant as a text that `?::TIMESTAMPTZ` takes.
+pub(crate) fn instant_param(at: jiff::Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M:%S%.6f+00").to_string()
+}
+
+/// A TIMESTAMPTZ column, as the query gave it in `epoch_us(...)`.
+pub(crate) fn from_micros(micros: Option<i64>) -> Option<jiff::Timestamp> {
+    micros.and_then(|us| jiff::Timestamp::from_microsecond(us).ok())
+}
+
+/// All rows of a query, each as `read` makes it.
+pub(crate) fn query<T>(
+    conn: &Connection,
+    sql: &str,
+    read: impl FnMut(&Row<'_>) -> duckdb::Result<T>,
+) -> Result<Vec<T>> {
+    let failed = |e| db("cannot read the store", e);
+    let mut statement = conn.prepare(sql).map_err(failed)?;
+    let rows = statement.query_map([], read).map_err(failed)?;
+    rows.collect::<Result<_, _>>().map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_inside_names_and_values_are_doubled() {
+        assert_eq!(ident(r#"a"b"#), r#""a""b""#);
+        assert_eq!(text("it's"), "'it''s'");
+        assert_eq!(idents(["a", "b"]), r#""a", "b""#);
+        assert_eq!(texts(["a", "it's"]), "'a', 'it''s'");
+    }
+}
