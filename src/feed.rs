@@ -10,6 +10,7 @@
 //! open rejects of `sync.seen` (`sync.seen_contacts`) until the row can be read.
 
 mod clock;
+mod memory;
 mod page;
 mod reading;
 mod walk;
@@ -22,11 +23,11 @@ use jiff::tz::TimeZone;
 use crate::config;
 use crate::error::Result;
 use crate::failpoint;
-use crate::mirror::{State, Store, Writer};
 use crate::scope::{FeedName, FeedState, Reader};
 use crate::source::Client;
 use crate::ticks::Ticks;
 
+pub use memory::{Committed, Memory, PagePlace, Recalled, SeenPage};
 pub use reading::LARGEST_PAGE;
 use reading::Reading;
 
@@ -59,24 +60,22 @@ pub struct Reread {
 }
 
 /// A feed that can be polled.
-pub struct Feed<'a> {
+pub struct Feed<'a, M> {
     pub client: &'a Client,
-    pub store: &'a Store,
-    pub writer: &'a Writer,
+    pub memory: M,
     pub settings: &'a config::Feed,
     pub zone: &'a TimeZone,
-    /// The run that rejects are noted for.
-    pub run_id: i64,
 }
 
-impl Feed<'_> {
+impl<M: Memory> Feed<'_, M> {
     /// Asks the feed for everything since the last poll and commits what it says.
     ///
     /// # Errors
     /// Those of the calls; `BadAnswer` where pages cannot be made complete. What was committed
     /// before stays, and the next poll goes on from its cursor.
     pub async fn poll(&self, name: FeedName) -> Result<Polled> {
-        let mut state = State::new(&self.store.connection()?).feed(name.as_str())?;
+        let mut recalled = self.memory.recall(name)?;
+        let state = &mut recalled.state;
         let reach = Ticks::from_timestamp(Timestamp::now()).earlier_by(LONGEST_REACH);
         let mut gap = false;
         let lower = match state.cursor.or(state.bound) {
@@ -95,14 +94,9 @@ impl Feed<'_> {
                 feed = name.as_str(),
                 "the last complete poll is more than 364 days ago: everything is read again"
             );
-            self.writer
-                .run(move |conn| match name {
-                    FeedName::Cases => State::new(conn).everything_is_stale("gap"),
-                    FeedName::Contacts => State::new(conn).contacts_are_stale("gap"),
-                })
-                .await?;
+            self.memory.gap(name).await?;
         }
-        let mut reading = Reading::new(self, name, Reader::Poll, lower, state).await?;
+        let mut reading = Reading::new(self, name, Reader::Poll, lower, recalled);
         reading.run().await?;
         let held = self.complete(&reading).await?;
         failpoint::reach("poll-complete");
@@ -116,14 +110,14 @@ impl Feed<'_> {
     /// # Errors
     /// As [`Feed::poll`]. What was committed before stays.
     pub async fn reread(&self, name: FeedName, reach: Duration) -> Result<Reread> {
-        let state = State::new(&self.store.connection()?).feed(name.as_str())?;
-        let Some(bound) = state.bound else { return Ok(Reread::default()) };
+        let recalled = self.memory.recall(name)?;
+        let Some(bound) = recalled.state.bound else { return Ok(Reread::default()) };
         let now = Ticks::from_timestamp(Timestamp::now());
         let lower = now.earlier_by(reach.min(LONGEST_REACH));
-        let mut reading = Reading::new(self, name, Reader::Reread, lower, state).await?;
+        let mut reading = Reading::new(self, name, Reader::Reread, lower, recalled);
         reading.run().await?;
         reading.note_names().await?;
-        let late = State::new(&self.store.connection()?).late(name, reading.before, bound)?;
+        let late = self.memory.late(name, reading.before, bound)?;
         Ok(Reread {
             late: late.rows,
             latest: late.latest,
@@ -133,7 +127,7 @@ impl Feed<'_> {
     }
 
     /// Moves the bound; `true` when a row holds it back.
-    async fn complete(&self, reading: &Reading<'_>) -> Result<bool> {
+    async fn complete(&self, reading: &Reading<'_, M>) -> Result<bool> {
         let mut state = reading.state.clone();
         let overlap = self.settings.overlap;
         let next = if reading.dated {
@@ -153,22 +147,10 @@ impl Feed<'_> {
                 "rows of the feed cannot be read: they are asked for again, see sync.rejects"
             );
         }
-        let (name, usual) = (reading.name, reading.usual);
-        self.writer
-            .run(move |conn| {
-                if let Some(usual) = usual {
-                    State::new(conn).set_meta(&usual_key(name), &usual.to_string())?;
-                }
-                State::new(conn).set_feed(name.as_str(), &state, Some(Timestamp::now()))
-            })
-            .await?;
+        let usual = reading.usual.map(|usual| usual.to_string());
+        self.memory.complete(reading.name, state, usual).await?;
         Ok(reading.hold.is_some())
     }
-}
-
-/// Where `sync.meta` keeps what is usual between the service's clock and ours.
-fn usual_key(name: FeedName) -> String {
-    format!("feed_clock_{}", name.as_str())
 }
 
 /// The lower bound of the next poll, which is also the watermark: the server's time at the start of

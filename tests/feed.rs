@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use casemirror::catalog::Catalog;
 use casemirror::config::Config;
-use casemirror::feed::{Feed, Reread};
+use casemirror::cycle::{News, Polls};
+use casemirror::feed::Reread;
 use casemirror::mirror::{Store, Writer};
 use casemirror::sandbox::{Act, Control, Facet, Fault, MaxTop, Options, Rule};
 use casemirror::scope::FeedName;
@@ -251,17 +252,17 @@ fn reread(world: &World, name: FeedName) -> Reread {
     let writer = Writer::start(store.connection().unwrap()).unwrap();
     let ledger = Arc::new(StoredLedger::new(store.connection().unwrap()));
     let client = Client::new(&config.source, &config.feed, &config.limits, ledger).unwrap();
-    let feed = Feed {
-        client: &client,
-        store: &store,
-        writer: &writer,
-        settings: &config.feed,
-        zone: &config.source.time_zone,
-        run_id: 1,
+    let polls = Polls {
+        config: Arc::new(config),
+        store: Arc::new(store),
+        writer,
+        client: client.clone(),
+        turn: Arc::default(),
+        news: News::default(),
     };
-    let reread = world.wait(feed.reread(name, Duration::from_secs(2 * 86_400))).unwrap();
+    let reread = world.wait(polls.reread(name, Duration::from_secs(2 * 86_400))).unwrap();
     world.wait(client.flush());
-    drop((client, writer, store));
+    drop((client, polls));
     // The threads that hold connections end by themselves; then the file is free.
     while try_open_read_only(&world.path("data/store.duckdb")).is_err() {
         std::thread::yield_now();

@@ -5,6 +5,7 @@ mod books;
 mod dependence;
 mod due;
 mod errors;
+mod feed_memory;
 mod feeds;
 mod fetch;
 mod journals;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 
+use super::feed_memory::FeedMemory;
 use super::policy::is_missing;
 use super::signals::News;
 use crate::config::Config;
@@ -78,14 +79,12 @@ impl Polls {
         })
     }
 
-    fn feed(&self, run_id: i64) -> Feed<'_> {
+    fn feed(&self, run_id: i64) -> Feed<'_, FeedMemory<'_>> {
         Feed {
             client: &self.client,
-            store: &self.store,
-            writer: &self.writer,
+            memory: FeedMemory { store: &self.store, writer: &self.writer, run_id },
             settings: &self.config.feed,
             zone: &self.config.source.time_zone,
-            run_id,
         }
     }
 

@@ -2,14 +2,14 @@
 
 use jiff::Timestamp;
 
+use super::Feed;
 use super::clock::Usual;
+use super::memory::{Committed, Memory, PagePlace, Recalled, SeenPage};
 use super::page::{FeedRow, FeedRows, fields, id_field};
 use super::walk::{Ask, Walk};
-use super::{Feed, usual_key};
 use crate::config::FeedStyle;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::State;
 use crate::scope::{FeedName, FeedState, Reader};
 use crate::source::{
     Answer, CallClass, Expected, Filter, OrderBy, Query, Request, Split, records, refusal,
@@ -25,15 +25,15 @@ const SMALLEST_PAGE: u32 = 100;
 const MOST_PASSES: usize = 5;
 
 /// A reading under way.
-pub(super) struct Reading<'a> {
-    feed: &'a Feed<'a>,
+pub(super) struct Reading<'a, M> {
+    feed: &'a Feed<'a, M>,
     pub name: FeedName,
     reader: Reader,
     /// Everything from here on is asked for.
     pub lower: Ticks,
     /// How far the feed was read; a reading that is no poll keeps it to itself.
     pub state: FeedState,
-    /// The number of the last page before this reading (see [`State::sequence`]).
+    /// The number of the last page before this reading ([`Recalled::sequence`]).
     pub before: i64,
     /// Rows that were new or had moved.
     pub moved: u64,
@@ -52,33 +52,30 @@ pub(super) struct Reading<'a> {
     nameless: usize,
 }
 
-impl<'a> Reading<'a> {
-    pub async fn new(
-        feed: &'a Feed<'a>,
+impl<'a, M: Memory> Reading<'a, M> {
+    pub fn new(
+        feed: &'a Feed<'a, M>,
         name: FeedName,
         reader: Reader,
         lower: Ticks,
-        state: FeedState,
-    ) -> Result<Reading<'a>> {
-        let conn = feed.store.connection()?;
-        let before = State::new(&conn).sequence()?;
-        let usual = State::new(&conn).meta(&usual_key(name))?.and_then(|text| text.parse().ok());
-        Ok(Reading {
+        recalled: Recalled,
+    ) -> Reading<'a, M> {
+        Reading {
             feed,
             name,
             reader,
             lower,
-            state,
-            before,
+            state: recalled.state,
+            before: recalled.sequence,
             moved: 0,
             calls: 0,
             dated: false,
-            usual,
+            usual: recalled.usual.and_then(|text| text.parse().ok()),
             begun: false,
             newest: None,
             hold: None,
             nameless: 0,
-        })
+        }
     }
 
     fn path(&self) -> &'static str {
@@ -235,47 +232,24 @@ impl<'a> Reading<'a> {
             .min();
         self.nameless += page.nameless.len();
         self.hold = nameless.into_iter().chain(self.hold).min();
-        let (name, reader, run_id) = (self.name, self.reader, self.feed.run_id);
-        let (mut state, mut hold, start) = (self.state.clone(), self.hold, self.lower);
-        let now = Timestamp::now();
-        let (moved, hold) = self
-            .feed
-            .writer
-            .run(move |conn| {
-                let books = State::new(conn);
-                // Each page has a number of its own: calls go on meanwhile, and what was sent before
-                // this page is committed may be answered with what was there before it.
-                let sequence = books.sequence()? + 1;
-                let moved = match name {
-                    FeedName::Cases => books.see_cases(&page.cases(), sequence, now)?,
-                    FeedName::Contacts => books.see_contacts(&page.contacts(), sequence, now)?,
-                };
-                if moved > 0 {
-                    books.set_sequence(sequence)?;
-                }
-                if !page.rows.is_empty() {
-                    let dates = page.unreadable();
-                    let new = books.note_unreadable(name, run_id, sequence, &dates, now)?;
-                    if new > 0 {
-                        // Asked for once more, in case it was the answer and not the row; after that
-                        // it is what the source has.
-                        hold = unreadable.into_iter().chain(hold).min();
-                    }
-                }
-                if let Some(first) = page.nameless.first() {
-                    books.note_nameless(name, reader, run_id, &first.error, now)?;
-                }
-                if reader == Reader::Poll {
-                    // A poll that is cut off goes on before a row that it has to ask for again.
-                    let cursor = hold.map_or(cursor, |hold| cursor.min(hold));
-                    if cursor > start {
-                        state.cursor = Some(cursor.get());
-                    }
-                    books.set_feed(name.as_str(), &state, None)?;
-                }
-                Ok((moved, hold))
-            })
-            .await?;
+        let place = PagePlace {
+            state: self.state.clone(),
+            lower: self.lower,
+            cursor,
+            hold: self.hold,
+            unreadable,
+        };
+        let is_of = |name| self.name == name;
+        let page = SeenPage {
+            name: self.name,
+            reader: self.reader,
+            cases: if is_of(FeedName::Cases) { page.cases() } else { Vec::new() },
+            contacts: if is_of(FeedName::Contacts) { page.contacts() } else { Vec::new() },
+            unreadable: page.unreadable(),
+            unnamed: page.nameless.first().map(|first| first.error.clone()),
+            place,
+        };
+        let Committed { moved, hold } = self.feed.memory.commit(page).await?;
         self.moved += moved;
         self.hold = hold;
         failpoint::reach("feed-page-committed");
@@ -287,11 +261,7 @@ impl<'a> Reading<'a> {
         if self.nameless > 0 {
             return Ok(());
         }
-        let (name, reader) = (self.name, self.reader);
-        self.feed
-            .writer
-            .run(move |conn| State::new(conn).all_are_named(name, reader, Timestamp::now()))
-            .await
+        self.feed.memory.all_are_named(self.name, self.reader).await
     }
 }
 

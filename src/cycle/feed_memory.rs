@@ -1,0 +1,98 @@
+//! What the feeds say goes into the store.
+
+use duckdb::Connection;
+use jiff::Timestamp;
+
+use crate::error::Result;
+use crate::feed::{Committed, Memory, Recalled, SeenPage};
+use crate::mirror::{State, Store, Writer};
+use crate::scope::{FeedName, FeedState, Late, Reader};
+
+/// The store as the feeds' memory.
+pub(super) struct FeedMemory<'a> {
+    pub store: &'a Store,
+    pub writer: &'a Writer,
+    /// The run that rejects are noted for.
+    pub run_id: i64,
+}
+
+/// Where `sync.meta` keeps what is usual between the service's clock and ours.
+fn usual_key(name: FeedName) -> String {
+    format!("feed_clock_{}", name.as_str())
+}
+
+impl Memory for FeedMemory<'_> {
+    fn recall(&self, name: FeedName) -> Result<Recalled> {
+        let conn = self.store.connection()?;
+        let state = State::new(&conn);
+        Ok(Recalled {
+            state: state.feed(name.as_str())?,
+            sequence: state.sequence()?,
+            usual: state.meta(&usual_key(name))?,
+        })
+    }
+
+    fn late(&self, name: FeedName, sequence: i64, bound: i64) -> Result<Late> {
+        State::new(&self.store.connection()?).late(name, sequence, bound)
+    }
+
+    async fn gap(&self, name: FeedName) -> Result<()> {
+        self.writer
+            .run(move |conn| match name {
+                FeedName::Cases => State::new(conn).everything_is_stale("gap"),
+                FeedName::Contacts => State::new(conn).contacts_are_stale("gap"),
+            })
+            .await
+    }
+
+    async fn commit(&self, page: SeenPage) -> Result<Committed> {
+        let run_id = self.run_id;
+        self.writer.run(move |conn| commit(conn, run_id, &page)).await
+    }
+
+    async fn complete(&self, name: FeedName, kept: FeedState, usual: Option<String>) -> Result<()> {
+        self.writer
+            .run(move |conn| {
+                let state = State::new(conn);
+                if let Some(usual) = usual {
+                    state.set_meta(&usual_key(name), &usual)?;
+                }
+                state.set_feed(name.as_str(), &kept, Some(Timestamp::now()))
+            })
+            .await
+    }
+
+    async fn all_are_named(&self, name: FeedName, reader: Reader) -> Result<()> {
+        self.writer
+            .run(move |conn| State::new(conn).all_are_named(name, reader, Timestamp::now()))
+            .await
+    }
+}
+
+fn commit(conn: &Connection, run_id: i64, page: &SeenPage) -> Result<Committed> {
+    let (state, now, name) = (State::new(conn), Timestamp::now(), page.name);
+    // Each page has a number of its own: calls go on meanwhile, and what was sent before this page is
+    // committed may be answered with what was there before it.
+    let sequence = state.sequence()? + 1;
+    let moved = match name {
+        FeedName::Cases => state.see_cases(&page.cases, sequence, now)?,
+        FeedName::Contacts => state.see_contacts(&page.contacts, sequence, now)?,
+    };
+    if moved > 0 {
+        state.set_sequence(sequence)?;
+    }
+    let any = !page.cases.is_empty() || !page.contacts.is_empty();
+    let new_unreadable = if any {
+        state.note_unreadable(name, run_id, sequence, &page.unreadable, now)?
+    } else {
+        0
+    };
+    if let Some(error) = &page.unnamed {
+        state.note_nameless(name, page.reader, run_id, error, now)?;
+    }
+    let hold = page.place.hold(new_unreadable);
+    if page.reader == Reader::Poll {
+        state.set_feed(name.as_str(), &page.place.state(hold), None)?;
+    }
+    Ok(Committed { moved, hold })
+}
