@@ -121,7 +121,8 @@ impl Host {
                 self.session.sync(command, options.clone(), signals(), &mut verifying).await?;
             let mut report = ran.report;
             report.continue_with(later.report);
-            ran = Ran { report, published: later.published.or(ran.published) };
+            let verified = later.verified.or(ran.verified);
+            ran = Ran { report, verified, published: later.published.or(ran.published) };
         }
         Ok(ran)
     }

@@ -21,7 +21,7 @@ use crate::mirror::{Books, Lane, RunSummary, Settings, Store, Writer};
 use crate::progress::Progress;
 use crate::publish::Published;
 use crate::source::{Client, StoredLedger};
-use crate::verify::{self, Verification};
+use crate::verify::{self, Verification, Verified};
 
 /// The open store with everything that a run needs, and the one thread that writes to it.
 pub struct Session {
@@ -38,6 +38,8 @@ pub struct Session {
 #[derive(Debug, Clone)]
 pub struct Ran {
     pub report: cycle::Report,
+    /// What was compared with the source, where it was.
+    pub verified: Option<Verified>,
     pub published: Option<Published>,
 }
 
@@ -118,12 +120,12 @@ impl Session {
     ) -> Result<Ran> {
         let begun = Instant::now();
         let run_id = self.start_run(command)?;
-        let report = self.work(run_id, options, signals, verifying).await;
+        let ran = self.work(run_id, options, signals, verifying).await;
         // What was loaded before an error is published too: it is committed and true.
         let published = self.publish_run(begun).await;
         self.progress.finish();
-        let ran = match (report, published) {
-            (Ok(report), Ok(published)) => Ok(Ran { report, published }),
+        let ran = match (ran, published) {
+            (Ok(ran), Ok(published)) => Ok(Ran { published, ..ran }),
             (Err(error), _) | (_, Err(error)) => Err(error),
         };
         let closed = self.end_run(run_id, ran.as_ref().map(|ran| &ran.report)).await;
@@ -143,9 +145,9 @@ impl Session {
         verifying: &mut Option<Verification>,
     ) -> Result<cycle::Report> {
         let run_id = self.start_run("run")?;
-        let report = self.work(run_id, options, signals, verifying).await;
-        let closed = self.end_run(run_id, report.as_ref()).await;
-        let report = report?;
+        let ran = self.work(run_id, options, signals, verifying).await;
+        let closed = self.end_run(run_id, ran.as_ref().map(|ran| &ran.report)).await;
+        let report = ran?.report;
         closed?;
         Ok(report)
     }
@@ -157,20 +159,21 @@ impl Session {
         options: Options,
         signals: Signals,
         verifying: &mut Option<Verification>,
-    ) -> Result<cycle::Report> {
+    ) -> Result<Ran> {
         let asked = options.verify;
         let mut report = self.cycle(run_id, options, signals.clone()).await?;
-        if report.halted {
-            return Ok(report);
-        }
-        match asked.or(report.verify_due.then_some(verify::SAMPLE)) {
-            Some(sample) => {
-                self.verify(run_id, sample, &signals, &mut report, verifying).await?;
+        let mut verified = None;
+        if !report.halted {
+            match asked.or(report.verify_due.then_some(verify::SAMPLE)) {
+                Some(sample) => {
+                    verified =
+                        self.verify(run_id, sample, &signals, &mut report, verifying).await?;
+                }
+                // Another run has done it meanwhile.
+                None => *verifying = None,
             }
-            // Another run has done it meanwhile.
-            None => *verifying = None,
         }
-        Ok(report)
+        Ok(Ran { report, verified, published: None })
     }
 
     fn start_run(&self, command: &str) -> Result<i64> {

@@ -23,6 +23,7 @@ mod journal_months;
 mod journal_scopes;
 mod journals;
 mod kills;
+mod layers;
 mod lists;
 mod mirror;
 mod plan;

@@ -31,7 +31,7 @@ pub async fn execute(args: &Sync, host: &Host, out: &Printer) -> Result<u8> {
     };
     let ran = host.run("sync", options).await?;
     out.print(&summary(&ran))?;
-    if let Some(verified) = &ran.report.verified {
+    if let Some(verified) = &ran.verified {
         out.print(&verify::differences(verified))?;
     }
     Ok(ran.report.exit_status())

@@ -12,7 +12,7 @@ pub async fn execute(args: &Verify, host: &Host, out: &Printer) -> Result<u8> {
     let options = Options { verify: Some(args.sample), ..Options::default() };
     let ran = host.run("verify", options).await?;
     out.print(&summary(&ran))?;
-    if let Some(verified) = &ran.report.verified {
+    if let Some(verified) = &ran.verified {
         out.print(&table(verified))?;
     }
     Ok(ran.report.exit_status())

@@ -1,7 +1,6 @@
 //! What a cycle did.
 
 use crate::mirror::Outcome;
-use crate::verify::Verified;
 
 /// What a cycle did.
 #[derive(Debug, Clone, Default)]
@@ -21,8 +20,8 @@ pub struct Report {
     pub undone: bool,
     /// `schedule.verify` fell due. A cycle does not verify: who runs it does.
     pub verify_due: bool,
-    /// What was compared with the source, where it was.
-    pub verified: Option<Verified>,
+    /// In how much the mirror differs from the source, where the two were compared.
+    pub differences: usize,
 }
 
 impl Report {
@@ -38,16 +37,16 @@ impl Report {
         self.halted = later.halted;
         self.undone = later.undone;
         self.verify_due = later.verify_due;
-        self.verified = later.verified.or(self.verified.take());
+        self.differences = self.differences.max(later.differences);
     }
 
     /// 4 when the mirror differs from the source, else 3 when something is incomplete, else 0 (contract
     /// section 1).
     pub fn exit_status(&self) -> u8 {
-        match &self.verified {
-            Some(verified) if verified.differences() > 0 => 4,
-            _ if self.problems.is_empty() => 0,
-            _ => 3,
+        match self.differences {
+            0 if self.problems.is_empty() => 0,
+            0 => 3,
+            _ => 4,
         }
     }
 }

@@ -13,8 +13,8 @@ use crate::schedule::Name;
 use crate::verify::{Bench, Finding, Verification, Verified, Way};
 
 impl Session {
-    /// Holds the mirror against the source, with `sample` cases read whole. Everything goes to the
-    /// report: what the cycles in between did, what was compared, and what could not be. Where it is
+    /// Holds the mirror against the source, with `sample` cases read whole, and returns what was compared.
+    /// What the cycles in between did, and what could not be compared, goes to the report. Where it is
     /// asked to end early, what is `under_way` is left there, due still, and gone on with by the next
     /// run that is given it.
     pub(super) async fn verify(
@@ -24,7 +24,7 @@ impl Session {
         signals: &Signals,
         report: &mut Report,
         under_way: &mut Option<Verification>,
-    ) -> Result<()> {
+    ) -> Result<Option<Verified>> {
         self.progress.step("verifying");
         let mut verification = match under_way.take() {
             Some(verification) => verification,
@@ -46,7 +46,8 @@ impl Session {
             }
             if report.halted {
                 *under_way = Some(verification);
-                return self.add_calls(run_id, report).await;
+                self.add_calls(run_id, report).await?;
+                return Ok(None);
             }
             if asked {
                 verification.compare().await?;
@@ -70,8 +71,8 @@ impl Session {
                 "the mirror differs from the source"
             );
         }
-        report.verified = Some(verified);
-        Ok(())
+        report.differences = verified.differences();
+        Ok(Some(verified))
     }
 
     fn bench(&self) -> Bench {
