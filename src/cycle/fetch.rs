@@ -1,182 +1,180 @@
-//! Fetching scopes, a few at a time; what changes meanwhile comes first.
+//! The one loop: takes work from the queue, keeps calls under way, and hands the answers on. What
+//! changes meanwhile comes first.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
 use super::Cycle;
+use super::month::MonthNotes;
+use super::queue::{Queue, Ready};
 use super::signals::Halt;
-use crate::catalog::Resource;
+use crate::catalog::{Group, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
+use crate::extract::Extractor;
+use crate::journals::MonthRead;
 use crate::mirror::State;
-use crate::scope::{CaseState, Stale, Stamp};
+use crate::scope::{CaseState, Stale, Stamp, Urgency, Work};
 
 /// Scopes under way for each call that may be in flight, so that decoding never holds a call back.
-pub(super) const SCOPES_PER_CALL: usize = 2;
+const SCOPES_PER_CALL: usize = 2;
 /// Cases, and contacts, taken in between at once; the next follow when these are under way.
 pub(super) const MOST_FRESH: usize = 200;
 
-type Key = (String, i64);
+/// What came of work.
+enum Answer {
+    Load(Result<Load>),
+    Month(Result<MonthRead>),
+}
 
-/// What became of a scope.
-struct Landed {
-    stale: Stale,
+struct Done {
+    work: Work,
     resource: Arc<Resource>,
-    load: Result<Load>,
+    answer: Answer,
 }
 
-/// Scopes to fetch, and those under way. At most one call per scope is.
-struct Fetching {
-    /// Seen since the plan was made: they come first.
-    fresh: VecDeque<Stale>,
-    planned: VecDeque<Stale>,
-    under_way: JoinSet<Landed>,
-    in_flight: HashSet<Key>,
-    /// Moved while under way: to be fetched again when they have landed.
-    again: HashMap<Key, Stale>,
-    /// Planned again at newer dates: the older plan is void.
-    overtaken: HashSet<Key>,
-    /// Cases that were removed meanwhile: their answers are dropped.
-    removed: HashSet<i64>,
-    /// Tables that cannot be read any more.
-    set_aside: HashSet<String>,
-}
-
-impl Fetching {
-    fn of(planned: Vec<Stale>) -> Fetching {
-        Fetching {
-            fresh: VecDeque::new(),
-            planned: planned.into(),
-            under_way: JoinSet::new(),
-            in_flight: HashSet::new(),
-            again: HashMap::new(),
-            overtaken: HashSet::new(),
-            removed: HashSet::new(),
-            set_aside: HashSet::new(),
-        }
-    }
-
-    fn put_first(&mut self, stale: Vec<Stale>) {
-        let keys: HashSet<Key> = stale.iter().map(key).collect();
-        self.fresh.retain(|old| !keys.contains(&key(old)));
-        for stale in stale {
-            if self.in_flight.contains(&key(&stale)) {
-                self.again.insert(key(&stale), stale);
-            } else {
-                self.fresh.push_back(stale);
-            }
-        }
-        self.overtaken.extend(keys);
-    }
-
-    fn next(&mut self) -> Option<Stale> {
-        let Fetching { fresh, planned, overtaken, removed, set_aside, .. } = self;
-        let wanted = |s: &Stale| !set_aside.contains(&s.table) && !removed.contains(&s.id);
-        while let Some(stale) = fresh.pop_front() {
-            if wanted(&stale) {
-                return Some(stale);
-            }
-        }
-        while let Some(stale) = planned.pop_front() {
-            if wanted(&stale) && !overtaken.contains(&key(&stale)) {
-                return Some(stale);
-            }
-        }
-        None
-    }
-
-    fn land(&mut self, landed: &Landed) {
-        let key = key(&landed.stale);
-        self.in_flight.remove(&key);
-        if let Some(again) = self.again.remove(&key) {
-            self.fresh.push_front(again);
-        }
-    }
-}
-
-fn key(stale: &Stale) -> Key {
-    (stale.table.clone(), stale.id)
+/// What the loop came to.
+#[derive(Debug, Default)]
+pub(super) struct Worked {
+    /// Cases that moved meanwhile, and were fetched.
+    pub moved: Vec<CaseState>,
+    pub months: MonthNotes,
 }
 
 impl Cycle {
-    /// Fetches scopes, a few at a time, and hands them to the writer as they come. What polls see
-    /// meanwhile is fetched before the rest; the cases that it belongs to are returned.
-    pub(super) async fn read_scopes(&mut self, planned: Vec<Stale>) -> Result<Vec<CaseState>> {
+    /// Does this work and what changes meanwhile, and commits it. What could not be begun before a
+    /// halt stays as stale, or as due, as it was.
+    pub(super) async fn fetch(&mut self, queue: Queue) -> Result<MonthNotes> {
+        let Worked { moved, months } = self.fetch_all(queue).await?;
+        self.flush().await?;
+        self.clean(&moved).await?;
+        Ok(months)
+    }
+
+    /// The same, without the end: what was loaded is not committed yet.
+    pub(super) async fn fetch_all(&mut self, mut queue: Queue) -> Result<Worked> {
         let width = self.config.limits.concurrency * SCOPES_PER_CALL;
-        let mut fetching = Fetching::of(planned);
-        let mut met = Vec::new();
+        let mut under_way: JoinSet<Done> = JoinSet::new();
+        let mut fetched = Worked::default();
         loop {
             let halt = self.signals.halt();
-            let takes = halt == Halt::Go && fetching.fresh.is_empty();
-            if takes && self.signals.news() > self.handled() {
-                met.extend(self.take_fresh(&mut fetching).await?);
+            let follows = |queue: &Queue| halt == Halt::Go && !queue.has_changes();
+            if follows(&queue) && self.signals.news() > self.handled() {
+                fetched.moved.extend(self.take_changes(&mut queue).await?);
             }
-            while halt == Halt::Go && fetching.under_way.len() < width {
-                let Some(stale) = fetching.next() else { break };
-                self.send(&mut fetching, stale);
+            while under_way.len() < width {
+                let ready = |work: &Work| self.readiness(work, halt, &fetched.months);
+                let Some(mut work) = queue.pop(ready) else { break };
+                if let Work::Month(month) = &mut work {
+                    fetched.months.begin(month);
+                }
+                self.send(&mut under_way, work);
             }
-            // While it ends, or has fresh ones to do, news change nothing.
-            let takes = halt == Halt::Go && fetching.fresh.is_empty();
-            let known = if takes { self.handled() } else { i64::MAX };
-            let landed = tokio::select! {
-                landed = fetching.under_way.join_next() => landed,
+            // While it ends, or has changes to follow, newer ones do not hurry it.
+            let known = if follows(&queue) { self.handled() } else { i64::MAX };
+            let done = tokio::select! {
+                done = under_way.join_next() => done,
                 () = self.signals.beyond(known, halt) => continue,
             };
-            let Some(landed) = landed else { return Ok(met) };
-            let landed =
-                landed.map_err(|e| Error::caused(Kind::Internal, "a fetch ended early", e))?;
-            fetching.land(&landed);
+            let Some(done) = done else { return Ok(fetched) };
+            let done = done.map_err(|e| Error::caused(Kind::Internal, "a fetch ended early", e))?;
             self.progress.done(1);
             self.progress.calls(self.report.calls);
-            if !fetching.removed.contains(&landed.stale.id) {
-                self.take(landed, &mut fetching.set_aside).await?;
+            if queue.done(&done.work) {
+                self.take(done, &mut fetched.months).await?;
             }
         }
     }
 
-    fn send(&self, fetching: &mut Fetching, stale: Stale) {
-        let Some(resource) = self.catalog.get(&stale.table).cloned() else { return };
-        fetching.in_flight.insert(key(&stale));
+    /// Whether work can begin: its table is still read, nothing has to end first, and the run goes on.
+    /// Lists are read to their end unless the process stops: they are few, and their schedule is noted
+    /// when all were read.
+    fn readiness(&self, work: &Work, halt: Halt, months: &MonthNotes) -> Ready {
+        if !self.is_active(work.table()) {
+            return Ready::Never;
+        }
+        let goes_on = match work {
+            Work::Case(_) | Work::Month(_) => halt == Halt::Go,
+            Work::List { .. } | Work::Names { .. } | Work::Row { .. } => halt < Halt::Stop,
+        };
+        let gives_up = match work {
+            Work::Case(_) | Work::Month(_) => self.gives_up(work.table()),
+            Work::List { .. } | Work::Names { .. } | Work::Row { .. } => false,
+        };
+        let is_free = match work {
+            Work::Month(month) => months.may_begin(month, self.config.limits.concurrency),
+            _ => true,
+        };
+        match (gives_up, goes_on && is_free) {
+            (true, _) => Ready::Never,
+            (false, true) => Ready::Now,
+            (false, false) => Ready::Later,
+        }
+    }
+
+    fn send(&self, under_way: &mut JoinSet<Done>, work: Work) {
+        let Some(resource) = self.catalog.get(work.table()).cloned() else { return };
+        if matches!(work, Work::List { .. } | Work::Names { .. }) {
+            self.progress.step(&format!("reading {}", resource.table));
+        }
         let extractor = self.extractor.clone();
-        fetching.under_way.spawn(async move {
-            let stamp = Stamp::Known(stale.stamp.clone());
-            let load = extractor.scope(&resource, stale.id, stale.given.as_deref(), stamp).await;
-            Landed { stale, resource, load }
+        under_way.spawn(async move {
+            let answer = ask(&extractor, &resource, &work).await;
+            Done { work, resource, answer }
         });
     }
 
-    async fn take(&mut self, landed: Landed, set_aside: &mut HashSet<String>) -> Result<()> {
-        let Landed { stale, resource, load } = landed;
+    async fn take(&mut self, done: Done, months: &mut MonthNotes) -> Result<()> {
+        let Done { work, resource, answer } = done;
+        match (work, answer) {
+            (Work::Month(month), Answer::Month(read)) => {
+                self.take_month(&month, &resource, read, months).await
+            }
+            (Work::Case(stale), Answer::Load(load)) => {
+                self.take_scope(&resource, stale.id, Stamp::Known(stale.stamp), load).await
+            }
+            (Work::Row { id, .. }, Answer::Load(load)) => {
+                self.take_scope(&resource, id, Stamp::Known(String::new()), load).await
+            }
+            (Work::List { .. }, Answer::Load(load)) => self.take_list(&resource, load).await,
+            (Work::Names { .. }, Answer::Load(load)) => self.take_names(&resource, load).await,
+            (work, _) => Err(Error::new(
+                Kind::Internal,
+                format!("{}: the answer is of another kind than the work", work.table()),
+            )),
+        }
+    }
+
+    async fn take_scope(
+        &mut self,
+        resource: &Arc<Resource>,
+        id: i64,
+        stamp: Stamp,
+        load: Result<Load>,
+    ) -> Result<()> {
         match load {
             Ok(load) => {
                 self.reached();
-                self.take_load(stale.id, load).await
+                self.take_load(id, load).await
             }
-            Err(error) => {
-                let stamp = Stamp::Known(stale.stamp.clone());
-                self.take_error(&resource, stale.id, false, stamp, error).await?;
-                if self.gives_up(&stale.table) || !self.is_active(&stale.table) {
-                    set_aside.insert(stale.table.clone());
-                }
-                Ok(())
-            }
+            Err(error) => self.take_error(resource, id, false, stamp, error).await.map(drop),
         }
     }
 
     /// Searches and plans the next cases that moved since this was last asked, and puts what is stale
     /// of them first; contacts that moved are searched at once. Changes are followed whatever else this
     /// run was asked for.
-    async fn take_fresh(&mut self, fetching: &mut Fetching) -> Result<Vec<CaseState>> {
+    async fn take_changes(&mut self, queue: &mut Queue) -> Result<Vec<CaseState>> {
         let only = std::mem::take(&mut self.options.only);
         let cases = std::mem::take(&mut self.options.cases);
-        let taken = self.take_moved(fetching).await;
+        let taken = self.take_moved(queue).await;
         (self.options.only, self.options.cases) = (only, cases);
         taken
     }
 
-    async fn take_moved(&mut self, fetching: &mut Fetching) -> Result<Vec<CaseState>> {
+    async fn take_moved(&mut self, queue: &mut Queue) -> Result<Vec<CaseState>> {
         let news = self.signals.news();
         let moved = {
             let conn = self.store.connection()?;
@@ -190,82 +188,49 @@ impl Cycle {
         // What they are decides what is read of them: planned after their rows are there.
         let fresh = self.again(&moved)?;
         let here: HashSet<i64> = fresh.iter().map(|case| case.case_id).collect();
-        let gone = moved.iter().map(|case| case.case_id).filter(|id| !here.contains(id));
-        fetching.removed.extend(gone);
-        for id in &here {
-            fetching.removed.remove(id);
-        }
+        queue.remove(moved.iter().map(|case| case.case_id).filter(|id| !here.contains(id)));
+        queue.restore(&here);
         let stale = self.stale_scopes(&fresh)?;
         self.progress.more(stale.len() as u64);
-        fetching.put_first(stale);
+        for stale in stale {
+            queue.push(Urgency::Change, Work::Case(stale));
+        }
         self.search_contacts(Some(MOST_FRESH)).await?;
         Ok(fresh)
     }
 
     /// Fetches what polls have seen since this was last asked, and nothing else.
-    pub(super) async fn fresh_first(&mut self) -> Result<()> {
+    pub(super) async fn follow_changes(&mut self) -> Result<()> {
         while self.signals.halt() == Halt::Go && self.signals.news() > self.handled() {
-            let fresh = self.read_scopes(Vec::new()).await?;
-            self.flush().await?;
-            self.clean(&fresh).await?;
+            self.fetch(Queue::default()).await?;
         }
         Ok(())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scope::Reason;
-
-    fn stale(table: &str, id: i64, stamp: &str) -> Stale {
-        Stale { table: table.into(), id, stamp: stamp.into(), given: None, reason: Reason::Changed }
+/// Makes the calls of one piece of work.
+async fn ask(extractor: &Extractor, resource: &Arc<Resource>, work: &Work) -> Answer {
+    let scope = |id, stamp| extractor.scope(resource, id, None, Stamp::Known(stamp));
+    match work {
+        Work::Month(month) => {
+            Answer::Month(extractor.journal(resource, month.scope, month.window_days).await)
+        }
+        Work::Case(Stale { id, stamp, given, .. }) => {
+            let stamp = Stamp::Known(stamp.clone());
+            Answer::Load(extractor.scope(resource, *id, given.as_deref(), stamp).await)
+        }
+        Work::Row { id, .. } => Answer::Load(scope(*id, String::new()).await),
+        Work::List { .. } => Answer::Load(scope(0, String::new()).await),
+        Work::Names { .. } => match &resource.group {
+            Group::Each(each) => match &each.list {
+                Some(path) => Answer::Load(extractor.named(resource, each, path).await),
+                None => Answer::Load(Err(no_names(resource))),
+            },
+            _ => Answer::Load(Err(no_names(resource))),
+        },
     }
+}
 
-    fn order(fetching: &mut Fetching) -> Vec<String> {
-        std::iter::from_fn(|| fetching.next())
-            .map(|s| format!("{} {} at {}", s.table, s.id, s.stamp))
-            .collect()
-    }
-
-    #[test]
-    fn what_moved_comes_first_and_its_older_plan_is_void() {
-        let mut fetching = Fetching::of(vec![
-            stale("costs", 1, "a"),
-            stale("costs", 2, "a"),
-            stale("notes", 2, "a"),
-        ]);
-        fetching.put_first(vec![stale("costs", 2, "b")]);
-        fetching.put_first(vec![stale("costs", 2, "c"), stale("costs", 9, "c")]);
-        assert_eq!(
-            order(&mut fetching),
-            ["costs 2 at c", "costs 9 at c", "costs 1 at a", "notes 2 at a"]
-        );
-    }
-
-    #[test]
-    fn a_scope_under_way_is_fetched_again_only_when_it_has_landed() {
-        let mut fetching = Fetching::of(Vec::new());
-        let held = stale("costs", 1, "a");
-        fetching.in_flight.insert(key(&held));
-        fetching.put_first(vec![stale("costs", 1, "b")]);
-        assert_eq!(fetching.next(), None);
-        let catalog = crate::catalog::Catalog::load(None).unwrap();
-        let load = Err(Error::new(Kind::Timeout, "late"));
-        let resource = Arc::clone(catalog.get("costs").unwrap());
-        fetching.land(&Landed { stale: held, resource, load });
-        assert_eq!(order(&mut fetching), ["costs 1 at b"]);
-    }
-
-    #[test]
-    fn nothing_is_asked_of_a_case_that_was_removed_or_a_table_that_is_set_aside() {
-        let mut fetching = Fetching::of(vec![
-            stale("costs", 1, "a"),
-            stale("notes", 2, "a"),
-            stale("costs", 3, "a"),
-        ]);
-        fetching.removed.insert(1);
-        fetching.set_aside.insert("notes".into());
-        assert_eq!(order(&mut fetching), ["costs 3 at a"]);
-    }
+fn no_names(resource: &Resource) -> Error {
+    Error::new(Kind::Internal, format!("{}: no list names its scopes", resource.table))
 }

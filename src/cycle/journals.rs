@@ -1,26 +1,21 @@
 //! The journals' months: which are due, and reading them (contract section 4, "Journals").
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tokio::task::JoinSet;
 
 use super::Cycle;
 use super::due::Due;
 use super::months::{FIRST_MONTH, Wanted, journal_ids, months_from};
-use super::policy::{Evidence, MANY_SCOPES, Verdict, judge};
+use super::queue::Queue;
 use super::signals::Halt;
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
-use crate::journals::{MonthRead, Queue};
+
 use crate::mirror::{Books, State, id_column};
 use crate::schedule::Name;
-use crate::scope::{DueMonth, FailureKind, JournalScope, Month, REVENUE, REVENUE_SUMS, ScopeId};
-
-/// Where fewer than many offices' journals are forbidden, all have to be, with no fewer months than
-/// this.
-const FORBIDDEN_MONTHS: usize = 3;
+use crate::scope::{DueMonth, JournalScope, Month, REVENUE, REVENUE_SUMS, Urgency, Work};
 
 /// What `casemirror journals` asks for; its tables are the run's `only`.
 #[derive(Debug, Clone)]
@@ -152,7 +147,7 @@ impl Cycle {
     }
 
     /// Whether the mirror knows whose journal this is.
-    fn knows(&self, scope: JournalScope) -> Result<bool> {
+    pub(super) fn knows(&self, scope: JournalScope) -> Result<bool> {
         let journals: Vec<&Resource> = self
             .catalog
             .resources()
@@ -173,7 +168,7 @@ impl Cycle {
             .collect()
     }
 
-    fn journal_ids(&self, named: &[i64]) -> Result<Vec<i64>> {
+    pub(super) fn journal_ids(&self, named: &[i64]) -> Result<Vec<i64>> {
         journal_ids(&self.store.connection()?, &self.config, named)
     }
 
@@ -285,226 +280,26 @@ impl Cycle {
         }
     }
 
-    /// Reads months, a few at a time; returns those that could not be read completely: table, id, month.
+    /// Reads months; returns those that could not be read completely: table, id, month.
     async fn read_months(&mut self, due: Vec<DueMonth>) -> Result<Vec<(String, i64, Month)>> {
         self.progress.step("reading the journals");
         self.progress.more(due.len() as u64);
-        let width = self.config.limits.concurrency;
-        let mut not_found: BTreeMap<String, bool> = BTreeMap::new();
-        // Months that answered 403, while no other of their table answered otherwise.
-        let mut forbidden: BTreeMap<String, BTreeSet<(i64, Month)>> = BTreeMap::new();
-        let mut queue = Queue::new(due);
-        // Tasks of their own: they go on while changes are fetched.
-        let mut under_way = JoinSet::new();
-        let mut lacking = Vec::new();
-        loop {
-            // Changes do not wait for the journals.
-            self.fresh_first().await?;
-            let halt = self.signals.halt();
-            while halt == Halt::Go && under_way.len() < width {
-                let is_read = |table: &str| self.is_active(table) && !self.gives_up(table);
-                let Some(month) = queue.take(is_read) else { break };
-                let Some(resource) = self.catalog.get(&month.table).cloned() else { continue };
-                let extractor = self.extractor.clone();
-                under_way.spawn(async move {
-                    let answer = extractor.journal(&resource, month.scope, month.window_days).await;
-                    (month, resource, answer)
-                });
-            }
-            // While it ends, news change nothing.
-            let known = if halt == Halt::Go { self.handled() } else { i64::MAX };
-            let landed = tokio::select! {
-                landed = under_way.join_next() => landed,
-                () = self.signals.beyond(known, halt) => continue,
-            };
-            let Some(landed) = landed else { break };
-            let (month, resource, answer) =
-                landed.map_err(|e| Error::caused(Kind::Internal, "a fetch ended early", e))?;
-            self.progress.done(1);
-            self.progress.calls(self.report.calls);
-            match answer {
-                Ok(answer) => {
-                    self.reached();
-                    not_found.insert(month.table.clone(), false);
-                    forbidden.remove(&month.table);
-                    queue.was_read(&month, answer.window_days);
-                    if !self.take_month(&month, answer).await? {
-                        lacking.push((month.table, month.scope.id, month.scope.month));
-                    }
-                }
-                Err(error) => {
-                    queue.failed(&month);
-                    let missing = error.kind() == Kind::NotFound;
-                    if missing {
-                        forbidden.remove(&month.table);
-                    }
-                    // That nobody has no journal either says nothing about the journal.
-                    if !missing || self.knows(month.scope)? {
-                        *not_found.entry(month.table.clone()).or_insert(true) &= missing;
-                    }
-                    let is_everywhere = error.kind() == Kind::Forbidden && {
-                        let months = forbidden.entry(month.table.clone()).or_default();
-                        months.insert((month.scope.id, month.scope.month));
-                        self.are_all(months)?
-                    };
-                    self.month_failed(&month, &resource, error, is_everywhere).await?;
-                    lacking.push((month.table, month.scope.id, month.scope.month));
-                }
-            }
-        }
-        self.flush().await?;
+        let work = due.into_iter().map(Work::Month);
+        let notes = self.fetch(Queue::of(Urgency::Due, work)).await?;
         // Ids that were typed may be wrong.
-        let typed = self.options.journals.is_some();
-        for (table, _) in not_found.into_iter().filter(|(_, all)| *all && !typed) {
-            self.journal_is_absent(&table).await?;
-        }
-        Ok(lacking)
-    }
-
-    /// Loads a month; returns whether it is complete.
-    async fn take_month(&mut self, month: &DueMonth, read: MonthRead) -> Result<bool> {
-        self.answered.insert(month.table.clone());
-        let incomplete =
-            read.load.decoded.any_keyless() || read.load.scopes.iter().any(|s| !s.complete);
-        if incomplete {
-            let why = "the month did not come completely: nothing is deleted";
-            self.note_month_failure(month, FailureKind::Incomplete, why).await?;
-        } else if read.window_days != month.window_days {
-            let (table, scope, days) = (month.table.clone(), month.scope, read.window_days);
-            self.writer
-                .run(move |conn| State::new(conn).set_window_days(&table, scope, days))
-                .await?;
-        }
-        self.progress.rows(read.load.decoded.rows.num_rows() as u64);
-        self.writer.load(read.load).await?;
-        Ok(!incomplete)
-    }
-
-    /// A month that cannot be read does not stop the others, and is visibly missing. `is_everywhere`: the
-    /// other months that were asked for answered 403 as well.
-    async fn month_failed(
-        &mut self,
-        month: &DueMonth,
-        resource: &Arc<Resource>,
-        error: Error,
-        is_everywhere: bool,
-    ) -> Result<()> {
-        if !self.is_active(&month.table) {
-            // It was set aside while this call was under way.
-            return Ok(());
-        }
-        // A journal that takes too long says nothing about whether the source can be reached.
-        let too_long = error.kind() == Kind::Timeout;
-        let error = if too_long { error } else { self.note_reach(&month.table, error).await? };
-        let kind = error.kind();
-        let text = error.chain();
-        let evidence = Evidence {
-            lacks_permission: kind == Kind::Forbidden
-                && self.lacks_permission(resource, &error).await,
-            forbidden: if is_everywhere { MANY_SCOPES } else { 1 },
-            scopes: MANY_SCOPES,
-            has_rows: kind == Kind::NotFound && !self.has_no_journal(month)?,
-            ..Evidence::default()
-        };
-        match judge(kind, &evidence) {
-            Verdict::EndRun => Err(error),
-            Verdict::TableForbidden => self.journal_is_forbidden(&month.table, &text).await,
-            Verdict::TableAbsent => self.set_aside(&resource.table, "absent", &text).await,
-            Verdict::Nothing => {
-                let nothing = self.extractor.no_journal(resource, month.scope).await?;
-                self.writer.load(nothing).await
-            }
-            Verdict::Doubted => {
-                self.note_month_failing(month, 1, &text);
-                let (table, scope) = (month.table.clone(), month.scope);
-                self.writer
-                    .run(move |conn| {
-                        State::new(conn).month_was_not_found(&table, scope, Timestamp::now())
-                    })
-                    .await?;
-                self.note_month_failure(month, FailureKind::NotFound, &text).await
-            }
-            Verdict::ScopeFailed => {
-                // Each that took too long has waited for limits.journal_timeout.
-                self.note_month_failing(month, if too_long { 5 } else { 1 }, &text);
-                self.note_month_failure(month, FailureKind::of(kind), &text).await
+        if self.options.journals.is_none() {
+            for table in notes.found_nowhere() {
+                self.journal_is_absent(table).await?;
             }
         }
-    }
-
-    fn note_month_failing(&mut self, month: &DueMonth, weight: u32, why: &str) {
-        tracing::warn!(
-            table = month.table,
-            scope = %month.scope,
-            reason = why,
-            "a journal's month failed"
-        );
-        self.failed.entry(month.table.clone()).or_insert_with(|| why.to_owned());
-        *self.failures_in_a_row.entry(month.table.clone()).or_default() += weight;
-    }
-
-    /// Whether a journal is forbidden of which these months are, and none else is known: they are
-    /// everybody's, or those of so many.
-    fn are_all(&self, months: &BTreeSet<(i64, Month)>) -> Result<bool> {
-        if months.len() < FORBIDDEN_MONTHS {
-            return Ok(false);
-        }
-        let ids: BTreeSet<i64> = months.iter().map(|(id, _)| *id).collect();
-        Ok(ids.len() as u64 >= MANY_SCOPES
-            || self.journal_ids(&[])?.iter().all(|wanted| ids.contains(wanted)))
-    }
-
-    /// What all may not be read is no failure of each.
-    async fn journal_is_forbidden(&mut self, table: &str, reason: &str) -> Result<()> {
-        self.failed.remove(table);
-        self.set_aside(table, "forbidden", reason).await?;
-        let table = table.to_owned();
-        self.writer.run(move |conn| State::new(conn).forget_forbidden(&table)).await
-    }
-
-    /// Whether a 404 means that this office has no such journal: it is one that the mirror knows, others
-    /// have one, and nothing of the month is mirrored, or it answered 404 `source.doubt` ago too.
-    fn has_no_journal(&self, month: &DueMonth) -> Result<bool> {
-        let conn = self.store.connection()?;
-        let others = self.answered.contains(&month.table)
-            || Books::new(&conn).resources()?.get(&month.table).is_some_and(|row| row.answered);
-        Ok(others
-            && self.knows(month.scope)?
-            && State::new(&conn).month_may_be_empty(
-                &month.table,
-                month.scope,
-                Timestamp::now() - self.config.source.doubt,
-            )?)
-    }
-
-    /// A journal of which nobody's month was ever found is not there.
-    async fn journal_is_absent(&mut self, table: &str) -> Result<()> {
-        let name = table.to_owned();
-        let absent = self.writer.run(move |conn| State::new(conn).forget_if_absent(&name)).await?;
-        if absent {
-            self.failed.remove(table);
-            let why = "404 for every office whose journal was asked for";
-            self.set_aside(table, "absent", why).await?;
-        }
-        Ok(())
-    }
-
-    async fn note_month_failure(
-        &self,
-        month: &DueMonth,
-        kind: FailureKind,
-        why: &str,
-    ) -> Result<()> {
-        let JournalScope { id, .. } = month.scope;
-        let scope = ScopeId { table: month.table.clone(), id, part: month.scope.part() };
-        self.note_scope_failure(scope, kind, why, None).await
+        Ok(notes.lacking)
     }
 
     async fn read_offices(&mut self) -> Result<()> {
         let offices = self.active.iter().find(|r| r.table == "offices").cloned();
         if let Some(offices) = offices {
-            self.read_list(&offices).await?;
-            self.flush().await?;
+            let table = offices.table.clone();
+            self.fetch(Queue::of(Urgency::Due, [Work::List { table }])).await?;
         }
         Ok(())
     }

@@ -1,51 +1,84 @@
 //! Tables that are read as whole lists, or per row of another table, by schedule.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::StreamExt;
 use jiff::Timestamp;
 
 use super::Cycle;
-use super::fetch::SCOPES_PER_CALL;
+use super::queue::Queue;
 use super::signals::Halt;
 use crate::catalog::{Each, Group, Instead, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::State;
-use crate::scope::{FailureKind, Stamp};
+use crate::scope::{FailureKind, Stamp, Urgency, Work};
 
 impl Cycle {
     /// Reads the lists of `schedule.reference`: all when it is due, else what of them is stale
     /// because it failed, is new, is newly permitted or was asked for. `false` when the process ends
     /// before all are read.
     pub(super) async fn read_lists(&mut self, due: bool) -> Result<bool> {
-        let mut lists: Vec<Arc<Resource>> = self
-            .active
-            .iter()
-            .filter(|r| r.schedule.is_some() && self.options.wants(&r.table))
-            .cloned()
-            .collect();
-        // What is read per row of another table, or may be taken from one, comes after it.
-        lists.sort_by_key(|resource| self.catalog.depth(resource));
-        for resource in lists {
-            self.fresh_first().await?;
-            if self.signals.halt() == Halt::Stop {
-                self.flush().await?;
-                return Ok(false);
-            }
-            match &resource.group {
-                Group::List => {
-                    if due || self.list_is_stale(&resource)? {
-                        self.progress.step(&format!("reading {}", resource.table));
-                        self.read_list(&resource).await?;
-                    }
-                }
-                Group::Each(each) => self.read_each(&resource, each, due).await?,
-                Group::Case | Group::Ids | Group::Child(_) | Group::Journal(_) => {}
+        let mut by_depth: BTreeMap<usize, Vec<Arc<Resource>>> = BTreeMap::new();
+        for resource in self.active.iter().filter(|r| r.schedule.is_some()) {
+            if self.options.wants(&resource.table) {
+                // What is read per row of another table, or may be taken from one, comes after it.
+                let depth = self.catalog.depth(resource);
+                by_depth.entry(depth).or_default().push(Arc::clone(resource));
             }
         }
-        self.flush().await?;
+        for lists in by_depth.into_values() {
+            self.follow_changes().await?;
+            let whole = self.whole_lists(&lists, due)?;
+            self.fetch_due(whole).await?;
+            let rows = self.rows_of_lists(&lists, due)?;
+            self.fetch_due(rows).await?;
+            if self.signals.halt() == Halt::Stop {
+                return Ok(false);
+            }
+        }
         Ok(true)
+    }
+
+    async fn fetch_due(&mut self, work: Vec<Work>) -> Result<()> {
+        if work.is_empty() {
+            return Ok(());
+        }
+        self.progress.more(work.len() as u64);
+        self.fetch(Queue::of(Urgency::Due, work)).await.map(drop)
+    }
+
+    /// Of these lists what is read by one call each: whole lists, and the lists that name scopes.
+    fn whole_lists(&self, lists: &[Arc<Resource>], due: bool) -> Result<Vec<Work>> {
+        let mut work = Vec::new();
+        for resource in lists {
+            let table = resource.table.clone();
+            match &resource.group {
+                Group::List if due || self.list_is_stale(resource)? => {
+                    work.push(Work::List { table });
+                }
+                Group::Each(each)
+                    if each.list.is_some() && self.each_ids(resource, each, due)?.contains(&0) =>
+                {
+                    work.push(Work::Names { table });
+                }
+                _ => {}
+            }
+        }
+        Ok(work)
+    }
+
+    /// What of these lists is read per row of another table, or per id that a list has named.
+    fn rows_of_lists(&self, lists: &[Arc<Resource>], due: bool) -> Result<Vec<Work>> {
+        let mut work = Vec::new();
+        for resource in lists.iter().filter(|resource| self.is_active(&resource.table)) {
+            let Group::Each(each) = &resource.group else { continue };
+            let ids = self.each_ids(resource, each, due)?;
+            // Scope 0 is the list that names the others.
+            let ids = ids.into_iter().filter(|id| each.list.is_none() || *id != 0);
+            work.extend(ids.map(|id| Work::Row { table: resource.table.clone(), id }));
+        }
+        Ok(work)
     }
 
     fn list_is_stale(&self, resource: &Resource) -> Result<bool> {
@@ -56,21 +89,29 @@ impl Cycle {
         Ok(held || state.list_is_stale(&resource.table)?)
     }
 
-    /// Reads a whole list.
-    pub(super) async fn read_list(&mut self, resource: &Arc<Resource>) -> Result<()> {
-        let stamp = Stamp::Known(String::new());
-        match self.extractor.scope(resource, 0, None, stamp).await {
-            Ok(load) => self.take_list(0, load).await,
+    /// Takes the answer of a whole list.
+    pub(super) async fn take_list(
+        &mut self,
+        resource: &Arc<Resource>,
+        load: Result<Load>,
+    ) -> Result<()> {
+        match load {
+            Ok(load) => {
+                self.reached();
+                self.take_load(0, load).await
+            }
             Err(error) => match (error.kind(), &resource.instead) {
                 (Kind::NotFound | Kind::NotAllowed, Some(instead)) => {
                     self.take_instead(resource, instead, &error).await
                 }
-                _ => {
-                    let stamp = Stamp::Known(String::new());
-                    self.take_error(resource, 0, true, stamp, error).await.map(drop)
-                }
+                _ => self.list_failed(resource, error).await,
             },
         }
+    }
+
+    async fn list_failed(&mut self, resource: &Arc<Resource>, error: Error) -> Result<()> {
+        let stamp = Stamp::Known(String::new());
+        self.take_error(resource, 0, true, stamp, error).await.map(drop)
     }
 
     /// The service has no such list: rows of another table stand for it. What that table does not
@@ -96,67 +137,27 @@ impl Cycle {
             (state.records_of(resource, instead)?, complete)
         };
         let load = self.extractor.made_of(resource, records, complete, Timestamp::now()).await?;
-        self.take_list(0, load).await
-    }
-
-    /// Reads a table per row of another: all of it, or what of it is stale.
-    async fn read_each(&mut self, resource: &Arc<Resource>, each: &Each, due: bool) -> Result<()> {
-        let mut ids = self.each_ids(resource, each, due).await?;
-        if let Some(list) = &each.list {
-            if ids.contains(&0) {
-                match self.extractor.named(resource, each, list).await {
-                    Ok(load) => self.take_named(resource, load).await?,
-                    Err(error) => {
-                        let stamp = Stamp::Known(String::new());
-                        self.take_error(resource, 0, true, stamp, error).await?;
-                        if !self.is_active(&resource.table) {
-                            return Ok(());
-                        }
-                    }
-                }
-                ids = self.each_ids(resource, each, due).await?;
-            }
-            ids.retain(|id| *id != 0);
-        }
-        if ids.is_empty() {
-            return Ok(());
-        }
-        self.progress.step(&format!("reading {}", resource.table));
-        self.progress.more(ids.len() as u64);
-        let width = self.config.limits.concurrency * SCOPES_PER_CALL;
-        let mut queue = ids.into_iter();
-        let mut under_way = futures::stream::FuturesUnordered::new();
-        loop {
-            while under_way.len() < width && self.is_active(&resource.table) {
-                let Some(id) = queue.next() else { break };
-                let (extractor, resource) = (self.extractor.clone(), Arc::clone(resource));
-                under_way.push(async move {
-                    let stamp = Stamp::Known(String::new());
-                    (id, extractor.scope(&resource, id, None, stamp).await)
-                });
-            }
-            let Some((id, load)) = under_way.next().await else { return Ok(()) };
-            self.progress.done(1);
-            match load {
-                Ok(load) => self.take_list(id, load).await?,
-                Err(error) => {
-                    let stamp = Stamp::Known(String::new());
-                    self.take_error(resource, id, false, stamp, error).await?;
-                }
-            }
-        }
+        self.reached();
+        self.take_load(0, load).await
     }
 
     /// The scopes of a table per row of another: all, or those that are stale.
-    async fn each_ids(&mut self, resource: &Resource, each: &Each, all: bool) -> Result<Vec<i64>> {
-        self.flush().await?;
+    fn each_ids(&self, resource: &Resource, each: &Each, all: bool) -> Result<Vec<i64>> {
         let conn = self.store.connection()?;
         let state = State::new(&conn);
         if all { state.each_ids(resource, each) } else { state.stale_each_ids(resource, each) }
     }
 
-    /// Takes what names the scopes: they are stale until they are read themselves.
-    async fn take_named(&mut self, resource: &Resource, load: Load) -> Result<()> {
+    /// Takes what names the scopes of a table: they are stale until they are read themselves.
+    pub(super) async fn take_names(
+        &mut self,
+        resource: &Arc<Resource>,
+        load: Result<Load>,
+    ) -> Result<()> {
+        let load = match load {
+            Ok(load) => load,
+            Err(error) => return self.list_failed(resource, error).await,
+        };
         self.reached();
         let whole = load.scopes.iter().any(|scope| scope.id == 0 && scope.complete);
         if !whole || load.decoded.any_keyless() {
@@ -164,10 +165,5 @@ impl Cycle {
             self.note_failure(&resource.table, 0, FailureKind::Incomplete, why, None).await?;
         }
         self.writer.load(load).await
-    }
-
-    async fn take_list(&mut self, id: i64, load: Load) -> Result<()> {
-        self.reached();
-        self.take_load(id, load).await
     }
 }

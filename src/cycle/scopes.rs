@@ -8,13 +8,14 @@ use jiff::Timestamp;
 
 use super::Cycle;
 use super::fetch::MOST_FRESH;
+use super::queue::Queue;
 use super::signals::Halt;
 use crate::catalog::{Group, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::State;
 use crate::plan::{self, CasePlan, Inputs, Since};
-use crate::scope::{CaseState, FailureKind, Fetched, Stale};
+use crate::scope::{CaseState, FailureKind, Fetched, Stale, Urgency, Work};
 
 /// Cases planned at once. Their scopes, at 25 a case, keep the source busy for an hour at ten calls
 /// a second; what changes meanwhile is taken in between.
@@ -64,10 +65,9 @@ impl Cycle {
         let read = stale.len();
         self.progress.step("fetching what is stale");
         self.progress.more(read as u64);
-        let met = self.read_scopes(stale).await?;
-        self.flush().await?;
+        let work = stale.into_iter().map(Work::Case);
+        self.fetch(Queue::of(Urgency::Backlog, work)).await?;
         self.clean(&fresh).await?;
-        self.clean(&met).await?;
         Ok(searched + read)
     }
 

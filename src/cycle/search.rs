@@ -124,7 +124,7 @@ impl Cycle {
                 Some(next) => (next_sequence, next),
                 None => {
                     self.flush().await?;
-                    self.fresh_first().await?;
+                    self.follow_changes().await?;
                     (self.sequence()?, pages.next().await?)
                 }
             };

@@ -1,14 +1,14 @@
 //! Journals: months as scopes, the days they are asked in, and when a month counts as closed
 //! (contract section 4, "Journals"; section 2, `journals.*`).
 //!
-//! Months, windows and their queue are pure; [`read`] makes the calls of one month.
+//! Months, windows and their exploration are pure; [`read`] makes the calls of one month.
 
-mod queue;
+mod exploration;
 pub mod read;
 
 use crate::scope::{REVENUE, REVENUE_SUMS};
 
-pub use queue::Queue;
+pub use exploration::Exploration;
 pub use read::MonthRead;
 
 use crate::config::JournalLevel;

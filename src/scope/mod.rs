@@ -22,7 +22,7 @@ pub use fetched::{Fetched, Stamp};
 pub use journal::{DueMonth, JournalScope, REVENUE, REVENUE_SUMS, level_of};
 pub use month::{Month, first_month, months_back};
 pub use window::Window;
-pub use work::{Reason, Stale};
+pub use work::{Reason, Stale, Urgency, Work};
 
 /// One part of a resource that one complete answer covers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

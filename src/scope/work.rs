@@ -1,4 +1,6 @@
-//! What is to be read, and why.
+//! What is to be read, why, and how urgently.
+
+use super::{DueMonth, ScopeId};
 
 /// Something to be fetched, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,5 +41,53 @@ impl std::fmt::Display for Reason {
             Reason::Lagging => f.write_str("the search lags behind the feed"),
             Reason::SearchDelay => f.write_str("is searched once more after source.search_delay"),
         }
+    }
+}
+
+/// How urgent work is; the earlier goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Urgency {
+    /// What polls saw move while a run goes on.
+    Change,
+    /// What a schedule or a person asked for.
+    Due,
+    /// What else is stale.
+    Backlog,
+}
+
+/// What one place of the loop reads: one scope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Work {
+    /// A case's part of a table.
+    Case(Stale),
+    /// A whole list.
+    List { table: String },
+    /// The list that names the scopes of a table.
+    Names { table: String },
+    /// The part of a table that belongs to a row of another one.
+    Row { table: String, id: i64 },
+    /// A journal's month.
+    Month(DueMonth),
+}
+
+impl Work {
+    /// The table that is read.
+    pub fn table(&self) -> &str {
+        match self {
+            Work::Case(stale) => &stale.table,
+            Work::List { table } | Work::Names { table } | Work::Row { table, .. } => table,
+            Work::Month(month) => &month.table,
+        }
+    }
+
+    /// The scope that is read. At most one call of it is under way.
+    pub fn scope(&self) -> ScopeId {
+        let (id, part) = match self {
+            Work::Case(stale) => (stale.id, String::new()),
+            Work::List { .. } | Work::Names { .. } => (0, String::new()),
+            Work::Row { id, .. } => (*id, String::new()),
+            Work::Month(month) => (month.scope.id, month.scope.part()),
+        };
+        ScopeId { table: self.table().to_owned(), id, part }
     }
 }
