@@ -1,8 +1,7 @@
 //! Errors of calls: the evidence that is gathered for them, and what is done about them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -12,27 +11,10 @@ use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::State;
 use crate::scope::{FailureKind, ScopeId, Stamp};
-use crate::source::{ApiPermission, refusal};
 
-/// So many different endpoints in a row that cannot be reached are the source.
-const SEVERAL_ENDPOINTS: usize = 3;
-/// So long the answer about our permissions is believed.
-const BELIEVED: Duration = Duration::from_secs(60);
 /// Kept with a scope that answered 404.
 const GONE: &str = "the source has nothing there any more; a second 404, source.doubt after the first, \
                     removes the rows";
-
-/// What the API user may do, as far as it was asked in this run.
-#[derive(Debug, Default)]
-pub(super) struct Granted {
-    asked: Option<(Instant, Option<Vec<ApiPermission>>)>,
-}
-
-/// The endpoints that could not be reached, in a row.
-#[derive(Debug, Default)]
-pub(super) struct Unreached {
-    endpoints: BTreeSet<String>,
-}
 
 impl Cycle {
     /// What an error means for one scope of a table: notes it, and does what has to be done. `whole`
@@ -146,71 +128,6 @@ impl Cycle {
     pub(super) fn doubted_before(&self) -> Timestamp {
         let now = Timestamp::now();
         now.checked_sub(self.config.source.doubt).unwrap_or(now)
-    }
-
-    /// Whether a permission that the table needs, or that a 403 names, is not granted. Where that
-    /// cannot be told, nothing is said.
-    pub(super) async fn lacks_permission(&mut self, resource: &Resource, error: &Error) -> bool {
-        let mut needed = resource.permissions.clone();
-        needed.extend(refusal(error).into_iter().flat_map(|refusal| refusal.permissions.clone()));
-        let granted = self.granted().await;
-        granted.is_some_and(|granted| {
-            needed.iter().any(|needed| !granted.iter().any(|own| own.grants(needed)))
-        })
-    }
-
-    /// What the API user may do; asked at most once a minute.
-    async fn granted(&mut self) -> Option<&[ApiPermission]> {
-        let known = self.granted.asked.as_ref().is_some_and(|(at, _)| at.elapsed() < BELIEVED);
-        if !known {
-            let granted = match self.extractor.client().permissions().await {
-                Ok(granted) => Some(granted),
-                Err(error) => {
-                    let reason = error.chain();
-                    tracing::warn!(reason, "the API user's permissions cannot be read");
-                    None
-                }
-            };
-            self.granted.asked = Some((Instant::now(), granted));
-        }
-        self.granted.asked.as_ref().and_then(|(_, granted)| granted.as_deref())
-    }
-
-    /// A call was answered: the source is there.
-    pub(super) fn reached(&mut self) {
-        self.unreached.endpoints.clear();
-    }
-
-    /// Counts the different endpoints that cannot be reached, in a row. When several cannot, one more
-    /// is asked; when that cannot either, the rest of the run would fail as well.
-    ///
-    /// # Errors
-    /// The error itself, where it ends the run.
-    pub(super) async fn note_reach(&mut self, endpoint: &str, error: Error) -> Result<Error> {
-        if !policy::is_unreached(error.kind()) {
-            self.reached();
-            return Ok(error);
-        }
-        self.unreached.endpoints.insert(endpoint.to_owned());
-        if self.unreached.endpoints.len() < SEVERAL_ENDPOINTS {
-            return Ok(error);
-        }
-        self.ask_another(error).await
-    }
-
-    /// After an endpoint could not be reached: asks another one, and where that cannot be reached
-    /// either, ends the run.
-    ///
-    /// # Errors
-    /// The error itself, where it ends the run.
-    pub(super) async fn ask_another(&mut self, error: Error) -> Result<Error> {
-        match self.extractor.client().permissions().await {
-            Err(again) if policy::is_unreached(again.kind()) => Err(error),
-            _ => {
-                self.reached();
-                Ok(error)
-            }
-        }
     }
 
     /// Whether so many scopes that exist answered 404, and none else, that the table is absent.

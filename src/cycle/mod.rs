@@ -17,6 +17,7 @@ mod permissions;
 mod policy;
 mod polls;
 mod queue;
+mod reach;
 mod report;
 mod scopes;
 mod search;
@@ -39,14 +40,15 @@ pub use signals::{Controls, Halt, News, Signals};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::catalog::{Catalog, Group, Resource};
 use crate::config::{Config, Reread};
 use crate::decode::Context;
-use errors::{Granted, Unreached};
+use permissions::Granted;
+use reach::Unreached;
 
 use crate::error::Result;
 use crate::extract::Extractor;
@@ -98,8 +100,6 @@ pub struct Cycle {
     /// Per table with a part that a further permission shows, the scopes of which it is mirrored; read
     /// when it is first needed.
     with_part: HashMap<String, HashSet<i64>>,
-    /// When a part of a table's rows was last asked after.
-    permissions_read: Option<Instant>,
     signals: Signals,
     /// Up to where what polls moved has been planned: a poll, and of its cases the last one.
     planned: (i64, i64),
@@ -138,7 +138,6 @@ impl Cycle {
             granted: Granted::default(),
             retried: BTreeMap::new(),
             with_part: HashMap::new(),
-            permissions_read: None,
             signals: parts.signals,
             planned: (handled, i64::MAX),
         }

@@ -1,5 +1,6 @@
 //! What the API user may do (contract section 4, "Not allowed, not there").
 
+use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,13 +11,22 @@ use duckdb::Connection;
 use super::Cycle;
 use crate::catalog::{Catalog, Partial, Resource};
 use crate::decode::Load;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::mirror::{Books, State};
-use crate::source::ApiPermission;
+use crate::source::{ApiPermission, refusal};
 
-/// So long the answer about a part of a table's rows is believed: when many of them leave, one call
-/// does for all.
+/// So long the answer about our permissions is believed: when many calls are refused, or many rows
+/// leave, one call does for all.
 const BELIEVED: Duration = Duration::from_secs(60);
+
+/// What the API user may do, as far as it was asked in this run.
+#[derive(Debug, Default)]
+pub(super) struct Granted {
+    asked: Option<(Instant, Option<Vec<ApiPermission>>)>,
+    /// Of tables with a part that a further permission shows, whether it was withheld when rows of it
+    /// would have left.
+    withheld: BTreeMap<String, bool>,
+}
 
 impl Cycle {
     /// Reads what the API user may do. Tables that were forbidden or absent are tried again.
@@ -89,22 +99,18 @@ impl Cycle {
             return Ok(());
         }
         let leaves = load.scopes.iter().all(|scope| scope.complete) && with_part.contains(&id);
-        let fresh = self.permissions_read.is_some_and(|at| at.elapsed() < BELIEVED);
-        if fresh || !leaves {
+        if !leaves {
             return Ok(());
         }
-        let withheld = match self.extractor.client().permissions().await {
-            Ok(granted) => !is_granted(partial, &granted),
-            Err(error) => {
-                let reason = error.chain();
-                tracing::warn!(reason, "the API user's permissions cannot be read");
-                true
-            }
-        };
-        if !withheld {
+        let granted = self.granted().await;
+        let withheld = granted.is_none_or(|granted| !is_granted(partial, granted));
+        if !withheld && let Some(with_part) = self.with_part.get_mut(&resource.table) {
             with_part.remove(&id);
         }
-        self.permissions_read = Some(Instant::now());
+        let before = self.granted.withheld.insert(resource.table.clone(), withheld);
+        if before == Some(withheld) {
+            return Ok(());
+        }
         let (catalog, table) = (Arc::clone(&self.catalog), resource.table.clone());
         self.writer
             .run(move |conn| {
@@ -112,6 +118,34 @@ impl Cycle {
                 set_ok(conn, &catalog, &table)
             })
             .await
+    }
+
+    /// Whether a permission that the table needs, or that a 403 names, is not granted. Where that
+    /// cannot be told, nothing is said.
+    pub(super) async fn lacks_permission(&mut self, resource: &Resource, error: &Error) -> bool {
+        let mut needed = resource.permissions.clone();
+        needed.extend(refusal(error).into_iter().flat_map(|refusal| refusal.permissions.clone()));
+        let granted = self.granted().await;
+        granted.is_some_and(|granted| {
+            needed.iter().any(|needed| !granted.iter().any(|own| own.grants(needed)))
+        })
+    }
+
+    /// What the API user may do; asked at most once a minute.
+    async fn granted(&mut self) -> Option<&[ApiPermission]> {
+        let known = self.granted.asked.as_ref().is_some_and(|(at, _)| at.elapsed() < BELIEVED);
+        if !known {
+            let granted = match self.extractor.client().permissions().await {
+                Ok(granted) => Some(granted),
+                Err(error) => {
+                    let reason = error.chain();
+                    tracing::warn!(reason, "the API user's permissions cannot be read");
+                    None
+                }
+            };
+            self.granted.asked = Some((Instant::now(), granted));
+        }
+        self.granted.asked.as_ref().and_then(|(_, granted)| granted.as_deref())
     }
 }
 
