@@ -4,7 +4,7 @@
 use casemirror::sandbox::{Act, Control, DefinitionsAt, Fault, Options};
 
 use crate::support::follow::{UNTHROTTLED, assert_status, brisk, differences_beside, unthrottled};
-use crate::support::scripted::fault;
+use crate::support::scripted::{fault, refuse};
 use crate::support::{World, one};
 
 fn write(world: &World, name: &str, text: &str) {
@@ -26,6 +26,26 @@ fn offices_and_definitions_are_found_where_this_service_has_them() {
     assert_eq!(one::<i64>(&world.store(), tables), 0);
     assert!(one::<i64>(&world.store(), "SELECT count(*) FROM main.offices") > 0);
     assert!(one::<bool>(&world.published(), "SELECT complete FROM report.snapshot"));
+}
+
+#[test]
+fn offices_that_were_listed_keep_what_they_are_when_the_list_is_not_there() {
+    for status in [404, 405] {
+        let world = brisk(unthrottled(12));
+        world.sync();
+        world.sandbox.fault(fault("/api/Offices", None, refuse(status)));
+        assert_status(&world.run(&["sync", "--full"]), 0);
+        world.assert_equal();
+        assert!(told(&world, "offices").starts_with("absent: "), "{}", told(&world, "offices"));
+        world.sandbox.clear_faults();
+        // With the permissions it is tried again.
+        let store = duckdb::Connection::open(world.path("data/store.duckdb")).unwrap();
+        store.execute_batch("UPDATE sync.schedules SET last_run = '2026-01-01'").unwrap();
+        drop(store);
+        assert_status(&world.run(&["sync"]), 0);
+        world.assert_equal();
+        assert_eq!(told(&world, "offices"), "ok");
+    }
 }
 
 #[test]

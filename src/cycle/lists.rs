@@ -101,7 +101,10 @@ impl Cycle {
                 self.take_load(0, load).await
             }
             Err(error) => match (error.kind(), &resource.instead) {
-                (Kind::NotFound | Kind::NotAllowed, Some(instead)) => {
+                // A list that was there before is no reason to give up what it said.
+                (Kind::NotFound | Kind::NotAllowed, Some(instead))
+                    if !self.has_answered(&resource.table)? =>
+                {
                     self.take_instead(resource, instead, &error).await
                 }
                 _ => self.list_failed(resource, error).await,
@@ -112,6 +115,10 @@ impl Cycle {
     async fn list_failed(&mut self, resource: &Arc<Resource>, error: Error) -> Result<()> {
         let stamp = Stamp::Known(String::new());
         self.take_error(resource, 0, true, stamp, error).await.map(drop)
+    }
+
+    fn has_answered(&self, table: &str) -> Result<bool> {
+        State::new(&self.store.connection()?).has_answered(table)
     }
 
     /// The service has no such list: rows of another table stand for it. What that table does not

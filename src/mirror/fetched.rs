@@ -125,6 +125,14 @@ impl State<'_> {
         })
     }
 
+    /// Whether a table ever got another answer than 404.
+    pub fn has_answered(&self, table: &str) -> Result<bool> {
+        let table = quote::text(table);
+        let sql =
+            format!("SELECT count(*) FROM sync.resources WHERE table_name = {table} AND answered");
+        Ok(scalar_i64(self.conn, &sql)? > 0)
+    }
+
     /// Rows of another table as records of this one, as JSON text (`[instead]` of the resource file):
     /// one for each key. Where the other table says several things of it, the first in order counts.
     pub fn records_of(&self, resource: &Resource, instead: &Instead) -> Result<Vec<String>> {

@@ -85,13 +85,11 @@ pub struct Pager {
     kept: HashMap<u128, usize>,
     /// How many different records were kept; of lines, how many lines.
     length: u64,
-    /// A record came twice in one page: what stands in its place did not come.
+    /// A record came twice in one page: it may stand in the place of one that did not come.
     doubled: bool,
     count: Option<u64>,
     count_moved: bool,
     last_key: Option<i64>,
-    /// Whether the last page that brought something was shorter than a page that was cut could be.
-    short: bool,
 }
 
 impl Pager {
@@ -114,7 +112,6 @@ impl Pager {
             count: None,
             count_moved: false,
             last_key: None,
-            short: false,
         }
     }
 
@@ -215,12 +212,14 @@ impl Pager {
         // A page of this many records, or of this many different ones, may be one that was cut.
         let may_be_cut =
             |records: usize| top.is_some_and(|top| records >= top) || records.is_multiple_of(ROUND);
-        self.short = !may_be_cut(length) && !may_be_cut(different);
+        let short = !may_be_cut(length) && !may_be_cut(different);
         let all_counted = self.count.map(|count| self.length >= count);
-        if all_counted.unwrap_or(self.short || does_not_page) {
+        if all_counted.unwrap_or(!self.doubled && (short || does_not_page)) {
             return Next::Finished(self.unmoved());
         }
         match self.walk {
+            // What did not come can stand before the last key.
+            Walk::Keyset if self.doubled => self.go_on_by_skip(),
             Walk::Keyset => self.next_by_key(marks),
             Walk::Skip | Walk::Undocumented => {
                 Next::Ask(Ask { top: self.top, skip: Some(self.length), from_key: None })
@@ -252,12 +251,11 @@ impl Pager {
         Next::Ask(Ask { top: self.top, skip: Some(self.length), from_key: None })
     }
 
-    /// A look behind the end brought nothing, or the same again. That proves the end, unless
-    /// `Count` speaks of more and the last page was one that a limit of the service's could have
-    /// cut, or a record stood in another's place.
+    /// A look behind the end brought nothing, or the same again. That proves the end, unless `Count`
+    /// speaks of more.
     fn proven_by_look(&self) -> Verdict {
         match self.count {
-            Some(count) if self.length < count && (!self.short || self.doubled) => {
+            Some(count) if self.length < count => {
                 Verdict::Incomplete("the service gives fewer records than its Count")
             }
             _ => self.unmoved(),

@@ -255,6 +255,46 @@ fn a_record_that_comes_twice_is_evidence_of_one(#[case] how: Walk) {
     assert!(matches!(next, Next::Finished(Verdict::Incomplete(_))), "{next:?}");
 }
 
+#[rstest]
+#[case::keyset(Walk::Keyset)]
+#[case::skip(Walk::Skip)]
+#[case::undocumented(Walk::Undocumented)]
+fn fewer_records_than_count_are_not_all(#[case] how: Walk) {
+    // The last one was lost on the way, and nothing stands behind it.
+    let mut pager = Pager::new(how, Sameness::Key, None);
+    let mut next = pager.take(&marks(0..11), Some(12)).next;
+    while let Next::Ask(_) = next {
+        next = pager.take(&[], Some(12)).next;
+    }
+    assert!(matches!(next, Next::Finished(Verdict::Incomplete(_))), "{next:?}");
+}
+
+#[rstest]
+#[case::keyset(Walk::Keyset)]
+#[case::skip(Walk::Skip)]
+#[case::undocumented(Walk::Undocumented)]
+fn where_nothing_is_counted_a_record_that_comes_twice_makes_look_for_another(#[case] how: Walk) {
+    let mut pager = Pager::new(how, Sameness::Key, None);
+    let Next::Ask(look) = pager.take(&marks((0..11).chain([0])), None).next else {
+        panic!("it is believed");
+    };
+    assert_eq!((look.skip, look.from_key), (Some(11), None));
+    // A service that ignores `$skip` gives all again, this time with what had not come.
+    let taken = pager.take(&marks(0..12), None);
+    assert_eq!(taken.keep.iter().filter(|keep| **keep).count(), 1);
+    let Next::Ask(_) = taken.next else { panic!("it may still lack one") };
+    let taken = pager.take(&marks(0..12), None);
+    assert_eq!(taken.next, Next::Finished(Verdict::Complete));
+}
+
+#[test]
+fn a_service_that_always_gives_a_record_twice_is_believed_after_the_look() {
+    let mut pager = Pager::new(Walk::Undocumented, Sameness::Key, None);
+    let twice = marks((0..11).chain([0]));
+    assert!(matches!(pager.take(&twice, None).next, Next::Ask(_)));
+    assert_eq!(pager.take(&twice, None).next, Next::Finished(Verdict::Complete));
+}
+
 #[test]
 fn a_look_that_brings_what_a_doubled_record_stood_for_completes_the_list() {
     let mut pager = Pager::new(Walk::Skip, Sameness::Key, None);
