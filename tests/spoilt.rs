@@ -50,7 +50,8 @@ impl How {
             },
             How::Refused(429) => Fault::Refuse {
                 status: 429,
-                headers: [("Retry-After".to_owned(), "0".to_owned())].into(),
+                // A moment: 0 would say nothing, and the longest that may be meant is waited then.
+                headers: [("Retry-After".to_owned(), "0.001".to_owned())].into(),
                 body: String::new(),
             },
             How::Refused(status) => refuse(status),
@@ -122,7 +123,9 @@ struct Target {
     answer: Answer,
     /// Whether a list is asked for with its count.
     counted: bool,
-    /// Whether its records say whose they are.
+    /// Whether its records have an id that can be another.
+    has_ids: bool,
+    /// Whether that is the id they were asked by.
     names_owner: bool,
     tables: Vec<String>,
 }
@@ -141,6 +144,8 @@ impl Target {
             path: glob(&path),
             answer: read.answer,
             counted: read.paging == Paging::Odata,
+            has_ids: field("CaseId")
+                || field("Id") && (read.answer == Answer::Record || read.paging == Paging::Odata),
             names_owner: field("CaseId") && resource.group == Group::Case
                 || resource.group == Group::Ids,
             tables: vec![resource.table.clone()],
@@ -151,16 +156,15 @@ impl Target {
     fn is_plausible(&self, round: Round, how: How, rows: usize) -> bool {
         match how {
             // Who asks for no id cannot know which ones there are.
-            How::Spoilt("foreign_id") => matches!(round, Round::Listing | Round::Feeds),
-            // A feed tells what has changed, not what there is; lines of a journal can be equal in
-            // every field, and so can affiliations.
-            How::Spoilt("duplicate_record") => {
-                round == Round::Feeds
-                    || self.path.contains("Journals")
-                    || self.name == "employee_offices"
+            How::Spoilt("foreign_id") => {
+                matches!(round, Round::Listing | Round::Feeds) || !self.names_owner
             }
-            // A shorter list; a list of less than ten that is empty.
-            How::Spoilt("drop_record") => self.answer == Answer::List && !self.counted,
+            // A shorter list, or one that gives a record twice whenever it is asked, and no `Count`
+            // that says otherwise.
+            How::Spoilt("drop_record" | "duplicate_record") => {
+                self.answer == Answer::List && !self.counted
+            }
+            // A list of less than ten that is empty.
             How::Spoilt("empty_list") => self.answer == Answer::List && rows < 10,
             // An empty body of proven length is none, where one record is due.
             How::Spoilt("empty_body") => self.answer != Answer::List,
@@ -173,7 +177,7 @@ impl Target {
         match how {
             How::Spoilt("drop_record" | "duplicate_record") => self.answer == Answer::List,
             How::Spoilt("duplicate_key") => self.answer != Answer::Scalar,
-            How::Spoilt("foreign_id") => self.names_owner,
+            How::Spoilt("foreign_id") => self.has_ids,
             _ => true,
         }
     }
@@ -200,10 +204,27 @@ struct Mirror {
 /// What a combination brought.
 #[derive(Default)]
 struct Found {
-    combinations: usize,
+    /// By the way of spoiling: how many.
+    combinations: BTreeMap<String, usize>,
     runs: usize,
     /// By what is wrong: where.
     failures: BTreeMap<String, Vec<String>>,
+}
+
+impl Found {
+    fn count(&self) -> usize {
+        self.combinations.values().sum()
+    }
+
+    fn add(&mut self, other: Found) {
+        for (how, count) in other.combinations {
+            *self.combinations.entry(how).or_default() += count;
+        }
+        self.runs += other.runs;
+        for (wrong, places) in other.failures {
+            self.failures.entry(wrong).or_default().extend(places);
+        }
+    }
 }
 
 const SUMS: &str = "revenue_journal_sums";
@@ -239,7 +260,11 @@ impl Mirror {
             let project = Act::NewCase { project: true, assignment: None };
             world.sandbox.act(&project).unwrap();
         }
-        world.configure(&format!("{UNTHROTTLED}[store]\nthreads = 1\n[publish]\nparquet = \"\"\n"));
+        // What takes time and says nothing here: several threads, Parquet and most of history.
+        world.configure(&format!(
+            "{UNTHROTTLED}[store]\nthreads = 1\n[publish]\nparquet = \"\"\n\
+             [history]\ntables = [\"cases\"]\n"
+        ));
         let catalog = Catalog::load(None).unwrap();
         let mut mirror = Mirror { world, catalog, cases: Vec::new(), project: 0 };
         let output = mirror.run(&["sync"]);
@@ -331,6 +356,7 @@ impl Mirror {
                     path: "/api/ProcessingBases/Newest".to_owned(),
                     answer: Answer::List,
                     counted: false,
+                    has_ids: false,
                     names_owner: false,
                     tables: vec!["processing_bases".to_owned()],
                 }])
@@ -348,7 +374,8 @@ impl Mirror {
                     path: format!("/api/Integrations/RecentlyModified/{of}"),
                     answer: Answer::List,
                     counted: false,
-                    names_owner: of == "Cases",
+                    has_ids: of == "Cases",
+                    names_owner: false,
                     tables: match of {
                         "Cases" => vec!["cases".to_owned(), "activities".to_owned()],
                         _ => vec!["contacts".to_owned()],
@@ -429,7 +456,7 @@ impl Mirror {
             if hits.get(rule).copied().unwrap_or(0) == 0 || !target.is_spoilt(how) {
                 continue;
             }
-            found.combinations += 1;
+            *found.combinations.entry(how.name()).or_default() += 1;
             let rows = target.tables.iter().map(|table| before[table].len()).min().unwrap_or(0);
             if target.is_plausible(round, how, self.rows_of(round, target, &before).min(rows)) {
                 plausible = true;
@@ -450,8 +477,12 @@ impl Mirror {
         // The others suffer nothing by it, and all that is not current is told by the exit status.
         for table in self.catalog.names().into_iter().filter(|t| !mentioned.contains(*t)) {
             let told = output.status.code() != Some(0);
-            let children = self.catalog.get(table).unwrap();
-            if plausible && matches!(children.group, Group::Child(_)) {
+            let resource = self.catalog.get(table).unwrap();
+            if plausible && matches!(resource.group, Group::Child(_)) {
+                continue;
+            }
+            // What is said not to be used is read no more.
+            if resource.only.as_ref().is_some_and(|only| mentioned.contains(&only.table)) {
                 continue;
             }
             // What is believed of these decides what of the others is read.
@@ -538,7 +569,11 @@ impl Mirror {
                 let problem = match n {
                     // What a feed has left out comes with its overlap.
                     2 if !plausible || round == Round::Feeds => Some("not mended without --full"),
-                    3 => Some("not mended without --allow-removals"),
+                    // The guard holds what came with the foreign ids, and of what went with the true
+                    // ones.
+                    3 if !(plausible && how == How::Spoilt("foreign_id")) => {
+                        Some("not mended without --allow-removals")
+                    }
                     _ => None,
                 };
                 if let Some(problem) = problem {
@@ -603,7 +638,7 @@ fn chosen() -> Vec<How> {
 }
 
 /// Goes through all ways of spoiling the endpoints of some rounds, each round in a world of its own.
-fn assert_withstood(rounds: &[Round], least: usize) {
+fn assert_withstood(rounds: &[Round], hows: fn(How) -> bool, least: usize) {
     let found = Mutex::new(Found::default());
     std::thread::scope(|scope| {
         for round in rounds {
@@ -611,59 +646,65 @@ fn assert_withstood(rounds: &[Round], least: usize) {
             scope.spawn(move || {
                 let mut own = Found::default();
                 let mut mirror = Mirror::new(*round);
-                for how in chosen() {
-                    println!("{round:?}, before {}: {:?}", how.name(), own.failures);
+                for how in chosen().into_iter().filter(|how| hows(*how)) {
                     if !mirror.spoil(*round, how, &mut own) {
                         mirror = Mirror::new(*round);
                     }
                 }
-                println!("{round:?}: {} combinations, {} runs", own.combinations, own.runs);
-                let mut all = found.lock().unwrap();
-                all.combinations += own.combinations;
-                all.runs += own.runs;
-                for (wrong, mut places) in own.failures {
-                    all.failures.entry(wrong).or_default().append(&mut places);
-                }
+                println!("{round:?}: {} combinations in {} runs", own.count(), own.runs);
+                found.lock().unwrap().add(own);
             });
         }
     });
     let found = found.into_inner().unwrap();
+    println!("{rounds:?}: {} combinations: {:?}", found.count(), found.combinations);
     let mut text = String::new();
-    for (wrong, mut places) in found.failures {
-        places.sort();
+    for (wrong, places) in &found.failures {
         let _ = writeln!(text, "{wrong}: {}\n  {}", places.len(), places.join("\n  "));
     }
-    assert!(text.is_empty(), "{} combinations:\n{text}", found.combinations);
+    assert!(text.is_empty(), "{} combinations:\n{text}", found.count());
     let all = std::env::var_os(ONLY).is_none();
-    assert!(!all || found.combinations >= least, "only {} combinations", found.combinations);
+    assert!(!all || found.count() >= least, "only {} combinations", found.count());
 }
 
-const OF_SCOPES: usize = 400;
+const OF_SCOPES: usize = 184;
 const OF_LISTS: usize = 100;
-const OF_SEARCHES: usize = 60;
-const OF_FEEDS: usize = 30;
+const OF_SEARCHES: usize = 125;
+const OF_FEEDS: usize = 48;
 const _: () = assert!(OF_SCOPES + OF_LISTS + OF_SEARCHES + OF_FEEDS >= 300);
 
+/// What a scope's own kind of answer decides, and refusals that are no fault of the line: the rest is
+/// judged before anyone knows what was asked, and takes long for so many endpoints.
+fn is_judged_by_scope(how: How) -> bool {
+    match how {
+        How::Spoilt(name) => !matches!(name, "truncate" | "not_utf8" | "html" | "gzip_garbage"),
+        How::Refused(status) => matches!(status, 401 | 403 | 404 | 429),
+        How::Status(_) | How::Lost | How::CutOff | How::Unframed => false,
+    }
+}
+
 #[test]
-#[ignore = "a long fuzz: cargo test --release -- --ignored spoilt::"]
 fn scopes_withstand_spoilt_answers() {
-    assert_withstood(&[Round::Scopes], OF_SCOPES);
+    assert_withstood(&[Round::Scopes], is_judged_by_scope, OF_SCOPES);
 }
 
 #[test]
-#[ignore = "a long fuzz: cargo test --release -- --ignored spoilt::"]
+#[ignore = "takes long: cargo test --release -- --ignored spoilt::"]
+fn scopes_withstand_broken_answers() {
+    assert_withstood(&[Round::Scopes], |how| !is_judged_by_scope(how), OF_SCOPES);
+}
+
+#[test]
 fn lists_withstand_spoilt_answers() {
-    assert_withstood(&[Round::Lists, Round::Permissions], OF_LISTS);
+    assert_withstood(&[Round::Lists, Round::Permissions], |_| true, OF_LISTS);
 }
 
 #[test]
-#[ignore = "a long fuzz: cargo test --release -- --ignored spoilt::"]
 fn searches_withstand_spoilt_answers() {
-    assert_withstood(&[Round::Searches, Round::Listing], OF_SEARCHES);
+    assert_withstood(&[Round::Searches, Round::Listing], |_| true, OF_SEARCHES);
 }
 
 #[test]
-#[ignore = "a long fuzz: cargo test --release -- --ignored spoilt::"]
 fn feeds_withstand_spoilt_answers() {
-    assert_withstood(&[Round::Feeds], OF_FEEDS);
+    assert_withstood(&[Round::Feeds], |_| true, OF_FEEDS);
 }
