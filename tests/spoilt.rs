@@ -476,7 +476,7 @@ impl Mirror {
         }
         // The others suffer nothing by it, and all that is not current is told by the exit status.
         for table in self.catalog.names().into_iter().filter(|t| !mentioned.contains(*t)) {
-            let told = output.status.code() != Some(0);
+            let told = output.status.code() != Some(0) || self.told(table, &output);
             let resource = self.catalog.get(table).unwrap();
             if plausible && matches!(resource.group, Group::Child(_)) {
                 continue;
