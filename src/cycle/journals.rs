@@ -249,21 +249,26 @@ impl Cycle {
                 self.report.halted = true;
                 return Ok(());
             }
+            // Where the sum is that of doubted lines, it is those that are read again.
+            let confirmed = if totals.is_empty() {
+                Vec::new()
+            } else {
+                let confirmed =
+                    move |conn: &_| State::new(conn).confirmed_months_wait_no_longer(level);
+                self.writer.run(confirmed).await?
+            };
             let off = {
                 let conn = self.store.connection()?;
                 State::new(&conn).months_off_their_sum(level)?
             };
-            let off: Vec<(i64, Month)> = off
+            let off: BTreeSet<(i64, Month)> = off
                 .into_iter()
-                .filter(|month| totals.contains(month) && reread.insert(*month))
+                .chain(confirmed.iter().copied())
+                .filter(|month| totals.contains(month) && !reread.contains(month))
                 .collect();
+            reread.extend(&off);
             if !off.is_empty() && tables.iter().any(|t| t == REVENUE) {
                 tracing::info!(months = off.len(), "lines that do not add up are read again");
-                // Where the sum is that of doubted lines, it is those that are read again.
-                let confirmed = self
-                    .writer
-                    .run(move |conn| State::new(conn).confirmed_months_wait_no_longer(level))
-                    .await?;
                 let confirms = |id, month| confirmed.contains(&(id, month));
                 tried.retain(|(table, id, month)| table != REVENUE || !confirms(*id, *month));
                 self.writer
