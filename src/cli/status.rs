@@ -67,6 +67,8 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
         })
         .map(|r| r.table.as_str())
         .collect();
+    // The feeds are asked in every run.
+    let asked: Vec<&str> = asked.into_iter().chain(FEED_TABLES).collect();
     let failed = books.failed_scopes(&asked, &[])?;
     for (table, fresh) in books.freshness()? {
         let Some(row) = resources.get(&table) else { continue };
@@ -101,6 +103,11 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
             "pending_reason": stale.map(|table| &table.reason),
             "rejected": rejected,
         }));
+    }
+    for (table, (count, error)) in
+        failed.iter().filter(|(table, _)| !resources.contains_key(*table))
+    {
+        problems.push(failed_text(table, *count, error));
     }
     // What is no table of the catalog: rows of the feeds that cannot be read.
     for (table, rejected) in rejects.iter().filter(|(table, _)| !resources.contains_key(*table)) {

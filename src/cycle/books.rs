@@ -173,11 +173,11 @@ impl Cycle {
             let why = row.reason.as_deref().unwrap_or_default();
             self.problem(format!("{table} is failing: {why}"));
         }
+        // The feeds are asked in every run.
+        let asked: Vec<&str> = asked.into_iter().chain(FEED_TABLES).collect();
         for (table, (count, error)) in books.failed_scopes(&asked, &self.options.cases)? {
             self.problem(failed_text(&table, count, &error));
         }
-        // The feeds are asked in every run.
-        let asked: Vec<&str> = asked.into_iter().chain(FEED_TABLES).collect();
         for (table, count) in books.open_rejects(&asked, &self.options.cases)? {
             let s = if count == 1 { "" } else { "s" };
             self.problem(format!("{table}: {count} open reject{s}, see sync.rejects"));
@@ -195,6 +195,9 @@ impl Cycle {
 
 /// What is said of a table of which scopes failed.
 pub fn failed_text(table: &str, count: i64, error: &str) -> String {
+    if FEED_TABLES.contains(&table) {
+        return error.to_owned();
+    }
     let s = if count == 1 { "" } else { "s" };
     format!("{table}: {count} scope{s} failed and will be tried again: {error}")
 }

@@ -38,7 +38,8 @@ impl Cycle {
         let table = resource.table.as_str();
         // A listing is no scope: that it is not complete is told by itself.
         let is_scope = id != 0 || resource.group != Group::Ids;
-        if error.kind() == Kind::Forbidden && is_scope {
+        let counts = error.kind() == Kind::Forbidden && is_scope;
+        if counts {
             // It counts among those that speak for the table.
             self.note_failure(table, id, FailureKind::of(Kind::Forbidden), &error.chain(), None)
                 .await?;
@@ -73,16 +74,45 @@ impl Cycle {
                 self.note_failure(table, id, FailureKind::NotFound, GONE, doubt).await?;
             }
             Verdict::ScopeFailed => {
-                let text = error.chain();
-                tracing::warn!(table, id, reason = text, "a scope failed");
-                self.note_failing(table, &text);
-                if error.kind() != Kind::Forbidden && is_scope {
-                    self.note_failure(table, id, FailureKind::of(error.kind()), &text, None)
-                        .await?;
-                }
+                self.scope_failed(table, id, is_scope && !counts, &error).await?
             }
         }
         Ok(verdict)
+    }
+
+    /// What an error means for one scope, where it is asked at an address that says nothing about the
+    /// table: a failure of that scope, whatever the source says.
+    ///
+    /// # Errors
+    /// What ends the run.
+    pub(super) async fn take_scope_error(
+        &mut self,
+        resource: &Resource,
+        id: i64,
+        error: Error,
+    ) -> Result<()> {
+        let error = self.note_reach(&resource.table, error).await?;
+        if policy::ends_run(error.kind()) {
+            return Err(error);
+        }
+        self.scope_failed(&resource.table, id, true, &error).await
+    }
+
+    /// A scope is asked again with backoff; `is_scope`: it is one that the store keeps failures of.
+    async fn scope_failed(
+        &mut self,
+        table: &str,
+        id: i64,
+        is_scope: bool,
+        error: &Error,
+    ) -> Result<()> {
+        let text = error.chain();
+        tracing::warn!(table, id, reason = text, "a scope failed");
+        self.note_failing(table, &text);
+        if is_scope {
+            self.note_failure(table, id, FailureKind::of(error.kind()), &text, None).await?;
+        }
+        Ok(())
     }
 
     /// Counts a failure of a table, which is failing when nothing else of it is read in this run.
@@ -114,14 +144,27 @@ impl Cycle {
             }
             Kind::NotFound => {
                 let before = self.doubted_before();
-                let conn = self.store.connection()?;
-                let state = State::new(&conn);
-                evidence.has_rows = state.rows_of_scope(resource, id)? > 0;
-                evidence.is_confirmed = state.is_gone_since(&resource.table, id, before)?;
+                evidence.has_answered = self.has_answered(&resource.table)?;
+                // Asked of the writer, so that what was answered so far is counted.
+                let resource = Arc::clone(resource);
+                (evidence.has_rows, evidence.is_confirmed) = self
+                    .writer
+                    .run(move |conn| {
+                        let state = State::new(conn);
+                        let has_rows = state.rows_of_scope(&resource, id)? > 0;
+                        Ok((has_rows, state.is_gone_since(&resource.table, id, before)?))
+                    })
+                    .await?;
             }
             _ => {}
         }
         Ok(evidence)
+    }
+
+    /// Whether a table has ever answered with data.
+    pub(super) fn has_answered(&self, table: &str) -> Result<bool> {
+        let conn = self.store.connection()?;
+        Ok(self.answered.contains(table) || State::new(&conn).has_answered(table)?)
     }
 
     /// An answer that came by then confirms one that comes now.

@@ -38,9 +38,20 @@ impl Memory for FeedMemory<'_> {
 
     async fn gap(&self, name: FeedName) -> Result<()> {
         self.writer
-            .run(move |conn| match name {
-                FeedName::Cases => State::new(conn).everything_is_stale("gap"),
-                FeedName::Contacts => State::new(conn).contacts_are_stale("gap"),
+            .run(move |conn| {
+                let state = State::new(conn);
+                match name {
+                    FeedName::Cases => {
+                        state.everything_is_stale("gap")?;
+                        // How far back the feed was read is noted anew when a poll is complete.
+                        state.forget_feed_reach()?;
+                    }
+                    FeedName::Contacts => state.contacts_are_stale("gap")?,
+                }
+                // Once: if the feed cannot be read now, the next poll is no further gap.
+                let kept = state.feed(name.as_str())?;
+                let begun_anew = FeedState { bound: None, cursor: None, ..kept };
+                state.set_feed(name.as_str(), &begun_anew, None)
             })
             .await
     }

@@ -42,9 +42,6 @@ impl Cycle {
             return Ok(());
         }
         self.want_journals().await?;
-        if self.options.allow_removals {
-            self.writer.run(|conn| State::new(conn).doubted_months_wait_no_longer()).await?;
-        }
         let tables = self.journal_tables();
         let scheduled = due.has(Name::Journals) || due.has(Name::JournalsRecheck);
         // Where the offices were not known when the schedule ran, nothing was planned.

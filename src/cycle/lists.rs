@@ -82,11 +82,7 @@ impl Cycle {
     }
 
     fn list_is_stale(&self, resource: &Resource) -> Result<bool> {
-        let conn = self.store.connection()?;
-        let state = State::new(&conn);
-        // Who lifts the guard does not wait for what it held.
-        let held = self.options.allow_removals && state.list_is_held(&resource.table)?;
-        Ok(held || state.list_is_stale(&resource.table)?)
+        State::new(&self.store.connection()?).list_is_stale(&resource.table)
     }
 
     /// Takes the answer of a whole list.
@@ -115,10 +111,6 @@ impl Cycle {
     async fn list_failed(&mut self, resource: &Arc<Resource>, error: Error) -> Result<()> {
         let stamp = Stamp::Known(String::new());
         self.take_error(resource, 0, true, stamp, error).await.map(drop)
-    }
-
-    fn has_answered(&self, table: &str) -> Result<bool> {
-        State::new(&self.store.connection()?).has_answered(table)
     }
 
     /// The service has no such list: rows of another table stand for it. What that table does not

@@ -164,6 +164,10 @@ impl Cycle {
             Due::of(&self.config, &self.store.connection()?, &self.options, Timestamp::now())?;
         self.report.verify_due = due.schedules.remove(&Name::Verify);
         self.check_tenant(due.has(Name::Reference)).await?;
+        if self.options.allow_removals {
+            // Who allows it does not wait for what it held.
+            self.writer.run(|conn| State::new(conn).what_is_held_waits_no_longer()).await?;
+        }
         self.align_statuses().await?;
         if due.has(Name::Reference) {
             self.read_permissions().await?;

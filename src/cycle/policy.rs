@@ -19,6 +19,8 @@ pub(super) struct Evidence {
     pub forbidden: u64,
     /// Scopes that the table has.
     pub scopes: u64,
+    /// The table has answered before.
+    pub has_answered: bool,
     /// Rows of the scope are mirrored.
     pub has_rows: bool,
     /// Another 404 of the scope came `source.doubt` ago or earlier, and nothing else since.
@@ -52,8 +54,10 @@ pub(super) fn judge(kind: Kind, evidence: &Evidence) -> Verdict {
             }
         }
         Kind::NotAllowed => Verdict::TableAbsent,
-        // A list that is not there is an endpoint that is not there.
-        Kind::NotFound if evidence.is_whole_table => Verdict::TableAbsent,
+        // A list that never was there is an endpoint that is not there. One that was may be behind a
+        // proxy that is being changed: that it is gone for good nobody can tell from one answer.
+        Kind::NotFound if evidence.is_whole_table && !evidence.has_answered => Verdict::TableAbsent,
+        Kind::NotFound if evidence.is_whole_table => Verdict::ScopeFailed,
         Kind::NotFound if !evidence.has_rows || evidence.is_confirmed => Verdict::Nothing,
         Kind::NotFound => Verdict::Doubted,
         // That the source cannot be reached ends a run only when several endpoints say so.

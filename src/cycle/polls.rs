@@ -1,5 +1,6 @@
 //! Asking the change feeds: by a cycle, by the daemon's poller and by `plan`, one at a time.
 
+use crate::scope::FailureKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,10 +8,10 @@ use jiff::Timestamp;
 use tokio::sync::Mutex;
 
 use super::feed_memory::FeedMemory;
-use super::policy::is_missing;
+use super::policy::{ends_run, is_missing};
 use super::signals::News;
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::feed::{Feed, LONGEST_REACH, Polled, Reread};
 use crate::mirror::{Books, ResourceRow, State, Store, Writer};
 use crate::scope::FeedName;
@@ -44,7 +45,9 @@ impl Polls {
         // A poll that failed has committed the pages before.
         self.news.tell(State::new(&self.store.connection()?).sequence()?);
         let polled = polled
-            .map_err(|e| e.within(format!("the change feed ({}) cannot be read", name.as_str())))?;
+            .map_err(|e| e.within(format!("the change feed ({}) cannot be read", name.as_str())));
+        self.note_poll(name, run_id, polled.as_ref().err()).await?;
+        let polled = polled?;
         if name == FeedName::Cases {
             let known = State::new(&self.store.connection()?).feed_reach()?.is_some();
             if !known || polled.gap {
@@ -62,6 +65,26 @@ impl Polls {
             tracing::debug!(feed = name.as_str(), calls = polled.calls, "nothing has changed");
         }
         Ok(polled)
+    }
+
+    /// Keeps that a feed cannot be read, until it can: `status` tells it between the polls too.
+    async fn note_poll(&self, name: FeedName, run_id: i64, error: Option<&Error>) -> Result<()> {
+        let scope = State::feed_scope(name);
+        let failed = error.filter(|error| !ends_run(error.kind()));
+        let Some(error) = failed else {
+            let stood = State::new(&self.store.connection()?).has_failed(&scope)?;
+            if error.is_some() || !stood {
+                return Ok(());
+            }
+            return self.writer.run(move |conn| State::new(conn).succeed(&scope)).await;
+        };
+        let (kind, text) = (FailureKind::of(error.kind()), error.chain());
+        self.writer
+            .run(move |conn| {
+                State::new(conn).fail(run_id, Timestamp::now(), &scope, kind, &text, None)
+            })
+            .await
+            .map(drop)
     }
 
     /// Reads the last `reach` of a feed again (the source's commit order is not its clock's), in turn with
@@ -104,7 +127,11 @@ impl Polls {
                     "there is no contacts feed for us: contacts are read again by age"
                 );
                 self.writer
-                    .run(|conn| State::new(conn).set_meta("contacts_feed", "absent"))
+                    .run(|conn| {
+                        let state = State::new(conn);
+                        state.succeed(&State::feed_scope(FeedName::Contacts))?;
+                        state.set_meta("contacts_feed", "absent")
+                    })
                     .await?;
                 Ok(None)
             }

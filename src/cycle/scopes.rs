@@ -147,7 +147,7 @@ impl Cycle {
             self.answered.insert(resource.table.clone());
         }
         self.look_at_part(&resource, id, &load).await?;
-        let half_missing = self.half_is_missing(&resource, id, &mut load)?;
+        let half_missing = self.half_is_missing(&resource, id, &mut load).await?;
         let noted = if load.decoded.any_keyless() {
             Some((FailureKind::Incomplete, "a record has no usable key: nothing is deleted"))
         } else if half_missing {
@@ -168,19 +168,34 @@ impl Cycle {
 
     /// Whether one of a scope's calls answered 404 where that is not known to mean "none": then the
     /// answer is not complete.
-    fn half_is_missing(&self, resource: &Resource, id: i64, load: &mut Load) -> Result<bool> {
+    async fn half_is_missing(
+        &self,
+        resource: &Arc<Resource>,
+        id: i64,
+        load: &mut Load,
+    ) -> Result<bool> {
         if load.missing.is_empty() {
             return Ok(false);
         }
-        let conn = self.store.connection()?;
-        let state = State::new(&conn);
-        for value in &load.missing {
-            if !state.may_lack(resource, id, value, self.doubted_before())? {
-                load.scopes.iter_mut().for_each(|scope| scope.complete = false);
-                return Ok(true);
-            }
+        let (resource, missing) = (Arc::clone(resource), load.missing.clone());
+        let before = self.doubted_before();
+        // Asked of the writer, so that what was answered so far is counted.
+        let all_may_lack = self
+            .writer
+            .run(move |conn| {
+                let state = State::new(conn);
+                for value in &missing {
+                    if !state.may_lack(&resource, id, value, before)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            })
+            .await?;
+        if !all_may_lack {
+            load.scopes.iter_mut().for_each(|scope| scope.complete = false);
         }
-        Ok(false)
+        Ok(!all_may_lack)
     }
 }
 

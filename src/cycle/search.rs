@@ -63,7 +63,8 @@ impl Cycle {
             return Ok(false);
         }
         if places.is_empty() || !complete {
-            self.problem("the listing of the cases is not complete".to_owned());
+            let why = "the listing of the cases is not complete";
+            self.listing_failed(FailureKind::Incomplete, why).await?;
             return Ok(false);
         }
         // A case is a suspect when both searches lack it. A record without a usable key may be any case.
@@ -80,8 +81,17 @@ impl Cycle {
             self.progress.done(1);
         }
         self.flush().await?;
+        if !held {
+            self.writer.run(|conn| State::new(conn).listing_is_well()).await?;
+        }
         // What the guard held is looked at again in the next run.
         Ok(!held)
+    }
+
+    /// Keeps that the cases were not listed, or not believed to be, until they are.
+    async fn listing_failed(&mut self, kind: FailureKind, why: &str) -> Result<()> {
+        self.problem(why.to_owned());
+        self.note_scope_failure(State::listing(), kind, why, None).await
     }
 
     async fn list(
@@ -161,24 +171,27 @@ impl Cycle {
     /// Cases that the mirror shows and the listings of these searches lack, unless so many that the
     /// guard holds. With whether it does.
     async fn suspects(&mut self, listed: Vec<i64>, places: Vec<Place>) -> Result<(Vec<i64>, bool)> {
-        let (mut suspects, hidden, shown) = self
+        let (mut suspects, hidden, shown, of_late) = self
             .writer
             .run(move |conn| {
                 let state = State::new(conn);
                 state.stage_ids("listed", &listed)?;
                 let suspects = state.suspects("temp.listed", false, &places)?;
                 let hidden = state.suspects("temp.listed", true, &places)?;
-                Ok((suspects, hidden, state.shown_cases()?))
+                let of_late = state.hidden_of_late(Timestamp::now())?;
+                Ok((suspects, hidden, state.shown_cases()?, of_late))
             })
             .await?;
-        let (leaving, of) = (suspects.len() as u64, u64::try_from(shown).unwrap_or(0));
+        let leaving = suspects.len() as u64 + of_late;
+        let of = u64::try_from(shown).unwrap_or(0) + of_late;
         let held =
             !self.options.allow_removals && guarded(leaving, of, self.config.reconcile.max_removed);
-        if leaving > 0 && held {
-            self.problem(format!(
+        if !suspects.is_empty() && held {
+            let why = format!(
                 "the listing lacks {leaving} of {of} cases; reconcile.max_removed holds them (if \
                  they are really gone, run `casemirror sync --full --allow-removals`)"
-            ));
+            );
+            self.listing_failed(FailureKind::Held, &why).await?;
             return Ok((Vec::new(), true));
         }
         // Whether those that are hidden still exist is asked too; they can leave no search row.
@@ -192,11 +205,12 @@ impl Cycle {
         let (leaving, of) = {
             let conn = self.store.connection()?;
             let state = State::new(&conn);
-            (state.leaving(unknown)?, state.shown_cases()?)
+            let of_late = state.hidden_of_late(Timestamp::now())?;
+            let count = |n: i64| u64::try_from(n).unwrap_or(0) + of_late;
+            (count(state.leaving(unknown)?), count(state.shown_cases()?))
         };
-        let count = |n: i64| u64::try_from(n).unwrap_or(0);
         let max = self.config.reconcile.max_removed;
-        if self.options.allow_removals || !guarded(count(leaving), count(of), max) {
+        if self.options.allow_removals || !guarded(leaving, of, max) {
             return Ok(false);
         }
         self.problem(format!(
@@ -398,10 +412,12 @@ impl Cycle {
         let sequence = self.sequence()?;
         match self.extractor.by_id(resource, &template, id, sequence).await {
             Ok(load) => self.writer.load(load).await,
-            Err(error) => {
+            Err(error) if error.kind() == Kind::NotFound => {
                 let stamp = Stamp::AsSeen { sequence };
                 self.take_error(resource, id, false, stamp, error).await.map(drop)
             }
+            // What this address refuses says nothing about the search that fills the table.
+            Err(error) => self.take_scope_error(resource, id, error).await,
         }
     }
 }

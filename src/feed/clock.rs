@@ -40,6 +40,11 @@ impl Usual {
         Usual { ahead, at: ours }
     }
 
+    /// The two clocks are equal, as far as is known at `ours`.
+    pub fn equal(ours: Ticks) -> Usual {
+        Usual { ahead: 0, at: ours }
+    }
+
     /// `date` as far as it is believed. Of a service that was never met before, all of it.
     pub fn believed(usual: Option<Usual>, date: Ticks, ours: Ticks) -> Ticks {
         usual.map_or(date, |usual| {
@@ -89,6 +94,7 @@ mod tests {
         assert_eq!(believed(HOUR), at(1_090), "a jump ahead is not followed");
         assert_eq!(believed(-HOUR), at(1_000 - HOUR), "a jump back is");
         assert_eq!(Usual::believed(None, at(9_000), at(0)), at(9_000));
+        assert_eq!(Usual::believed(Some(Usual::equal(at(0))), at(9_000), at(0)), at(60));
     }
 
     #[test]

@@ -201,7 +201,9 @@ impl<'a, M: Memory> Reading<'a, M> {
         let ours = Ticks::from(answer.ended_at);
         if self.state.next_bound.is_none() {
             // A cursor of an interrupted poll keeps that poll's bound: it started earlier.
-            let believed = Usual::believed(self.usual, date, ours);
+            // Where nothing is known of the clocks, a bound that is there must not be overtaken.
+            let known = self.usual.or(self.state.bound.map(|_| Usual::equal(ours)));
+            let believed = Usual::believed(known, date, ours);
             if believed < date {
                 tracing::warn!(
                     feed = self.name.as_str(),

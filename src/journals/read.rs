@@ -251,13 +251,8 @@ impl Calls<'_> {
             let window = match step {
                 Step::Read(window) => window,
                 Step::Compare { whole, halves_from } => {
-                    let halves = parts.get(halves_from..).unwrap_or_default();
-                    if halves.iter().all(|part| part.complete)
-                        && marks(std::slice::from_ref(&whole)) == marks(halves)
-                    {
-                        parts.truncate(halves_from);
-                        parts.push(whole);
-                    }
+                    let halves = parts.split_off(halves_from.min(parts.len()));
+                    parts.extend(compared(whole, halves));
                     continue;
                 }
             };
@@ -382,6 +377,25 @@ fn is_too_much(error: &Error) -> bool {
     matches!(error.kind(), Kind::Timeout | Kind::Server | Kind::BadAnswer)
 }
 
+/// What a window that was answered whole is worth beside its halves. Where they add up to it, it takes
+/// their place; where they have more, it was as many as the service gives at once. Where it has a line
+/// that they lack, neither is known to be all.
+fn compared(whole: Part, mut halves: Vec<Part>) -> Vec<Part> {
+    let (of_whole, of_halves) = (marks(std::slice::from_ref(&whole)), marks(&halves));
+    if halves.iter().all(|part| part.complete) && of_whole == of_halves {
+        return vec![whole];
+    }
+    let mut left = of_halves.into_iter().peekable();
+    let is_within = of_whole.iter().all(|mark| {
+        while left.next_if(|other| other < mark).is_some() {}
+        left.next_if_eq(mark).is_some()
+    });
+    if !is_within {
+        halves.iter_mut().for_each(|part| part.complete = false);
+    }
+    halves
+}
+
 /// The lines, in whatever order: equal ones are as many.
 fn marks(parts: &[Part]) -> Vec<u128> {
     let mut marks: Vec<u128> = parts
@@ -401,4 +415,30 @@ fn lines(
 ) -> Lines {
     let records = parts.into_iter().flat_map(|part| part.records).collect();
     Lines { records, complete, sent_at, window_days }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(lines: &[&'static str]) -> Part {
+        let window = "2026-10".parse::<crate::scope::Month>().unwrap().window();
+        let records = lines.iter().map(|line| Bytes::from_static(line.as_bytes())).collect();
+        Part { window, records, pages: 1, complete: true }
+    }
+
+    /// How many lines a window and its halves come to, and whether they are all.
+    fn shown(whole: &[&'static str], halves: [&[&'static str]; 2]) -> (usize, bool) {
+        let parts = compared(part(whole), halves.map(part).into());
+        let lines = parts.iter().map(|part| part.records.len()).sum();
+        (lines, parts.iter().all(|part| part.complete))
+    }
+
+    #[test]
+    fn halves_have_to_add_up_to_what_was_answered_whole() {
+        assert_eq!(shown(&["a", "b", "b"], [&["b"], &["b", "a"]]), (3, true));
+        assert_eq!(shown(&["a", "b"], [&["a", "b"], &["c"]]), (3, true), "a limit cut the whole");
+        assert_eq!(shown(&["a", "b", "c"], [&["a"], &[]]), (1, false), "lines are missing");
+        assert_eq!(shown(&["b", "b"], [&["b"], &["c"]]), (2, false), "equal lines are two");
+    }
 }

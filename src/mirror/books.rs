@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
+use super::fetched::LISTING;
 use super::wanted::UNWANTED_SCOPES;
 use super::{Merged, Outcome};
 use crate::catalog::{Group, Resource};
@@ -365,8 +366,14 @@ impl<'c> Books<'c> {
             self.conn,
             &format!(
                 "SELECT table_name, count(*), arg_min(error, next_at) FROM sync.failures \
-                 WHERE table_name IN ({}) {among} GROUP BY table_name",
-                sql::texts(tables.iter().map(AsRef::as_ref).chain([""]))
+                 WHERE table_name IN ({}) {among} {whole} GROUP BY table_name",
+                sql::texts(tables.iter().map(AsRef::as_ref).chain([""])),
+                // That all were not listed says nothing of some.
+                whole = if cases.is_empty() {
+                    String::new()
+                } else {
+                    format!("AND part <> {}", sql::text(LISTING))
+                },
             ),
             |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))),
         )?;

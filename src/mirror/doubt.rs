@@ -175,7 +175,7 @@ fn note_doubts(resource: &Resource, now: &str) -> String {
         "UPDATE sync.journal_months m SET due = 'doubted', \
            doubted_at = CASE WHEN m.doubted_digest = d.digest THEN m.doubted_at ELSE {now} END, \
            doubted_digest = d.digest, doubted_payment = d.payment, doubted_change = d.change, \
-           doubted_price = d.price \
+           doubted_price = d.price, not_found_at = NULL \
          FROM temp.stage_doubts d WHERE m.table_name = {name} AND {of_month}; \
          {ask_for_sums} \
          DELETE FROM temp.stage_scopes c USING temp.stage_doubts d \
@@ -214,11 +214,8 @@ impl State<'_> {
         Ok(months)
     }
 
-    /// Lets all doubted months be read at once: what was doubted is allowed.
-    pub fn doubted_months_wait_no_longer(&self) -> Result<()> {
-        self.batch(
-            "UPDATE sync.failures SET next_at = first_at WHERE kind = 'Doubted' \
-               AND table_name IN (SELECT table_name FROM sync.journal_months)",
-        )
+    /// Lets all that is doubted or held be read at once: its removal is allowed.
+    pub fn what_is_held_waits_no_longer(&self) -> Result<()> {
+        self.batch("UPDATE sync.failures SET next_at = first_at WHERE kind IN ('Doubted', 'Held')")
     }
 }

@@ -7,11 +7,15 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::state::{State, ids, list};
+use super::unreadable::places;
 use crate::catalog::{Column, Each, Given, Group, Instead, Only, Partial, Resource, Scalar};
 use crate::error::Result;
-use crate::scope::{FailureKind, Fetched, ScopeId, backoff};
+use crate::scope::{FailureKind, FeedName, Fetched, ScopeId, backoff};
 use crate::sql::{self, db, instant, instant_param, query, scalar_i64};
 use crate::ticks::Ticks;
+
+/// The part of the failures of the table `cases` that stands for the listing of all of them.
+pub(super) const LISTING: &str = "listing";
 
 impl State<'_> {
     /// What was fetched of these scopes, by table and id.
@@ -127,7 +131,7 @@ impl State<'_> {
 
     /// Whether a table ever got another answer than 404.
     pub fn has_answered(&self, table: &str) -> Result<bool> {
-        let table = quote::text(table);
+        let table = sql::text(table);
         let sql =
             format!("SELECT count(*) FROM sync.resources WHERE table_name = {table} AND answered");
         Ok(scalar_i64(self.conn, &sql)? > 0)
@@ -258,6 +262,9 @@ impl State<'_> {
     /// How many scopes a table has, as far as is known.
     pub fn scopes(&self, resource: &Resource) -> Result<u64> {
         let count = match &resource.group {
+            Group::Case if resource.only.is_some() || resource.given.is_some() => {
+                scalar_i64(self.conn, &scopes_that_are_asked(resource))?
+            }
             Group::Case | Group::Ids => scalar_i64(
                 self.conn,
                 "SELECT count(*) FROM sync.seen WHERE NOT removed AND place IS NOT NULL",
@@ -273,6 +280,43 @@ impl State<'_> {
         self.execute(
             "DELETE FROM sync.failures WHERE table_name = ? AND kind = 'Forbidden'",
             params![table],
+        )
+    }
+
+    /// The listing of all cases, as failures know it.
+    pub fn listing() -> ScopeId {
+        ScopeId { table: "cases".to_owned(), id: 0, part: LISTING.to_owned() }
+    }
+
+    /// The cases were listed, and the listing is believed.
+    pub fn listing_is_well(&self) -> Result<()> {
+        self.succeed(&Self::listing())
+    }
+
+    /// A change feed, as failures know it.
+    pub fn feed_scope(feed: FeedName) -> ScopeId {
+        let (table, _, _) = places(feed);
+        ScopeId { table: table.to_owned(), id: 0, part: String::new() }
+    }
+
+    /// Whether a scope failed when it was last read.
+    pub fn has_failed(&self, scope: &ScopeId) -> Result<bool> {
+        Ok(scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM sync.failures WHERE table_name = {} AND id = {} AND part = {}",
+                sql::text(&scope.table),
+                scope.id,
+                sql::text(&scope.part)
+            ),
+        )? > 0)
+    }
+
+    /// A scope failed before, and does not any more.
+    pub fn succeed(&self, scope: &ScopeId) -> Result<()> {
+        self.execute(
+            "DELETE FROM sync.failures WHERE table_name = ? AND id = ? AND part = ?",
+            params![scope.table, scope.id, scope.part],
         )
     }
 
@@ -298,11 +342,6 @@ impl State<'_> {
         }
         let stale = list.stamp.as_ref().is_some_and(|stamp| !stamp.is_empty());
         Ok(list.error.is_some() || stale || list.stamp.is_none())
-    }
-
-    /// Whether the guard held rows of a list when it was last read.
-    pub fn list_is_held(&self, table: &str) -> Result<bool> {
-        Ok(self.list_state(table)?.stamp.as_deref() == Some("held"))
     }
 
     /// Why a list is stale, and whether it was never read.
@@ -408,6 +447,32 @@ impl State<'_> {
         )?;
         Ok(rows.into_iter().next().flatten())
     }
+}
+
+/// How many cases are asked for a table that not all are asked for, as a query.
+fn scopes_that_are_asked(resource: &Resource) -> String {
+    let ident = |name: &String| sql::ident(name);
+    let of_only = resource.only.as_ref().map(|only| {
+        format!(
+            "SELECT {} AS id FROM main.{} WHERE {} IN ({})",
+            ident(&only.scope),
+            ident(&only.table),
+            ident(&only.column),
+            sql::texts(only.values.iter().map(String::as_str))
+        )
+    });
+    let of_given = resource.given.as_ref().map(|given| {
+        let tables = given.tables.iter().map(|(table, scope)| {
+            let column = ident(&given.column);
+            let (scope, table) = (ident(scope), ident(table));
+            format!("SELECT {scope} AS id FROM main.{table} WHERE {column} IS NOT NULL")
+        });
+        tables.collect::<Vec<_>>().join(" UNION ALL ")
+    });
+    let parts: Vec<String> = of_only.into_iter().chain(of_given).collect();
+    let sets: Vec<String> =
+        parts.iter().map(|part| format!("SELECT DISTINCT id FROM ({part})")).collect();
+    format!("SELECT count(*) FROM ({})", sets.join(" INTERSECT "))
 }
 
 /// The ids of a table that is read per row of another, as a query of one column `id`.

@@ -87,15 +87,7 @@ pub(super) fn hold(
         return Ok(held);
     }
     let of = scalar_i64(conn, &format!("SELECT count(*) FROM {main}"))? as u64;
-    let before = scalar_i64(
-        conn,
-        &format!(
-            "SELECT coalesce(sum(removed), 0)::BIGINT FROM sync.removals \
-             WHERE table_name = {} AND removed_at > {}",
-            sql::text(&resource.table),
-            instant(limits.now - WINDOW)
-        ),
-    )? as u64;
+    let before = removed_of_late(conn, &[&resource.table], limits.now)?;
     if !guarded(leaving + before, of + before, limits.max_removed) {
         return Ok(held);
     }
@@ -113,12 +105,26 @@ pub(super) fn hold(
     Ok(held + leaving - left)
 }
 
+/// How many rows answers removed from these tables in the last hour.
+pub(super) fn removed_of_late(conn: &Connection, tables: &[&str], now: Timestamp) -> Result<u64> {
+    let rows = scalar_i64(
+        conn,
+        &format!(
+            "SELECT coalesce(sum(removed), 0)::BIGINT FROM sync.removals \
+             WHERE table_name IN ({}) AND removed_at > {}",
+            sql::texts(tables.iter().copied()),
+            instant(now - WINDOW)
+        ),
+    )?;
+    Ok(u64::try_from(rows).unwrap_or(0))
+}
+
 /// Keeps how many rows answers removed, for the guard over the answers to come.
 pub(super) fn note_removed(
     conn: &Connection,
     table: &str,
     rows: u64,
-    limits: Limits,
+    now: Timestamp,
 ) -> Result<()> {
     if rows == 0 {
         return Ok(());
@@ -126,9 +132,9 @@ pub(super) fn note_removed(
     conn.execute_batch(&format!(
         "DELETE FROM sync.removals WHERE removed_at <= {}; \
          INSERT INTO sync.removals VALUES ({}, {}, {rows})",
-        instant(limits.now - WINDOW),
+        instant(now - WINDOW),
         sql::text(table),
-        instant(limits.now),
+        instant(now),
     ))
     .map_err(|e| db("cannot note how many rows left", e))
 }

@@ -222,6 +222,8 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
              (SELECT max(definition) FROM sync.resources WHERE table_name = {name}), \
            closed_read_at = CASE WHEN c.is_closed THEN coalesce(m.closed_read_at, {now}) END \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND c.complete; \
+         UPDATE sync.journal_months m SET not_found_at = NULL \
+         FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND NOT c.not_found; \
          UPDATE sync.journal_months m SET due = 'incomplete' \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND NOT c.complete; \
          DELETE FROM sync.failures f USING temp.stage_months c WHERE c.complete \

@@ -111,7 +111,7 @@ pub(super) fn merge(
     run("compare", &sql.diff())?;
     let merged = write_differences(conn, resource, rules.history, now)?;
     if let Some(limits) = rules.limits {
-        guard::note_removed(conn, &resource.table, merged.deleted, limits)?;
+        guard::note_removed(conn, &resource.table, merged.deleted, limits.now)?;
     }
     Ok(Merged { held, ..merged })
 }

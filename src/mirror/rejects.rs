@@ -52,6 +52,11 @@ pub(super) fn note(
         }
         _ => "",
     };
+    // What is held of a scope stays as it was, and so does what did not fit in it.
+    let only_believed = match &resource.group {
+        Group::Journal(_) => "",
+        _ => "AND c.id NOT IN (SELECT id FROM temp.kept_back)",
+    };
     // An answer without the fault is enough for a record that could not be placed.
     let lacking: Vec<i64> = loads.iter().flat_map(|load| load.lacking.iter().copied()).collect();
     let was_lacking = if lacking.is_empty() {
@@ -74,7 +79,7 @@ pub(super) fn note(
            (SELECT 1 FROM sync.rejects o WHERE o.resolved_at IS NULL AND {SAME}); \
          UPDATE sync.rejects o SET resolved_at = {now} FROM temp.stage_scopes c \
          WHERE o.resolved_at IS NULL AND o.table_name IN ({tables}) AND o.scope = {scope_text} \
-           AND (c.complete OR o.column_name IS NULL {only_named}) AND NOT EXISTS \
+           AND (c.complete OR o.column_name IS NULL {only_named}) {only_believed} AND NOT EXISTS \
            (SELECT 1 FROM temp.stage_rejects n WHERE {SAME}); \
          {was_lacking}"
     ))

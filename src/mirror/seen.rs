@@ -214,6 +214,11 @@ impl State<'_> {
         Ok(self.meta("feed_reach")?.and_then(|text| text.parse().ok()))
     }
 
+    /// What happened since the last poll is not known.
+    pub fn forget_feed_reach(&self) -> Result<()> {
+        self.set_meta("feed_reach", "")
+    }
+
     /// Notes how far back the case feed was read.
     pub fn set_feed_reach(&self, ticks: i64) -> Result<()> {
         self.set_meta("feed_reach", &ticks.to_string())

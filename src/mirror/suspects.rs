@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::fetched::fail;
+use super::guard;
 use super::leave;
 use super::load::{Outcome, Settings};
 use super::state::State;
@@ -51,6 +52,11 @@ impl State<'_> {
         let why = "no search shows the case, but it exists: it is hidden, or the search lags";
         self.wait_for_search(run_id, id, since.unwrap_or(now), delay, why, now)?;
         Ok(SuspectStep::Waiting)
+    }
+
+    /// How many cases were hidden in the last hour.
+    pub fn hidden_of_late(&self, now: Timestamp) -> Result<u64> {
+        guard::removed_of_late(self.conn, &["cases", "projects"], now)
     }
 
     /// What is suspected of a case, and since when.
@@ -153,6 +159,11 @@ impl State<'_> {
             leave::take_rows(self.conn, settings, resource, &one, "hidden", now, &mut outcome)?;
         }
         leave::forget_scopes(self.conn, tables.into_iter(), &one, now)?;
+        // Batch by batch they count together.
+        for table in tables {
+            let left = outcome.tables.get(table).map_or(0, |merged| merged.deleted);
+            guard::note_removed(self.conn, table, left, now)?;
+        }
         self.write(&format!(
             "UPDATE sync.seen SET state = 'hidden', suspect_at = {} WHERE case_id = {id}",
             // Kept for a case that no search ever showed: by it a later 404 is believed.

@@ -135,7 +135,7 @@ impl Client {
     /// The text says method, address without secrets, which attempt of how many, and the time it
     /// took; the cause says what happened. A refusal's cause is a [`Refusal`]: see
     /// [`super::refusal`]. [`Kind::Forbidden`] (403) names the missing permissions,
-    /// [`Kind::NotFound`] is 404 and 410, [`Kind::NotAllowed`] 405 and 501, [`Kind::Throttled`] 429
+    /// [`Kind::NotFound`] is 404 and 410, [`Kind::NotAllowed`] 405, [`Kind::Throttled`] 429
     /// and 408 or a hold beyond our patience, [`Kind::Refused`] another 4xx, [`Kind::Server`] 5xx,
     /// [`Kind::BadAnswer`] what is another 2xx, has no end, is no JSON, not what was expected, too
     /// large, or a redirect.

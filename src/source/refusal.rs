@@ -62,7 +62,7 @@ impl Refusal {
             401 => Kind::Credentials,
             403 => Kind::Forbidden,
             404 | 410 => Kind::NotFound,
-            405 | 501 => Kind::NotAllowed,
+            405 => Kind::NotAllowed,
             408 | 429 => Kind::Throttled,
             400..=499 => Kind::Refused,
             500..=599 => Kind::Server,
