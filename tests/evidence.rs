@@ -11,24 +11,24 @@ use crate::support::follow::{
 use crate::support::scripted::{self, garbage, refuse};
 use crate::support::{World, one, shown};
 
-fn mirrored(cases: usize) -> World {
+pub fn mirrored(cases: usize) -> World {
     let world = World::unthrottled(cases);
     world.retry_at_once();
     world.sync();
     world
 }
 
-fn always(world: &World, path: &str, fault: Fault) {
+pub fn always(world: &World, path: &str, fault: Fault) {
     world.sandbox.fault(scripted::fault(path, None, fault));
 }
 
 /// Writes to the store between two runs.
-fn alter(world: &World, sql: &str) {
+pub fn alter(world: &World, sql: &str) {
     Connection::open(world.path("data/store.duckdb")).unwrap().execute_batch(sql).unwrap();
 }
 
 /// As if everything that failed had failed so long ago, and may be asked again.
-fn age_failures(world: &World, minutes: u32) {
+pub fn age_failures(world: &World, minutes: u32) {
     alter(
         world,
         &format!(
@@ -39,16 +39,16 @@ fn age_failures(world: &World, minutes: u32) {
     alter(world, "UPDATE sync.failures SET next_at = first_at");
 }
 
-fn rows(world: &World, table: &str, case_id: i64) -> i64 {
+pub fn rows(world: &World, table: &str, case_id: i64) -> i64 {
     one(&world.store(), &format!("SELECT count(*) FROM main.{table} WHERE case_id = {case_id}"))
 }
 
-fn status_of(world: &World, table: &str) -> String {
+pub fn status_of(world: &World, table: &str) -> String {
     one(&world.store(), &format!("SELECT status FROM sync.resources WHERE table_name = '{table}'"))
 }
 
 /// The case with the most rows of a table.
-fn richest(world: &World, table: &str) -> (i64, i64) {
+pub fn richest(world: &World, table: &str) -> (i64, i64) {
     let store = world.store();
     let sql =
         format!("SELECT case_id, count(*) FROM main.{table} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1");
@@ -56,7 +56,7 @@ fn richest(world: &World, table: &str) -> (i64, i64) {
 }
 
 /// Gives a case ten files and more; with how many.
-fn many_files(world: &World) -> (i64, i64) {
+pub fn many_files(world: &World) -> (i64, i64) {
     let (case, _) = richest(world, "case_files");
     for _ in 0..6 {
         change(world, case, Facet::Attachment);
@@ -313,7 +313,7 @@ fn a_case_that_no_search_shows_is_followed_and_is_no_failure() {
     assert!(calls(&world).contains_key(&format!("GET /api/Cases/{case}/Activities")));
 }
 
-fn hide_case(world: &World, case_id: i64) {
+pub fn hide_case(world: &World, case_id: i64) {
     world.sandbox.act(&Act::HideCase { case_id, silent: false }).unwrap();
 }
 

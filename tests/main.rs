@@ -5,6 +5,7 @@
 mod support;
 
 mod answers;
+mod belief;
 mod books;
 mod cli;
 mod contacts;

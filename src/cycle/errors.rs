@@ -1,7 +1,6 @@
 //! Errors of calls: the evidence that is gathered for them, and what is done about them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -9,7 +8,7 @@ use super::Cycle;
 use super::policy::{self, Evidence, Verdict};
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
-use crate::mirror::State;
+use crate::mirror::{Failure, State, digest_of_404};
 use crate::scope::{FailureKind, ScopeId, Stamp};
 
 /// Kept with a scope that answered 404.
@@ -41,8 +40,7 @@ impl Cycle {
         let counts = error.kind() == Kind::Forbidden && is_scope;
         if counts {
             // It counts among those that speak for the table.
-            self.note_failure(table, id, FailureKind::of(Kind::Forbidden), &error.chain(), None)
-                .await?;
+            self.note_failure(table, id, FailureKind::of(Kind::Forbidden), &error.chain()).await?;
         }
         let evidence = self.evidence(resource, id, whole, &error).await?;
         let verdict = policy::judge(error.kind(), &evidence);
@@ -70,8 +68,7 @@ impl Cycle {
                 }
             }
             Verdict::Doubted => {
-                let doubt = Some(self.config.source.doubt);
-                self.note_failure(table, id, FailureKind::NotFound, GONE, doubt).await?;
+                self.note_gone(table, id, &[], GONE).await?;
             }
             Verdict::ScopeFailed => {
                 self.scope_failed(table, id, is_scope && !counts, &error).await?
@@ -110,7 +107,7 @@ impl Cycle {
         tracing::warn!(table, id, reason = text, "a scope failed");
         self.note_failing(table, &text);
         if is_scope {
-            self.note_failure(table, id, FailureKind::of(error.kind()), &text, None).await?;
+            self.note_failure(table, id, FailureKind::of(error.kind()), &text).await?;
         }
         Ok(())
     }
@@ -152,7 +149,7 @@ impl Cycle {
                     .run(move |conn| {
                         let state = State::new(conn);
                         let has_rows = state.rows_of_scope(&resource, id)? > 0;
-                        Ok((has_rows, state.is_gone_since(&resource.table, id, before)?))
+                        Ok((has_rows, state.is_gone_since(&resource.table, id, None, before)?))
                     })
                     .await?;
             }
@@ -185,21 +182,51 @@ impl Cycle {
             .await
     }
 
-    /// Notes a failed scope, to be tried again with backoff and `not_before` so long from now; within
-    /// this run only where it waits for the search.
+    /// Notes a failed scope, to be tried again with backoff; within this run only where it waits for the
+    /// search.
     pub(super) async fn note_failure(
         &mut self,
         table: &str,
         id: i64,
         kind: FailureKind,
         why: &str,
-        not_before: Option<Duration>,
     ) -> Result<()> {
+        self.note_tried(table, id, kind);
+        let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
+        self.note_scope_failure(scope, kind, why).await
+    }
+
+    /// Notes that a scope answered 404, or its calls for these values did, where rows are mirrored: it is
+    /// asked again after `source.doubt`, and an equal answer is believed then.
+    pub(super) async fn note_gone(
+        &mut self,
+        table: &str,
+        id: i64,
+        values: &[String],
+        why: &str,
+    ) -> Result<()> {
+        self.note_tried(table, id, FailureKind::NotFound);
+        let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
+        let (digest, doubt) = (digest_of_404(values), self.config.source.doubt);
+        let (run_id, why) = (self.run_id, why.to_owned());
+        self.writer
+            .run(move |conn| {
+                let failure = Failure {
+                    kind: FailureKind::NotFound,
+                    error: &why,
+                    digest: Some(&digest),
+                    not_before: Some(doubt),
+                };
+                State::new(conn).fail(run_id, Timestamp::now(), &scope, &failure)
+            })
+            .await
+            .map(drop)
+    }
+
+    fn note_tried(&mut self, table: &str, id: i64, kind: FailureKind) {
         if !kind.passes_within_a_run() {
             self.tried.insert((table.to_owned(), id), self.handled());
         }
-        let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
-        self.note_scope_failure(scope, kind, why, not_before).await
     }
 
     /// The same for a scope that is a part of an id.
@@ -208,12 +235,11 @@ impl Cycle {
         scope: ScopeId,
         kind: FailureKind,
         why: &str,
-        not_before: Option<Duration>,
     ) -> Result<()> {
         let (run_id, why) = (self.run_id, why.to_owned());
         self.writer
             .run(move |conn| {
-                State::new(conn).fail(run_id, Timestamp::now(), &scope, kind, &why, not_before)
+                State::new(conn).fail(run_id, Timestamp::now(), &scope, &Failure::new(kind, &why))
             })
             .await
             .map(drop)

@@ -161,7 +161,7 @@ impl Cycle {
         let whole = load.scopes.iter().any(|scope| scope.id == 0 && scope.complete);
         if !whole || load.decoded.any_keyless() {
             let why = "the list was not complete";
-            self.note_failure(&resource.table, 0, FailureKind::Incomplete, why, None).await?;
+            self.note_failure(&resource.table, 0, FailureKind::Incomplete, why).await?;
         }
         self.writer.load(load).await
     }

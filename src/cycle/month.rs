@@ -237,6 +237,6 @@ impl Cycle {
     ) -> Result<()> {
         let JournalScope { id, .. } = month.scope;
         let scope = ScopeId { table: month.table.clone(), id, part: month.scope.part() };
-        self.note_scope_failure(scope, kind, why, None).await
+        self.note_scope_failure(scope, kind, why).await
     }
 }

@@ -13,7 +13,7 @@ use super::signals::News;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::feed::{Feed, LONGEST_REACH, Polled, Reread};
-use crate::mirror::{Books, ResourceRow, State, Store, Writer};
+use crate::mirror::{Books, Failure, ResourceRow, State, Store, Writer};
 use crate::scope::FeedName;
 use crate::source::Client;
 use crate::ticks::Ticks;
@@ -81,7 +81,7 @@ impl Polls {
         let (kind, text) = (FailureKind::of(error.kind()), error.chain());
         self.writer
             .run(move |conn| {
-                State::new(conn).fail(run_id, Timestamp::now(), &scope, kind, &text, None)
+                State::new(conn).fail(run_id, Timestamp::now(), &scope, &Failure::new(kind, &text))
             })
             .await
             .map(drop)

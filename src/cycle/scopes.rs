@@ -148,20 +148,20 @@ impl Cycle {
         }
         self.look_at_part(&resource, id, &load).await?;
         let half_missing = self.half_is_missing(&resource, id, &mut load).await?;
-        let noted = if load.decoded.any_keyless() {
-            Some((FailureKind::Incomplete, "a record has no usable key: nothing is deleted"))
+        let incomplete = if load.decoded.any_keyless() {
+            Some("a record has no usable key: nothing is deleted")
         } else if half_missing {
             let why = "one of its calls answered 404; a second one, source.doubt after the first, \
                        removes the rows";
-            Some((FailureKind::NotFound, why))
+            self.note_gone(&resource.table, id, &load.missing, why).await?;
+            None
         } else if load.scopes.iter().any(|s| !s.complete) {
-            Some((FailureKind::Incomplete, "the answer was not complete: nothing is deleted"))
+            Some("the answer was not complete: nothing is deleted")
         } else {
             None
         };
-        if let Some((kind, why)) = noted {
-            let not_before = (kind == FailureKind::NotFound).then_some(self.config.source.doubt);
-            self.note_failure(&resource.table, id, kind, why, not_before).await?;
+        if let Some(why) = incomplete {
+            self.note_failure(&resource.table, id, FailureKind::Incomplete, why).await?;
         }
         self.writer.load(load).await
     }

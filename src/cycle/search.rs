@@ -91,7 +91,7 @@ impl Cycle {
     /// Keeps that the cases were not listed, or not believed to be, until they are.
     async fn listing_failed(&mut self, kind: FailureKind, why: &str) -> Result<()> {
         self.problem(why.to_owned());
-        self.note_scope_failure(State::listing(), kind, why, None).await
+        self.note_scope_failure(State::listing(), kind, why).await
     }
 
     async fn list(
@@ -232,7 +232,7 @@ impl Cycle {
         why: &str,
     ) -> Result<()> {
         let place = State::new(&self.store.connection()?).place(id)?;
-        self.note_failure(place.table(), id, kind, why, None).await
+        self.note_failure(place.table(), id, kind, why).await
     }
 
     /// Searches the cases of a batch whose search row is stale. Returns how many were searched.
@@ -300,7 +300,7 @@ impl Cycle {
                     for id in found.missing {
                         let why = "the answer of the search was not complete";
                         let kind = FailureKind::Incomplete;
-                        self.note_failure(&resource.table, id, kind, why, None).await?;
+                        self.note_failure(&resource.table, id, kind, why).await?;
                     }
                     return Ok(Searched::Failed);
                 }
@@ -331,7 +331,7 @@ impl Cycle {
         let verdict = self.take_error(resource, first, whole, stamp, error).await?;
         if verdict == Verdict::ScopeFailed {
             for id in ids.iter().skip(1) {
-                self.note_failure(&resource.table, *id, FailureKind::of(kind), &text, None).await?;
+                self.note_failure(&resource.table, *id, FailureKind::of(kind), &text).await?;
             }
         }
         Ok(verdict)

@@ -75,7 +75,9 @@ CREATE TABLE sync.failures (
   first_at TIMESTAMPTZ,
   next_at TIMESTAMPTZ,
   kind VARCHAR,
-  error VARCHAR
+  error VARCHAR,
+  -- What an answer that is not believed yet says is there: only an equal one confirms it.
+  digest VARCHAR
 );
 
 CREATE TABLE sync.resources (

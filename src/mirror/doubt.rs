@@ -12,7 +12,7 @@ use std::time::Duration;
 use duckdb::Connection;
 use jiff::Timestamp;
 
-use super::fetched::fail;
+use super::fetched::{Failure, fail};
 use super::lines::{Lines, same_month, stage};
 use super::load::Settings;
 use super::state::State;
@@ -83,7 +83,9 @@ pub(super) fn hold(
         let passed = u64::try_from(now.as_microsecond() - since).unwrap_or(0);
         let left = settings.doubt.saturating_sub(Duration::from_micros(passed));
         let scope = ScopeId { table, id: *id, part: part.clone() };
-        fail(conn, run_id, now, &scope, FailureKind::Doubted, &text, Some(left))?;
+        let failure =
+            Failure { not_before: Some(left), ..Failure::new(FailureKind::Doubted, &text) };
+        fail(conn, run_id, now, &scope, &failure)?;
     }
     Ok(doubted.into_iter().map(|d| (d.id, d.part)).collect())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
+use super::guard::NOTHING;
 use super::state::{State, ids, list};
 use super::unreadable::places;
 use crate::catalog::{Column, Each, Given, Group, Instead, Only, Partial, Resource, Scalar};
@@ -213,7 +214,7 @@ impl State<'_> {
             format!("AND {} = {}", sql::ident(column), sql::text(value))
         });
         Ok(self.rows_where(resource, id, &of_value)? == 0
-            || self.is_gone_since(&resource.table, id, before)?)
+            || self.is_gone_since(&resource.table, id, Some(value), before)?)
     }
 
     /// Rows of a scope for which `which` holds (`AND ...`).
@@ -229,14 +230,24 @@ impl State<'_> {
         )
     }
 
-    /// Whether an answer said at `before` or earlier, and none otherwise since, that the rows of a scope
-    /// are gone.
-    pub fn is_gone_since(&self, table: &str, id: i64, before: Timestamp) -> Result<bool> {
+    /// Whether an answer said at `before` or earlier, and none otherwise since, that the rows of a scope,
+    /// or of one of the values that its calls go through, are gone.
+    pub fn is_gone_since(
+        &self,
+        table: &str,
+        id: i64,
+        value: Option<&str>,
+        before: Timestamp,
+    ) -> Result<bool> {
+        let of_value = value.map_or(String::new(), |value| {
+            format!("OR contains(digest, {})", sql::text(&lacking(value)))
+        });
         Ok(scalar_i64(
             self.conn,
             &format!(
                 "SELECT count(*) FROM sync.failures WHERE table_name = {} AND id = {id} \
-                   AND part = '' AND kind IN ({}) AND first_at <= {}",
+                   AND part = '' AND kind IN ({}) AND first_at <= {} \
+                   AND (digest = '{NOTHING}' {of_value})",
                 sql::text(table),
                 FailureKind::GONE,
                 instant(before)
@@ -326,11 +337,9 @@ impl State<'_> {
         run_id: i64,
         now: Timestamp,
         scope: &ScopeId,
-        kind: FailureKind,
-        error: &str,
-        not_before: Option<Duration>,
+        failure: &Failure<'_>,
     ) -> Result<Timestamp> {
-        fail(self.conn, run_id, now, scope, kind, error, not_before)
+        fail(self.conn, run_id, now, scope, failure)
     }
 
     /// Whether a list has to be read though its schedule is not due: it was never read, was asked
@@ -517,16 +526,48 @@ struct ListState {
     complete: bool,
 }
 
+/// What a 404 for one of the values that a scope's calls go through is noted as.
+fn lacking(value: &str) -> String {
+    format!("{value}={NOTHING};")
+}
+
+/// The digest of answers of which those for these values were 404; of none: the scope's own was.
+pub fn digest_of_404(values: &[String]) -> String {
+    if values.is_empty() {
+        return NOTHING.to_owned();
+    }
+    let mut values: Vec<String> = values.iter().map(|value| lacking(value)).collect();
+    values.sort_unstable();
+    values.concat()
+}
+
+/// Why a scope could not be read.
+#[derive(Debug, Clone, Copy)]
+pub struct Failure<'a> {
+    pub kind: FailureKind,
+    pub error: &'a str,
+    /// Of an answer that says that rows are gone: what it says is there. Only an equal one confirms it.
+    pub digest: Option<&'a str>,
+    /// It is not tried again before this has passed, however short the backoff.
+    pub not_before: Option<Duration>,
+}
+
+impl<'a> Failure<'a> {
+    /// One that is tried again after its backoff.
+    pub fn new(kind: FailureKind, error: &'a str) -> Failure<'a> {
+        Failure { kind, error, digest: None, not_before: None }
+    }
+}
+
 /// Notes that a scope could not be read; returns when it may be tried again.
 pub(super) fn fail(
     conn: &Connection,
     run_id: i64,
     now: Timestamp,
     scope: &ScopeId,
-    kind: FailureKind,
-    error: &str,
-    not_before: Option<Duration>,
+    failure: &Failure<'_>,
 ) -> Result<Timestamp> {
+    let Failure { kind, error, digest, not_before } = *failure;
     let of_scope = format!(
         "table_name = {} AND id = {} AND part = {}",
         sql::text(&scope.table),
@@ -535,22 +576,35 @@ pub(super) fn fail(
     );
     let before = query(
         conn,
-        &format!("SELECT attempts, epoch_us(first_at), kind FROM sync.failures WHERE {of_scope}"),
-        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?)),
+        &format!(
+            "SELECT attempts, epoch_us(first_at), kind, digest FROM sync.failures WHERE {of_scope}"
+        ),
+        |row| {
+            Ok((
+                row.get::<_, i64>(0)?,
+                row.get::<_, i64>(1)?,
+                row.get::<_, String>(2)?,
+                row.get::<_, Option<String>>(3)?,
+            ))
+        },
     )?
     .pop();
-    let attempts = before.as_ref().map_or(0, |(n, _, _)| *n) + 1;
-    // Two answers confirm each other only when nothing else came between them.
-    let same = before.filter(|(_, _, was)| {
-        was == kind.name() || kind.says_gone() && FailureKind::GONE.contains(&format!("'{was}'"))
+    let attempts = before.as_ref().map_or(0, |(n, ..)| *n) + 1;
+    // Two answers confirm each other only when they are equal and nothing else came between them.
+    let same = before.filter(|(_, _, was, said)| {
+        let alike = was == kind.name()
+            || kind.says_gone() && FailureKind::GONE.contains(&format!("'{was}'"));
+        alike && said.as_deref() == digest
     });
-    let first = same.and_then(|(_, us, _)| Timestamp::from_microsecond(us).ok()).unwrap_or(now);
+    let first = same.and_then(|(_, us, ..)| Timestamp::from_microsecond(us).ok()).unwrap_or(now);
     let wait = backoff(attempts as u32).max(not_before.unwrap_or_default());
     let next = now + wait;
     let failed = |e| db("cannot note a failure", e);
     conn.execute_batch(&format!("DELETE FROM sync.failures WHERE {of_scope}")).map_err(failed)?;
     conn.execute(
-        "INSERT INTO sync.failures VALUES (?, ?, ?, ?, ?, ?::TIMESTAMPTZ, ?::TIMESTAMPTZ, ?, ?)",
+        "INSERT INTO sync.failures \
+           (table_name, id, part, run_id, attempts, first_at, next_at, kind, error, digest) \
+         VALUES (?, ?, ?, ?, ?, ?::TIMESTAMPTZ, ?::TIMESTAMPTZ, ?, ?, ?)",
         params![
             scope.table,
             scope.id,
@@ -560,7 +614,8 @@ pub(super) fn fail(
             instant_param(first),
             instant_param(next),
             kind.name(),
-            error
+            error,
+            digest
         ],
     )
     .map_err(failed)?;

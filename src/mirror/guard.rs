@@ -6,8 +6,9 @@ use std::time::Duration;
 use duckdb::Connection;
 use jiff::Timestamp;
 
-use super::fetched::fail;
+use super::fetched::{Failure, fail};
 use super::load::Outcome;
+use super::merge::stage_name;
 use crate::catalog::Resource;
 use crate::error::Result;
 use crate::scope::{FailureKind, ScopeId};
@@ -37,16 +38,22 @@ pub(crate) fn guarded(leaving: u64, of: u64, max: f64) -> bool {
     (share && leaving > 50) || (leaving >= of && of >= 10)
 }
 
-/// Begins to collect what is held of the staged scopes, in `temp.kept_back(id, kind)`.
+/// What an answer without any row is noted as.
+pub(super) const NOTHING: &str = "none";
+
+/// Begins to collect what is held of the staged scopes, in `temp.kept_back`: per scope and table why, how
+/// many rows, and a digest of what the answer has instead.
 pub(super) fn begin(conn: &Connection) -> Result<()> {
     conn.execute_batch(
-        "CREATE OR REPLACE TEMP TABLE kept_back (id BIGINT, kind VARCHAR, held BIGINT)",
+        "CREATE OR REPLACE TEMP TABLE kept_back \
+         (id BIGINT, kind VARCHAR, held BIGINT, table_name VARCHAR, digest VARCHAR)",
     )
     .map_err(|e| db("cannot note what is held", e))
 }
 
 /// Takes out of `temp.gone(mid, scope)` what is not believed yet: scopes that would lose all of many
-/// rows, and all of it when the guard holds. Returns how many rows stay because of it.
+/// rows, and all of it when the guard holds. Returns how many rows stay because of it. The answer's
+/// rows are in the resource's staging table.
 pub(super) fn hold(
     conn: &Connection,
     resource: &Resource,
@@ -57,52 +64,87 @@ pub(super) fn hold(
         conn.execute_batch(sql)
             .map_err(|e| db(&format!("cannot hold rows of {}", resource.table), e))
     };
-    let main = format!("main.{}", sql::ident(&resource.table));
-    let confirmed = |age: Duration| {
-        format!(
-            "SELECT id FROM sync.failures WHERE table_name = {} AND part = '' AND kind IN ({}) \
-               AND first_at <= {}",
-            sql::text(resource.read_with()),
-            FailureKind::GONE,
-            instant(limits.now - age)
-        )
+    let left = || -> Result<u64> {
+        Ok(scalar_i64(conn, "SELECT count(*) FROM temp.gone")?.unsigned_abs())
     };
+    let main = format!("main.{}", sql::ident(&resource.table));
+    let table = sql::text(&resource.table);
+    run(&stage_answers(resource))?;
     // What is held of a scope's parent rows holds their child rows too.
-    run("DELETE FROM temp.gone WHERE scope IN (SELECT id FROM temp.kept_back)")?;
-    let mut held = gone - scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
+    run(&format!(
+        "INSERT INTO temp.kept_back SELECT g.scope, k.kind, g.n, {table}, a.digest \
+           FROM (SELECT scope, count(*) AS n FROM temp.gone GROUP BY scope) g \
+           JOIN (SELECT id, max(kind) AS kind FROM temp.kept_back GROUP BY id) k ON k.id = g.scope \
+           JOIN temp.answers a ON a.scope = g.scope; \
+         {TAKE_HELD}"
+    ))?;
     if let Some(column) = resource.scope_column().map(sql::ident) {
         run(&format!(
-            "INSERT INTO temp.kept_back SELECT scope, 'Doubted', n FROM \
+            "INSERT INTO temp.kept_back SELECT g.scope, 'Doubted', g.n, {table}, a.digest FROM \
                (SELECT scope, count(*) AS n FROM temp.gone GROUP BY scope HAVING count(*) >= {MANY_ROWS}) g \
+               JOIN temp.answers a ON a.scope = g.scope \
              WHERE n = (SELECT count(*) FROM {main} m WHERE m.{column} = g.scope) \
-               AND scope NOT IN ({believed}); \
-             DELETE FROM temp.gone WHERE scope IN (SELECT id FROM temp.kept_back WHERE kind = 'Doubted')",
-            believed = confirmed(limits.doubt),
+               AND g.scope NOT IN ({believed}); \
+             {TAKE_HELD}",
+            believed = confirmed(resource, limits.now - limits.doubt),
         ))?;
-        let left = scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
-        held = gone - left;
     }
-    let leaving = gone - held;
+    let leaving = left()?;
     if leaving == 0 {
-        return Ok(held);
+        return Ok(gone);
     }
-    let of = scalar_i64(conn, &format!("SELECT count(*) FROM {main}"))? as u64;
+    let of = scalar_i64(conn, &format!("SELECT count(*) FROM {main}"))?.unsigned_abs();
     let before = removed_of_late(conn, &[&resource.table], limits.now)?;
-    if !guarded(leaving + before, of + before, limits.max_removed) {
-        return Ok(held);
+    if guarded(leaving + before, of + before, limits.max_removed) {
+        // A list is one answer: no number of them makes up for what is missing in it.
+        let believed = match resource.scope_column() {
+            Some(_) => confirmed(resource, limits.now - BELIEVED_AFTER),
+            None => "NULL".to_owned(),
+        };
+        run(&format!(
+            "INSERT INTO temp.kept_back SELECT g.scope, 'Held', count(*), {table}, max(a.digest) \
+               FROM temp.gone g JOIN temp.answers a ON a.scope = g.scope \
+               WHERE (g.scope IN ({believed})) IS NOT TRUE GROUP BY g.scope; \
+             {TAKE_HELD}"
+        ))?;
     }
-    // A list is one answer: no number of them makes up for what is missing in it.
-    let believed = match resource.scope_column() {
-        Some(_) => confirmed(BELIEVED_AFTER),
-        None => "NULL".to_owned(),
+    Ok(gone - left()?)
+}
+
+/// Takes what is held out of what is gone.
+const TAKE_HELD: &str = "DELETE FROM temp.gone WHERE scope IN (SELECT id FROM temp.kept_back)";
+
+/// Fills `temp.answers`: of the scopes that lose rows, a digest of the keys that their answers have.
+fn stage_answers(resource: &Resource) -> String {
+    let scopes = "SELECT DISTINCT scope FROM temp.gone";
+    let Some(column) = resource.scope_column().map(sql::ident) else {
+        return format!(
+            "CREATE OR REPLACE TEMP TABLE answers AS SELECT scope, '{NOTHING}' AS digest FROM ({scopes})"
+        );
     };
-    run(&format!(
-        "INSERT INTO temp.kept_back SELECT scope, 'Held', count(*) FROM temp.gone \
-           WHERE (scope IN ({believed})) IS NOT TRUE GROUP BY scope; \
-         DELETE FROM temp.gone WHERE scope IN (SELECT id FROM temp.kept_back WHERE kind = 'Held')"
-    ))?;
-    let left = scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
-    Ok(held + leaving - left)
+    format!(
+        "CREATE OR REPLACE TEMP TABLE answers AS \
+         SELECT g.scope, coalesce(s.digest, '{NOTHING}') AS digest FROM ({scopes}) g LEFT JOIN \
+           (SELECT {column} AS scope, concat(count(*), '/', bit_xor(hash({keys}))) AS digest \
+            FROM {stage} GROUP BY ALL) s ON s.scope = g.scope",
+        keys = sql::idents(resource.key.iter().map(String::as_str)),
+        stage = stage_name(resource),
+    )
+}
+
+/// The scopes of `temp.answers` of which an equal answer was not believed at `before` or earlier, and
+/// no other since.
+fn confirmed(resource: &Resource, before: Timestamp) -> String {
+    format!(
+        "SELECT a.scope FROM temp.answers a JOIN sync.failures x ON x.id = a.scope \
+         WHERE x.table_name = {} AND x.part = '' AND x.kind IN ({}) AND x.first_at <= {} \
+           AND (x.digest = '{NOTHING}' AND a.digest = '{NOTHING}' \
+             OR contains(x.digest, concat({}, '=', a.digest, ';')))",
+        sql::text(resource.read_with()),
+        FailureKind::GONE,
+        instant(before),
+        sql::text(&resource.table),
+    )
 }
 
 /// How many rows answers removed from these tables in the last hour.
@@ -149,13 +191,25 @@ pub(super) fn note_held(
 ) -> Result<()> {
     let held = query(
         conn,
-        "SELECT id, max(kind), sum(held)::BIGINT FROM temp.kept_back GROUP BY id ORDER BY id",
-        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?)),
+        &format!(
+            "SELECT id, max(kind), sum(held)::BIGINT, \
+               CASE WHEN bool_and(digest = '{NOTHING}') THEN '{NOTHING}' ELSE \
+                 string_agg(concat(table_name, '=', digest, ';'), '' ORDER BY table_name) END \
+             FROM temp.kept_back GROUP BY id ORDER BY id"
+        ),
+        |row| {
+            Ok((
+                row.get::<_, i64>(0)?,
+                row.get::<_, String>(1)?,
+                row.get::<_, i64>(2)?,
+                row.get::<_, String>(3)?,
+            ))
+        },
     )?;
-    for (id, kind, rows) in held {
+    for (id, kind, rows, digest) in held {
         let (kind, why, not_before) = if kind == "Doubted" {
             let why = format!(
-                "an answer lacks all {rows} rows that are mirrored: they stay until a second one \
+                "an answer lacks all {rows} rows that are mirrored: they stay until an equal one \
                  comes, source.doubt after the first"
             );
             (FailureKind::Doubted, why, Some(limits.doubt))
@@ -167,7 +221,8 @@ pub(super) fn note_held(
             (FailureKind::Held, why, None)
         };
         let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
-        fail(conn, run_id, limits.now, &scope, kind, &why, not_before)?;
+        let failure = Failure { kind, error: &why, digest: Some(&digest), not_before };
+        fail(conn, run_id, limits.now, &scope, &failure)?;
         outcome.held.push((table.to_owned(), id));
     }
     Ok(())

@@ -4,12 +4,15 @@
 use duckdb::Connection;
 use jiff::Timestamp;
 
+use super::fetched::{Failure, fail};
+use super::guard::{self, Limits};
 use super::load::{Outcome, Settings, count_change};
 use super::merge::{self, Merged};
 use super::state::{ids, list};
-use crate::catalog::{Group, Resource};
+use crate::catalog::{Group, Only, Resource};
 use crate::error::Result;
-use crate::sql::{self, db, instant};
+use crate::scope::{FailureKind, ScopeId};
+use crate::sql::{self, db, instant, scalar_i64};
 
 /// Takes the rows of these scopes out of a table; they stay in history, ended by `change`. `ids` is
 /// SQL that gives the scopes' ids.
@@ -75,6 +78,7 @@ pub(super) fn unfulfilled(
     conn: &Connection,
     settings: &Settings,
     tables: &[&str],
+    run_id: i64,
     now: Timestamp,
     outcome: &mut Outcome,
 ) -> Result<()> {
@@ -105,10 +109,73 @@ pub(super) fn unfulfilled(
                 values = sql::texts(only.values.iter().map(String::as_str)),
             ),
         )?;
+        let left = match settings.limits(now) {
+            Some(limits) if !left.is_empty() => {
+                believed(conn, resource, only, left, run_id, limits, outcome)?
+            }
+            _ => left,
+        };
         if !left.is_empty() {
             let left = format!("SELECT unnest([{}])", list(&left));
             take_scopes(conn, settings, resource, &left, now, outcome)?;
         }
     }
     Ok(())
+}
+
+/// Of cases that a table is no longer about by the answers that were just taken, those of which that is
+/// believed: the same doubt and guard hold as where the table's own answers lack rows. Of the others
+/// what the condition looks at is asked again, and an equal answer confirms it.
+fn believed(
+    conn: &Connection,
+    resource: &Resource,
+    only: &Only,
+    left: Vec<i64>,
+    run_id: i64,
+    limits: Limits,
+    outcome: &mut Outcome,
+) -> Result<Vec<i64>> {
+    let Some(column) = resource.scope_column().map(sql::ident) else { return Ok(left) };
+    let run = |sql: &str| {
+        conn.execute_batch(sql)
+            .map_err(|e| db(&format!("cannot hold rows of {}", resource.table), e))
+    };
+    let table = sql::ident(&resource.table);
+    // The answer has no rows of this table. What is held of the answer's own table stays noted.
+    merge::create_stage(conn, resource)?;
+    run(&format!(
+        "CREATE OR REPLACE TEMP TABLE gone AS SELECT rowid AS mid, {column} AS scope \
+           FROM main.{table} WHERE {column} IN ({}); \
+         CREATE OR REPLACE TEMP TABLE kept_back_before AS FROM temp.kept_back",
+        list(&left)
+    ))?;
+    guard::begin(conn)?;
+    let gone = scalar_i64(conn, "SELECT count(*) FROM temp.gone")?.unsigned_abs();
+    let held = if gone == 0 { 0 } else { guard::hold(conn, resource, limits, gone)? };
+    guard::note_removed(conn, &resource.table, gone - held, limits.now)?;
+    guard::note_held(conn, &resource.table, run_id, limits, outcome)?;
+    let held = ids(conn, "SELECT DISTINCT id FROM temp.kept_back ORDER BY id")?;
+    run("CREATE OR REPLACE TEMP TABLE kept_back AS FROM temp.kept_back_before")?;
+    if !held.is_empty() {
+        run(&format!(
+            "UPDATE sync.fetched SET stamp = 'held' WHERE table_name = {} AND part = '' \
+               AND id IN ({held}); \
+             UPDATE sync.seen SET dirty = true WHERE NOT removed AND case_id IN ({held})",
+            sql::text(&only.table),
+            held = list(&held)
+        ))?;
+    }
+    for id in &held {
+        let why =
+            format!("by it {} would lose rows of the case: it is asked again", resource.table);
+        let scope = ScopeId { table: only.table.clone(), id: *id, part: String::new() };
+        let failure = Failure {
+            not_before: Some(limits.doubt),
+            // It confirms nothing of its own table.
+            digest: Some("condition"),
+            ..Failure::new(FailureKind::Doubted, &why)
+        };
+        fail(conn, run_id, limits.now, &scope, &failure)?;
+    }
+    Ok(left.into_iter().filter(|id| !held.contains(id)).collect())
 }

@@ -204,7 +204,7 @@ fn apply_scopes(
         guard::note_held(conn, &resource.table, run_id, limits, outcome)?;
     }
     if resource.group == Group::Case {
-        leave::unfulfilled(conn, settings, &[&resource.table], now, outcome)?;
+        leave::unfulfilled(conn, settings, &[&resource.table], run_id, now, outcome)?;
     }
     Ok(())
 }

@@ -55,7 +55,7 @@ pub(super) fn stage_name(resource: &Resource) -> String {
 }
 
 /// Creates the empty staging table.
-fn create_stage(conn: &Connection, resource: &Resource) -> Result<()> {
+pub(super) fn create_stage(conn: &Connection, resource: &Resource) -> Result<()> {
     let columns: Vec<String> = resource
         .columns
         .iter()

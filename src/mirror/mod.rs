@@ -42,6 +42,7 @@ use duckdb::{Config as DuckConfig, Connection};
 
 pub use books::{Books, FailureRow, ResourceRow, RunRow, RunSummary};
 pub use compare::{CellDifference, Compared, Line, compare, journal_lines};
+pub use fetched::{Failure, digest_of_404};
 pub(crate) use guard::guarded;
 pub use load::{Outcome, Settings};
 pub use merge::Merged;

@@ -68,6 +68,7 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
              ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS doubted_change DECIMAL(38,2); \
              ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS doubted_price DECIMAL(38,2); \
              ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS not_found_at TIMESTAMPTZ; \
+             ALTER TABLE sync.failures ADD COLUMN IF NOT EXISTS digest VARCHAR; \
              ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS read_with VARCHAR; \
              ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS because_of VARCHAR; \
              ALTER TABLE sync.columns ADD COLUMN IF NOT EXISTS class VARCHAR",

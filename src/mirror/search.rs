@@ -7,7 +7,7 @@ use duckdb::Connection;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::fetched;
+use super::fetched::{self, Failure};
 use super::leave;
 use super::load::{Outcome, Settings};
 use super::state::{self};
@@ -40,7 +40,7 @@ pub(super) fn after_search(
             leave_other_search(conn, settings, place, now, outcome)?;
             // A case that moved from one search to the other has left the first.
             let both = [Place::Cases.table(), Place::Projects.table()];
-            leave::unfulfilled(conn, settings, &both, now, outcome)?;
+            leave::unfulfilled(conn, settings, &both, run_id, now, outcome)?;
             ("sync.seen", "case_id")
         }
     };
@@ -177,7 +177,7 @@ fn lagging(
         .map_err(|e| db("cannot note a lagging search", e))?;
         let scope = ScopeId { table: resource.table.clone(), id, part: String::new() };
         let why = "the search still shows it as it was before its last change";
-        fetched::fail(conn, run_id, now, &scope, FailureKind::Lag, why, None)?;
+        fetched::fail(conn, run_id, now, &scope, &Failure::new(FailureKind::Lag, why))?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::fetched::fail;
+use super::fetched::{Failure, fail};
 use super::guard;
 use super::leave;
 use super::load::{Outcome, Settings};
@@ -91,7 +91,8 @@ impl State<'_> {
         let left = Duration::try_from((since + delay).duration_since(now)).unwrap_or_default();
         let kind =
             if self.case_is_shown(id)? { FailureKind::Suspect } else { FailureKind::NotShown };
-        fail(self.conn, run_id, now, &self.search_scope(id)?, kind, why, Some(left)).map(drop)
+        let failure = Failure { not_before: Some(left), ..Failure::new(kind, why) };
+        fail(self.conn, run_id, now, &self.search_scope(id)?, &failure).map(drop)
     }
 
     /// The case does not exist any more.

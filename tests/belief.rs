@@ -1,0 +1,170 @@
+//! What a second look at dishonest answers has to bring: only an equal answer confirms, small losses
+//! count together, and what is not believed is told until it is over.
+
+use casemirror::sandbox::{Act, Control, Facet};
+
+use crate::evidence::{age_failures, alter, always, many_files, mirrored, rows, status_of};
+use crate::support::follow::{assert_status, change, shown_cases};
+use crate::support::scripted::{garbage, refuse};
+use crate::support::{World, one, shown};
+
+fn count(world: &World, table: &str) -> i64 {
+    one(&world.store(), &format!("SELECT count(*) FROM main.{table}"))
+}
+
+#[test]
+fn one_404_does_not_take_away_a_search_or_a_list_that_has_answered() {
+    let world = mirrored(8);
+    let case = shown_cases(&world)[0];
+    always(&world, "/api/Search/AdvancedPropertySearch", refuse(404));
+    always(&world, "/api/Employees", refuse(404));
+    change(&world, case, Facet::Activity);
+    alter(&world, "UPDATE sync.schedules SET last_run = '2026-01-01' WHERE name = 'reference'");
+    assert_status(&world.run(&["sync"]), 3);
+    for table in ["cases", "employees"] {
+        assert_ne!(status_of(&world, table), "absent", "{table}");
+    }
+    assert_status(&world.run(&["status"]), 3);
+    world.sandbox.clear_faults();
+    age_failures(&world, 1);
+    world.sync();
+    world.assert_equal();
+}
+
+#[test]
+fn a_501_of_one_case_is_its_own_failure() {
+    let world = mirrored(8);
+    let case = shown_cases(&world)[0];
+    always(&world, &format!("/api/Notes/Case/{case}"), refuse(501));
+    change(&world, case, Facet::Activity);
+    assert_status(&world.run(&["sync"]), 3);
+    assert_ne!(status_of(&world, "notes"), "absent");
+}
+
+#[test]
+fn cases_that_are_hidden_batch_by_batch_count_together() {
+    let world = mirrored(30);
+    let cases = shown_cases(&world);
+    let all = count(&world, "cases") + count(&world, "projects");
+    world.sandbox.control(Control::SearchListsNothing { on: true });
+    for batch in cases.chunks(8) {
+        for case in batch {
+            change(&world, *case, Facet::Activity);
+        }
+        // `sync` waits for source.search_delay, after which what is not found is hidden.
+        world.run(&["sync"]);
+    }
+    let left = count(&world, "cases") + count(&world, "projects");
+    assert!(left > 0 && left < all, "{left} of {all} are left");
+    let output = world.run(&["status"]);
+    assert_status(&output, 3);
+    assert!(shown(&output).contains("reconcile.max_removed"), "{}", shown(&output));
+}
+
+#[test]
+fn a_condition_that_turns_false_everywhere_at_once_empties_no_table() {
+    let world = mirrored(30);
+    let texts = count(&world, "dynamic_sale_texts");
+    assert!(texts >= 10, "{texts}");
+    always(&world, "/api/DynamicSaleText/Cases/*/UseDynamicSaleText", garbage("false"));
+    for case in shown_cases(&world) {
+        change(&world, case, Facet::Description);
+    }
+    let output = world.run(&["sync"]);
+    assert_status(&output, 3);
+    assert!(count(&world, "dynamic_sale_texts") > 0, "{}", shown(&output));
+    world.sandbox.clear_faults();
+    age_failures(&world, 1);
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    world.assert_equal();
+}
+
+#[test]
+fn a_condition_that_stays_false_is_believed_when_it_is_said_again() {
+    let world = mirrored(30);
+    always(&world, "/api/DynamicSaleText/Cases/*/UseDynamicSaleText", garbage("false"));
+    for case in shown_cases(&world) {
+        change(&world, case, Facet::Description);
+    }
+    assert_status(&world.run(&["sync"]), 3);
+    age_failures(&world, 6 * 60 + 1);
+    world.run(&["sync"]);
+    assert_eq!(count(&world, "dynamic_sale_texts"), 0);
+    assert_status(&world.run(&["sync"]), 0);
+}
+
+#[test]
+fn a_doubted_answer_is_confirmed_by_an_equal_one_alone() {
+    let world = mirrored(8);
+    let (case, had) = many_files(&world);
+    let path = format!("/api/Cases/{case}/Directory/Search");
+    always(&world, &path, garbage("[]"));
+    change(&world, case, Facet::Attachment);
+    assert_status(&world.run(&["sync"]), 3);
+    age_failures(&world, 11);
+    world.sandbox.clear_faults();
+    let other = r#"[{"Id": "0f0f0f0f-0000-4000-8000-000000000001", "Name": "other.pdf"}]"#;
+    always(&world, &path, garbage(other));
+    assert_status(&world.run(&["sync"]), 3);
+    assert_eq!(rows(&world, "case_files", case), had + 1, "another answer confirms nothing");
+    age_failures(&world, 11);
+    assert_status(&world.run(&["sync"]), 0);
+    assert_eq!(rows(&world, "case_files", case), 1);
+}
+
+#[test]
+fn who_allows_removals_does_not_wait_for_what_is_doubted() {
+    let world = mirrored(8);
+    let (case, had) = many_files(&world);
+    always(&world, &format!("/api/Cases/{case}/Directory/Search"), garbage("[]"));
+    change(&world, case, Facet::Attachment);
+    assert_status(&world.run(&["sync"]), 3);
+    assert_eq!(rows(&world, "case_files", case), had);
+    assert_status(&world.run(&["sync", "--allow-removals"]), 0);
+    assert_eq!(rows(&world, "case_files", case), 0);
+}
+
+#[test]
+fn status_tells_of_a_feed_that_cannot_be_read_until_it_can() {
+    let world = mirrored(8);
+    always(&world, "/api/Integrations/RecentlyModified/Cases", refuse(500));
+    assert_status(&world.run(&["sync"]), 3);
+    let output = world.run(&["status"]);
+    assert_status(&output, 3);
+    assert!(
+        shown(&output).contains("the change feed (cases) cannot be read"),
+        "{}",
+        shown(&output)
+    );
+    world.sandbox.clear_faults();
+    world.sync();
+    assert_status(&world.run(&["status"]), 0);
+}
+
+#[test]
+fn status_tells_of_a_listing_that_is_held() {
+    let world = mirrored(30);
+    world.sandbox.control(Control::SearchListsNothing { on: true });
+    alter(&world, "UPDATE sync.schedules SET last_run = '2026-01-01' WHERE name = 'reconcile'");
+    assert_status(&world.run(&["sync"]), 3);
+    let output = world.run(&["status"]);
+    assert_status(&output, 3);
+    assert!(shown(&output).contains("the listing lacks"), "{}", shown(&output));
+    world.sandbox.control(Control::SearchListsNothing { on: false });
+    age_failures(&world, 1);
+    world.sync();
+    assert_status(&world.run(&["status"]), 0);
+    world.assert_equal();
+}
+
+#[test]
+fn one_contact_s_address_says_nothing_about_the_contacts() {
+    let world = mirrored(8);
+    let contact: i64 = one(&world.store(), "SELECT min(id) FROM main.contacts");
+    always(&world, &format!("/api/Contacts/{contact}"), refuse(405));
+    let nothing = r#"{"Count":0,"Results":[]}"#;
+    always(&world, "/api/Search/AdvancedContactSearch", garbage(nothing));
+    world.sandbox.act(&Act::EditContact { contact_id: Some(contact), at: None }).unwrap();
+    world.run(&["sync"]);
+    assert_eq!(status_of(&world, "contacts"), "ok");
+}
