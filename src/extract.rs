@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::decode::{Context, Decoded, Decoder, Load, LoadKind, LoadedScope, Param, Params};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::scope::Stamp;
+use crate::scope::Version;
 use crate::source::split::field_of;
 use crate::source::{Answer, Client, Expected, PagePlan, Pages, Verdict};
 pub(crate) use call::read_of;
@@ -69,7 +69,7 @@ impl Extractor {
         resource: &Arc<Resource>,
         id: i64,
         given: Option<&str>,
-        stamp: Stamp,
+        version: Version,
     ) -> Result<Load> {
         let read = read_of(resource)?;
         let mut params = Params::new();
@@ -114,7 +114,7 @@ impl Extractor {
             scopes: vec![LoadedScope {
                 id,
                 part: String::new(),
-                stamp,
+                version,
                 complete,
                 sent_at: sent_at.unwrap_or_else(Timestamp::now),
             }],
@@ -140,7 +140,7 @@ impl Extractor {
         let scope = |id, complete| LoadedScope {
             id,
             part: String::new(),
-            stamp: Stamp::Known(String::new()),
+            version: Version::Known(String::new()),
             complete,
             sent_at,
         };
@@ -167,13 +167,13 @@ impl Extractor {
     }
 
     /// A scope that answered 404: complete and without rows.
-    pub fn nothing(&self, resource: &Arc<Resource>, id: i64, stamp: Stamp) -> Result<Load> {
+    pub fn nothing(&self, resource: &Arc<Resource>, id: i64, version: Version) -> Result<Load> {
         Ok(Load {
             decoded: Decoder::new(&self.catalog, resource, &self.context).finish()?,
             scopes: vec![LoadedScope {
                 id,
                 part: String::new(),
-                stamp,
+                version,
                 complete: true,
                 sent_at: Timestamp::now(),
             }],
@@ -276,7 +276,7 @@ impl Extractor {
             scopes: vec![LoadedScope {
                 id: 0,
                 part: String::new(),
-                stamp: Stamp::Known(String::new()),
+                version: Version::Known(String::new()),
                 complete,
                 sent_at,
             }],

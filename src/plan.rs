@@ -2,20 +2,20 @@
 //!
 //! *Never fetched*, *unknown* (the feed has not reported the case), *null* and *an instant* are four
 //! states, and any difference makes stale (contract section 4). A resource's dates are kept as a
-//! *stamp*, a text that is equal when and only when they are.
+//! *version*, a text that is equal when and only when they are.
 
 use crate::scope::{Reason, Stale};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::catalog::{Group, Refresh, Resource};
-use crate::scope::{CaseState, Fetched, Place, is_unreadable};
+use crate::scope::{CaseState, FetchStatus, Fetched, Place, is_unreadable};
 
-/// The stamp of a case that the feed has not reported.
+/// The version of a case that the feed has not reported.
 pub const UNKNOWN: &str = "unknown";
 
-/// The stamp of a case's dates for a refresh rule.
-pub fn stamp(case: &CaseState, refresh: &Refresh) -> String {
+/// The version of a case's dates for a refresh rule.
+pub fn version_of(case: &CaseState, refresh: &Refresh) -> String {
     if !case.reported {
         return UNKNOWN.to_owned();
     }
@@ -30,16 +30,18 @@ pub fn stamp(case: &CaseState, refresh: &Refresh) -> String {
     }
 }
 
-/// Whether a scope fetched like this is stale for dates with this stamp.
-pub fn why_stale(fetched: Option<&Fetched>, stamp: &str, now_us: i64) -> Option<Reason> {
+/// Whether a scope fetched like this is stale for dates with this version.
+pub fn why_stale(fetched: Option<&Fetched>, version: &str, now_us: i64) -> Option<Reason> {
     let Some(fetched) = fetched else { return Some(Reason::New) };
-    if fetched.stamp != stamp {
-        return Some(match fetched.stamp.as_str() {
-            "incomplete" | "held" => Reason::Incomplete,
-            "lagging" => Reason::Lagging,
-            why @ ("reread" | "full" | "redefined" | "gap") => Reason::Asked(why.to_owned()),
-            _ => Reason::Changed,
-        });
+    match fetched.status {
+        FetchStatus::Current if fetched.version.as_deref() == Some(version) => {}
+        FetchStatus::Current
+        | FetchStatus::Moved
+        | FetchStatus::Suspect
+        | FetchStatus::Unreadable => return Some(Reason::Changed),
+        FetchStatus::Incomplete | FetchStatus::Held => return Some(Reason::Incomplete),
+        FetchStatus::Lagging => return Some(Reason::Lagging),
+        FetchStatus::Asked(mark) => return Some(Reason::Asked(mark)),
     }
     if fetched.again_at.is_some_and(|at| at <= now_us) {
         return Some(Reason::SearchDelay);
@@ -106,9 +108,9 @@ pub fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
         if !applies(case, resource, inputs) {
             continue;
         }
-        let stamp = stamp(case, &resource.refresh);
+        let version = version_of(case, &resource.refresh);
         let key = (resource.table.clone(), case.case_id);
-        let Some(reason) = why_stale(inputs.fetched.get(&key), &stamp, inputs.now_us) else {
+        let Some(reason) = why_stale(inputs.fetched.get(&key), &version, inputs.now_us) else {
             continue;
         };
         let given = match &resource.given {
@@ -119,7 +121,8 @@ pub fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
                 None => continue,
             },
         };
-        let stale = Stale { table: resource.table.clone(), id: case.case_id, stamp, given, reason };
+        let stale =
+            Stale { table: resource.table.clone(), id: case.case_id, version, given, reason };
         let backing_off = inputs.failures.get(&key).is_some_and(|next| *next > inputs.now_us);
         let left_out = !inputs.only.is_empty() && !inputs.only.contains(&resource.table);
         if backing_off || left_out {
@@ -200,18 +203,24 @@ mod tests {
         }
     }
 
-    fn fetched(stamp: &str) -> Fetched {
-        Fetched { stamp: stamp.into(), complete: true, again_at: None, fetched_at: 0 }
+    fn fetched(version: &str) -> Fetched {
+        Fetched {
+            version: Some(version.into()),
+            status: FetchStatus::Current,
+            complete: true,
+            again_at: None,
+            fetched_at: 0,
+        }
     }
 
     #[test]
     fn never_fetched_unknown_null_and_an_instant_are_four_states() {
         let rule = Refresh::Dates(vec![Facet::ActivityChanged]);
         let mut dates = [None; 11];
-        let unknown = stamp(&case(false, dates), &rule);
-        let null = stamp(&case(true, dates), &rule);
+        let unknown = version_of(&case(false, dates), &rule);
+        let null = version_of(&case(true, dates), &rule);
         dates[Facet::ActivityChanged as usize] = Some(5);
-        let instant = stamp(&case(true, dates), &rule);
+        let instant = version_of(&case(true, dates), &rule);
         let states = [None, Some(fetched(&unknown)), Some(fetched(&null)), Some(fetched(&instant))];
         for (i, was) in states.iter().enumerate() {
             for (n, now) in [&unknown, &null, &instant].into_iter().enumerate() {
@@ -241,7 +250,7 @@ mod tests {
         let resources = catalog.resources();
         let mut all = HashMap::new();
         for r in resources {
-            all.insert((r.table.clone(), 17), fetched(&stamp(&before, &r.refresh)));
+            all.insert((r.table.clone(), 17), fetched(&version_of(&before, &r.refresh)));
         }
         dates[Facet::TransactionChanged as usize] = Some(2);
         let values = HashMap::from([(

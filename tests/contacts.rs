@@ -86,7 +86,7 @@ fn a_contact_that_was_read_a_week_ago_is_read_again_named_or_not() {
     store
         .execute_batch(&format!(
             "DELETE FROM main.case_roles WHERE contact_id = {contact_id}; \
-             UPDATE sync.fetched SET fetched_at = TIMESTAMPTZ '2026-01-01 00:00:00+00' \
+             UPDATE sync.fetched_scopes SET fetched_at = TIMESTAMPTZ '2026-01-01 00:00:00+00' \
              WHERE table_name = 'contacts' AND id = {contact_id}"
         ))
         .unwrap();

@@ -37,6 +37,7 @@ mod showings;
 mod spoilt;
 mod tables;
 mod throttle;
+mod upgrade;
 mod user_files;
 mod values;
 mod verify;

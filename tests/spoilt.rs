@@ -550,7 +550,7 @@ impl Mirror {
                 .enumerate()
         {
             let mut sql = "UPDATE sync.failures SET next_at = '2020-01-01';\
-                           UPDATE sync.fetched SET again_at = 0 WHERE again_at IS NOT NULL;"
+                           UPDATE sync.fetched_scopes SET again_at = 0 WHERE again_at IS NOT NULL;"
                 .to_owned();
             if n > 0 {
                 sql += &format!("{BACK} <> 'verify'");

@@ -9,7 +9,7 @@ use super::policy::{self, Evidence, Verdict};
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Failure, State, digest_of_404};
-use crate::scope::{FailureKind, ScopeId, Stamp};
+use crate::scope::{FailureKind, ScopeId, Version};
 
 /// Kept with a scope that answered 404.
 const GONE: &str = "the source has nothing there any more; a second 404, source.doubt after the first, \
@@ -26,7 +26,7 @@ impl Cycle {
         resource: &Arc<Resource>,
         id: i64,
         whole: bool,
-        stamp: Stamp,
+        version: Version,
         error: Error,
     ) -> Result<Verdict> {
         if !self.is_active(&resource.table) {
@@ -57,7 +57,7 @@ impl Cycle {
             }
             Verdict::TableAbsent => self.set_aside(table, "absent", &error.chain()).await?,
             Verdict::Nothing => {
-                let nothing = self.extractor.nothing(resource, id, stamp)?;
+                let nothing = self.extractor.nothing(resource, id, version)?;
                 self.writer.load(nothing).await?;
                 if self.is_absent(resource).await? {
                     let why = format!(

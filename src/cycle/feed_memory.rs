@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use crate::error::Result;
 use crate::feed::{Committed, Memory, Recalled, SeenPage};
 use crate::mirror::{State, Store, Writer};
-use crate::scope::{FeedName, FeedState, Late, Reader};
+use crate::scope::{FeedName, FeedState, Late, Mark, Reader};
 
 /// The store as the feeds' memory.
 pub(super) struct FeedMemory<'a> {
@@ -42,11 +42,11 @@ impl Memory for FeedMemory<'_> {
                 let state = State::new(conn);
                 match name {
                     FeedName::Cases => {
-                        state.everything_is_stale("gap")?;
+                        state.everything_is_stale(Mark::Gap)?;
                         // How far back the feed was read is noted anew when a poll is complete.
                         state.forget_feed_reach()?;
                     }
-                    FeedName::Contacts => state.contacts_are_stale("gap")?,
+                    FeedName::Contacts => state.contacts_are_stale(Mark::Gap)?,
                 }
                 // Once: if the feed cannot be read now, the next poll is no further gap.
                 let kept = state.feed(name.as_str())?;

@@ -16,7 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::extract::Extractor;
 use crate::journals::MonthRead;
 use crate::mirror::State;
-use crate::scope::{CaseState, Stale, Stamp, Urgency, Work};
+use crate::scope::{CaseState, Stale, Urgency, Version, Work};
 
 /// Scopes under way for each call that may be in flight, so that decoding never holds a call back.
 const SCOPES_PER_CALL: usize = 2;
@@ -133,10 +133,10 @@ impl Cycle {
                 self.take_month(&month, &resource, read, months).await
             }
             (Work::Case(stale), Answer::Load(load)) => {
-                self.take_scope(&resource, stale.id, Stamp::Known(stale.stamp), load).await
+                self.take_scope(&resource, stale.id, Version::Known(stale.version), load).await
             }
             (Work::Row { id, .. }, Answer::Load(load)) => {
-                self.take_scope(&resource, id, Stamp::Known(String::new()), load).await
+                self.take_scope(&resource, id, Version::Known(String::new()), load).await
             }
             (Work::List { .. }, Answer::Load(load)) => self.take_list(&resource, load).await,
             (Work::Names { .. }, Answer::Load(load)) => self.take_names(&resource, load).await,
@@ -151,7 +151,7 @@ impl Cycle {
         &mut self,
         resource: &Arc<Resource>,
         id: i64,
-        stamp: Stamp,
+        stamp: Version,
         load: Result<Load>,
     ) -> Result<()> {
         match load {
@@ -210,13 +210,13 @@ impl Cycle {
 
 /// Makes the calls of one piece of work.
 async fn ask(extractor: &Extractor, resource: &Arc<Resource>, work: &Work) -> Answer {
-    let scope = |id, stamp| extractor.scope(resource, id, None, Stamp::Known(stamp));
+    let scope = |id, stamp| extractor.scope(resource, id, None, Version::Known(stamp));
     match work {
         Work::Month(month) => {
             Answer::Month(extractor.journal(resource, month.scope, month.window_days).await)
         }
-        Work::Case(Stale { id, stamp, given, .. }) => {
-            let stamp = Stamp::Known(stamp.clone());
+        Work::Case(Stale { id, version, given, .. }) => {
+            let stamp = Version::Known(version.clone());
             Answer::Load(extractor.scope(resource, *id, given.as_deref(), stamp).await)
         }
         Work::Row { id, .. } => Answer::Load(scope(*id, String::new()).await),

@@ -12,7 +12,7 @@ use crate::catalog::{Each, Group, Instead, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::State;
-use crate::scope::{FailureKind, Stamp, Urgency, Work};
+use crate::scope::{FailureKind, Urgency, Version, Work};
 
 impl Cycle {
     /// Reads the lists of `schedule.reference`: all when it is due, else what of them is stale
@@ -109,7 +109,7 @@ impl Cycle {
     }
 
     async fn list_failed(&mut self, resource: &Arc<Resource>, error: Error) -> Result<()> {
-        let stamp = Stamp::Known(String::new());
+        let stamp = Version::Known(String::new());
         self.take_error(resource, 0, true, stamp, error).await.map(drop)
     }
 

@@ -189,7 +189,7 @@ impl Cycle {
                     }
                     // Kept until it is done, so that an interrupted run goes on with it.
                     state.set_meta(LISTING_DUE, "full")?;
-                    state.everything_is_stale("full")
+                    state.everything_is_stale(crate::scope::Mark::Full)
                 })
                 .await?;
         }

@@ -113,14 +113,14 @@ mod tests {
     use super::*;
     use crate::scope::{Reason, Stale};
 
-    fn work(table: &str, id: i64, stamp: &str) -> Work {
-        let (table, stamp) = (table.to_owned(), stamp.to_owned());
-        Work::Case(Stale { table, id, stamp, given: None, reason: Reason::Changed })
+    fn work(table: &str, id: i64, version: &str) -> Work {
+        let (table, version) = (table.to_owned(), version.to_owned());
+        Work::Case(Stale { table, id, version, given: None, reason: Reason::Changed })
     }
 
     fn shown(work: &Work) -> String {
         match work {
-            Work::Case(s) => format!("{} {} at {}", s.table, s.id, s.stamp),
+            Work::Case(s) => format!("{} {} at {}", s.table, s.id, s.version),
             other => format!("{other:?}"),
         }
     }

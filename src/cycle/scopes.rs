@@ -15,7 +15,7 @@ use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::State;
 use crate::plan::{self, CasePlan, Inputs, Since};
-use crate::scope::{CaseState, FailureKind, Fetched, Stale, Urgency, Work};
+use crate::scope::{CaseState, FailureKind, FetchStatus, Fetched, Mark, Stale, Urgency, Work};
 
 /// Cases planned at once. Their scopes, at 25 a case, keep the source busy for an hour at ten calls
 /// a second; what changes meanwhile is taken in between.
@@ -233,7 +233,7 @@ pub fn plan_rereading(
     let state = State::new(conn);
     let ids: Vec<i64> = batch.iter().map(|case| case.case_id).collect();
     let mut fetched = state.fetched(&ids, false)?;
-    fetched.values_mut().for_each(|fetched| fetched.stamp = "reread".to_owned());
+    fetched.values_mut().for_each(|fetched| fetched.status = FetchStatus::Asked(Mark::Reread));
     plan_by(conn, batch, active, &[], day, &(fetched, state.failures()?))
 }
 

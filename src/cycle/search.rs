@@ -12,7 +12,7 @@ use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mirror::{State, guarded};
-use crate::scope::{CaseState, FailureKind, Place, Stamp};
+use crate::scope::{CaseState, FailureKind, Place, Version};
 use crate::source::split::field_of;
 use crate::source::{self, Pages};
 
@@ -327,7 +327,7 @@ impl Cycle {
         // The listing is one call, and so is a search that is not there, whatever was asked.
         let whole = ids.is_empty() || kind == Kind::NotFound;
         let first = ids.first().copied().unwrap_or(0);
-        let stamp = Stamp::Known(String::new());
+        let stamp = Version::Known(String::new());
         let verdict = self.take_error(resource, first, whole, stamp, error).await?;
         if verdict == Verdict::ScopeFailed {
             for id in ids.iter().skip(1) {
@@ -413,7 +413,7 @@ impl Cycle {
         match self.extractor.by_id(resource, &template, id, sequence).await {
             Ok(load) => self.writer.load(load).await,
             Err(error) if error.kind() == Kind::NotFound => {
-                let stamp = Stamp::AsSeen { sequence };
+                let stamp = Version::AsSeen { sequence };
                 self.take_error(resource, id, false, stamp, error).await.map(drop)
             }
             // What this address refuses says nothing about the search that fills the table.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::Decoded;
-use crate::scope::{Place, Stamp};
+use crate::scope::{Place, Version};
 use crate::ticks::Ticks;
 
 /// One scope of an answer.
@@ -11,7 +11,7 @@ use crate::ticks::Ticks;
 pub struct LoadedScope {
     pub id: i64,
     pub part: String,
-    pub stamp: Stamp,
+    pub version: Version,
     /// The answer was proven complete (contract section 4): only then do absent rows leave.
     pub complete: bool,
     pub sent_at: Timestamp,

@@ -8,7 +8,7 @@ use super::{Extractor, trimmed};
 use crate::catalog::{Answer as Shape, Resource};
 use crate::decode::{Load, LoadKind, LoadedScope, Params};
 use crate::error::{Error, Kind, Result};
-use crate::scope::{Place, Stamp};
+use crate::scope::{Place, Version};
 use crate::source::split::field_of;
 use crate::source::{Filter, Page, Pages, Request, Verdict, records};
 use crate::ticks::Ticks;
@@ -160,7 +160,7 @@ impl Extractor {
             .map(|id| LoadedScope {
                 id: *id,
                 part: String::new(),
-                stamp: Stamp::AsSeen { sequence },
+                version: Version::AsSeen { sequence },
                 complete: true,
                 sent_at,
             })
@@ -210,7 +210,7 @@ impl Extractor {
             scopes: vec![LoadedScope {
                 id,
                 part: String::new(),
-                stamp: Stamp::AsSeen { sequence },
+                version: Version::AsSeen { sequence },
                 complete: true,
                 sent_at: answer.sent_at,
             }],

@@ -17,7 +17,7 @@ use crate::decode::{Load, LoadKind, LoadedScope, Param, Params};
 use crate::error::{Error, Kind, Result};
 use crate::extract::{Extractor, read_of, trimmed};
 use crate::failpoint;
-use crate::scope::{JournalScope, Stamp, Window};
+use crate::scope::{JournalScope, Version, Window};
 use crate::source::split::fingerprint;
 use crate::source::{self, CallClass, Identity, PagePlan, Pages, Paging, Query, Request, Verdict};
 
@@ -75,7 +75,7 @@ impl Extractor {
             scopes: vec![LoadedScope {
                 id: scope.id,
                 part: scope.part(),
-                stamp: Stamp::Known(String::new()),
+                version: Version::Known(String::new()),
                 complete: lines.complete,
                 sent_at: lines.sent_at.unwrap_or_else(Timestamp::now),
             }],
@@ -120,7 +120,7 @@ impl Extractor {
             scopes: vec![LoadedScope {
                 id: scope.id,
                 part: scope.part(),
-                stamp: Stamp::Known(String::new()),
+                version: Version::Known(String::new()),
                 complete: true,
                 sent_at: Timestamp::now(),
             }],

@@ -52,20 +52,6 @@ CREATE TABLE sync.feeds (
   page_size BIGINT
 );
 
--- One row per scope that was ever read: the dates it was fetched at and when.
-CREATE TABLE sync.fetched (
-  table_name VARCHAR,
-  id BIGINT,
-  part VARCHAR,
-  stamp VARCHAR,
-  sent_at TIMESTAMPTZ,
-  fetched_at TIMESTAMPTZ,
-  definition BIGINT,
-  complete BOOLEAN,
-  again_at BIGINT
-);
-COMMENT ON TABLE sync.fetched IS 'Per table and scope: the change dates it was fetched at (stamp), and when';
-
 CREATE TABLE sync.failures (
   table_name VARCHAR,
   id BIGINT,

@@ -1,5 +1,6 @@
 //! Which contacts are mirrored, and which of them are stale (contract section 4, `contacts`).
 
+use super::state::fetched::apart;
 use super::state::{State, ids};
 use crate::error::Result;
 use crate::sql::scalar_i64;
@@ -33,26 +34,29 @@ impl State<'_> {
             &format!(
                 "WITH named AS ({KNOWN_CONTACTS}{unnamed}) \
                  SELECT n.id FROM named n \
-                 LEFT JOIN sync.fetched f ON f.table_name = 'contacts' AND f.id = n.id AND f.part = '' \
+                 LEFT JOIN ({}) f ON f.table_name = 'contacts' AND f.id = n.id AND f.part = '' \
                  LEFT JOIN sync.seen_contacts s ON s.contact_id = n.id \
                  LEFT JOIN sync.failures x ON x.table_name = 'contacts' AND x.id = n.id \
                  WHERE (x.next_at IS NULL OR epoch_us(x.next_at) <= {now_us}) \
                    AND (f.id IS NULL OR f.again_at <= {now_us} {old} \
-                     OR f.stamp IS DISTINCT FROM \
+                     OR f.status <> 'current' OR f.version IS DISTINCT FROM \
                         (CASE WHEN s.contact_id IS NULL THEN 'unknown' \
                               ELSE s.modified_date::VARCHAR END)) \
-                 ORDER BY coalesce(s.moved, 0) DESC, n.id"
+                 ORDER BY coalesce(s.moved, 0) DESC, n.id",
+                apart(None)
             ),
         )
     }
 
     /// Contacts that the feed moved are done with when they are fetched at that date.
     pub fn clean_contacts(&self) -> Result<()> {
-        self.batch(
+        self.batch(&format!(
             "UPDATE sync.seen_contacts s SET dirty = false WHERE s.dirty AND EXISTS \
-               (SELECT 1 FROM sync.fetched f WHERE f.table_name = 'contacts' \
-                  AND f.id = s.contact_id AND f.stamp IS NOT DISTINCT FROM s.modified_date::VARCHAR)",
-        )
+               (SELECT 1 FROM ({}) f WHERE f.table_name = 'contacts' \
+                  AND f.id = s.contact_id AND f.status = 'current' \
+                  AND f.version IS NOT DISTINCT FROM s.modified_date::VARCHAR)",
+            apart(None)
+        ))
     }
 
     /// Forgets failures of contacts that nobody names any more and that are not mirrored: they are not
@@ -104,13 +108,14 @@ impl State<'_> {
             &format!(
                 "WITH named AS ({KNOWN_CONTACTS}) \
                  SELECT n.id, f.id IS NULL OR NOT f.complete FROM named n \
-                 LEFT JOIN sync.fetched f \
+                 LEFT JOIN ({}) f \
                    ON f.table_name = 'contacts' AND f.id = n.id AND f.part = '' \
                  LEFT JOIN sync.seen_contacts s ON s.contact_id = n.id \
-                 WHERE f.id IS NULL OR f.stamp IS DISTINCT FROM \
+                 WHERE f.id IS NULL OR f.status <> 'current' OR f.version IS DISTINCT FROM \
                    (CASE WHEN s.contact_id IS NULL THEN 'unknown' \
                          ELSE s.modified_date::VARCHAR END) \
-                 ORDER BY n.id"
+                 ORDER BY n.id",
+                apart(None)
             ),
             |row| Ok((row.get(0)?, row.get(1)?)),
         )

@@ -7,11 +7,12 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::guard::NOTHING;
+use super::state::fetched::{apart, rows_of};
 use super::state::{State, ids, list};
 use super::unreadable::places;
 use crate::catalog::{Column, Each, Given, Group, Instead, Only, Partial, Resource, Scalar};
 use crate::error::Result;
-use crate::scope::{FailureKind, FeedName, Fetched, ScopeId, backoff};
+use crate::scope::{FailureKind, FeedName, FetchStatus, Fetched, ScopeId, backoff};
 use crate::sql::{self, db, instant, instant_param, query, scalar_i64};
 use crate::ticks::Ticks;
 
@@ -27,16 +28,18 @@ impl State<'_> {
         let which = if contacts { "=" } else { "<>" };
         let rows = self.query(
             &format!(
-                "SELECT table_name, id, stamp, complete, again_at, epoch_us(fetched_at) \
-                 FROM sync.fetched WHERE part = '' AND table_name {which} 'contacts' \
-                   AND id IN ({})",
-                list(ids)
+                "SELECT table_name, id, version, complete, again_at, epoch_us(fetched_at), status \
+                 FROM ({}) WHERE part = '' AND table_name {which} 'contacts'",
+                rows_of(&list(ids))
             ),
             |row| {
                 Ok((
                     (row.get(0)?, row.get(1)?),
                     Fetched {
-                        stamp: row.get::<_, Option<String>>(2)?.unwrap_or_default(),
+                        version: row.get(2)?,
+                        // A status that this version does not know says that it is to be read again.
+                        status: FetchStatus::from_name(&row.get::<_, String>(6)?)
+                            .unwrap_or(FetchStatus::Incomplete),
                         complete: row.get(3)?,
                         again_at: row.get(4)?,
                         fetched_at: row.get(5)?,
@@ -349,16 +352,16 @@ impl State<'_> {
         if list.waits_until.is_some_and(|us| us > Timestamp::now().as_microsecond()) {
             return Ok(false);
         }
-        let stale = list.stamp.as_ref().is_some_and(|stamp| !stamp.is_empty());
-        Ok(list.error.is_some() || stale || list.stamp.is_none())
+        Ok(list.error.is_some() || list.status != Some(FetchStatus::Current))
     }
 
     /// Why a list is stale, and whether it was never read.
     pub fn why_list_is_stale(&self, table: &str) -> Result<Option<(String, bool)>> {
         let list = self.list_state(table)?;
-        let why = list.error.or(match list.stamp {
+        let why = list.error.or(match list.status {
             None => Some("never fetched".to_owned()),
-            Some(stamp) => (!stamp.is_empty()).then_some(stamp),
+            Some(FetchStatus::Current) => None,
+            Some(status) => Some(status.to_string()),
         });
         Ok(why.map(|why| (why, !list.complete)))
     }
@@ -367,17 +370,20 @@ impl State<'_> {
         let of_table = format!("WHERE table_name = {}", sql::text(table));
         let rows = self.query(
             &format!(
-                "SELECT x.error, x.waits_until, f.stamp, f.complete FROM \
+                "SELECT x.error, x.waits_until, f.status, f.complete FROM \
                    (SELECT max(error) AS error, epoch_us(max(next_at)) AS waits_until \
                     FROM sync.failures {of_table}) x, \
-                   (SELECT max(stamp) AS stamp, coalesce(bool_or(complete), false) AS complete \
-                    FROM sync.fetched {of_table}) f"
+                   (SELECT coalesce(max(status) FILTER (status <> 'current'), max(status)) AS status, \
+                      coalesce(bool_or(complete), false) AS complete FROM ({}) {of_table}) f",
+                apart(None)
             ),
             |row| {
                 Ok(ListState {
                     error: row.get(0)?,
                     waits_until: row.get(1)?,
-                    stamp: row.get(2)?,
+                    status: row
+                        .get::<_, Option<String>>(2)?
+                        .map(|name| FetchStatus::from_name(&name).unwrap_or(FetchStatus::Incomplete)),
                     complete: row.get(3)?,
                 })
             },
@@ -388,7 +394,7 @@ impl State<'_> {
     /// Rows that are to be searched once more: the earliest time and how many, by table.
     pub fn again(&self) -> Result<Vec<(String, i64, i64)>> {
         self.query(
-            "SELECT table_name, min(again_at), count(*) FROM sync.fetched \
+            "SELECT table_name, min(again_at), count(*) FROM sync.fetched_scopes \
              WHERE again_at IS NOT NULL GROUP BY table_name ORDER BY table_name",
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
@@ -408,7 +414,7 @@ impl State<'_> {
         let count = scalar_i64(
             self.conn,
             &format!(
-                "SELECT count(*) FROM (SELECT id FROM sync.fetched \
+                "SELECT count(*) FROM (SELECT id FROM sync.fetched_scopes \
                    WHERE table_name = {} AND again_at IS NOT NULL \
                  UNION SELECT case_id FROM sync.seen \
                    WHERE modified_date > {since} AND case_id IN ({}))",
@@ -430,7 +436,7 @@ impl State<'_> {
     pub fn next_due(&self, after: i64) -> Result<Option<i64>> {
         let rows = self.query(
             &format!(
-                "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched \
+                "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched_scopes \
                    WHERE again_at IS NOT NULL \
                  UNION ALL SELECT epoch_us(next_at) FROM sync.failures) WHERE due > {after}"
             ),
@@ -446,7 +452,7 @@ impl State<'_> {
             if cases.is_empty() { String::new() } else { format!("AND id IN ({})", list(cases)) };
         let rows = self.query(
             &format!(
-                "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched \
+                "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched_scopes \
                    WHERE again_at IS NOT NULL {among} \
                  UNION ALL SELECT epoch_us(next_at) FROM sync.failures \
                    WHERE kind IN ('Lag', 'Suspect', 'NotShown') {among}) \
@@ -494,7 +500,8 @@ fn each_scopes(resource: &Resource, each: &Each) -> String {
         // Scope 0 is the list that names the others; those once named stay. An answer may carry
         // records with other ids than the one it was asked by, which the list never named.
         let table = sql::text(&resource.table);
-        return format!("SELECT id FROM sync.fetched WHERE table_name = {table} UNION SELECT 0");
+        let named = apart(None);
+        return format!("SELECT id FROM ({named}) WHERE table_name = {table} UNION SELECT 0");
     }
     format!("{} UNION {}", ids(&each.column, &each.table), ids(&each.param, &resource.table))
 }
@@ -503,13 +510,14 @@ fn each_scopes(resource: &Resource, each: &Each) -> String {
 fn stale_each(resource: &Resource, each: &Each) -> String {
     let of_table = format!("table_name = {} AND part = ''", sql::text(&resource.table));
     format!(
-        "SELECT s.id, coalesce(x.error, nullif(f.stamp, ''), 'never fetched') AS why, \
+        "SELECT s.id, coalesce(x.error, nullif(f.status, 'current'), 'never fetched') AS why, \
            NOT coalesce(f.complete, false) AS never, epoch_us(x.next_at) AS next_at \
          FROM ({}) s \
-         LEFT JOIN (SELECT id, stamp, complete FROM sync.fetched WHERE {of_table}) f ON f.id = s.id \
+         LEFT JOIN (SELECT id, status, complete FROM ({}) WHERE {of_table}) f ON f.id = s.id \
          LEFT JOIN (SELECT id, error, next_at FROM sync.failures WHERE {of_table}) x ON x.id = s.id \
-         WHERE f.id IS NULL OR f.stamp IS DISTINCT FROM '' OR x.id IS NOT NULL",
-        each_scopes(resource, each)
+         WHERE f.id IS NULL OR f.status <> 'current' OR x.id IS NOT NULL",
+        each_scopes(resource, each),
+        apart(None)
     )
 }
 
@@ -520,8 +528,8 @@ struct ListState {
     error: Option<String>,
     /// Until when those wait, in microseconds of our clock.
     waits_until: Option<i64>,
-    /// `None` where none was read; empty where all are as they were read.
-    stamp: Option<String>,
+    /// `None` where none was read; of several the first that is not current.
+    status: Option<FetchStatus>,
     /// One was read completely.
     complete: bool,
 }

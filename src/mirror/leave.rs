@@ -8,6 +8,7 @@ use super::fetched::{Failure, fail};
 use super::guard::{self, Limits};
 use super::load::{Outcome, Settings, count_change};
 use super::merge::{self, Merged};
+use super::state::fetched::{FetchedBooks, rows_of};
 use super::state::{ids, list};
 use crate::catalog::{Group, Only, Resource};
 use crate::error::Result;
@@ -45,8 +46,9 @@ pub(super) fn forget_scopes<'a>(
     now: Timestamp,
 ) -> Result<()> {
     let tables = sql::texts(tables);
+    FetchedBooks::new(conn).unfold(&tables, ids)?;
     conn.execute_batch(&format!(
-        "DELETE FROM sync.fetched WHERE table_name IN ({tables}) AND id IN ({ids}); \
+        "DELETE FROM sync.fetched_scopes WHERE table_name IN ({tables}) AND id IN ({ids}); \
          DELETE FROM sync.failures WHERE table_name IN ({tables}) AND id IN ({ids}); \
          UPDATE sync.rejects SET resolved_at = {now} WHERE resolved_at IS NULL \
            AND table_name IN ({tables}) AND scope IN (SELECT id::VARCHAR FROM ({ids}) AS t(id))",
@@ -91,7 +93,7 @@ pub(super) fn unfulfilled(
             conn,
             &format!(
                 "SELECT DISTINCT c.id FROM temp.stage_scopes c \
-                 WHERE (EXISTS (SELECT 1 FROM sync.fetched f \
+                 WHERE (EXISTS (SELECT 1 FROM ({fetched}) f \
                      WHERE f.table_name = {table} AND f.id = c.id) \
                    OR EXISTS (SELECT 1 FROM sync.failures x \
                      WHERE x.table_name = {table} AND x.id = c.id)) \
@@ -101,6 +103,7 @@ pub(super) fn unfulfilled(
                      AND r.table_name = {asked_text} AND r.column_name = {column_text} \
                      AND r.scope = c.id::VARCHAR)",
                 table = sql::text(&resource.table),
+                fetched = rows_of("SELECT id FROM temp.stage_scopes"),
                 asked = sql::ident(&only.table),
                 asked_text = sql::text(&only.table),
                 key = sql::ident(&only.scope),
@@ -158,7 +161,7 @@ fn believed(
     run("CREATE OR REPLACE TEMP TABLE kept_back AS FROM temp.kept_back_before")?;
     if !held.is_empty() {
         run(&format!(
-            "UPDATE sync.fetched SET stamp = 'held' WHERE table_name = {} AND part = '' \
+            "UPDATE sync.fetched_scopes SET status = 'held' WHERE table_name = {} AND part = '' \
                AND id IN ({held}); \
              UPDATE sync.seen SET dirty = true WHERE NOT removed AND case_id IN ({held})",
             sql::text(&only.table),

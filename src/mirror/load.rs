@@ -1,7 +1,7 @@
 //! Decoded scopes go into the tables together with the state that says so, in one transaction.
 
 use crate::decode::{Load, LoadKind};
-use crate::scope::Stamp;
+use crate::scope::Version;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use super::leave;
 use super::merge::{self, Merged, Rules};
 use super::search;
 use super::state::State;
+use super::state::fetched::{MARK_NOW, rows_of};
 use super::{rejects, schema};
 use crate::catalog::{Catalog, Group, Resource};
 use crate::config::{Config, HistoryTables};
@@ -214,21 +215,21 @@ fn stage_scopes(conn: &Connection, loads: &[Load]) -> Result<()> {
     let failed = |e| db("cannot stage scopes", e);
     conn.execute_batch(
         "CREATE OR REPLACE TEMP TABLE stage_scopes \
-         (id BIGINT, part VARCHAR, stamp VARCHAR, sequence BIGINT, complete BOOLEAN, sent VARCHAR)",
+         (id BIGINT, part VARCHAR, version VARCHAR, sequence BIGINT, complete BOOLEAN, sent VARCHAR)",
     )
     .map_err(failed)?;
     let mut appender = conn.appender("stage_scopes").map_err(failed)?;
     for load in loads {
         for scope in &load.scopes {
-            let (stamp, sequence) = match &scope.stamp {
-                Stamp::Known(stamp) => (Some(stamp.as_str()), None),
-                Stamp::AsSeen { sequence } => (None, Some(*sequence)),
+            let (version, sequence) = match &scope.version {
+                Version::Known(version) => (Some(version.as_str()), None),
+                Version::AsSeen { sequence } => (None, Some(*sequence)),
             };
             appender
                 .append_row(params![
                     scope.id,
                     scope.part,
-                    stamp,
+                    version,
                     sequence,
                     // Each id of a search is a scope of its own, and its row is there.
                     scope.complete
@@ -303,35 +304,38 @@ fn books_of_scopes(conn: &Connection, table: &str, now: Timestamp) -> Result<()>
     let failed = |e| db("cannot note what was fetched", e);
     let name = sql::text(table);
     let seen = if table == "contacts" {
-        "(SELECT contact_id AS id, moved, modified_date::VARCHAR AS stamp FROM sync.seen_contacts)"
+        "(SELECT contact_id AS id, moved, modified_date::VARCHAR AS version FROM sync.seen_contacts)"
     } else {
-        "(SELECT case_id AS id, moved, any_stamp AS stamp FROM sync.seen)"
+        "(SELECT case_id AS id, moved, any_stamp AS version FROM sync.seen)"
     };
     // Rows that are held are still there, and so their scope is not what the answer said.
     let complete = "(c.complete AND k.id IS NULL)";
     let incomplete = "CASE WHEN k.id IS NULL THEN 'incomplete' ELSE 'held' END";
+    let moved = "(c.sequence IS NOT NULL AND coalesce(s.moved > c.sequence, false))";
+    let before = rows_of("SELECT id FROM temp.stage_scopes");
     let now = instant(now);
     conn.execute_batch(&format!(
         "CREATE OR REPLACE TEMP TABLE stage_fetched AS \
          SELECT {name} AS table_name, c.id, c.part, \
+           CASE WHEN NOT {complete} OR {moved} THEN NULL \
+                WHEN c.sequence IS NULL THEN c.version \
+                ELSE coalesce(s.version, 'unknown') END AS version, \
            CASE WHEN NOT {complete} THEN {incomplete} \
-                WHEN c.sequence IS NULL THEN c.stamp \
-                WHEN s.id IS NULL THEN 'unknown' \
-                WHEN s.moved > c.sequence THEN 'moved' \
-                ELSE coalesce(s.stamp, 'unknown') END AS stamp, \
+                WHEN {moved} THEN 'moved' ELSE 'current' END AS status, \
            c.sent::TIMESTAMPTZ AS sent_at, {now} AS fetched_at, \
            (SELECT max(definition) FROM sync.resources WHERE table_name = {name}) AS definition, \
-           {complete} OR coalesce(f.complete, false) AS complete, NULL::BIGINT AS again_at \
+           {complete} OR coalesce(f.complete, false) AS complete, \
+           NULL::BIGINT AS again_at, {MARK_NOW} AS mark \
          FROM temp.stage_scopes c \
          LEFT JOIN (SELECT DISTINCT id FROM temp.kept_back) k ON k.id = c.id \
          LEFT JOIN {seen} s ON s.id = c.id \
-         LEFT JOIN sync.fetched f ON f.table_name = {name} AND f.id = c.id AND f.part = c.part; \
-         DELETE FROM sync.fetched f USING temp.stage_fetched n \
+         LEFT JOIN ({before}) f ON f.table_name = {name} AND f.id = c.id AND f.part = c.part; \
+         DELETE FROM sync.fetched_scopes f USING temp.stage_fetched n \
          WHERE f.table_name = {name} AND f.id = n.id AND f.part = n.part; \
-         INSERT INTO sync.fetched BY NAME SELECT * FROM temp.stage_fetched; \
+         INSERT INTO sync.fetched_scopes BY NAME SELECT * FROM temp.stage_fetched; \
          DELETE FROM sync.failures f USING temp.stage_fetched n \
          WHERE f.table_name = {name} AND f.id = n.id AND f.part = n.part \
-           AND n.stamp NOT IN ('incomplete', 'held') AND f.kind <> 'Lag'"
+           AND n.status NOT IN ('incomplete', 'held') AND f.kind <> 'Lag'"
     ))
     .map_err(failed)
 }

@@ -8,6 +8,7 @@
 use duckdb::Connection;
 
 use super::guard::{self, Limits};
+use super::state::fetched::rows_of;
 use crate::catalog::{EXTRA_COLUMN, Resource};
 use crate::decode::Decoded;
 use crate::error::Result;
@@ -262,7 +263,8 @@ impl<'a> Sql<'a> {
                 None => "0".to_owned(),
             };
             format!(
-                " LEFT JOIN sync.fetched f ON f.table_name = {} AND f.part = '' AND f.id = {id}",
+                " LEFT JOIN ({}) f ON f.table_name = {} AND f.part = '' AND f.id = {id}",
+                rows_of("SELECT id FROM temp.stage_scopes"),
                 sql::text(self.resource.read_with())
             )
         };

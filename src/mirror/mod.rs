@@ -30,6 +30,7 @@ mod state;
 mod suspects;
 mod tighten;
 mod unreadable;
+mod upgrade;
 mod verifications;
 mod wanted;
 mod writer;

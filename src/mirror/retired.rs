@@ -12,6 +12,7 @@ use duckdb::{Connection, params};
 
 use super::load::count_change;
 use super::schema;
+use super::state::fetched::FetchedBooks;
 use crate::catalog::{Catalog, Class, Resource};
 use crate::config::{self, PrivacyMode};
 use crate::error::Result;
@@ -19,8 +20,7 @@ use crate::sql::{self, db, query, scalar_i64};
 
 /// Books with rows of a table's own. `sync.changes` is not among them: a counter never begins anew,
 /// because snapshots are compared by it.
-const BOOKS: [&str; 7] =
-    ["resources", "fetched", "failures", "pending", "rejects", "drift", "journal_months"];
+const BOOKS: [&str; 6] = ["resources", "failures", "pending", "rejects", "drift", "journal_months"];
 
 /// Takes tables out of `main` and the books that the catalog does not have. Returns the tables whose
 /// records carried theirs: a list that no table takes belongs to `_extra` again.
@@ -49,6 +49,7 @@ pub(super) fn retire(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<St
         }
         sql += &format!("DELETE FROM sync.restatements WHERE journal = {text};");
         conn.execute_batch(&sql).map_err(failed)?;
+        FetchedBooks::new(conn).forget_table(&table)?;
         count_change(conn, &table, "")?;
         let complete = schema::meta(conn, "complete_tables")?.unwrap_or_default();
         let others: Vec<&str> = complete.split(',').filter(|other| *other != table).collect();

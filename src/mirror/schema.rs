@@ -8,15 +8,17 @@ use jiff::tz::TimeZone;
 
 use super::retired;
 use super::state::State;
+use super::state::fetched::{self, FetchedBooks};
 use super::tighten::{self, Tightened};
-use super::{reports, secrets};
+use super::{reports, secrets, upgrade};
 use crate::catalog::{Catalog, Class, Column, Resource};
 use crate::config::{Config, PrivacyMode};
 use crate::error::{Error, Kind, Result};
+use crate::scope::Mark;
 use crate::sql::{self, db, instant_param, query, scalar_i64};
 
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 
 /// Key of `sync.meta`: by what the key of the privacy hashes is known again.
 const KEY_FINGERPRINT: &str = "hash_key_fingerprint";
@@ -38,9 +40,12 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
         "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() \
          AND schema_name = 'sync' AND table_name = 'meta'",
     )? == 0;
+    let mut upgraded = false;
     if fresh {
         conn.execute_batch(include_str!("books.sql"))
             .map_err(|e| db("cannot create the store's books", e))?;
+        fetched::create(conn)?;
+        fetched::create_view(conn)?;
         set_meta(conn, "format", &FORMAT.to_string())?;
         set_meta(conn, "definition", "1")?;
         // Change counters of different stores must not be compared.
@@ -56,29 +61,20 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
                 ),
             ));
         }
-        // Stores of the same format that were made before these columns have none.
-        conn.execute_batch(
-            "CREATE TABLE IF NOT EXISTS sync.removals \
-               (table_name VARCHAR, removed_at TIMESTAMPTZ, removed BIGINT); \
-             ALTER TABLE sync.seen_contacts ADD COLUMN IF NOT EXISTS moved_at TIMESTAMPTZ; \
-             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS wanted BOOLEAN DEFAULT true; \
-             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS doubted_at TIMESTAMPTZ; \
-             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS doubted_digest VARCHAR; \
-             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS doubted_payment DECIMAL(38,2); \
-             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS doubted_change DECIMAL(38,2); \
-             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS doubted_price DECIMAL(38,2); \
-             ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS not_found_at TIMESTAMPTZ; \
-             ALTER TABLE sync.failures ADD COLUMN IF NOT EXISTS digest VARCHAR; \
-             ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS read_with VARCHAR; \
-             ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS because_of VARCHAR; \
-             ALTER TABLE sync.columns ADD COLUMN IF NOT EXISTS class VARCHAR",
-        )
-        .map_err(|e| db("cannot bring the store's books up to this version", e))?;
+        if format < FORMAT {
+            upgrade::from_first(conn)?;
+        }
+        upgraded = format < FORMAT;
     }
     calendar(conn, &config.source.time_zone)?;
     set_meta(conn, "journal_level", &config.journals.level.to_string())?;
     let key = hash_key(conn, config)?;
     align(conn, config, catalog, key)?;
+    fetched::note_rules(conn, catalog)?;
+    if upgraded {
+        FetchedBooks::new(conn).fold_all()?;
+        set_meta(conn, "format", &FORMAT.to_string())?;
+    }
     let state = State::new(conn);
     if !state.all_are_wanted(&config.journals)? {
         state.want_journals(&config.journals)?;
@@ -299,18 +295,14 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog, key: [u8; 32]) -
                 )
                 .and_then(|_| {
                     conn.execute(
-                        "UPDATE sync.fetched SET stamp = 'redefined' WHERE table_name = ?",
-                        [table],
-                    )
-                })
-                .and_then(|_| {
-                    conn.execute(
                         "UPDATE sync.journal_months SET due = 'redefined' \
                          WHERE table_name = ? AND complete",
                         [table],
                     )
                 })
                 .map_err(failed)?;
+                let these = format!("SELECT {}", sql::text(table));
+                FetchedBooks::new(conn).mark_tables(&these, Mark::Redefined)?;
             }
         }
         if is_new || comes_back || moved {

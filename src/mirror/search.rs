@@ -96,20 +96,20 @@ fn again(
     let now_us = now.as_microsecond();
     let table = sql::text(&resource.table);
     conn.execute_batch(&format!(
-        "UPDATE sync.fetched f \
+        "UPDATE sync.fetched_scopes f \
              SET again_at = {now_us} + (s.modified_date + {delay_ticks} - {answered}) // 10 \
                + {DATE_STEP_MICROS} \
              FROM {seen} s, temp.stage_scopes c \
              WHERE f.table_name = {table} AND f.id = c.id AND s.{id} = c.id \
                AND s.modified_date + {delay_ticks} > {answered} \
-               AND f.stamp NOT IN ('incomplete', 'moved'); \
-             UPDATE sync.fetched f \
+               AND f.status NOT IN ('incomplete', 'moved'); \
+             UPDATE sync.fetched_scopes f \
              SET again_at = epoch_us(s.moved_at) + {delay_us} + {DATE_STEP_MICROS} \
              FROM {seen} s, temp.stage_scopes c \
              WHERE f.table_name = {table} AND f.id = c.id AND s.{id} = c.id \
                AND s.modified_date < {UNREADABLE_BELOW} \
                AND epoch_us(s.moved_at) + {delay_us} > epoch_us(f.sent_at) \
-               AND f.stamp NOT IN ('incomplete', 'moved')"
+               AND f.status NOT IN ('incomplete', 'moved')"
     ))
     .map_err(|e| db("cannot note what to search again", e))
 }
@@ -170,7 +170,7 @@ fn lagging(
     .map_err(|e| db("cannot forget a lagging search", e))?;
     for id in ids {
         conn.execute(
-            "UPDATE sync.fetched SET stamp = 'lagging', again_at = NULL \
+            "UPDATE sync.fetched_scopes SET status = 'lagging', again_at = NULL \
              WHERE table_name = ? AND id = ?",
             duckdb::params![resource.table, id],
         )

@@ -13,7 +13,8 @@ use super::unreadable::places;
 use crate::catalog::Facet;
 use crate::error::Result;
 use crate::scope::{
-    CaseDates, CaseState, ContactSeen, FeedName, Place, UNREADABLE_BELOW, any_stamp,
+    CaseDates, CaseState, ContactSeen, FeedName, FetchStatus, Mark, Place, UNREADABLE_BELOW,
+    any_stamp,
 };
 use crate::sql::{self, db, instant, scalar_i64};
 
@@ -157,8 +158,12 @@ impl State<'_> {
 
     /// Of the cases that were read before, those that may have something stale, newest change first.
     pub fn changed_cases(&self, only: &[i64], limit: usize) -> Result<Vec<CaseState>> {
-        let read = "AND dirty AND case_id IN (SELECT id FROM sync.fetched WHERE part = '' \
-                    AND table_name NOT IN ('cases', 'projects', 'contacts'))";
+        let other = "table_name NOT IN ('cases', 'projects', 'contacts')";
+        let read = &format!(
+            "AND dirty AND (case_id IN (SELECT case_id FROM sync.fetched_cases \
+                 JOIN sync.fetched_coverage USING (coverage) WHERE {other}) \
+               OR case_id IN (SELECT id FROM sync.fetched_scopes WHERE part = '' AND {other}))"
+        );
         self.case_states(read, only, &newest_first(), limit)
     }
 
@@ -269,36 +274,36 @@ impl State<'_> {
         let rows: Vec<String> =
             cases.iter().map(|(id, moved)| format!("({id}, {moved})")).collect();
         self.batch(&format!(
-            "UPDATE sync.seen s SET dirty = false, \
+            "CREATE OR REPLACE TEMP TABLE stage_clean AS \
+               SELECT c.id FROM (VALUES {}) AS c(id, moved) \
+               JOIN sync.seen s ON s.case_id = c.id AND s.moved = c.moved; \
+             UPDATE sync.seen s SET dirty = false, \
                whole_stamp = coalesce(s.rereading, s.whole_stamp), rereading = NULL \
-             FROM (VALUES {}) AS c(id, moved) WHERE s.case_id = c.id AND s.moved = c.moved",
+             FROM temp.stage_clean c WHERE s.case_id = c.id",
             rows.join(", ")
-        ))
+        ))?;
+        self.fetched_books().fold("SELECT id FROM temp.stage_clean")
     }
 
     /// Every case gets every resource read again (`--full`, or a gap in the feed); what was fetched
     /// stays known until it is replaced.
-    pub fn everything_is_stale(&self, reason: &str) -> Result<()> {
+    pub fn everything_is_stale(&self, mark: Mark) -> Result<()> {
         self.count_mark()?;
         self.set_meta("contacts_planned_at", "")?;
+        self.fetched_books().mark_tables("SELECT table_name FROM sync.columns", mark)?;
         self.batch(&format!(
-            "UPDATE sync.fetched SET stamp = {}; \
-             UPDATE sync.seen SET dirty = true, rereading = any_stamp WHERE NOT removed; \
+            "UPDATE sync.seen SET dirty = true, rereading = any_stamp WHERE NOT removed; \
              UPDATE sync.seen_contacts SET dirty = true; \
              UPDATE sync.failures SET next_at = least(next_at, {})",
-            sql::text(reason),
             instant(Timestamp::now())
         ))
     }
 
     /// Every contact is read again (a gap in the contacts feed).
-    pub fn contacts_are_stale(&self, reason: &str) -> Result<()> {
+    pub fn contacts_are_stale(&self, mark: Mark) -> Result<()> {
         self.set_meta("contacts_planned_at", "")?;
-        self.batch(&format!(
-            "UPDATE sync.fetched SET stamp = {} WHERE table_name = 'contacts'; \
-             UPDATE sync.seen_contacts SET dirty = true",
-            sql::text(reason)
-        ))
+        self.fetched_books().mark_tables("SELECT 'contacts'", mark)?;
+        self.batch("UPDATE sync.seen_contacts SET dirty = true")
     }
 
     /// How often something was made stale that no feed moved. What was planned before is not known to
@@ -315,13 +320,7 @@ impl State<'_> {
     /// again (contract section 4, "Narrow dates"); `all` takes every case.
     pub fn reread(&self, all: bool) -> Result<u64> {
         let condition = is_to_be_reread(all);
-        self.batch(&format!(
-            "UPDATE sync.fetched f SET stamp = 'reread' FROM sync.seen s \
-             WHERE f.id = s.case_id AND f.part = '' AND f.table_name NOT IN ('contacts') \
-               AND f.table_name IN (SELECT table_name FROM sync.columns WHERE column_name = 'case_id' \
-                                    UNION SELECT 'cases' UNION SELECT 'projects') \
-               AND {condition}"
-        ))?;
+        self.fetched_books().mark_cases(&condition, FetchStatus::Asked(Mark::Reread))?;
         self.count(&format!(
             "UPDATE sync.seen s SET dirty = true, rereading = s.any_stamp WHERE {condition}"
         ))
@@ -339,7 +338,7 @@ impl State<'_> {
     /// Cases whose second search is due become dirty; returns how many.
     pub fn wake_again(&self, now_us: i64) -> Result<u64> {
         self.count(&format!(
-            "UPDATE sync.seen s SET dirty = true FROM sync.fetched f \
+            "UPDATE sync.seen s SET dirty = true FROM sync.fetched_scopes f \
              WHERE f.again_at <= {now_us} AND f.table_name IN ('cases', 'projects') \
                AND f.id = s.case_id AND NOT s.removed AND NOT s.dirty"
         ))
@@ -355,19 +354,25 @@ impl State<'_> {
         self.batch(&format!(
             "UPDATE sync.seen SET dirty = true WHERE NOT removed AND NOT dirty; \
              UPDATE sync.journal_months SET due = 'newly permitted or enabled' \
-               WHERE table_name = {table} AND complete; \
-             DELETE FROM sync.fetched WHERE table_name = {table} AND NOT EXISTS \
-               (SELECT 1 FROM sync.resources WHERE table_name = {table} AND answered)",
+               WHERE table_name = {table} AND complete",
             table = sql::text(table)
-        ))
+        ))?;
+        let answered = scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM sync.resources WHERE table_name = {} AND answered",
+                sql::text(table)
+            ),
+        )?;
+        if answered == 0 {
+            self.fetched_books().forget_table(table)?;
+        }
+        Ok(())
     }
 
     /// Makes all that was read of a table stale: its answers have more than was taken from them.
     pub fn read_again(&self, table: &str) -> Result<()> {
-        self.batch(&format!(
-            "UPDATE sync.fetched SET stamp = 'reread' WHERE table_name = {}",
-            sql::text(table)
-        ))?;
+        self.fetched_books().mark_tables(&format!("SELECT {}", sql::text(table)), Mark::Reread)?;
         self.wake_table(table)
     }
 
@@ -505,7 +510,7 @@ mod tests {
         state.see_cases(&[(17, [Some(1); 11])], 1, Timestamp::now()).unwrap();
         let dirty = || state.dirty_cases(None, &[], 10).unwrap().len();
         let marks = state.marks().unwrap();
-        state.everything_is_stale("gap").unwrap();
+        state.everything_is_stale(Mark::Gap).unwrap();
         state.clean(&[(17, 1)], marks).unwrap();
         assert_eq!(dirty(), 1);
         state.clean(&[(17, 1)], state.marks().unwrap()).unwrap();
@@ -518,7 +523,7 @@ mod tests {
         let state = State::new(&conn);
         state.see_cases(&[(17, [Some(1); 11])], 1, Timestamp::now()).unwrap();
         state.clean(&[(17, 1)], state.marks().unwrap()).unwrap();
-        state.contacts_are_stale("gap").unwrap();
+        state.contacts_are_stale(Mark::Gap).unwrap();
         assert_eq!(state.dirty_cases(None, &[], 10).unwrap().len(), 0);
     }
 }

@@ -2,9 +2,13 @@
 //!
 //! Functions on a connection; those that write are called in the writer's transactions.
 
+pub(super) mod fetched;
+
 use crate::scope::FeedState;
 use duckdb::{Connection, Row, params};
 use jiff::Timestamp;
+
+use self::fetched::FetchedBooks;
 
 use crate::error::Result;
 use crate::sql::{self, db, instant_param};
@@ -17,6 +21,11 @@ pub struct State<'c> {
 impl<'c> State<'c> {
     pub fn new(conn: &'c Connection) -> State<'c> {
         State { conn }
+    }
+
+    /// What was fetched.
+    pub(super) fn fetched_books(&self) -> FetchedBooks<'c> {
+        FetchedBooks::new(self.conn)
     }
 
     /// A value of `sync.meta`.

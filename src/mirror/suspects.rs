@@ -11,6 +11,7 @@ use super::guard;
 use super::leave;
 use super::load::{Outcome, Settings};
 use super::state::State;
+use super::state::fetched::MARK_NOW;
 use super::unreadable::places;
 use crate::catalog::Group;
 use crate::error::Result;
@@ -82,10 +83,11 @@ impl State<'_> {
         now: Timestamp,
     ) -> Result<()> {
         let at = instant(since);
+        self.fetched_books().unfold("'cases', 'projects'", &id.to_string())?;
         self.write(&format!(
             "UPDATE sync.seen SET state = 'suspect', suspect_at = {at}, dirty = true \
              WHERE case_id = {id}; \
-             UPDATE sync.fetched SET stamp = 'suspect', again_at = NULL \
+             UPDATE sync.fetched_scopes SET status = 'suspect', again_at = NULL \
              WHERE table_name IN ('cases', 'projects') AND id = {id}"
         ))?;
         let left = Duration::try_from((since + delay).duration_since(now)).unwrap_or_default();
@@ -176,17 +178,20 @@ impl State<'_> {
     /// A hidden case was looked for and not found: it is fetched at what was seen then.
     fn search_is_done(&self, id: i64, sequence: i64, now: Timestamp) -> Result<()> {
         let at = instant(now);
+        self.fetched_books().unfold("'cases', 'projects'", &id.to_string())?;
         self.write(&format!(
             "DELETE FROM sync.failures WHERE table_name IN ('cases', 'projects') AND id = {id}; \
              CREATE OR REPLACE TEMP TABLE stage_hidden AS \
                SELECT coalesce(s.place, 'cases') AS table_name, s.case_id AS id, '' AS part, \
-                 CASE WHEN s.moved > {sequence} THEN 'moved' ELSE s.any_stamp END AS stamp, \
+                 CASE WHEN s.moved <= {sequence} THEN s.any_stamp END AS version, \
+                 CASE WHEN s.moved > {sequence} THEN 'moved' ELSE 'current' END AS status, \
                  {at} AS sent_at, {at} AS fetched_at, \
                  (SELECT max(definition) FROM sync.resources r \
-                    WHERE r.table_name = coalesce(s.place, 'cases')) AS definition, true AS complete, NULL::BIGINT AS again_at \
+                    WHERE r.table_name = coalesce(s.place, 'cases')) AS definition, true AS complete, \
+                 NULL::BIGINT AS again_at, {MARK_NOW} AS mark \
                FROM sync.seen s WHERE s.case_id = {id}; \
-             DELETE FROM sync.fetched WHERE table_name IN ('cases', 'projects') AND id = {id}; \
-             INSERT INTO sync.fetched BY NAME SELECT * FROM temp.stage_hidden"
+             DELETE FROM sync.fetched_scopes WHERE table_name IN ('cases', 'projects') AND id = {id}; \
+             INSERT INTO sync.fetched_scopes BY NAME SELECT * FROM temp.stage_hidden"
         ))
     }
 

@@ -7,11 +7,8 @@ use jiff::Timestamp;
 
 use super::state::State;
 use crate::error::Result;
-use crate::scope::FeedName;
+use crate::scope::{FeedName, FetchStatus};
 use crate::sql::{self, db, instant, scalar_i64};
-
-/// The reason in `sync.fetched` why a case of such a row is read again with all its resources.
-const STAMP: &str = "unreadable";
 
 /// Under these names in `sync.rejects` stand rows of the feeds that cannot be read.
 pub const FEED_TABLES: [&str; 2] = ["sync.seen", "sync.seen_contacts"];
@@ -50,14 +47,10 @@ impl State<'_> {
         }
         self.stage(dates)?;
         if feed == FeedName::Cases && !dates.is_empty() {
-            self.batch(&format!(
-                "UPDATE sync.fetched f SET stamp = '{STAMP}' FROM sync.seen s \
-                 WHERE f.id = s.case_id AND f.part = '' AND s.moved = {sequence} \
-                   AND s.case_id IN (SELECT id FROM temp.stage_unreadable) \
-                   AND f.table_name IN (SELECT table_name FROM sync.columns \
-                                        WHERE column_name = 'case_id' \
-                                        UNION SELECT 'cases' UNION SELECT 'projects')"
-            ))?;
+            let moved = format!(
+                "s.moved = {sequence} AND s.case_id IN (SELECT id FROM temp.stage_unreadable)"
+            );
+            self.fetched_books().mark_cases(&moved, FetchStatus::Unreadable)?;
         }
         let at = instant(now);
         let same = format!(

@@ -7,6 +7,7 @@ use duckdb::params;
 use jiff::Timestamp;
 use jiff::civil::Date;
 
+use super::state::fetched::rows_of;
 use super::state::{State, ids, list};
 use crate::config::JournalLevel;
 use crate::error::Result;
@@ -84,7 +85,7 @@ impl State<'_> {
                 "SELECT DISTINCT id FROM (SELECT id FROM sync.failures \
                    WHERE table_name IN ('cases', 'projects') \
                  UNION ALL SELECT case_id FROM sync.seen WHERE state = 'suspect' AND NOT removed \
-                 UNION ALL SELECT id FROM sync.fetched WHERE again_at IS NOT NULL \
+                 UNION ALL SELECT id FROM sync.fetched_scopes WHERE again_at IS NOT NULL \
                    AND table_name IN ('cases', 'projects') \
                  UNION ALL SELECT try_cast(scope AS BIGINT) FROM sync.rejects \
                    WHERE resolved_at IS NULL AND table_name IN ('cases', 'projects') \
@@ -142,9 +143,9 @@ impl State<'_> {
     pub fn scope_times(&self, cases: &[i64]) -> Result<HashMap<(String, i64), ScopeTimes>> {
         let rows = self.query(
             &format!(
-                "SELECT table_name, id, epoch_us(sent_at), epoch_us(fetched_at) FROM sync.fetched \
-                 WHERE part = '' AND table_name <> 'contacts' AND id IN ({})",
-                some(cases)
+                "SELECT table_name, id, epoch_us(sent_at), epoch_us(fetched_at) FROM ({}) \
+                 WHERE part = '' AND table_name <> 'contacts'",
+                rows_of(&some(cases))
             ),
             |row| {
                 let times = ScopeTimes { sent_at: row.get(2)?, fetched_at: row.get(3)? };
@@ -158,7 +159,7 @@ impl State<'_> {
     pub fn searched_later(&self, cases: &[i64]) -> Result<Vec<(String, i64)>> {
         self.query(
             &format!(
-                "SELECT table_name, id FROM sync.fetched WHERE again_at IS NOT NULL \
+                "SELECT table_name, id FROM sync.fetched_scopes WHERE again_at IS NOT NULL \
                    AND table_name IN ('cases', 'projects') AND id IN ({})",
                 some(cases)
             ),
@@ -169,8 +170,9 @@ impl State<'_> {
     /// These scopes of cases are read again in the next cycle.
     pub fn scopes_are_stale(&self, scopes: &[(String, i64)]) -> Result<()> {
         for (table, id) in scopes {
+            self.fetched_books().unfold(&sql::text(table), &id.to_string())?;
             self.execute(
-                "UPDATE sync.fetched SET stamp = 'reread' \
+                "UPDATE sync.fetched_scopes SET status = 'reread' \
                  WHERE table_name = ? AND id = ? AND part = ''",
                 params![table, id],
             )?;

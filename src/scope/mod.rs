@@ -18,7 +18,7 @@ pub use case::{
 };
 pub use failure::{FailureKind, backoff};
 pub use feed::{FeedName, FeedState, Late, Reader};
-pub use fetched::{Fetched, Stamp};
+pub use fetched::{FetchStatus, Fetched, Mark, Version};
 pub use journal::{DueMonth, JournalScope, REVENUE, REVENUE_SUMS, level_of};
 pub use month::{Month, first_month, months_back};
 pub use window::Window;

@@ -2,13 +2,15 @@
 
 use super::{DueMonth, ScopeId};
 
+use super::Mark;
+
 /// Something to be fetched, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stale {
     pub table: String,
     pub id: i64,
     /// The dates it will be fetched at.
-    pub stamp: String,
+    pub version: String,
     /// The path parameter that another table gives, where the resource needs one.
     pub given: Option<String>,
     pub reason: Reason,
@@ -21,8 +23,8 @@ pub enum Reason {
     New,
     /// One of its dates moved.
     Changed,
-    /// It was asked for to be read again: `reread`, `full`, `redefined`.
-    Asked(String),
+    /// It was asked for to be read again.
+    Asked(Mark),
     /// The last answer was not complete, or the guard held it.
     Incomplete,
     /// The search showed an older state than the feed.
@@ -36,7 +38,7 @@ impl std::fmt::Display for Reason {
         match self {
             Reason::New => f.write_str("never fetched"),
             Reason::Changed => f.write_str("changed"),
-            Reason::Asked(why) => f.write_str(why),
+            Reason::Asked(mark) => mark.fmt(f),
             Reason::Incomplete => f.write_str("the last answer was incomplete"),
             Reason::Lagging => f.write_str("the search lags behind the feed"),
             Reason::SearchDelay => f.write_str("is searched once more after source.search_delay"),

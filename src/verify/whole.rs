@@ -14,7 +14,7 @@ use crate::decode::{Decoded, Load};
 use crate::error::{Error, Kind, Result};
 use crate::extract::{Extractor, Found};
 use crate::mirror::State;
-use crate::scope::{Place, Stamp};
+use crate::scope::{Place, Version};
 
 /// A table and the case it is read of.
 pub(super) type Scope = (String, i64);
@@ -46,12 +46,12 @@ impl Ask {
         let extractor = extractor.clone();
         match self {
             Ask::Scope(resource, id) => Box::pin(async move {
-                let stamp = Stamp::Known(String::new());
-                let read = extractor.scope(&resource, id, None, stamp.clone()).await;
+                let version = Version::Known(String::new());
+                let read = extractor.scope(&resource, id, None, version.clone()).await;
                 let load = match read {
                     // Nothing is there, and nothing may be mirrored.
                     Err(error) if error.kind() == Kind::NotFound => {
-                        extractor.nothing(&resource, id, stamp)
+                        extractor.nothing(&resource, id, version)
                     }
                     read => read,
                 };

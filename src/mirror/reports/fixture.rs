@@ -9,6 +9,7 @@ use jiff::{Timestamp, ToSpan};
 
 use super::create_all;
 use crate::catalog::Catalog;
+use crate::mirror::state::fetched;
 
 /// A store with every table, empty and readable, the reports, and the calendar of Oslo for the
 /// given years.
@@ -19,7 +20,10 @@ pub(crate) fn store(path: Option<&Path>, years: std::ops::RangeInclusive<i16>) -
     }
     .unwrap();
     conn.execute_batch(include_str!("../books.sql")).unwrap();
+    fetched::create(&conn).unwrap();
+    fetched::create_view(&conn).unwrap();
     let catalog = Catalog::load(None).unwrap();
+    fetched::note_rules(&conn, &catalog).unwrap();
     for resource in catalog.resources() {
         conn.execute_batch(&resource.create_table("main", false)).unwrap();
         conn.execute_batch(&resource.create_table("history", true)).unwrap();

@@ -162,7 +162,7 @@ const RESALE: [&str; 2] = ["common_conditions", "resale_information"];
 fn fetched(conn: &Connection, id: i64, tables: &[&str]) {
     for table in tables {
         conn.execute(
-            "INSERT INTO sync.fetched (table_name, id, part, complete) VALUES (?, ?, '', true)",
+            "INSERT INTO sync.fetched_scopes (table_name, id, part, complete) VALUES (?, ?, '', true)",
             duckdb::params![table, id],
         )
         .unwrap();
@@ -241,8 +241,11 @@ fn what_is_missing_counts_nothing_but_the_price() {
 #[test]
 fn what_is_not_known_leaves_the_totals_open() {
     for (change, unknown) in [
-        ("DELETE FROM sync.fetched WHERE table_name = 'costs'", "buyer_costs"),
-        ("UPDATE sync.fetched SET complete = false WHERE table_name = 'costs'", "buyer_costs"),
+        ("DELETE FROM sync.fetched_scopes WHERE table_name = 'costs'", "buyer_costs"),
+        (
+            "UPDATE sync.fetched_scopes SET complete = false WHERE table_name = 'costs'",
+            "buyer_costs",
+        ),
         (
             "UPDATE sync.resources SET status = 'forbidden' WHERE table_name = 'document_costs'",
             "document_cost",
@@ -364,7 +367,7 @@ fn freshness_has_one_row_per_table_and_counts_its_scopes() {
     conn.execute_batch(
         "INSERT INTO sync.seen (case_id, removed) VALUES (1, false), (2, false), (3, false), (4, true);
          INSERT INTO main.projects (id, _synced_at) VALUES (5, '2026-05-05T10:00:00Z');
-         UPDATE sync.fetched SET fetched_at = '2026-05-06T10:00:00Z'",
+         UPDATE sync.fetched_scopes SET fetched_at = '2026-05-06T10:00:00Z'",
     )
     .unwrap();
     reject(&conn, "costs", 1, "1/Buyer/1", Some("amount"));

@@ -135,7 +135,7 @@ fn without_a_commission_only_extra_payments_are_due() {
     for change in [
         "UPDATE main.estimated_costs SET commission_amount = NULL",
         "DELETE FROM main.estimated_costs",
-        "DELETE FROM sync.fetched WHERE table_name = 'estimated_costs'",
+        "DELETE FROM sync.fetched_scopes WHERE table_name = 'estimated_costs'",
         "UPDATE sync.resources SET status = 'forbidden' WHERE table_name = 'estimated_costs'",
         "INSERT INTO sync.failures (table_name, id, part) VALUES ('estimated_costs', 1, '')",
         "INSERT INTO sync.rejects (table_name, scope, record_key, column_name)
@@ -171,8 +171,8 @@ fn what_fails_for_another_case_leaves_the_commission_as_it_is() {
 #[test]
 fn sharing_that_is_not_known_leaves_everything_open() {
     for change in [
-        "DELETE FROM sync.fetched WHERE table_name = 'commission_sharing'",
-        "UPDATE sync.fetched SET complete = false WHERE table_name = 'commission_sharing'",
+        "DELETE FROM sync.fetched_scopes WHERE table_name = 'commission_sharing'",
+        "UPDATE sync.fetched_scopes SET complete = false WHERE table_name = 'commission_sharing'",
         "UPDATE sync.resources SET status = 'disabled' WHERE table_name = 'commission_sharing'",
         "INSERT INTO sync.failures (table_name, id, part) VALUES ('commission_sharing', 1, '')",
         // Whose part it is, is not known.

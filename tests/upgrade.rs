@@ -1,0 +1,158 @@
+//! A store that an earlier version made is opened and brought up to this one, and nothing is fetched
+//! again because of it.
+
+use std::collections::BTreeMap;
+
+use duckdb::Connection;
+
+use crate::support::{World, one};
+
+/// The books of the first format, as far as they were others: what was fetched was one row per table
+/// and scope, whose stamp was the version or, in words, the status. The released version had none of
+/// the columns that are dropped here.
+const FIRST_FORMAT: &str = "
+    CREATE TEMP TABLE rows AS SELECT table_name, id, part,
+        CASE status WHEN 'current' THEN version ELSE status END AS stamp,
+        sent_at, fetched_at, definition, complete, again_at FROM sync.fetched;
+    DROP VIEW sync.fetched;
+    DROP TABLE sync.fetched_cases;
+    DROP TABLE sync.fetched_coverage;
+    DROP TABLE sync.fetched_scopes;
+    DROP TABLE sync.fetched_marks;
+    DROP TABLE sync.refresh_rules;
+    CREATE TABLE sync.fetched (
+      table_name VARCHAR,
+      id BIGINT,
+      part VARCHAR,
+      stamp VARCHAR,
+      sent_at TIMESTAMPTZ,
+      fetched_at TIMESTAMPTZ,
+      definition BIGINT,
+      complete BOOLEAN,
+      again_at BIGINT
+    );
+    COMMENT ON TABLE sync.fetched IS 'Per table and scope: the change dates it was fetched at (stamp), and when';
+    INSERT INTO sync.fetched BY NAME SELECT * FROM temp.rows;
+    DROP TABLE sync.removals;
+    ALTER TABLE sync.journal_months DROP COLUMN doubted_at;
+    ALTER TABLE sync.journal_months DROP COLUMN doubted_digest;
+    ALTER TABLE sync.journal_months DROP COLUMN doubted_payment;
+    ALTER TABLE sync.journal_months DROP COLUMN doubted_change;
+    ALTER TABLE sync.journal_months DROP COLUMN doubted_price;
+    ALTER TABLE sync.journal_months DROP COLUMN not_found_at;
+    UPDATE sync.meta SET value = '1' WHERE key = 'format';";
+
+/// The words that were statuses then.
+const WORDS: [&str; 10] = [
+    "incomplete",
+    "held",
+    "lagging",
+    "moved",
+    "suspect",
+    "unreadable",
+    "reread",
+    "full",
+    "redefined",
+    "gap",
+];
+
+fn open(world: &World) -> Connection {
+    Connection::open(world.path("data/store.duckdb")).unwrap()
+}
+
+fn lines(conn: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = conn.prepare(sql).unwrap();
+    let rows = statement.query_map([], |row| row.get(0)).unwrap();
+    rows.collect::<Result<_, _>>().unwrap()
+}
+
+fn fetched(conn: &Connection) -> Vec<String> {
+    lines(conn, "SELECT f::VARCHAR FROM sync.fetched f ORDER BY table_name, id, part")
+}
+
+/// The calls of the last run, by endpoint.
+fn calls(conn: &Connection) -> BTreeMap<String, i64> {
+    let mut statement = conn
+        .prepare(
+            "SELECT endpoint, calls FROM sync.calls \
+             WHERE run_id = (SELECT max(run_id) FROM sync.runs) AND endpoint <> '/authtoken'",
+        )
+        .unwrap();
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    rows.collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn a_store_of_the_first_format_is_upgraded_and_nothing_is_fetched_again() {
+    let world = World::unthrottled(40);
+    world.sync();
+    // What is searched twice is done with the second time.
+    world.sync();
+    world.sync();
+    let (idle, before) = {
+        let store = world.store();
+        let count = |sql: &str| one::<i64>(&store, sql);
+        let cases = count("SELECT count(*) FROM sync.seen WHERE NOT removed");
+        let folded = count("SELECT count(*) FROM sync.fetched_cases");
+        assert!(folded <= cases && folded * 10 >= cases * 9, "{folded} of {cases} cases");
+        let case_scopes = count(
+            "SELECT count(*) FROM sync.fetched_scopes WHERE table_name IN \
+                                 (SELECT table_name FROM sync.refresh_rules)",
+        );
+        assert!(case_scopes * 10 <= cases, "{case_scopes} scopes differ from their {cases} cases");
+        (calls(&store), fetched(&store))
+    };
+    open(&world).execute_batch(FIRST_FORMAT).unwrap();
+
+    let status = world.run(&["status"]);
+    assert_eq!(status.status.code(), Some(0), "{status:?}");
+    {
+        let store = world.store();
+        assert_eq!(fetched(&store), before);
+        assert_eq!(one::<String>(&store, "SELECT value FROM sync.meta WHERE key = 'format'"), "2");
+        assert_eq!(one::<i64>(&store, "SELECT count(*) FROM sync.seen WHERE dirty"), 0);
+    }
+    world.sync();
+    let store = world.store();
+    assert_eq!(calls(&store), idle);
+    assert_eq!(fetched(&store), before);
+    assert_eq!(one::<i64>(&store, "SELECT count(*) FROM sync.pending"), 0);
+    drop(store);
+    world.assert_equal();
+    assert!(one::<bool>(&world.published(), "SELECT complete FROM report.snapshot"));
+}
+
+#[test]
+fn the_words_of_the_first_format_become_statuses() {
+    let world = World::unthrottled(12);
+    world.sync();
+    {
+        let conn = open(&world);
+        conn.execute_batch(FIRST_FORMAT).unwrap();
+        let ids = lines(&conn, "SELECT case_id::VARCHAR FROM sync.seen ORDER BY case_id");
+        assert!(ids.len() >= WORDS.len());
+        for (id, word) in ids.iter().zip(WORDS) {
+            conn.execute_batch(&format!(
+                "UPDATE sync.fetched SET stamp = '{word}' \
+                 WHERE table_name = 'case_roles' AND id = {id}; \
+                 UPDATE sync.seen SET dirty = true WHERE case_id = {id}"
+            ))
+            .unwrap();
+        }
+    }
+    world.run(&["status"]);
+    {
+        let store = world.store();
+        let found = lines(
+            &store,
+            "SELECT status FROM sync.fetched WHERE status <> 'current' AND version IS NULL \
+             AND table_name = 'case_roles' ORDER BY id",
+        );
+        assert_eq!(found, WORDS);
+    }
+    world.sync();
+    let store = world.store();
+    let roles = calls(&store).into_iter().filter(|(endpoint, _)| endpoint.contains("Roles"));
+    assert_eq!(roles.map(|(_, calls)| calls).sum::<i64>(), WORDS.len() as i64);
+    assert_eq!(lines(&store, "SELECT status FROM sync.fetched WHERE status <> 'current'"), [""; 0]);
+}
