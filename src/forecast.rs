@@ -16,7 +16,7 @@ use crate::feed::LARGEST_PAGE;
 use crate::mirror::{Books, State};
 use crate::plan::CasePlan;
 use crate::schedule::Name;
-use crate::scope::{FeedName, Month, Place, REVENUE};
+use crate::scope::{FeedName, Month, Place, REVENUE, TableStatus};
 use crate::source::pages::FIRST_TOP;
 use crate::ticks::Ticks;
 use crate::verify;
@@ -77,7 +77,9 @@ pub fn forecast(
 ) -> Result<Forecast> {
     let books = Books::new(conn);
     let status = books.resources()?;
-    let again = |table: &str| matches!(status[table].own_status(), "forbidden" | "absent");
+    let again = |table: &str| {
+        matches!(status[table].own_status(), TableStatus::Forbidden | TableStatus::Absent)
+    };
     let due = Due::of(config, conn, &Options::default(), now)?;
     let retried = due.schedules.contains(&Name::Reference);
     let active: Vec<Arc<Resource>> = catalog

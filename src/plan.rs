@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::catalog::{Group, Refresh, Resource};
-use crate::scope::{CaseState, FetchStatus, Fetched, Place, is_unreadable};
+use crate::scope::{CaseState, FetchStatus, Fetched, Place, Standing, is_unreadable};
 
 /// The version of a case that the feed has not reported.
 pub const UNKNOWN: &str = "unknown";
@@ -176,7 +176,7 @@ fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
                 // A hidden case has no row to look at: what was asked of it before is followed on.
                 None => {
                     let key = (resource.table.clone(), case.case_id);
-                    case.state.as_deref() == Some("hidden")
+                    case.state == Some(Standing::Hidden)
                         && (inputs.fetched.contains_key(&key) || inputs.failures.contains_key(&key))
                 }
             }
@@ -198,7 +198,7 @@ mod tests {
             any_stamp: format!("{dates:?}"),
             moved: 1,
             place: Some(Place::Cases),
-            state: Some("found".into()),
+            state: Some(Standing::Found),
             rereading: false,
         }
     }
@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn a_hidden_case_is_followed_on_in_what_was_asked_of_it_before() {
         let catalog = crate::catalog::Catalog::load(None).unwrap();
-        let hidden = CaseState { state: Some("hidden".into()), ..case(true, [Some(1); 11]) };
+        let hidden = CaseState { state: Some(Standing::Hidden), ..case(true, [Some(1); 11]) };
         let asks = |fetched: &HashMap<(String, i64), Fetched>| {
             let inputs = Inputs {
                 resources: catalog.resources(),

@@ -12,6 +12,7 @@ use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Books, FEED_TABLES, ResourceRow, State, Store};
 use crate::pending::{self, PendingTable};
+use crate::scope::TableStatus;
 use crate::session::Session;
 
 pub fn run(config: &Config, args: &Status) -> Result<u8> {
@@ -73,7 +74,7 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
     for (table, fresh) in books.freshness()? {
         let Some(row) = resources.get(&table) else { continue };
         let stale = pending.get(&table);
-        if row.own_status() == "failing" {
+        if row.own_status() == TableStatus::Failing {
             problems
                 .push(format!("{table} is failing: {}", row.reason.clone().unwrap_or_default()));
         }
@@ -93,7 +94,7 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
         }
         tables.push(json!({
             "table": table,
-            "status": row.status,
+            "status": row.status.name(),
             "reason": row.reason,
             "since": row.since.map(shown),
             "rows": fresh.rows,

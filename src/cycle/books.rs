@@ -13,6 +13,7 @@ use crate::catalog::{Group, Resource};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Books, FEED_TABLES, ResourceRow, State, Store, Writer};
+use crate::scope::TableStatus;
 use crate::source::Client;
 
 /// Key of `sync.meta`: the `$top` that each endpoint takes, as JSON.
@@ -63,7 +64,7 @@ impl Cycle {
             .into_iter()
             .filter_map(|(table, row)| {
                 let off = disabled.contains(&table);
-                (off != (row.own_status() == "disabled")).then_some((table, off))
+                (off != (row.own_status() == TableStatus::Disabled)).then_some((table, off))
             })
             .collect();
         if changes.is_empty() {
@@ -76,7 +77,7 @@ impl Cycle {
                 for (table, off) in &changes {
                     if *off {
                         let why = "resources.disable names it";
-                        books.set_status(table, "disabled", Some(why))?;
+                        books.set_status(table, TableStatus::Disabled, Some(why))?;
                     } else {
                         set_ok(conn, &catalog, table)?;
                         // A child's rows come with its parent's scopes.
@@ -113,7 +114,7 @@ impl Cycle {
                 let books = Books::new(conn);
                 changes.iter().try_for_each(|(table, now)| {
                     let (reason, because_of) = (now.reason.as_deref(), now.because_of.as_deref());
-                    books.set_status_of(table, &now.status, reason, because_of)
+                    books.set_status_of(table, now.status, reason, because_of)
                 })
             })
             .await
@@ -134,15 +135,17 @@ impl Cycle {
                 let books = Books::new(conn);
                 let rows = books.resources()?;
                 for (table, reason) in &failed {
-                    let ok = rows.get(table).is_some_and(|r| r.own_status() == "ok");
+                    let ok = rows.get(table).is_some_and(|r| r.own_status() == TableStatus::Ok);
                     // One scope that fails is not the table; none that answers is.
                     if ok && !answered.contains(table) {
-                        books.set_status(table, "failing", Some(reason))?;
+                        books.set_status(table, TableStatus::Failing, Some(reason))?;
                     }
                 }
                 State::new(conn).forget_unnamed_contacts()?;
                 let waiting = books.failed_scopes(&tables, &[])?;
-                for (table, _) in rows.iter().filter(|(_, row)| row.own_status() == "failing") {
+                for (table, _) in
+                    rows.iter().filter(|(_, row)| row.own_status() == TableStatus::Failing)
+                {
                     // What failed may have left with its cases.
                     let over = tables.contains(table) && !waiting.contains_key(table);
                     if over || answered.contains(table) {
@@ -167,7 +170,8 @@ impl Cycle {
         // What a table is failing for are other cases, unless these failed too.
         let whole = self.options.cases.is_empty();
         for table in asked.iter().filter(|_| whole) {
-            let Some(row) = rows.get(*table).filter(|row| row.own_status() == "failing") else {
+            let Some(row) = rows.get(*table).filter(|row| row.own_status() == TableStatus::Failing)
+            else {
                 continue;
             };
             let why = row.reason.as_deref().unwrap_or_default();

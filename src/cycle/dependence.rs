@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use crate::catalog::{Catalog, Group, Resource};
 use crate::error::Result;
 use crate::mirror::ResourceRow;
+use crate::scope::TableStatus;
 
 /// What `sync.resources` should say of a table that the source itself does not refuse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Dependent {
-    pub(super) status: String,
+    pub(super) status: TableStatus,
     pub(super) reason: Option<String>,
     /// The table that the status comes from; `None` where it is the table's own.
     pub(super) because_of: Option<String>,
@@ -20,7 +21,7 @@ pub(super) struct Dependent {
 
 impl Dependent {
     fn readable(reason: Option<String>) -> Dependent {
-        Dependent { status: "ok".to_owned(), reason, because_of: None }
+        Dependent { status: TableStatus::Ok, reason, because_of: None }
     }
 }
 
@@ -53,12 +54,12 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
         let mut changes = Vec::new();
         for resource in self.catalog.resources() {
             let Some(row) = self.rows.get(&resource.table) else { continue };
-            if row.own_status() != "ok" {
+            if row.own_status() != TableStatus::Ok {
                 continue;
             }
             let now = self.status(resource)?;
             // A table that is read in part has a reason of its own.
-            let own_reason = now.status == "ok" && resource.partial.is_some();
+            let own_reason = now.status == TableStatus::Ok && resource.partial.is_some();
             let same = row.status == now.status
                 && row.because_of == now.because_of
                 && (own_reason || row.reason == now.reason);
@@ -75,9 +76,9 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
         let Some(row) = self.rows.get(&resource.table) else {
             return Ok(Dependent::readable(None));
         };
-        if row.own_status() != "ok" {
+        if row.own_status() != TableStatus::Ok {
             return Ok(Dependent {
-                status: row.status.clone(),
+                status: row.status,
                 reason: row.reason.clone(),
                 because_of: None,
             });
@@ -87,7 +88,7 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
         for table in need.tables {
             let Some(other) = self.catalog.get(table) else { continue };
             let of_other = self.status(other)?;
-            if of_other.status == "ok" {
+            if of_other.status == TableStatus::Ok {
                 return Ok(Dependent::readable(None));
             }
             first.get_or_insert((table.to_owned(), of_other));
@@ -103,7 +104,7 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
             });
         }
         // What is known is read on; only what is new would be missed.
-        let lasting = of_other.status != "failing";
+        let lasting = of_other.status != TableStatus::Failing;
         Ok(Dependent::readable(lasting.then_some(reason)))
     }
 
@@ -140,6 +141,10 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
 mod tests {
     use super::*;
 
+    fn status_of(name: &str) -> TableStatus {
+        TableStatus::from_name(name).unwrap()
+    }
+
     /// The changes of books in which these tables have these statuses of themselves, and these rows.
     fn changes(statuses: &[(&str, &str)], filled: &[&str]) -> BTreeMap<String, Dependent> {
         let catalog = Catalog::load(None).unwrap();
@@ -149,7 +154,7 @@ mod tests {
             rows.insert(
                 resource.table.clone(),
                 ResourceRow {
-                    status: own.map_or("ok", |(_, status)| status).to_owned(),
+                    status: own.map_or(TableStatus::Ok, |(_, status)| status_of(status)),
                     reason: own.map(|_| "said so".to_owned()),
                     since: None,
                     answered: true,
@@ -176,7 +181,7 @@ mod tests {
         for status in ["forbidden", "absent", "disabled", "failing"] {
             let found = changes(&[("case_files", status)], &["case_file_access"]);
             let expected = Dependent {
-                status: status.to_owned(),
+                status: status_of(status),
                 reason: Some(format!("its rows come with case_files, which is {status} (said so)")),
                 because_of: Some("case_files".to_owned()),
             };
@@ -189,7 +194,7 @@ mod tests {
         let found = changes(&[("employees", "forbidden"), ("offices", "absent")], &[]);
         let shown: Vec<(&str, &str, Option<&str>)> = found
             .iter()
-            .map(|(table, d)| (table.as_str(), d.status.as_str(), d.because_of.as_deref()))
+            .map(|(table, d)| (table.as_str(), d.status.name(), d.because_of.as_deref()))
             .collect();
         let offices = Some("offices");
         assert_eq!(
@@ -212,7 +217,7 @@ mod tests {
     fn what_is_known_is_read_on_and_says_what_it_would_miss() {
         let found = changes(&[("dynamic_sale_text_use", "forbidden")], &["dynamic_sale_texts"]);
         let texts = &found["dynamic_sale_texts"];
-        assert_eq!((texts.status.as_str(), &texts.because_of), ("ok", &None));
+        assert_eq!((texts.status, &texts.because_of), (TableStatus::Ok, &None));
         assert!(
             texts.reason.as_ref().unwrap().contains("dynamic_sale_text_use, which is forbidden")
         );
@@ -224,7 +229,10 @@ mod tests {
     fn one_of_the_tables_that_may_give_a_parameter_is_enough() {
         assert!(!changes(&[("projects", "forbidden")], &[]).contains_key("public_showings"));
         let both = changes(&[("projects", "forbidden"), ("cases", "forbidden")], &[]);
-        assert_eq!(both["public_showings"].status, "forbidden");
-        assert_eq!(changes(&[("case_roles", "absent")], &[])["contacts"].status, "absent");
+        assert_eq!(both["public_showings"].status, TableStatus::Forbidden);
+        assert_eq!(
+            changes(&[("case_roles", "absent")], &[])["contacts"].status,
+            TableStatus::Absent
+        );
     }
 }

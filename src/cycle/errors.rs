@@ -9,7 +9,7 @@ use super::policy::{self, Evidence, Verdict};
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Failure, State, digest_of_404};
-use crate::scope::{FailureKind, ScopeId, Version};
+use crate::scope::{FailureKind, ScopeId, TableStatus, Version};
 
 /// Kept with a scope that answered 404.
 const GONE: &str = "the source has nothing there any more; a second 404, source.doubt after the first, \
@@ -53,9 +53,11 @@ impl Cycle {
                         move |conn| State::new(conn).forget_forbidden(&table)
                     })
                     .await?;
-                self.set_aside(table, "forbidden", &error.chain()).await?;
+                self.set_aside(table, TableStatus::Forbidden, &error.chain()).await?;
             }
-            Verdict::TableAbsent => self.set_aside(table, "absent", &error.chain()).await?,
+            Verdict::TableAbsent => {
+                self.set_aside(table, TableStatus::Absent, &error.chain()).await?
+            }
             Verdict::Nothing => {
                 let nothing = self.extractor.nothing(resource, id, version)?;
                 self.writer.load(nothing).await?;
@@ -64,7 +66,7 @@ impl Cycle {
                         "{} scopes that exist answered 404, and none else",
                         policy::MANY_SCOPES
                     );
-                    self.set_aside(table, "absent", &why).await?;
+                    self.set_aside(table, TableStatus::Absent, &why).await?;
                 }
             }
             Verdict::Doubted => {

@@ -15,7 +15,9 @@ use crate::error::{Error, Kind, Result};
 
 use crate::mirror::{Books, State, id_column};
 use crate::schedule::Name;
-use crate::scope::{DueMonth, JournalScope, Month, REVENUE, REVENUE_SUMS, Urgency, Work};
+use crate::scope::{
+    DueMonth, DueReason, JournalScope, Month, REVENUE, REVENUE_SUMS, Urgency, Work,
+};
 
 /// What `casemirror journals` asks for; its tables are the run's `only`.
 #[derive(Debug, Clone)]
@@ -85,7 +87,13 @@ impl Cycle {
                         return Ok(());
                     }
                     let state = State::new(conn);
-                    state.months_are_due(&asked, level, &ids, &months, Some("asked for"))?;
+                    state.months_are_due(
+                        &asked,
+                        level,
+                        &ids,
+                        &months,
+                        Some(DueReason::AskedFor),
+                    )?;
                     // Who asks does not wait for a backoff.
                     state.months_wait_no_longer(&asked, &ids)
                 }
@@ -190,18 +198,18 @@ impl Cycle {
                     Books::new(conn).set_schedule(name.as_str(), at)?;
                 }
                 if plan.rechecked {
-                    let why = Some("schedule.journals_recheck");
+                    let why = Some(DueReason::Recheck);
                     let (sums, journals): (Vec<_>, Vec<_>) =
                         tables.iter().cloned().partition(|table| table == REVENUE_SUMS);
                     state.months_are_due(&journals, level, &plan.ids, &plan.recheck, why)?;
                     for table in &sums {
-                        state.synced_months_are_due(table, "schedule.journals_recheck")?;
+                        state.synced_months_are_due(table, DueReason::Recheck)?;
                     }
                     state.rejected_months_are_due()?;
                 }
                 if plan.scheduled {
                     state.months_are_due(&all, level, &plan.ids, &plan.all, None)?;
-                    let why = Some("schedule.journals");
+                    let why = Some(DueReason::Schedule);
                     state.months_are_due(&tables, level, &plan.ids, &plan.trailing, why)?;
                 }
                 Ok(())
@@ -272,7 +280,7 @@ impl Cycle {
                     .run(move |conn| {
                         let state = State::new(conn);
                         let tables = [REVENUE, REVENUE_SUMS].map(str::to_owned);
-                        let why = Some("the lines do not add up to the platform's sum");
+                        let why = Some(DueReason::OffItsSum);
                         off.iter().try_for_each(|(id, month)| {
                             state.months_are_due(&tables, level, &[*id], &[*month], why)
                         })

@@ -12,7 +12,7 @@ use crate::catalog::{Each, Group, Instead, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::State;
-use crate::scope::{FailureKind, Urgency, Version, Work};
+use crate::scope::{FailureKind, TableStatus, Urgency, Version, Work};
 
 impl Cycle {
     /// Reads the lists of `schedule.reference`: all when it is due, else what of them is stale
@@ -123,7 +123,7 @@ impl Cycle {
     ) -> Result<()> {
         self.flush().await?;
         let Some(other) = self.active.iter().find(|r| r.table == instead.table).cloned() else {
-            return self.set_aside(&resource.table, "absent", &error.chain()).await;
+            return self.set_aside(&resource.table, TableStatus::Absent, &error.chain()).await;
         };
         tracing::info!(table = resource.table, "there is no such list: taken from {}", other.table);
         let (records, complete) = {

@@ -55,6 +55,7 @@ use crate::extract::Extractor;
 use crate::mirror::{Books, Lane, ResourceRow, State, Store};
 use crate::progress::Progress;
 use crate::schedule::Name;
+use crate::scope::{DueReason, Mark, TableStatus};
 
 /// What a cycle joins.
 pub struct Parts {
@@ -185,11 +186,11 @@ impl Cycle {
                 .run(move |conn| {
                     let state = State::new(conn);
                     for table in &journals {
-                        state.synced_months_are_due(table, "full")?;
+                        state.synced_months_are_due(table, DueReason::Full)?;
                     }
                     // Kept until it is done, so that an interrupted run goes on with it.
                     state.set_meta(LISTING_DUE, "full")?;
-                    state.everything_is_stale(crate::scope::Mark::Full)
+                    state.everything_is_stale(Mark::Full)
                 })
                 .await?;
         }
@@ -328,19 +329,24 @@ impl Cycle {
     pub(super) async fn set_aside(
         &mut self,
         table: &str,
-        status: &str,
+        status: TableStatus,
         reason: &str,
     ) -> Result<()> {
         self.active.retain(|r| r.table != table);
-        tracing::warn!(table, status, reason, "a table cannot be read and is left alone");
+        tracing::warn!(
+            table,
+            status = status.name(),
+            reason,
+            "a table cannot be read and is left alone"
+        );
         // One that was tried again in vain has been so all the time.
         let before = self.retried.get(table).filter(|row| row.status == status);
         let since = before.and_then(|row| row.since);
-        let (table, status, reason) = (table.to_owned(), status.to_owned(), reason.to_owned());
+        let (table, reason) = (table.to_owned(), reason.to_owned());
         self.writer
             .run(move |conn| {
                 let books = Books::new(conn);
-                books.set_status(&table, &status, Some(&reason))?;
+                books.set_status(&table, status, Some(&reason))?;
                 since.map_or(Ok(()), |since| books.set_since(&table, since))
             })
             .await

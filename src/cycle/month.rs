@@ -11,7 +11,7 @@ use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
 use crate::journals::{Exploration, MonthRead};
 use crate::mirror::{Books, State};
-use crate::scope::{DueMonth, FailureKind, JournalScope, Month, ScopeId};
+use crate::scope::{DueMonth, FailureKind, JournalScope, Month, ScopeId, TableStatus};
 
 /// Where fewer than many offices' journals are forbidden, all have to be, with no fewer months than
 /// this.
@@ -149,7 +149,9 @@ impl Cycle {
         match judge(kind, &evidence) {
             Verdict::EndRun => Err(error),
             Verdict::TableForbidden => self.journal_is_forbidden(&month.table, &text).await,
-            Verdict::TableAbsent => self.set_aside(&resource.table, "absent", &text).await,
+            Verdict::TableAbsent => {
+                self.set_aside(&resource.table, TableStatus::Absent, &text).await
+            }
             Verdict::Nothing => {
                 let nothing = self.extractor.no_journal(resource, month.scope).await?;
                 self.writer.load(nothing).await
@@ -197,7 +199,7 @@ impl Cycle {
     /// What all may not be read is no failure of each.
     async fn journal_is_forbidden(&mut self, table: &str, reason: &str) -> Result<()> {
         self.failed.remove(table);
-        self.set_aside(table, "forbidden", reason).await?;
+        self.set_aside(table, TableStatus::Forbidden, reason).await?;
         let table = table.to_owned();
         self.writer.run(move |conn| State::new(conn).forget_forbidden(&table)).await
     }
@@ -224,7 +226,7 @@ impl Cycle {
         if absent {
             self.failed.remove(table);
             let why = "404 for every office whose journal was asked for";
-            self.set_aside(table, "absent", why).await?;
+            self.set_aside(table, TableStatus::Absent, why).await?;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use crate::catalog::{Catalog, Partial, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Result};
 use crate::mirror::{Books, State};
+use crate::scope::TableStatus;
 use crate::source::{ApiPermission, refusal};
 
 /// So long the answer about our permissions is believed: when many calls are refused, or many rows
@@ -41,7 +42,9 @@ impl Cycle {
         let rows = Books::new(&self.store.connection()?).resources()?;
         self.retried = rows
             .into_iter()
-            .filter(|(_, row)| matches!(row.own_status(), "forbidden" | "absent"))
+            .filter(|(_, row)| {
+                matches!(row.own_status(), TableStatus::Forbidden | TableStatus::Absent)
+            })
             .collect();
         let again: Vec<String> = self.retried.keys().cloned().collect();
         let catalog = Arc::clone(&self.catalog);
@@ -165,7 +168,7 @@ pub(super) fn set_ok(conn: &Connection, catalog: &Catalog, table: &str) -> Resul
         Some(partial) if State::new(conn).is_withheld(table)? => Some(restriction(partial)),
         Some(_) | None => None,
     };
-    Books::new(conn).set_status(table, "ok", lacking.as_deref())
+    Books::new(conn).set_status(table, TableStatus::Ok, lacking.as_deref())
 }
 
 /// Whether the API user sees the rows that need a further permission.

@@ -57,14 +57,14 @@ impl Exploration {
 mod tests {
     use super::*;
     use crate::config::JournalLevel;
-    use crate::scope::JournalScope;
+    use crate::scope::{DueReason, JournalScope};
 
     fn due(table: &str, id: i64, month: &str) -> DueMonth {
         let month = month.parse().unwrap();
         DueMonth {
             table: table.to_owned(),
             scope: JournalScope { level: JournalLevel::Offices, id, month },
-            reason: "never fetched".to_owned(),
+            reason: DueReason::NeverFetched,
             complete: false,
             window_days: None,
         }

@@ -10,13 +10,13 @@ use super::wanted::UNWANTED_SCOPES;
 use super::{Merged, Outcome};
 use crate::catalog::{Group, Resource};
 use crate::error::Result;
-use crate::scope::CallStats;
+use crate::scope::{CallStats, TableStatus};
 use crate::sql::{self, db, from_micros, instant, instant_param, query, scalar_i64};
 
 /// A row of `sync.resources`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceRow {
-    pub status: String,
+    pub status: TableStatus,
     pub reason: Option<String>,
     pub since: Option<Timestamp>,
     /// It answered at least once.
@@ -28,13 +28,13 @@ pub struct ResourceRow {
 
 impl ResourceRow {
     /// The status without what other tables have to do with it.
-    pub fn own_status(&self) -> &str {
-        if self.because_of.is_some() { "ok" } else { &self.status }
+    pub fn own_status(&self) -> TableStatus {
+        if self.because_of.is_some() { TableStatus::Ok } else { self.status }
     }
 
     /// Whether the table is read: what is disabled, forbidden or absent of itself is not.
     pub fn is_asked(&self) -> bool {
-        matches!(self.own_status(), "ok" | "failing")
+        matches!(self.own_status(), TableStatus::Ok | TableStatus::Failing)
     }
 }
 
@@ -182,7 +182,7 @@ impl<'c> Books<'c> {
                 Ok((
                     row.get(0)?,
                     ResourceRow {
-                        status: row.get(1)?,
+                        status: status_of(&row.get::<_, String>(1)?),
                         reason: row.get(2)?,
                         since: from_micros(row.get(3)?),
                         answered: row.get(4)?,
@@ -195,7 +195,7 @@ impl<'c> Books<'c> {
     }
 
     /// Gives a table a status of its own; `since` moves only where the status does.
-    pub fn set_status(&self, table: &str, status: &str, reason: Option<&str>) -> Result<()> {
+    pub fn set_status(&self, table: &str, status: TableStatus, reason: Option<&str>) -> Result<()> {
         self.set_status_of(table, status, reason, None)
     }
 
@@ -203,7 +203,7 @@ impl<'c> Books<'c> {
     pub fn set_status_of(
         &self,
         table: &str,
-        status: &str,
+        status: TableStatus,
         reason: Option<&str>,
         because_of: Option<&str>,
     ) -> Result<()> {
@@ -212,7 +212,7 @@ impl<'c> Books<'c> {
                 "UPDATE sync.resources SET reason = ?1, \
                    since = CASE WHEN status = ?2 THEN since ELSE ?3::TIMESTAMPTZ END, \
                    status = ?2, because_of = ?5 WHERE table_name = ?4",
-                params![reason, status, instant_param(Timestamp::now()), table, because_of],
+                params![reason, status.name(), instant_param(Timestamp::now()), table, because_of],
             )
             .map(drop)
             .map_err(|e| db("cannot note the status of a table", e))
@@ -445,6 +445,11 @@ impl<'c> Books<'c> {
         }
         total
     }
+}
+
+/// The status of that name; one that this version does not know is read, and none of it answered.
+fn status_of(name: &str) -> TableStatus {
+    TableStatus::from_name(name).unwrap_or(TableStatus::Failing)
 }
 
 /// SQL for `column` being one of these cases' or a whole list's scope; nothing where all are meant.

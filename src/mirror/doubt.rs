@@ -19,7 +19,7 @@ use super::state::State;
 use crate::catalog::Resource;
 use crate::config::JournalLevel;
 use crate::error::Result;
-use crate::scope::{FailureKind, JournalScope, Month, REVENUE, REVENUE_SUMS, ScopeId};
+use crate::scope::{DueReason, FailureKind, JournalScope, Month, REVENUE, REVENUE_SUMS, ScopeId};
 use crate::sql::{self, db, instant, query};
 
 /// So many lines of a month may always go.
@@ -164,17 +164,18 @@ fn note_doubts(resource: &Resource, now: &str) -> String {
     let ask_for_sums = if resource.table == REVENUE {
         // The platform's sum may confirm it, if it is asked now.
         format!(
-            "UPDATE sync.journal_months m SET due = 'doubted' FROM temp.stage_doubts d \
+            "UPDATE sync.journal_months m SET due = '{doubted}' FROM temp.stage_doubts d \
              WHERE m.table_name = {sums} AND {} AND m.wanted AND m.due IS NULL \
                AND EXISTS (SELECT 1 FROM sync.resources WHERE table_name = {sums} \
                  AND status NOT IN ('disabled', 'forbidden', 'absent'));",
-            same_month("m", "d")
+            same_month("m", "d"),
+            doubted = DueReason::Doubted,
         )
     } else {
         String::new()
     };
     format!(
-        "UPDATE sync.journal_months m SET due = 'doubted', \
+        "UPDATE sync.journal_months m SET due = '{doubted}', \
            doubted_at = CASE WHEN m.doubted_digest = d.digest THEN m.doubted_at ELSE {now} END, \
            doubted_digest = d.digest, doubted_payment = d.payment, doubted_change = d.change, \
            doubted_price = d.price, not_found_at = NULL \
@@ -183,6 +184,7 @@ fn note_doubts(resource: &Resource, now: &str) -> String {
          DELETE FROM temp.stage_scopes c USING temp.stage_doubts d \
            WHERE c.id = d.journal_id AND c.part = d.part; \
          DELETE FROM temp.stage_months c USING temp.stage_doubts d WHERE {of_stage}",
+        doubted = DueReason::Doubted,
         of_month = same_month("m", "d"),
         of_stage = same_month("c", "d"),
     )

@@ -15,7 +15,7 @@ use super::schema;
 use crate::catalog::{Group, Resource};
 use crate::decode::{Decoded, Load};
 use crate::error::{Error, Kind, Result};
-use crate::scope::JournalScope;
+use crate::scope::{DueReason, JournalScope};
 use crate::sql::{self, db, instant, instant_param, scalar_i64};
 
 /// Applies loads of one journal table within the writer's open transaction; `temp.stage_scopes` is
@@ -214,7 +214,7 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
     conn.execute_batch(&format!(
         "INSERT INTO sync.journal_months BY NAME \
          SELECT {name} AS table_name, c.journal_level, c.journal_id, c.journal_month, \
-           'asked' AS due, false AS complete FROM temp.stage_months c WHERE NOT EXISTS \
+           '{asked}' AS due, false AS complete FROM temp.stage_months c WHERE NOT EXISTS \
              (SELECT 1 FROM sync.journal_months m WHERE m.table_name = {name} AND {same}); \
          UPDATE sync.journal_months m SET due = NULL, sent_at = c.sent_at, read_at = {now}, \
            complete = true, doubted_at = NULL, doubted_digest = NULL, doubted_payment = NULL, \
@@ -224,10 +224,12 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND c.complete; \
          UPDATE sync.journal_months m SET not_found_at = NULL \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND NOT c.not_found; \
-         UPDATE sync.journal_months m SET due = 'incomplete' \
+         UPDATE sync.journal_months m SET due = '{incomplete}' \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND NOT c.complete; \
          DELETE FROM sync.failures f USING temp.stage_months c WHERE c.complete \
-           AND f.table_name = {name} AND f.id = c.journal_id AND f.part = c.part"
+           AND f.table_name = {name} AND f.id = c.journal_id AND f.part = c.part",
+        asked = DueReason::AskedFor,
+        incomplete = DueReason::Incomplete,
     ))
     .map_err(|e| db("cannot note which months were read", e))
 }

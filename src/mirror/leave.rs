@@ -161,7 +161,7 @@ fn believed(
     run("CREATE OR REPLACE TEMP TABLE kept_back AS FROM temp.kept_back_before")?;
     if !held.is_empty() {
         run(&format!(
-            "UPDATE sync.fetched_scopes SET status = 'held' WHERE table_name = {} AND part = '' \
+            "UPDATE sync.fetched_scopes SET status = 'held', version = NULL WHERE table_name = {} AND part = '' \
                AND id IN ({held}); \
              UPDATE sync.seen SET dirty = true WHERE NOT removed AND case_id IN ({held})",
             sql::text(&only.table),

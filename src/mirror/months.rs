@@ -1,7 +1,7 @@
 //! The books of the journals' months: which are due, waiting, read, or off their sum (contract section 4,
 //! "Journals").
 
-use crate::scope::DueMonth;
+use crate::scope::{DueMonth, DueReason};
 use std::collections::{BTreeMap, BTreeSet};
 
 use duckdb::params;
@@ -22,7 +22,7 @@ impl State<'_> {
         level: JournalLevel,
         ids: &[i64],
         months: &[Month],
-        reason: Option<&str>,
+        reason: Option<DueReason>,
     ) -> Result<()> {
         let failed = |e| db("cannot stage the months of the journals", e);
         self.batch(
@@ -47,9 +47,10 @@ impl State<'_> {
             "m.table_name = w.table_name AND m.journal_level = {level} \
              AND m.journal_id = w.journal_id AND m.journal_month = w.journal_month::DATE"
         );
+        let never = sql::text(DueReason::NeverFetched.name());
         let due = match reason {
-            Some(reason) => sql::text(reason),
-            None => "coalesce(m.due, CASE WHEN NOT m.complete THEN 'never fetched' END)".to_owned(),
+            Some(reason) => sql::text(reason.name()),
+            None => format!("coalesce(m.due, CASE WHEN NOT m.complete THEN {never} END)"),
         };
         self.batch(&format!(
             "UPDATE sync.journal_months m SET wanted = true, due = {due} \
@@ -59,7 +60,7 @@ impl State<'_> {
         // What was as much as the service answers at once last month is so this month too.
         self.batch(&format!(
             "INSERT INTO sync.journal_months BY NAME SELECT w.table_name, {level} AS journal_level, \
-               w.journal_id, w.journal_month::DATE AS journal_month, 'never fetched' AS due, \
+               w.journal_id, w.journal_month::DATE AS journal_month, {never} AS due, \
                false AS complete, \
                (SELECT first(m.window_days ORDER BY m.journal_month DESC) FILTER (m.complete) \
                   FROM sync.journal_months m \
@@ -71,10 +72,10 @@ impl State<'_> {
     }
 
     /// Makes every month of a table due that was read before and is wanted still.
-    pub fn synced_months_are_due(&self, table: &str, reason: &str) -> Result<()> {
+    pub fn synced_months_are_due(&self, table: &str, reason: DueReason) -> Result<()> {
         self.batch(&format!(
             "UPDATE sync.journal_months SET due = {} WHERE table_name = {} AND complete AND wanted",
-            sql::text(reason),
+            sql::text(reason.name()),
             sql::text(table)
         ))
     }
@@ -119,6 +120,8 @@ impl State<'_> {
                 })?;
                 let scope = JournalScope { level, id, month };
                 let window_days = days.and_then(|days| u32::try_from(days).ok());
+                // A reason that this version does not know makes the month due all the same.
+                let reason = DueReason::from_name(&reason).unwrap_or(DueReason::AskedFor);
                 Ok(DueMonth { table, scope, reason, complete, window_days })
             })
             .collect()
@@ -270,12 +273,13 @@ impl State<'_> {
 
     /// Makes months due in which something did not fit: it may have been mended.
     pub fn rejected_months_are_due(&self) -> Result<()> {
-        self.batch(
-            "UPDATE sync.journal_months m SET due = 'has open rejects' FROM sync.rejects r \
+        self.batch(&format!(
+            "UPDATE sync.journal_months m SET due = {} FROM sync.rejects r \
              WHERE r.resolved_at IS NULL AND m.complete AND m.due IS NULL \
                AND r.scope = m.journal_level || '/' || m.journal_id || '/' \
                  || strftime(m.journal_month, '%Y-%m')",
-        )
+            sql::text(DueReason::Rejects.name())
+        ))
     }
 
     /// Months of these tables and ids that failed may be asked at once.

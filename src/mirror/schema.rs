@@ -14,7 +14,7 @@ use super::{reports, secrets, upgrade};
 use crate::catalog::{Catalog, Class, Column, Resource};
 use crate::config::{Config, PrivacyMode};
 use crate::error::{Error, Kind, Result};
-use crate::scope::Mark;
+use crate::scope::{DueReason, Mark};
 use crate::sql::{self, db, instant_param, query, scalar_i64};
 
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
@@ -295,9 +295,8 @@ fn align(conn: &Connection, config: &Config, catalog: &Catalog, key: [u8; 32]) -
                 )
                 .and_then(|_| {
                     conn.execute(
-                        "UPDATE sync.journal_months SET due = 'redefined' \
-                         WHERE table_name = ? AND complete",
-                        [table],
+                        "UPDATE sync.journal_months SET due = ? WHERE table_name = ? AND complete",
+                        params![DueReason::Redefined.name(), table],
                     )
                 })
                 .map_err(failed)?;

@@ -13,8 +13,8 @@ use super::unreadable::places;
 use crate::catalog::Facet;
 use crate::error::Result;
 use crate::scope::{
-    CaseDates, CaseState, ContactSeen, FeedName, FetchStatus, Mark, Place, UNREADABLE_BELOW,
-    any_stamp,
+    CaseDates, CaseState, ContactSeen, DueReason, FeedName, FetchStatus, Mark, Place, Standing,
+    UNREADABLE_BELOW, any_stamp,
 };
 use crate::sql::{self, db, instant, scalar_i64};
 
@@ -207,7 +207,7 @@ impl State<'_> {
                     any_stamp: row.get(2)?,
                     moved: row.get(3)?,
                     place: row.get::<_, Option<String>>(4)?.as_deref().and_then(Place::parse),
-                    state: row.get(5)?,
+                    state: row.get::<_, Option<String>>(5)?.as_deref().and_then(Standing::from_name),
                     rereading: row.get(6)?,
                 })
             },
@@ -353,8 +353,9 @@ impl State<'_> {
         }
         self.batch(&format!(
             "UPDATE sync.seen SET dirty = true WHERE NOT removed AND NOT dirty; \
-             UPDATE sync.journal_months SET due = 'newly permitted or enabled' \
+             UPDATE sync.journal_months SET due = '{}' \
                WHERE table_name = {table} AND complete",
+            DueReason::Enabled,
             table = sql::text(table)
         ))?;
         let answered = scalar_i64(

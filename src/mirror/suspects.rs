@@ -15,7 +15,7 @@ use super::state::fetched::MARK_NOW;
 use super::unreadable::places;
 use crate::catalog::Group;
 use crate::error::Result;
-use crate::scope::{FailureKind, FeedName, ScopeId};
+use crate::scope::{FailureKind, FeedName, ScopeId, Standing};
 use crate::sql::{db, instant, query};
 
 /// What became of a case that no search shows.
@@ -41,11 +41,11 @@ impl State<'_> {
         now: Timestamp,
     ) -> Result<SuspectStep> {
         let (state, since) = self.suspicion(id)?;
-        if state.as_deref() == Some("hidden") {
+        if state == Some(Standing::Hidden) {
             self.search_is_done(id, sequence, now)?;
             return Ok(SuspectStep::Waiting);
         }
-        if state.as_deref() == Some("suspect") && since.is_some_and(|since| since + delay <= now) {
+        if state == Some(Standing::Suspect) && since.is_some_and(|since| since + delay <= now) {
             let outcome = self.hide(settings, id, now)?;
             self.search_is_done(id, sequence, now)?;
             return Ok(SuspectStep::Hidden(outcome));
@@ -61,7 +61,7 @@ impl State<'_> {
     }
 
     /// What is suspected of a case, and since when.
-    fn suspicion(&self, id: i64) -> Result<(Option<String>, Option<Timestamp>)> {
+    fn suspicion(&self, id: i64) -> Result<(Option<Standing>, Option<Timestamp>)> {
         let row = query(
             self.conn,
             &format!("SELECT state, epoch_us(suspect_at) FROM sync.seen WHERE case_id = {id}"),
@@ -69,7 +69,7 @@ impl State<'_> {
         )?
         .pop();
         let (state, since) = row.unwrap_or_default();
-        Ok((state, from_micros(since)))
+        Ok((state.as_deref().and_then(Standing::from_name), from_micros(since)))
     }
 
     /// The case is a suspect since then, and is looked for again when the search has caught up.

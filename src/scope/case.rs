@@ -2,6 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
+use super::Standing;
+
 /// The change dates of a case, in the order of [`crate::catalog::Facet::ALL`], in ticks; `None` is null.
 pub type CaseDates = [Option<i64>; 11];
 
@@ -59,8 +61,8 @@ pub struct CaseState {
     /// The page of a poll that last moved a date (see [`State::sequence`]).
     pub moved: i64,
     pub place: Option<Place>,
-    /// `found`, `suspect`, `hidden`, or nothing yet.
-    pub state: Option<String>,
+    /// `None` before a search was asked for it.
+    pub state: Option<Standing>,
     pub rereading: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Month;
+use super::{DueReason, Month};
 use crate::config::JournalLevel;
 
 /// A journal's month: what one complete answer, or several windows together, cover.
@@ -53,7 +53,7 @@ pub struct DueMonth {
     pub table: String,
     pub scope: JournalScope,
     /// Why.
-    pub reason: String,
+    pub reason: DueReason,
     /// It was read completely before.
     pub complete: bool,
     /// As many days as the service was found to answer at once.

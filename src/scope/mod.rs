@@ -8,6 +8,7 @@ mod feed;
 mod fetched;
 mod journal;
 mod month;
+mod status;
 mod window;
 mod work;
 
@@ -21,6 +22,7 @@ pub use feed::{FeedName, FeedState, Late, Reader};
 pub use fetched::{FetchStatus, Fetched, Mark, Version};
 pub use journal::{DueMonth, JournalScope, REVENUE, REVENUE_SUMS, level_of};
 pub use month::{Month, first_month, months_back};
+pub use status::{DueReason, Standing, TableStatus};
 pub use window::Window;
 pub use work::{Reason, Stale, Urgency, Work};
 

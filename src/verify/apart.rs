@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::{Finding, Step, excess, judge};
 use crate::mirror::CaseMoved;
-use crate::scope::CaseState;
+use crate::scope::{CaseState, Standing};
 
 /// The source's cases, and the mirror's.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,7 @@ impl Apart {
     pub fn of(sides: Sides<'_>, known: &Known, sequence: i64, listed: &BTreeSet<i64>) -> Apart {
         let mut apart = Apart::default();
         for id in sides.apart() {
-            let hidden = |case: &CaseState| case.state.as_deref() == Some("hidden");
+            let hidden = |case: &CaseState| case.state == Some(Standing::Hidden);
             let unannounced = sides.mirror.contains(&id) || known.cases.get(&id).is_none_or(hidden);
             let moved = known.moves.get(&id).is_some_and(|moved| moved.sequence > sequence);
             let of = match () {
@@ -123,7 +123,7 @@ mod tests {
         ids.into_iter().collect()
     }
 
-    fn case(case_id: i64, state: &str) -> (i64, CaseState) {
+    fn case(case_id: i64, state: Standing) -> (i64, CaseState) {
         let case = CaseState {
             case_id,
             reported: true,
@@ -131,7 +131,7 @@ mod tests {
             any_stamp: String::new(),
             moved: 1,
             place: None,
-            state: Some(state.to_owned()),
+            state: Some(state),
             rereading: false,
         };
         (case_id, case)
@@ -141,7 +141,9 @@ mod tests {
         Known {
             undecided: set([1]),
             moves: HashMap::from([(2, CaseMoved { sequence: 8, at: None })]),
-            cases: (1..=6).map(|id| case(id, if id == 3 { "hidden" } else { "found" })).collect(),
+            cases: (1..=6)
+                .map(|id| case(id, if id == 3 { Standing::Hidden } else { Standing::Found }))
+                .collect(),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::decode::Decoded;
 use crate::error::Result;
 use crate::journals::MonthRead;
 use crate::mirror::{RevenueMonth, State, journal_lines, rows_of_month};
-use crate::scope::{JournalScope, Month, REVENUE, REVENUE_SUMS};
+use crate::scope::{DueReason, JournalScope, Month, REVENUE, REVENUE_SUMS};
 
 /// Cells that are named of one month.
 const MOST_NAMED: usize = 50;
@@ -233,7 +233,7 @@ impl Revenue {
             .run(move |conn| {
                 let state = State::new(conn);
                 again.iter().try_for_each(|(id, month)| {
-                    state.months_are_due(&tables, level, &[*id], &[*month], Some("verify"))
+                    state.months_are_due(&tables, level, &[*id], &[*month], Some(DueReason::Verify))
                 })
             })
             .await

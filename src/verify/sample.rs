@@ -12,7 +12,7 @@ use crate::cycle::{IDS_PER_CALL, plan_cases, since};
 use crate::decode::Decoded;
 use crate::error::Result;
 use crate::mirror::{CaseMoved, CellDifference, ScopeTimes, State, compare};
-use crate::scope::{CaseState, Place};
+use crate::scope::{CaseState, Place, Standing};
 
 /// Cases whose answers are held in memory at once.
 const CASES_AT_ONCE: usize = 100;
@@ -194,7 +194,7 @@ impl Sample {
                 let scope = (table.clone(), id);
                 let gone = match books.here.get(&id) {
                     None => true,
-                    Some(case) => is_search(&table) && case.state.as_deref() == Some("hidden"),
+                    Some(case) => is_search(&table) && case.state == Some(Standing::Hidden),
                 };
                 let pending = books.pending.contains(&scope);
                 // What has moved just now is read by the next cycle.

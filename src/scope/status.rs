@@ -1,0 +1,187 @@
+//! States that the books keep of tables and cases, and why months are due: enums with one table of
+//! stored names each.
+
+use std::fmt;
+
+/// Why a table is filled or empty (`sync.resources.status`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TableStatus {
+    /// It is read.
+    Ok,
+    /// It is read, and none of it answered in the last run.
+    Failing,
+    /// It answered 403.
+    Forbidden,
+    /// There is no such endpoint for us.
+    Absent,
+    /// `resources.disable` names it.
+    Disabled,
+}
+
+impl TableStatus {
+    const NAMES: [(TableStatus, &str); 5] = [
+        (TableStatus::Ok, "ok"),
+        (TableStatus::Failing, "failing"),
+        (TableStatus::Forbidden, "forbidden"),
+        (TableStatus::Absent, "absent"),
+        (TableStatus::Disabled, "disabled"),
+    ];
+
+    /// As it stands in `sync.resources.status`.
+    pub fn name(self) -> &'static str {
+        name_in(&TableStatus::NAMES, self)
+    }
+
+    /// The status of that name.
+    pub fn from_name(name: &str) -> Option<TableStatus> {
+        named_in(&TableStatus::NAMES, name)
+    }
+}
+
+impl fmt::Display for TableStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What the searches last said of a case (`sync.seen.state`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// One of them shows it.
+    Found,
+    /// None shows it, and it exists: it is hidden, or the search lags.
+    Suspect,
+    /// None shows it though it was waited for.
+    Hidden,
+}
+
+impl Standing {
+    const NAMES: [(Standing, &str); 3] =
+        [(Standing::Found, "found"), (Standing::Suspect, "suspect"), (Standing::Hidden, "hidden")];
+
+    /// As it stands in `sync.seen.state`.
+    pub fn name(self) -> &'static str {
+        name_in(&Standing::NAMES, self)
+    }
+
+    /// The standing of that name.
+    pub fn from_name(name: &str) -> Option<Standing> {
+        named_in(&Standing::NAMES, name)
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a journal's month is to be read (`sync.journal_months.due`). The names are the words that
+/// `pending` shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DueReason {
+    NeverFetched,
+    /// Not every window of the last reading answered.
+    Incomplete,
+    /// The last answer lacked so much that it is not believed yet.
+    Doubted,
+    /// Its lines do not come to the platform's sum.
+    OffItsSum,
+    /// `casemirror journals`.
+    AskedFor,
+    /// `schedule.journals`
+    Schedule,
+    /// `schedule.journals_recheck`
+    Recheck,
+    /// `sync --full`
+    Full,
+    /// A column was added or changed.
+    Redefined,
+    /// Its table was not read for a while.
+    Enabled,
+    /// Something of it did not fit: it may have been mended.
+    Rejects,
+    /// A comparison found that it differs.
+    Verify,
+}
+
+impl DueReason {
+    const NAMES: [(DueReason, &str); 12] = [
+        (DueReason::NeverFetched, "never fetched"),
+        (DueReason::Incomplete, "incomplete"),
+        (DueReason::Doubted, "doubted"),
+        (DueReason::OffItsSum, "the lines do not add up to the platform's sum"),
+        (DueReason::AskedFor, "asked for"),
+        (DueReason::Schedule, "schedule.journals"),
+        (DueReason::Recheck, "schedule.journals_recheck"),
+        (DueReason::Full, "full"),
+        (DueReason::Redefined, "redefined"),
+        (DueReason::Enabled, "newly permitted or enabled"),
+        (DueReason::Rejects, "has open rejects"),
+        (DueReason::Verify, "verify"),
+    ];
+
+    /// As it stands in `sync.journal_months.due`.
+    pub fn name(self) -> &'static str {
+        name_in(&DueReason::NAMES, self)
+    }
+
+    /// The reason of that name.
+    pub fn from_name(name: &str) -> Option<DueReason> {
+        named_in(&DueReason::NAMES, name)
+    }
+}
+
+impl fmt::Display for DueReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+fn name_in<T: Copy + PartialEq>(names: &[(T, &'static str)], of: T) -> &'static str {
+    names.iter().find(|(known, _)| *known == of).map_or("", |(_, name)| name)
+}
+
+fn named_in<T: Copy>(names: &[(T, &'static str)], name: &str) -> Option<T> {
+    names.iter().find(|(_, known)| *known == name).map(|(value, _)| *value)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fmt::Debug;
+
+    use super::*;
+
+    fn are_of_their_own<T: Copy + PartialEq + Debug>(names: &[(T, &'static str)]) {
+        let mut met = BTreeSet::new();
+        for (value, name) in names {
+            assert_eq!(name_in(names, *value), *name);
+            assert_eq!(named_in(names, name), Some(*value));
+            assert!(!name.is_empty() && met.insert(*name), "{name} stands for two");
+        }
+        assert_eq!(named_in(names, "?"), None);
+    }
+
+    #[test]
+    fn every_state_has_a_name_of_its_own_and_is_read_back_from_it() {
+        are_of_their_own(&TableStatus::NAMES);
+        are_of_their_own(&Standing::NAMES);
+        are_of_their_own(&DueReason::NAMES);
+        // Without catch-all arms: what is added to an enum is added to its names.
+        for (status, _) in TableStatus::NAMES {
+            match status {
+                TableStatus::Ok
+                | TableStatus::Failing
+                | TableStatus::Forbidden
+                | TableStatus::Absent
+                | TableStatus::Disabled => {}
+            }
+        }
+        for (standing, _) in Standing::NAMES {
+            match standing {
+                Standing::Found | Standing::Suspect | Standing::Hidden => {}
+            }
+        }
+    }
+}
