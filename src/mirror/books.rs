@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::fetched::LISTING;
+use super::state::failures::LISTING;
 use super::wanted::UNWANTED_SCOPES;
 use super::{Merged, Outcome};
 use crate::catalog::{Group, Resource};

@@ -12,10 +12,10 @@ use std::time::Duration;
 use duckdb::Connection;
 use jiff::Timestamp;
 
-use super::fetched::{Failure, fail};
 use super::lines::{Lines, same_month, stage};
 use super::load::Settings;
 use super::state::State;
+use super::state::failures::{Failure, fail};
 use crate::catalog::Resource;
 use crate::config::JournalLevel;
 use crate::error::Result;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use duckdb::Connection;
 use jiff::Timestamp;
 
-use super::fetched::{Failure, fail};
 use super::load::Outcome;
 use super::merge::stage_name;
+use super::state::failures::{Failure, fail};
 use crate::catalog::Resource;
 use crate::error::Result;
 use crate::scope::{FailureKind, ScopeId};

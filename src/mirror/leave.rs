@@ -4,10 +4,10 @@
 use duckdb::Connection;
 use jiff::Timestamp;
 
-use super::fetched::{Failure, fail};
 use super::guard::{self, Limits};
 use super::load::{Outcome, Settings, count_change};
 use super::merge::{self, Merged};
+use super::state::failures::{Failure, fail};
 use super::state::fetched::{FetchedBooks, rows_of};
 use super::state::{ids, list};
 use crate::catalog::{Group, Only, Resource};

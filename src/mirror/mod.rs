@@ -43,11 +43,11 @@ use duckdb::{Config as DuckConfig, Connection};
 
 pub use books::{Books, FailureRow, ResourceRow, RunRow, RunSummary};
 pub use compare::{CellDifference, Compared, Line, compare, journal_lines};
-pub use fetched::{Failure, digest_of_404};
 pub(crate) use guard::guarded;
 pub use load::{Outcome, Settings};
 pub use merge::Merged;
 pub use state::State;
+pub use state::failures::{Failure, digest_of_404};
 pub use suspects::SuspectStep;
 pub use unreadable::FEED_TABLES;
 pub use verifications::{CaseMoved, RevenueMonth, ScopeTimes, rows_of_month};

@@ -7,10 +7,10 @@ use duckdb::Connection;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::fetched::{self, Failure};
 use super::leave;
 use super::load::{Outcome, Settings};
-use super::state::{self};
+use super::state::failures::Failure;
+use super::state::{self, failures};
 use crate::catalog::{Facet, Resource, Scalar};
 use crate::error::Result;
 use crate::scope::{FailureKind, Place, ScopeId, UNREADABLE_BELOW};
@@ -177,7 +177,7 @@ fn lagging(
         .map_err(|e| db("cannot note a lagging search", e))?;
         let scope = ScopeId { table: resource.table.clone(), id, part: String::new() };
         let why = "the search still shows it as it was before its last change";
-        fetched::fail(conn, run_id, now, &scope, &Failure::new(FailureKind::Lag, why))?;
+        failures::fail(conn, run_id, now, &scope, &Failure::new(FailureKind::Lag, why))?;
     }
     Ok(())
 }

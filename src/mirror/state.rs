@@ -2,7 +2,9 @@
 //!
 //! Functions on a connection; those that write are called in the writer's transactions.
 
+pub(super) mod failures;
 pub(super) mod fetched;
+mod standing;
 
 use crate::scope::FeedState;
 use duckdb::{Connection, Row, params};

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::fetched::{Failure, fail};
 use super::guard;
 use super::leave;
 use super::load::{Outcome, Settings};
 use super::state::State;
+use super::state::failures::{Failure, fail};
 use super::state::fetched::MARK_NOW;
 use super::unreadable::places;
 use crate::catalog::Group;

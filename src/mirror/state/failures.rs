@@ -1,0 +1,220 @@
+//! What failed and waits for its next attempt (`sync.failures`).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use duckdb::{Connection, params};
+use jiff::Timestamp;
+
+use super::State;
+use crate::error::Result;
+use crate::mirror::guard::NOTHING;
+use crate::mirror::unreadable::places;
+use crate::scope::{FailureKind, FeedName, ScopeId, backoff};
+use crate::sql::{self, db, instant, instant_param, query, scalar_i64};
+
+/// The part of the failures of the table `cases` that stands for the listing of all of them.
+pub(in crate::mirror) const LISTING: &str = "listing";
+
+impl State<'_> {
+    /// Until when failed scopes wait: by table and id, in microseconds of our clock.
+    pub fn failures(&self) -> Result<HashMap<(String, i64), i64>> {
+        let rows = self.query(
+            "SELECT table_name, id, epoch_us(next_at) FROM sync.failures WHERE part = ''",
+            |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)),
+        )?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// Whether an answer said at `before` or earlier, and none otherwise since, that the rows of a scope,
+    /// or of one of the values that its calls go through, are gone.
+    pub fn is_gone_since(
+        &self,
+        table: &str,
+        id: i64,
+        value: Option<&str>,
+        before: Timestamp,
+    ) -> Result<bool> {
+        let of_value = value.map_or(String::new(), |value| {
+            format!("OR contains(digest, {})", sql::text(&lacking(value)))
+        });
+        Ok(scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM sync.failures WHERE table_name = {} AND id = {id} \
+                   AND part = '' AND kind IN ({}) AND first_at <= {} \
+                   AND (digest = '{NOTHING}' {of_value})",
+                sql::text(table),
+                FailureKind::GONE,
+                instant(before)
+            ),
+        )? > 0)
+    }
+
+    /// How many scopes of a table answered 403 since any of them answered otherwise.
+    pub fn forbidden_scopes(&self, table: &str) -> Result<u64> {
+        let count = scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(DISTINCT id) FROM sync.failures \
+                 WHERE table_name = {table} AND kind = 'Forbidden' AND first_at > coalesce( \
+                   (SELECT max(fetched_at) FROM sync.fetched WHERE table_name = {table}), \
+                   TIMESTAMPTZ '1970-01-01 00:00:00+00')",
+                table = sql::text(table)
+            ),
+        )?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// Forgets that scopes of a table answered 403: the table as a whole is forbidden now.
+    pub fn forget_forbidden(&self, table: &str) -> Result<()> {
+        self.execute(
+            "DELETE FROM sync.failures WHERE table_name = ? AND kind = 'Forbidden'",
+            params![table],
+        )
+    }
+
+    /// The listing of all cases, as failures know it.
+    pub fn listing() -> ScopeId {
+        ScopeId { table: "cases".to_owned(), id: 0, part: LISTING.to_owned() }
+    }
+
+    /// The cases were listed, and the listing is believed.
+    pub fn listing_is_well(&self) -> Result<()> {
+        self.succeed(&Self::listing())
+    }
+
+    /// A change feed, as failures know it.
+    pub fn feed_scope(feed: FeedName) -> ScopeId {
+        let (table, _, _) = places(feed);
+        ScopeId { table: table.to_owned(), id: 0, part: String::new() }
+    }
+
+    /// Whether a scope failed when it was last read.
+    pub fn has_failed(&self, scope: &ScopeId) -> Result<bool> {
+        Ok(scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM sync.failures WHERE table_name = {} AND id = {} AND part = {}",
+                sql::text(&scope.table),
+                scope.id,
+                sql::text(&scope.part)
+            ),
+        )? > 0)
+    }
+
+    /// A scope failed before, and does not any more.
+    pub fn succeed(&self, scope: &ScopeId) -> Result<()> {
+        self.execute(
+            "DELETE FROM sync.failures WHERE table_name = ? AND id = ? AND part = ?",
+            params![scope.table, scope.id, scope.part],
+        )
+    }
+
+    /// Notes that a scope could not be read; returns when it may be tried again.
+    pub fn fail(
+        &self,
+        run_id: i64,
+        now: Timestamp,
+        scope: &ScopeId,
+        failure: &Failure<'_>,
+    ) -> Result<Timestamp> {
+        fail(self.conn, run_id, now, scope, failure)
+    }
+}
+
+/// What a 404 for one of the values that a scope's calls go through is noted as.
+fn lacking(value: &str) -> String {
+    format!("{value}={NOTHING};")
+}
+
+/// The digest of answers of which those for these values were 404; of none: the scope's own was.
+pub fn digest_of_404(values: &[String]) -> String {
+    if values.is_empty() {
+        return NOTHING.to_owned();
+    }
+    let mut values: Vec<String> = values.iter().map(|value| lacking(value)).collect();
+    values.sort_unstable();
+    values.concat()
+}
+
+/// Why a scope could not be read.
+#[derive(Debug, Clone, Copy)]
+pub struct Failure<'a> {
+    pub kind: FailureKind,
+    pub error: &'a str,
+    /// Of an answer that says that rows are gone: what it says is there. Only an equal one confirms it.
+    pub digest: Option<&'a str>,
+    /// It is not tried again before this has passed, however short the backoff.
+    pub not_before: Option<Duration>,
+}
+
+impl<'a> Failure<'a> {
+    /// One that is tried again after its backoff.
+    pub fn new(kind: FailureKind, error: &'a str) -> Failure<'a> {
+        Failure { kind, error, digest: None, not_before: None }
+    }
+}
+
+/// Notes that a scope could not be read; returns when it may be tried again.
+pub(in crate::mirror) fn fail(
+    conn: &Connection,
+    run_id: i64,
+    now: Timestamp,
+    scope: &ScopeId,
+    failure: &Failure<'_>,
+) -> Result<Timestamp> {
+    let Failure { kind, error, digest, not_before } = *failure;
+    let of_scope = format!(
+        "table_name = {} AND id = {} AND part = {}",
+        sql::text(&scope.table),
+        scope.id,
+        sql::text(&scope.part)
+    );
+    let before = query(
+        conn,
+        &format!(
+            "SELECT attempts, epoch_us(first_at), kind, digest FROM sync.failures WHERE {of_scope}"
+        ),
+        |row| {
+            Ok((
+                row.get::<_, i64>(0)?,
+                row.get::<_, i64>(1)?,
+                row.get::<_, String>(2)?,
+                row.get::<_, Option<String>>(3)?,
+            ))
+        },
+    )?
+    .pop();
+    let attempts = before.as_ref().map_or(0, |(n, ..)| *n) + 1;
+    // Two answers confirm each other only when they are equal and nothing else came between them.
+    let same = before.filter(|(_, _, was, said)| {
+        let alike = was == kind.name()
+            || kind.says_gone() && FailureKind::GONE.contains(&format!("'{was}'"));
+        alike && said.as_deref() == digest
+    });
+    let first = same.and_then(|(_, us, ..)| Timestamp::from_microsecond(us).ok()).unwrap_or(now);
+    let wait = backoff(attempts as u32).max(not_before.unwrap_or_default());
+    let next = now + wait;
+    let failed = |e| db("cannot note a failure", e);
+    conn.execute_batch(&format!("DELETE FROM sync.failures WHERE {of_scope}")).map_err(failed)?;
+    conn.execute(
+        "INSERT INTO sync.failures \
+           (table_name, id, part, run_id, attempts, first_at, next_at, kind, error, digest) \
+         VALUES (?, ?, ?, ?, ?, ?::TIMESTAMPTZ, ?::TIMESTAMPTZ, ?, ?, ?)",
+        params![
+            scope.table,
+            scope.id,
+            scope.part,
+            run_id,
+            attempts,
+            instant_param(first),
+            instant_param(next),
+            kind.name(),
+            error,
+            digest
+        ],
+    )
+    .map_err(failed)?;
+    Ok(next)
+}

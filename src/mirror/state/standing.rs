@@ -1,0 +1,90 @@
+//! Which search shows a case, and whether one does (`sync.seen`: place and state).
+
+use super::{State, ids, list};
+use crate::error::Result;
+use crate::scope::Place;
+use crate::sql::{self, scalar_i64};
+
+impl State<'_> {
+    /// Cases that are in a mirrored search table, or known to be `hidden`, and are not in this
+    /// listing: `listed` names a temporary table with a column `id`.
+    ///
+    /// `places` are the searches that were listed: what the other one shows is not known.
+    pub fn suspects(&self, listed: &str, hidden: bool, places: &[Place]) -> Result<Vec<i64>> {
+        // One that no search ever showed is followed like a hidden one.
+        let of = if hidden {
+            "state = 'hidden'"
+        } else {
+            "state IS DISTINCT FROM 'hidden' AND place IS NOT NULL"
+        };
+        let places = sql::texts(places.iter().map(|place| place.table()));
+        ids(
+            self.conn,
+            &format!(
+                "SELECT case_id FROM sync.seen s WHERE NOT removed AND {of} \
+                   AND (place IS NULL OR place IN ({places})) \
+                   AND NOT EXISTS (SELECT 1 FROM {listed} l WHERE l.id = s.case_id) ORDER BY case_id"
+            ),
+        )
+    }
+
+    /// How many cases the mirror would lose if these, which no search shows, left it with those that
+    /// no search has shown of late.
+    pub fn leaving(&self, ids: &[i64]) -> Result<i64> {
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM sync.seen s WHERE NOT removed AND place IS NOT NULL \
+                   AND state IS DISTINCT FROM 'hidden' AND (case_id IN ({}) OR EXISTS \
+                     (SELECT 1 FROM sync.failures x WHERE x.id = s.case_id \
+                        AND x.table_name IN ('cases', 'projects') \
+                        AND x.kind IN ('Suspect', 'Held')))",
+                list(ids)
+            ),
+        )
+    }
+
+    /// The search in which a case is looked for first.
+    pub fn place(&self, id: i64) -> Result<Place> {
+        let rows = self
+            .query(&format!("SELECT place FROM sync.seen WHERE case_id = {id}"), |row| {
+                row.get::<_, Option<String>>(0)
+            })?;
+        let place = rows.into_iter().next().flatten();
+        Ok(place.as_deref().and_then(Place::parse).unwrap_or(Place::Cases))
+    }
+
+    /// The cases that this search has shown and that are not gone.
+    pub fn cases_in(&self, place: Place) -> Result<Vec<i64>> {
+        ids(
+            self.conn,
+            &format!(
+                "SELECT case_id FROM sync.seen WHERE NOT removed AND place = {}",
+                sql::text(place.table())
+            ),
+        )
+    }
+
+    /// How many cases the mirror shows.
+    pub fn shown_cases(&self) -> Result<i64> {
+        scalar_i64(
+            self.conn,
+            "SELECT count(*) FROM sync.seen WHERE NOT removed AND place IS NOT NULL \
+               AND state IS DISTINCT FROM 'hidden'",
+        )
+    }
+
+    /// Whether a search has shown the case, and it is not known to be gone.
+    pub fn case_is_shown(&self, id: i64) -> Result<bool> {
+        Ok(scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM sync.seen WHERE case_id = {id} AND NOT removed \
+                   AND place IS NOT NULL"
+            ),
+        )? > 0)
+    }
+}
