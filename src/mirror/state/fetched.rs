@@ -16,35 +16,42 @@ pub(in crate::mirror) const MARK_NOW: &str =
     "(SELECT coalesce(max(greatest(mark, forgotten)), 0) FROM sync.fetched_marks)";
 
 /// How many cases are folded at once when a store is brought up to this version.
-const FOLDED_AT_ONCE: i64 = 20_000;
+const FOLDED_AT_ONCE: i64 = 100_000;
 
 /// The exceptions and what is no case's, of these ids (SQL) or all, as `sync.fetched` shows them.
 pub(in crate::mirror) fn apart(ids: Option<&str>) -> String {
-    let among = ids.map_or(String::new(), |ids| format!("AND x.id IN ({ids})"));
+    let scopes = among("sync.fetched_scopes", "id", ids);
     format!(
         "SELECT x.table_name, x.id, x.part, x.version, \
            CASE WHEN m.mark > x.mark THEN m.status ELSE x.status END AS status, \
            x.sent_at, x.fetched_at, x.definition, x.complete, x.again_at \
-         FROM sync.fetched_scopes x LEFT JOIN sync.fetched_marks m ON m.table_name = x.table_name \
-         WHERE (m.forgotten IS NULL OR m.forgotten <= x.mark) {among}"
+         FROM {scopes} x LEFT JOIN sync.fetched_marks m ON m.table_name = x.table_name \
+         WHERE (m.forgotten IS NULL OR m.forgotten <= x.mark)"
     )
 }
 
 /// What the rows of these cases, or of all, say of the scopes that no exception overrules.
 fn folded(ids: Option<&str>) -> String {
-    let (cases, scopes) = ids.map_or_else(Default::default, |ids| {
-        (format!("AND f.case_id IN ({ids})"), format!("AND x.id IN ({ids})"))
-    });
+    let cases = among("sync.fetched_cases", "case_id", ids);
+    let scopes = among("sync.fetched_scopes", "id", ids);
     format!(
         "SELECT c.table_name, f.case_id AS id, '' AS part, f.versions[c.version_at] AS version, \
            CASE WHEN m.mark > f.mark THEN m.status ELSE f.status END AS status, \
            f.sent_at[c.times_at] AS sent_at, f.fetched_at[c.times_at] AS fetched_at, \
            c.definition, true AS complete, NULL::BIGINT AS again_at \
-         FROM sync.fetched_cases f JOIN sync.fetched_coverage c ON c.coverage = f.coverage \
+         FROM {cases} f JOIN sync.fetched_coverage c ON c.coverage = f.coverage \
+         ANTI JOIN (SELECT id, table_name FROM {scopes} WHERE part = '') x \
+           ON x.id = f.case_id AND x.table_name = c.table_name \
          LEFT JOIN sync.fetched_marks m ON m.table_name = c.table_name \
-         WHERE (m.forgotten IS NULL OR m.forgotten <= f.mark) {cases} \
-           AND NOT EXISTS (SELECT 1 FROM sync.fetched_scopes x WHERE x.id = f.case_id \
-             AND x.table_name = c.table_name AND x.part = '' {scopes})"
+         WHERE (m.forgotten IS NULL OR m.forgotten <= f.mark)"
+    )
+}
+
+/// A table's rows with these ids, or all, taken before anything is joined to them.
+fn among(table: &str, column: &str, ids: Option<&str>) -> String {
+    ids.map_or_else(
+        || table.to_owned(),
+        |ids| format!("(SELECT * FROM {table} WHERE {column} IN ({ids}))"),
     )
 }
 
