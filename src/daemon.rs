@@ -38,9 +38,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-pub use handover::hand_over;
-pub use printer::Printer;
-pub use protocol::keys;
+pub(crate) use handover::hand_over;
+pub(crate) use printer::Printer;
+pub(crate) use protocol::keys;
 
 use crate::cycle::{Controls, Halt, Options, Signals};
 use crate::error::{Error, Kind, Result};
@@ -66,7 +66,7 @@ const MOST_JOBS: usize = 16;
 ///
 /// To make another command one of them: give its arguments `Serialize` and `Deserialize`, name it in
 /// [`Handed::in_turn`] and in [`Handed::execute`].
-pub trait Handed: Serialize + DeserializeOwned + Send + Sync + 'static {
+pub(crate) trait Handed: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Whether it takes turns with the daemon's cycles, because it writes what they write. What only
     /// reads, or writes to tables of its own, runs beside them.
     fn in_turn(&self) -> bool;
@@ -77,10 +77,10 @@ pub trait Handed: Serialize + DeserializeOwned + Send + Sync + 'static {
 
 /// Where a command works.
 #[derive(Clone)]
-pub struct Host {
-    pub session: Arc<Session>,
+pub(crate) struct Host {
+    pub(crate) session: Arc<Session>,
     /// What it has to listen to.
-    pub signals: Signals,
+    pub(crate) signals: Signals,
     /// The daemon's, where it is one.
     controls: Option<Arc<Controls>>,
     /// What polls up to this number moved has been planned.
@@ -89,7 +89,7 @@ pub struct Host {
 
 impl Host {
     /// A process of the command's own.
-    pub fn own(session: Arc<Session>) -> Host {
+    pub(crate) fn own(session: Arc<Session>) -> Host {
         Host { session, signals: Signals::none(), controls: None, handled: None }
     }
 
@@ -97,7 +97,7 @@ impl Host {
     ///
     /// # Errors
     /// Those of [`Session::sync`], `Cancelled` when the daemon stops.
-    pub async fn run(&self, command: &str, mut options: Options) -> Result<Ran> {
+    pub(crate) async fn run(&self, command: &str, mut options: Options) -> Result<Ran> {
         options.handled = self.handled;
         let mut verifying = None;
         let signals = || self.signals.clone();
@@ -133,7 +133,7 @@ impl Host {
 /// # Errors
 /// What ends it: the credentials are refused or the source does not speak our language at the start,
 /// the store is another tenant's, a defect; `Cancelled` on the second signal.
-pub async fn run<C: Handed>(session: Session) -> Result<()> {
+pub(crate) async fn run<C: Handed>(session: Session) -> Result<()> {
     let mut interrupts = Interrupts::catch()?;
     let bound = Bound::at(&place::of(session.store().path()))?;
     let session = Arc::new(session);

@@ -18,7 +18,7 @@ const MARK: &str = ".tmp-";
 
 /// Who may do what with the file that takes the target's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub(crate) enum Access {
     /// 0444: everybody reads, nobody writes. Clients of a published file stay readers.
     ReadOnly,
     /// As it was created; for folders and links.
@@ -30,7 +30,7 @@ pub enum Access {
 /// Dropped unfinished, it is removed (with the `.wal` that DuckDB may have put beside it) and the
 /// target stays as it is.
 #[derive(Debug)]
-pub struct Replacement {
+pub(crate) struct Replacement {
     temporary: PathBuf,
     target: PathBuf,
     finished: bool,
@@ -42,7 +42,7 @@ impl Replacement {
     ///
     /// # Errors
     /// `Kind::Io` or `Kind::DiskFull` when the folder cannot be made.
-    pub fn of(target: &Path) -> Result<Replacement> {
+    pub(crate) fn of(target: &Path) -> Result<Replacement> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let target = std::path::absolute(target).map_err(|e| error::io("resolve", target, e))?;
         let folder = folder_of(&target);
@@ -53,12 +53,12 @@ impl Replacement {
     }
 
     /// Where to write.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.temporary
     }
 
     /// What will be replaced, as an absolute path.
-    pub fn target(&self) -> &Path {
+    pub(crate) fn target(&self) -> &Path {
         &self.target
     }
 
@@ -67,7 +67,7 @@ impl Replacement {
     ///
     /// # Errors
     /// `Kind::DiskFull` or `Kind::Io`, and the target is as it was.
-    pub fn finish(mut self, access: Access) -> Result<()> {
+    pub(crate) fn finish(mut self, access: Access) -> Result<()> {
         if access == Access::ReadOnly {
             read_only(&self.temporary)?;
         }
@@ -93,7 +93,7 @@ impl Drop for Replacement {
 ///
 /// # Errors
 /// `Kind::Io`.
-pub fn remove_at_once(path: &Path) -> Result<()> {
+pub(crate) fn remove_at_once(path: &Path) -> Result<()> {
     let grave = Replacement::of(path)?;
     rename(path, &grave.temporary)?;
     remove(&grave.temporary)
@@ -109,7 +109,7 @@ fn rename(from: &Path, to: &Path) -> Result<()> {
 ///
 /// # Errors
 /// `Kind::Io`.
-pub fn read_only(path: &Path) -> Result<()> {
+pub(crate) fn read_only(path: &Path) -> Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o444))
         .map_err(|e| error::io("set the mode of", path, e))
 }
@@ -118,7 +118,7 @@ pub fn read_only(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// `Kind::Io`.
-pub fn remove_stale_of(target: &Path) -> Result<()> {
+pub(crate) fn remove_stale_of(target: &Path) -> Result<()> {
     let target = std::path::absolute(target).map_err(|e| error::io("resolve", target, e))?;
     let prefix = prefix_of(&target)?;
     remove_stale(folder_of(&target), |name| name.starts_with(&prefix))
@@ -129,7 +129,7 @@ pub fn remove_stale_of(target: &Path) -> Result<()> {
 ///
 /// # Errors
 /// `Kind::Io`.
-pub fn remove_stale_in(folder: &Path) -> Result<()> {
+pub(crate) fn remove_stale_in(folder: &Path) -> Result<()> {
     remove_stale(folder, |name| name.starts_with('.') && name.contains(MARK))
 }
 
@@ -137,7 +137,7 @@ pub fn remove_stale_in(folder: &Path) -> Result<()> {
 ///
 /// # Errors
 /// `Kind::Io`.
-pub fn remove(path: &Path) -> Result<()> {
+pub(crate) fn remove(path: &Path) -> Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
@@ -150,7 +150,7 @@ pub fn remove(path: &Path) -> Result<()> {
 }
 
 /// `path` with something added to its name: DuckDB's log of `x.duckdb` is `x.duckdb.wal`.
-pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

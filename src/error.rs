@@ -8,12 +8,12 @@
 use std::fmt;
 
 /// The program's result.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, as far as anybody has to act differently on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The command line makes no sense (contract section 1: exit status 2).
+    /// The command line makes no sense (exit status 2).
     Usage,
     /// The configuration or a resource file is wrong.
     Config,
@@ -65,7 +65,7 @@ pub enum Kind {
 
 impl Kind {
     /// Whether the same call can succeed later without anybody doing anything.
-    pub fn is_retryable(self) -> bool {
+    pub(crate) fn is_retryable(self) -> bool {
         match self {
             Kind::Throttled
             | Kind::Unreachable
@@ -94,7 +94,7 @@ impl Kind {
         }
     }
 
-    /// The exit status of a process that ends by this error (contract section 1).
+    /// The exit status of a process that ends by this error (docs/architecture.md, "Commands").
     pub fn exit_status(self) -> u8 {
         match self {
             Kind::Usage | Kind::Config => 2,
@@ -124,7 +124,7 @@ impl Kind {
     }
 
     /// What the operator can do, where there is something to do.
-    pub fn hint(self) -> Option<&'static str> {
+    pub(crate) fn hint(self) -> Option<&'static str> {
         match self {
             Kind::Credentials => Some(
                 "check source.client_id and source.client_secret; `casemirror check` logs in and \
@@ -187,7 +187,7 @@ pub struct Error {
 
 impl Error {
     /// An error of our own finding.
-    pub fn new(kind: Kind, context: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: Kind, context: impl Into<String>) -> Self {
         Error { kind, context: context.into(), source: None }
     }
 
@@ -207,7 +207,7 @@ impl Error {
 
     /// The same error with what we were doing around it: `context` becomes the text, this error the
     /// cause; the kind stays.
-    pub fn within(self, context: impl Into<String>) -> Self {
+    pub(crate) fn within(self, context: impl Into<String>) -> Self {
         Error { kind: self.kind, context: context.into(), source: Some(Box::new(self)) }
     }
 
@@ -215,7 +215,7 @@ impl Error {
     ///
     /// Some libraries print their cause inside their own text, and DuckDB's errors end in a cause
     /// that holds nothing but a code.
-    pub fn causes(&self) -> Vec<String> {
+    pub(crate) fn causes(&self) -> Vec<String> {
         let mut said = self.context.clone();
         let mut causes = Vec::new();
         let mut next = std::error::Error::source(self);
@@ -243,7 +243,7 @@ impl Error {
     }
 
     /// The context and all causes in one line, for logs and the `reason` columns of the store.
-    pub fn chain(&self) -> String {
+    pub(crate) fn chain(&self) -> String {
         let mut text = self.context.clone();
         for cause in self.causes() {
             text.push_str(": ");
@@ -269,7 +269,7 @@ impl std::error::Error for Error {
 }
 
 /// Whether an I/O error says that the disk (or the quota) is full.
-pub fn is_disk_full(error: &std::io::Error) -> bool {
+pub(crate) fn is_disk_full(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
         std::io::ErrorKind::StorageFull
@@ -279,7 +279,7 @@ pub fn is_disk_full(error: &std::io::Error) -> bool {
 }
 
 /// An I/O error on a named file.
-pub fn io(doing: &str, path: &std::path::Path, source: std::io::Error) -> Error {
+pub(crate) fn io(doing: &str, path: &std::path::Path, source: std::io::Error) -> Error {
     let kind = if is_disk_full(&source) { Kind::DiskFull } else { Kind::Io };
     Error::caused(kind, format!("cannot {doing} {}", path.display()), source)
 }

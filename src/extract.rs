@@ -23,14 +23,14 @@ use crate::source::split::field_of;
 use crate::source::{Answer, Client, Expected, PagePlan, Pages, Verdict};
 pub(crate) use call::read_of;
 use call::{fallback_plan, naming_plan, page_plan, request, window_plan, windows};
-pub use search::{Found, SearchPage};
+pub(crate) use search::Found;
 
 /// Answers smaller than this are decoded where they arrive: a thread costs more than they do.
 const DECODE_INLINE_BYTES: usize = 64 << 10; // 64 KiB
 
 /// Fetches and decodes.
 #[derive(Clone)]
-pub struct Extractor {
+pub(crate) struct Extractor {
     client: Client,
     catalog: Arc<Catalog>,
     context: Arc<Context>,
@@ -40,7 +40,7 @@ pub struct Extractor {
 
 impl Extractor {
     /// The windows of lists by time begin at `processing_bases.since`.
-    pub fn new(
+    pub(crate) fn new(
         client: Client,
         catalog: Arc<Catalog>,
         context: Context,
@@ -55,7 +55,7 @@ impl Extractor {
     }
 
     /// The client, for calls that are no scope.
-    pub fn client(&self) -> &Client {
+    pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
@@ -64,7 +64,7 @@ impl Extractor {
     ///
     /// # Errors
     /// Those of the calls and of decoding; nothing of a scope is loaded when one of its calls fails.
-    pub async fn scope(
+    pub(crate) async fn scope(
         &self,
         resource: &Arc<Resource>,
         id: i64,
@@ -130,7 +130,12 @@ impl Extractor {
     ///
     /// # Errors
     /// Those of the calls and of decoding.
-    pub async fn named(&self, resource: &Arc<Resource>, each: &Each, path: &str) -> Result<Load> {
+    pub(crate) async fn named(
+        &self,
+        resource: &Arc<Resource>,
+        each: &Each,
+        path: &str,
+    ) -> Result<Load> {
         let mut parts = Parts::default();
         let plan = naming_plan(resource, path)?;
         self.list(resource, plan, &Params::new(), &mut parts).await?;
@@ -167,7 +172,12 @@ impl Extractor {
     }
 
     /// A scope that answered 404: complete and without rows.
-    pub fn nothing(&self, resource: &Arc<Resource>, id: i64, version: Version) -> Result<Load> {
+    pub(crate) fn nothing(
+        &self,
+        resource: &Arc<Resource>,
+        id: i64,
+        version: Version,
+    ) -> Result<Load> {
         Ok(Load {
             decoded: Decoder::new(&self.catalog, resource, &self.context).finish()?,
             scopes: vec![LoadedScope {
@@ -262,7 +272,7 @@ impl Extractor {
     ///
     /// # Errors
     /// Those of decoding.
-    pub async fn made_of(
+    pub(crate) async fn made_of(
         &self,
         resource: &Arc<Resource>,
         records: Vec<String>,

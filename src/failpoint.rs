@@ -1,4 +1,4 @@
-//! Named points at which a test can kill the process (contract section 9, promise 3).
+//! Named points at which a test can kill the process (docs/architecture.md, "Scopes").
 //!
 //! `CASEMIRROR_ABORT_AT=name` ends the process at that point as a crash would: at once, nothing
 //! flushed, nothing closed. `name:3` waits for the third time. Without the variable a point costs
@@ -44,7 +44,7 @@ fn armed() -> Option<&'static Armed> {
 }
 
 /// Ends the process here when this point was chosen.
-pub fn reach(point: &str) {
+pub(crate) fn reach(point: &str) {
     debug_assert!(POINTS.contains(&point), "{point} is not listed in POINTS");
     if let Some(armed) = armed()
         && armed.point == point

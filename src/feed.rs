@@ -27,23 +27,23 @@ use crate::scope::{FeedName, FeedState, Reader};
 use crate::source::Client;
 use crate::ticks::Ticks;
 
-pub use memory::{Committed, Memory, PagePlace, Recalled, SeenPage};
-pub use reading::LARGEST_PAGE;
+pub(crate) use memory::{Committed, Memory, Recalled, SeenPage};
+pub(crate) use reading::LARGEST_PAGE;
 use reading::Reading;
 
 /// The API goes back at most 365 days (field notes, RecentlyModified); a day is left for clocks.
-pub const LONGEST_REACH: Duration = Duration::from_secs(364 * 86_400);
+pub(crate) const LONGEST_REACH: Duration = Duration::from_secs(364 * 86_400);
 
 /// What a poll found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Polled {
+pub(crate) struct Polled {
     /// Rows that were new or had moved.
-    pub moved: u64,
-    pub calls: u64,
+    pub(crate) moved: u64,
+    pub(crate) calls: u64,
     /// The last complete poll is so long ago that the feed cannot tell what happened since.
-    pub gap: bool,
+    pub(crate) gap: bool,
     /// The bound stays before a row that could not be read: the next poll asks for it again.
-    pub held: bool,
+    pub(crate) held: bool,
 }
 
 /// What reading a stretch of a feed again brought.
@@ -60,11 +60,11 @@ pub struct Reread {
 }
 
 /// A feed that can be polled.
-pub struct Feed<'a, M> {
-    pub client: &'a Client,
-    pub memory: M,
-    pub settings: &'a config::Feed,
-    pub zone: &'a TimeZone,
+pub(crate) struct Feed<'a, M> {
+    pub(crate) client: &'a Client,
+    pub(crate) memory: M,
+    pub(crate) settings: &'a config::Feed,
+    pub(crate) zone: &'a TimeZone,
 }
 
 impl<M: Memory> Feed<'_, M> {
@@ -73,7 +73,7 @@ impl<M: Memory> Feed<'_, M> {
     /// # Errors
     /// Those of the calls; `BadAnswer` where pages cannot be made complete. What was committed
     /// before stays, and the next poll goes on from its cursor.
-    pub async fn poll(&self, name: FeedName) -> Result<Polled> {
+    pub(crate) async fn poll(&self, name: FeedName) -> Result<Polled> {
         let mut recalled = self.memory.recall(name)?;
         let state = &mut recalled.state;
         let reach = Ticks::from_timestamp(Timestamp::now()).earlier_by(LONGEST_REACH);
@@ -104,12 +104,12 @@ impl<M: Memory> Feed<'_, M> {
     }
 
     /// Reads the last `reach` of the feed again, as a poll would, and commits what it says; the
-    /// polls' bound and cursor stay where they are (design, "The feed is read behind"). Reads nothing
-    /// before the first complete poll, which nothing can be late for.
+    /// polls' bound and cursor stay where they are (docs/architecture.md, "The watermark"). Reads
+    /// nothing before the first complete poll, which nothing can be late for.
     ///
     /// # Errors
     /// As [`Feed::poll`]. What was committed before stays.
-    pub async fn reread(&self, name: FeedName, reach: Duration) -> Result<Reread> {
+    pub(crate) async fn reread(&self, name: FeedName, reach: Duration) -> Result<Reread> {
         let recalled = self.memory.recall(name)?;
         let Some(bound) = recalled.state.bound else { return Ok(Reread::default()) };
         let now = Ticks::from_timestamp(Timestamp::now());
@@ -161,7 +161,7 @@ impl<M: Memory> Feed<'_, M> {
 /// before any bound that trusts it. The server's time is believed as far as our own clock bears it out
 /// (`feed/clock.rs`). Before the first row there is no bound: nothing is known about
 /// the clocks, and nothing is lost by asking from the same place again.
-pub fn next_bound(state: &FeedState, overlap: Duration) -> Option<Ticks> {
+pub(crate) fn next_bound(state: &FeedState, overlap: Duration) -> Option<Ticks> {
     let started = Ticks::new(state.next_bound?);
     let skew = state.skew?;
     let skew = Duration::from_nanos(u64::try_from(skew).unwrap_or(0).saturating_mul(100));

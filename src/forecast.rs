@@ -1,5 +1,5 @@
-//! What the next `sync` would call (contract section 1, `plan`), by what the books say was seen and
-//! fetched. Nothing is asked here.
+//! What the next `sync` would call, by what the books say was
+//! seen and fetched. Nothing is asked here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,41 +26,41 @@ const BATCH: usize = 2_000;
 
 /// What is called for one table, or for none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub(crate) struct Line {
     /// The table, or what else is asked.
-    pub what: String,
+    pub(crate) what: String,
     /// Parts of it that are read whole: cases, contacts, lists.
-    pub scopes: u64,
-    pub calls: u64,
+    pub(crate) scopes: u64,
+    pub(crate) calls: u64,
 }
 
 /// All calls of the next `sync`, beside the token.
 #[derive(Debug, Clone, Default)]
-pub struct Forecast {
+pub(crate) struct Forecast {
     /// To the change feeds: one each, and more only where more than a page has changed.
-    pub feeds: Vec<Line>,
-    pub lines: Vec<Line>,
+    pub(crate) feeds: Vec<Line>,
+    pub(crate) lines: Vec<Line>,
     /// Stale, but waiting for its next attempt.
-    pub waiting: u64,
+    pub(crate) waiting: u64,
     /// There may be cases that are known only when they have been listed, and only then what of them
     /// has to be read.
-    pub unlisted: bool,
+    pub(crate) unlisted: bool,
 }
 
 impl Forecast {
     /// Calls but those to the feeds.
-    pub fn calls(&self) -> u64 {
+    pub(crate) fn calls(&self) -> u64 {
         self.lines.iter().map(|line| line.calls).sum()
     }
 }
 
 /// The least time that so many calls take within `limits.requests_per_second`.
-pub fn time(calls: u64, per_second: u32) -> Duration {
+pub(crate) fn time(calls: u64, per_second: u32) -> Duration {
     Duration::from_millis(calls.saturating_mul(1000).div_ceil(u64::from(per_second.max(1))))
 }
 
 /// The least time that so many calls to the feeds take within `feed.calls` in `feed.per`.
-pub fn feed_time(calls: u64, limit: u32, per: Duration) -> Duration {
+pub(crate) fn feed_time(calls: u64, limit: u32, per: Duration) -> Duration {
     let windows = calls.saturating_sub(1) / u64::from(limit.max(1));
     per.saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX))
 }
@@ -69,7 +69,7 @@ pub fn feed_time(calls: u64, limit: u32, per: Duration) -> Duration {
 ///
 /// # Errors
 /// Those of the store.
-pub fn forecast(
+pub(crate) fn forecast(
     conn: &Connection,
     config: &Config,
     catalog: &Catalog,

@@ -34,7 +34,7 @@
 //! - [`forecast`]: what the next run would call, for people to read.
 //! - [`pending`]: what is stale and why, for people to read.
 //! - [`ticks`]: instants as the source counts them, in 100 ns.
-//! - [`quote`]: SQL identifiers and literals, quoted.
+//! - [`sql`]: SQL identifiers and literals, quoted.
 //! - [`error`]: one error, whose kind decides retry, exit status and hint.
 //! - [`progress`]: a bar on a terminal, log lines elsewhere.
 //! - [`failpoint`]: named points at which a test kills the process.
@@ -44,26 +44,29 @@
 pub mod catalog;
 pub mod cli;
 pub mod config;
+#[allow(unreachable_pub, private_interfaces)]
 pub mod cycle;
-pub mod daemon;
+mod daemon;
 pub mod decode;
-pub mod durable;
+mod durable;
 pub mod error;
-pub mod extract;
+mod extract;
 pub mod failpoint;
 pub mod feed;
-pub mod forecast;
-pub mod journals;
+mod forecast;
+mod journals;
+#[allow(unreachable_pub, private_interfaces)]
 pub mod mirror;
-pub mod pending;
-pub mod plan;
+mod pending;
+#[allow(unreachable_pub)]
+mod plan;
 pub mod progress;
 pub mod publish;
 pub mod sandbox;
-pub mod schedule;
+mod schedule;
 pub mod scope;
-pub mod session;
+mod session;
 pub mod source;
-pub mod sql;
-pub mod ticks;
-pub mod verify;
+mod sql;
+mod ticks;
+mod verify;

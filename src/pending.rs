@@ -14,28 +14,28 @@ use crate::scope::Reason;
 
 /// One stale scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PendingScope {
-    pub table: String,
+pub(crate) struct PendingScope {
+    pub(crate) table: String,
     /// The case, the contact, or empty for a whole list.
-    pub scope: String,
-    pub reason: String,
+    pub(crate) scope: String,
+    pub(crate) reason: String,
     /// It was never fetched completely, as far as the books tell.
-    pub never: bool,
+    pub(crate) never: bool,
 }
 
 /// What of a table is stale.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PendingTable {
+pub(crate) struct PendingTable {
     /// How many scopes.
-    pub scopes: usize,
+    pub(crate) scopes: usize,
     /// Why the first of them is.
-    pub reason: String,
+    pub(crate) reason: String,
     /// Some were never fetched.
-    pub never: bool,
+    pub(crate) never: bool,
 }
 
 /// What is stale, per table.
-pub type Pending = BTreeMap<String, PendingTable>;
+pub(crate) type Pending = BTreeMap<String, PendingTable>;
 
 /// Scopes handed on at once. During a bootstrap nearly every scope is stale, which is millions.
 const CHUNK: usize = 10_000;
@@ -82,7 +82,7 @@ const BATCH: usize = 2_000;
 ///
 /// # Errors
 /// Those of the store, and the first of `hand_on`.
-pub fn collect(
+pub(crate) fn collect(
     conn: &Connection,
     config: &Config,
     catalog: &Catalog,
@@ -157,8 +157,8 @@ pub fn collect(
 }
 
 /// Tables of which every scope has been fetched once; they stay complete when a new case comes
-/// (contract section 5, `report.snapshot`).
-pub fn note_complete(conn: &Connection, pending: &Pending, catalog: &Catalog) -> Result<()> {
+/// (`report.snapshot`; docs/architecture.md, "Reports").
+pub(crate) fn note_complete(conn: &Connection, pending: &Pending, catalog: &Catalog) -> Result<()> {
     let state = State::new(conn);
     let before = complete_tables(&state)?;
     let complete = complete_by(conn, pending, catalog)?;
@@ -196,12 +196,16 @@ fn complete_by(
 }
 
 /// Whether every scope that the configuration asks for has been fetched once, as far as was noted.
-pub fn is_complete(conn: &Connection, catalog: &Catalog) -> Result<bool> {
+pub(crate) fn is_complete(conn: &Connection, catalog: &Catalog) -> Result<bool> {
     has_all(&complete_tables(&State::new(conn))?, conn, catalog)
 }
 
 /// The same by what is pending now: it is noted only with the next publishing.
-pub fn is_complete_by(conn: &Connection, pending: &Pending, catalog: &Catalog) -> Result<bool> {
+pub(crate) fn is_complete_by(
+    conn: &Connection,
+    pending: &Pending,
+    catalog: &Catalog,
+) -> Result<bool> {
     has_all(&complete_by(conn, pending, catalog)?, conn, catalog)
 }
 

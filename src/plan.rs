@@ -1,7 +1,7 @@
 //! What is stale: seen against fetched, decided from values alone.
 //!
 //! *Never fetched*, *unknown* (the feed has not reported the case), *null* and *an instant* are four
-//! states, and any difference makes stale (contract section 4). A resource's dates are kept as a
+//! states, and any difference makes stale (docs/architecture.md, "Seen and fetched"). A resource's dates are kept as a
 //! *version*, a text that is equal when and only when they are.
 
 use crate::scope::{Reason, Stale};

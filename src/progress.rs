@@ -28,12 +28,12 @@ struct Shared {
 
 impl Progress {
     /// Shows itself on stderr where that is a terminal, in the log elsewhere.
-    pub fn new(quiet: bool) -> Progress {
+    pub(crate) fn new(quiet: bool) -> Progress {
         Progress::with(std::io::stderr().is_terminal() && !quiet, quiet)
     }
 
     /// Shows itself in the log, wherever that goes: of a daemon, which is never done.
-    pub fn logged(quiet: bool) -> Progress {
+    pub(crate) fn logged(quiet: bool) -> Progress {
         Progress::with(false, quiet)
     }
 
@@ -68,32 +68,32 @@ impl Progress {
     }
 
     /// What is being done now.
-    pub fn step(&self, what: &str) {
+    pub(crate) fn step(&self, what: &str) {
         self.update(|shared| what.clone_into(&mut shared.step));
     }
 
     /// So much more is to be done.
-    pub fn more(&self, units: u64) {
+    pub(crate) fn more(&self, units: u64) {
         self.update(|shared| shared.planned += units);
     }
 
     /// So much more is done.
-    pub fn done(&self, units: u64) {
+    pub(crate) fn done(&self, units: u64) {
         self.update(|shared| shared.done += units);
     }
 
     /// So many more rows came.
-    pub fn rows(&self, rows: u64) {
+    pub(crate) fn rows(&self, rows: u64) {
         self.update(|shared| shared.rows += rows);
     }
 
     /// So many calls were made in all.
-    pub fn calls(&self, calls: u64) {
+    pub(crate) fn calls(&self, calls: u64) {
         self.update(|shared| shared.calls = calls);
     }
 
     /// Takes the bar away.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.update(|shared| {
             if let Some(bar) = shared.bar.take() {
                 bar.finish_and_clear();

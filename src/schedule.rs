@@ -3,8 +3,9 @@
 //! Occurrences are looked for on the wall clock, as if it were never changed, and then placed in time.
 //! So each local time that an expression names runs once: one that a clock change skips runs as long
 //! after the change as it stood behind it (02:30 at 03:30), one that it repeats runs in its first pass
-//! (contract section 2 and 3). The library's own treatment of zones depends on how an expression is
-//! written: it runs `*/15` in both passes of a repeated hour and leaves skipped ones out.
+//! (docs/architecture.md, "What is due"). The library's own treatment of zones depends on how an
+//! expression is written: it runs `*/15` in both passes of a repeated hour and leaves skipped ones
+//! out.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,9 +24,9 @@ const LARGEST_CHANGE: Duration = Duration::from_secs(3 * 3600);
 /// second.
 const MOST_PASSED: usize = 4 * 3600;
 
-/// The schedules (contract section 2, `schedule.*`).
+/// The schedules (docs/architecture.md, "What is due").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Name {
+pub(crate) enum Name {
     Reference,
     Journals,
     JournalsRecheck,
@@ -35,11 +36,11 @@ pub enum Name {
 
 impl Name {
     /// All of them.
-    pub const ALL: [Name; 5] =
+    pub(crate) const ALL: [Name; 5] =
         [Name::Reference, Name::Journals, Name::JournalsRecheck, Name::Reconcile, Name::Verify];
 
     /// As in the configuration and in `sync.schedules`.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Name::Reference => "reference",
             Name::Journals => "journals",
@@ -49,7 +50,8 @@ impl Name {
         }
     }
 
-    /// Due in the very first run; the others count as just run then (contract section 1, `sync`).
+    /// Due in the very first run; the others count as just run then
+    /// (docs/architecture.md, "What is due").
     fn runs_at_first(self) -> bool {
         matches!(self, Name::Reference | Name::Journals)
     }
@@ -66,13 +68,13 @@ impl Name {
 }
 
 /// When each schedule last ran; one that never did is missing.
-pub type LastRuns = std::collections::BTreeMap<Name, Timestamp>;
+pub(crate) type LastRuns = std::collections::BTreeMap<Name, Timestamp>;
 
 /// The schedules that fell due by `now`. One that was missed several times is due once.
 ///
 /// # Errors
 /// Those of [`next`].
-pub fn due(
+pub(crate) fn due(
     schedules: &config::Schedule,
     last: &LastRuns,
     now: Timestamp,
@@ -94,7 +96,10 @@ pub fn due(
 ///
 /// # Errors
 /// Those of [`next`].
-pub fn next_of_all(schedules: &config::Schedule, last: &LastRuns) -> Result<Option<Timestamp>> {
+pub(crate) fn next_of_all(
+    schedules: &config::Schedule,
+    last: &LastRuns,
+) -> Result<Option<Timestamp>> {
     let mut soonest: Option<Timestamp> = None;
     for (name, last) in last {
         let at = next(name.cron(schedules), &schedules.time_zone, *last)?;
@@ -107,7 +112,7 @@ pub fn next_of_all(schedules: &config::Schedule, last: &LastRuns) -> Result<Opti
 ///
 /// # Errors
 /// Those of [`next`].
-pub fn falls_due_within(
+pub(crate) fn falls_due_within(
     schedules: &config::Schedule,
     last: &LastRuns,
     from: Timestamp,
@@ -126,7 +131,7 @@ pub fn falls_due_within(
 ///
 /// # Errors
 /// `Kind::Config` when it never does.
-pub fn next(cron: &Cron, zone: &TimeZone, last: Timestamp) -> Result<Timestamp> {
+pub(crate) fn next(cron: &Cron, zone: &TimeZone, last: Timestamp) -> Result<Timestamp> {
     // A clock change shortly before `last` may have moved earlier local times behind it.
     let earlier = last.checked_sub(LARGEST_CHANGE).unwrap_or(last);
     let here = zone.to_datetime(last);
@@ -170,7 +175,7 @@ fn never(cron: &Cron, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>
 
 /// How long to sleep until `at`; no longer than `longest`, because a clock that is set or a machine
 /// that was suspended makes any longer sleep wrong.
-pub fn nap(now: Timestamp, at: Timestamp, longest: Duration) -> Duration {
+pub(crate) fn nap(now: Timestamp, at: Timestamp, longest: Duration) -> Duration {
     let left: SignedDuration = at.duration_since(now);
     Duration::try_from(left).unwrap_or_default().min(longest)
 }

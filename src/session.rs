@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use publishing::Publishing;
-pub use publishing::{Forms, NOTHING_LISTED, When, export};
+pub(crate) use publishing::{Forms, NOTHING_LISTED, When, export};
 
 use crate::catalog::Catalog;
 use crate::config::Config;
@@ -24,7 +24,7 @@ use crate::source::{Client, StoredLedger};
 use crate::verify::{self, Verification, Verified};
 
 /// The open store with everything that a run needs, and the one thread that writes to it.
-pub struct Session {
+pub(crate) struct Session {
     config: Arc<Config>,
     catalog: Arc<Catalog>,
     store: Arc<Store>,
@@ -36,11 +36,11 @@ pub struct Session {
 
 /// What a run did, and what it published.
 #[derive(Debug, Clone)]
-pub struct Ran {
-    pub report: cycle::Report,
+pub(crate) struct Ran {
+    pub(crate) report: cycle::Report,
     /// What was compared with the source, where it was.
-    pub verified: Option<Verified>,
-    pub published: Option<Published>,
+    pub(crate) verified: Option<Verified>,
+    pub(crate) published: Option<Published>,
 }
 
 impl Session {
@@ -49,7 +49,7 @@ impl Session {
     /// # Errors
     /// `Config` for unknown tables and wrong resource files, those of [`Store::open`], and those of
     /// the client's settings.
-    pub fn open(config: Config, progress: Progress) -> Result<Session> {
+    pub(crate) fn open(config: Config, progress: Progress) -> Result<Session> {
         let catalog = Arc::new(Catalog::load(config.resources.dir.as_deref())?);
         config.check_tables(&catalog.names())?;
         let config = Arc::new(config);
@@ -77,22 +77,22 @@ impl Session {
     }
 
     /// The store.
-    pub fn store(&self) -> &Arc<Store> {
+    pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
     /// The tables.
-    pub fn catalog(&self) -> &Arc<Catalog> {
+    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
 
     /// The configuration.
-    pub fn config(&self) -> &Arc<Config> {
+    pub(crate) fn config(&self) -> &Arc<Config> {
         &self.config
     }
 
     /// The change feeds.
-    pub fn polls(&self) -> &Polls {
+    pub(crate) fn polls(&self) -> &Polls {
         &self.polls
     }
 
@@ -101,7 +101,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`cycle::check_tenant`].
-    pub async fn check_tenant(&self) -> Result<()> {
+    pub(crate) async fn check_tenant(&self) -> Result<()> {
         cycle::check_tenant(&self.config, &self.store, &self.writer, &self.polls.client, false)
             .await
     }
@@ -111,7 +111,7 @@ impl Session {
     ///
     /// # Errors
     /// What ended the cycle or the publishing; the books say so too.
-    pub async fn sync(
+    pub(crate) async fn sync(
         &self,
         command: &str,
         options: Options,
@@ -138,7 +138,7 @@ impl Session {
     ///
     /// # Errors
     /// What ended the cycle; the books say so too.
-    pub async fn follow(
+    pub(crate) async fn follow(
         &self,
         options: Options,
         signals: Signals,
@@ -243,7 +243,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn forget_runs(&self, before: Timestamp) -> Result<()> {
+    pub(crate) async fn forget_runs(&self, before: Timestamp) -> Result<()> {
         self.writer.run(move |conn| Books::new(conn).forget_runs("run", before)).await
     }
 
@@ -252,12 +252,12 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`Writer::close`].
-    pub async fn close(&self) -> Result<()> {
+    pub(crate) async fn close(&self) -> Result<()> {
         self.writer.close().await
     }
 
     /// Waits until everything that was ordered is written, for so long at most.
-    pub async fn settle(&self, longest: Duration) {
+    pub(crate) async fn settle(&self, longest: Duration) {
         let written = async {
             // A transaction of its own comes after all that was handed over.
             let _ = self.writer.run(|_| Ok(())).await;

@@ -6,22 +6,22 @@ use duckdb::{Connection, Row};
 use crate::error::{Error, Kind, Result};
 
 /// A quoted identifier: `a"b` becomes `"a""b"`.
-pub fn ident(name: &str) -> String {
+pub(crate) fn ident(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// A quoted string literal: `it's` becomes `'it''s'`.
-pub fn text(value: &str) -> String {
+pub(crate) fn text(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
 }
 
 /// Quoted identifiers, separated by commas.
-pub fn idents<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn idents<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(ident).collect::<Vec<_>>().join(", ")
 }
 
 /// Quoted string literals, separated by commas.
-pub fn texts<'a>(values: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn texts<'a>(values: impl IntoIterator<Item = &'a str>) -> String {
     values.into_iter().map(text).collect::<Vec<_>>().join(", ")
 }
 

@@ -1,9 +1,9 @@
 //! Instants as the source counts them: in ticks of 100 nanoseconds.
 //!
-//! Change dates are compared as exact instants (contract section 4), so they are kept as a number of
-//! ticks and never as text, micro- or milliseconds. The forms on the wire are those of the field
-//! notes: with an offset, without one (a local time of the source's zone), and `0001-01-01T00:00:00`
-//! for "not set".
+//! Change dates are compared as exact instants (docs/architecture.md, "Seen and fetched"), so they
+//! are kept as a number of ticks and never as text, micro- or milliseconds. The forms on the wire
+//! are those of the field notes: with an offset, without one (a local time of the source's zone),
+//! and `0001-01-01T00:00:00` for "not set".
 
 use std::fmt;
 
@@ -17,23 +17,23 @@ const PER_DAY: i64 = 86_400 * PER_SECOND;
 
 /// An instant in ticks of 100 ns since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticks(i64);
+pub(crate) struct Ticks(i64);
 
 /// A text that is no date-time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a date-time: {what}")]
-pub struct NotADateTime {
+pub(crate) struct NotADateTime {
     what: &'static str,
 }
 
 impl Ticks {
     /// The instant that lies `ticks` of 100 ns after 1970-01-01T00:00:00Z.
-    pub const fn new(ticks: i64) -> Self {
+    pub(crate) const fn new(ticks: i64) -> Self {
         Ticks(ticks)
     }
 
     /// Ticks of 100 ns since 1970-01-01T00:00:00Z.
-    pub const fn get(self) -> i64 {
+    pub(crate) const fn get(self) -> i64 {
         self.0
     }
 
@@ -42,12 +42,12 @@ impl Ticks {
     /// (`0001-01-01T00:00:00`, with or without an offset).
     ///
     /// A local time that a clock change skips moves forward by the length of the gap, one that it
-    /// repeats is the first of the two (contract section 3). Digits beyond the seventh are cut.
-    /// A bare date is its midnight.
+    /// repeats is the first of the two (docs/architecture.md, "Values"). Digits beyond the seventh
+    /// are cut. A bare date is its midnight.
     ///
     /// # Errors
     /// When the text is no date-time of these forms, or no date of the calendar.
-    pub fn parse(text: &str, zone: &TimeZone) -> Result<Option<Ticks>, NotADateTime> {
+    pub(crate) fn parse(text: &str, zone: &TimeZone) -> Result<Option<Ticks>, NotADateTime> {
         let wire = WireTime::read(text.trim().as_bytes())?;
         if wire.date == UNSET {
             return Ok(None);
@@ -61,33 +61,33 @@ impl Ticks {
     }
 
     /// The instant cut (towards the past) to whole ticks.
-    pub fn from_timestamp(instant: Timestamp) -> Self {
+    pub(crate) fn from_timestamp(instant: Timestamp) -> Self {
         // Nanoseconds of the years -9999 to 9999 fit 128 bits, a hundredth of them 64.
         Ticks(instant.as_nanosecond().div_euclid(100) as i64)
     }
 
     /// The same instant, `None` beyond what [`Timestamp`] holds (9999-12-30T22:00:00Z and later).
-    pub fn to_timestamp(self) -> Option<Timestamp> {
+    pub(crate) fn to_timestamp(self) -> Option<Timestamp> {
         Timestamp::from_nanosecond(i128::from(self.0) * 100).ok()
     }
 
     /// Microseconds since 1970-01-01T00:00:00Z, cut towards the past: what a TIMESTAMPTZ holds.
-    pub const fn micros(self) -> i64 {
+    pub(crate) const fn micros(self) -> i64 {
         self.0.div_euclid(10)
     }
 
     /// The next instant that differs: 100 ns later.
-    pub const fn next(self) -> Self {
+    pub(crate) const fn next(self) -> Self {
         Ticks(self.0.saturating_add(1))
     }
 
     /// The instant `duration` earlier; the duration is cut to whole ticks.
-    pub fn earlier_by(self, duration: std::time::Duration) -> Self {
+    pub(crate) fn earlier_by(self, duration: std::time::Duration) -> Self {
         Ticks(self.0.saturating_sub(ticks_of(duration)))
     }
 
     /// The instant `duration` later; the duration is cut to whole ticks.
-    pub fn later_by(self, duration: std::time::Duration) -> Self {
+    pub(crate) fn later_by(self, duration: std::time::Duration) -> Self {
         Ticks(self.0.saturating_add(ticks_of(duration)))
     }
 }

@@ -1,4 +1,4 @@
-//! Control totals: the mirror held against the source (contract section 6).
+//! Control totals: the mirror held against the source (docs/architecture.md, "Control totals").
 //!
 //! ```text
 //!   ask the source ──► a cycle ──► compare ──► the same: done
@@ -31,26 +31,25 @@ mod sample;
 mod totals;
 mod whole;
 
-pub use bench::Bench;
-pub use forecast::Asks;
-pub use lines::{LineDifference, differences as line_differences};
+pub(crate) use bench::Bench;
+pub(crate) use forecast::Asks;
 
 use crate::error::{Error, Kind, Result};
 use crate::scope::{REVENUE, REVENUE_SUMS};
-pub use asking::Way;
+pub(crate) use asking::Way;
 use bench::Asked;
 use revenue::Revenue;
 use sample::Sample;
 use totals::Totals;
 
 /// Cases read whole where nobody says how many (`--sample`).
-pub const SAMPLE: usize = 20;
+pub(crate) const SAMPLE: usize = 20;
 /// The first time, and three times again.
 const MOST_ASKED: u32 = 4;
 
 /// What a comparison came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finding {
+pub(crate) enum Finding {
     Same,
     /// By how much, or how.
     Different(String),
@@ -60,16 +59,16 @@ pub enum Finding {
 
 /// One comparison with the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Comparison {
-    pub what: String,
-    pub source: String,
-    pub mirror: String,
-    pub finding: Finding,
+pub(crate) struct Comparison {
+    pub(crate) what: String,
+    pub(crate) source: String,
+    pub(crate) mirror: String,
+    pub(crate) finding: Finding,
 }
 
 impl Comparison {
     /// As in `sync.verifications`: NULL where both are the same.
-    pub fn difference(&self) -> Option<String> {
+    pub(crate) fn difference(&self) -> Option<String> {
         match &self.finding {
             Finding::Same => None,
             Finding::Different(how) => Some(how.clone()),
@@ -80,26 +79,26 @@ impl Comparison {
 
 /// Everything that was compared.
 #[derive(Debug, Clone, Default)]
-pub struct Verified {
-    pub comparisons: Vec<Comparison>,
+pub(crate) struct Verified {
+    pub(crate) comparisons: Vec<Comparison>,
     /// In words, what is left out, and which of the journals' sums match.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// What could not be compared because the source did not answer, in words.
-    pub problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
     /// What was not compared because it is pending, failed or rejected, in words.
-    pub left_out: Vec<String>,
+    pub(crate) left_out: Vec<String>,
     /// How many things could not be compared, for either reason.
-    pub not_compared: usize,
+    pub(crate) not_compared: usize,
 }
 
 impl Verified {
     /// How many comparisons found a difference.
-    pub fn differences(&self) -> usize {
+    pub(crate) fn differences(&self) -> usize {
         self.comparisons.iter().filter(|c| matches!(c.finding, Finding::Different(_))).count()
     }
 
     /// How many were unsettled.
-    pub fn unsettled(&self) -> usize {
+    pub(crate) fn unsettled(&self) -> usize {
         self.comparisons.iter().filter(|c| matches!(c.finding, Finding::Unsettled(_))).count()
     }
 }
@@ -108,7 +107,7 @@ impl Verified {
 const TOTALLED: [&str; 4] = ["cases", "projects", REVENUE, REVENUE_SUMS];
 
 /// All comparisons, settled and open.
-pub struct Verification {
+pub(crate) struct Verification {
     bench: Bench,
     totals: Totals,
     revenue: Revenue,
@@ -125,7 +124,7 @@ impl Verification {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn of(bench: Bench, sample: usize) -> Result<Verification> {
+    pub(crate) fn of(bench: Bench, sample: usize) -> Result<Verification> {
         Ok(Verification {
             totals: Totals::of(&bench)?,
             revenue: Revenue::of(&bench)?,
@@ -142,7 +141,7 @@ impl Verification {
     }
 
     /// Whether every comparison is settled.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.totals.is_done() && self.revenue.is_done() && self.sample.is_done()
     }
 
@@ -151,7 +150,7 @@ impl Verification {
     ///
     /// # Errors
     /// What makes all further calls senseless.
-    pub async fn ask(&mut self, way: &mut Way) -> Result<bool> {
+    pub(crate) async fn ask(&mut self, way: &mut Way) -> Result<bool> {
         let bench = &self.bench;
         if self.asked.is_none() {
             self.asked = Some(bench.now()?);
@@ -170,7 +169,7 @@ impl Verification {
     ///
     /// # Errors
     /// Those of the store, and what makes all further calls senseless.
-    pub async fn compare(&mut self) -> Result<()> {
+    pub(crate) async fn compare(&mut self) -> Result<()> {
         let Some(asked) = self.asked.take() else { return Ok(()) };
         let bench = &self.bench;
         self.totals.compare(bench, asked, &mut self.settled).await?;
@@ -182,7 +181,7 @@ impl Verification {
     ///
     /// # Errors
     /// Where nothing at all could be compared: the first error of the calls.
-    pub fn finish(self) -> Result<Verified> {
+    pub(crate) fn finish(self) -> Result<Verified> {
         let could_not = self.bench.could_not();
         if let Some(first) = could_not.problems.first()
             && self.settled.is_empty()

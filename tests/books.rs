@@ -1,5 +1,5 @@
-//! What the books keep open, and that they close it: rejects, failures and statuses (contract sections
-//! 1, 3 and 4).
+//! What the books keep open, and that they close it: rejects, failures and statuses
+//! (docs/architecture.md, "What an error says").
 
 use casemirror::sandbox::{Act, Control, Facet, Fault, ListEdit};
 use rstest::rstest;

@@ -1,4 +1,4 @@
-//! Contacts where no feed says what changed (contract section 4, `contacts`): read again with the
+//! Contacts where no feed says what changed (docs/architecture.md, "What is due"): read again with the
 //! roles that name them, and when they are old.
 
 use casemirror::sandbox::{Act, Facet};

@@ -1,5 +1,5 @@
 //! What changes at the source and what the mirror makes of it: facet by facet exactly the calls of the
-//! contract's refresh column, and every table equal whatever the service makes of paging.
+//! refresh rule of each table, and every table equal whatever the service makes of paging.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,8 +36,8 @@ const DATES: [&str; 11] = [
     "TransactionChangedDate",
 ];
 
-/// A table of the contract's section 4: which dates make it stale (none: any of them), and the calls
-/// that read it. `{}` is the case, `{guid}` its GUID.
+/// A table: which dates make it stale (none: any of them), and the calls that read it.
+/// `{}` is the case, `{guid}` its GUID.
 type Refresh = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 /// The refresh column, written out by hand.

@@ -100,7 +100,7 @@ fn one_table_that_cannot_be_read_does_not_stop_the_rest(#[case] kind: Fault, #[c
     let world = World::unthrottled(8);
     world.sandbox.fault(fault("/api/Properties/*/CommonConditions", None, kind));
     let output = world.run(&["sync"]);
-    // What is forbidden or absent is no failure (contract section 1).
+    // What is forbidden or absent is no failure.
     if status == "failing" {
         assert_incomplete(&output, "common_conditions");
     } else {

@@ -1,4 +1,5 @@
-//! Whatever the change feeds answer, no change is lost (contract section 9, promises 2 and 4).
+//! Whatever the change feeds answer, no change is lost (docs/architecture.md, "Scopes" and "The
+//! watermark").
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Commands that are typed while `run` holds the store: what they print and how they end is what they
-//! would print and end with on their own (contract section 1).
+//! would print and end with on their own (docs/architecture.md, "Commands").
 
 use std::process::Output;
 

@@ -1,4 +1,4 @@
-//! A journal that loses its lines is doubted before it is believed (contract section 4, "Journals").
+//! A journal that loses its lines is doubted before it is believed (docs/architecture.md, "Journals").
 
 use std::process::Output;
 

@@ -1,5 +1,5 @@
 //! The months of the journals as scopes: what becomes of one that cannot be read, which are due, and
-//! what their coverage says (contract sections 4 and 5).
+//! what their coverage says (docs/architecture.md, "Journals").
 
 use std::process::Output;
 

@@ -1,5 +1,5 @@
-//! Killed at any moment, the next run goes on and ends as if nothing had happened (contract section
-//! 9, promise 3).
+//! Killed at any moment, the next run goes on and ends as if nothing had happened
+//! (docs/architecture.md, "Scopes").
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Output, Stdio};

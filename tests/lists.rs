@@ -75,7 +75,7 @@ fn told(world: &World, table: &str) -> String {
     one(&world.published(), &sql)
 }
 
-/// Contract section 3: an empty table never leaves open why it is empty.
+/// An empty table never leaves open why it is empty.
 #[test]
 fn a_table_that_depends_on_one_that_is_not_read_says_so_and_recovers_with_it() {
     let world = brisk(unthrottled(12));
@@ -115,7 +115,7 @@ fn a_table_that_depends_on_one_that_is_not_read_says_so_and_recovers_with_it() {
     assert_eq!(one::<i64>(&world.store(), other), 0);
 }
 
-/// Contract section 4: what becomes unreadable never stops the others.
+/// What becomes unreadable never stops the others.
 #[test]
 fn what_hangs_on_rows_that_are_known_is_read_on_when_their_table_is_not() {
     let world = brisk(unthrottled(12));
@@ -166,7 +166,7 @@ type = "decimal"
 comment = "The amount."
 "#;
 
-/// What changes on our side is not a change of theirs: contract section 3.
+/// What changes on our side is not a change of theirs (docs/architecture.md, "Values").
 #[test]
 fn a_new_or_redefined_child_table_reads_its_parent_again_and_makes_no_version() {
     let world = brisk(unthrottled(20));

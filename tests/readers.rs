@@ -1,5 +1,5 @@
 //! What readers of other languages find: the published file and the Parquet files give the same rows
-//! as the store (contract sections 3 and 7).
+//! as the store (docs/architecture.md, "Published means finished").
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

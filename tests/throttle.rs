@@ -1,5 +1,5 @@
-//! The source never sees more calls to its change feeds than it allows (contract section 9,
-//! promise 1).
+//! The source never sees more calls to its change feeds than it allows
+//! (docs/architecture.md, "The throttle ledger").
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! `casemirror verify` (contract section 6): what differs is found and named, what lives is followed.
+//! `casemirror verify` (docs/architecture.md, "Control totals"): what differs is found and named,
+//! what lives is followed.
 
 use std::process::Output;
 use std::time::Duration;

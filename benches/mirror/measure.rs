@@ -22,7 +22,7 @@ const MEMORY_LIMIT: &str = "400MB";
 const TABLES: [&str; 2] = ["cases", "projects"];
 
 /// What a part took and how much it did. The bytes are those of the JSON.
-pub struct Figures {
+pub(crate) struct Figures {
     seconds: f64,
     rows: u64,
     bytes: u64,
@@ -30,16 +30,16 @@ pub struct Figures {
 }
 
 impl Figures {
-    pub fn of(took: Duration, rows: u64, bytes: u64) -> Figures {
+    pub(crate) fn of(took: Duration, rows: u64, bytes: u64) -> Figures {
         Figures { seconds: took.as_secs_f64(), rows, bytes, peak_kib: peak_memory() }
     }
 
     /// For the process that reads them.
-    pub fn print(&self) {
+    pub(crate) fn print(&self) {
         println!("{} {} {} {}", self.seconds, self.rows, self.bytes, self.peak_kib);
     }
 
-    pub fn read(line: &str) -> Figures {
+    pub(crate) fn read(line: &str) -> Figures {
         let parts: Vec<f64> =
             line.split_whitespace().map(|p| p.parse().expect("a figure")).collect();
         let [seconds, rows, bytes, peak] = parts[..] else { panic!("four figures: {line:?}") };
@@ -47,7 +47,7 @@ impl Figures {
     }
 
     /// A row of the table that people read.
-    pub fn row(&self, what: &str) {
+    pub(crate) fn row(&self, what: &str) {
         println!(
             "{what:<44} {:>8.2} {:>9.0} {:>9.1} {:>9.0}",
             self.seconds,
@@ -65,7 +65,7 @@ fn peak_memory() -> u64 {
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-pub fn config(address: &str, folder: &Path) -> Config {
+pub(crate) fn config(address: &str, folder: &Path) -> Config {
     let address = if address.is_empty() { "http://127.0.0.1:1" } else { address };
     let address = address.parse().expect("the server printed its address");
     let mut config =
@@ -84,7 +84,7 @@ fn context(config: &Config) -> Context {
     }
 }
 
-pub fn catalog() -> Arc<Catalog> {
+pub(crate) fn catalog() -> Arc<Catalog> {
     Arc::new(Catalog::load(None).expect("the built-in resource files are valid"))
 }
 
@@ -100,7 +100,7 @@ fn bodies(folder: &Path, table: &str) -> Vec<std::path::PathBuf> {
 }
 
 /// Bodies of pages to record batches, on one thread: splitting and decoding, without reading.
-pub fn decode(folder: &Path) -> Figures {
+pub(crate) fn decode(folder: &Path) -> Figures {
     let (catalog, config) = (catalog(), config("", folder));
     let context = context(&config);
     let (mut took, mut rows, mut bytes) = (Duration::ZERO, 0, 0);
@@ -123,7 +123,7 @@ pub fn decode(folder: &Path) -> Figures {
 }
 
 /// A first run of the tables of the searches: from HTTP to committed tables, the plan included.
-pub fn list(address: &str, folder: &Path) -> Figures {
+pub(crate) fn list(address: &str, folder: &Path) -> Figures {
     let bytes = TABLES.iter().flat_map(|table| bodies(folder, table));
     let bytes = bytes.map(|file| file.metadata().expect("a page has a size").len()).sum();
     let (catalog, config) = (catalog(), Arc::new(config(address, folder)));
@@ -167,7 +167,7 @@ pub fn list(address: &str, folder: &Path) -> Figures {
 }
 
 /// The store that [`list`] filled, published in both forms.
-pub fn publish(folder: &Path) -> Figures {
+pub(crate) fn publish(folder: &Path) -> Figures {
     let (catalog, config) = (catalog(), config("", folder));
     let store = Store::open(&config, &catalog).expect("the store is there");
     let conn = store.connection().expect("another connection");
@@ -200,7 +200,7 @@ pub fn publish(folder: &Path) -> Figures {
 
 /// What DuckDB alone takes for the same pages, from local files and with the types told, into a
 /// table of a file.
-pub fn read_json(folder: &Path) -> Figures {
+pub(crate) fn read_json(folder: &Path) -> Figures {
     let catalog = catalog();
     let file = folder.join("read_json.duckdb");
     let conn = duckdb::Connection::open(&file).expect("a database can be made");

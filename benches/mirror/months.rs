@@ -15,7 +15,7 @@ const TABLES: [&str; 7] =
 const MONTHS: usize = 60;
 
 /// The first snapshot of a new store: every file is written.
-pub fn first(folder: &Path, cases: usize) -> Figures {
+pub(crate) fn first(folder: &Path, cases: usize) -> Figures {
     let folder = folder.join("months");
     let config = config("", &folder);
     let store = Store::open(&config, &catalog()).expect("a store can be made");
@@ -39,7 +39,7 @@ pub fn first(folder: &Path, cases: usize) -> Figures {
 }
 
 /// The next one: one month of one table has changed.
-pub fn next(folder: &Path) -> Figures {
+pub(crate) fn next(folder: &Path) -> Figures {
     let folder = folder.join("months");
     let store = Store::open(&config("", &folder), &catalog()).expect("the store is there");
     let conn = store.connection().expect("another connection");

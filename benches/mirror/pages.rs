@@ -27,12 +27,12 @@ struct Row {
 }
 
 /// Where the files are, for those who read them without HTTP.
-pub fn files_of(folder: &Path, table: &str) -> PathBuf {
+pub(crate) fn files_of(folder: &Path, table: &str) -> PathBuf {
     folder.join("pages").join(table)
 }
 
 /// Writes the pages, prints address and size in MB, and serves until it is killed.
-pub fn serve(folder: &Path, cases: usize) {
+pub(crate) fn serve(folder: &Path, cases: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime starts").block_on(async {
         let (files, bytes) = write_down(folder, cases).await;

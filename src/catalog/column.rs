@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 /// Which part of a text is never stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Cut {
+pub(crate) enum Cut {
     /// Of an address what comes behind the host, and the user before it: both can hold secrets.
     AfterHost,
 }
 
-/// Type of a single value (contract section 3, "Columns").
+/// Type of a single value (docs/architecture.md, "Values").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scalar {
     /// BIGINT.
@@ -36,7 +36,7 @@ pub enum Scalar {
 
 impl Scalar {
     /// As written in resource files.
-    pub const NAMES: [(&'static str, Scalar); 9] = [
+    pub(crate) const NAMES: [(&'static str, Scalar); 9] = [
         ("int", Scalar::Int),
         ("string", Scalar::Text),
         ("enum", Scalar::Enum),
@@ -49,7 +49,7 @@ impl Scalar {
     ];
 
     /// Digits after the decimal point of the two decimal types.
-    pub fn scale(self) -> Option<u32> {
+    pub(crate) fn scale(self) -> Option<u32> {
         match self {
             Scalar::Money => Some(2),
             Scalar::Decimal => Some(6),
@@ -104,7 +104,7 @@ impl ColumnType {
     }
 
     /// As written in a resource file.
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         let scalar = Scalar::NAMES.iter().find(|(_, s)| *s == self.scalar).map_or("", |(n, _)| n);
         if self.list { format!("list<{scalar}>") } else { scalar.to_owned() }
     }
@@ -121,7 +121,7 @@ impl ColumnType {
 
 /// Where a column's value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Origin {
+pub(crate) enum Origin {
     /// A field of the record.
     Field,
     /// A parameter of the call's path. It wins over a field of the same name.
@@ -135,7 +135,7 @@ pub enum Origin {
     Parent,
 }
 
-/// Privacy class of a column (contract section 2, `privacy.*`).
+/// Privacy class of a column (docs/architecture.md, "Privacy").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
     Identifier,
@@ -149,20 +149,20 @@ pub struct Column {
     pub name: String,
     /// The JSON field, outermost object first; empty where the value is no field.
     pub path: Vec<String>,
-    pub origin: Origin,
+    pub(crate) origin: Origin,
     pub kind: ColumnType,
     /// Meaning, unit, and section of the reference: becomes the column's COMMENT.
-    pub comment: String,
+    pub(crate) comment: String,
     pub class: Option<Class>,
     /// What of a text is left out, before anything is stored.
-    pub cut: Option<Cut>,
+    pub(crate) cut: Option<Cut>,
     /// Updated, but makes no version in `history`.
-    pub volatile: bool,
+    pub(crate) volatile: bool,
 }
 
 impl Column {
     /// The Arrow field that [`crate::decode`] fills and the appender takes.
-    pub fn arrow_field(&self) -> Field {
+    pub(crate) fn arrow_field(&self) -> Field {
         let scalar = |name: &str| {
             let field = Field::new(name, self.kind.scalar.arrow(), true);
             if self.kind.scalar == Scalar::Guid {
@@ -183,8 +183,8 @@ impl Column {
     }
 
     /// What the stored values depend on: a change of this text makes the column newly defined
-    /// (contract section 3: "whose own definition is newer than a row's last fetch").
-    pub fn definition(&self) -> String {
+    /// (docs/architecture.md, "Values").
+    pub(crate) fn definition(&self) -> String {
         let cut = self.cut.map_or_else(String::new, |cut| format!("|{cut:?}"));
         format!("{}|{:?}|{}{cut}", self.kind.sql(), self.origin, self.path.join("."))
     }

@@ -7,7 +7,7 @@ use super::{Catalog, Class, Group, Refresh, Resource};
 
 /// How the dictionary is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DictionaryFormat {
+pub(crate) enum DictionaryFormat {
     Markdown,
     Json,
     Sql,
@@ -15,7 +15,7 @@ pub enum DictionaryFormat {
 
 impl Catalog {
     /// The data dictionary of every table.
-    pub fn dictionary(&self, format: DictionaryFormat) -> String {
+    pub(crate) fn dictionary(&self, format: DictionaryFormat) -> String {
         match format {
             DictionaryFormat::Markdown => {
                 self.resources().iter().map(|r| markdown(r)).collect::<Vec<_>>().join("\n")

@@ -1,9 +1,10 @@
 //! The catalog: every table that is mirrored, as data.
 //!
 //! `schemas/*.toml` is the single source of a table's endpoint, paging, key, refresh rule, permission,
-//! columns, types, comments, privacy class and volatility (contract section 4). The files are built
-//! into the binary; `resources.dir` adds files or replaces built-in ones. From here come the Arrow
-//! schema that answers are decoded into, the DDL, the data dictionary and the permission table.
+//! columns, types, comments, privacy class and volatility
+//! (docs/architecture.md, "Resources are data"). The files are built into the binary;
+//! `resources.dir` adds files or replaces built-in ones. From here come the Arrow schema that
+//! answers are decoded into, the DDL, the data dictionary and the permission table.
 
 mod check;
 mod column;
@@ -20,14 +21,15 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use column::{Class, Column, ColumnType, Cut, Origin, Scalar};
-pub use dictionary::DictionaryFormat;
-pub use names::class_of_name;
-pub use resource::{
-    Address, Answer, Child, EXTRA_COLUMN, Each, Facet, Given, Group, Instead, JOURNAL_COLUMNS,
-    Journal, LINE_NUMBER, Method, Only, Paging, Partial, Read, Refresh, Resource, SYNCED_AT_COLUMN,
-    Windows,
+pub use column::{Class, Scalar};
+pub(crate) use column::{Column, ColumnType, Cut, Origin};
+pub(crate) use dictionary::DictionaryFormat;
+pub(crate) use names::class_of_name;
+pub(crate) use resource::{
+    Address, Child, EXTRA_COLUMN, Each, Facet, Given, Instead, JOURNAL_COLUMNS, Journal,
+    LINE_NUMBER, Method, Only, Partial, Read, Refresh, SYNCED_AT_COLUMN, Windows,
 };
+pub use resource::{Answer, Group, Paging, Resource};
 
 use crate::error::Result;
 
@@ -71,14 +73,14 @@ impl Catalog {
     }
 
     /// The names of the journals' tables that are read for themselves: lines, and sums.
-    pub fn journals(&self) -> Vec<String> {
+    pub(crate) fn journals(&self) -> Vec<String> {
         let journals = self.resources.iter().filter(|r| matches!(r.group, Group::Journal(_)));
         journals.map(|r| r.table.clone()).collect()
     }
 
     /// How many tables have to be read before this one: what it is read per row of, or may be taken
     /// from, and what those need.
-    pub fn depth(&self, resource: &Resource) -> usize {
+    pub(crate) fn depth(&self, resource: &Resource) -> usize {
         let needs = match &resource.group {
             Group::Each(each) if each.list.is_none() => Some(each.table.as_str()),
             Group::Each(_) => None,
@@ -89,7 +91,10 @@ impl Catalog {
     }
 
     /// The child tables that the answers of `table` carry.
-    pub fn children<'a>(&'a self, table: &'a str) -> impl Iterator<Item = &'a Arc<Resource>> {
+    pub(crate) fn children<'a>(
+        &'a self,
+        table: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<Resource>> {
         self.resources
             .iter()
             .filter(move |r| matches!(&r.group, Group::Child(child) if child.table == table))

@@ -39,8 +39,8 @@ impl Patterns {
     }
 }
 
-/// The privacy class of a field that no column takes, by its name (contract section 4, "Privacy").
-pub fn class_of_name(name: &str) -> Option<Class> {
+/// The privacy class of a field that no column takes, by its name (docs/architecture.md, "Privacy").
+pub(crate) fn class_of_name(name: &str) -> Option<Class> {
     let letters: String =
         name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     if NAMES.identifier.match_name(name, &letters) {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 
-use super::column::{Column, Origin};
+use super::column::Column;
 use crate::sql;
 
 /// The eleven change dates of a case, in the order of reference 2.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(usize)]
-pub enum Facet {
+pub(crate) enum Facet {
     Modified,
     CaseActivated,
     CaseSold,
@@ -27,7 +27,7 @@ pub enum Facet {
 
 impl Facet {
     /// All of them with the API's field and our column.
-    pub const ALL: [(Facet, &'static str, &'static str); 11] = [
+    pub(crate) const ALL: [(Facet, &'static str, &'static str); 11] = [
         (Facet::Modified, "ModifiedDate", "modified_date"),
         (Facet::CaseActivated, "CaseActivatedDate", "case_activated_date"),
         (Facet::CaseSold, "CaseSoldDate", "case_sold_date"),
@@ -42,14 +42,14 @@ impl Facet {
     ];
 
     /// The facet of an API field.
-    pub fn of_field(field: &str) -> Option<Facet> {
+    pub(crate) fn of_field(field: &str) -> Option<Facet> {
         Facet::ALL.iter().find(|(_, f, _)| *f == field).map(|(facet, _, _)| *facet)
     }
 }
 
-/// Which change dates make the resource of a case stale (contract section 4, "refresh").
+/// Which change dates make the resource of a case stale (docs/architecture.md, "Seen and fetched").
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refresh {
+pub(crate) enum Refresh {
     /// None: read by schedule or with another table.
     None,
     /// Each of the eleven.
@@ -59,7 +59,7 @@ pub enum Refresh {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub(crate) enum Method {
     Get,
     Post,
     Put,
@@ -86,7 +86,7 @@ pub enum Answer {
     Scalar,
 }
 
-/// How a long list is read (contract section 4, "Complete answers").
+/// How a long list is read (docs/architecture.md, "Completeness").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Paging {
     /// The reference marks the endpoint as OData.
@@ -100,87 +100,87 @@ pub enum Paging {
 /// The call that reads the resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Read {
-    pub method: Method,
+    pub(crate) method: Method,
     /// With placeholders: `/api/Cases/{case_id}/Roles`.
     pub path: String,
     /// Fixed query parameters.
-    pub query: Vec<(String, String)>,
+    pub(crate) query: Vec<(String, String)>,
     pub answer: Answer,
     pub paging: Paging,
     /// The JSON field to order by, where paging is OData.
-    pub order: Option<String>,
+    pub(crate) order: Option<String>,
     /// One call for each value of a path parameter; together they are one scope.
-    pub values: Option<(String, Vec<String>)>,
+    pub(crate) values: Option<(String, Vec<String>)>,
     /// Where a single record is read that the search does not know.
-    pub by_id: Option<String>,
+    pub(crate) by_id: Option<String>,
     /// Another address of the same list, for a service that has not the first.
-    pub fallback: Option<Address>,
+    pub(crate) fallback: Option<Address>,
     /// Where [`Paging::Windows`].
-    pub windows: Option<Windows>,
+    pub(crate) windows: Option<Windows>,
 }
 
 /// A list by time: read a window at a time, each in pages, with bounds and page in the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Windows {
+pub(crate) struct Windows {
     /// Fields of the body with the first and last instant, both included.
-    pub start: String,
-    pub end: String,
+    pub(crate) start: String,
+    pub(crate) end: String,
     /// Fields of the body with how many records are passed over and how many are wanted.
-    pub offset: String,
-    pub limit: String,
+    pub(crate) offset: String,
+    pub(crate) limit: String,
 }
 
 /// An address without documented paging.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub(crate) struct Address {
     /// With placeholders, as [`Read::path`].
-    pub path: String,
+    pub(crate) path: String,
     /// Fixed query parameters.
-    pub query: Vec<(String, String)>,
+    pub(crate) query: Vec<(String, String)>,
 }
 
 /// Where a list comes from when the service has no such list: rows of another table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Instead {
-    pub table: String,
+pub(crate) struct Instead {
+    pub(crate) table: String,
     /// Columns of this table, and those of the other that fill them.
-    pub columns: Vec<(String, String)>,
+    pub(crate) columns: Vec<(String, String)>,
 }
 
 /// The rows of another table that make one scope each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Each {
     /// The table of those rows: this one itself where a list names them.
-    pub table: String,
+    pub(crate) table: String,
     /// The address of a list of the source that names the scopes; those once named stay.
-    pub list: Option<String>,
-    pub column: String,
-    pub param: String,
+    pub(crate) list: Option<String>,
+    pub(crate) column: String,
+    pub(crate) param: String,
 }
 
 /// A list inside another table's records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Child {
-    pub table: String,
-    pub field: String,
+    pub(crate) table: String,
+    pub(crate) field: String,
     /// Takes an element that is a bare scalar instead of a record.
-    pub scalar: Option<String>,
+    pub(crate) scalar: Option<String>,
     /// The column with the id of the parent's scope; `None` where that is a whole list.
-    pub scope: Option<String>,
+    pub(crate) scope: Option<String>,
 }
 
-/// A journal: read a month at a time, for an office, a broker company or the chain (contract section
-/// 4, "Journals").
+/// A journal: read a month at a time, for an office, a broker company or the chain
+/// (docs/architecture.md, "Journals").
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Journal {
     /// The column with the line's own key, which can repeat; `None` for control totals.
-    pub line_key: Option<String>,
+    pub(crate) line_key: Option<String>,
 }
 
 /// The columns that say of which journal a row is, in order; the parameters of its call.
-pub const JOURNAL_COLUMNS: [&str; 3] = ["journal_level", "journal_id", "journal_month"];
+pub(crate) const JOURNAL_COLUMNS: [&str; 3] = ["journal_level", "journal_id", "journal_month"];
 /// The column with a line's place in the answer, from 1.
-pub const LINE_NUMBER: &str = "line_number";
+pub(crate) const LINE_NUMBER: &str = "line_number";
 
 /// How scopes are made: the part of the resource that one complete answer covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,66 +204,66 @@ pub enum Group {
 pub struct Only {
     pub table: String,
     /// The column of that table with the scope's id.
-    pub scope: String,
-    pub column: String,
-    pub values: Vec<String>,
+    pub(crate) scope: String,
+    pub(crate) column: String,
+    pub(crate) values: Vec<String>,
 }
 
 /// Rows that answers silently lack without a further permission. While it is not granted their
 /// absence says nothing, and they stay; when it is granted the table is read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Partial {
+pub(crate) struct Partial {
     /// As the reference writes it: `SettlementView - Read`.
-    pub permission: String,
-    pub column: String,
-    pub values: Vec<String>,
+    pub(crate) permission: String,
+    pub(crate) column: String,
+    pub(crate) values: Vec<String>,
 }
 
 /// A path parameter that the case's row in another table gives; without it the case is not asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
-    pub param: String,
+pub(crate) struct Given {
+    pub(crate) param: String,
     /// Tables that may have it, each with its column of the scope's id.
-    pub tables: Vec<(String, String)>,
-    pub column: String,
+    pub(crate) tables: Vec<(String, String)>,
+    pub(crate) column: String,
 }
 
 /// One mirrored table.
 #[derive(Debug, Clone)]
 pub struct Resource {
     pub table: String,
-    pub comment: String,
+    pub(crate) comment: String,
     /// Names of the key's columns.
     pub key: Vec<String>,
     /// As the reference writes them: `Cases - Read`.
     pub permissions: Vec<String>,
     pub group: Group,
-    pub refresh: Refresh,
+    pub(crate) refresh: Refresh,
     /// The schedule that re-reads it, for lists.
-    pub schedule: Option<String>,
+    pub(crate) schedule: Option<String>,
     /// `None` for child tables.
     pub read: Option<Read>,
     pub only: Option<Only>,
-    pub given: Option<Given>,
+    pub(crate) given: Option<Given>,
     /// An instant: rows for which it has passed stay, though a complete answer lacks them.
     pub stays_after: Option<String>,
     /// An answer has no more rows than this, the first by `stays_after`: a full one says nothing of
     /// those behind its last.
-    pub at_most: Option<u32>,
-    pub partial: Option<Partial>,
-    pub instead: Option<Instead>,
+    pub(crate) at_most: Option<u32>,
+    pub(crate) partial: Option<Partial>,
+    pub(crate) instead: Option<Instead>,
     /// Fields that hold copies of another table's records: in no column and not in `_extra`. An
     /// object of which columns take a part leaves out the rest.
-    pub leave_out: Vec<String>,
+    pub(crate) leave_out: Vec<String>,
     pub columns: Vec<Column>,
     /// The Arrow schema of decoded rows: the columns, then `_extra`.
-    pub schema: SchemaRef,
+    pub(crate) schema: SchemaRef,
 }
 
-/// Column with what no other column takes (contract section 3).
-pub const EXTRA_COLUMN: &str = "_extra";
-/// Column with the time at which this version was written (contract section 3).
-pub const SYNCED_AT_COLUMN: &str = "_synced_at";
+/// Column with what no other column takes (docs/architecture.md, "Values").
+pub(crate) const EXTRA_COLUMN: &str = "_extra";
+/// Column with the time at which this version was written (docs/architecture.md, "Values").
+pub(crate) const SYNCED_AT_COLUMN: &str = "_synced_at";
 
 impl Resource {
     pub(super) fn arrow_schema(columns: &[Column]) -> SchemaRef {
@@ -274,12 +274,12 @@ impl Resource {
     }
 
     /// The column of this name.
-    pub fn column(&self, name: &str) -> Option<&Column> {
+    pub(crate) fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|c| c.name == name)
     }
 
     /// The column that holds a scope's id in every row, or `None` where one scope is the whole table.
-    pub fn scope_column(&self) -> Option<&str> {
+    pub(crate) fn scope_column(&self) -> Option<&str> {
         match &self.group {
             Group::Case => Some("case_id"),
             Group::Ids => Some(&self.key[0]),
@@ -291,7 +291,7 @@ impl Resource {
     }
 
     /// The table that this one is read with: its parent's for a child table, else itself.
-    pub fn read_with(&self) -> &str {
+    pub(crate) fn read_with(&self) -> &str {
         match &self.group {
             Group::Child(child) => &child.table,
             _ => &self.table,
@@ -299,23 +299,18 @@ impl Resource {
     }
 
     /// The calls that one of its scopes takes at least: one for each value of a path parameter.
-    pub fn calls_per_scope(&self) -> u64 {
+    pub(crate) fn calls_per_scope(&self) -> u64 {
         let values = self.read.as_ref().and_then(|read| read.values.as_ref());
         values.map_or(1, |(_, values)| values.len() as u64)
     }
 
-    /// The path parameters, in the order of the columns.
-    pub fn path_columns(&self) -> impl Iterator<Item = &Column> {
-        self.columns.iter().filter(|c| c.origin == Origin::Path)
-    }
-
     /// Whether rows of this table hang on one case and leave with it.
-    pub fn belongs_to_case(&self) -> bool {
+    pub(crate) fn belongs_to_case(&self) -> bool {
         self.column("case_id").is_some() && self.scope_column() == Some("case_id")
     }
 
     /// `CREATE TABLE` in `schema`, without comments.
-    pub fn create_table(&self, schema: &str, history: bool) -> String {
+    pub(crate) fn create_table(&self, schema: &str, history: bool) -> String {
         let mut lines: Vec<String> = self
             .columns
             .iter()
@@ -337,7 +332,7 @@ impl Resource {
     }
 
     /// `COMMENT ON` for the table and each of its columns.
-    pub fn comments(&self, schema: &str, history: bool) -> Vec<String> {
+    pub(crate) fn comments(&self, schema: &str, history: bool) -> Vec<String> {
         let table = format!("{}.{}", sql::ident(schema), sql::ident(&self.table));
         let about = if history {
             format!("Earlier versions of the rows of main.{}. {}", self.table, self.comment)
@@ -368,7 +363,7 @@ impl Resource {
 }
 
 /// The columns that every table has beside the source's, with their comments.
-pub const OWN_COLUMNS: [(&str, &str); 2] = [
+pub(crate) const OWN_COLUMNS: [(&str, &str); 2] = [
     (SYNCED_AT_COLUMN, "When this version of the row was written; an unchanged row keeps it"),
     (
         EXTRA_COLUMN,
@@ -378,7 +373,7 @@ pub const OWN_COLUMNS: [(&str, &str); 2] = [
 ];
 
 /// The columns that history tables have beside these.
-pub const HISTORY_COLUMNS: [(&str, &str); 3] = [
+pub(crate) const HISTORY_COLUMNS: [(&str, &str); 3] = [
     ("_valid_from", "When this version was written"),
     ("_valid_to", "When it was replaced or left"),
     ("_change", "What ended it: updated, deleted, or hidden from the search"),

@@ -1,4 +1,4 @@
-//! The command line (contract section 1), as clap parses it.
+//! The command line (docs/architecture.md, "Commands"), as clap parses it.
 
 use std::fmt;
 use std::io::Write;
@@ -48,10 +48,10 @@ pub struct Cli {
 pub struct Global {
     /// Configuration file [default: ./casemirror.toml]
     #[arg(long, global = true, value_name = "PATH")]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Set one key of the configuration, before file and environment; can be repeated
     #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = key_and_value)]
-    pub set: Vec<Setting>,
+    pub(crate) set: Vec<Setting>,
     /// How logs are written to stderr
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
@@ -65,19 +65,19 @@ pub struct Global {
 
 impl Global {
     /// The configuration file that was named, or the default one.
-    pub fn config_path(&self) -> &Path {
+    pub(crate) fn config_path(&self) -> &Path {
         self.config.as_deref().unwrap_or(Path::new(config::DEFAULT_PATH))
     }
 
     /// Keys and values of all `--set`, in order, as [`config::Config::load`] takes them.
-    pub fn overrides(&self) -> Vec<(String, String)> {
+    pub(crate) fn overrides(&self) -> Vec<(String, String)> {
         self.set.iter().map(|setting| (setting.key.clone(), setting.value.clone())).collect()
     }
 }
 
 /// One `--set`. Its value may be a secret, so that it is not part of `Debug`.
 #[derive(Clone)]
-pub struct Setting {
+pub(crate) struct Setting {
     key: String,
     value: String,
 }
@@ -137,16 +137,16 @@ pub enum Command {
 pub struct Demo {
     /// Cases of the simulated brokerage
     #[arg(long, value_name = "N", default_value = "500", value_parser = case_count())]
-    pub cases: usize,
+    pub(crate) cases: usize,
     /// The same seed makes the same brokerage
     #[arg(long, value_name = "S", default_value_t = DEFAULT_SEED)]
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Folder for the files; one that holds anything else is refused
     #[arg(long, value_name = "DIR", default_value = "./casemirror-demo")]
-    pub dir: PathBuf,
+    pub(crate) dir: PathBuf,
     /// Stay up until interrupted, instead of ending after the reports
     #[arg(long)]
-    pub serve: bool,
+    pub(crate) serve: bool,
 }
 
 /// `casemirror sandbox`.
@@ -154,13 +154,13 @@ pub struct Demo {
 pub struct Sandbox {
     /// Address and port to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8650")]
-    pub listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
     /// Cases of the simulated brokerage
     #[arg(long, value_name = "N", default_value = "500", value_parser = case_count())]
-    pub cases: usize,
+    pub(crate) cases: usize,
     /// The same seed makes the same brokerage
     #[arg(long, value_name = "S", default_value_t = DEFAULT_SEED)]
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// `casemirror init`.
@@ -168,7 +168,7 @@ pub struct Sandbox {
 pub struct Init {
     /// Where to write it [default: the path of --config, else ./casemirror.toml]
     #[arg(value_name = "PATH")]
-    pub path: Option<PathBuf>,
+    pub(crate) path: Option<PathBuf>,
 }
 
 /// `casemirror sync`.
@@ -180,10 +180,10 @@ Examples:
 pub struct Sync {
     /// Read everything again; an interrupted one goes on by itself at the next sync
     #[arg(long)]
-    pub full: bool,
+    pub(crate) full: bool,
     /// Only these tables, and no schedule; what is left out stays pending
     #[arg(long, value_name = "TABLE,...", value_delimiter = ',')]
-    pub only: Vec<String>,
+    pub(crate) only: Vec<String>,
     /// Only these cases, and no schedule; what is left out stays pending
     #[arg(
         long = "case",
@@ -191,10 +191,10 @@ pub struct Sync {
         value_delimiter = ',',
         value_parser = clap::value_parser!(i64).range(1..)
     )]
-    pub cases: Vec<i64>,
+    pub(crate) cases: Vec<i64>,
     /// Remove what the platform no longer lists, even if it is more than reconcile.max_removed
     #[arg(long)]
-    pub allow_removals: bool,
+    pub(crate) allow_removals: bool,
 }
 
 /// `casemirror journals`.
@@ -206,13 +206,13 @@ Examples:
 pub struct Journals {
     /// First day; the period is widened to whole months
     #[arg(long, value_name = "yyyy-mm-dd")]
-    pub from: jiff::civil::Date,
+    pub(crate) from: jiff::civil::Date,
     /// Last day
     #[arg(long, value_name = "yyyy-mm-dd")]
-    pub to: jiff::civil::Date,
+    pub(crate) to: jiff::civil::Date,
     /// Only these journals: case, depot, revenue, settlement [default: all]
     #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
-    pub kind: Vec<String>,
+    pub(crate) kind: Vec<String>,
     /// Only those of these offices (or broker companies, or chain: journals.level) [default:
     /// journals.ids, or all that are known]
     #[arg(
@@ -221,7 +221,7 @@ pub struct Journals {
         value_delimiter = ',',
         value_parser = clap::value_parser!(i64).range(1..)
     )]
-    pub ids: Vec<i64>,
+    pub(crate) ids: Vec<i64>,
 }
 
 /// `casemirror verify`.
@@ -235,7 +235,7 @@ Exit status: 4 where something differs; else as sync.")]
 pub struct Verify {
     /// So many random cases are read whole
     #[arg(long, value_name = "N", default_value_t = crate::verify::SAMPLE)]
-    pub sample: usize,
+    pub(crate) sample: usize,
 }
 
 /// `casemirror status`.
@@ -243,7 +243,7 @@ pub struct Verify {
 pub struct Status {
     /// As JSON, for programs
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// `casemirror schema`.
@@ -251,7 +251,7 @@ pub struct Status {
 pub struct Schema {
     /// Markdown to read, JSON for programs, or the SQL that creates the tables
     #[arg(long, value_name = "FORMAT", default_value = "md")]
-    pub format: SchemaFormat,
+    pub(crate) format: SchemaFormat,
 }
 
 /// `casemirror query`.
@@ -263,10 +263,10 @@ Examples:
 pub struct Query {
     /// One SQL statement, as DuckDB understands it
     #[arg(value_name = "SQL")]
-    pub sql: String,
+    pub(crate) sql: String,
     /// How the rows are printed
     #[arg(long, value_name = "FORMAT", default_value = "table")]
-    pub format: QueryFormat,
+    pub(crate) format: QueryFormat,
 }
 
 /// `casemirror completions`.
@@ -276,7 +276,7 @@ Example:
   casemirror completions bash > ~/.local/share/bash-completion/completions/casemirror")]
 pub struct Completions {
     #[arg(value_name = "SHELL")]
-    pub shell: Shell,
+    pub(crate) shell: Shell,
 }
 
 /// `--log-format`.
@@ -288,7 +288,7 @@ pub enum LogFormat {
 
 /// `schema --format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SchemaFormat {
+pub(crate) enum SchemaFormat {
     Md,
     Json,
     Sql,
@@ -296,7 +296,7 @@ pub enum SchemaFormat {
 
 /// `query --format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum QueryFormat {
+pub(crate) enum QueryFormat {
     Table,
     Csv,
     Json,
@@ -324,7 +324,7 @@ fn key_and_value(text: &str) -> Result<Setting, String> {
 /// # Errors
 ///
 /// Whatever `out` fails with.
-pub fn write_completions(shell: Shell, out: &mut dyn Write) -> std::io::Result<()> {
+pub(crate) fn write_completions(shell: Shell, out: &mut dyn Write) -> std::io::Result<()> {
     // clap_complete panics where writing fails (a closed pipe), so it writes to memory.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), env!("CARGO_PKG_NAME"), &mut script);
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_the_contracts() {
+    fn the_defaults_are_the_documented_ones() {
         let cli = parse("demo").unwrap();
         assert_eq!(cli.global.config_path(), Path::new("casemirror.toml"));
         assert_eq!(cli.global.log_format, LogFormat::Text);

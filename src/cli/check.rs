@@ -9,7 +9,7 @@ use crate::cycle;
 use crate::error::Result;
 use crate::source::{Client, MemoryLedger};
 
-pub async fn run(config: Config) -> Result<u8> {
+pub(crate) async fn run(config: Config) -> Result<u8> {
     let catalog = Catalog::load(config.resources.dir.as_deref())?;
     config.check_tables(&catalog.names())?;
     // It makes no feed call, so its ledger can be one that is forgotten.

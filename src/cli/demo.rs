@@ -36,7 +36,7 @@ const COST: &str = "SELECT case_id, kind, asking_price, original_sale_price AS o
                     QUALIFY row_number() OVER (PARTITION BY kind ORDER BY case_id DESC) <= 5 \
                     ORDER BY kind, case_id DESC";
 
-pub async fn run(args: &Demo, quiet: bool) -> Result<u8> {
+pub(crate) async fn run(args: &Demo, quiet: bool) -> Result<u8> {
     let dir = prepare(&args.dir)?;
     let live = args.serve.then_some(Duration::from_secs(3));
     let options = sandbox::Options {

@@ -11,7 +11,7 @@ use crate::mirror::Store;
 use crate::publish::PublishedParquet;
 use crate::session::{NOTHING_LISTED, Session, export};
 
-pub fn run(config: &Config) -> Result<u8> {
+pub(crate) fn run(config: &Config) -> Result<u8> {
     // What is wrong whatever the store holds, before it is opened.
     folder(config)?;
     let catalog = Catalog::load(config.resources.dir.as_deref())?;
@@ -31,7 +31,7 @@ pub fn run(config: &Config) -> Result<u8> {
 }
 
 /// The same in the daemon that holds the store.
-pub async fn execute(session: &Arc<Session>, out: &Printer) -> Result<u8> {
+pub(crate) async fn execute(session: &Arc<Session>, out: &Printer) -> Result<u8> {
     folder(session.config())?;
     out.print(&summary(&session.export().await?))?;
     Ok(0)
@@ -47,7 +47,7 @@ fn folder(config: &Config) -> Result<&std::path::Path> {
 }
 
 /// What was written, in a few lines.
-pub fn summary(written: &PublishedParquet) -> String {
+pub(crate) fn summary(written: &PublishedParquet) -> String {
     format!(
         "{}\n  files  {} ({} of them unchanged)\n  rows   {}\n  bytes  {}\n",
         written.path.display(),

@@ -9,7 +9,7 @@ use super::print;
 use crate::config;
 use crate::error::{Error, Kind, Result, io};
 
-pub fn run(args: &Init) -> Result<u8> {
+pub(crate) fn run(args: &Init) -> Result<u8> {
     let path = args.path.as_deref().unwrap_or(Path::new(config::DEFAULT_PATH));
     let mut options = OpenOptions::new();
     // It will hold a client secret.

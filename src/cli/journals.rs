@@ -12,11 +12,11 @@ use crate::journals::{KINDS, tables_of};
 use crate::scope::Month;
 
 /// Refuses a period or a kind that makes no sense.
-pub fn check(args: &Journals, config: &Config) -> Result<()> {
+pub(crate) fn check(args: &Journals, config: &Config) -> Result<()> {
     options(args, current_month(config)).map(drop)
 }
 
-pub async fn execute(args: &Journals, host: &Host, out: &Printer) -> Result<u8> {
+pub(crate) async fn execute(args: &Journals, host: &Host, out: &Printer) -> Result<u8> {
     let options = options(args, current_month(host.session.config()))?;
     let ran = host.run("journals", options).await?;
     out.print(&summary(&ran))?;

@@ -1,4 +1,4 @@
-//! The commands (contract section 1), one file each.
+//! The commands (docs/architecture.md, "Commands"), one file each.
 
 pub mod args;
 mod check;
@@ -25,7 +25,7 @@ use crate::config::Config;
 use crate::daemon::Printer;
 use crate::error::{Result, io};
 
-/// Runs a command; returns the exit status of contract section 1.
+/// Runs a command; returns the exit status (docs/architecture.md, "Commands").
 pub async fn run(cli: Cli) -> Result<u8> {
     let load = || Config::load(cli.global.config_path(), &cli.global.overrides());
     let offline = || Config::load_offline(cli.global.config.as_deref(), &cli.global.overrides());

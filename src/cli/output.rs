@@ -11,7 +11,7 @@ use crate::error::{Error, Kind, Result};
 const NULL: &str = "NULL";
 
 /// An empty table with this header.
-pub fn table(header: &[&str]) -> Table {
+pub(crate) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(header);
     // Lines around the header and the end are enough to read by.
@@ -27,7 +27,7 @@ pub fn table(header: &[&str]) -> Table {
 }
 
 /// Puts these columns to the right.
-pub fn align_numbers(table: &mut Table, columns: std::ops::Range<usize>) {
+pub(crate) fn align_numbers(table: &mut Table, columns: std::ops::Range<usize>) {
     for column in columns {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -36,7 +36,7 @@ pub fn align_numbers(table: &mut Table, columns: std::ops::Range<usize>) {
 }
 
 /// Record batches as a table; numbers to the right.
-pub fn batches(batches: &[RecordBatch], null: &str) -> Result<String> {
+pub(crate) fn batches(batches: &[RecordBatch], null: &str) -> Result<String> {
     let Some(first) = batches.first() else { return Ok(String::new()) };
     let schema = first.schema();
     let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
@@ -59,7 +59,7 @@ pub fn batches(batches: &[RecordBatch], null: &str) -> Result<String> {
 }
 
 /// Record batches as CSV with a header; NULL is empty.
-pub fn csv(batches: &[RecordBatch]) -> Result<String> {
+pub(crate) fn csv(batches: &[RecordBatch]) -> Result<String> {
     let mut out = Vec::new();
     let mut writer = arrow::csv::WriterBuilder::new().with_header(true).build(&mut out);
     for batch in batches {
@@ -70,7 +70,7 @@ pub fn csv(batches: &[RecordBatch]) -> Result<String> {
 }
 
 /// Record batches as a JSON array of objects; every column is there, NULL is null.
-pub fn json(batches: &[RecordBatch]) -> Result<String> {
+pub(crate) fn json(batches: &[RecordBatch]) -> Result<String> {
     let mut out = Vec::new();
     let mut writer = arrow::json::WriterBuilder::new()
         .with_explicit_nulls(true)
@@ -135,6 +135,6 @@ fn broken(source: arrow::error::ArrowError) -> Error {
 }
 
 /// How NULL is shown in tables.
-pub fn null() -> &'static str {
+pub(crate) fn null() -> &'static str {
     NULL
 }

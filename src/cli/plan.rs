@@ -13,7 +13,7 @@ use crate::mirror::State;
 use crate::scope::FeedName;
 use crate::session::Session;
 
-pub async fn execute(session: &Session, out: &Printer) -> Result<u8> {
+pub(crate) async fn execute(session: &Session, out: &Printer) -> Result<u8> {
     // Only with other credentials than the store was filled with is it asked whose they are: what
     // another tenant's feed says must not be kept.
     if State::new(&session.store().connection()?).meta("tenant")?.is_some() {

@@ -10,7 +10,7 @@ use super::{output, print};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 
-pub fn run(config: &Config, args: &Query) -> Result<u8> {
+pub(crate) fn run(config: &Config, args: &Query) -> Result<u8> {
     let connection = open(&config.publish.database)?;
     let batches = select(&connection, &args.sql)?;
     print(&match args.format {
@@ -22,7 +22,7 @@ pub fn run(config: &Config, args: &Query) -> Result<u8> {
 }
 
 /// Opens a published database as any reader would.
-pub fn open(database: &Path) -> Result<Connection> {
+pub(crate) fn open(database: &Path) -> Result<Connection> {
     if !database.exists() {
         return Err(Error::new(
             Kind::Io,
@@ -41,7 +41,7 @@ pub fn open(database: &Path) -> Result<Connection> {
 }
 
 /// The result of a statement.
-pub fn select(connection: &Connection, sql: &str) -> Result<Vec<RecordBatch>> {
+pub(crate) fn select(connection: &Connection, sql: &str) -> Result<Vec<RecordBatch>> {
     let wrong = |e: duckdb::Error| {
         let text = e.to_string();
         // Time zone functions are in an extension that is neither built in nor downloaded, and what

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::progress::Progress;
 use crate::session::Session;
 
-pub async fn run(config: Config, quiet: bool) -> Result<u8> {
+pub(crate) async fn run(config: Config, quiet: bool) -> Result<u8> {
     let session = Session::open(config, Progress::logged(quiet))?;
     daemon::run::<Command>(session).await?;
     Ok(0)

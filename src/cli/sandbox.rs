@@ -10,7 +10,7 @@ use crate::sandbox::{Options, Sandbox};
 /// Between two things that happen in the simulated brokerage by themselves.
 const LIVE_EVERY: Duration = Duration::from_secs(5);
 
-pub async fn run(args: &args::Sandbox) -> Result<u8> {
+pub(crate) async fn run(args: &args::Sandbox) -> Result<u8> {
     let options = Options {
         listen: args.listen,
         cases: args.cases,

@@ -6,7 +6,7 @@ use crate::catalog::{Catalog, DictionaryFormat};
 use crate::config::Config;
 use crate::error::Result;
 
-pub fn run(config: &Config, args: &Schema) -> Result<u8> {
+pub(crate) fn run(config: &Config, args: &Schema) -> Result<u8> {
     let catalog = Catalog::load(config.resources.dir.as_deref())?;
     print(&catalog.dictionary(match args.format {
         SchemaFormat::Md => DictionaryFormat::Markdown,

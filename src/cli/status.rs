@@ -15,7 +15,7 @@ use crate::pending::{self, PendingTable};
 use crate::scope::TableStatus;
 use crate::session::Session;
 
-pub fn run(config: &Config, args: &Status) -> Result<u8> {
+pub(crate) fn run(config: &Config, args: &Status) -> Result<u8> {
     let catalog = Catalog::load(config.resources.dir.as_deref())?;
     config.check_tables(&catalog.names())?;
     if !config.store.path.exists() {
@@ -32,7 +32,7 @@ pub fn run(config: &Config, args: &Status) -> Result<u8> {
 }
 
 /// The same where the store is open.
-pub fn execute(args: &Status, session: &Session, out: &Printer) -> Result<u8> {
+pub(crate) fn execute(args: &Status, session: &Session, out: &Printer) -> Result<u8> {
     let status = tokio::task::block_in_place(|| {
         collect(session.config(), session.catalog(), session.store())
     })?;

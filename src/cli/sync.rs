@@ -10,7 +10,7 @@ use crate::mirror::Books;
 use crate::session::Ran;
 
 /// Refuses tables that do not exist.
-pub fn check(args: &Sync, catalog: &Catalog) -> Result<()> {
+pub(crate) fn check(args: &Sync, catalog: &Catalog) -> Result<()> {
     let known = catalog.names();
     match args.only.iter().find(|t| !known.contains(&t.as_str())) {
         Some(unknown) => Err(Error::new(
@@ -21,7 +21,7 @@ pub fn check(args: &Sync, catalog: &Catalog) -> Result<()> {
     }
 }
 
-pub async fn execute(args: &Sync, host: &Host, out: &Printer) -> Result<u8> {
+pub(crate) async fn execute(args: &Sync, host: &Host, out: &Printer) -> Result<u8> {
     let options = Options {
         full: args.full,
         only: args.only.clone(),
@@ -38,7 +38,7 @@ pub async fn execute(args: &Sync, host: &Host, out: &Printer) -> Result<u8> {
 }
 
 /// What a run did, in a few lines.
-pub fn summary(ran: &Ran) -> String {
+pub(crate) fn summary(ran: &Ran) -> String {
     let report = &ran.report;
     let rows = Books::total(&report.outcome);
     let mut text = format!(

@@ -8,7 +8,7 @@ use crate::daemon::{Host, Printer};
 use crate::error::Result;
 use crate::verify::{Comparison, Finding, Verified};
 
-pub async fn execute(args: &Verify, host: &Host, out: &Printer) -> Result<u8> {
+pub(crate) async fn execute(args: &Verify, host: &Host, out: &Printer) -> Result<u8> {
     let options = Options { verify: Some(args.sample), ..Options::default() };
     let ran = host.run("verify", options).await?;
     out.print(&summary(&ran))?;
@@ -28,7 +28,7 @@ fn table(verified: &Verified) -> String {
 }
 
 /// What differs, and what it comes to: for a run that verified because it was due.
-pub fn differences(verified: &Verified) -> String {
+pub(crate) fn differences(verified: &Verified) -> String {
     let found: Vec<Comparison> =
         verified.comparisons.iter().filter(|c| c.difference().is_some()).cloned().collect();
     let shown = if found.is_empty() { String::new() } else { rows(&found) };

@@ -1,5 +1,5 @@
 //! Commands that work on the store: in a process of their own, or handed to the daemon that holds it
-//! (contract section 1).
+//! (docs/architecture.md, "Commands").
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Handed for Command {
 }
 
 /// Runs a command on the store, or hands it over.
-pub async fn run(command: &Command, config: Config, quiet: bool) -> Result<u8> {
+pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Result<u8> {
     // Before the store is opened: wrong usage touches nothing.
     let catalog = Catalog::load(config.resources.dir.as_deref())?;
     config.check_tables(&catalog.names())?;
@@ -61,7 +61,7 @@ pub async fn run(command: &Command, config: Config, quiet: bool) -> Result<u8> {
 
 /// Hands a command to the process that holds the store; the error stands where the store is not held,
 /// or nothing answers.
-pub async fn hand_over(command: &Command, config: &Config, error: Error) -> Result<u8> {
+pub(crate) async fn hand_over(command: &Command, config: &Config, error: Error) -> Result<u8> {
     if error.kind() != Kind::StoreLocked {
         return Err(error);
     }

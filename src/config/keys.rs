@@ -1,4 +1,4 @@
-//! The table of all keys: name, shape and default (contract section 2).
+//! The table of all keys: name, shape and default.
 //!
 //! Unknown keys are found, texts from the environment and the command line are converted, and the
 //! lowest layer is filled by it. What values are *allowed* is said in `sections`.
@@ -29,11 +29,11 @@ pub(super) enum Shape {
 #[derive(Debug)]
 pub(super) struct Key {
     /// `section.key`.
-    pub name: &'static str,
-    pub shape: Shape,
+    pub(crate) name: &'static str,
+    pub(crate) shape: Shape,
     /// As it would be typed on the command line; `None` for a key that has no default. An empty
     /// text stands for "none" or "off".
-    pub default: Option<&'static str>,
+    pub(crate) default: Option<&'static str>,
 }
 
 const fn key(name: &'static str, shape: Shape, default: &'static str) -> Key {
@@ -44,7 +44,7 @@ const fn required(name: &'static str, shape: Shape) -> Key {
     Key { name, shape, default: None }
 }
 
-/// Every key, in the order of the contract.
+/// Every key, in the order of the sample configuration.
 pub(super) const KEYS: &[Key] = &[
     required("source.base_url", Shape::Url),
     required("source.client_id", Shape::Text),

@@ -1,5 +1,5 @@
-//! The configuration (contract section 2): layers of defaults, file, environment and command line
-//! become one typed [`Config`].
+//! The configuration (docs/architecture.md, "Configuration"): layers of defaults, file, environment
+//! and command line become one typed [`Config`].
 //!
 //! Nothing is guessed: `layers` turns each source of settings into a figment provider and remembers
 //! where every key stands, `reader` takes typed values out of the merged whole and notes what is
@@ -32,10 +32,10 @@ use violation::{Origin, Violation};
 /// The commented configuration file that `casemirror init` writes. Every key is in it: the required
 /// ones with a placeholder that is refused as long as it stands, all others with their default,
 /// commented out.
-pub const TEMPLATE: &str = include_str!("../../config/casemirror.toml");
+pub(crate) const TEMPLATE: &str = include_str!("../../config/casemirror.toml");
 
-/// Where the configuration is looked for when nothing else is said (contract section 1).
-pub const DEFAULT_PATH: &str = "casemirror.toml";
+/// Where the configuration is looked for when nothing else is said.
+pub(crate) const DEFAULT_PATH: &str = "casemirror.toml";
 
 /// Everything that can be set. Paths are absolute, durations are above zero where zero makes no
 /// sense: [`Config::load`] has checked it.
@@ -44,17 +44,17 @@ pub struct Config {
     pub source: Source,
     pub feed: Feed,
     pub limits: Limits,
-    pub bootstrap: Bootstrap,
+    pub(crate) bootstrap: Bootstrap,
     pub store: Store,
     pub publish: Publish,
-    pub schedule: Schedule,
-    pub journals: Journals,
-    pub reconcile: Reconcile,
-    pub processing_bases: ProcessingBases,
+    pub(crate) schedule: Schedule,
+    pub(crate) journals: Journals,
+    pub(crate) reconcile: Reconcile,
+    pub(crate) processing_bases: ProcessingBases,
     pub resources: Resources,
-    pub history: History,
+    pub(crate) history: History,
     pub privacy: Privacy,
-    pub serve: Serve,
+    pub(crate) serve: Serve,
     /// Where each key was set, by its name, for messages that come after loading.
     origins: BTreeMap<&'static str, Origin>,
 }
@@ -64,21 +64,21 @@ pub struct Config {
 pub struct Source {
     /// `http` or `https`, without query, fragment or user; its path always ends in `/`, so that
     /// [`Url::join`] appends to it.
-    pub base_url: Url,
-    pub client_id: String,
+    pub(crate) base_url: Url,
+    pub(crate) client_id: String,
     /// From `source.client_secret` or the file named by `source.client_secret_file`.
-    pub client_secret: SecretString,
+    pub(crate) client_secret: SecretString,
     /// Always a zone with a name.
     pub time_zone: jiff::tz::TimeZone,
-    pub search_delay: Duration,
+    pub(crate) search_delay: Duration,
     /// How far apart two answers must lie that confirm a loss.
-    pub doubt: Duration,
-    pub ca_file: Option<PathBuf>,
+    pub(crate) doubt: Duration,
+    pub(crate) ca_file: Option<PathBuf>,
 }
 
 /// How the change feed is queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FeedStyle {
+pub(crate) enum FeedStyle {
     /// `$filter`, `$orderby`, `$top`.
     Odata,
     /// `?fromDate=`.
@@ -89,33 +89,33 @@ pub enum FeedStyle {
 /// [`Feed::contacts_interval`], which keep within the throttle.
 #[derive(Debug, Clone)]
 pub struct Feed {
-    pub style: FeedStyle,
-    pub calls: u32,
-    pub per: Duration,
-    pub poll: Duration,
+    pub(crate) style: FeedStyle,
+    pub(crate) calls: u32,
+    pub(crate) per: Duration,
+    pub(crate) poll: Duration,
     /// `None` where the contacts feed is off.
     pub contacts_poll: Option<Duration>,
-    pub overlap: Duration,
+    pub(crate) overlap: Duration,
 }
 
 /// Ceilings for all calls but those to the feeds.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    pub requests_per_second: u32,
-    pub concurrency: usize,
-    pub timeout: Duration,
-    pub journal_timeout: Duration,
+    pub(crate) requests_per_second: u32,
+    pub(crate) concurrency: usize,
+    pub(crate) timeout: Duration,
+    pub(crate) journal_timeout: Duration,
     /// The largest answer that is read, in bytes after decompression.
-    pub answer_bytes: u64,
+    pub(crate) answer_bytes: u64,
     /// The most records that an answer may have.
-    pub answer_records: u64,
+    pub(crate) answer_records: u64,
 }
 
 /// What the first run leaves out.
 #[derive(Debug, Clone)]
-pub struct Bootstrap {
+pub(crate) struct Bootstrap {
     /// Case resources only of cases modified since this day, in `source.time_zone`.
-    pub since: Option<jiff::civil::Date>,
+    pub(crate) since: Option<jiff::civil::Date>,
 }
 
 /// The daemon's own DuckDB file.
@@ -125,7 +125,7 @@ pub struct Store {
     /// In DuckDB's own notation, checked: `400MB`, `1GB`.
     pub memory_limit: String,
     /// `None`: all cores.
-    pub threads: Option<usize>,
+    pub(crate) threads: Option<usize>,
 }
 
 /// What analysts and BI tools read.
@@ -134,28 +134,28 @@ pub struct Publish {
     pub database: PathBuf,
     /// `None` where Parquet snapshots are off.
     pub parquet: Option<PathBuf>,
-    pub min_interval: Duration,
-    pub parquet_interval: Duration,
+    pub(crate) min_interval: Duration,
+    pub(crate) parquet_interval: Duration,
     /// At least 1.
-    pub keep_snapshots: usize,
-    pub keep_for: Duration,
+    pub(crate) keep_snapshots: usize,
+    pub(crate) keep_for: Duration,
 }
 
 /// When the scheduled work is due.
 #[derive(Debug, Clone)]
-pub struct Schedule {
-    pub reference: croner::Cron,
-    pub journals: croner::Cron,
-    pub journals_recheck: croner::Cron,
-    pub reconcile: croner::Cron,
-    pub verify: croner::Cron,
+pub(crate) struct Schedule {
+    pub(crate) reference: croner::Cron,
+    pub(crate) journals: croner::Cron,
+    pub(crate) journals_recheck: croner::Cron,
+    pub(crate) reconcile: croner::Cron,
+    pub(crate) verify: croner::Cron,
     /// The zone of the cron expressions; `source.time_zone` where it is not set.
-    pub time_zone: jiff::tz::TimeZone,
+    pub(crate) time_zone: jiff::tz::TimeZone,
 }
 
 /// Whose journals are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum JournalLevel {
+pub(crate) enum JournalLevel {
     Offices,
     BrokerCompanies,
     Chain,
@@ -163,21 +163,21 @@ pub enum JournalLevel {
 
 /// The financial journals.
 #[derive(Debug, Clone)]
-pub struct Journals {
-    pub level: JournalLevel,
+pub(crate) struct Journals {
+    pub(crate) level: JournalLevel,
     /// Ids of that level; empty: all known.
-    pub ids: Vec<i64>,
+    pub(crate) ids: Vec<i64>,
     /// `None`: the start of the year before the first run.
-    pub since: Option<jiff::civil::Date>,
-    pub trailing_months: u32,
+    pub(crate) since: Option<jiff::civil::Date>,
+    pub(crate) trailing_months: u32,
     /// Day of the next month, 1 to 28.
-    pub close_day: u32,
-    pub recheck_months: u32,
+    pub(crate) close_day: u32,
+    pub(crate) recheck_months: u32,
 }
 
-/// What a reconciliation reads again (contract section 4, "Narrow dates").
+/// What a reconciliation reads again (docs/architecture.md, "Seen and fetched").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reread {
+pub(crate) enum Reread {
     Changed,
     All,
     Off,
@@ -185,16 +185,16 @@ pub enum Reread {
 
 /// The full listing of the cases.
 #[derive(Debug, Clone)]
-pub struct Reconcile {
-    pub reread: Reread,
+pub(crate) struct Reconcile {
+    pub(crate) reread: Reread,
     /// Share of a table's rows that one listing may remove, 0 to 1.
-    pub max_removed: f64,
+    pub(crate) max_removed: f64,
 }
 
 /// The windows of `processing_basis_relations`.
 #[derive(Debug, Clone)]
-pub struct ProcessingBases {
-    pub since: jiff::civil::Date,
+pub(crate) struct ProcessingBases {
+    pub(crate) since: jiff::civil::Date,
 }
 
 /// Which resources are mirrored.
@@ -203,48 +203,48 @@ pub struct Resources {
     /// Table names; [`Config::check_tables`] compares them with the catalog.
     pub disable: Vec<String>,
     /// An existing folder with the user's own resource files.
-    pub dir: Option<PathBuf>,
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// Tables that keep earlier versions of their rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HistoryTables {
+pub(crate) enum HistoryTables {
     All,
     These(Vec<String>),
 }
 
 /// The `history` schema.
 #[derive(Debug, Clone)]
-pub struct History {
+pub(crate) struct History {
     /// [`Config::check_tables`] compares the names with the catalog.
-    pub tables: HistoryTables,
+    pub(crate) tables: HistoryTables,
 }
 
 /// What becomes of the columns of a privacy class, in the order of how much it hides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PrivacyMode {
+pub(crate) enum PrivacyMode {
     Keep,
     Hash,
     Drop,
 }
 
-/// Privacy classes (contract section 4, "Privacy").
+/// Privacy classes (docs/architecture.md, "Privacy").
 #[derive(Debug, Clone)]
 pub struct Privacy {
-    pub identifiers: PrivacyMode,
-    pub contact_details: PrivacyMode,
+    pub(crate) identifiers: PrivacyMode,
+    pub(crate) contact_details: PrivacyMode,
 }
 
 /// Addresses that the daemon listens on.
 #[derive(Debug, Clone)]
-pub struct Serve {
+pub(crate) struct Serve {
     /// `None` where the status page is off.
-    pub listen: Option<std::net::SocketAddr>,
+    pub(crate) listen: Option<std::net::SocketAddr>,
     /// `None` where webhooks are off.
-    pub webhooks: Option<std::net::SocketAddr>,
+    pub(crate) webhooks: Option<std::net::SocketAddr>,
     /// Under which the platform reaches `webhooks`; only set together with it. Its path always ends
     /// in `/`.
-    pub public_url: Option<Url>,
+    pub(crate) public_url: Option<Url>,
 }
 
 impl Config {
@@ -273,7 +273,10 @@ impl Config {
     /// # Errors
     ///
     /// As [`Config::load`].
-    pub fn load_offline(path: Option<&Path>, overrides: &[(String, String)]) -> Result<Config> {
+    pub(crate) fn load_offline(
+        path: Option<&Path>,
+        overrides: &[(String, String)],
+    ) -> Result<Config> {
         let default_path = Path::new(DEFAULT_PATH);
         let layers = match path {
             Some(path) => Layers::defaults().file(path)?,
@@ -284,8 +287,7 @@ impl Config {
     }
 
     /// The configuration of `casemirror demo`: the defaults, with all files directly in `dir`, and
-    /// quick enough for its own sandbox (contract section 1). No file and no environment variable
-    /// is read.
+    /// quick enough for its own sandbox. No file and no environment variable is read.
     pub fn for_demo(
         base_url: Url,
         client_id: impl Into<String>,
@@ -315,7 +317,7 @@ impl Config {
     /// # Errors
     ///
     /// One error of [`Kind::Config`] that names every table that is not in `known`.
-    pub fn check_tables(&self, known: &[&str]) -> Result<()> {
+    pub(crate) fn check_tables(&self, known: &[&str]) -> Result<()> {
         let history = match &self.history.tables {
             HistoryTables::All => &[][..],
             HistoryTables::These(tables) => tables,
@@ -337,22 +339,23 @@ impl Config {
         violation::refuse_any(violations)
     }
 
-    /// Where `key` was set, for messages: `casemirror.toml:12`, `environment variable
-    /// CASEMIRROR_FEED__POLL`, `command line` or `default`.
-    pub fn origin(&self, key: &str) -> String {
+    /// Where `key` was set: `casemirror.toml:12`, `environment variable CASEMIRROR_FEED__POLL`,
+    /// `command line` or `default`.
+    #[cfg(test)]
+    pub(crate) fn origin(&self, key: &str) -> String {
         self.origins.get(key).unwrap_or(&Origin::Default).to_string()
     }
 }
 
 impl Feed {
     /// How often the feed of cases is asked: `feed.poll`, or as much slower as `feed.calls` in
-    /// `feed.per` demands, both feeds together (contract section 2).
-    pub fn poll_interval(&self) -> Duration {
+    /// `feed.per` demands, both feeds together.
+    pub(crate) fn poll_interval(&self) -> Duration {
         self.poll.mul_f64(self.stretch())
     }
 
     /// The same for the feed of contacts; `None` where it is off.
-    pub fn contacts_interval(&self) -> Option<Duration> {
+    pub(crate) fn contacts_interval(&self) -> Option<Duration> {
         self.contacts_poll.map(|interval| interval.mul_f64(self.stretch()))
     }
 

@@ -10,10 +10,11 @@ use jiff::tz::TimeZone;
 use super::{Config, HistoryTables};
 
 impl Config {
-    /// Every key with its effective value: what a caller and the daemon compare (contract section
-    /// 1), and what may be logged. The secret is the word `set`, however it was given; what is off
-    /// or not set is the empty text. Equal texts mean equal behaviour.
-    pub fn redacted_keys(&self) -> BTreeMap<String, String> {
+    /// Every key with its effective value: what a caller and the daemon compare
+    /// (docs/architecture.md, "Commands"), and what may be logged. The secret is the word `set`,
+    /// however it was given; what is off or not set is the empty text. Equal texts mean equal
+    /// behaviour.
+    pub(crate) fn redacted_keys(&self) -> BTreeMap<String, String> {
         let Config {
             source,
             feed,

@@ -1,4 +1,4 @@
-//! The question that decides about a case which no search shows (contract section 4, "Deletion").
+//! The question that decides about a case which no search shows (docs/architecture.md, "Deletion").
 
 use jiff::Timestamp;
 

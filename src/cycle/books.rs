@@ -21,7 +21,7 @@ const PAGE_SIZES: &str = "page_sizes";
 
 impl Cycle {
     /// Page sizes that the service refused in an earlier run are not tried again in this one: a
-    /// change causes exactly the calls that it has to (contract section 9.2).
+    /// change causes exactly the calls that it has to (docs/architecture.md, "Seen and fetched").
     pub(super) fn recall_page_sizes(&self) -> Result<()> {
         let sizes = page_sizes(&self.store.connection()?)?;
         self.extractor.client().assume_page_sizes(sizes);
@@ -189,7 +189,8 @@ impl Cycle {
         Ok(())
     }
 
-    /// Whether the options leave a table in: what they leave out is no failure (contract section 1).
+    /// Whether the options leave a table in: what they leave out is no failure
+    /// (docs/architecture.md, "Commands").
     fn asks_for(&self, resource: &Resource) -> bool {
         let wanted =
             self.options.wants(&resource.table) || self.options.wants(resource.read_with());
@@ -221,8 +222,8 @@ fn origin(config: &Config) -> String {
     format!("{} {}", config.source.base_url, config.source.client_id)
 }
 
-/// A store is one tenant's (contract section 4). The source is asked when the store is new, when it
-/// was filled with other credentials, and `anyway` with `schedule.reference`.
+/// A store is one tenant's (docs/architecture.md, "One tenant"). The source is asked when the store
+/// is new, when it was filled with other credentials, and `anyway` with `schedule.reference`.
 ///
 /// # Errors
 /// `Tenant` when the store was filled from another one, and those of the call and the store.

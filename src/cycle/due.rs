@@ -70,7 +70,7 @@ impl Due {
         let Some(at) = self.at else { return Ok(()) };
         let books = Books::new(conn);
         for name in Name::ALL {
-            // The others count as just run the first time (contract section 1, `sync`).
+            // The others count as just run the first time (docs/architecture.md, "What is due").
             if self.has(name) || books.schedule(name.as_str())?.is_none() {
                 books.set_schedule(name.as_str(), at)?;
             }

@@ -1,5 +1,5 @@
 //! The change feeds within a cycle: polled at its beginning, and read again behind the polls with the
-//! nightly reconciliation (contract section 4).
+//! nightly reconciliation (docs/architecture.md, "The watermark").
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The journals' months: which are due, and reading them (contract section 4, "Journals").
+//! The journals' months: which are due, and reading them (docs/architecture.md, "Journals").
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -108,7 +108,7 @@ pub struct Cycle {
 
 /// Key of `sync.meta`: why the cases have to be listed, while they have not been.
 pub(crate) const LISTING_DUE: &str = "listing_due";
-/// A contact that no feed follows is read again after this long (contract section 4).
+/// A contact that no feed follows is read again after this long (docs/architecture.md, "What is due").
 pub const CONTACT_AGE: Duration = Duration::from_secs(7 * 86_400);
 
 impl Cycle {

@@ -1,5 +1,5 @@
-//! Which months of the journals the schedules want, and which the next run reads (contract section 2,
-//! `schedule.journals`, `journals.*`).
+//! Which months of the journals the schedules want, and which the next run reads
+//! (docs/architecture.md, "Journals").
 
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 
 use super::JournalRequest;
 
-/// What a cycle is asked to do beside following the feed (contract section 1, `sync`).
+/// What a cycle is asked to do beside following the feed (docs/architecture.md, "What is due").
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Everything is stale.
@@ -20,8 +20,8 @@ pub struct Options {
     pub following: bool,
     /// The listing that is due was tried a short time ago and has to wait.
     pub hold_listing: bool,
-    /// After the cycle the mirror is held against the source, with so many cases read whole (contract
-    /// section 6).
+    /// After the cycle the mirror is held against the source, with so many cases read whole
+    /// (docs/architecture.md, "Control totals").
     pub verify: Option<usize>,
     /// What polls up to this number moved was planned by an earlier cycle; `None`: all that is known
     /// when it begins.

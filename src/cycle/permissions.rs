@@ -1,4 +1,4 @@
-//! What the API user may do (contract section 4, "Not allowed, not there").
+//! What the API user may do (docs/architecture.md, "What an error says").
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;

@@ -40,8 +40,8 @@ impl Report {
         self.differences = self.differences.max(later.differences);
     }
 
-    /// 4 when the mirror differs from the source, else 3 when something is incomplete, else 0 (contract
-    /// section 1).
+    /// 4 when the mirror differs from the source, else 3 when something is incomplete, else 0
+    /// (docs/architecture.md, "Commands").
     pub fn exit_status(&self) -> u8 {
         match self.differences {
             0 if self.problems.is_empty() => 0,

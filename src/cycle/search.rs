@@ -28,7 +28,7 @@ struct Listing {
 
 impl Cycle {
     /// Lists everything that both searches show. Rows are inserted and updated, never deleted; what
-    /// a complete listing lacks is a suspect (contract section 4, "Deletion").
+    /// a complete listing lacks is a suspect (docs/architecture.md, "Deletion").
     /// Returns whether it was complete.
     pub(super) async fn list_cases(&mut self) -> Result<bool> {
         let mut listed = Vec::new();
@@ -404,7 +404,7 @@ impl Cycle {
         Ok(searched)
     }
 
-    /// A contact that the search does not know is read by its id (contract section 4).
+    /// A contact that the search does not know is read by its id (docs/architecture.md, "What is due").
     async fn contact_by_id(&mut self, resource: &Arc<Resource>, id: i64) -> Result<()> {
         let Some(template) = resource.read.as_ref().and_then(|r| r.by_id.clone()) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Waiting for the search (contract section 4: "`sync` waits for this"). The daemon's own cycles do not:
+//! Waiting for the search (docs/architecture.md, "The search lags"). The daemon's own cycles do not:
 //! it goes on meanwhile, and starts another when the time has come.
 
 use std::time::Duration;

@@ -4,26 +4,26 @@ use jiff::Timestamp;
 
 /// What the worker knows.
 #[derive(Debug, Clone, Default)]
-pub struct Situation {
+pub(crate) struct Situation {
     /// The process ends.
-    pub stopping: bool,
+    pub(crate) stopping: bool,
     /// Another command has handed over a job.
-    pub job_waits: bool,
+    pub(crate) job_waits: bool,
     /// What the feeds say is known: without it, a first cycle would read cases twice.
-    pub polled: bool,
+    pub(crate) polled: bool,
     /// Something was seen that no cycle has planned, or the last cycle ended early.
-    pub work_left: bool,
+    pub(crate) work_left: bool,
     /// After a cycle that failed: not before this.
-    pub retry_at: Option<Timestamp>,
+    pub(crate) retry_at: Option<Timestamp>,
     /// Something that failed or that the search's lag held back can be tried again.
-    pub due_at: Option<Timestamp>,
+    pub(crate) due_at: Option<Timestamp>,
     /// A schedule falls due; may lie in the past.
-    pub schedule_at: Option<Timestamp>,
+    pub(crate) schedule_at: Option<Timestamp>,
 }
 
 /// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum Next {
     Stop,
     Job,
     Cycle,
@@ -32,7 +32,7 @@ pub enum Next {
 }
 
 /// Decides. Jobs come first, because somebody waits for them; a cycle does everything else.
-pub fn next(situation: &Situation, now: Timestamp) -> Next {
+pub(crate) fn next(situation: &Situation, now: Timestamp) -> Next {
     let s = situation;
     if s.stopping {
         return Next::Stop;
@@ -52,7 +52,7 @@ pub fn next(situation: &Situation, now: Timestamp) -> Next {
 }
 
 /// The earlier of two times, where there are any.
-pub fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+pub(crate) fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),

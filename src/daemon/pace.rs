@@ -1,5 +1,4 @@
-//! When to publish (pure; contract section 2, `publish.min_interval` and `publish.parquet_interval`,
-//! and the last paragraph of section 3).
+//! When to publish (pure; docs/architecture.md, "Published means finished").
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Decides when to publish what.
 #[derive(Debug, Clone)]
-pub struct Pace {
+pub(crate) struct Pace {
     database: Duration,
     parquet: Option<Duration>,
     last: Option<Last>,
@@ -29,12 +28,12 @@ struct Last {
 
 impl Pace {
     /// `parquet` is `None` where the snapshots are off.
-    pub fn new(database: Duration, parquet: Option<Duration>) -> Pace {
+    pub(crate) fn new(database: Duration, parquet: Option<Duration>) -> Pace {
         Pace { database, parquet, last: None, last_parquet: None }
     }
 
     /// Something was published.
-    pub fn published(&mut self, forms: Forms, ended: Instant, took: Duration) {
+    pub(crate) fn published(&mut self, forms: Forms, ended: Instant, took: Duration) {
         self.last = Some(Last { ended, took });
         if forms == Forms::Both {
             self.last_parquet = Some(ended);
@@ -42,7 +41,7 @@ impl Pace {
     }
 
     /// What has changed is published from here on; `None`: at once.
-    pub fn earliest(&self) -> Option<Instant> {
+    pub(crate) fn earliest(&self) -> Option<Instant> {
         self.last.map(|last| {
             let rest = last.took.saturating_mul(REST).min(LONGEST);
             last.ended + rest.max(self.database)
@@ -50,13 +49,13 @@ impl Pace {
     }
 
     /// Then it is published although nothing changed; `None` before the first publish.
-    pub fn latest(&self) -> Option<Instant> {
+    pub(crate) fn latest(&self) -> Option<Instant> {
         self.last.map(|last| last.ended + LONGEST.max(self.database))
     }
 
     /// What a publish at `now` consists of. A snapshot always goes with the database, so that both have
     /// one id.
-    pub fn forms(&self, now: Instant) -> Forms {
+    pub(crate) fn forms(&self, now: Instant) -> Forms {
         match self.parquet {
             Some(interval) if self.last_parquet.is_none_or(|last| now >= last + interval) => {
                 Forms::Both
@@ -66,12 +65,12 @@ impl Pace {
     }
 
     /// Then a snapshot may be taken again; `None`: at once, or never.
-    pub fn parquet_earliest(&self) -> Option<Instant> {
+    pub(crate) fn parquet_earliest(&self) -> Option<Instant> {
         Some(self.last_parquet? + self.parquet?)
     }
 
     /// How long the last publish took; long publishes are not begun when the process ends.
-    pub fn took(&self) -> Duration {
+    pub(crate) fn took(&self) -> Duration {
         self.last.map_or(Duration::ZERO, |last| last.took)
     }
 }

@@ -8,7 +8,7 @@ const SAID_AGAIN_AFTER: Duration = Duration::from_secs(600);
 
 /// What has failed in a row.
 #[derive(Debug, Clone)]
-pub struct Patience {
+pub(crate) struct Patience {
     least: Duration,
     most: Duration,
     failures: u32,
@@ -18,28 +18,28 @@ pub struct Patience {
 
 /// What to do after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Trouble {
-    pub wait: Duration,
+pub(crate) struct Trouble {
+    pub(crate) wait: Duration,
     /// How many there were in a row, this one included.
-    pub failures: u32,
-    pub say: bool,
+    pub(crate) failures: u32,
+    pub(crate) say: bool,
 }
 
 /// What is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Recovery {
-    pub failures: u32,
-    pub lasted: Duration,
+pub(crate) struct Recovery {
+    pub(crate) failures: u32,
+    pub(crate) lasted: Duration,
 }
 
 impl Patience {
     /// Waits `least` after the first failure, twice as long after each further one, at most `most`.
-    pub fn new(least: Duration, most: Duration) -> Patience {
+    pub(crate) fn new(least: Duration, most: Duration) -> Patience {
         Patience { least, most: most.max(least), failures: 0, since: None, said: None }
     }
 
     /// It failed.
-    pub fn fail(&mut self, now: Instant) -> Trouble {
+    pub(crate) fn fail(&mut self, now: Instant) -> Trouble {
         let doubled = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
         let wait = self.least.saturating_mul(doubled).min(self.most);
         self.failures = self.failures.saturating_add(1);
@@ -53,7 +53,7 @@ impl Patience {
     }
 
     /// It went well. Something is over only when it had failed.
-    pub fn succeed(&mut self, now: Instant) -> Option<Recovery> {
+    pub(crate) fn succeed(&mut self, now: Instant) -> Option<Recovery> {
         let since = self.since.take()?;
         let failures = std::mem::take(&mut self.failures);
         self.said = None;

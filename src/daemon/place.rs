@@ -1,5 +1,5 @@
-//! Where the socket is (contract section 1): beside the store, or in the system's temporary folder
-//! under a hash of its path.
+//! Where the socket is (docs/architecture.md, "Commands"): beside the store, or in the system's
+//! temporary folder under a hash of its path.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,7 +17,7 @@ const BIRTHPLACE: (&str, usize, &str) = (".cm", 6, "s");
 const OWNER_ONLY: u32 = 0o600;
 
 /// The socket of the daemon that holds the store at `store`.
-pub fn of(store: &Path) -> PathBuf {
+pub(crate) fn of(store: &Path) -> PathBuf {
     let mut name = OsString::from(store.as_os_str());
     name.push(".sock");
     let beside = PathBuf::from(name);

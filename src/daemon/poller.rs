@@ -20,10 +20,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 const LONGEST_START_WAIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Poller {
-    pub session: Arc<Session>,
-    pub controls: Arc<Controls>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) controls: Arc<Controls>,
     /// Told when what the feed says is known.
-    pub polled: watch::Sender<bool>,
+    pub(crate) polled: watch::Sender<bool>,
 }
 
 /// When a feed is asked next, and how it went so far.

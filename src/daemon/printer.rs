@@ -10,13 +10,13 @@ use crate::error::{Result, io};
 
 /// Takes what a command prints. Clones print to the same place.
 #[derive(Debug, Clone)]
-pub struct Printer {
+pub(crate) struct Printer {
     caller: Option<mpsc::UnboundedSender<Frame>>,
 }
 
 impl Printer {
     /// Prints to this process's standard output.
-    pub fn here() -> Printer {
+    pub(crate) fn here() -> Printer {
         Printer { caller: None }
     }
 
@@ -30,7 +30,7 @@ impl Printer {
     ///
     /// # Errors
     /// `Io`. Who closes the pipe early has read enough: that is none.
-    pub fn print(&self, text: &str) -> Result<()> {
+    pub(crate) fn print(&self, text: &str) -> Result<()> {
         if self.caller.is_some() {
             self.frame(Frame::Stdout(text.to_owned()));
             return Ok(());

@@ -18,18 +18,18 @@ const SOURCE: &str = "source.";
 
 /// A command that is handed over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Request<C> {
+pub(crate) struct Request<C> {
     /// The caller's version of the program: commands may differ between two.
-    pub version: String,
-    pub command: C,
+    pub(crate) version: String,
+    pub(crate) command: C,
     /// The caller's effective configuration; the daemon's has to be the same. The secret is not in it.
-    pub keys: BTreeMap<String, String>,
+    pub(crate) keys: BTreeMap<String, String>,
 }
 
 /// A part of the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Frame {
+pub(crate) enum Frame {
     Stdout(String),
     Stderr(String),
     Exit(u8),
@@ -37,7 +37,7 @@ pub enum Frame {
 
 /// What the caller's configuration is compared by. `offline`: the command never calls the platform, so
 /// how to reach it does not have to be known.
-pub fn keys(config: &Config, offline: bool) -> BTreeMap<String, String> {
+pub(crate) fn keys(config: &Config, offline: bool) -> BTreeMap<String, String> {
     let mut keys = config.redacted_keys();
     if offline {
         keys.retain(|key, _| !key.starts_with(SOURCE));
@@ -46,7 +46,10 @@ pub fn keys(config: &Config, offline: bool) -> BTreeMap<String, String> {
 }
 
 /// The keys in which the caller's configuration differs from the daemon's.
-pub fn differing(caller: &BTreeMap<String, String>, own: &BTreeMap<String, String>) -> Vec<String> {
+pub(crate) fn differing(
+    caller: &BTreeMap<String, String>,
+    own: &BTreeMap<String, String>,
+) -> Vec<String> {
     let names: BTreeSet<&String> = caller.keys().collect();
     names.into_iter().filter(|key| caller.get(*key) != own.get(*key)).cloned().collect()
 }
@@ -55,7 +58,7 @@ pub fn differing(caller: &BTreeMap<String, String>, own: &BTreeMap<String, Strin
 ///
 /// # Errors
 /// `Io` when the connection breaks, `BadAnswer` for what is not ours.
-pub async fn receive<T: for<'de> Deserialize<'de>>(
+pub(crate) async fn receive<T: for<'de> Deserialize<'de>>(
     from: &mut (impl AsyncBufRead + Unpin),
 ) -> Result<Option<T>> {
     let mut line = String::new();
@@ -72,7 +75,7 @@ pub async fn receive<T: for<'de> Deserialize<'de>>(
 ///
 /// # Errors
 /// `Io` when the connection breaks.
-pub async fn send(to: &mut (impl AsyncWrite + Unpin), value: &impl Serialize) -> Result<()> {
+pub(crate) async fn send(to: &mut (impl AsyncWrite + Unpin), value: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_string(value)
         .map_err(|e| Error::caused(Kind::Internal, "a message is no JSON", e))?;
     line.push('\n');

@@ -19,9 +19,9 @@ const LONGEST_RETRY: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_secs(2);
 
 pub(super) struct Publisher {
-    pub session: Arc<Session>,
-    pub controls: Arc<Controls>,
-    pub activity: Arc<Activity>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) controls: Arc<Controls>,
+    pub(crate) activity: Arc<Activity>,
 }
 
 impl Publisher {

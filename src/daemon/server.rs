@@ -23,8 +23,8 @@ const MOST_CALLERS: usize = 64;
 const BREATHER: Duration = Duration::from_millis(100);
 
 pub(super) struct Server {
-    pub host: Host,
-    pub jobs: mpsc::Sender<Job>,
+    pub(crate) host: Host,
+    pub(crate) jobs: mpsc::Sender<Job>,
 }
 
 impl Server {

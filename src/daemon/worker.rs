@@ -34,16 +34,16 @@ const LONGEST_HOLD: Duration = Duration::from_secs(3600);
 const RUNS_KEPT: Duration = Duration::from_secs(7 * 86_400);
 
 /// Work that another command handed over, to be done in its turn.
-pub struct Job {
-    pub work: Box<dyn FnOnce(Host) -> BoxFuture<'static, ()> + Send>,
+pub(crate) struct Job {
+    pub(crate) work: Box<dyn FnOnce(Host) -> BoxFuture<'static, ()> + Send>,
 }
 
 pub(super) struct Worker {
-    pub session: Arc<Session>,
-    pub controls: Arc<Controls>,
-    pub inbox: mpsc::Receiver<Job>,
-    pub polled: watch::Receiver<bool>,
-    pub activity: Arc<Activity>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) controls: Arc<Controls>,
+    pub(crate) inbox: mpsc::Receiver<Job>,
+    pub(crate) polled: watch::Receiver<bool>,
+    pub(crate) activity: Arc<Activity>,
 }
 
 /// What the worker remembers between two cycles.

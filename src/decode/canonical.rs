@@ -1,6 +1,7 @@
 //! JSON in one form: compact, keys sorted, numbers digit by digit as they were received.
 //!
-//! That is the form of `_extra` (contract section 3), so that an unchanged record gives unchanged text.
+//! That is the form of `_extra` (docs/architecture.md, "Values"), so that an unchanged record gives
+//! unchanged text.
 
 use std::collections::BTreeMap;
 

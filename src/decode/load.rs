@@ -8,18 +8,18 @@ use crate::ticks::Ticks;
 
 /// One scope of an answer.
 #[derive(Debug, Clone)]
-pub struct LoadedScope {
-    pub id: i64,
-    pub part: String,
-    pub version: Version,
-    /// The answer was proven complete (contract section 4): only then do absent rows leave.
-    pub complete: bool,
-    pub sent_at: Timestamp,
+pub(crate) struct LoadedScope {
+    pub(crate) id: i64,
+    pub(crate) part: String,
+    pub(crate) version: Version,
+    /// The answer was proven complete (docs/architecture.md, "Completeness"): only then do absent rows leave.
+    pub(crate) complete: bool,
+    pub(crate) sent_at: Timestamp,
 }
 
 /// What kind of answer a load comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoadKind {
+pub(crate) enum LoadKind {
     /// Each scope was read by calls of its own.
     Scopes,
     /// Rows of a search: a listing page or many ids in one call. `answered_at` is the server's time.
@@ -30,24 +30,24 @@ pub enum LoadKind {
 
 /// Some scopes of one table, decoded.
 #[derive(Debug)]
-pub struct Load {
-    pub decoded: Decoded,
-    pub scopes: Vec<LoadedScope>,
-    pub kind: LoadKind,
+pub(crate) struct Load {
+    pub(crate) decoded: Decoded,
+    pub(crate) scopes: Vec<LoadedScope>,
+    pub(crate) kind: LoadKind,
     /// Ids that a search was asked for and did not show: a record of its answer without a usable key
     /// is one of these.
-    pub lacking: Vec<i64>,
+    pub(crate) lacking: Vec<i64>,
     /// Those of the values that a scope's calls go through (`read.values` of the resource file) that
     /// answered 404, while others did not. Whether there is none of them decides who loads it:
-    /// [`State::may_lack`].
-    pub missing: Vec<String>,
+    /// `State::may_lack` of the store.
+    pub(crate) missing: Vec<String>,
     /// The source answered 404: there is nothing, but the table has not shown that it is there.
-    pub not_found: bool,
+    pub(crate) not_found: bool,
 }
 
 impl Load {
     /// Memory that the load takes, for the writer's budget.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.decoded.bytes() + self.scopes.len() * 128 + 1024
     }
 }

@@ -1,8 +1,9 @@
 //! Answers become rows: JSON text in, Arrow record batches out, value by value.
 //!
 //! A *value* that does not fit its column leaves it NULL, stays in `_extra` and is noted; the row is
-//! loaded. A *record* without a usable key is rejected whole (contract section 3). Unknown fields go
-//! to `_extra` and are reported as drift. Privacy is applied here, before anything is stored.
+//! loaded. A *record* without a usable key is rejected whole (docs/architecture.md, "Values").
+//! Unknown fields go to `_extra` and are reported as drift. Privacy is applied here, before
+//! anything is stored.
 
 mod builder;
 mod canonical;
@@ -23,9 +24,9 @@ use arrow::array::RecordBatch;
 use jiff::tz::TimeZone;
 
 pub use decoder::Decoder;
-pub use load::{Load, LoadKind, LoadedScope};
+pub(crate) use load::{Load, LoadKind, LoadedScope};
 pub use privacy::Privacy;
-pub use rewrite::Classes;
+pub(crate) use rewrite::Classes;
 
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
@@ -43,36 +44,36 @@ pub struct Context {
 
 /// A value, or a whole record, that did not fit (`sync.rejects`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reject {
-    pub table: String,
+pub(crate) struct Reject {
+    pub(crate) table: String,
     /// The id of the scope that the record belongs to, where it says so.
-    pub scope: Option<i64>,
+    pub(crate) scope: Option<i64>,
     /// Key values joined by `/`; `#n` for the n-th record of an answer when it has no key.
-    pub record_key: String,
+    pub(crate) record_key: String,
     /// `None`: the record was rejected whole.
-    pub column: Option<String>,
-    pub value: Option<String>,
-    pub error: String,
+    pub(crate) column: Option<String>,
+    pub(crate) value: Option<String>,
+    pub(crate) error: String,
 }
 
 /// A field that no column takes (`sync.drift`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drift {
-    pub table: String,
-    pub field: String,
-    pub example: Option<String>,
+pub(crate) struct Drift {
+    pub(crate) table: String,
+    pub(crate) field: String,
+    pub(crate) example: Option<String>,
 }
 
 /// The rows of some answers.
 #[derive(Debug)]
 pub struct Decoded {
-    pub resource: Arc<Resource>,
+    pub(crate) resource: Arc<Resource>,
     pub rows: RecordBatch,
-    pub rejects: Vec<Reject>,
-    pub drift: Vec<Drift>,
+    pub(crate) rejects: Vec<Reject>,
+    pub(crate) drift: Vec<Drift>,
     /// A record came without a usable key: its scope must delete nothing.
-    pub keyless: bool,
-    pub children: Vec<Decoded>,
+    pub(crate) keyless: bool,
+    pub(crate) children: Vec<Decoded>,
 }
 
 impl Decoded {
@@ -80,7 +81,7 @@ impl Decoded {
     ///
     /// # Errors
     /// `Kind::Internal`: the two are not of one table.
-    pub fn join(&mut self, other: Decoded) -> Result<()> {
+    pub(crate) fn join(&mut self, other: Decoded) -> Result<()> {
         let schema = self.rows.schema();
         self.rows = arrow::compute::concat_batches(&schema, [&self.rows, &other.rows])
             .map_err(|e| Error::caused(Kind::Internal, "two pages do not fit together", e))?;
@@ -94,17 +95,17 @@ impl Decoded {
     }
 
     /// Memory that the rows take, children included.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.rows.get_array_memory_size() + self.children.iter().map(Decoded::bytes).sum::<usize>()
     }
 
     /// Whether any record, here or in a child table, came without a usable key.
-    pub fn any_keyless(&self) -> bool {
+    pub(crate) fn any_keyless(&self) -> bool {
         self.keyless || self.children.iter().any(Decoded::any_keyless)
     }
 
     /// All rejects, children's included.
-    pub fn all_rejects(&self) -> Vec<Reject> {
+    pub(crate) fn all_rejects(&self) -> Vec<Reject> {
         let mut all = self.rejects.clone();
         for child in &self.children {
             all.extend(child.all_rejects());
@@ -113,7 +114,7 @@ impl Decoded {
     }
 
     /// All drift, children's included.
-    pub fn all_drift(&self) -> Vec<Drift> {
+    pub(crate) fn all_drift(&self) -> Vec<Drift> {
         let mut all = self.drift.clone();
         for child in &self.children {
             all.extend(child.all_drift());

@@ -1,4 +1,4 @@
-//! Privacy, applied before anything is stored (contract sections 2 and 9.6).
+//! Privacy, applied before anything is stored (docs/architecture.md, "Privacy").
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -42,7 +42,7 @@ impl Privacy {
     }
 
     /// What happens to values of a column of this class.
-    pub fn mode(&self, class: Option<Class>) -> PrivacyMode {
+    pub(crate) fn mode(&self, class: Option<Class>) -> PrivacyMode {
         match class {
             Some(Class::Identifier) => self.identifiers,
             Some(Class::ContactDetail) => self.contact_details,
@@ -56,7 +56,7 @@ impl Privacy {
     }
 
     /// A digest of the key that reveals nothing of it, by which another key is found out.
-    pub fn fingerprint(&self) -> String {
+    pub(crate) fn fingerprint(&self) -> String {
         self.digits(&["fingerprint of the key", ""], HASH_DIGITS)
     }
 
@@ -70,14 +70,14 @@ impl Privacy {
     }
 
     /// The class of a field that no column takes, by its name.
-    pub fn class_of_name(name: &str) -> Option<Class> {
+    pub(crate) fn class_of_name(name: &str) -> Option<Class> {
         catalog::class_of_name(name)
     }
 
     /// A keyed hash of `text`: 32 hexadecimal digits, equal for equal text within one mirror. A hash
     /// of this mirror stays what it is: values that were stored while a class was hidden and values
     /// that were stored while it was kept can be told apart, and none is hashed twice.
-    pub fn hash(&self, text: &str) -> String {
+    pub(crate) fn hash(&self, text: &str) -> String {
         if self.made(text) {
             return text.to_owned();
         }
@@ -119,7 +119,11 @@ impl Privacy {
     }
 
     /// A column's text under its class; `None` where it is dropped.
-    pub fn text<'a>(&self, class: Option<Class>, text: Cow<'a, str>) -> Option<Cow<'a, str>> {
+    pub(crate) fn text<'a>(
+        &self,
+        class: Option<Class>,
+        text: Cow<'a, str>,
+    ) -> Option<Cow<'a, str>> {
         match self.mode(class) {
             PrivacyMode::Keep => Some(text),
             PrivacyMode::Hash => Some(Cow::Owned(self.hash(&text))),
@@ -128,7 +132,7 @@ impl Privacy {
     }
 
     /// The text of a JSON value for `_extra`, `rejects` and `drift` under a class: `None` is dropped.
-    pub fn json(&self, class: Option<Class>, raw: &str) -> Option<String> {
+    pub(crate) fn json(&self, class: Option<Class>, raw: &str) -> Option<String> {
         match self.mode(class) {
             PrivacyMode::Keep => Some(raw.to_owned()),
             PrivacyMode::Hash if raw == "null" => Some(raw.to_owned()),

@@ -12,7 +12,7 @@ use crate::catalog::Class;
 /// tables that take its lists, and, by their names, fields that no column takes.
 ///
 /// The privacy of a column takes every text for an identifier. What was hidden before stays as it is.
-pub struct Classes<'a> {
+pub(crate) struct Classes<'a> {
     by_name: &'a Privacy,
     /// By the path of the field, outermost object first.
     columns: Vec<(Vec<String>, Privacy)>,
@@ -24,42 +24,42 @@ pub struct Classes<'a> {
 
 impl<'a> Classes<'a> {
     /// `by_name` hides what falls under a class by its name, and nothing else is hidden yet.
-    pub fn new(by_name: &'a Privacy) -> Classes<'a> {
+    pub(crate) fn new(by_name: &'a Privacy) -> Classes<'a> {
         Classes { by_name, columns: Vec::new(), lists: BTreeMap::new(), bare: None }
     }
 
     /// Hides the field of a column.
-    pub fn hide_field(&mut self, path: Vec<String>, privacy: Privacy) {
+    pub(crate) fn hide_field(&mut self, path: Vec<String>, privacy: Privacy) {
         self.columns.push((path, privacy));
     }
 
     /// Hides elements that are bare values, where this is a table of list elements.
-    pub fn hide_bare(&mut self, privacy: Privacy) {
+    pub(crate) fn hide_bare(&mut self, privacy: Privacy) {
         self.bare = Some(privacy);
     }
 
     /// A table takes the list in this field.
-    pub fn add_list(&mut self, field: String, of_table: Classes<'a>) {
+    pub(crate) fn add_list(&mut self, field: String, of_table: Classes<'a>) {
         self.lists.insert(field, of_table);
     }
 
     /// Whether any column hides something; names may.
-    pub fn hides_columns(&self) -> bool {
+    pub(crate) fn hides_columns(&self) -> bool {
         self.strictest().is_some()
     }
 
     /// An object as it stands in `_extra`.
-    pub fn object(&self, text: &str) -> String {
+    pub(crate) fn object(&self, text: &str) -> String {
         self.fields(text, &[]).unwrap_or_else(|| text.to_owned())
     }
 
     /// An example of a field that no column took when it came, by its path; `None` is dropped.
-    pub fn example(&self, path: &[String], raw: &str) -> Option<String> {
+    pub(crate) fn example(&self, path: &[String], raw: &str) -> Option<String> {
         self.at(path, raw)
     }
 
     /// What did not fit the column whose field has this path; `None` is dropped.
-    pub fn misfit(&self, path: &[String], raw: &str) -> Option<String> {
+    pub(crate) fn misfit(&self, path: &[String], raw: &str) -> Option<String> {
         let value = self.value(raw);
         // Of an object that was none, all columns that take parts of it show the whole.
         let shares = |column: &[String]| {
@@ -70,7 +70,7 @@ impl<'a> Classes<'a> {
     }
 
     /// What did not fit a column that the table has no more, and whose field nobody knows.
-    pub fn orphan(&self, raw: &str) -> Option<String> {
+    pub(crate) fn orphan(&self, raw: &str) -> Option<String> {
         hide(self.strictest().into_iter(), self.value(raw))
     }
 

@@ -11,7 +11,7 @@ use crate::ticks::Ticks;
 
 /// A value that fits a column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Value<'a> {
+pub(crate) enum Value<'a> {
     Int(i64),
     Text(Cow<'a, str>),
     Bool(bool),
@@ -26,7 +26,7 @@ pub enum Value<'a> {
 
 impl Value<'_> {
     /// The value as part of a record key in `sync.rejects`.
-    pub fn key_text(&self, scale: u32) -> String {
+    pub(crate) fn key_text(&self, scale: u32) -> String {
         match self {
             Value::Int(i) => i.to_string(),
             Value::Text(t) => t.clone().into_owned(),
@@ -69,7 +69,7 @@ fn decimal_text(value: i128, scale: u32) -> String {
 ///
 /// # Errors
 /// Why the value does not fit, in words for `sync.rejects`.
-pub fn scalar<'a>(
+pub(crate) fn scalar<'a>(
     kind: Scalar,
     raw: &'a str,
     zone: &TimeZone,

@@ -14,19 +14,19 @@ use crate::source::{Filter, Page, Pages, Request, Verdict, records};
 use crate::ticks::Ticks;
 
 /// The rows of one page of a search.
-pub struct SearchPage {
-    pub load: Load,
+pub(crate) struct SearchPage {
+    pub(crate) load: Load,
     /// The ids that the page shows.
-    pub ids: Vec<i64>,
+    pub(crate) ids: Vec<i64>,
 }
 
 /// What a search by ids found.
-pub struct Found {
-    pub load: Option<Load>,
+pub(crate) struct Found {
+    pub(crate) load: Option<Load>,
     /// Asked, and not in the answer.
-    pub missing: Vec<i64>,
+    pub(crate) missing: Vec<i64>,
     /// The answer proves that no search row has those ids.
-    pub complete: bool,
+    pub(crate) complete: bool,
 }
 
 impl Extractor {
@@ -34,7 +34,7 @@ impl Extractor {
     ///
     /// # Errors
     /// `WrongId` where a row's `CaseId` is not its `Id`: nothing may be fetched by such an id.
-    pub async fn search_ids(
+    pub(crate) async fn search_ids(
         &self,
         resource: &Arc<Resource>,
         place: Place,
@@ -80,7 +80,11 @@ impl Extractor {
     ///
     /// # Errors
     /// Those of the call.
-    pub async fn count(&self, resource: &Resource, filter: Option<Filter>) -> Result<Option<u64>> {
+    pub(crate) async fn count(
+        &self,
+        resource: &Resource,
+        filter: Option<Filter>,
+    ) -> Result<Option<u64>> {
         let mut request = search_plan(&self.catalog, resource, filter)?.request;
         request.query.order_by = None;
         request.query.top = Some(1);
@@ -94,7 +98,7 @@ impl Extractor {
     ///
     /// # Errors
     /// Those of the calls.
-    pub async fn ids(
+    pub(crate) async fn ids(
         &self,
         resource: &Resource,
         filter: Option<Filter>,
@@ -114,12 +118,12 @@ impl Extractor {
     }
 
     /// Begins a listing of everything that a search shows, in pages by id.
-    pub fn listing(&self, resource: &Arc<Resource>) -> Result<Pages> {
+    pub(crate) fn listing(&self, resource: &Arc<Resource>) -> Result<Pages> {
         Ok(Pages::new(&self.client, search_plan(&self.catalog, resource, None)?))
     }
 
     /// Decodes a page of a search or listing.
-    pub async fn search_page(
+    pub(crate) async fn search_page(
         &self,
         resource: &Arc<Resource>,
         place: Place,
@@ -178,7 +182,7 @@ impl Extractor {
     }
 
     /// Reads a single record that the search does not know.
-    pub async fn by_id(
+    pub(crate) async fn by_id(
         &self,
         resource: &Arc<Resource>,
         template: &str,

@@ -30,7 +30,7 @@ pub(super) struct Usual {
 impl Usual {
     /// After a complete poll whose first answer said `date` when our clock said `ours`: the smallest
     /// distance counts at once, a larger one slowly.
-    pub fn learned(before: Option<Usual>, date: Ticks, ours: Ticks) -> Usual {
+    pub(crate) fn learned(before: Option<Usual>, date: Ticks, ours: Ticks) -> Usual {
         let ahead = date.get().saturating_sub(ours.get());
         let ahead = before.map_or(ahead, |before| {
             let longest = Ticks::new(0).later_by(LONGEST_PAUSE).get();
@@ -41,12 +41,12 @@ impl Usual {
     }
 
     /// The two clocks are equal, as far as is known at `ours`.
-    pub fn equal(ours: Ticks) -> Usual {
+    pub(crate) fn equal(ours: Ticks) -> Usual {
         Usual { ahead: 0, at: ours }
     }
 
     /// `date` as far as it is believed. Of a service that was never met before, all of it.
-    pub fn believed(usual: Option<Usual>, date: Ticks, ours: Ticks) -> Ticks {
+    pub(crate) fn believed(usual: Option<Usual>, date: Ticks, ours: Ticks) -> Ticks {
         usual.map_or(date, |usual| {
             let latest = Ticks::new(ours.get().saturating_add(usual.ahead)).later_by(TOLERANCE);
             date.min(latest)

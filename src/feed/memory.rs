@@ -8,54 +8,54 @@ use crate::ticks::Ticks;
 
 /// What was kept of a feed.
 #[derive(Debug, Clone, Default)]
-pub struct Recalled {
-    pub state: FeedState,
+pub(crate) struct Recalled {
+    pub(crate) state: FeedState,
     /// The number of the last page that moved something.
-    pub sequence: i64,
+    pub(crate) sequence: i64,
     /// What is usual between the service's clock and ours, as [`Memory::complete`] was given it.
-    pub usual: Option<String>,
+    pub(crate) usual: Option<String>,
 }
 
 /// A page as it is committed: what it said, and how far the reading has come with it.
 #[derive(Debug, Clone)]
-pub struct SeenPage {
-    pub name: FeedName,
-    pub reader: Reader,
+pub(crate) struct SeenPage {
+    pub(crate) name: FeedName,
+    pub(crate) reader: Reader,
     /// The rows; of the contacts' feed there are no cases, and the other way round.
-    pub cases: Vec<(i64, CaseDates)>,
-    pub contacts: Vec<ContactSeen>,
+    pub(crate) cases: Vec<(i64, CaseDates)>,
+    pub(crate) contacts: Vec<ContactSeen>,
     /// Dates that cannot be read.
-    pub unreadable: Vec<Unreadable>,
+    pub(crate) unreadable: Vec<Unreadable>,
     /// The first record that names no case or contact: what is wrong with it.
-    pub unnamed: Option<String>,
-    pub place: PagePlace,
+    pub(crate) unnamed: Option<String>,
+    pub(crate) place: PagePlace,
 }
 
 /// How far a reading has come, in a transaction that may learn that it has come less far.
 #[derive(Debug, Clone)]
-pub struct PagePlace {
+pub(crate) struct PagePlace {
     /// How far the feed was read before the page.
-    pub state: FeedState,
+    pub(crate) state: FeedState,
     /// Where the reading began.
-    pub lower: Ticks,
+    pub(crate) lower: Ticks,
     /// Where it goes on behind the page.
-    pub cursor: Ticks,
+    pub(crate) cursor: Ticks,
     /// The earliest date from which a row has to be asked for again,
-    pub hold: Option<Ticks>,
+    pub(crate) hold: Option<Ticks>,
     /// and that of the page's rows with a date that cannot be read.
-    pub unreadable: Option<Ticks>,
+    pub(crate) unreadable: Option<Ticks>,
 }
 
 impl PagePlace {
     /// The hold after the page, of which so many unreadable dates are new: each is asked for once
     /// more, in case it was the answer and not the row. After that it is what the source has.
-    pub fn hold(&self, new_unreadable: u64) -> Option<Ticks> {
+    pub(crate) fn hold(&self, new_unreadable: u64) -> Option<Ticks> {
         let again = self.unreadable.filter(|_| new_unreadable > 0);
         again.into_iter().chain(self.hold).min()
     }
 
     /// How far a poll has come. One that is cut off goes on before a row that it has to ask for again.
-    pub fn state(&self, hold: Option<Ticks>) -> FeedState {
+    pub(crate) fn state(&self, hold: Option<Ticks>) -> FeedState {
         let cursor = hold.map_or(self.cursor, |hold| self.cursor.min(hold));
         let moves = cursor > self.lower;
         FeedState {
@@ -67,15 +67,15 @@ impl PagePlace {
 
 /// What committing a page came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Committed {
+pub(crate) struct Committed {
     /// Rows that were new or had moved.
-    pub moved: u64,
+    pub(crate) moved: u64,
     /// See [`PagePlace::hold`].
-    pub hold: Option<Ticks>,
+    pub(crate) hold: Option<Ticks>,
 }
 
 /// Where what the feeds say is kept. What a method that writes has returned from is durable.
-pub trait Memory: Sync {
+pub(crate) trait Memory: Sync {
     /// What is kept of a feed.
     ///
     /// # Errors

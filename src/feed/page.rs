@@ -19,43 +19,43 @@ pub(super) type Identity = (i64, i64);
 /// One row of a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FeedRow {
-    pub id: i64,
-    pub when: When,
+    pub(crate) id: i64,
+    pub(crate) when: When,
     /// In the order of [`Facet::ALL`]; a date that cannot be read has a number of its own.
-    pub dates: CaseDates,
-    pub unreadable: Vec<Unreadable>,
+    pub(crate) dates: CaseDates,
+    pub(crate) unreadable: Vec<Unreadable>,
 }
 
 /// Where a record stands in the order of the feed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct When {
     /// Its `ModifiedDate`, where it can be read.
-    pub modified: Option<Ticks>,
+    pub(crate) modified: Option<Ticks>,
     /// The last `ModifiedDate` before it in the same answer.
-    pub after: Option<Ticks>,
+    pub(crate) after: Option<Ticks>,
 }
 
 impl When {
     /// A date from which on the record is met again: its own, else that of the row before it in an
     /// answer that stands in order, else `lower`, from which on the answer was asked.
-    pub fn from(self, in_order: bool, lower: Ticks) -> Ticks {
+    pub(crate) fn from(self, in_order: bool, lower: Ticks) -> Ticks {
         self.modified.or(self.after.filter(|_| in_order)).unwrap_or(lower).max(lower)
     }
 }
 
 impl FeedRow {
     /// The number of `ModifiedDate`.
-    pub fn key(&self) -> i64 {
+    pub(crate) fn key(&self) -> i64 {
         // `row` fills it, with a date or with what stands for one.
         self.dates[0].unwrap_or(i64::MIN)
     }
 
-    pub fn identity(&self) -> Identity {
+    pub(crate) fn identity(&self) -> Identity {
         (self.id, self.key())
     }
 
     #[cfg(test)]
-    pub fn for_test(id: i64, modified: Ticks) -> FeedRow {
+    pub(crate) fn for_test(id: i64, modified: Ticks) -> FeedRow {
         let mut dates = [None; 11];
         dates[0] = Some(modified.get());
         let when = When { modified: Some(modified), after: None };
@@ -66,24 +66,24 @@ impl FeedRow {
 /// A record that names no case or contact: what it says of whom cannot be known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Nameless {
-    pub when: When,
-    pub error: String,
+    pub(crate) when: When,
+    pub(crate) error: String,
 }
 
 /// The records of one answer.
 #[derive(Debug, Default)]
 pub(super) struct FeedRows {
-    pub rows: Vec<FeedRow>,
+    pub(crate) rows: Vec<FeedRow>,
     /// Of all records, usable or not, in order: their number decides whether the page was full.
-    pub identities: Vec<Identity>,
+    pub(crate) identities: Vec<Identity>,
     /// How many records match, where the answer says it.
-    pub count: Option<u64>,
-    pub nameless: Vec<Nameless>,
+    pub(crate) count: Option<u64>,
+    pub(crate) nameless: Vec<Nameless>,
 }
 
 impl FeedRows {
     /// Reads the records. Whatever they hold, none is passed over.
-    pub fn read(records: &[&RawValue], name: FeedName, zone: &TimeZone) -> FeedRows {
+    pub(crate) fn read(records: &[&RawValue], name: FeedName, zone: &TimeZone) -> FeedRows {
         let mut page = FeedRows::default();
         let mut after = None;
         for record in records {
@@ -109,7 +109,7 @@ impl FeedRows {
     }
 
     /// Whether the rows stand in the order of `ModifiedDate`, as far as it can be read.
-    pub fn is_in_order(&self) -> bool {
+    pub(crate) fn is_in_order(&self) -> bool {
         self.rows.iter().filter_map(|row| row.when.modified).is_sorted()
     }
 
@@ -119,12 +119,12 @@ impl FeedRows {
     }
 
     /// For `sync.seen`: of a case that stands in the page twice, the last row.
-    pub fn cases(&self) -> Vec<(i64, CaseDates)> {
+    pub(crate) fn cases(&self) -> Vec<(i64, CaseDates)> {
         self.by_id().into_iter().map(|(id, row)| (id, row.dates)).collect()
     }
 
     /// For `sync.seen_contacts`.
-    pub fn contacts(&self) -> Vec<ContactSeen> {
+    pub(crate) fn contacts(&self) -> Vec<ContactSeen> {
         self.by_id()
             .into_iter()
             .map(|(contact_id, row)| ContactSeen { contact_id, modified: row.dates[0] })
@@ -132,7 +132,7 @@ impl FeedRows {
     }
 
     /// The dates of those rows that could not be read.
-    pub fn unreadable(&self) -> Vec<Unreadable> {
+    pub(crate) fn unreadable(&self) -> Vec<Unreadable> {
         self.by_id().into_values().flat_map(|row| row.unreadable.clone()).collect()
     }
 }

@@ -19,7 +19,7 @@ use crate::ticks::Ticks;
 const PATH_CASES: &str = "/api/Integrations/RecentlyModified/Cases";
 const PATH_CONTACTS: &str = "/api/Integrations/RecentlyModified/Contacts";
 /// Pages are asked this large first, and halved while the service refuses.
-pub const LARGEST_PAGE: u32 = 1_000;
+pub(crate) const LARGEST_PAGE: u32 = 1_000;
 const SMALLEST_PAGE: u32 = 100;
 /// Passes by `$skip` that may differ from the one before.
 const MOST_PASSES: usize = 5;
@@ -27,33 +27,33 @@ const MOST_PASSES: usize = 5;
 /// A reading under way.
 pub(super) struct Reading<'a, M> {
     feed: &'a Feed<'a, M>,
-    pub name: FeedName,
+    pub(crate) name: FeedName,
     reader: Reader,
     /// Everything from here on is asked for.
-    pub lower: Ticks,
+    pub(crate) lower: Ticks,
     /// How far the feed was read; a reading that is no poll keeps it to itself.
-    pub state: FeedState,
+    pub(crate) state: FeedState,
     /// The number of the last page before this reading ([`Recalled::sequence`]).
-    pub before: i64,
+    pub(crate) before: i64,
     /// Rows that were new or had moved.
-    pub moved: u64,
-    pub calls: u64,
+    pub(crate) moved: u64,
+    pub(crate) calls: u64,
     /// An answer carried the server's time.
-    pub dated: bool,
+    pub(crate) dated: bool,
     /// How far the server's clock usually is ahead of ours, this reading included once it has begun.
-    pub usual: Option<Usual>,
+    pub(crate) usual: Option<Usual>,
     /// The first answer came.
     begun: bool,
     /// The newest `ModifiedDate` of this reading.
-    pub newest: Option<Ticks>,
+    pub(crate) newest: Option<Ticks>,
     /// The earliest date from which a row has to be asked for again.
-    pub hold: Option<Ticks>,
+    pub(crate) hold: Option<Ticks>,
     /// Records that named no case or contact.
     nameless: usize,
 }
 
 impl<'a, M: Memory> Reading<'a, M> {
-    pub fn new(
+    pub(crate) fn new(
         feed: &'a Feed<'a, M>,
         name: FeedName,
         reader: Reader,
@@ -89,7 +89,7 @@ impl<'a, M: Memory> Reading<'a, M> {
     ///
     /// # Errors
     /// Those of the calls; `BadAnswer` where pages cannot be made complete.
-    pub async fn run(&mut self) -> Result<()> {
+    pub(crate) async fn run(&mut self) -> Result<()> {
         let by_date = self.feed.settings.style == FeedStyle::Odata;
         let mut walk = if by_date { Walk::by_date(self.lower) } else { Walk::by_skip(self.lower) };
         let mut top =
@@ -259,7 +259,7 @@ impl<'a, M: Memory> Reading<'a, M> {
     }
 
     /// At the end of a reading that met no nameless record, what an earlier one noted is over.
-    pub async fn note_names(&self) -> Result<()> {
+    pub(crate) async fn note_names(&self) -> Result<()> {
         if self.nameless > 0 {
             return Ok(());
         }

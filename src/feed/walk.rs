@@ -6,8 +6,8 @@
 //! `eq` that lacks a row already seen at that date; a full page that brings nothing new), one that
 //! does not know such a filter refuses it: then passes by `$skip` take over, each page overlapping
 //! the last by a row, and count only when two are equal. What comes in one answer needs no second
-//! pass, and the same records again are a service that ignores `$skip`: they are all (contract
-//! section 4, "Complete answers").
+//! pass, and the same records again are a service that ignores `$skip`: they are all
+//! (docs/architecture.md, "Completeness").
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,7 +60,7 @@ fn may_go_on(records: usize, top: usize) -> bool {
 
 impl Walk {
     /// By date and id, as long as the service can.
-    pub fn by_date(lower: Ticks) -> Walk {
+    pub(crate) fn by_date(lower: Ticks) -> Walk {
         Walk {
             next: Some(Ask::From(lower)),
             cursor: lower,
@@ -72,36 +72,36 @@ impl Walk {
     }
 
     /// By `$skip` from the start.
-    pub fn by_skip(lower: Ticks) -> Walk {
+    pub(crate) fn by_skip(lower: Ticks) -> Walk {
         Walk { next: Some(Ask::Skip(0)), ..Walk::by_date(lower) }
     }
 
-    pub fn next_ask(&self) -> Option<Ask> {
+    pub(crate) fn next_ask(&self) -> Option<Ask> {
         self.next
     }
 
     /// Where a reading that is cut off here goes on.
-    pub fn cursor(&self) -> Ticks {
+    pub(crate) fn cursor(&self) -> Ticks {
         self.cursor
     }
 
     /// Passes by `$skip` that were ended.
-    pub fn passes(&self) -> usize {
+    pub(crate) fn passes(&self) -> usize {
         self.passes
     }
 
     /// The walk came to its end, and `Count` tells of rows that did not come.
-    pub fn lacks_counted(&self) -> bool {
+    pub(crate) fn lacks_counted(&self) -> bool {
         self.next.is_none() && self.lacks_counted
     }
 
     /// The service does not know the filter of the last call.
-    pub fn filter_is_refused(&mut self) {
+    pub(crate) fn filter_is_refused(&mut self) {
         self.next = Some(Ask::Skip(0));
     }
 
     /// Takes the answer to `ask`, of which `top` records were asked.
-    pub fn take(&mut self, ask: Ask, page: &FeedRows, top: usize) {
+    pub(crate) fn take(&mut self, ask: Ask, page: &FeedRows, top: usize) {
         let new = page
             .rows
             .iter()

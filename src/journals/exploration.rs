@@ -13,7 +13,7 @@ type Journal = (String, i64);
 /// it may last as long as `limits.journal_timeout`. So of a journal of which nothing is known one
 /// month is read at a time; the others begin with what that one found.
 #[derive(Debug, Default)]
-pub struct Exploration {
+pub(crate) struct Exploration {
     /// Journals of which nothing is known, with a month under way.
     explored: BTreeSet<Journal>,
     /// What was found out; `None` where a month came in one call.
@@ -26,12 +26,12 @@ fn journal_of(month: &DueMonth) -> Journal {
 
 impl Exploration {
     /// Whether a month can begin now.
-    pub fn may_begin(&self, month: &DueMonth) -> bool {
+    pub(crate) fn may_begin(&self, month: &DueMonth) -> bool {
         self.explored.is_empty() || !self.explored.contains(&journal_of(month))
     }
 
     /// A month begins, with what the ones before it found out.
-    pub fn begin(&mut self, month: &mut DueMonth) {
+    pub(crate) fn begin(&mut self, month: &mut DueMonth) {
         let journal = journal_of(month);
         match self.found.get(&journal) {
             Some(found) => month.window_days = month.window_days.or(*found),
@@ -41,14 +41,14 @@ impl Exploration {
     }
 
     /// A month was read, in windows of so many days where one call was too much for it.
-    pub fn was_read(&mut self, month: &DueMonth, window_days: Option<u32>) {
+    pub(crate) fn was_read(&mut self, month: &DueMonth, window_days: Option<u32>) {
         let journal = journal_of(month);
         self.explored.remove(&journal);
         self.found.insert(journal, window_days);
     }
 
     /// A month could not be read.
-    pub fn failed(&mut self, month: &DueMonth) {
+    pub(crate) fn failed(&mut self, month: &DueMonth) {
         self.explored.remove(&journal_of(month));
     }
 }

@@ -1,20 +1,20 @@
 //! Journals: months as scopes, the days they are asked in, and when a month counts as closed
-//! (contract section 4, "Journals"; section 2, `journals.*`).
+//! (docs/architecture.md, "Journals").
 //!
 //! Months, windows and their exploration are pure; [`read`] makes the calls of one month.
 
 mod exploration;
-pub mod read;
+pub(crate) mod read;
 
 use crate::scope::{REVENUE, REVENUE_SUMS};
 
-pub use exploration::Exploration;
-pub use read::MonthRead;
+pub(crate) use exploration::Exploration;
+pub(crate) use read::MonthRead;
 
 use crate::config::JournalLevel;
 
 /// How a level is written in the path of its calls (reference 4.7).
-pub fn path_of(level: JournalLevel) -> &'static str {
+pub(crate) fn path_of(level: JournalLevel) -> &'static str {
     match level {
         JournalLevel::Offices => "Offices",
         JournalLevel::BrokerCompanies => "BrokerCompanies",
@@ -23,7 +23,7 @@ pub fn path_of(level: JournalLevel) -> &'static str {
 }
 
 /// The kinds of `casemirror journals --kind`, with the tables that each reads.
-pub const KINDS: [(&str, &[&str]); 4] = [
+pub(crate) const KINDS: [(&str, &[&str]); 4] = [
     ("case", &["case_journals"]),
     ("depot", &["depot_journals"]),
     ("revenue", &[REVENUE, REVENUE_SUMS]),
@@ -34,7 +34,7 @@ pub const KINDS: [(&str, &[&str]); 4] = [
 ///
 /// # Errors
 /// The first kind that does not exist.
-pub fn tables_of(kinds: &[String]) -> Result<Vec<String>, String> {
+pub(crate) fn tables_of(kinds: &[String]) -> Result<Vec<String>, String> {
     if let Some(unknown) = kinds.iter().find(|kind| !KINDS.iter().any(|(name, _)| name == kind)) {
         return Err(unknown.clone());
     }

@@ -1,10 +1,11 @@
 //! The calls of one journal's month.
 //!
 //! A month is asked in one call. One that times out, breaks off, comes incomplete or has a round number
-//! of lines that its halves do not add up to is asked in halves, down to days, and is complete when a second pass over the parts gives the same lines (contract section 4,
-//! "Journals"): a line whose date is edited meanwhile could otherwise be in both halves, or in none.
-//! Pages are such parts too: a line that comes or goes meanwhile moves those behind it to other pages,
-//! and lines have no key to be told apart by (contract section 9.4).
+//! of lines that its halves do not add up to is asked in halves, down to days, and is complete when
+//! a second pass over the parts gives the same lines (docs/architecture.md, "Journals"): a line
+//! whose date is edited meanwhile could otherwise be in both halves, or in none. Pages are such
+//! parts too: a line that comes or goes meanwhile moves those behind it to other pages, and lines
+//! have no key to be told apart by (docs/architecture.md, "Scopes").
 
 use std::sync::Arc;
 
@@ -27,11 +28,11 @@ const MOST_PASSES: usize = 4;
 const ROUND: usize = 100;
 
 /// One reading of a month.
-pub struct MonthRead {
-    pub load: Load,
+pub(crate) struct MonthRead {
+    pub(crate) load: Load,
     /// Days of the largest call that was answered whole: what to begin with the next time. `None` for
     /// a month that came in one call.
-    pub window_days: Option<u32>,
+    pub(crate) window_days: Option<u32>,
 }
 
 impl Extractor {
@@ -41,7 +42,7 @@ impl Extractor {
     /// # Errors
     /// Those of the calls, where a single day cannot be read either, and those of decoding. Nothing of
     /// the month is loaded then.
-    pub async fn journal(
+    pub(crate) async fn journal(
         &self,
         resource: &Arc<Resource>,
         scope: JournalScope,
@@ -94,7 +95,11 @@ impl Extractor {
     ///
     /// # Errors
     /// Those of the call, but for `NotFound`.
-    pub async fn has_journal(&self, resource: &Arc<Resource>, scope: JournalScope) -> Result<bool> {
+    pub(crate) async fn has_journal(
+        &self,
+        resource: &Arc<Resource>,
+        scope: JournalScope,
+    ) -> Result<bool> {
         let calls = Calls { extractor: self, resource, scope };
         let first = scope.month.first();
         let asked = match read_of(resource)?.answer {
@@ -110,11 +115,15 @@ impl Extractor {
     }
 
     /// A month that answered 404 where nothing is mirrored, or for the second time: complete and
-    /// without lines (contract section 4, "Not allowed, not there").
+    /// without lines (docs/architecture.md, "Not allowed, not there").
     ///
     /// # Errors
     /// `Internal`: the columns do not make a batch.
-    pub async fn no_journal(&self, resource: &Arc<Resource>, scope: JournalScope) -> Result<Load> {
+    pub(crate) async fn no_journal(
+        &self,
+        resource: &Arc<Resource>,
+        scope: JournalScope,
+    ) -> Result<Load> {
         Ok(Load {
             decoded: self.decode(resource, Vec::new()).await?,
             scopes: vec![LoadedScope {

@@ -1,5 +1,5 @@
 -- The daemon's own books. `runs`, `resources`, `pending`, `rejects`, `drift`, `verifications`, `calls`
--- and `feed_calls` are for people to read (contract section 3); the rest is state and may change.
+-- and `feed_calls` are for people to read; the rest is state and may change.
 CREATE SCHEMA IF NOT EXISTS history;
 CREATE SCHEMA IF NOT EXISTS report;
 CREATE SCHEMA IF NOT EXISTS sync;

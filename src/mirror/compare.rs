@@ -1,4 +1,5 @@
-//! Holding answers against what is mirrored, cell by cell, without writing them (contract section 6).
+//! Holding answers against what is mirrored, cell by cell, without writing them
+//! (docs/architecture.md, "Control totals").
 
 use std::collections::HashMap;
 

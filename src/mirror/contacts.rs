@@ -1,4 +1,4 @@
-//! Which contacts are mirrored, and which of them are stale (contract section 4, `contacts`).
+//! Which contacts are mirrored, and which of them are stale (docs/architecture.md, "What is due").
 
 use super::state::fetched::apart;
 use super::state::{State, ids};

@@ -1,5 +1,5 @@
 //! Readings of a journal's month that lack so much of what is mirrored that they are not believed at
-//! once: an empty answer looks like a complete one (contract section 4, "Journals").
+//! once: an empty answer looks like a complete one (docs/architecture.md, "Journals").
 //!
 //! The month stays as it is, and the books keep since when it is doubted, a digest of the doubted lines,
 //! and what they add up to. It is believed when an equal answer comes `source.doubt` later, or when the

@@ -1,5 +1,5 @@
-//! Loading journals: months of lines with their annotations, and control totals (contract section 4,
-//! "Journals").
+//! Loading journals: months of lines with their annotations, and control totals
+//! (docs/architecture.md, "Journals").
 
 use std::collections::BTreeSet;
 

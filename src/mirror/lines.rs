@@ -1,4 +1,4 @@
-//! Making a journal's months equal to their answers, line by line (contract section 4, "Journals").
+//! Making a journal's months equal to their answers, line by line (docs/architecture.md, "Journals").
 //!
 //! Two lines can be equal in every field and are still two, and a line that is inserted on top moves
 //! all others without changing them. So lines are paired first: those of equal content, annotations

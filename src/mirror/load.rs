@@ -283,8 +283,9 @@ fn compare_table(
     Ok(merged)
 }
 
-/// Moves the change counter by which snapshots link unchanged files (contract section 7); `part` is
-/// the month of a journal's table, else nothing.
+/// Moves the change counter by which snapshots link unchanged files
+/// (docs/architecture.md, "Published means finished"); `part` is the month of a journal's table,
+/// else nothing.
 pub(super) fn count_change(conn: &Connection, table: &str, part: &str) -> Result<()> {
     let changed = conn
         .execute(

@@ -1,5 +1,5 @@
-//! The books of the journals' months: which are due, waiting, read, or off their sum (contract section 4,
-//! "Journals").
+//! The books of the journals' months: which are due, waiting, read, or off their sum
+//! (docs/architecture.md, "Journals").
 
 use crate::scope::{DueMonth, DueReason};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! What the books tell of the calls that are to come (contract section 1, `plan`).
+//! What the books tell of the calls that are to come.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Values and records that did not fit, until they do (`sync.rejects`, contract section 3).
+//! Values and records that did not fit, until they do (`sync.rejects`; docs/architecture.md, "Values").
 
 use duckdb::{Connection, params};
 use jiff::Timestamp;

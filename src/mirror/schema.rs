@@ -188,7 +188,7 @@ fn definition(config: &Config, column: &Column) -> String {
 }
 
 /// Creates tables and columns that the catalog has and the store lacks, and notes which definitions
-/// are new, so that they make every scope stale and no version (contract section 3).
+/// are new, so that they make every scope stale and no version (docs/architecture.md, "Values").
 fn align(conn: &Connection, config: &Config, catalog: &Catalog, key: [u8; 32]) -> Result<()> {
     let failed = |e| db("cannot bring the store up to the resource files", e);
     let freed = retired::retire(conn, catalog)?;

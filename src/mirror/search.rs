@@ -1,5 +1,5 @@
 //! What a search tells about cases and contacts beside their rows: where a case is found, and
-//! whether the search lags behind the feed (contract section 4, "The search lags").
+//! whether the search lags behind the feed (docs/architecture.md, "The search lags").
 
 use std::collections::BTreeSet;
 
@@ -66,7 +66,7 @@ fn found(conn: &Connection, place: Place) -> Result<()> {
     .map_err(|e| db("cannot note which cases were found", e))
 }
 
-/// An id found in one search is not in the other (contract section 4): it moves.
+/// An id found in one search is not in the other (docs/architecture.md, "Deletion"): it moves.
 fn leave_other_search(
     conn: &Connection,
     settings: &Settings,

@@ -1,5 +1,5 @@
 //! Secrets that casemirror makes itself: `<store.path>.secrets`, mode 0600, never in the store
-//! (contract section 2).
+//! (docs/architecture.md, "Privacy").
 
 use std::fs::OpenOptions;
 use std::io::Write;

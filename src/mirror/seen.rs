@@ -317,7 +317,7 @@ impl State<'_> {
     }
 
     /// Cases whose `ModifiedDate` or another date moved since they were last read whole are read whole
-    /// again (contract section 4, "Narrow dates"); `all` takes every case.
+    /// again (docs/architecture.md, "Seen and fetched"); `all` takes every case.
     pub fn reread(&self, all: bool) -> Result<u64> {
         let condition = is_to_be_reread(all);
         self.fetched_books().mark_cases(&condition, FetchStatus::Asked(Mark::Reread))?;

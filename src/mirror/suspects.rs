@@ -1,5 +1,5 @@
-//! Cases that left the searches: hidden, or removed with all that hangs on them (contract section 4,
-//! "Deletion").
+//! Cases that left the searches: hidden, or removed with all that hangs on them
+//! (docs/architecture.md, "Deletion").
 
 use crate::sql::from_micros;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Privacy that was tightened: what is stored already is rewritten, history included, as if it had
-//! been stored so (contract section 4, "Privacy").
+//! been stored so (docs/architecture.md, "Privacy").
 //!
 //! A column with a class that is new, or that takes its value from elsewhere now, is tightened too: what
 //! it takes was kept in `_extra` and shown in drift, rejects and restatements. Only what became stricter

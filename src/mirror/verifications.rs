@@ -1,4 +1,5 @@
-//! What control totals are held against, and what becomes of their findings (contract section 6).
+//! What control totals are held against, and what becomes of their findings
+//! (docs/architecture.md, "Control totals").
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

@@ -71,8 +71,8 @@ impl State<'_> {
     /// go.
     pub fn want_journals(&self, journals: &Journals) -> Result<()> {
         let [wanted, unwanted] = self.misplaced(journals)?;
-        // The configuration asks for more than it did, and that may never have been read (contract
-        // section 5, `report.snapshot`).
+        // The configuration asks for more than it did, and that may never have been read
+        // (`report.snapshot`; docs/architecture.md, "Reports").
         self.is_not_complete(&format!("{wanted} AND NOT complete OR {unwanted}"))?;
         self.batch(&format!("UPDATE sync.journal_months SET wanted = true WHERE {wanted}"))?;
         self.let_go(&unwanted)

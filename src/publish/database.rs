@@ -1,7 +1,6 @@
-//! The DuckDB file for analysts: a complete, compact, checkpointed copy of the store (contract
-//! section 3).
+//! The DuckDB file for analysts: a complete, compact, checkpointed copy of the store
+//! (docs/architecture.md, "Published means finished").
 
-use std::fs;
 use std::path::Path;
 
 use duckdb::Connection;
@@ -9,7 +8,7 @@ use duckdb::Connection;
 use super::ROW_GROUP_ROWS;
 use super::{PublishedDatabase, Snapshot, utf8};
 use crate::durable::{self, Access, Replacement};
-use crate::error::{self, Error, Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::sql::{self, db, instant};
 
 /// Name under which the copy is attached while it is written.
@@ -61,11 +60,10 @@ impl<'a> Copy<'a> {
                 format!("DuckDB left {} after a checkpoint", log.display()),
             ));
         }
-        let bytes = fs::metadata(file.path()).map_err(|e| error::io("read", file.path(), e))?.len();
         // A log that a writing client left beside the old file would be replayed into the new one.
         durable::remove(&durable::with_suffix(&target, ".wal"))?;
         file.finish(Access::ReadOnly)?;
-        Ok(PublishedDatabase { path: target, bytes })
+        Ok(PublishedDatabase { path: target })
     }
 }
 

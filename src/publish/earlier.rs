@@ -1,4 +1,5 @@
-//! The snapshot before: its files are linked where nothing can have changed (contract section 7).
+//! The snapshot before: its files are linked where nothing can have changed
+//! (docs/architecture.md, "Published means finished").
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
 //! `manifest.json`: what a snapshot holds, so that a reader sees one snapshot whatever `latest` does
-//! (contract section 7).
+//! (docs/architecture.md, "Published means finished").
 
 use std::fs;
 use std::io::{BufReader, Read, Write};
@@ -18,16 +18,16 @@ pub(super) const FILE_NAME: &str = "manifest.json";
 pub struct Manifest {
     pub snapshot_id: String,
     /// RFC 3339 in UTC: `2026-11-20T02:00:00.000000Z`.
-    pub taken_at: String,
+    pub(crate) taken_at: String,
     /// Every change with a `ModifiedDate` up to here is in; null before the first complete poll.
     pub watermark: Option<String>,
     /// Whether every scope that the configuration asks for had been fetched once.
-    pub complete: bool,
-    pub program: String,
-    pub program_version: String,
-    pub duckdb_version: String,
+    pub(crate) complete: bool,
+    pub(crate) program: String,
+    pub(crate) program_version: String,
+    pub(crate) duckdb_version: String,
     /// Tells whose change counters these are.
-    pub store_id: String,
+    pub(crate) store_id: String,
     pub files: Vec<File>,
 }
 
@@ -35,19 +35,19 @@ pub struct Manifest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
     /// From `publish.parquet` on, with `/`.
-    pub path: String,
+    pub(crate) path: String,
     /// `cases`, or `report.signed_cases`.
-    pub table: String,
+    pub(crate) table: String,
     pub rows: u64,
     pub bytes: u64,
     /// Of the file, in hex.
-    pub sha256: String,
+    pub(crate) sha256: String,
     /// Change counter of the table in the store; null for what has none, as reports.
     #[serde(default)]
     pub changes: Option<i64>,
     /// Hash of the names and types of the columns, in hex.
     #[serde(default)]
-    pub columns: String,
+    pub(crate) columns: String,
 }
 
 impl Manifest {

@@ -1,8 +1,9 @@
 //! Publishing: what others read, made from one committed state of the store.
 //!
-//! Two forms, together or each for itself: the DuckDB file for analysts (contract section 3) and the
-//! Parquet snapshots (section 7). Both are written beside their place and put there when they are
-//! complete and synced ([`crate::durable`]); whoever reads meanwhile keeps what was there.
+//! Two forms, together or each for itself: the DuckDB file for analysts and the
+//! Parquet snapshots (docs/architecture.md, "Published means finished"). Both are written beside
+//! their place and put there when they are complete and synced ([`crate::durable`]); whoever reads
+//! meanwhile keeps what was there.
 //!
 //! One read transaction on the store covers both, so that a database and a snapshot of the same id
 //! show the same rows. The writer goes on meanwhile: nothing here writes to the store.
@@ -25,7 +26,7 @@ use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::sql::db;
 
-pub use manifest::{File, Manifest};
+pub use manifest::Manifest;
 
 /// Rows in a row group of what is published. A group is compressed as a whole by each thread, and at
 /// DuckDB's 122,880 a group of the widest tables does not fit a store.memory_limit of 400 MB.
@@ -70,22 +71,21 @@ pub struct ParquetTarget<'a> {
 #[derive(Debug, Clone)]
 pub struct Published {
     /// `2026-11-20T020000Z`.
-    pub snapshot_id: String,
-    pub database: Option<PublishedDatabase>,
+    pub(crate) snapshot_id: String,
+    pub(crate) database: Option<PublishedDatabase>,
     pub parquet: Option<PublishedParquet>,
 }
 
 /// The DuckDB file that took the place of the last one.
 #[derive(Debug, Clone)]
-pub struct PublishedDatabase {
-    pub path: PathBuf,
-    pub bytes: u64,
+pub(crate) struct PublishedDatabase {
+    pub(crate) path: PathBuf,
 }
 
 /// The snapshot that `latest` shows now.
 #[derive(Debug, Clone)]
 pub struct PublishedParquet {
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     pub files: usize,
     /// Of these, hard links to the files of the snapshot before.
     pub linked: usize,
@@ -93,8 +93,6 @@ pub struct PublishedParquet {
     pub rows: u64,
     /// Of all files, linked ones included.
     pub bytes: u64,
-    /// Names of the snapshots that were removed.
-    pub removed: Vec<String>,
 }
 
 /// A snapshot with its name.

@@ -1,5 +1,5 @@
-//! A Parquet snapshot: its files, one manifest, one link that moves when all of it is there (contract
-//! section 7).
+//! A Parquet snapshot: its files, one manifest, one link that moves when all of it is there
+//! (docs/architecture.md, "Published means finished").
 
 use std::fs;
 
@@ -111,20 +111,13 @@ impl<'a> Export<'a> {
         failpoint::reach("snapshot-placed");
         let id = &manifest.snapshot_id;
         snapshots::point_latest_to(target.root, id)?;
-        let removed = snapshots::remove_old(
-            target.root,
-            id,
-            taken_at,
-            target.keep_snapshots,
-            target.keep_for,
-        )?;
+        snapshots::remove_old(target.root, id, taken_at, target.keep_snapshots, target.keep_for)?;
         Ok(PublishedParquet {
             path,
             files: manifest.files.len(),
             linked,
             rows: manifest.files.iter().map(|f| f.rows).sum(),
             bytes: manifest.files.iter().map(|f| f.bytes).sum(),
-            removed,
         })
     }
 }

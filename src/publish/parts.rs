@@ -1,5 +1,5 @@
-//! Which files a snapshot has: one per table, per month of a journal, and per report (contract
-//! section 7).
+//! Which files a snapshot has: one per table, per month of a journal, and per report
+//! (docs/architecture.md, "Published means finished").
 
 use std::collections::BTreeMap;
 
@@ -23,17 +23,17 @@ const MONTH_COLUMN: &str = "journal_month";
 /// One file to write.
 pub(super) struct Part {
     /// Folder within the snapshot: `cases`, `report/signed_cases`.
-    pub folder: String,
+    pub(crate) folder: String,
     /// Name of the file within it.
-    pub file: String,
+    pub(crate) file: String,
     /// Name of the table in the manifest: `cases`, `report.signed_cases`.
-    pub table: String,
+    pub(crate) table: String,
     /// Gives the rows.
-    pub query: String,
+    pub(crate) query: String,
     /// Change counter of these rows in the store; `None` where nothing counts them.
-    pub changes: Option<i64>,
+    pub(crate) changes: Option<i64>,
     /// Hash of the names and types of the columns: an older file of the same rows may lack one.
-    pub columns: String,
+    pub(crate) columns: String,
 }
 
 impl Part {

@@ -1,4 +1,5 @@
-//! The folder of the snapshots: names, what a killed process left, what is kept (contract section 7).
+//! The folder of the snapshots: names, what a killed process left, what is kept
+//! (docs/architecture.md, "Published means finished").
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,15 +65,15 @@ pub(super) fn point_latest_to(root: &Path, id: &str) -> Result<()> {
     link.finish(Access::AsCreated)
 }
 
-/// Removes the snapshots that are neither among the newest `keep` nor younger than `keep_for`, and
-/// says which. `current` always stays; what has no name of ours is left alone.
+/// Removes the snapshots that are neither among the newest `keep` nor younger than `keep_for`.
+/// `current` always stays; what has no name of ours is left alone.
 pub(super) fn remove_old(
     root: &Path,
     current: &str,
     now: Timestamp,
     keep: usize,
     keep_for: Duration,
-) -> Result<Vec<String>> {
+) -> Result<()> {
     let folder = folder(root);
     let mut all = Vec::new();
     for entry in fs::read_dir(&folder).map_err(|e| error::io("list", &folder, e))? {
@@ -83,15 +84,13 @@ pub(super) fn remove_old(
             all.push((key, name));
         }
     }
-    let mut removed = Vec::new();
     for name in expired(all, now, keep, keep_for) {
         if name == current {
             continue;
         }
         durable::remove_at_once(&folder.join(&name))?;
-        removed.push(name);
     }
-    Ok(removed)
+    Ok(())
 }
 
 /// Which snapshots are to go: pure, so that it can be tested without waiting.

@@ -69,17 +69,17 @@ pub enum Control {
 
 /// The settings behind [`Control`] that have no other home.
 #[derive(Debug, Default)]
-pub struct Knobs {
-    pub withdrawn: BTreeSet<String>,
-    pub date_skew_ms: i64,
-    pub tenant: Option<String>,
-    pub journal_paging: JournalPaging,
-    pub heavy_journal: Option<HeavyJournal>,
+pub(crate) struct Knobs {
+    pub(crate) withdrawn: BTreeSet<String>,
+    pub(crate) date_skew_ms: i64,
+    pub(crate) tenant: Option<String>,
+    pub(crate) journal_paging: JournalPaging,
+    pub(crate) heavy_journal: Option<HeavyJournal>,
 }
 
 impl Knobs {
     /// As a sandbox begins with them.
-    pub fn new(options: &Options) -> Knobs {
+    pub(crate) fn new(options: &Options) -> Knobs {
         Knobs {
             journal_paging: options.journal_paging,
             heavy_journal: options.heavy_journal,
@@ -90,7 +90,7 @@ impl Knobs {
 
 impl Shared {
     /// Turns a setting.
-    pub fn control(&self, control: Control) {
+    pub(crate) fn control(&self, control: Control) {
         match control {
             Control::Withdraw { permission } => {
                 self.knobs().withdrawn.insert(permission);
@@ -210,7 +210,7 @@ impl Sandbox {
 }
 
 /// The routes under `/sandbox`.
-pub fn router() -> Router<Arc<Shared>> {
+pub(crate) fn router() -> Router<Arc<Shared>> {
     Router::new()
         .route("/sandbox/state", get(get_state))
         .route("/sandbox/stats", get(async |State(shared): Shares| reply(&shared.report())))

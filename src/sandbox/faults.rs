@@ -97,26 +97,26 @@ pub enum When {
 
 /// How a test has changed a list endpoint's paging for one call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Twist {
-    pub ignore_paging: bool,
-    pub skip_only: bool,
-    pub max_top: Option<usize>,
+pub(crate) struct Twist {
+    pub(crate) ignore_paging: bool,
+    pub(crate) skip_only: bool,
+    pub(crate) max_top: Option<usize>,
 }
 
 /// All that befalls one call, in the order in which the rules were added.
 #[derive(Debug, Clone, Default)]
-pub struct Verdict {
-    pub faults: Vec<Fault>,
+pub(crate) struct Verdict {
+    pub(crate) faults: Vec<Fault>,
 }
 
 impl Verdict {
     /// Whether an answer is wanted as its records are, not compressed.
-    pub fn spoils(&self) -> bool {
+    pub(crate) fn spoils(&self) -> bool {
         self.faults.iter().any(|fault| matches!(fault, Fault::Spoil { .. }))
     }
 
     /// The call's paging.
-    pub fn twist(&self) -> Twist {
+    pub(crate) fn twist(&self) -> Twist {
         let mut twist = Twist::default();
         for fault in &self.faults {
             match fault {
@@ -132,7 +132,7 @@ impl Verdict {
 
 /// The scripted faults and the calls that are being held. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Faults {
+pub(crate) struct Faults {
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -170,7 +170,7 @@ impl Faults {
     }
 
     /// Adds a rule and answers its id.
-    pub fn add(&self, rule: Rule) -> u64 {
+    pub(crate) fn add(&self, rule: Rule) -> u64 {
         let mut inner = self.lock();
         inner.next_id += 1;
         let id = inner.next_id;
@@ -182,12 +182,12 @@ impl Faults {
     }
 
     /// Removes a rule; what it holds stays held until released.
-    pub fn remove(&self, id: u64) {
+    pub(crate) fn remove(&self, id: u64) {
         self.lock().rules.retain(|script| script.id != id);
     }
 
     /// Removes all rules and releases everything.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let mut inner = self.lock();
         inner.rules.clear();
         for (_, gate) in inner.holds.drain() {
@@ -196,12 +196,12 @@ impl Faults {
     }
 
     /// How many calls each rule has hit, by the id it was given.
-    pub fn hits(&self) -> Vec<(u64, u64)> {
+    pub(crate) fn hits(&self) -> Vec<(u64, u64)> {
         self.lock().rules.iter().map(|script| (script.id, script.hit)).collect()
     }
 
     /// Lets all calls go that wait under this name, and holds no more under it.
-    pub fn release(&self, name: &str) {
+    pub(crate) fn release(&self, name: &str) {
         let mut inner = self.lock();
         inner.rules.retain(
             |script| !matches!(&script.rule.fault, Fault::Hold { name: n, .. } if n == name),
@@ -213,14 +213,14 @@ impl Faults {
 
     /// Waits until at least one call is held under this name. False where nothing is held within
     /// the time, or no rule holds under that name.
-    pub async fn wait_until_held(&self, name: &str, at_most: Duration) -> bool {
+    pub(crate) async fn wait_until_held(&self, name: &str, at_most: Duration) -> bool {
         let Some(gate) = self.lock().holds.get(name).cloned() else { return false };
         let mut held = gate.held.subscribe();
         tokio::time::timeout(at_most, held.wait_for(|count| *count > 0)).await.is_ok()
     }
 
     /// Waits where a hold of this name stands, until it is released.
-    pub async fn hold(&self, name: &str) {
+    pub(crate) async fn hold(&self, name: &str) {
         let Some(gate) = self.lock().holds.get(name).cloned() else { return };
         let mut open = gate.open.subscribe();
         gate.held.send_modify(|count| *count += 1);
@@ -229,7 +229,7 @@ impl Faults {
     }
 
     /// What befalls this call; counts it.
-    pub fn judge(&self, method: &str, path: &str, query: &str) -> Verdict {
+    pub(crate) fn judge(&self, method: &str, path: &str, query: &str) -> Verdict {
         let mut inner = self.lock();
         if inner.rules.is_empty() {
             return Verdict::default();

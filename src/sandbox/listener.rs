@@ -13,11 +13,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Accepts connections that can be broken.
-pub struct Listener(pub TcpListener);
+pub(crate) struct Listener(pub(crate) TcpListener);
 
 /// One connection, as a handler sees it.
 #[derive(Debug, Clone, Default)]
-pub struct Line(Arc<Mutex<Fate>>);
+pub(crate) struct Line(Arc<Mutex<Fate>>);
 
 /// What becomes of what the server writes next.
 #[derive(Debug, Default)]
@@ -33,12 +33,12 @@ enum Fate {
 
 impl Line {
     /// Breaks the connection: whatever is written next fails, and it is closed.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         *self.fate() = Fate::Cut;
     }
 
     /// Sends this in the place of what is written next, and closes the connection.
-    pub fn replace(&self, answer: Vec<u8>) {
+    pub(crate) fn replace(&self, answer: Vec<u8>) {
         *self.fate() = Fate::Replaced(answer, 0);
     }
 
@@ -48,7 +48,7 @@ impl Line {
 }
 
 /// A stream that fails once its line is cut.
-pub struct Stream {
+pub(crate) struct Stream {
     inner: TcpStream,
     line: Line,
 }

@@ -13,19 +13,19 @@
 //! control   what tests order, in Rust and under /sandbox
 //! ```
 
-pub mod api;
-pub mod control;
-pub mod faults;
+pub(crate) mod api;
+pub(crate) mod control;
+pub(crate) mod faults;
 mod listener;
-pub mod odata;
-pub mod record;
-pub mod records;
-pub mod spoil;
-pub mod state;
-pub mod stats;
-pub mod throttle;
-pub mod wire;
-pub mod world;
+pub(crate) mod odata;
+pub(crate) mod record;
+pub(crate) mod records;
+pub(crate) mod spoil;
+pub(crate) mod state;
+pub(crate) mod stats;
+pub(crate) mod throttle;
+pub(crate) mod wire;
+pub(crate) mod world;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,9 +48,10 @@ pub use api::journals::{HeavyAnswer, HeavyJournal, JournalPaging};
 pub use control::Control;
 pub use faults::{Fault, Rule, When};
 pub use spoil::Spoil;
-pub use stats::{Call, Endpoint, FeedStats, Report};
+#[cfg(test)]
+pub(crate) use stats::{FeedStats, Report};
 pub use world::journals::{Journal, JournalEdit, Level};
-pub use world::{Act, Facet, JournalLine, ListEdit, Outcome};
+pub use world::{Act, Facet, ListEdit, Outcome};
 
 /// How a sandbox is set up.
 #[derive(Debug, Clone)]
@@ -165,9 +166,9 @@ pub enum DefinitionsAt {
 
 /// What all calls share.
 #[derive(Debug)]
-pub struct Shared {
-    pub options: Options,
-    pub faults: Faults,
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) faults: Faults,
     base_url: String,
     world: Mutex<World>,
     throttle: Mutex<Throttle>,
@@ -182,28 +183,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub fn world(&self) -> MutexGuard<'_, World> {
+    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
         lock(&self.world)
     }
 
-    pub fn throttle(&self) -> MutexGuard<'_, Throttle> {
+    pub(crate) fn throttle(&self) -> MutexGuard<'_, Throttle> {
         lock(&self.throttle)
     }
 
-    pub fn stats(&self) -> MutexGuard<'_, Stats> {
+    pub(crate) fn stats(&self) -> MutexGuard<'_, Stats> {
         lock(&self.stats)
     }
 
-    pub fn tokens(&self) -> MutexGuard<'_, Tokens> {
+    pub(crate) fn tokens(&self) -> MutexGuard<'_, Tokens> {
         lock(&self.tokens)
     }
 
-    pub fn knobs(&self) -> MutexGuard<'_, Knobs> {
+    pub(crate) fn knobs(&self) -> MutexGuard<'_, Knobs> {
         lock(&self.knobs)
     }
 
     /// The time at the server, as its `Date` header says it.
-    pub fn server_time(&self) -> Ticks {
+    pub(crate) fn server_time(&self) -> Ticks {
         let skew = self.knobs().date_skew_ms;
         self.world().now().plus_ms(skew)
     }
@@ -282,7 +283,8 @@ impl Sandbox {
     }
 
     /// The URL below which the control endpoints are (`.../sandbox/state`), without a slash.
-    pub fn control_url(&self) -> String {
+    #[cfg(test)]
+    pub(crate) fn control_url(&self) -> String {
         format!("http://{}", self.address)
     }
 
@@ -313,7 +315,7 @@ impl Sandbox {
     }
 
     /// Waits until the server ends, which it does when the sandbox is dropped elsewhere or fails.
-    pub async fn serve(&mut self) {
+    pub(crate) async fn serve(&mut self) {
         let _ = (&mut self.server).await;
     }
 }

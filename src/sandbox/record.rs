@@ -11,7 +11,7 @@ use super::wire::{self, LocalMs, Ticks};
 
 /// A value of a field, knowing how it stands on the wire.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub(crate) enum Value {
     /// The field is left out of the answer; canonically NULL.
     Absent,
     Null,
@@ -38,17 +38,13 @@ pub enum Value {
 const UNSET: Ticks = Ticks(-62_135_596_800 * wire::TICKS_PER_SECOND);
 
 impl Value {
-    pub fn text(text: impl Into<Cow<'static, str>>) -> Value {
-        Value::Text(text.into())
-    }
-
     /// Whether a filter sees NULL here.
-    pub fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         matches!(self, Value::Absent | Value::Null)
     }
 
     /// The instant of a date of whatever form.
-    pub fn instant(&self) -> Option<Ticks> {
+    pub(crate) fn instant(&self) -> Option<Ticks> {
         match self {
             Value::Zoned(at) => Some(*at),
             Value::Local(at) => Some(at.instant()),
@@ -58,7 +54,7 @@ impl Value {
     }
 
     /// Millionths of a number of whatever form.
-    pub fn number(&self) -> Option<i128> {
+    pub(crate) fn number(&self) -> Option<i128> {
         match self {
             Value::Int(n) => Some(i128::from(*n) * 1_000_000),
             Value::Money(ore) => Some(i128::from(*ore) * 10_000),
@@ -68,7 +64,7 @@ impl Value {
     }
 
     /// Writes the value as JSON. [`Value::Absent`] is the record's matter.
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Value::Absent | Value::Null => out.extend_from_slice(b"null"),
             Value::Bool(true) => out.extend_from_slice(b"true"),
@@ -98,7 +94,7 @@ impl Value {
     }
 
     /// The cell that a mirror has to hold for this value.
-    pub fn canonical(&self) -> Json {
+    pub(crate) fn canonical(&self) -> Json {
         match self {
             Value::Absent | Value::Null | Value::Unset { .. } => Json::Null,
             Value::Bool(b) => Json::Bool(*b),
@@ -114,7 +110,7 @@ impl Value {
     }
 
     /// The order of `$orderby`: NULL first, then by instant, number, text or truth.
-    pub fn order(&self, other: &Value) -> Ordering {
+    pub(crate) fn order(&self, other: &Value) -> Ordering {
         match (self.is_null(), other.is_null()) {
             (true, true) => return Ordering::Equal,
             (true, false) => return Ordering::Less,
@@ -186,7 +182,7 @@ impl From<Cow<'static, str>> for Value {
 
 /// One record of an answer: fields in order, and fields that no reference names.
 #[derive(Debug, Clone, Default)]
-pub struct Record {
+pub(crate) struct Record {
     fields: Vec<(&'static str, Value)>,
     /// Unknown fields as JSON text; they belong into a mirror's `_extra`. Keys in sorted order.
     extra: Vec<(&'static str, Cow<'static, str>)>,
@@ -196,23 +192,23 @@ pub struct Record {
 }
 
 impl Record {
-    pub fn with_capacity(fields: usize) -> Record {
+    pub(crate) fn with_capacity(fields: usize) -> Record {
         Record { fields: Vec::with_capacity(fields), ..Record::default() }
     }
 
     /// Adds a field.
-    pub fn put(&mut self, name: &'static str, value: impl Into<Value>) -> &mut Record {
+    pub(crate) fn put(&mut self, name: &'static str, value: impl Into<Value>) -> &mut Record {
         self.fields.push((name, value.into()));
         self
     }
 
     /// Adds an amount of øre.
-    pub fn money(&mut self, name: &'static str, ore: impl Into<Option<i64>>) -> &mut Record {
+    pub(crate) fn money(&mut self, name: &'static str, ore: impl Into<Option<i64>>) -> &mut Record {
         self.put(name, ore.into().map_or(Value::Null, Value::Money))
     }
 
     /// Adds a number given in millionths.
-    pub fn decimal(
+    pub(crate) fn decimal(
         &mut self,
         name: &'static str,
         millionths: impl Into<Option<i64>>,
@@ -221,7 +217,7 @@ impl Record {
     }
 
     /// Adds a field that no reference names, as JSON text.
-    pub fn unknown(
+    pub(crate) fn unknown(
         &mut self,
         name: &'static str,
         json: impl Into<Cow<'static, str>>,
@@ -232,13 +228,13 @@ impl Record {
     }
 
     /// Adds a field that is no column of a mirror's row, as JSON text: copies of other records.
-    pub fn nested(&mut self, name: &'static str, json: String) -> &mut Record {
+    pub(crate) fn nested(&mut self, name: &'static str, json: String) -> &mut Record {
         self.nested.push((name, json));
         self
     }
 
     /// Adds a list of records, which is a child table of a mirror's; `None` is null.
-    pub fn records(&mut self, name: &'static str, list: Option<Vec<Record>>) -> &mut Record {
+    pub(crate) fn records(&mut self, name: &'static str, list: Option<Vec<Record>>) -> &mut Record {
         let mut json = Vec::new();
         match list {
             None => json.extend_from_slice(b"null"),
@@ -259,7 +255,7 @@ impl Record {
     }
 
     /// Makes all fields absent but these.
-    pub fn blank_except(&mut self, kept: &[&str]) {
+    pub(crate) fn blank_except(&mut self, kept: &[&str]) {
         for (_, value) in self.fields.iter_mut().filter(|(name, _)| !kept.contains(name)) {
             *value = Value::Absent;
         }
@@ -268,17 +264,17 @@ impl Record {
     }
 
     /// The named field; `None` where the record has no such field.
-    pub fn get(&self, name: &str) -> Option<&Value> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
         self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value)
     }
 
     /// The names of the fields, in order.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.fields.iter().map(|(name, _)| *name)
     }
 
     /// Writes the record as a JSON object; with `select`, only those fields.
-    pub fn write(&self, out: &mut Vec<u8>, select: Option<&[String]>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>, select: Option<&[String]>) {
         out.push(b'{');
         let mut first = true;
         let chosen = |name: &str| select.is_none_or(|list| list.iter().any(|s| s == name));
@@ -299,7 +295,7 @@ impl Record {
     }
 
     /// The row that a mirror has to hold: `keys` are the path parameters that are columns too.
-    pub fn canonical(&self, keys: &[(&'static str, Value)]) -> Json {
+    pub(crate) fn canonical(&self, keys: &[(&'static str, Value)]) -> Json {
         let mut row = Map::new();
         for (name, value) in &self.fields {
             row.insert(name.to_snake_case(), value.canonical());
@@ -320,7 +316,7 @@ impl Record {
 }
 
 /// A GUID in its usual lower-case form.
-pub fn guid_text(guid: u128) -> String {
+pub(crate) fn guid_text(guid: u128) -> String {
     uuid::Uuid::from_u128(guid).to_string()
 }
 

@@ -65,7 +65,7 @@ impl Spoil {
 }
 
 /// The same answer, spoilt. It must not be compressed.
-pub async fn spoil(response: Response, how: Spoil) -> Response {
+pub(crate) async fn spoil(response: Response, how: Spoil) -> Response {
     if !response.status().is_success() {
         return response;
     }

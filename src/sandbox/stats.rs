@@ -30,7 +30,7 @@ pub struct Endpoint {
     pub template: String,
     pub calls: u64,
     /// Calls by status, as text.
-    pub statuses: BTreeMap<String, u64>,
+    pub(crate) statuses: BTreeMap<String, u64>,
 }
 
 /// The calls to both feeds together.
@@ -67,7 +67,7 @@ impl Report {
 
 /// The counters behind a [`Report`].
 #[derive(Debug, Default)]
-pub struct Stats {
+pub(crate) struct Stats {
     calls: u64,
     endpoints: BTreeMap<(String, String), Endpoint>,
     writes: u64,
@@ -76,7 +76,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub fn note(&mut self, call: Call) {
+    pub(crate) fn note(&mut self, call: Call) {
         self.calls += 1;
         self.writes += u64::from(changes_data(&call));
         if is_never_to_do(&call) {
@@ -96,7 +96,7 @@ impl Stats {
         self.log.push_back(call);
     }
 
-    pub fn report(&self, throttle: &Throttle) -> Report {
+    pub(crate) fn report(&self, throttle: &Throttle) -> Report {
         let (calls, violations, most_in_window) = throttle.counts();
         Report {
             calls: self.calls,

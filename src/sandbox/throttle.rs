@@ -26,10 +26,10 @@ pub enum ThrottleStyle {
 
 /// The arrivals at both feeds together.
 #[derive(Debug)]
-pub struct Throttle {
-    pub calls: u32,
-    pub per: Duration,
-    pub style: ThrottleStyle,
+pub(crate) struct Throttle {
+    pub(crate) calls: u32,
+    pub(crate) per: Duration,
+    pub(crate) style: ThrottleStyle,
     /// Arrivals of the last window, the oldest first.
     window: VecDeque<Instant>,
     total: u64,
@@ -39,20 +39,20 @@ pub struct Throttle {
 
 /// What to do with a call that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arrival {
+pub(crate) struct Arrival {
     /// How many arrivals the window holds, this one included.
-    pub in_window: u64,
+    pub(crate) in_window: u64,
     /// Set where that is too many: how long until a call fits again.
-    pub excess: Option<Duration>,
+    pub(crate) excess: Option<Duration>,
 }
 
 impl Throttle {
-    pub fn new(calls: u32, per: Duration, style: ThrottleStyle) -> Throttle {
+    pub(crate) fn new(calls: u32, per: Duration, style: ThrottleStyle) -> Throttle {
         Throttle { calls, per, style, window: VecDeque::new(), total: 0, violations: 0, most: 0 }
     }
 
     /// Counts an arrival. Refused calls count like any other.
-    pub fn arrive(&mut self, now: Instant) -> Arrival {
+    pub(crate) fn arrive(&mut self, now: Instant) -> Arrival {
         while self.window.front().is_some_and(|first| now.duration_since(*first) >= self.per) {
             self.window.pop_front();
         }
@@ -72,12 +72,12 @@ impl Throttle {
     }
 
     /// All arrivals, those that were too many, and the most in any window.
-    pub fn counts(&self) -> (u64, u64, u64) {
+    pub(crate) fn counts(&self) -> (u64, u64, u64) {
         (self.total, self.violations, self.most)
     }
 
     /// Forgets the counts, not the window: the service does not forget its callers either.
-    pub fn reset_counts(&mut self) {
+    pub(crate) fn reset_counts(&mut self) {
         (self.total, self.violations, self.most) = (0, 0, 0);
     }
 }

@@ -8,40 +8,40 @@ use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, Offset, Ti
 use chrono_tz::Europe::Oslo;
 
 /// Ticks of 100 ns in one second.
-pub const TICKS_PER_SECOND: i64 = 10_000_000;
+pub(crate) const TICKS_PER_SECOND: i64 = 10_000_000;
 /// Ticks of 100 ns in one millisecond.
-pub const TICKS_PER_MS: i64 = 10_000;
+pub(crate) const TICKS_PER_MS: i64 = 10_000;
 /// Ticks of 100 ns in one day of 24 hours.
-pub const TICKS_PER_DAY: i64 = 24 * 3600 * TICKS_PER_SECOND;
+pub(crate) const TICKS_PER_DAY: i64 = 24 * 3600 * TICKS_PER_SECOND;
 
 /// An instant: 100 ns since 1970-01-01T00:00:00Z, the resolution of the API's `DateTimeOffset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticks(pub i64);
+pub(crate) struct Ticks(pub(crate) i64);
 
 /// A local date-time without offset in milliseconds since 1970-01-01T00:00:00 local, as search rows
 /// write it (field notes, "Values on the wire").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LocalMs(pub i64);
+pub(crate) struct LocalMs(pub(crate) i64);
 
 impl Ticks {
     /// The instant of a chrono date-time, cut to 100 ns.
-    pub fn of(at: DateTime<Utc>) -> Ticks {
+    pub(crate) fn of(at: DateTime<Utc>) -> Ticks {
         Ticks(at.timestamp() * TICKS_PER_SECOND + i64::from(at.timestamp_subsec_nanos()) / 100)
     }
 
     /// The instant as chrono knows it.
-    pub fn utc(self) -> DateTime<Utc> {
+    pub(crate) fn utc(self) -> DateTime<Utc> {
         let nanos = u32::try_from(self.0.rem_euclid(TICKS_PER_SECOND) * 100).unwrap_or(0);
         DateTime::from_timestamp(self.0.div_euclid(TICKS_PER_SECOND), nanos).unwrap_or_default()
     }
 
     /// Later by a number of milliseconds.
-    pub fn plus_ms(self, ms: i64) -> Ticks {
+    pub(crate) fn plus_ms(self, ms: i64) -> Ticks {
         Ticks(self.0 + ms * TICKS_PER_MS)
     }
 
     /// Later by a number of days of 24 hours.
-    pub fn plus_days(self, days: i64) -> Ticks {
+    pub(crate) fn plus_days(self, days: i64) -> Ticks {
         Ticks(self.0 + days * TICKS_PER_DAY)
     }
 
@@ -51,13 +51,13 @@ impl Ticks {
     }
 
     /// The local time of this instant, rounded to the millisecond, as the search index keeps it.
-    pub fn local(self) -> LocalMs {
+    pub(crate) fn local(self) -> LocalMs {
         let rounded = (self.0 + TICKS_PER_MS / 2).div_euclid(TICKS_PER_MS);
         LocalMs(rounded + self.offset_seconds() * 1000)
     }
 
     /// `2022-04-28T11:26:41.5334824+02:00`: seven digits unless they are all zero.
-    pub fn write_zoned(self, out: &mut Vec<u8>) {
+    pub(crate) fn write_zoned(self, out: &mut Vec<u8>) {
         let offset = self.offset_seconds();
         write_civil(
             out,
@@ -73,12 +73,12 @@ impl Ticks {
     }
 
     /// [`Ticks::write_zoned`] as text.
-    pub fn zoned(self) -> String {
+    pub(crate) fn zoned(self) -> String {
         text_of(|out| self.write_zoned(out))
     }
 
     /// The canonical form of the state: UTC, cut to microseconds, always six digits.
-    pub fn canonical(self) -> String {
+    pub(crate) fn canonical(self) -> String {
         text_of(|out| {
             let seconds = self.0.div_euclid(TICKS_PER_SECOND);
             write_civil(out, seconds, 0, 0);
@@ -89,7 +89,7 @@ impl Ticks {
     }
 
     /// UTC at 100 ns, always seven digits: how the control endpoints name an instant.
-    pub fn exact(self) -> String {
+    pub(crate) fn exact(self) -> String {
         text_of(|out| {
             let seconds = self.0.div_euclid(TICKS_PER_SECOND);
             write_civil(out, seconds, 0, 0);
@@ -101,7 +101,7 @@ impl Ticks {
 
     /// Reads an ISO 8601 date-time with at most seven fractional digits, exactly. `Z` and offsets
     /// are taken; without either the time is UTC, or local where `local` says so.
-    pub fn parse(text: &str, local: bool) -> Option<Ticks> {
+    pub(crate) fn parse(text: &str, local: bool) -> Option<Ticks> {
         let (civil, offset) = split_offset(text)?;
         let (head, fraction) = match civil.split_once('.') {
             Some((_, "")) => return None,
@@ -127,18 +127,18 @@ impl Ticks {
 
 impl LocalMs {
     /// A local date and time of day.
-    pub fn new(date: NaiveDate, time: NaiveTime) -> LocalMs {
+    pub(crate) fn new(date: NaiveDate, time: NaiveTime) -> LocalMs {
         LocalMs(NaiveDateTime::new(date, time).and_utc().timestamp_millis())
     }
 
     /// `2022-04-28T11:26:41.533`: three digits unless they are all zero.
-    pub fn write(self, out: &mut Vec<u8>) {
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
         write_civil(out, self.0.div_euclid(1000), self.0.rem_euclid(1000), 3);
     }
 
     /// The instant meant by this local time: one that a clock change skips moves forward, one that
-    /// it repeats is the first (contract section 3).
-    pub fn instant(self) -> Ticks {
+    /// it repeats is the first.
+    pub(crate) fn instant(self) -> Ticks {
         let naive = DateTime::from_timestamp_millis(self.0).unwrap_or_default().naive_utc();
         let offset = match Oslo.offset_from_local_datetime(&naive) {
             chrono::LocalResult::Single(offset) => offset.fix().local_minus_utc(),
@@ -159,7 +159,7 @@ impl LocalMs {
 }
 
 /// Midnight in Oslo that begins the month which lies `months` before the month of `at`.
-pub fn month_start(at: Ticks, months: u32) -> Ticks {
+pub(crate) fn month_start(at: Ticks, months: u32) -> Ticks {
     let local = DateTime::from_timestamp_millis(at.local().0).unwrap_or_default();
     let index = local.year() * 12 + i32::try_from(local.month0()).unwrap_or(0)
         - i32::try_from(months).unwrap_or(0);
@@ -170,7 +170,7 @@ pub fn month_start(at: Ticks, months: u32) -> Ticks {
 
 /// Writes an amount of øre as a JSON number with exact digits. Whole kroner come as `1200`,
 /// `1200.0` or `1200.00`, halves of ten as `12.5` or `12.50`: all of these occur.
-pub fn write_money(out: &mut Vec<u8>, ore: i64) {
+pub(crate) fn write_money(out: &mut Vec<u8>, ore: i64) {
     let size = ore.unsigned_abs();
     if ore < 0 {
         out.push(b'-');
@@ -193,20 +193,20 @@ pub fn write_money(out: &mut Vec<u8>, ore: i64) {
 }
 
 /// `-12.50`: the canonical form of an amount of øre.
-pub fn canonical_money(ore: i64) -> String {
+pub(crate) fn canonical_money(ore: i64) -> String {
     let sign = if ore < 0 { "-" } else { "" };
     format!("{sign}{}.{:02}", ore.unsigned_abs() / 100, ore.unsigned_abs() % 100)
 }
 
 /// Writes millionths as a JSON number without trailing zeros.
-pub fn write_decimal(out: &mut Vec<u8>, millionths: i64) {
+pub(crate) fn write_decimal(out: &mut Vec<u8>, millionths: i64) {
     let text = canonical_decimal(millionths);
     let trimmed = text.trim_end_matches('0');
     out.extend_from_slice(trimmed.trim_end_matches('.').as_bytes());
 }
 
 /// `0.250000`: the canonical form of millionths.
-pub fn canonical_decimal(millionths: i64) -> String {
+pub(crate) fn canonical_decimal(millionths: i64) -> String {
     let sign = if millionths < 0 { "-" } else { "" };
     let size = millionths.unsigned_abs();
     format!("{sign}{}.{:06}", size / 1_000_000, size % 1_000_000)
@@ -214,12 +214,12 @@ pub fn canonical_decimal(millionths: i64) -> String {
 
 /// Reads the digits of a JSON number as øre. `None` where it is no plain number, has more than two
 /// decimals that are not zero, or is out of range.
-pub fn parse_money(text: &str) -> Option<i64> {
+pub(crate) fn parse_money(text: &str) -> Option<i64> {
     scaled(text, 2)
 }
 
 /// Reads a plain decimal number, scaled by ten to the `places`.
-pub fn scaled(text: &str, places: usize) -> Option<i64> {
+pub(crate) fn scaled(text: &str, places: usize) -> Option<i64> {
     let (negative, body) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text),

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 /// What was asked of one endpoint since the books were last taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallStats {
+pub(crate) struct CallStats {
     /// The path's template; `/authtoken` for tokens.
-    pub endpoint: Arc<str>,
+    pub(crate) endpoint: Arc<str>,
     /// Calls sent, retries and replays included.
-    pub calls: u64,
+    pub(crate) calls: u64,
     /// How many of them repeated an earlier one.
-    pub retries: u64,
+    pub(crate) retries: u64,
     /// How many were refused: answered with a 4xx, but for 404 ("there is none") and a 401 that a
     /// new token mended.
-    pub refusals: u64,
+    pub(crate) refusals: u64,
     /// Bytes of the answers' bodies, decompressed.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// From sending to the complete answer, waiting for limits not included.
-    pub time: Duration,
+    pub(crate) time: Duration,
 }

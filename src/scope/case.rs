@@ -5,10 +5,10 @@ use sha2::{Digest, Sha256};
 use super::Standing;
 
 /// The change dates of a case, in the order of [`crate::catalog::Facet::ALL`], in ticks; `None` is null.
-pub type CaseDates = [Option<i64>; 11];
+pub(crate) type CaseDates = [Option<i64>; 11];
 
 /// A digest of all eleven dates: equal when and only when each of them is.
-pub fn any_stamp(dates: &CaseDates) -> String {
+pub(crate) fn any_stamp(dates: &CaseDates) -> String {
     let mut hasher = Sha256::new();
     for date in dates {
         match date {
@@ -24,7 +24,7 @@ pub fn any_stamp(dates: &CaseDates) -> String {
 
 /// Which search shows a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
+pub(crate) enum Place {
     Cases,
     Projects,
     Contacts,
@@ -32,7 +32,7 @@ pub enum Place {
 
 impl Place {
     /// The table of that search's rows.
-    pub fn table(self) -> &'static str {
+    pub(crate) fn table(self) -> &'static str {
         match self {
             Place::Cases => "cases",
             Place::Projects => "projects",
@@ -41,7 +41,7 @@ impl Place {
     }
 
     /// The search of cases or projects that fills this table.
-    pub fn parse(text: &str) -> Option<Place> {
+    pub(crate) fn parse(text: &str) -> Option<Place> {
         match text {
             "cases" => Some(Place::Cases),
             "projects" => Some(Place::Projects),
@@ -52,47 +52,47 @@ impl Place {
 
 /// A row of `sync.seen`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CaseState {
-    pub case_id: i64,
+pub(crate) struct CaseState {
+    pub(crate) case_id: i64,
     /// The feed has reported it; otherwise its dates are unknown.
-    pub reported: bool,
-    pub dates: CaseDates,
-    pub any_stamp: String,
-    /// The page of a poll that last moved a date (see [`State::sequence`]).
-    pub moved: i64,
-    pub place: Option<Place>,
+    pub(crate) reported: bool,
+    pub(crate) dates: CaseDates,
+    pub(crate) any_stamp: String,
+    /// The page of a poll that last moved a date (see `State::sequence` of the store).
+    pub(crate) moved: i64,
+    pub(crate) place: Option<Place>,
     /// `None` before a search was asked for it.
-    pub state: Option<Standing>,
-    pub rereading: bool,
+    pub(crate) state: Option<Standing>,
+    pub(crate) rereading: bool,
 }
 
 /// A row of the contacts feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ContactSeen {
-    pub contact_id: i64,
-    pub modified: Option<i64>,
+pub(crate) struct ContactSeen {
+    pub(crate) contact_id: i64,
+    pub(crate) modified: Option<i64>,
 }
 
 /// Every date of the wire has a larger number of ticks than this; what lies below it is a change date
 /// that could not be read ([`unreadable_date`]).
-pub const UNREADABLE_BELOW: i64 = i64::MIN / 2;
+pub(crate) const UNREADABLE_BELOW: i64 = i64::MIN / 2;
 
 /// A change date of a feed row that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unreadable {
+pub(crate) struct Unreadable {
     /// The case or the contact.
-    pub id: i64,
+    pub(crate) id: i64,
     /// The column that lacks it, such as `activity_changed_date`.
-    pub column: &'static str,
+    pub(crate) column: &'static str,
     /// The beginning of what came in its place, as JSON; `None` where nothing came.
-    pub value: Option<String>,
-    pub error: String,
+    pub(crate) value: Option<String>,
+    pub(crate) error: String,
 }
 
 /// What stands for a change date that cannot be read: a number that no readable date has, the same
 /// for the same row of dates. `row` is the JSON of all dates of that row: when any of them moves, one
 /// that cannot be read counts as moved too.
-pub fn unreadable_date<'t>(row: impl IntoIterator<Item = &'t str>) -> i64 {
+pub(crate) fn unreadable_date<'t>(row: impl IntoIterator<Item = &'t str>) -> i64 {
     let mut hasher = Sha256::new();
     for text in row {
         hasher.update((text.len() as u64).to_le_bytes());
@@ -105,7 +105,7 @@ pub fn unreadable_date<'t>(row: impl IntoIterator<Item = &'t str>) -> i64 {
 }
 
 /// Whether a change date in ticks stands for one that could not be read.
-pub fn is_unreadable(ticks: i64) -> bool {
+pub(crate) fn is_unreadable(ticks: i64) -> bool {
     ticks < UNREADABLE_BELOW
 }
 

@@ -6,7 +6,7 @@ use crate::error::Kind;
 
 /// Why a scope waits for its next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FailureKind {
+pub(crate) enum FailureKind {
     /// The search shows an older state than the feed.
     Lag,
     /// A case that was shown is in no search now, and exists: hidden, or the search lags.
@@ -57,7 +57,7 @@ const OWN_KINDS: [(FailureKind, &str); 8] = [
 
 impl FailureKind {
     /// Of a call that failed so.
-    pub fn of(kind: Kind) -> FailureKind {
+    pub(crate) fn of(kind: Kind) -> FailureKind {
         match kind {
             Kind::NotFound => FailureKind::NotFound,
             kind => FailureKind::Call(kind),
@@ -65,7 +65,7 @@ impl FailureKind {
     }
 
     /// As it stands in `sync.failures.kind`.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             FailureKind::Call(kind) => {
                 // Only kinds of the list are noted: the others end the run.
@@ -76,23 +76,23 @@ impl FailureKind {
     }
 
     /// Whether an answer said that rows which are mirrored are gone: such answers confirm each other.
-    pub fn says_gone(self) -> bool {
+    pub(crate) fn says_gone(self) -> bool {
         matches!(self, FailureKind::NotFound | FailureKind::Doubted | FailureKind::Held)
     }
 
     /// SQL for the names of these kinds.
-    pub const GONE: &str = "'NotFound', 'Doubted', 'Held'";
+    pub(crate) const GONE: &str = "'NotFound', 'Doubted', 'Held'";
 
     /// Whether the run itself waits for what this holds back (the search catches up), so that another
     /// attempt in the same run makes sense.
-    pub fn passes_within_a_run(self) -> bool {
+    pub(crate) fn passes_within_a_run(self) -> bool {
         matches!(self, FailureKind::Lag | FailureKind::Suspect | FailureKind::NotShown)
     }
 }
 
 /// How long a scope waits after its n-th failure in a row: 1 s, 2 s, 4 s ... at most a quarter of
 /// an hour.
-pub fn backoff(attempts: u32) -> Duration {
+pub(crate) fn backoff(attempts: u32) -> Duration {
     const LONGEST_SECONDS: u64 = 900;
     let seconds = 1_u64.checked_shl(attempts.saturating_sub(1)).unwrap_or(u64::MAX);
     Duration::from_secs(seconds.min(LONGEST_SECONDS))

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Which of the two change feeds a call asks. Both share one throttle (promise 1).
+/// Which of the two change feeds a call asks. Both share one throttle
+/// (docs/architecture.md, "The throttle ledger").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FeedName {
     Cases,
@@ -12,7 +13,7 @@ pub enum FeedName {
 
 impl FeedName {
     /// As it stands in `sync.feed_calls.feed`.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             FeedName::Cases => "cases",
             FeedName::Contacts => "contacts",
@@ -20,7 +21,7 @@ impl FeedName {
     }
 
     /// The feed of that name in `sync.feed_calls.feed`.
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         match name {
             "cases" => Some(FeedName::Cases),
             "contacts" => Some(FeedName::Contacts),
@@ -37,21 +38,21 @@ impl fmt::Display for FeedName {
 
 /// How far a feed was read; ticks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FeedState {
+pub(crate) struct FeedState {
     /// Lower bound of the next poll, which is the watermark; `None` before the first complete poll.
-    pub bound: Option<i64>,
+    pub(crate) bound: Option<i64>,
     /// Smallest `Date` minus `ModifiedDate` of all rows so far.
-    pub skew: Option<i64>,
+    pub(crate) skew: Option<i64>,
     /// Bound that the poll under way will set, and how far it came.
-    pub next_bound: Option<i64>,
-    pub cursor: Option<i64>,
+    pub(crate) next_bound: Option<i64>,
+    pub(crate) cursor: Option<i64>,
     /// The largest page that the service took.
-    pub page_size: Option<i64>,
+    pub(crate) page_size: Option<i64>,
 }
 
 /// Which reading of a feed met rows that name nobody: each speaks for its own stretch of the feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reader {
+pub(crate) enum Reader {
     Poll,
     /// The nightly reading of the last days.
     Reread,
@@ -59,7 +60,7 @@ pub enum Reader {
 
 impl Reader {
     /// The `record_key` of its open reject.
-    pub fn key(self) -> &'static str {
+    pub(crate) fn key(self) -> &'static str {
         match self {
             Reader::Poll => "#poll",
             Reader::Reread => "#reread",
@@ -69,8 +70,8 @@ impl Reader {
 
 /// Rows that a feed showed later than the polls waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Late {
-    pub rows: u64,
+pub(crate) struct Late {
+    pub(crate) rows: u64,
     /// How far behind the bound the oldest of them lies.
-    pub latest: Duration,
+    pub(crate) latest: Duration,
 }

@@ -4,19 +4,19 @@ use std::fmt;
 
 /// A row of `sync.fetched`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fetched {
+pub(crate) struct Fetched {
     /// The change dates that it was fetched at; nothing where no answer says what holds.
-    pub version: Option<String>,
-    pub status: FetchStatus,
-    pub complete: bool,
+    pub(crate) version: Option<String>,
+    pub(crate) status: FetchStatus,
+    pub(crate) complete: bool,
     /// When it is to be searched again whatever its dates, in microseconds of our clock.
-    pub again_at: Option<i64>,
-    pub fetched_at: i64,
+    pub(crate) again_at: Option<i64>,
+    pub(crate) fetched_at: i64,
 }
 
 /// The change dates that a scope is fetched at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Version {
+pub(crate) enum Version {
     /// Those that the plan saw before the first call of the scope was sent.
     Known(String),
     /// Those that are seen when the answer is committed, unless they moved after the call was sent:
@@ -26,7 +26,7 @@ pub enum Version {
 
 /// Whether what was read of a scope holds at its version, and if not, why it is read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FetchStatus {
+pub(crate) enum FetchStatus {
     /// It was read as it was at its version.
     Current,
     /// The last answer was not proven complete.
@@ -47,7 +47,7 @@ pub enum FetchStatus {
 
 /// Why scopes are read again that no date moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mark {
+pub(crate) enum Mark {
     /// `schedule.reconcile`, a comparison, or a permission that shows more of it.
     Reread,
     /// `sync --full`.
@@ -75,17 +75,17 @@ impl FetchStatus {
     ];
 
     /// The names that the store keeps, but for the one that says that nothing is to be read.
-    pub fn stale_names() -> impl Iterator<Item = &'static str> {
+    pub(crate) fn stale_names() -> impl Iterator<Item = &'static str> {
         FetchStatus::NAMES.into_iter().map(|(_, name)| name).filter(|name| *name != "current")
     }
 
     /// As it stands in `sync.fetched.status`.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         FetchStatus::NAMES.iter().find(|(known, _)| *known == self).map_or("", |(_, name)| name)
     }
 
     /// The status of that name.
-    pub fn from_name(name: &str) -> Option<FetchStatus> {
+    pub(crate) fn from_name(name: &str) -> Option<FetchStatus> {
         FetchStatus::NAMES.iter().find(|(_, known)| *known == name).map(|(status, _)| *status)
     }
 }

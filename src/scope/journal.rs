@@ -7,21 +7,21 @@ use crate::config::JournalLevel;
 
 /// A journal's month: what one complete answer, or several windows together, cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct JournalScope {
-    pub level: JournalLevel,
+pub(crate) struct JournalScope {
+    pub(crate) level: JournalLevel,
     /// The office, broker company or chain.
-    pub id: i64,
-    pub month: Month,
+    pub(crate) id: i64,
+    pub(crate) month: Month,
 }
 
 impl JournalScope {
     /// The scope's part in the books: with the id it says which month of whom is meant.
-    pub fn part(&self) -> String {
+    pub(crate) fn part(&self) -> String {
         format!("{}/{}", self.level, self.month)
     }
 
     /// The scope of an id and a part.
-    pub fn of(id: i64, part: &str) -> Option<JournalScope> {
+    pub(crate) fn of(id: i64, part: &str) -> Option<JournalScope> {
         let (level, month) = part.split_once('/')?;
         Some(JournalScope { level: level_of(level)?, id, month: month.parse().ok()? })
     }
@@ -35,29 +35,29 @@ impl fmt::Display for JournalScope {
 }
 
 /// The level that a word of the configuration stands for.
-pub fn level_of(word: &str) -> Option<JournalLevel> {
+pub(crate) fn level_of(word: &str) -> Option<JournalLevel> {
     [JournalLevel::Offices, JournalLevel::BrokerCompanies, JournalLevel::Chain]
         .into_iter()
         .find(|level| level.to_string() == word)
 }
 
 /// The table of the revenue journals' lines,
-pub const REVENUE: &str = "revenue_journals";
+pub(crate) const REVENUE: &str = "revenue_journals";
 
 /// and that of the platform's own sums of them.
-pub const REVENUE_SUMS: &str = "revenue_journal_sums";
+pub(crate) const REVENUE_SUMS: &str = "revenue_journal_sums";
 
 /// A month that is to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DueMonth {
-    pub table: String,
-    pub scope: JournalScope,
+pub(crate) struct DueMonth {
+    pub(crate) table: String,
+    pub(crate) scope: JournalScope,
     /// Why.
-    pub reason: DueReason,
+    pub(crate) reason: DueReason,
     /// It was read completely before.
-    pub complete: bool,
+    pub(crate) complete: bool,
     /// As many days as the service was found to answer at once.
-    pub window_days: Option<u32>,
+    pub(crate) window_days: Option<u32>,
 }
 
 #[cfg(test)]

@@ -12,25 +12,26 @@ mod status;
 mod window;
 mod work;
 
-pub use calls::CallStats;
-pub use case::{
+pub(crate) use calls::CallStats;
+pub(crate) use case::{
     CaseDates, CaseState, ContactSeen, Place, UNREADABLE_BELOW, Unreadable, any_stamp,
     is_unreadable, unreadable_date,
 };
-pub use failure::{FailureKind, backoff};
-pub use feed::{FeedName, FeedState, Late, Reader};
-pub use fetched::{FetchStatus, Fetched, Mark, Version};
-pub use journal::{DueMonth, JournalScope, REVENUE, REVENUE_SUMS, level_of};
-pub use month::{Month, first_month, months_back};
-pub use status::{DueReason, Standing, TableStatus};
-pub use window::Window;
-pub use work::{Reason, Stale, Urgency, Work};
+pub(crate) use failure::{FailureKind, backoff};
+pub use feed::FeedName;
+pub(crate) use feed::{FeedState, Late, Reader};
+pub(crate) use fetched::{FetchStatus, Fetched, Mark, Version};
+pub(crate) use journal::{DueMonth, JournalScope, REVENUE, REVENUE_SUMS};
+pub(crate) use month::{Month, first_month, months_back};
+pub(crate) use status::{DueReason, Standing, TableStatus};
+pub(crate) use window::Window;
+pub(crate) use work::{Reason, Stale, Urgency, Work};
 
 /// One part of a resource that one complete answer covers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ScopeId {
-    pub table: String,
+pub(crate) struct ScopeId {
+    pub(crate) table: String,
     /// The case, the contact or the parent's id; 0 for a whole list.
-    pub id: i64,
-    pub part: String,
+    pub(crate) id: i64,
+    pub(crate) part: String,
 }

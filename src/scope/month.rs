@@ -11,38 +11,38 @@ use super::Window;
 
 /// A month of the source's calendar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Month(Date);
+pub(crate) struct Month(Date);
 
 impl Month {
     /// The month that a day lies in.
-    pub fn of(day: Date) -> Month {
+    pub(crate) fn of(day: Date) -> Month {
         Month(day.first_of_month())
     }
 
     /// The month that an instant lies in at the source.
-    pub fn at(now: Timestamp, zone: &TimeZone) -> Month {
+    pub(crate) fn at(now: Timestamp, zone: &TimeZone) -> Month {
         Month::of(now.to_zoned(zone.clone()).date())
     }
 
     /// Its first day.
-    pub fn first(self) -> Date {
+    pub(crate) fn first(self) -> Date {
         self.0
     }
 
     /// Its first and last day.
-    pub fn window(self) -> Window {
+    pub(crate) fn window(self) -> Window {
         Window { from: self.0, to: self.0.last_of_month() }
     }
 
     /// The month so many months later, or earlier.
     #[must_use]
-    pub fn plus(self, months: i32) -> Month {
+    pub(crate) fn plus(self, months: i32) -> Month {
         // Beyond the calendar there is nothing to mirror.
         Month(self.0.saturating_add(Span::new().months(months)).first_of_month())
     }
 
     /// From when on the month counts as closed: `close_day` of the next month at the source.
-    pub fn closes_at(self, close_day: u32, zone: &TimeZone) -> Timestamp {
+    pub(crate) fn closes_at(self, close_day: u32, zone: &TimeZone) -> Timestamp {
         let day = Span::new().days(i64::from(close_day.saturating_sub(1)));
         let day = self.plus(1).0.saturating_add(day);
         day.to_zoned(zone.clone())
@@ -68,13 +68,13 @@ impl FromStr for Month {
 
 /// The first month that is ever synced where `journals.since` says nothing: January of the year
 /// before.
-pub fn first_month(now: Timestamp, zone: &TimeZone) -> Month {
+pub(crate) fn first_month(now: Timestamp, zone: &TimeZone) -> Month {
     let year = now.to_zoned(zone.clone()).year();
     Month::of(Date::new(year.saturating_sub(1), 1, 1).unwrap_or(Date::constant(1970, 1, 1)))
 }
 
 /// The last `count` months up to and including `current`, newest first.
-pub fn months_back(current: Month, count: u32) -> impl Iterator<Item = Month> {
+pub(crate) fn months_back(current: Month, count: u32) -> impl Iterator<Item = Month> {
     (0..i32::try_from(count).unwrap_or(i32::MAX)).map(move |back| current.plus(-back))
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Why a table is filled or empty (`sync.resources.status`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TableStatus {
+pub(crate) enum TableStatus {
     /// It is read.
     Ok,
     /// It is read, and none of it answered in the last run.
@@ -28,12 +28,12 @@ impl TableStatus {
     ];
 
     /// As it stands in `sync.resources.status`.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         name_in(&TableStatus::NAMES, self)
     }
 
     /// The status of that name.
-    pub fn from_name(name: &str) -> Option<TableStatus> {
+    pub(crate) fn from_name(name: &str) -> Option<TableStatus> {
         named_in(&TableStatus::NAMES, name)
     }
 }
@@ -46,7 +46,7 @@ impl fmt::Display for TableStatus {
 
 /// What the searches last said of a case (`sync.seen.state`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// One of them shows it.
     Found,
     /// None shows it, and it exists: it is hidden, or the search lags.
@@ -60,12 +60,12 @@ impl Standing {
         [(Standing::Found, "found"), (Standing::Suspect, "suspect"), (Standing::Hidden, "hidden")];
 
     /// As it stands in `sync.seen.state`.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         name_in(&Standing::NAMES, self)
     }
 
     /// The standing of that name.
-    pub fn from_name(name: &str) -> Option<Standing> {
+    pub(crate) fn from_name(name: &str) -> Option<Standing> {
         named_in(&Standing::NAMES, name)
     }
 }
@@ -79,7 +79,7 @@ impl fmt::Display for Standing {
 /// Why a journal's month is to be read (`sync.journal_months.due`). The names are the words that
 /// `pending` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DueReason {
+pub(crate) enum DueReason {
     NeverFetched,
     /// Not every window of the last reading answered.
     Incomplete,
@@ -122,12 +122,12 @@ impl DueReason {
     ];
 
     /// As it stands in `sync.journal_months.due`.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         name_in(&DueReason::NAMES, self)
     }
 
     /// The reason of that name.
-    pub fn from_name(name: &str) -> Option<DueReason> {
+    pub(crate) fn from_name(name: &str) -> Option<DueReason> {
         named_in(&DueReason::NAMES, name)
     }
 }

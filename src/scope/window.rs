@@ -7,20 +7,20 @@ use jiff::civil::Date;
 
 /// Whole days, both included (field notes, Journals).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Window {
-    pub from: Date,
-    pub to: Date,
+pub(crate) struct Window {
+    pub(crate) from: Date,
+    pub(crate) to: Date,
 }
 
 impl Window {
     /// How many days it has.
-    pub fn days(self) -> u32 {
+    pub(crate) fn days(self) -> u32 {
         let span = self.from.until(self.to).map_or(0, |span| span.get_days());
         u32::try_from(span).unwrap_or(0) + 1
     }
 
     /// Its two halves, the first one the longer where they differ; `None` of a single day.
-    pub fn halves(self) -> Option<[Window; 2]> {
+    pub(crate) fn halves(self) -> Option<[Window; 2]> {
         let days = self.days();
         if days < 2 {
             return None;
@@ -32,7 +32,7 @@ impl Window {
 
     /// The window in parts of at most so many days, halved like [`Window::halves`]: what was found out
     /// for one month serves the next, whatever its length.
-    pub fn parts(self, most_days: u32) -> Vec<Window> {
+    pub(crate) fn parts(self, most_days: u32) -> Vec<Window> {
         match self.halves() {
             Some(halves) if self.days() > most_days.max(1) => {
                 halves.into_iter().flat_map(|half| half.parts(most_days)).collect()

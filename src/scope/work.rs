@@ -7,18 +7,18 @@ use super::Mark;
 /// Something to be fetched, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stale {
-    pub table: String,
-    pub id: i64,
+    pub(crate) table: String,
+    pub(crate) id: i64,
     /// The dates it will be fetched at.
-    pub version: String,
+    pub(crate) version: String,
     /// The path parameter that another table gives, where the resource needs one.
-    pub given: Option<String>,
-    pub reason: Reason,
+    pub(crate) given: Option<String>,
+    pub(crate) reason: Reason,
 }
 
 /// Why a scope is stale.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reason {
+pub(crate) enum Reason {
     /// Never fetched.
     New,
     /// One of its dates moved.
@@ -48,7 +48,7 @@ impl std::fmt::Display for Reason {
 
 /// How urgent work is; the earlier goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Urgency {
+pub(crate) enum Urgency {
     /// What polls saw move while a run goes on.
     Change,
     /// What a schedule or a person asked for.
@@ -59,7 +59,7 @@ pub enum Urgency {
 
 /// What one place of the loop reads: one scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Work {
+pub(crate) enum Work {
     /// A case's part of a table.
     Case(Stale),
     /// A whole list.
@@ -74,7 +74,7 @@ pub enum Work {
 
 impl Work {
     /// The table that is read.
-    pub fn table(&self) -> &str {
+    pub(crate) fn table(&self) -> &str {
         match self {
             Work::Case(stale) => &stale.table,
             Work::List { table } | Work::Names { table } | Work::Row { table, .. } => table,
@@ -83,7 +83,7 @@ impl Work {
     }
 
     /// The scope that is read. At most one call of it is under way.
-    pub fn scope(&self) -> ScopeId {
+    pub(crate) fn scope(&self) -> ScopeId {
         let (id, part) = match self {
             Work::Case(stale) => (stale.id, String::new()),
             Work::List { .. } | Work::Names { .. } => (0, String::new()),

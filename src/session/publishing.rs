@@ -25,7 +25,7 @@ const SHOWN_BY_PARQUET: &str = "published_parquet_state";
 
 /// What to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forms {
+pub(crate) enum Forms {
     /// The database alone.
     Database,
     /// The database and a Parquet snapshot of the same id.
@@ -34,7 +34,7 @@ pub enum Forms {
 
 /// Whether to publish what has been published already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub(crate) enum When {
     /// Only if readers would see a difference.
     Changed,
     /// In any case: the watermark moves although nothing else did.
@@ -106,7 +106,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`publish::publish`], `Cancelled` after [`Session::interrupt_publishing`].
-    pub async fn publish(&self, forms: Forms, when: When) -> Result<Option<Published>> {
+    pub(crate) async fn publish(&self, forms: Forms, when: When) -> Result<Option<Published>> {
         let _one = self.publishing.turn.lock().await;
         self.note_pending().await?;
         let Some(Unpublished { conn, readable, info, with_parquet }) =
@@ -176,7 +176,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`export`].
-    pub async fn export(&self) -> Result<PublishedParquet> {
+    pub(crate) async fn export(&self) -> Result<PublishedParquet> {
         let _one = self.publishing.turn.lock().await;
         self.note_pending().await?;
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
@@ -208,7 +208,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn parquet_is_behind(&self) -> Result<bool> {
+    pub(crate) fn parquet_is_behind(&self) -> Result<bool> {
         let conn = self.store.connection()?;
         let state = State::new(&conn);
         let readable = state.readable_state()?;
@@ -227,7 +227,7 @@ impl Session {
     }
 
     /// Ends a publishing that is under way; what was published before stays.
-    pub fn interrupt_publishing(&self) {
+    pub(crate) fn interrupt_publishing(&self) {
         if let Some(handle) = self.interrupt().take() {
             handle.interrupt();
         }
@@ -244,7 +244,11 @@ impl Session {
 /// # Errors
 /// `Kind::Config` where `publish.parquet` is off; `Kind::Io` before the first complete listing
 /// of the cases; those of [`publish::publish`].
-pub fn export(config: &Config, catalog: &Catalog, store: &Store) -> Result<PublishedParquet> {
+pub(crate) fn export(
+    config: &Config,
+    catalog: &Catalog,
+    store: &Store,
+) -> Result<PublishedParquet> {
     let root = config
         .publish
         .parquet
@@ -271,14 +275,14 @@ pub fn export(config: &Config, catalog: &Catalog, store: &Store) -> Result<Publi
 const WATERMARK: &str = "watermark";
 
 /// Why there is nothing to publish.
-pub const NOTHING_LISTED: &str =
+pub(crate) const NOTHING_LISTED: &str =
     "nothing is published before the first complete listing of the cases";
 
 /// What a snapshot taken now says of itself; `None` before the first complete listing of the cases.
 ///
 /// # Errors
 /// Those of reading the store.
-pub fn snapshot_info(conn: &Connection, catalog: &Catalog) -> Result<Option<SnapshotInfo>> {
+pub(crate) fn snapshot_info(conn: &Connection, catalog: &Catalog) -> Result<Option<SnapshotInfo>> {
     let state = State::new(conn);
     if state.meta("listed_at")?.is_none() {
         return Ok(None);

@@ -1,4 +1,5 @@
-//! Verifying within a run: asking, a cycle, comparing, until all is settled (contract section 6).
+//! Verifying within a run: asking, a cycle, comparing, until all is settled
+//! (docs/architecture.md, "Control totals").
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Personal data in what a service says of a call: messages can repeat the value that they complain of,
-//! and are kept in tables and logs whatever the privacy settings (contract section 9.6).
+//! and are kept in tables and logs whatever the privacy settings (docs/architecture.md, "Privacy").
 
 /// What stands in place of it.
 pub(super) const BLOT: &str = "***";

@@ -8,34 +8,34 @@ use std::time::Duration;
 
 /// Nanoseconds since the machine was started, sleep included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BootTime(i64);
+pub(crate) struct BootTime(i64);
 
 impl BootTime {
     /// `nanoseconds` after the start of the machine.
-    pub const fn from_nanos(nanoseconds: i64) -> Self {
+    pub(crate) const fn from_nanos(nanoseconds: i64) -> Self {
         BootTime(nanoseconds)
     }
 
     /// Nanoseconds since the start of the machine.
-    pub const fn as_nanos(self) -> i64 {
+    pub(crate) const fn as_nanos(self) -> i64 {
         self.0
     }
 
     /// The time `duration` later.
     #[must_use]
-    pub fn later_by(self, duration: Duration) -> Self {
+    pub(crate) fn later_by(self, duration: Duration) -> Self {
         let nanoseconds = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
         BootTime(self.0.saturating_add(nanoseconds))
     }
 
     /// How long ago `earlier` is; nothing when it is not earlier.
-    pub fn since(self, earlier: BootTime) -> Duration {
+    pub(crate) fn since(self, earlier: BootTime) -> Duration {
         Duration::from_nanos(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 }
 
 /// Where the ledger reads its time.
-pub trait BootClock: Send + Sync + fmt::Debug {
+pub(crate) trait BootClock: Send + Sync + fmt::Debug {
     /// Now. Never goes back within one boot.
     fn now(&self) -> BootTime;
 
@@ -46,7 +46,7 @@ pub trait BootClock: Send + Sync + fmt::Debug {
 /// The machine's own boot clock. Where there is none (or the boot has no name), a boot is as long as
 /// the process: the ledger then waits a whole window after each start, which is safe.
 #[derive(Debug)]
-pub struct SystemBootClock {
+pub(crate) struct SystemBootClock {
     boot_id: String,
     #[cfg(not(target_os = "linux"))]
     started: std::time::Instant,
@@ -54,7 +54,7 @@ pub struct SystemBootClock {
 
 impl SystemBootClock {
     /// The clock of this machine.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         SystemBootClock {
             boot_id: boot_name()
                 .unwrap_or_else(|| format!("process-{:032x}", rand::random::<u128>())),

@@ -25,9 +25,9 @@ const JSON: &str = "application/json";
 
 /// What a client does beside the configuration; the defaults are the program's, tests set others.
 #[derive(Debug, Clone)]
-pub struct Tuning {
-    pub retry: Retry,
-    pub clock: Arc<dyn BootClock>,
+pub(crate) struct Tuning {
+    pub(crate) retry: Retry,
+    pub(crate) clock: Arc<dyn BootClock>,
 }
 
 impl Default for Tuning {
@@ -105,7 +105,7 @@ impl Client {
     ///
     /// # Errors
     /// Those of [`Client::new`].
-    pub fn with_tuning(
+    pub(crate) fn with_tuning(
         source: &config::Source,
         feed: &config::Feed,
         limits: &config::Limits,
@@ -134,12 +134,12 @@ impl Client {
     /// # Errors
     /// The text says method, address without secrets, which attempt of how many, and the time it
     /// took; the cause says what happened. A refusal's cause is a [`Refusal`]: see
-    /// [`super::refusal`]. [`Kind::Forbidden`] (403) names the missing permissions,
+    /// [`super::refusal()`]. [`Kind::Forbidden`] (403) names the missing permissions,
     /// [`Kind::NotFound`] is 404 and 410, [`Kind::NotAllowed`] 405, [`Kind::Throttled`] 429
     /// and 408 or a hold beyond our patience, [`Kind::Refused`] another 4xx, [`Kind::Server`] 5xx,
     /// [`Kind::BadAnswer`] what is another 2xx, has no end, is no JSON, not what was expected, too
     /// large, or a redirect.
-    pub async fn send(&self, request: &Request) -> Result<Answer> {
+    pub(crate) async fn send(&self, request: &Request) -> Result<Answer> {
         let started = Instant::now();
         let deadline = started + self.patience(request.class);
         let mut waits = self.shared.retry.waits();
@@ -154,7 +154,6 @@ impl Client {
                         body: incoming.body,
                         sent_at: incoming.sent_at,
                         ended_at: incoming.ended_at,
-                        attempts: sent,
                     });
                 }
                 Err(failure) => failure,
@@ -187,7 +186,7 @@ impl Client {
     }
 
     /// What was asked of each endpoint since this was last called.
-    pub fn take_calls(&self) -> Vec<CallStats> {
+    pub(crate) fn take_calls(&self) -> Vec<CallStats> {
         self.shared.line.books.take()
     }
 
@@ -215,14 +214,14 @@ impl Client {
     }
 
     /// The `$top` that each endpoint has taken so far, for the next process to begin with.
-    pub fn page_sizes(&self) -> BTreeMap<String, u32> {
+    pub(crate) fn page_sizes(&self) -> BTreeMap<String, u32> {
         let tops = self.shared.accepted_tops.lock().unwrap_or_else(PoisonError::into_inner);
         tops.iter().filter_map(|(endpoint, top)| Some((endpoint.to_string(), (*top)?))).collect()
     }
 
     /// What an earlier process found out ([`Client::page_sizes`]): without it the first call to each
     /// endpoint in every process would be one that is refused.
-    pub fn assume_page_sizes(&self, sizes: BTreeMap<String, u32>) {
+    pub(crate) fn assume_page_sizes(&self, sizes: BTreeMap<String, u32>) {
         let mut tops = self.shared.accepted_tops.lock().unwrap_or_else(PoisonError::into_inner);
         for (endpoint, top) in sizes {
             tops.entry(Arc::from(endpoint)).or_insert(Some(top));

@@ -1,5 +1,6 @@
-//! The rule of the feed's throttle, as functions of values (contract section 9, promise 1): which
-//! calls still count, and when the next one may go.
+//! The rule of the feed's throttle, as functions of values
+//! (docs/architecture.md, "The throttle ledger"): which calls still count, and when the next one
+//! may go.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -18,27 +19,27 @@ const FARTHEST_END: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedCall {
     /// Counts up from 1, across restarts.
-    pub id: i64,
-    pub feed: FeedName,
+    pub(crate) id: i64,
+    pub(crate) feed: FeedName,
     /// The boot that `sent` belongs to; once the call has ended, the boot of its end.
-    pub boot_id: String,
-    pub sent_at: Timestamp,
-    pub sent: BootTime,
+    pub(crate) boot_id: String,
+    pub(crate) sent_at: Timestamp,
+    pub(crate) sent: BootTime,
     /// `None`: it has not ended, as far as is known.
-    pub end: Option<Ended>,
+    pub(crate) end: Option<Ended>,
 }
 
 /// The end of a call to the feed: after it the call cannot arrive at the source any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     /// The boot that `time` belongs to.
-    pub boot_id: String,
-    pub at: Timestamp,
-    pub time: BootTime,
+    pub(crate) boot_id: String,
+    pub(crate) at: Timestamp,
+    pub(crate) time: BootTime,
     /// The answer's status; `None` when no answer came.
-    pub status: Option<u16>,
+    pub(crate) status: Option<u16>,
     /// How long after the end the source wants no call to the feeds; zero when it said nothing.
-    pub hold: Duration,
+    pub(crate) hold: Duration,
 }
 
 /// Where the calls to the feed are kept. All methods block until what they did is durable; they are
@@ -56,18 +57,18 @@ pub trait LedgerStore: Send + Sync {
 
 /// A ledger that dies with the process: for what needs no store, and for tests.
 #[derive(Debug, Default)]
-pub struct MemoryLedger {
+pub(crate) struct MemoryLedger {
     calls: Mutex<Vec<FeedCall>>,
 }
 
 impl MemoryLedger {
     /// Without any call.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// All calls so far, in order of their ids.
-    pub fn calls(&self) -> Vec<FeedCall> {
+    pub(crate) fn calls(&self) -> Vec<FeedCall> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -94,7 +95,7 @@ impl LedgerStore for MemoryLedger {
 
 /// Whether a call to the feed may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub(crate) enum Decision {
     Go,
     /// Not before this has passed; then decide again.
     Wait(Duration),
@@ -106,7 +107,7 @@ pub enum Decision {
 /// An arrival at the source lies between start and end, so no window of `per` ever sees more than
 /// `limit` arrivals, whatever the latency. Calls of another boot than `boot_id` have no age here and
 /// count as ended this moment: see [`adopt`].
-pub fn decide(
+pub(crate) fn decide(
     calls: &[FeedCall],
     now: BootTime,
     boot_id: &str,
@@ -137,7 +138,7 @@ pub fn decide(
 /// counts as ended now too, or, where a later call of this boot is known, when that one was sent,
 /// because the process that made the earlier one was gone by then. The calls whose end is new in
 /// the first sense have to be written down; their ids are returned.
-pub fn adopt(
+pub(crate) fn adopt(
     calls: &mut [FeedCall],
     now: BootTime,
     at: Timestamp,

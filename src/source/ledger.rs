@@ -33,7 +33,7 @@ const NEWEST: usize = 1_000;
 
 /// The ledger of all calls to the change feeds. Clones share it.
 #[derive(Clone)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     shared: Arc<Shared>,
 }
 
@@ -56,7 +56,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn open(
+    pub(crate) fn open(
         store: Arc<dyn LedgerStore>,
         limit: u32,
         per: Duration,
@@ -89,7 +89,7 @@ impl Ledger {
     ///
     /// # Errors
     /// [`Kind::Throttled`] when it would have to wait beyond `deadline`.
-    pub async fn ready(&self, deadline: Instant) -> Result<()> {
+    pub(crate) async fn ready(&self, deadline: Instant) -> Result<()> {
         self.shared.pace.ready().await;
         loop {
             match self.shared.decide() {
@@ -111,7 +111,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Those of the store; the call must not be sent then.
-    pub async fn begin(&self, feed: FeedName) -> Result<Option<FeedPermit>> {
+    pub(crate) async fn begin(&self, feed: FeedName) -> Result<Option<FeedPermit>> {
         let shared = &self.shared;
         let call = {
             let mut calls = shared.calls();
@@ -139,7 +139,7 @@ impl Ledger {
     }
 
     /// Waits until everything is written that has been ordered so far.
-    pub async fn flush(&self) {
+    pub(crate) async fn flush(&self) {
         self.shared.writer.flush().await;
     }
 }
@@ -178,7 +178,7 @@ impl Shared {
 
 /// The right to send one call to a feed. Dropped in mid-call, it writes the end itself: the call's
 /// connection is being closed then.
-pub struct FeedPermit {
+pub(crate) struct FeedPermit {
     shared: Arc<Shared>,
     id: i64,
     open: bool,
@@ -189,7 +189,7 @@ impl FeedPermit {
     ///
     /// # Errors
     /// Those of the store. The end counts all the same.
-    pub async fn answered(mut self, status: u16, hold: Duration) -> Result<()> {
+    pub(crate) async fn answered(mut self, status: u16, hold: Duration) -> Result<()> {
         self.open = false;
         let ended = self.shared.end(self.id, Some(status), hold, Duration::ZERO);
         self.shared.writer.end(self.id, ended).await
@@ -199,7 +199,7 @@ impl FeedPermit {
     ///
     /// # Errors
     /// Those of the store. The end counts all the same.
-    pub async fn aborted(mut self) -> Result<()> {
+    pub(crate) async fn aborted(mut self) -> Result<()> {
         self.open = false;
         let ended = self.shared.end(self.id, None, Duration::ZERO, self.shared.grace);
         self.shared.writer.end(self.id, ended).await

@@ -45,30 +45,30 @@ pub(super) struct Line {
 
 /// One request, ready to be sent.
 pub(super) struct Outgoing {
-    pub method: Method,
+    pub(crate) method: Method,
     /// Below the base, encoded, from `/` on.
-    pub path: String,
+    pub(crate) path: String,
     /// Encoded, without question mark; empty for none.
-    pub query: String,
-    pub authorization: Option<HeaderValue>,
-    pub body: Option<(Bytes, &'static str)>,
-    pub feed: bool,
-    pub endpoint: Arc<str>,
-    pub time_limit: Duration,
+    pub(crate) query: String,
+    pub(crate) authorization: Option<HeaderValue>,
+    pub(crate) body: Option<(Bytes, &'static str)>,
+    pub(crate) feed: bool,
+    pub(crate) endpoint: Arc<str>,
+    pub(crate) time_limit: Duration,
     /// Whether it repeats an earlier one.
-    pub again: bool,
+    pub(crate) again: bool,
 }
 
 /// An answer, whatever its status.
 pub(super) struct Incoming {
-    pub status: u16,
+    pub(crate) status: u16,
     /// The end of the body was told, and met: it came in chunks up to the last one, or with its
     /// length. What merely ends with the connection may be any part of an answer.
-    pub proven: bool,
-    pub headers: HeaderMap,
-    pub body: Bytes,
-    pub sent_at: Timestamp,
-    pub ended_at: Timestamp,
+    pub(crate) proven: bool,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) sent_at: Timestamp,
+    pub(crate) ended_at: Timestamp,
 }
 
 impl Line {
@@ -114,7 +114,6 @@ impl Line {
             Method::Get => reqwest::Method::GET,
             Method::Post => reqwest::Method::POST,
             Method::Put => reqwest::Method::PUT,
-            Method::Delete => reqwest::Method::DELETE,
         };
         let mut request = http
             .request(method, address)

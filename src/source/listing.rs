@@ -21,7 +21,7 @@ const DEFAULT_TOP: u32 = 100;
 
 /// How a list can be walked through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Paging {
+pub(crate) enum Paging {
     /// Ordered by this integer field, each page from the one after the last: rows that move between
     /// pages are neither lost nor doubled.
     Keyset { field: Arc<str> },
@@ -36,7 +36,7 @@ pub enum Paging {
 
 /// What tells two records of a list apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Identity {
+pub(crate) enum Identity {
     /// The values of these fields. (With [`Paging::Keyset`]: its field alone.)
     Fields(Vec<Arc<str>>),
     /// Nothing: two equal lines are two (journals).
@@ -45,28 +45,28 @@ pub enum Identity {
 
 /// A list to be read.
 #[derive(Debug, Clone)]
-pub struct PagePlan {
+pub(crate) struct PagePlan {
     /// With the filter and the order that are wanted; `$top`, `$skip` and `$inlinecount` are set
     /// here.
-    pub request: Request,
-    pub paging: Paging,
-    pub identity: Identity,
+    pub(crate) request: Request,
+    pub(crate) paging: Paging,
+    pub(crate) identity: Identity,
     /// Whether the service is asked for `Count` (OData lists): it saves the look behind the end.
-    pub count: bool,
+    pub(crate) count: bool,
 }
 
 /// A page of a list.
 #[derive(Debug, Clone)]
-pub struct Page {
-    pub answer: Answer,
+pub(crate) struct Page {
+    pub(crate) answer: Answer,
     /// The records, as JSON texts in the order of the answer, sharing its body; without those that
     /// came on earlier pages. Two of one page can have the same key.
-    pub records: Vec<Bytes>,
+    pub(crate) records: Vec<Bytes>,
 }
 
 /// A walk through a list. Pages come in the order in which they were asked; the first always comes,
 /// even when it is empty. A future of [`Pages::next`] that is dropped asks the same page again.
-pub struct Pages {
+pub(crate) struct Pages {
     client: Client,
     plan: PagePlan,
     pager: Pager,
@@ -78,7 +78,7 @@ pub struct Pages {
 
 impl Pages {
     /// Nothing is sent yet.
-    pub fn new(client: &Client, plan: PagePlan) -> Self {
+    pub(crate) fn new(client: &Client, plan: PagePlan) -> Self {
         let accepted = client.accepted_top(&plan.request.endpoint);
         let pager = Self::pager(&plan, accepted);
         let next = Next::Ask(pager.first());
@@ -104,7 +104,7 @@ impl Pages {
     /// # Errors
     /// Those of [`Client::send`], and [`crate::error::Kind::BadAnswer`] when an answer is no list. A
     /// later page that is refused (400) is no error: the list ends incomplete.
-    pub async fn next(&mut self) -> Result<Option<Page>> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Page>> {
         loop {
             let Next::Ask(ask) = self.next else { return Ok(None) };
             let answer = match self.client.send(&self.request(ask)).await {
@@ -136,7 +136,7 @@ impl Pages {
     }
 
     /// Whether the list was complete; `None` while it is not at its end.
-    pub fn verdict(&self) -> Option<Verdict> {
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
         match self.next {
             Next::Ask(_) => None,
             Next::Finished(verdict) => Some(verdict),
@@ -145,7 +145,7 @@ impl Pages {
 
     /// When the first page was asked: what was written before it and is not in a complete list is
     /// gone.
-    pub fn sent_at(&self) -> Option<Timestamp> {
+    pub(crate) fn sent_at(&self) -> Option<Timestamp> {
         self.sent_at
     }
 
@@ -228,20 +228,4 @@ fn paged_body(body: &Bytes, (offset, limit): (&str, &str), ask: Ask) -> Bytes {
     // It has no default: where no page is small enough, the documented one of other lists.
     fields.insert(limit.to_owned(), ask.top.unwrap_or(DEFAULT_TOP).into());
     Bytes::from(Value::Object(fields).to_string())
-}
-
-/// Reads a whole list and hands each page to `on_page`.
-///
-/// # Errors
-/// Those of [`Pages::next`] and of `on_page`.
-pub async fn fetch_pages(
-    client: &Client,
-    plan: PagePlan,
-    mut on_page: impl FnMut(Page) -> Result<()>,
-) -> Result<Verdict> {
-    let mut pages = Pages::new(client, plan);
-    while let Some(page) = pages.next().await? {
-        on_page(page)?;
-    }
-    Ok(pages.verdict().unwrap_or(Verdict::Complete))
 }

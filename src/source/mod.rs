@@ -9,25 +9,25 @@
 //!
 //! - [`odata`] and [`Request`]: what is asked, as typed pieces.
 //! - [`Client`]: one call; token, limits, retries, refusals.
-//! - [`ledger`]: the throttle of the change feeds (contract section 9, promise 1).
+//! - [`ledger`]: the throttle of the change feeds (docs/architecture.md, "The throttle ledger").
 //! - [`listing`] and [`pages`]: whole lists, and the proof that they are whole.
 //! - [`user`]: whose data it is, and what we may read.
 //!
 //! Nothing here knows a resource by name, and no secret leaves it.
 
 mod blot;
-pub mod boot;
+pub(crate) mod boot;
 mod calls;
 mod client;
-pub mod feed_calls;
+pub(crate) mod feed_calls;
 mod holds;
 mod judge;
-pub mod ledger;
+pub(crate) mod ledger;
 mod limits;
 mod line;
-pub mod listing;
-pub mod odata;
-pub mod pages;
+pub(crate) mod listing;
+pub(crate) mod odata;
+pub(crate) mod pages;
 mod refusal;
 mod request;
 mod retry;
@@ -35,20 +35,19 @@ mod shape;
 pub mod split;
 mod stored_ledger;
 mod token;
-pub mod user;
+pub(crate) mod user;
 
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, Tuning};
-pub use feed_calls::{Ended, FeedCall, LedgerStore, MemoryLedger};
-pub use listing::{Identity, Page, PagePlan, Pages, Paging, fetch_pages};
-pub use odata::{Filter, Literal, OrderBy, Query};
-pub use pages::Verdict;
-pub use refusal::{Refusal, refusal};
-pub use request::{Answer, CallClass, Method, Request};
-pub use retry::Retry;
-pub use shape::{Expected, Shape};
-pub use split::{Split, records, split};
+pub use client::Client;
+pub(crate) use feed_calls::{Ended, FeedCall, LedgerStore, MemoryLedger};
+pub(crate) use listing::{Identity, Page, PagePlan, Pages, Paging};
+pub(crate) use odata::{Filter, OrderBy, Query};
+pub(crate) use pages::Verdict;
+pub(crate) use refusal::refusal;
+pub(crate) use request::{Answer, CallClass, Method, Request};
+pub(crate) use shape::{Expected, Shape};
+pub(crate) use split::{Split, records};
 pub use stored_ledger::StoredLedger;
-pub use user::{ApiPermission, TenantId};
+pub(crate) use user::ApiPermission;

@@ -27,14 +27,13 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 
 /// A literal of a filter expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Literal {
+pub(crate) enum Literal {
     Int(i64),
     /// Written in single quotes, its own quotes doubled.
     Text(String),
     Bool(bool),
     /// `datetime'2022-04-28T09:26:41.5334824Z'`: UTC, exact to 100 ns.
     Instant(Ticks),
-    Null,
 }
 
 impl From<i64> for Literal {
@@ -74,7 +73,6 @@ impl fmt::Display for Literal {
             Literal::Text(value) => write!(f, "'{}'", value.replace('\'', "''")),
             Literal::Bool(value) => write!(f, "{value}"),
             Literal::Instant(value) => write!(f, "datetime'{value}'"),
-            Literal::Null => f.write_str("null"),
         }
     }
 }
@@ -82,7 +80,7 @@ impl fmt::Display for Literal {
 /// A filter expression with the operators the reference lists. It is never empty, so it can never
 /// silently mean "everything".
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Filter(Node);
+pub(crate) struct Filter(Node);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Node {
@@ -98,22 +96,22 @@ enum Node {
 
 impl Filter {
     /// `field eq literal`
-    pub fn eq(field: &str, literal: impl Into<Literal>) -> Self {
+    pub(crate) fn eq(field: &str, literal: impl Into<Literal>) -> Self {
         Self::compare(field, "eq", literal.into())
     }
 
     /// `field ne literal`
-    pub fn ne(field: &str, literal: impl Into<Literal>) -> Self {
+    pub(crate) fn ne(field: &str, literal: impl Into<Literal>) -> Self {
         Self::compare(field, "ne", literal.into())
     }
 
     /// `field ge literal`
-    pub fn ge(field: &str, literal: impl Into<Literal>) -> Self {
+    pub(crate) fn ge(field: &str, literal: impl Into<Literal>) -> Self {
         Self::compare(field, "ge", literal.into())
     }
 
     /// `field le literal`
-    pub fn le(field: &str, literal: impl Into<Literal>) -> Self {
+    pub(crate) fn le(field: &str, literal: impl Into<Literal>) -> Self {
         Self::compare(field, "le", literal.into())
     }
 
@@ -123,7 +121,7 @@ impl Filter {
 
     /// `field eq a or field eq b or ...`; `None` without any value, because a filter that lets
     /// nothing through is no filter the source knows.
-    pub fn any_of<L: Into<Literal>>(
+    pub(crate) fn any_of<L: Into<Literal>>(
         field: &str,
         values: impl IntoIterator<Item = L>,
     ) -> Option<Self> {
@@ -132,7 +130,7 @@ impl Filter {
 
     /// Both.
     #[must_use]
-    pub fn and(self, other: Filter) -> Self {
+    pub(crate) fn and(self, other: Filter) -> Self {
         let (mut parts, more) = match (self.0, other.0) {
             (Node::And(parts), Node::And(more)) => (parts, more),
             (Node::And(parts), other) => (parts, vec![other]),
@@ -145,7 +143,7 @@ impl Filter {
 
     /// Either.
     #[must_use]
-    pub fn or(self, other: Filter) -> Self {
+    pub(crate) fn or(self, other: Filter) -> Self {
         let (mut parts, more) = match (self.0, other.0) {
             (Node::Or(parts), Node::Or(more)) => (parts, more),
             (Node::Or(parts), other) => (parts, vec![other]),
@@ -185,94 +183,77 @@ impl fmt::Display for Node {
     }
 }
 
-/// The one column a list is ordered by.
+/// The one column a list is ordered by, ascending.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OrderBy {
-    pub field: String,
-    pub descending: bool,
+pub(crate) struct OrderBy {
+    pub(crate) field: String,
 }
 
 impl OrderBy {
-    pub fn asc(field: &str) -> Self {
-        OrderBy { field: field.to_owned(), descending: false }
-    }
-
-    pub fn desc(field: &str) -> Self {
-        OrderBy { field: field.to_owned(), descending: true }
+    pub(crate) fn asc(field: &str) -> Self {
+        OrderBy { field: field.to_owned() }
     }
 }
 
 impl fmt::Display for OrderBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.field, if self.descending { "desc" } else { "asc" })
+        write!(f, "{} asc", self.field)
     }
 }
 
 /// The query of a request: the OData parameters and whatever else an endpoint takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Query {
-    pub filter: Option<Filter>,
-    pub order_by: Option<OrderBy>,
-    pub top: Option<u32>,
-    pub skip: Option<u64>,
+pub(crate) struct Query {
+    pub(crate) filter: Option<Filter>,
+    pub(crate) order_by: Option<OrderBy>,
+    pub(crate) top: Option<u32>,
+    pub(crate) skip: Option<u64>,
     /// `$inlinecount=allpages`: the answer becomes `{Count, Results}`.
-    pub inline_count: bool,
-    pub select: Vec<String>,
+    pub(crate) inline_count: bool,
+    pub(crate) select: Vec<String>,
     /// Other parameters, in this order, before the OData ones.
-    pub extra: Vec<(String, String)>,
+    pub(crate) extra: Vec<(String, String)>,
 }
 
 impl Query {
     /// Without any parameter.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     #[must_use]
-    pub fn filter(mut self, filter: impl Into<Option<Filter>>) -> Self {
+    pub(crate) fn filter(mut self, filter: impl Into<Option<Filter>>) -> Self {
         self.filter = filter.into();
         self
     }
 
     #[must_use]
-    pub fn order_by(mut self, order_by: impl Into<Option<OrderBy>>) -> Self {
+    pub(crate) fn order_by(mut self, order_by: impl Into<Option<OrderBy>>) -> Self {
         self.order_by = order_by.into();
         self
     }
 
     #[must_use]
-    pub fn top(mut self, top: impl Into<Option<u32>>) -> Self {
+    pub(crate) fn top(mut self, top: impl Into<Option<u32>>) -> Self {
         self.top = top.into();
         self
     }
 
     #[must_use]
-    pub fn skip(mut self, skip: impl Into<Option<u64>>) -> Self {
+    pub(crate) fn skip(mut self, skip: impl Into<Option<u64>>) -> Self {
         self.skip = skip.into();
-        self
-    }
-
-    #[must_use]
-    pub fn inline_count(mut self, wanted: bool) -> Self {
-        self.inline_count = wanted;
-        self
-    }
-
-    #[must_use]
-    pub fn select<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
-        self.select = columns.into_iter().map(Into::into).collect();
         self
     }
 
     /// One more parameter that is not OData's.
     #[must_use]
-    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.extra.push((name.to_owned(), value.into()));
         self
     }
 
     /// Percent-encoded, without the question mark; empty without parameters.
-    pub fn encode(&self) -> String {
+    pub(crate) fn encode(&self) -> String {
         let mut pairs: Vec<(&str, String)> =
             self.extra.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
         if let Some(filter) = &self.filter {
@@ -313,7 +294,7 @@ impl Query {
 /// # Errors
 /// [`Kind::Internal`] when a placeholder has no value, or a value would change the path itself
 /// (empty, `.` or `..`), or a brace is left open.
-pub fn render_path(template: &str, values: &[(&str, &str)]) -> Result<String> {
+pub(crate) fn render_path(template: &str, values: &[(&str, &str)]) -> Result<String> {
     let mut path = String::with_capacity(template.len() + 16);
     let mut rest = template;
     while let Some(open) = rest.find('{') {
@@ -380,10 +361,10 @@ mod tests {
     #[test]
     fn mixed_operators_get_parentheses() {
         let either = Filter::eq("Type", "Owner").or(Filter::eq("Type", "Seller"));
-        let filter = either.and(Filter::eq("Active", true)).or(Filter::eq("Id", Literal::Null));
+        let filter = either.and(Filter::eq("Active", true)).or(Filter::eq("Id", 0));
         assert_eq!(
             filter.to_string(),
-            "((Type eq 'Owner' or Type eq 'Seller') and Active eq true) or Id eq null"
+            "((Type eq 'Owner' or Type eq 'Seller') and Active eq true) or Id eq 0"
         );
     }
 
@@ -396,14 +377,14 @@ mod tests {
 
     #[test]
     fn a_query_is_percent_encoded_and_keeps_its_dollars() {
-        let query = Query::new()
+        let mut query = Query::new()
             .with("returnOnlyExisting", "true")
             .filter(Filter::eq("Name", "O'Hara & Søn+1"))
             .order_by(OrderBy::asc("Id"))
             .top(1000)
-            .skip(200)
-            .inline_count(true)
-            .select(["Id", "Status"]);
+            .skip(200);
+        query.inline_count = true;
+        query.select = vec!["Id".to_owned(), "Status".to_owned()];
         assert_eq!(
             query.encode(),
             "returnOnlyExisting=true&$filter=Name%20eq%20%27O%27%27Hara%20%26%20S%C3%B8n%2B1%27\

@@ -1,10 +1,10 @@
-//! How a list is paged and when it is complete (contract section 4, "Complete answers"): one state
+//! How a list is paged and when it is complete (docs/architecture.md, "Completeness"): one state
 //! machine for every list, without connection or clock. [`super::listing`] drives it.
 
 use std::collections::{HashMap, HashSet};
 
 /// The `$top` that is tried first.
-pub const FIRST_TOP: u32 = 1_000;
+pub(crate) const FIRST_TOP: u32 = 1_000;
 /// The smallest `$top` that is tried: the documented default (reference 8).
 const SMALLEST_TOP: u32 = 100;
 /// Pages of services are round: a length that is a positive multiple of this may be one.
@@ -12,7 +12,7 @@ const ROUND: usize = 100;
 
 /// How a list can be walked through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Walk {
+pub(crate) enum Walk {
     /// By an integer field that the list is ordered by: `field ge last + 1`. Where the service does
     /// not go along (it ignores the filter or the order), by `$skip` from there on.
     Keyset,
@@ -24,7 +24,7 @@ pub enum Walk {
 
 /// What tells two records of a list apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sameness {
+pub(crate) enum Sameness {
     /// Their key: a key that comes again on a later page is the same record.
     Key,
     /// Nothing: two lines can be equal and are still two.
@@ -33,32 +33,32 @@ pub enum Sameness {
 
 /// One call of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ask {
-    pub top: Option<u32>,
-    pub skip: Option<u64>,
+pub(crate) struct Ask {
+    pub(crate) top: Option<u32>,
+    pub(crate) skip: Option<u64>,
     /// The smallest value of the keyset's field.
-    pub from_key: Option<i64>,
+    pub(crate) from_key: Option<i64>,
 }
 
 /// What is known of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark {
+pub(crate) struct Mark {
     /// Of its key, or of the whole line.
-    pub fingerprint: u128,
+    pub(crate) fingerprint: u128,
     /// The keyset's field.
-    pub key: Option<i64>,
+    pub(crate) key: Option<i64>,
 }
 
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum Next {
     Ask(Ask),
     Finished(Verdict),
 }
 
 /// Whether a list was read completely: proven, not assumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     Complete,
     /// Why it is not known to be complete. Such an answer inserts and updates, and never deletes.
     Incomplete(&'static str),
@@ -66,15 +66,15 @@ pub enum Verdict {
 
 /// What a page brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taken {
+pub(crate) struct Taken {
     /// For each record of the page, whether it is to be kept: it did not come on an earlier page.
-    pub keep: Vec<bool>,
-    pub next: Next,
+    pub(crate) keep: Vec<bool>,
+    pub(crate) next: Next,
 }
 
 /// The state of one walk through a list.
 #[derive(Debug)]
-pub struct Pager {
+pub(crate) struct Pager {
     walk: Walk,
     sameness: Sameness,
     top: Option<u32>,
@@ -95,7 +95,7 @@ pub struct Pager {
 impl Pager {
     /// A walk from the beginning. `accepted`: the `$top` the endpoint is known to take, if any is
     /// known (`Some(None)`: it takes none).
-    pub fn new(walk: Walk, sameness: Sameness, accepted: Option<Option<u32>>) -> Self {
+    pub(crate) fn new(walk: Walk, sameness: Sameness, accepted: Option<Option<u32>>) -> Self {
         let top = match walk {
             Walk::Undocumented => None,
             Walk::Keyset | Walk::Skip => accepted.unwrap_or(Some(FIRST_TOP)),
@@ -116,23 +116,24 @@ impl Pager {
     }
 
     /// The first call.
-    pub fn first(&self) -> Ask {
+    pub(crate) fn first(&self) -> Ask {
         Ask { top: self.top, skip: None, from_key: None }
     }
 
     /// The `$top` in use: accepted once a page has been taken in.
-    pub fn top(&self) -> Option<u32> {
+    pub(crate) fn top(&self) -> Option<u32> {
         self.top
     }
 
     /// How many different records have been kept.
-    pub fn length(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn length(&self) -> u64 {
         self.length
     }
 
     /// The call was answered 400. The first page is asked again with half the `$top`, down to 100,
     /// then without; `None` when a smaller page is no way out.
-    pub fn refused(&mut self) -> Option<Ask> {
+    pub(crate) fn refused(&mut self) -> Option<Ask> {
         if self.settled || self.pages > 0 {
             return None;
         }
@@ -144,7 +145,7 @@ impl Pager {
     }
 
     /// A page has come: its records in order, and `Count` where the answer said it.
-    pub fn take(&mut self, marks: &[Mark], count: Option<u64>) -> Taken {
+    pub(crate) fn take(&mut self, marks: &[Mark], count: Option<u64>) -> Taken {
         let first = self.pages == 0;
         self.pages += 1;
         self.settled = true;
@@ -244,8 +245,8 @@ impl Pager {
         }
     }
 
-    /// The keyset does not carry: `$skip` looks behind what came (contract section 4), and its pages
-    /// are the next ones.
+    /// The keyset does not carry: `$skip` looks behind what came
+    /// (docs/architecture.md, "Completeness"), and its pages are the next ones.
     fn go_on_by_skip(&mut self) -> Next {
         self.walk = Walk::Skip;
         Next::Ask(Ask { top: self.top, skip: Some(self.length), from_key: None })

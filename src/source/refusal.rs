@@ -16,13 +16,13 @@ const LONGEST_EXCERPT: usize = 80;
 
 /// An answer of another status than 2xx: the source of the [`Error`] that tells of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    pub status: u16,
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
     /// What the messages of the body say, shortened, safe to print and without personal data; empty
     /// when there are none.
-    pub said: String,
+    pub(crate) said: String,
     /// Of a 403: the permissions the body names, such as `Cases - Read`.
-    pub permissions: Vec<String>,
+    pub(crate) permissions: Vec<String>,
 }
 
 impl Refusal {
@@ -97,7 +97,7 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 /// The refusal that an error tells of, however deep it lies.
-pub fn refusal(error: &Error) -> Option<&Refusal> {
+pub(crate) fn refusal(error: &Error) -> Option<&Refusal> {
     let mut next = std::error::Error::source(error);
     while let Some(cause) = next {
         if let Some(refusal) = cause.downcast_ref::<Refusal>() {

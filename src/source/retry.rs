@@ -9,17 +9,17 @@ const AT_ONCE: &str = "CASEMIRROR_RETRY_AT_ONCE";
 
 /// Settings of the repetition of calls.
 #[derive(Debug, Clone)]
-pub struct Retry {
+pub(crate) struct Retry {
     /// How often a call is tried, the first time included.
-    pub attempts: u32,
+    pub(crate) attempts: u32,
     /// The wait before the second attempt; each further one is twice as long. Up to as much again is
     /// added at random, so that callers that failed together do not come back together.
-    pub first_wait: Duration,
-    pub longest_wait: Duration,
+    pub(crate) first_wait: Duration,
+    pub(crate) longest_wait: Duration,
     /// No attempt begins so long after the first, and no hold is waited for that ends later.
-    pub patience: Duration,
+    pub(crate) patience: Duration,
     /// Makes the random part repeatable.
-    pub seed: Option<u64>,
+    pub(crate) seed: Option<u64>,
 }
 
 impl Default for Retry {

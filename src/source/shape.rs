@@ -21,7 +21,7 @@ const MOST_NAMES: usize = 8;
 
 /// The form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub(crate) enum Shape {
     /// One object, or none.
     Record,
     /// One bare value, or none.
@@ -32,19 +32,19 @@ pub enum Shape {
 
 /// What an answer has to be.
 #[derive(Debug, Clone)]
-pub struct Expected {
+pub(crate) struct Expected {
     /// Whose records they are, for messages.
-    pub table: String,
-    pub shape: Shape,
+    pub(crate) table: String,
+    pub(crate) shape: Shape,
     /// Fields of which each record has at least one; none where any will do.
-    pub fields: HashSet<String>,
+    pub(crate) fields: HashSet<String>,
     /// Ids that the records were asked by, with the fields that repeat them.
-    pub asked: Vec<(String, i64)>,
+    pub(crate) asked: Vec<(String, i64)>,
 }
 
 impl Expected {
     /// A list of whatever records.
-    pub fn list() -> Expected {
+    pub(crate) fn list() -> Expected {
         Expected {
             table: String::new(),
             shape: Shape::List,

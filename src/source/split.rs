@@ -15,7 +15,7 @@ use crate::error::{Error, Kind, Result};
 pub struct Split<'body> {
     pub records: Vec<&'body RawValue>,
     /// The total number of matching records, where the answer says it.
-    pub count: Option<u64>,
+    pub(crate) count: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -37,7 +37,7 @@ fn given<'de, D: serde::Deserializer<'de>>(
 ///
 /// # Errors
 /// Those of [`split`].
-pub fn records(answer: &Answer) -> Result<Split<'_>> {
+pub(crate) fn records(answer: &Answer) -> Result<Split<'_>> {
     if answer.status == 204 {
         return Ok(Split { records: Vec::new(), count: None });
     }
@@ -98,7 +98,7 @@ pub(super) fn other_shape(body: &[u8]) -> Error {
 
 /// The JSON text of `field` in the object `record`; `None` when it has none, or is no object. Reads
 /// no further than the field.
-pub fn field_of<'r>(record: &'r str, field: &str) -> Option<&'r str> {
+pub(crate) fn field_of<'r>(record: &'r str, field: &str) -> Option<&'r str> {
     let mut found = None;
     let seeker = Seeker { field, found: &mut found };
     // It ends by an error as soon as the field is found.
@@ -162,7 +162,7 @@ impl Visitor<'_> for Is<'_> {
 }
 
 /// A fingerprint of 128 bits; the same text has the same one within this process.
-pub fn fingerprint<'t>(texts: impl IntoIterator<Item = &'t str>) -> u128 {
+pub(crate) fn fingerprint<'t>(texts: impl IntoIterator<Item = &'t str>) -> u128 {
     let (mut high, mut low) = (DefaultHasher::new(), DefaultHasher::new());
     high.write_u8(1);
     low.write_u8(2);

@@ -29,9 +29,9 @@ const LONGEST_MARGIN: Duration = Duration::from_secs(60);
 /// A token to send a call with.
 #[derive(Clone)]
 pub(super) struct Bearer {
-    pub authorization: HeaderValue,
+    pub(crate) authorization: HeaderValue,
     /// Tells tokens apart without showing them.
-    pub generation: u64,
+    pub(crate) generation: u64,
     token: Arc<SecretString>,
 }
 

@@ -13,18 +13,7 @@ use crate::error::{Error, Kind, Result};
 
 /// The customer whose data the API user sees, as text, whatever type the service gives it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct TenantId(String);
-
-impl TenantId {
-    /// The id as it stands in the store.
-    pub fn from_text(text: impl Into<String>) -> Self {
-        TenantId(text.into())
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
+pub(crate) struct TenantId(String);
 
 impl fmt::Display for TenantId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,14 +23,14 @@ impl fmt::Display for TenantId {
 
 /// A permission of the API user: an area (`Cases`) and what is allowed there (`Read`, `Write`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApiPermission {
-    pub permission: String,
-    pub types: Vec<String>,
+pub(crate) struct ApiPermission {
+    pub(crate) permission: String,
+    pub(crate) types: Vec<String>,
 }
 
 impl ApiPermission {
     /// Whether this grants what the reference writes as `Cases - Read`.
-    pub fn grants(&self, needed: &str) -> bool {
+    pub(crate) fn grants(&self, needed: &str) -> bool {
         needed.rsplit_once(" - ").is_some_and(|(area, access)| {
             self.permission == area && self.types.iter().any(|granted| granted == access)
         })
@@ -53,7 +42,7 @@ impl Client {
     ///
     /// # Errors
     /// Those of [`Client::send`], and [`Kind::BadAnswer`] when the answer names no tenant.
-    pub async fn tenant(&self) -> Result<TenantId> {
+    pub(crate) async fn tenant(&self) -> Result<TenantId> {
         let request = Request::get("/api/User", &[])?.expecting(Expected {
             table: "user".to_owned(),
             shape: Shape::Record,
@@ -73,7 +62,7 @@ impl Client {
     ///
     /// # Errors
     /// Those of [`Client::send`], and [`Kind::BadAnswer`] when the answer is no list of permissions.
-    pub async fn permissions(&self) -> Result<Vec<ApiPermission>> {
+    pub(crate) async fn permissions(&self) -> Result<Vec<ApiPermission>> {
         #[derive(Deserialize)]
         #[serde(rename_all = "PascalCase")]
         struct Wire {

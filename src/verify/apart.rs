@@ -9,12 +9,12 @@ use crate::scope::{CaseState, Standing};
 /// The source's cases, and the mirror's.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sides<'a> {
-    pub source: &'a BTreeSet<i64>,
-    pub mirror: &'a BTreeSet<i64>,
+    pub(crate) source: &'a BTreeSet<i64>,
+    pub(crate) mirror: &'a BTreeSet<i64>,
 }
 
 impl Sides<'_> {
-    pub fn apart(self) -> Vec<i64> {
+    pub(crate) fn apart(self) -> Vec<i64> {
         self.source.symmetric_difference(self.mirror).copied().collect()
     }
 }
@@ -23,29 +23,34 @@ impl Sides<'_> {
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// Pending, failed or rejected.
-    pub undecided: BTreeSet<i64>,
-    pub moves: HashMap<i64, CaseMoved>,
-    pub cases: HashMap<i64, CaseState>,
+    pub(crate) undecided: BTreeSet<i64>,
+    pub(crate) moves: HashMap<i64, CaseMoved>,
+    pub(crate) cases: HashMap<i64, CaseState>,
 }
 
 /// Cases that are apart, by what may be the reason.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Apart {
     /// The mirror knows that it is not as the source has it.
-    pub left_out: BTreeSet<i64>,
+    pub(crate) left_out: BTreeSet<i64>,
     /// Moved since the source was asked.
-    pub moved: BTreeSet<i64>,
+    pub(crate) moved: BTreeSet<i64>,
     /// Cases leave the searches, and come back, without a word of the feed: the mirror learns of it
     /// when they are listed.
-    pub unlisted: BTreeSet<i64>,
+    pub(crate) unlisted: BTreeSet<i64>,
     /// Nothing explains it.
-    pub certain: BTreeSet<i64>,
+    pub(crate) certain: BTreeSet<i64>,
 }
 
 impl Apart {
     /// Sorts what is apart. `sequence`: the last page of a feed before the source was asked; `listed`:
     /// the cases were listed to find out about these.
-    pub fn of(sides: Sides<'_>, known: &Known, sequence: i64, listed: &BTreeSet<i64>) -> Apart {
+    pub(crate) fn of(
+        sides: Sides<'_>,
+        known: &Known,
+        sequence: i64,
+        listed: &BTreeSet<i64>,
+    ) -> Apart {
         let mut apart = Apart::default();
         for id in sides.apart() {
             let hidden = |case: &CaseState| case.state == Some(Standing::Hidden);
@@ -63,24 +68,24 @@ impl Apart {
     }
 
     /// What would be a difference if it were apart once more.
-    pub fn suspected(&self) -> BTreeSet<i64> {
+    pub(crate) fn suspected(&self) -> BTreeSet<i64> {
         self.certain.union(&self.unlisted).copied().collect()
     }
 
     /// What is a difference: apart `before`, and nothing explains it.
-    pub fn confirmed(&self, before: &BTreeSet<i64>) -> BTreeSet<i64> {
+    pub(crate) fn confirmed(&self, before: &BTreeSet<i64>) -> BTreeSet<i64> {
         self.certain.intersection(before).copied().collect()
     }
 
     /// What comes of it after the source was asked so many times.
-    pub fn step(&self, asked: u32, before: &BTreeSet<i64>) -> Step {
+    pub(crate) fn step(&self, asked: u32, before: &BTreeSet<i64>) -> Step {
         let open = self.moved.len() + self.unlisted.len() + self.certain.len();
         judge(asked, open == 0, self.confirmed(before).is_empty())
     }
 
     /// The figures, without the cases that are apart and do not count, and what they come to. `None`
     /// while it is open.
-    pub fn found(
+    pub(crate) fn found(
         &self,
         sides: Sides<'_>,
         step: Step,

@@ -9,7 +9,7 @@ use crate::error::{Error, Kind, Result};
 
 /// Whether asking may go on: changes come first, and so does what asks for an end.
 #[derive(Debug, Clone)]
-pub struct Way {
+pub(crate) struct Way {
     signals: Signals,
     /// What polls up to this number moved has been planned.
     handled: i64,
@@ -17,7 +17,7 @@ pub struct Way {
 
 impl Way {
     /// Free until a poll moves something beyond `handled`.
-    pub fn new(signals: &Signals, handled: i64) -> Way {
+    pub(crate) fn new(signals: &Signals, handled: i64) -> Way {
         Way { signals: signals.clone(), handled }
     }
 
@@ -46,7 +46,7 @@ impl<T> Default for Asking<T> {
 
 impl<T: Send + 'static> Asking<T> {
     /// Nothing is under way.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.under_way.is_empty()
     }
 
@@ -55,7 +55,7 @@ impl<T: Send + 'static> Asking<T> {
     ///
     /// # Errors
     /// `Internal`: a task ended early.
-    pub async fn next<F>(
+    pub(crate) async fn next<F>(
         &mut self,
         way: &mut Way,
         width: usize,
@@ -91,12 +91,12 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    pub fn answered(&mut self, table: &str) {
+    pub(crate) fn answered(&mut self, table: &str) {
         self.unreachable = 0;
         self.failures.insert(table.to_owned(), None);
     }
 
-    pub fn failed(&mut self, table: &str, kind: Kind) {
+    pub(crate) fn failed(&mut self, table: &str, kind: Kind) {
         match kind {
             Kind::Unreachable | Kind::Timeout => self.unreachable += 1,
             _ => self.unreachable = 0,
@@ -107,12 +107,12 @@ impl Reach {
     }
 
     /// Whether the source is out of reach, whatever is asked.
-    pub fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.unreachable >= MOST_UNREACHABLE
     }
 
     /// Whether nothing more is asked of a table.
-    pub fn gives_up(&self, table: &str) -> bool {
+    pub(crate) fn gives_up(&self, table: &str) -> bool {
         self.is_lost() || self.failures.get(table).copied().flatten() >= Some(MOST_FAILURES)
     }
 }

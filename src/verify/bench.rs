@@ -12,40 +12,40 @@ use crate::extract::Extractor;
 use crate::mirror::{Books, ResourceRow, State, Store, Writer};
 
 /// The store, the source, and what could not be compared.
-pub struct Bench {
-    pub config: Arc<Config>,
-    pub catalog: Arc<Catalog>,
-    pub store: Arc<Store>,
-    pub writer: Writer,
-    pub extractor: Extractor,
+pub(crate) struct Bench {
+    pub(crate) config: Arc<Config>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) writer: Writer,
+    pub(crate) extractor: Extractor,
     found: Mutex<Unknown>,
 }
 
 /// What could not be compared.
 #[derive(Debug, Clone, Default)]
-pub struct Unknown {
+pub(crate) struct Unknown {
     /// In words: the source did not answer, or not as it should.
-    pub problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
     /// In words: the mirror knows that it is not as the source has it: pending, failed, rejected.
-    pub left_out: Vec<String>,
+    pub(crate) left_out: Vec<String>,
     /// How many things these are.
-    pub count: usize,
+    pub(crate) count: usize,
     /// The kind of the first error.
-    pub kind: Option<Kind>,
+    pub(crate) kind: Option<Kind>,
 }
 
 /// When an attempt asked.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// The last page of a feed that had moved something by then.
-    pub sequence: i64,
+    pub(crate) sequence: i64,
     /// Microseconds of our clock.
-    pub at: i64,
+    pub(crate) at: i64,
 }
 
 impl Bench {
     /// Nothing is asked yet.
-    pub fn new(
+    pub(crate) fn new(
         config: Arc<Config>,
         catalog: Arc<Catalog>,
         store: Arc<Store>,
@@ -56,7 +56,7 @@ impl Bench {
     }
 
     /// A connection for reading.
-    pub fn reader(&self) -> Result<Connection> {
+    pub(crate) fn reader(&self) -> Result<Connection> {
         self.store.connection()
     }
 
@@ -64,7 +64,7 @@ impl Bench {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn now(&self) -> Result<Asked> {
+    pub(crate) fn now(&self) -> Result<Asked> {
         let sequence = State::new(&self.reader()?).sequence()?;
         Ok(Asked { sequence, at: jiff::Timestamp::now().as_microsecond() })
     }
@@ -128,7 +128,7 @@ impl Bench {
     }
 
     /// What could not be compared.
-    pub fn could_not(&self) -> Unknown {
+    pub(crate) fn could_not(&self) -> Unknown {
         self.found().clone()
     }
 

@@ -1,4 +1,4 @@
-//! What a comparison asks for where everything is the same at once (contract section 1, `plan`).
+//! What a comparison asks for where everything is the same at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::scope::{Month, Place, REVENUE, REVENUE_SUMS};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Asks {
+pub(crate) struct Asks {
     /// Numbers of cases: one call each.
-    pub counts: u64,
+    pub(crate) counts: u64,
     /// Sums of months: one call each.
-    pub sums: u64,
+    pub(crate) sums: u64,
     /// Cases read whole. Which ones is left to chance, so that what they cost is an estimate wherever
     /// there are more.
-    pub cases: u64,
-    pub sample_calls: u64,
+    pub(crate) cases: u64,
+    pub(crate) sample_calls: u64,
 }
 
 impl Asks {
@@ -31,7 +31,7 @@ impl Asks {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn of(
+    pub(crate) fn of(
         conn: &Connection,
         config: &Config,
         active: &[Arc<Resource>],

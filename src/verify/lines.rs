@@ -6,18 +6,18 @@ use crate::mirror::Line;
 
 /// A cell, or a whole line, that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LineDifference {
+pub(crate) struct LineDifference {
     /// `line 3 (R-17)`: its place, in the source where it is there, and its key.
-    pub line: String,
+    pub(crate) line: String,
     /// `None`: the whole line.
-    pub column: Option<String>,
-    pub source: Option<String>,
-    pub mirror: Option<String>,
+    pub(crate) column: Option<String>,
+    pub(crate) source: Option<String>,
+    pub(crate) mirror: Option<String>,
 }
 
 /// Pairs the lines of both sides: equal ones first, because two lines can be equal and are still two;
 /// then by their own key, in order; then by place. What is left has no counterpart.
-pub fn differences(source: &[Line], mirror: &[Line]) -> Vec<LineDifference> {
+pub(crate) fn differences(source: &[Line], mirror: &[Line]) -> Vec<LineDifference> {
     let mut equal: HashMap<&[(String, String)], VecDeque<&Line>> = HashMap::new();
     for line in mirror {
         equal.entry(&line.cells).or_default().push_back(line);

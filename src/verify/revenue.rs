@@ -44,7 +44,7 @@ struct Open {
 
 /// The months that are not settled yet.
 #[derive(Default)]
-pub struct Revenue {
+pub(crate) struct Revenue {
     open: BTreeMap<(i64, Month), Open>,
     /// To be asked in this attempt.
     due: VecDeque<JournalScope>,
@@ -58,7 +58,7 @@ impl Revenue {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn of(bench: &Bench) -> Result<Revenue> {
+    pub(crate) fn of(bench: &Bench) -> Result<Revenue> {
         let mut all = Revenue::default();
         if bench.table(REVENUE)?.is_none() || bench.table(REVENUE_SUMS)?.is_none() {
             return Ok(all);
@@ -76,12 +76,12 @@ impl Revenue {
     }
 
     /// Whether all are settled.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.open.is_empty()
     }
 
     /// In words, which of the mirror's sums match.
-    pub fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         let count = |which| self.matches.get(&which).copied().unwrap_or(0);
         let (both, with, without) =
             (count(Matches::Both), count(Matches::With), count(Matches::Without));
@@ -95,12 +95,12 @@ impl Revenue {
     }
 
     /// Whether everything that is open was asked in this attempt.
-    pub fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         self.due.is_empty() && self.asking.is_idle()
     }
 
     /// An attempt begins: everything open is to be asked.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.due = self.open.values().map(|open| open.scope).collect();
     }
 
@@ -108,7 +108,7 @@ impl Revenue {
     ///
     /// # Errors
     /// What makes all further calls senseless.
-    pub async fn ask(&mut self, bench: &Bench, way: &mut Way) -> Result<()> {
+    pub(crate) async fn ask(&mut self, bench: &Bench, way: &mut Way) -> Result<()> {
         let Some(resource) = bench.table(REVENUE_SUMS)? else {
             self.open.clear();
             self.due.clear();
@@ -174,7 +174,11 @@ impl Revenue {
     ///
     /// # Errors
     /// Those of the store, and what makes all further calls senseless.
-    pub async fn compare(&mut self, bench: &Bench, done: &mut Vec<Comparison>) -> Result<()> {
+    pub(crate) async fn compare(
+        &mut self,
+        bench: &Bench,
+        done: &mut Vec<Comparison>,
+    ) -> Result<()> {
         if self.open.is_empty() {
             return Ok(());
         }

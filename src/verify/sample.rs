@@ -30,7 +30,7 @@ struct Tally {
 
 /// The sampled cases that are not settled yet.
 #[derive(Default)]
-pub struct Sample {
+pub(crate) struct Sample {
     rest: Vec<i64>,
     /// How often each scope was asked.
     open: BTreeMap<Scope, u32>,
@@ -61,18 +61,18 @@ impl Sample {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn of(bench: &Bench, cases: usize) -> Result<Sample> {
+    pub(crate) fn of(bench: &Bench, cases: usize) -> Result<Sample> {
         let rest = State::new(&bench.reader()?).random_cases(cases)?;
         Ok(Sample { rest, ..Sample::default() })
     }
 
     /// Whether all are settled.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.open.is_empty() && self.rest.is_empty()
     }
 
     /// Whether everything that is open was asked in this attempt.
-    pub fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         self.due.is_empty() && self.asking.is_idle()
     }
 
@@ -80,7 +80,7 @@ impl Sample {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn begin(&mut self, bench: &Bench) -> Result<()> {
+    pub(crate) fn begin(&mut self, bench: &Bench) -> Result<()> {
         if self.open.is_empty() {
             let next = self.rest.split_off(self.rest.len().saturating_sub(CASES_AT_ONCE));
             self.open = all_of(bench, &next)?.into_iter().map(|scope| (scope, 0)).collect();
@@ -108,7 +108,7 @@ impl Sample {
     ///
     /// # Errors
     /// What makes all further calls senseless.
-    pub async fn ask(&mut self, bench: &Bench, way: &mut Way) -> Result<()> {
+    pub(crate) async fn ask(&mut self, bench: &Bench, way: &mut Way) -> Result<()> {
         let width = bench.config.limits.concurrency;
         loop {
             let (due, reach) = (&mut self.due, &self.reach);
@@ -167,7 +167,7 @@ impl Sample {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn compare(
+    pub(crate) async fn compare(
         &mut self,
         bench: &Bench,
         asked: Asked,
@@ -333,7 +333,7 @@ impl Sample {
 impl Books {
     /// Whether something of a scope changed since it was asked, and whether the mirror may be behind
     /// without being wrong: the case moved after the scope was last read, by a date that this table
-    /// does not follow (contract section 4, "Narrow dates").
+    /// does not follow (docs/architecture.md, "Seen and fetched").
     fn changed(&self, resource: &Resource, scope: &Scope, asked: Asked) -> (bool, bool) {
         let moved = self.moves.get(&scope.1).copied().unwrap_or_default();
         let times = self.times.get(scope).copied().unwrap_or_default();

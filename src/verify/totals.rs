@@ -54,7 +54,7 @@ type Answer = (Total, Result<Option<Told>>);
 
 /// The counts that are not settled yet.
 #[derive(Debug, Default)]
-pub struct Totals {
+pub(crate) struct Totals {
     open: Vec<Open>,
     /// To be asked in this attempt.
     due: VecDeque<Total>,
@@ -158,7 +158,7 @@ impl Totals {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn of(bench: &Bench) -> Result<Totals> {
+    pub(crate) fn of(bench: &Bench) -> Result<Totals> {
         let current = Month::at(Timestamp::now(), &bench.config.source.time_zone);
         let mut totals = Totals::default();
         for total in [Total::Rows(Place::Cases), Total::Rows(Place::Projects)]
@@ -179,17 +179,17 @@ impl Totals {
     }
 
     /// Whether all are settled.
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.open.is_empty()
     }
 
     /// Whether everything that is open was asked in this attempt.
-    pub fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         self.due.is_empty() && self.asking.is_idle()
     }
 
     /// An attempt begins: everything open is to be asked.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.due = self.open.iter().map(|open| open.total).collect();
     }
 
@@ -197,7 +197,7 @@ impl Totals {
     ///
     /// # Errors
     /// What makes all further calls senseless.
-    pub async fn ask(&mut self, bench: &Bench, way: &mut Way) -> Result<()> {
+    pub(crate) async fn ask(&mut self, bench: &Bench, way: &mut Way) -> Result<()> {
         let mut requests = VecDeque::new();
         for total in self.due.drain(..) {
             let Some(resource) = bench.table(total.place().table())? else {
@@ -263,7 +263,7 @@ impl Totals {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn compare(
+    pub(crate) async fn compare(
         &mut self,
         bench: &Bench,
         asked: Asked,

@@ -35,14 +35,14 @@ pub(super) enum Answer {
 
 impl Ask {
     /// The table that is asked for.
-    pub fn resource(&self) -> &Resource {
+    pub(crate) fn resource(&self) -> &Resource {
         match self {
             Ask::Scope(resource, _) | Ask::Search(resource, ..) => resource,
         }
     }
 
     /// Makes the calls.
-    pub fn send(self, extractor: &Extractor) -> BoxFuture<'static, Answer> {
+    pub(crate) fn send(self, extractor: &Extractor) -> BoxFuture<'static, Answer> {
         let extractor = extractor.clone();
         match self {
             Ask::Scope(resource, id) => Box::pin(async move {

@@ -15,28 +15,28 @@ const LONGEST: Duration = Duration::from_secs(240);
 const LOG: &str = "daemon.log";
 
 /// A daemon that asks and publishes as often as it may.
-pub const EAGER: &str = "poll = \"200ms\"\ncontacts_poll = \"200ms\"\n\
+pub(crate) const EAGER: &str = "poll = \"200ms\"\ncontacts_poll = \"200ms\"\n\
                          [publish]\nmin_interval = \"100ms\"\nparquet_interval = \"100ms\"\n";
 
 /// `casemirror run`; killed when it is dropped.
-pub struct Daemon<'w> {
+pub(crate) struct Daemon<'w> {
     world: &'w World,
     child: Child,
 }
 
 impl World {
     /// Settings of an eager daemon in a world without a throttle, and some more.
-    pub fn configure_eager(&self, more: &str) {
+    pub(crate) fn configure_eager(&self, more: &str) {
         self.configure(&format!("{UNTHROTTLED}{EAGER}{more}"));
     }
 
     /// Starts `run`, its log in a file.
-    pub fn start_daemon(&self) -> Daemon<'_> {
+    pub(crate) fn start_daemon(&self) -> Daemon<'_> {
         self.start_daemon_with(&[])
     }
 
     /// The same with more on its command line.
-    pub fn start_daemon_with(&self, more: &[&str]) -> Daemon<'_> {
+    pub(crate) fn start_daemon_with(&self, more: &[&str]) -> Daemon<'_> {
         let log = File::create(self.path(LOG)).unwrap();
         let child = self.command(&[&["run"], more].concat()).stderr(log).spawn().unwrap();
         Daemon { world: self, child }
@@ -44,19 +44,19 @@ impl World {
 }
 
 impl Daemon<'_> {
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// What it has logged.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         let mut text = String::new();
         File::open(self.world.path(LOG)).unwrap().read_to_string(&mut text).unwrap();
         text
     }
 
     /// Waits until something holds, while the daemon lives.
-    pub fn wait_until(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
+    pub(crate) fn wait_until(&mut self, what: &str, mut holds: impl FnMut() -> bool) {
         let start = Instant::now();
         while !holds() {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -68,13 +68,13 @@ impl Daemon<'_> {
     }
 
     /// Waits until its socket is there.
-    pub fn wait_for_socket(&mut self) {
+    pub(crate) fn wait_for_socket(&mut self) {
         let socket = self.world.path("data/store.duckdb.sock");
         self.wait_until("the socket is there", || socket.exists());
     }
 
     /// Waits until everything is mirrored, and nothing is pending.
-    pub fn wait_until_idle(&mut self) {
+    pub(crate) fn wait_until_idle(&mut self) {
         self.wait_for_socket();
         let world = self.world;
         self.wait_until("everything is mirrored", || {
@@ -88,14 +88,14 @@ impl Daemon<'_> {
     }
 
     /// Sends a signal to it.
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.id().to_string();
         let sent = std::process::Command::new("kill").args(["-s", name, &id]).status().unwrap();
         assert!(sent.success());
     }
 
     /// Waits for its end.
-    pub fn ends(&mut self) -> ExitStatus {
+    pub(crate) fn ends(&mut self) -> ExitStatus {
         let start = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -107,7 +107,7 @@ impl Daemon<'_> {
     }
 
     /// Stops it by SIGTERM; it has to end well, and to leave no socket.
-    pub fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         self.signal("TERM");
         let status = self.ends();
         assert_eq!(status.code(), Some(0), "{}", self.log());
@@ -124,7 +124,7 @@ impl Drop for Daemon<'_> {
 }
 
 /// Standard output with every number as `#`: of two runs, only the figures may differ.
-pub fn without_figures(output: &Output) -> String {
+pub(crate) fn without_figures(output: &Output) -> String {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     let mut out = String::new();
     for c in text.chars() {

@@ -14,10 +14,10 @@ use serde_json::Value;
 use super::{World, differences, shown};
 
 /// Feed settings that never wait.
-pub const UNTHROTTLED: &str = "[feed]\ncalls = 1000\nper = \"1s\"\n";
+pub(crate) const UNTHROTTLED: &str = "[feed]\ncalls = 1000\nper = \"1s\"\n";
 
 /// Options of a world whose feeds take as many calls as come.
-pub fn unthrottled(cases: usize) -> Options {
+pub(crate) fn unthrottled(cases: usize) -> Options {
     Options {
         cases,
         gzip: false,
@@ -28,19 +28,19 @@ pub fn unthrottled(cases: usize) -> Options {
 }
 
 /// A world whose feeds take as many calls as come, and a mirror that asks them as often.
-pub fn brisk(options: Options) -> World {
+pub(crate) fn brisk(options: Options) -> World {
     let world = World::with(options);
     world.configure(UNTHROTTLED);
     world
 }
 
 /// Changes one facet of a case, now.
-pub fn change(world: &World, case_id: i64, facet: Facet) -> Outcome {
+pub(crate) fn change(world: &World, case_id: i64, facet: Facet) -> Outcome {
     world.sandbox.act(&Act::Change { case_id: Some(case_id), facet, at: None }).unwrap()
 }
 
 /// The calls since the counters were reset, as `METHOD path` with how often.
-pub fn calls(world: &World) -> BTreeMap<String, u64> {
+pub(crate) fn calls(world: &World) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     for call in world.sandbox.stats().log {
         *all.entry(format!("{} {}", call.method, call.path)).or_default() += 1;
@@ -49,7 +49,7 @@ pub fn calls(world: &World) -> BTreeMap<String, u64> {
 }
 
 /// The token and one call to each feed: what a run makes when nothing changed.
-pub fn idle_calls() -> BTreeMap<String, u64> {
+pub(crate) fn idle_calls() -> BTreeMap<String, u64> {
     [
         "POST /authtoken",
         "GET /api/Integrations/RecentlyModified/Cases",
@@ -60,17 +60,17 @@ pub fn idle_calls() -> BTreeMap<String, u64> {
 }
 
 /// Ids of the cases that the property search shows, in order.
-pub fn shown_cases(world: &World) -> Vec<i64> {
+pub(crate) fn shown_cases(world: &World) -> Vec<i64> {
     ids(&world.sandbox.tables(&["cases"])["tables"]["cases"])
 }
 
 /// The column `id` of a table of the sandbox's state.
-pub fn ids(rows: &Value) -> Vec<i64> {
+pub(crate) fn ids(rows: &Value) -> Vec<i64> {
     rows.as_array().unwrap().iter().map(|row| row["id"].as_i64().unwrap()).collect()
 }
 
 /// Per table of `main` and `history`: its rows and the newest `_synced_at`.
-pub fn written(conn: &Connection) -> Vec<(String, i64, Option<String>)> {
+pub(crate) fn written(conn: &Connection) -> Vec<(String, i64, Option<String>)> {
     let mut tables = conn
         .prepare(
             "SELECT table_schema || '.' || table_name FROM information_schema.tables \
@@ -90,14 +90,14 @@ pub fn written(conn: &Connection) -> Vec<(String, i64, Option<String>)> {
 }
 
 /// The differences of the mirror, but for those of one table.
-pub fn differences_beside(world: &World, table: &str) -> Vec<String> {
+pub(crate) fn differences_beside(world: &World, table: &str) -> Vec<String> {
     let mut all = differences(&world.store(), &world.sandbox.state());
     all.retain(|difference| !difference.starts_with(&format!("{table} ")));
     all
 }
 
 /// Holds the `nth` call to a path with its answer in hand, under this name.
-pub fn hold(world: &World, name: &str, path: &str, nth: u64) {
+pub(crate) fn hold(world: &World, name: &str, path: &str, nth: u64) {
     world.sandbox.fault(Rule {
         method: None,
         path: path.to_owned(),
@@ -109,12 +109,12 @@ pub fn hold(world: &World, name: &str, path: &str, nth: u64) {
 }
 
 /// Starts the binary, its output kept.
-pub fn start(world: &World, args: &[&str]) -> Child {
+pub(crate) fn start(world: &World, args: &[&str]) -> Child {
     world.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// Waits until a call is held, does something, lets the call go, and returns how the binary ended.
-pub fn while_held(world: &World, child: Child, name: &str, act: impl FnOnce()) -> Output {
+pub(crate) fn while_held(world: &World, child: Child, name: &str, act: impl FnOnce()) -> Output {
     assert!(world.wait(world.sandbox.wait_until_held(name)), "no call is held under {name}");
     act();
     world.sandbox.release(name);
@@ -122,25 +122,25 @@ pub fn while_held(world: &World, child: Child, name: &str, act: impl FnOnce()) -
 }
 
 /// Asserts how a run ended.
-pub fn assert_status(output: &Output, status: i32) {
+pub(crate) fn assert_status(output: &Output, status: i32) {
     assert_eq!(output.status.code(), Some(status), "{}", shown(output));
 }
 
 /// Rows of a query, as one line of text each.
-pub fn lines(conn: &Connection, sql: &str) -> Vec<String> {
+pub(crate) fn lines(conn: &Connection, sql: &str) -> Vec<String> {
     let mut statement = conn.prepare(&format!("SELECT q::VARCHAR FROM ({sql}) q")).unwrap();
     let rows = statement.query_map([], |row| row.get(0)).unwrap_or_else(|e| panic!("{sql}: {e}"));
     rows.map(Result::unwrap).collect()
 }
 
 /// Another program that writes to the brokerage through its documented API.
-pub struct Integrator<'w> {
+pub(crate) struct Integrator<'w> {
     world: &'w World,
     token: String,
 }
 
 impl<'w> Integrator<'w> {
-    pub fn log_in(world: &'w World) -> Integrator<'w> {
+    pub(crate) fn log_in(world: &'w World) -> Integrator<'w> {
         let form = format!(
             "grant_type=client_credentials&client_id={}&client_secret={}",
             world.sandbox.client_id(),
@@ -153,7 +153,7 @@ impl<'w> Integrator<'w> {
     }
 
     /// Makes a call and returns the answer.
-    pub fn call(&self, method: &str, path: &str, body: &Value) -> Value {
+    pub(crate) fn call(&self, method: &str, path: &str, body: &Value) -> Value {
         let more = format!("Authorization: Bearer {}\r\n", self.token);
         exchange(self.world, method, path, "application/json", &more, &body.to_string())
     }

@@ -6,12 +6,12 @@ use duckdb::Connection;
 use super::{World, shown};
 
 /// Feed settings that never wait.
-pub const FEED: &str = "[feed]\ncalls = 1000\nper = \"1s\"\n";
+pub(crate) const FEED: &str = "[feed]\ncalls = 1000\nper = \"1s\"\n";
 /// The office whose journals are edited.
-pub const OFFICE: i64 = 11;
+pub(crate) const OFFICE: i64 = 11;
 
 /// A brokerage of so many cases, whose feeds take as many calls as come.
-pub fn options(cases: usize) -> Options {
+pub(crate) fn options(cases: usize) -> Options {
     Options {
         cases,
         gzip: false,
@@ -22,13 +22,13 @@ pub fn options(cases: usize) -> Options {
 }
 
 /// A month so many months ago, as `yyyy-mm`. Two months ago is always closed.
-pub fn month(ago: i32) -> String {
+pub(crate) fn month(ago: i32) -> String {
     let first = jiff::Zoned::now().date().first_of_month() - jiff::Span::new().months(ago);
     first.strftime("%Y-%m").to_string()
 }
 
 /// A mirror whose journals begin so many months ago.
-pub fn mirrored(options: Options, months: i32, more: &str) -> World {
+pub(crate) fn mirrored(options: Options, months: i32, more: &str) -> World {
     let world = World::with(options);
     world.journals_since(&format!("{}-01", month(months)));
     world.configure(&format!("{FEED}{more}"));
@@ -37,7 +37,7 @@ pub fn mirrored(options: Options, months: i32, more: &str) -> World {
 }
 
 /// Reads a month again, as `casemirror journals` does.
-pub fn read_again(world: &World, month: &str) -> String {
+pub(crate) fn read_again(world: &World, month: &str) -> String {
     let (from, to) = (format!("{month}-01"), format!("{month}-28"));
     let output = world.run(&["journals", "--from", &from, "--to", &to]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
@@ -45,13 +45,19 @@ pub fn read_again(world: &World, month: &str) -> String {
 }
 
 /// Edits a journal of [`OFFICE`].
-pub fn edit(world: &World, month: &str, journal: Journal, edit: JournalEdit, line: Option<usize>) {
+pub(crate) fn edit(
+    world: &World,
+    month: &str,
+    journal: Journal,
+    edit: JournalEdit,
+    line: Option<usize>,
+) {
     let act = Act::Journal { journal, office_id: OFFICE, month: month.to_owned(), edit, line };
     world.sandbox.act(&act).unwrap();
 }
 
 /// Rows of a query, as one line of text each; what is NULL is left out.
-pub fn rows(conn: &Connection, sql: &str) -> Vec<String> {
+pub(crate) fn rows(conn: &Connection, sql: &str) -> Vec<String> {
     let sql = format!("SELECT concat_ws(' | ', COLUMNS(*)::VARCHAR) FROM ({sql})");
     let sql = sql.replace("COLUMNS(*)::VARCHAR", "*COLUMNS(*)");
     let mut statement = conn.prepare(&sql).unwrap();
@@ -59,7 +65,7 @@ pub fn rows(conn: &Connection, sql: &str) -> Vec<String> {
 }
 
 /// All restatements: journal, change, column, before, after.
-pub fn restatements(world: &World) -> Vec<String> {
+pub(crate) fn restatements(world: &World) -> Vec<String> {
     rows(
         &world.store(),
         "SELECT journal, change, column_name, before, after FROM report.journal_restatements \

@@ -15,17 +15,17 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-pub mod daemon;
-pub mod follow;
-pub mod journals;
-pub mod scripted;
-pub mod stored;
+pub(crate) mod daemon;
+pub(crate) mod follow;
+pub(crate) mod journals;
+pub(crate) mod scripted;
+pub(crate) mod stored;
 
 /// A sandbox that answers on loopback, and a folder with a mirror of it.
-pub struct World {
+pub(crate) struct World {
     runtime: Runtime,
-    pub sandbox: Sandbox,
-    pub folder: TempDir,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) folder: TempDir,
     journals_since: RefCell<String>,
     doubt: RefCell<Option<String>>,
     retries_at_once: Cell<bool>,
@@ -33,11 +33,11 @@ pub struct World {
 
 impl World {
     /// A still brokerage of so many cases; nothing happens in it but what a test asks for.
-    pub fn new(cases: usize) -> World {
+    pub(crate) fn new(cases: usize) -> World {
         World::with(Options { cases, gzip: false, ..Options::default() })
     }
 
-    pub fn with(options: Options) -> World {
+    pub(crate) fn with(options: Options) -> World {
         let runtime = Runtime::new().unwrap();
         let sandbox = runtime.block_on(Sandbox::start(options)).unwrap();
         // Two years of journals would be most of what a test about something else reads.
@@ -55,7 +55,7 @@ impl World {
     }
 
     /// As [`World::new`], with a throttle on both sides that no test has to wait for.
-    pub fn unthrottled(cases: usize) -> World {
+    pub(crate) fn unthrottled(cases: usize) -> World {
         let world = World::with(Options {
             cases,
             gzip: false,
@@ -68,7 +68,7 @@ impl World {
     }
 
     /// Writes the configuration; `more` is TOML that is added to it.
-    pub fn configure(&self, more: &str) {
+    pub(crate) fn configure(&self, more: &str) {
         let text = format!(
             "[source]\nbase_url = \"{}\"\nclient_id = \"{}\"\nclient_secret = \"{}\"\n\
              search_delay = \"1s\"\n[limits]\nrequests_per_second = 2000\n\
@@ -81,31 +81,31 @@ impl World {
     }
 
     /// Sets `journals.since` for the runs to come.
-    pub fn journals_since(&self, day: &str) {
+    pub(crate) fn journals_since(&self, day: &str) {
         self.journals_since.replace(day.to_owned());
     }
 
     /// Calls that fail are repeated without a pause in the runs to come.
-    pub fn retry_at_once(&self) {
+    pub(crate) fn retry_at_once(&self) {
         self.retries_at_once.set(true);
     }
 
     /// Sets `source.doubt` for the runs to come.
-    pub fn doubt(&self, duration: &str) {
+    pub(crate) fn doubt(&self, duration: &str) {
         self.doubt.replace(Some(duration.to_owned()));
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Runs something of the sandbox that waits.
-    pub fn wait<F: Future>(&self, future: F) -> F::Output {
+    pub(crate) fn wait<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)
     }
 
     /// The binary with this world's configuration.
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = binary();
         command.env("CASEMIRROR_JOURNALS__SINCE", &*self.journals_since.borrow());
         if self.retries_at_once.get() {
@@ -119,36 +119,36 @@ impl World {
     }
 
     /// Runs the binary to its end.
-    pub fn run(&self, args: &[&str]) -> Output {
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
     }
 
     /// Runs `sync` and asserts that it is done and complete.
-    pub fn sync(&self) -> String {
+    pub(crate) fn sync(&self) -> String {
         let output = self.run(&["sync"]);
         assert_eq!(output.status.code(), Some(0), "sync failed:\n{}", shown(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
     /// The published database, opened read-only as an analyst would.
-    pub fn published(&self) -> Connection {
+    pub(crate) fn published(&self) -> Connection {
         open_read_only(&self.path("data/casemirror.duckdb"))
     }
 
     /// The store, opened read-only; no daemon may hold it.
-    pub fn store(&self) -> Connection {
+    pub(crate) fn store(&self) -> Connection {
         open_read_only(&self.path("data/store.duckdb"))
     }
 
     /// Asserts that every table of the store equals the sandbox's own state, cell by cell.
-    pub fn assert_equal(&self) {
+    pub(crate) fn assert_equal(&self) {
         let differences = differences(&self.store(), &self.sandbox.state());
         assert!(differences.is_empty(), "the mirror differs:\n{}", differences.join("\n"));
     }
 }
 
 /// The binary under test, without the surroundings' settings.
-pub fn binary() -> Command {
+pub(crate) fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_casemirror"));
     for (name, _) in std::env::vars() {
         if name.starts_with("CASEMIRROR_") {
@@ -158,12 +158,12 @@ pub fn binary() -> Command {
     command
 }
 
-pub fn open_read_only(path: &Path) -> Connection {
+pub(crate) fn open_read_only(path: &Path) -> Connection {
     try_open_read_only(path).unwrap()
 }
 
 /// Fails while this process or another has the file open for writing.
-pub fn try_open_read_only(path: &Path) -> duckdb::Result<Connection> {
+pub(crate) fn try_open_read_only(path: &Path) -> duckdb::Result<Connection> {
     let config = DuckConfig::default()
         .access_mode(AccessMode::ReadOnly)
         .and_then(|c| c.enable_autoload_extension(false))
@@ -172,12 +172,12 @@ pub fn try_open_read_only(path: &Path) -> duckdb::Result<Connection> {
 }
 
 /// The one value of a query.
-pub fn one<T: duckdb::types::FromSql>(conn: &Connection, sql: &str) -> T {
+pub(crate) fn one<T: duckdb::types::FromSql>(conn: &Connection, sql: &str) -> T {
     conn.query_row(sql, [], |row| row.get(0)).unwrap_or_else(|e| panic!("{sql}: {e}"))
 }
 
 /// What a process printed, for a failing assertion.
-pub fn shown(output: &Output) -> String {
+pub(crate) fn shown(output: &Output) -> String {
     format!(
         "{}\n--- stdout\n{}--- stderr\n{}",
         output.status,
@@ -187,11 +187,11 @@ pub fn shown(output: &Output) -> String {
 }
 
 /// A row as the sandbox prints its state: cells in canonical form.
-pub type Row = serde_json::Map<String, Value>;
+pub(crate) type Row = serde_json::Map<String, Value>;
 
 /// Differences between a database's `main` and a sandbox's whole state, in words; at most some. Both
 /// have the same tables, and these the same rows and columns.
-pub fn differences(conn: &Connection, state: &Value) -> Vec<String> {
+pub(crate) fn differences(conn: &Connection, state: &Value) -> Vec<String> {
     let shown: BTreeSet<String> = state["tables"].as_object().unwrap().keys().cloned().collect();
     let there: String = one(
         conn,
@@ -209,7 +209,7 @@ pub fn differences(conn: &Connection, state: &Value) -> Vec<String> {
 }
 
 /// The same for the tables that a part of the state has.
-pub fn differences_of(conn: &Connection, state: &Value) -> Vec<String> {
+pub(crate) fn differences_of(conn: &Connection, state: &Value) -> Vec<String> {
     let catalog = Catalog::load(None).unwrap();
     // Journals are mirrored from a month on; the sandbox has them all.
     let first_month: Option<String> =
@@ -258,7 +258,7 @@ pub fn differences_of(conn: &Connection, state: &Value) -> Vec<String> {
 }
 
 /// Rows by their keys, which are unique.
-pub fn by_key(
+pub(crate) fn by_key(
     resource: &Resource,
     rows: impl IntoIterator<Item = Row>,
     differences: &mut Vec<String>,
@@ -274,7 +274,7 @@ pub fn by_key(
 }
 
 /// The rows of a table of the mirror.
-pub fn mirrored(conn: &Connection, resource: &Resource) -> Vec<Row> {
+pub(crate) fn mirrored(conn: &Connection, resource: &Resource) -> Vec<Row> {
     let cells: Vec<String> = resource
         .columns
         .iter()

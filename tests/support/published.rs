@@ -11,7 +11,7 @@ use super::{World, differences, one};
 impl World {
     /// Asserts that the published database equals the sandbox's state, that the snapshot of the same
     /// id holds the same rows, and that nothing half-made lies beside them.
-    pub fn assert_published(&self) {
+    pub(crate) fn assert_published(&self) {
         let published = self.published();
         let differences = differences(&published, &self.sandbox.state());
         assert!(differences.is_empty(), "the published file differs:\n{}", differences.join("\n"));
@@ -33,7 +33,7 @@ impl World {
 
     /// Asserts that no temporary file of a killed or failed run is left, and that the last one closed
     /// the store: all that was committed is in its file, and DuckDB's log is gone.
-    pub fn assert_nothing_left_over(&self) {
+    pub(crate) fn assert_nothing_left_over(&self) {
         let data = names(&self.path("data"));
         let ours = ["casemirror.duckdb", "parquet", "store.duckdb", "store.duckdb.secrets"];
         assert_eq!(data, ours.map(str::to_owned).into());

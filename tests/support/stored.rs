@@ -9,71 +9,71 @@ use super::follow::{UNTHROTTLED, brisk, unthrottled};
 use super::scripted::{fault, garbage};
 
 /// A table whose rows come from a list of one case.
-pub struct Listed {
-    pub table: &'static str,
+pub(crate) struct Listed {
+    pub(crate) table: &'static str,
     /// `{}` stands for the case.
-    pub path: &'static str,
+    pub(crate) path: &'static str,
     /// Which of the case's rows come from there; their key is the case, this and the id.
-    pub part: Option<(&'static str, &'static str)>,
+    pub(crate) part: Option<(&'static str, &'static str)>,
 }
 
-pub const ACTIVITIES: Listed =
+pub(crate) const ACTIVITIES: Listed =
     Listed { table: "activities", path: "/api/Cases/{}/Activities", part: None };
-pub const COSTS: Listed = Listed {
+pub(crate) const COSTS: Listed = Listed {
     table: "costs",
     path: "/api/Conditions/Cases/{}/Costs/Buyer",
     part: Some(("cost_type", "Buyer")),
 };
-pub const NOTES: Listed = Listed { table: "notes", path: "/api/Notes/Case/{}", part: None };
-pub const EXTERNAL_ENTRIES: Listed =
+pub(crate) const NOTES: Listed = Listed { table: "notes", path: "/api/Notes/Case/{}", part: None };
+pub(crate) const EXTERNAL_ENTRIES: Listed =
     Listed { table: "external_entries", path: "/api/Cases/{}/ExternalEntries", part: None };
 
 /// A field's value as it is sent (nothing: the field is not there), as the column holds it, and why
 /// it does not fit.
-pub type Sent<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
+pub(crate) type Sent<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
 
 /// A value that the column takes.
-pub fn fits<'a>(json: &'a str, stored: &'a str) -> Sent<'a> {
+pub(crate) fn fits<'a>(json: &'a str, stored: &'a str) -> Sent<'a> {
     (json, Some(stored), None)
 }
 
 /// A value that says that there is none.
-pub fn none(json: &str) -> Sent<'_> {
+pub(crate) fn none(json: &str) -> Sent<'_> {
     (json, None, None)
 }
 
 /// A value that the column does not take.
-pub fn misfit<'a>(json: &'a str, error: &'a str) -> Sent<'a> {
+pub(crate) fn misfit<'a>(json: &'a str, error: &'a str) -> Sent<'a> {
     (json, None, Some(error))
 }
 
 /// A small world, and what a run of `sync` mirrors of it when answers are scripted.
-pub struct Scripted {
-    pub world: World,
-    pub case_id: i64,
+pub(crate) struct Scripted {
+    pub(crate) world: World,
+    pub(crate) case_id: i64,
 }
 
 impl Scripted {
-    pub fn new() -> Scripted {
+    pub(crate) fn new() -> Scripted {
         let world = brisk(unthrottled(3));
         let case_id = world.sandbox.case_ids()[1];
         Scripted { world, case_id }
     }
 
     /// Answers for the case's list with these records, from now on.
-    pub fn answer(&self, list: &Listed, records: &[String]) {
+    pub(crate) fn answer(&self, list: &Listed, records: &[String]) {
         let path = list.path.replace("{}", &self.case_id.to_string());
         self.world.sandbox.fault(fault(&path, None, garbage(&format!("[{}]", records.join(",")))));
     }
 
     /// Answers a call to this path with this body, from now on.
-    pub fn answer_at(&self, path: &str, query: Option<&str>, body: &str) {
+    pub(crate) fn answer_at(&self, path: &str, query: Option<&str>, body: &str) {
         let rule = fault(path, None, garbage(body));
         self.world.sandbox.fault(Rule { query: query.map(str::to_owned), ..rule });
     }
 
     /// Adds resource files of the user's own.
-    pub fn add_resource(&self, table: &str, text: &str) {
+    pub(crate) fn add_resource(&self, table: &str, text: &str) {
         std::fs::create_dir_all(self.world.path("own")).unwrap();
         std::fs::write(self.world.path("own").join(format!("{table}.toml")), text).unwrap();
         self.world.configure(&format!("{UNTHROTTLED}[resources]\ndir = \"own\"\n"));
@@ -81,7 +81,7 @@ impl Scripted {
 
     /// Runs `sync`; where a value did not fit, the run ends incomplete and says where.
     #[track_caller]
-    pub fn sync(&self, misfits: bool) {
+    pub(crate) fn sync(&self, misfits: bool) {
         let output = self.world.run(&["sync"]);
         super::follow::assert_status(&output, if misfits { 3 } else { 0 });
     }
@@ -89,7 +89,12 @@ impl Scripted {
     /// Rows of `SELECT {what} FROM <table> {rest}`, each cell as text: the same in the store, in the
     /// published database, and in the snapshot.
     #[track_caller]
-    pub fn everywhere(&self, table: &str, what: &str, rest: &str) -> Vec<Vec<Option<String>>> {
+    pub(crate) fn everywhere(
+        &self,
+        table: &str,
+        what: &str,
+        rest: &str,
+    ) -> Vec<Vec<Option<String>>> {
         let (store, published) = (self.world.store(), self.world.published());
         let folder = self.world.path("data/parquet/latest");
         // A journal has a file per month.
@@ -105,7 +110,7 @@ impl Scripted {
 
     /// These columns of the list's rows, by id, the same everywhere.
     #[track_caller]
-    pub fn rows(&self, list: &Listed, what: &str) -> Vec<Vec<Option<String>>> {
+    pub(crate) fn rows(&self, list: &Listed, what: &str) -> Vec<Vec<Option<String>>> {
         let part = list.part.map_or(String::new(), |(column, is)| format!("AND {column} = '{is}'"));
         let rest = format!("WHERE case_id = {} {part} ORDER BY id", self.case_id);
         self.everywhere(list.table, what, &rest)
@@ -113,7 +118,7 @@ impl Scripted {
 
     /// Open rejects of a table, the same in the store and in the published database.
     #[track_caller]
-    pub fn rejects(&self, table: &str) -> Vec<Vec<Option<String>>> {
+    pub(crate) fn rejects(&self, table: &str) -> Vec<Vec<Option<String>>> {
         let sql = format!(
             "SELECT record_key, column_name, value, error FROM sync.rejects \
              WHERE table_name = '{table}' AND resolved_at IS NULL ORDER BY ALL"
@@ -126,7 +131,13 @@ impl Scripted {
     /// Sends one record for each value of a field, mirrors them, and asserts what each column holds,
     /// what was kept beside it, and what was noted. `cell` is the column as text.
     #[track_caller]
-    pub fn assert_values(&self, list: &Listed, field: &str, cell: &str, values: &[Sent<'_>]) {
+    pub(crate) fn assert_values(
+        &self,
+        list: &Listed,
+        field: &str,
+        cell: &str,
+        values: &[Sent<'_>],
+    ) {
         let records: Vec<String> = values
             .iter()
             .enumerate()
@@ -162,7 +173,7 @@ impl Scripted {
     }
 
     /// A record's key as rejects show it.
-    pub fn key_of(&self, list: &Listed, id: usize) -> String {
+    pub(crate) fn key_of(&self, list: &Listed, id: usize) -> String {
         match list.part {
             Some((_, part)) => format!("{}/{part}/{id}", self.case_id),
             None => format!("{}/{id}", self.case_id),
@@ -180,7 +191,7 @@ fn text(text: &str) -> Option<String> {
 }
 
 /// Rows of a query, each cell as text.
-pub fn texts(conn: &Connection, sql: &str) -> Vec<Vec<Option<String>>> {
+pub(crate) fn texts(conn: &Connection, sql: &str) -> Vec<Vec<Option<String>>> {
     let sql = format!("SELECT COLUMNS(*)::VARCHAR FROM ({sql})");
     let mut statement = conn.prepare(&sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
     let mut rows = statement.query([]).unwrap_or_else(|e| panic!("{sql}: {e}"));

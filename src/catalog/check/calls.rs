@@ -1,5 +1,5 @@
-//! Which calls a resource file may make: reads, and none of those that change the source (contract
-//! section 9.7).
+//! Which calls a resource file may make: reads, and none of those that change the source
+//! (docs/architecture.md, "Only reads").
 
 use super::super::{Group, Method, Resource};
 use super::placeholders;
@@ -124,7 +124,7 @@ fn forbidden(resource: &Resource, path: &str, query: &[(String, String)]) -> Opt
     None
 }
 
-/// The secrets of subscriptions are never stored (contract section 9.6).
+/// The secrets of subscriptions are never stored (docs/architecture.md, "Privacy").
 fn secrets(resource: &Resource, faults: &mut Vec<String>) {
     for column in &resource.columns {
         if column.path.last().is_some_and(|field| field.eq_ignore_ascii_case("Secret")) {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_required_keys_are_enough_and_all_others_have_the_contracts_defaults() {
+fn the_required_keys_are_enough_and_all_others_have_the_documented_defaults() {
     let folder = Folder::with(REQUIRED);
     let config = folder.load(&[], &[]).unwrap();
     let shown: Vec<String> = config

@@ -166,7 +166,7 @@ fn serial_numbers_of_invoices_are_taken_as_numbers_and_as_texts() {
     assert_eq!(numbers, [Some("42"), Some("F-0042"), None]);
 }
 
-/// Contract section 3: a price per unit is a fraction, not an amount.
+/// A price per unit is a fraction, not an amount.
 #[test]
 fn a_price_of_an_hour_keeps_six_decimals() {
     let decoded = decode("property_conditions", &[r#"{"HourlyRate":1850.123456}"#]);

@@ -1,4 +1,4 @@
--- What of the journals is here, and what is missing (contract section 5): one row per journal, scope
+-- What of the journals is here, and what is missing: one row per journal, scope
 -- and month of the configured level that should be there.
 CREATE OR REPLACE VIEW report.journal_coverage AS
 WITH

@@ -9,29 +9,29 @@ use super::super::record::Record;
 
 /// A refusal: a status, a JSON body with a message, and headers.
 #[derive(Debug, Clone)]
-pub struct Refusal {
-    pub status: StatusCode,
-    pub body: String,
-    pub headers: Vec<(HeaderName, String)>,
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) body: String,
+    pub(crate) headers: Vec<(HeaderName, String)>,
 }
 
 impl Refusal {
-    pub fn new(status: StatusCode, message: impl AsRef<str>) -> Refusal {
+    pub(crate) fn new(status: StatusCode, message: impl AsRef<str>) -> Refusal {
         let body = serde_json::json!({ "Message": message.as_ref() }).to_string();
         Refusal { status, body, headers: Vec::new() }
     }
 
     /// 400: what was asked is not understood.
-    pub fn bad_request(message: impl AsRef<str>) -> Refusal {
+    pub(crate) fn bad_request(message: impl AsRef<str>) -> Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, message)
     }
 
     /// 404 for a thing that is not there.
-    pub fn not_found(what: &str, id: i64) -> Refusal {
+    pub(crate) fn not_found(what: &str, id: i64) -> Refusal {
         Refusal::new(StatusCode::NOT_FOUND, format!("{what} {id} does not exist"))
     }
 
-    pub fn header(mut self, name: HeaderName, value: impl Into<String>) -> Refusal {
+    pub(crate) fn header(mut self, name: HeaderName, value: impl Into<String>) -> Refusal {
         self.headers.push((name, value.into()));
         self
     }
@@ -51,28 +51,28 @@ impl IntoResponse for Refusal {
 }
 
 /// What a handler answers.
-pub type Answer = Result<Response, Refusal>;
+pub(crate) type Answer = Result<Response, Refusal>;
 
 /// 200 with a JSON body.
-pub fn json(body: Vec<u8>) -> Response {
+pub(crate) fn json(body: Vec<u8>) -> Response {
     let kind = HeaderValue::from_static("application/json; charset=utf-8");
     ([(header::CONTENT_TYPE, kind)], Body::from(body)).into_response()
 }
 
 /// 204: there is none.
-pub fn none() -> Response {
+pub(crate) fn none() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }
 
 /// 200 with one record.
-pub fn record(record: &Record) -> Response {
+pub(crate) fn record(record: &Record) -> Response {
     let mut out = Vec::with_capacity(1024);
     record.write(&mut out, None);
     json(out)
 }
 
 /// 200 with a page: a bare array, or `{Count, Results}` where the call asked for the count.
-pub fn page(page: &Page<Record>, query: &Query) -> Response {
+pub(crate) fn page(page: &Page<Record>, query: &Query) -> Response {
     let mut out = Vec::with_capacity(page.rows.len() * 512 + 64);
     let select = query.select.as_deref().filter(|names| !names.is_empty());
     write_page(&mut out, page.count, page.rows.iter(), select);
@@ -80,7 +80,7 @@ pub fn page(page: &Page<Record>, query: &Query) -> Response {
 }
 
 /// Writes a page's body.
-pub fn write_page<R: std::borrow::Borrow<Record>>(
+pub(crate) fn write_page<R: std::borrow::Borrow<Record>>(
     out: &mut Vec<u8>,
     count: Option<usize>,
     rows: impl Iterator<Item = R>,

@@ -43,7 +43,7 @@ pub(super) fn is_seller(side: &str) -> Result<bool, Refusal> {
 }
 
 /// `GET /api/Cases/{caseId}/Roles`.
-pub async fn roles(
+pub(crate) async fn roles(
     State(shared): Shares,
     Path(id): Path<String>,
     Extension(twist): Extension<Twist>,
@@ -55,7 +55,7 @@ pub async fn roles(
 }
 
 /// `GET /api/Cases/{caseId}/Activities`.
-pub async fn activities(
+pub(crate) async fn activities(
     State(shared): Shares,
     Path(id): Path<String>,
     Extension(twist): Extension<Twist>,
@@ -68,7 +68,7 @@ pub async fn activities(
 }
 
 /// `GET /api/Conditions/Cases/{id}/Costs/{type}`.
-pub async fn costs(
+pub(crate) async fn costs(
     State(shared): Shares,
     Path((id, side)): Path<(String, String)>,
     Extension(twist): Extension<Twist>,
@@ -82,7 +82,7 @@ pub async fn costs(
 }
 
 /// `GET .../Bookkeeping/Cases/{caseId}/Entries`: the assumed list (field notes, "Other calls seen").
-pub async fn entries(
+pub(crate) async fn entries(
     State(shared): Shares,
     Path(id): Path<String>,
     Extension(twist): Extension<Twist>,
@@ -95,7 +95,7 @@ pub async fn entries(
 }
 
 /// `GET .../Bookkeeping/Cases/{caseId}/EntryDrafts`: likewise.
-pub async fn drafts(
+pub(crate) async fn drafts(
     State(shared): Shares,
     Path(id): Path<String>,
     Extension(twist): Extension<Twist>,
@@ -108,7 +108,7 @@ pub async fn drafts(
 }
 
 /// A bare number; where there is none, `null` or 204, as the platform pleases.
-pub async fn document_cost(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn document_cost(State(shared): Shares, Path(id): Path<String>) -> Answer {
     shared.need(&[CASES])?;
     let case = shared.find(&id)?;
     let mut out = Vec::new();
@@ -121,28 +121,28 @@ pub async fn document_cost(State(shared): Shares, Path(id): Path<String>) -> Ans
 }
 
 /// `GET /api/Properties/{caseId}/CommonConditions`.
-pub async fn common_conditions(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn common_conditions(State(shared): Shares, Path(id): Path<String>) -> Answer {
     shared.need(&[CASES])?;
     let case = shared.find(&id)?;
     Ok(one(case.common.as_ref().map(|common| conditions::common(&case, common))))
 }
 
 /// `GET /api/Properties/{caseId}/Conditions`.
-pub async fn case_conditions(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn case_conditions(State(shared): Shares, Path(id): Path<String>) -> Answer {
     shared.need(&[CASES])?;
     let case = shared.find(&id)?;
     Ok(one(Some(conditions::of_case(&case))))
 }
 
 /// `GET /api/Conditions/Properties/{id}`.
-pub async fn property_conditions(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn property_conditions(State(shared): Shares, Path(id): Path<String>) -> Answer {
     shared.need(&[CASES])?;
     let case = shared.find(&id)?;
     Ok(one(Some(conditions::of_property(&case))))
 }
 
 /// `GET /api/Properties/{caseId}/ResaleInformation`.
-pub async fn resale_information(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn resale_information(State(shared): Shares, Path(id): Path<String>) -> Answer {
     shared.need(&[CASES])?;
     let case = shared.find(&id)?;
     let resale = case.resale.as_ref().filter(|_| case.is_resale());

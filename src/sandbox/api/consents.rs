@@ -22,7 +22,7 @@ type Shares = State<Arc<Shared>>;
 const LARGEST_LIMIT: usize = 1000;
 
 /// `GET /api/ProcessingBases/Newest`: the newest version of all active ones.
-pub async fn newest(
+pub(crate) async fn newest(
     State(shared): Shares,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
@@ -37,7 +37,7 @@ pub async fn newest(
 }
 
 /// `GET /api/ProcessingBases/{id}/VersionHistory`: all versions, the latest too.
-pub async fn history(
+pub(crate) async fn history(
     State(shared): Shares,
     Path(id): Path<String>,
     Extension(twist): Extension<Twist>,
@@ -75,7 +75,7 @@ struct Extended {
 
 /// `POST /api/ProcessingBases/Relations/Contacts/Extended`: relations by the time at which they were
 /// added, both ends included, the oldest first. `id`, `guid` and `groupguid` are the basis's.
-pub async fn relations(State(shared): Shares, body: Bytes) -> Answer {
+pub(crate) async fn relations(State(shared): Shares, body: Bytes) -> Answer {
     shared.need(&["Contacts - Read", "ProcessingBasis - Read"])?;
     let asked: Extended = read(&body)?;
     let instant = |name: &str, text: &str| {

@@ -33,7 +33,7 @@ impl Shared {
 
 /// `GET /api/Cases/{id}/Publications?returnOnlyExisting=`. Without `true` it is no read: those that
 /// do not exist are created.
-pub async fn publications(
+pub(crate) async fn publications(
     State(shared): Shares,
     Path(id): Path<String>,
     Extension(twist): Extension<Twist>,
@@ -56,32 +56,32 @@ pub async fn publications(
 }
 
 /// `GET /api/Properties/{id}/SettlementStatuses`: 204 before there is a settlement.
-pub async fn settlement_status(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn settlement_status(State(shared): Shares, Path(id): Path<String>) -> Answer {
     let case = shared.find(&id)?;
     Ok(one(on_case::settlement_status(&case)))
 }
 
 /// `GET /api/Properties/{id}/Information`.
-pub async fn information(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn information(State(shared): Shares, Path(id): Path<String>) -> Answer {
     let (case, dossier) = shared.find_dossier(&id)?;
     Ok(one(dossier.information.as_ref().map(|known| records::information(&case, known))))
 }
 
 /// `GET /api/Properties/{caseId}/HousingAssociation`: 204 where there is none.
-pub async fn association(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn association(State(shared): Shares, Path(id): Path<String>) -> Answer {
     shared.need(&["Cases - Read"])?;
     let (case, dossier) = shared.find_dossier(&id)?;
     Ok(one(dossier.association.as_ref().map(|known| records::association(&case, known))))
 }
 
 /// `GET /api/DynamicSaleText/Cases/{caseId}/UseDynamicSaleText`.
-pub async fn uses_sale_text(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn uses_sale_text(State(shared): Shares, Path(id): Path<String>) -> Answer {
     let (_, dossier) = shared.find_dossier(&id)?;
     Ok(answer::json(format!("{{\"Value\":{}}}", dossier.uses_sale_text).into_bytes()))
 }
 
 /// `GET /api/DynamicSaleText/Cases/{caseId}/DynamicSaleTextItems`: nothing where it is not used.
-pub async fn sale_texts(
+pub(crate) async fn sale_texts(
     State(shared): Shares,
     Path(id): Path<String>,
     Extension(twist): Extension<Twist>,
@@ -93,7 +93,7 @@ pub async fn sale_texts(
 }
 
 /// `GET /api/Notes/Case/{caseId}`: of type `Overview`, and all to those who may view settlements.
-pub async fn notes(
+pub(crate) async fn notes(
     State(shared): Shares,
     Path(id): Path<String>,
     Extension(twist): Extension<Twist>,
@@ -126,7 +126,7 @@ struct NewNote {
 }
 
 /// `POST /api/Notes`. The sandbox keeps notes that cases own.
-pub async fn add_note(State(shared): Shares, body: Bytes) -> Answer {
+pub(crate) async fn add_note(State(shared): Shares, body: Bytes) -> Answer {
     shared.need(WRITE_NOTES)?;
     let new: NewNote = read(&body)?;
     if new.owner_type != "Case" {
@@ -176,7 +176,11 @@ struct NoteChange {
 }
 
 /// `PATCH /api/Notes/{noteId}`.
-pub async fn patch_note(State(shared): Shares, Path(id): Path<String>, body: Bytes) -> Answer {
+pub(crate) async fn patch_note(
+    State(shared): Shares,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Answer {
     shared.need(WRITE_NOTES)?;
     let none = || Refusal::new(StatusCode::NOT_FOUND, format!("Note {id} does not exist"));
     let id: i64 = id.parse().map_err(|_| none())?;

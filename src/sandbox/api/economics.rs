@@ -18,7 +18,7 @@ type Shares = State<Arc<Shared>>;
 
 /// `GET /api/Conditions/Cases/{caseId}/EstimatedCosts/{recalculate}`. `true` is no read: it changes
 /// what is stored.
-pub async fn estimated_costs(
+pub(crate) async fn estimated_costs(
     State(shared): Shares,
     Path((id, recalculate)): Path<(String, String)>,
 ) -> Answer {
@@ -42,7 +42,7 @@ pub async fn estimated_costs(
 
 /// `GET /api/Salaries/Cases/{caseId}/CommissionSharing/Type/{type}`: no paging is documented, and
 /// there is none.
-pub async fn commission_sharing(
+pub(crate) async fn commission_sharing(
     State(shared): Shares,
     Path((id, kind)): Path<(String, String)>,
     Extension(twist): Extension<Twist>,
@@ -62,7 +62,7 @@ pub async fn commission_sharing(
 }
 
 /// `GET /api/Economics/{caseCategory}/EntryDefinitions`: those that are not deleted.
-pub async fn entry_definitions(
+pub(crate) async fn entry_definitions(
     State(shared): Shares,
     Path(category): Path<String>,
     Extension(twist): Extension<Twist>,
@@ -80,7 +80,7 @@ pub async fn entry_definitions(
 }
 
 /// `GET /api/Integrations/Bookkeeping/ExtendedEntryDefinitions`: deleted ones say so.
-pub async fn extended_definitions(
+pub(crate) async fn extended_definitions(
     State(shared): Shares,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
@@ -92,7 +92,7 @@ pub async fn extended_definitions(
 
 /// `GET /api/Economics/ExtendedEntryDefinitions?includeDeleted=`: the other address (field notes,
 /// "Other calls seen").
-pub async fn extended_definitions_elsewhere(
+pub(crate) async fn extended_definitions_elsewhere(
     State(shared): Shares,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,

@@ -19,7 +19,7 @@ const REACH_DAYS: i64 = 365;
 const OLDEST: Ticks = Ticks(i64::MIN / 2);
 
 /// `GET /api/Integrations/RecentlyModified/Cases`.
-pub async fn cases(
+pub(crate) async fn cases(
     State(shared): State<Arc<Shared>>,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
@@ -45,7 +45,7 @@ pub async fn cases(
 }
 
 /// `GET /api/Integrations/RecentlyModified/Contacts`.
-pub async fn contacts(
+pub(crate) async fn contacts(
     State(shared): State<Arc<Shared>>,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,

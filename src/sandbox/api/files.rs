@@ -22,7 +22,7 @@ use super::read;
 type Shares = State<Arc<Shared>>;
 
 /// `GET /api/FileTags`.
-pub async fn tags(
+pub(crate) async fn tags(
     State(shared): Shares,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
@@ -32,7 +32,7 @@ pub async fn tags(
 }
 
 /// `POST /api/Cases/{id}/Directory/Search`, without a body.
-pub async fn search(
+pub(crate) async fn search(
     State(shared): Shares,
     Path(id): Path<String>,
     Extension(twist): Extension<Twist>,
@@ -50,14 +50,18 @@ struct NewFolder {
 }
 
 /// `POST /api/Cases/{caseId}/Directory/CreateFolder`: the existing one where there is one.
-pub async fn create_folder(State(shared): Shares, Path(id): Path<String>, body: Bytes) -> Answer {
+pub(crate) async fn create_folder(
+    State(shared): Shares,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Answer {
     let NewFolder { name } = read(&body)?;
     shared.change_files(&id, |dossier, case, at| Some(dossier.create_folder(case, name, at)))
 }
 
 /// `POST /api/Cases/{caseId}/Directory/{folderId}/File?externalId=`: form data with the parts
 /// `request` (`{"TagIds": [...]}`) and `file`.
-pub async fn upload(
+pub(crate) async fn upload(
     State(shared): Shares,
     Path((id, folder)): Path<(String, String)>,
     RawQuery(raw): RawQuery,
@@ -76,7 +80,10 @@ pub async fn upload(
 }
 
 /// `DELETE /api/Cases/{caseId}/File/{fileId}`.
-pub async fn delete(State(shared): Shares, Path((id, file)): Path<(String, String)>) -> Answer {
+pub(crate) async fn delete(
+    State(shared): Shares,
+    Path((id, file)): Path<(String, String)>,
+) -> Answer {
     let file = guid(&file)?;
     shared.change_files(&id, |dossier, _, _| {
         let is = |known: &File| known.id == file && known.kind != FileKind::Folder;

@@ -28,7 +28,7 @@ type Shares = State<Arc<Shared>>;
 const SOURCE: &str = "ExternalEntriesApi";
 
 /// `GET /api/Cases/{caseId}/ExternalEntries`.
-pub async fn external_entries(
+pub(crate) async fn external_entries(
     State(shared): Shares,
     Path(id): Path<String>,
     Extension(twist): Extension<Twist>,
@@ -43,7 +43,7 @@ pub async fn external_entries(
 }
 
 /// `GET .../Invoicing/Cases/{caseId}/BankTransfers`: the assumed list; it pages.
-pub async fn bank_transfers(
+pub(crate) async fn bank_transfers(
     State(shared): Shares,
     Path(id): Path<String>,
     Extension(twist): Extension<Twist>,
@@ -94,7 +94,7 @@ fn instant(text: Option<&String>) -> Result<Option<Ticks>, Refusal> {
 }
 
 /// `POST /api/Economics/ExternalEntries`: with an entry or a draft, where they are asked for.
-pub async fn add_external_entry(State(shared): Shares, body: Bytes) -> Answer {
+pub(crate) async fn add_external_entry(State(shared): Shares, body: Bytes) -> Answer {
     let new: NewEntry<'_> = read(&body)?;
     let makes_one = new.create_entry || new.create_entry_draft;
     if makes_one && new.entry_definition_id.and_then(definition_of).is_none() {
@@ -234,7 +234,7 @@ impl Transfer<'_> {
 }
 
 /// `POST .../Invoicing/Cases/{caseId}/BankTransfers`: a draft that somebody has to approve.
-pub async fn add_bank_transfer(
+pub(crate) async fn add_bank_transfer(
     State(shared): Shares,
     Path(id): Path<String>,
     body: Bytes,
@@ -272,7 +272,7 @@ pub async fn add_bank_transfer(
 
 /// `PATCH .../Invoicing/Cases/{caseId}/BankTransfers/{bankTransferId}`: refused for transfers of
 /// others, and once somebody has taken it further.
-pub async fn patch_bank_transfer(
+pub(crate) async fn patch_bank_transfer(
     State(shared): Shares,
     Path((id, transfer)): Path<(String, String)>,
     body: Bytes,

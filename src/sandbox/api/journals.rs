@@ -88,7 +88,7 @@ impl Period {
 }
 
 /// `GET /api/{Offices|BrokerCompanies|Chain}/{id}/{...Journals}?fromDate=&toDate=`.
-pub async fn lines(
+pub(crate) async fn lines(
     (level, journal): (Level, Journal),
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
@@ -146,7 +146,7 @@ struct SumOf {
 
 /// `PUT /api/{Offices|BrokerCompanies|Chain}/{id}/RevenueJournals/Sum`: a control total. It is
 /// summed where the lines are kept, so no journal is too heavy for it.
-pub async fn sum(
+pub(crate) async fn sum(
     level: Level,
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,

@@ -1,7 +1,7 @@
 //! The platform's API: what it answers, and what befalls every call on its way (faults, the
 //! throttle, the token, the log).
 
-pub mod answer;
+pub(crate) mod answer;
 mod case;
 mod consents;
 mod dossier;
@@ -9,13 +9,13 @@ mod economics;
 mod feed;
 mod files;
 mod invoicing;
-pub mod journals;
+pub(crate) mod journals;
 mod office;
 mod public;
 mod routes;
 mod search;
-pub mod token;
-pub mod user;
+pub(crate) mod token;
+pub(crate) mod user;
 mod webhooks;
 mod writes;
 
@@ -36,8 +36,8 @@ use super::stats::Call;
 use super::throttle::ThrottleStyle;
 use super::{Paging, Shared};
 use answer::Refusal;
-pub use routes::router;
-pub use search::Ids;
+pub(crate) use routes::router;
+pub(crate) use search::Ids;
 
 /// A JSON body, or 400.
 fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {

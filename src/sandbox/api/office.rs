@@ -13,7 +13,7 @@ use super::super::records::{contact as records, staff};
 use super::answer::{self, Answer, Refusal};
 
 /// `GET /api/Offices`: no paging is documented, and there is none.
-pub async fn offices(
+pub(crate) async fn offices(
     State(shared): State<Arc<Shared>>,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
@@ -24,7 +24,7 @@ pub async fn offices(
 }
 
 /// `GET /api/Employees`.
-pub async fn employees(
+pub(crate) async fn employees(
     State(shared): State<Arc<Shared>>,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
@@ -35,7 +35,7 @@ pub async fn employees(
 }
 
 /// `GET /api/Contacts/{id}`.
-pub async fn contact(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answer {
+pub(crate) async fn contact(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answer {
     shared.need(&["Contacts - Read"])?;
     let none = || Refusal::new(StatusCode::NOT_FOUND, format!("Contact {id} does not exist"));
     let number = id.parse().map_err(|_| none())?;
@@ -45,7 +45,7 @@ pub async fn contact(State(shared): State<Arc<Shared>>, Path(id): Path<String>) 
 }
 
 /// `GET /api/Employees/{employeeId}/Offices`: all affiliations, those no longer active too.
-pub async fn affiliations(
+pub(crate) async fn affiliations(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
     Extension(twist): Extension<Twist>,
@@ -66,7 +66,7 @@ pub async fn affiliations(
 }
 
 /// `GET /api/Offices/{id}/Accounts`.
-pub async fn accounts(
+pub(crate) async fn accounts(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
     Extension(twist): Extension<Twist>,
@@ -85,7 +85,10 @@ pub async fn accounts(
 
 /// `GET /api/Persons/{id}/FullIdentityNumber`: the last five digits of a national identity number,
 /// as a string. Nobody who mirrors may ask; the statistics note it.
-pub async fn identity_number(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answer {
+pub(crate) async fn identity_number(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<String>,
+) -> Answer {
     shared.need(&["Contacts - Read"])?;
     let none = || Refusal::new(StatusCode::NOT_FOUND, format!("Person {id} does not exist"));
     let number = id.parse().map_err(|_| none())?;

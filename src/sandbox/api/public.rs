@@ -31,7 +31,7 @@ impl Shared {
 }
 
 /// `GET /api/Public/Properties/{caseGuid}/Showings`: at most six that have not begun.
-pub async fn showings(
+pub(crate) async fn showings(
     State(shared): Shares,
     Path(guid): Path<String>,
     Extension(twist): Extension<Twist>,
@@ -64,7 +64,7 @@ struct Stakeholder {
 }
 
 /// `POST /api/Public/Cases/{guid}/Stakeholders`.
-pub async fn add_stakeholder(
+pub(crate) async fn add_stakeholder(
     State(shared): Shares,
     Path(guid): Path<String>,
     body: Bytes,

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// All routes: the API below the base path, the control endpoints below `/sandbox`.
-pub fn router(shared: Arc<Shared>) -> Router {
+pub(crate) fn router(shared: Arc<Shared>) -> Router {
     let base_path = shared.options.base_path.clone();
     let gzip = shared.options.gzip;
     let mut api = routes(&shared.options);

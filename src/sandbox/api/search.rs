@@ -22,7 +22,7 @@ use super::super::world::{Handle, generate};
 use super::answer::{self, Answer, Refusal};
 
 /// `POST /api/Search/AdvancedPropertySearch`.
-pub async fn properties(
+pub(crate) async fn properties(
     State(shared): State<Arc<Shared>>,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
@@ -31,7 +31,7 @@ pub async fn properties(
 }
 
 /// `POST /api/Search/AdvancedProjectSearch`.
-pub async fn projects(
+pub(crate) async fn projects(
     State(shared): State<Arc<Shared>>,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
@@ -70,7 +70,7 @@ fn cases(shared: &Shared, project: bool, twist: Twist, raw: &str) -> Answer {
 }
 
 /// `POST /api/Search/AdvancedContactSearch`.
-pub async fn contacts(
+pub(crate) async fn contacts(
     State(shared): State<Arc<Shared>>,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
@@ -145,7 +145,7 @@ fn fields<'a>(expr: &'a Expr, into: &mut Vec<&'a String>) {
 
 /// Ids that a filter can let through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ids {
+pub(crate) enum Ids {
     Range(RangeInclusive<i64>),
     Set(BTreeSet<i64>),
 }
@@ -155,7 +155,7 @@ impl Ids {
         Ids::Range(i64::MIN..=i64::MAX)
     }
 
-    pub fn contains(&self, id: i64) -> bool {
+    pub(crate) fn contains(&self, id: i64) -> bool {
         match self {
             Ids::Range(range) => range.contains(&id),
             Ids::Set(set) => set.contains(&id),

@@ -16,7 +16,7 @@ use super::super::{Options, Shared};
 use super::answer::{self, Refusal};
 
 /// The API user's credentials and the tokens that were issued.
-pub struct Tokens {
+pub(crate) struct Tokens {
     client_id: String,
     client_secret: String,
     lifetime: Duration,
@@ -24,8 +24,8 @@ pub struct Tokens {
     issued: u64,
     access: HashMap<String, Instant>,
     refresh: HashMap<String, Instant>,
-    pub refuse_refresh: bool,
-    pub refuse_credentials: bool,
+    pub(crate) refuse_refresh: bool,
+    pub(crate) refuse_credentials: bool,
 }
 
 impl std::fmt::Debug for Tokens {
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    pub fn new(options: &Options) -> Tokens {
+    pub(crate) fn new(options: &Options) -> Tokens {
         Tokens {
             client_id: "sandbox-client".to_owned(),
             client_secret: format!("sandbox-secret-{:016x}", mix(options.seed, 0x5EC2)),
@@ -50,21 +50,21 @@ impl Tokens {
         }
     }
 
-    pub fn client_id(&self) -> &str {
+    pub(crate) fn client_id(&self) -> &str {
         &self.client_id
     }
 
-    pub fn client_secret(&self) -> &str {
+    pub(crate) fn client_secret(&self) -> &str {
         &self.client_secret
     }
 
     /// All access tokens expire now.
-    pub fn expire_all(&mut self) {
+    pub(crate) fn expire_all(&mut self) {
         self.access.clear();
     }
 
     /// Refuses with 401 unless the call carries a token that is valid now.
-    pub fn check(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = value.and_then(|value| value.strip_prefix("Bearer "));
         let valid = token
@@ -136,7 +136,7 @@ fn oauth(status: StatusCode, error: &str) -> Refusal {
 }
 
 /// `POST /authtoken`, form-encoded.
-pub async fn issue(
+pub(crate) async fn issue(
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,
     body: Bytes,

@@ -42,7 +42,7 @@ fn granted(shared: &Shared) -> Vec<&'static str> {
 }
 
 /// `GET /api/User`.
-pub async fn user(State(shared): State<Arc<Shared>>) -> Response {
+pub(crate) async fn user(State(shared): State<Arc<Shared>>) -> Response {
     let tenant = shared.knobs().tenant.clone();
     let tenant = tenant.unwrap_or_else(|| guid_text(Trivia::new(shared.options.seed, 0).guid(0)));
     let body = json!({
@@ -55,7 +55,7 @@ pub async fn user(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 /// The API user's permissions by area, and what it may do there.
-pub fn by_area(shared: &Shared) -> Vec<(&'static str, Vec<&'static str>)> {
+pub(crate) fn by_area(shared: &Shared) -> Vec<(&'static str, Vec<&'static str>)> {
     let mut areas: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for permission in granted(shared) {
         if let Some((area, kind)) = permission.split_once(" - ") {
@@ -66,7 +66,7 @@ pub fn by_area(shared: &Shared) -> Vec<(&'static str, Vec<&'static str>)> {
 }
 
 /// `GET /api/User/ApiPermissions`.
-pub async fn permissions(State(shared): State<Arc<Shared>>) -> Response {
+pub(crate) async fn permissions(State(shared): State<Arc<Shared>>) -> Response {
     let list: Vec<_> = by_area(&shared)
         .into_iter()
         .map(|(area, kinds)| json!({"Permission": area, "PermissionTypes": kinds}))

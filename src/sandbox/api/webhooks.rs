@@ -60,7 +60,7 @@ impl Shared {
 }
 
 /// `GET /api/WebHooks/Subscriptions`.
-pub async fn list(
+pub(crate) async fn list(
     State(shared): Shares,
     Extension(twist): Extension<Twist>,
     RawQuery(raw): RawQuery,
@@ -71,7 +71,7 @@ pub async fn list(
 }
 
 /// `GET /api/WebHooks/Subscriptions/{id}`.
-pub async fn one(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn one(State(shared): Shares, Path(id): Path<String>) -> Answer {
     shared.need(&[READ])?;
     let world = shared.world();
     let known = world.registers.subscriptions.iter().find(|one| one.id.to_string() == id);
@@ -79,7 +79,7 @@ pub async fn one(State(shared): Shares, Path(id): Path<String>) -> Answer {
 }
 
 /// `POST /api/WebHooks/Subscribe`.
-pub async fn subscribe(State(shared): Shares, body: Bytes) -> Answer {
+pub(crate) async fn subscribe(State(shared): Shares, body: Bytes) -> Answer {
     shared.need(&[WRITE])?;
     let order = Order::parse(&body)?;
     let mut world = shared.world();
@@ -90,7 +90,7 @@ pub async fn subscribe(State(shared): Shares, body: Bytes) -> Answer {
 }
 
 /// `PUT /api/WebHooks/Subscriptions/{id}`.
-pub async fn replace(State(shared): Shares, Path(id): Path<String>, body: Bytes) -> Answer {
+pub(crate) async fn replace(State(shared): Shares, Path(id): Path<String>, body: Bytes) -> Answer {
     shared.need(&[WRITE])?;
     let order = Order::parse(&body)?;
     shared.change_subscription(&id, |known, _| {
@@ -99,7 +99,7 @@ pub async fn replace(State(shared): Shares, Path(id): Path<String>, body: Bytes)
 }
 
 /// `PUT /api/WebHooks/Subscriptions/{id}/UpdateSecret`.
-pub async fn renew_secret(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn renew_secret(State(shared): Shares, Path(id): Path<String>) -> Answer {
     shared.need(&[WRITE])?;
     let seed = shared.options.seed;
     shared.change_subscription(&id, |known, at| {
@@ -108,7 +108,7 @@ pub async fn renew_secret(State(shared): Shares, Path(id): Path<String>) -> Answ
 }
 
 /// `DELETE /api/WebHooks/Subscriptions/{id}`.
-pub async fn remove(State(shared): Shares, Path(id): Path<String>) -> Answer {
+pub(crate) async fn remove(State(shared): Shares, Path(id): Path<String>) -> Answer {
     shared.need(&[DELETE])?;
     let mut world = shared.world();
     let list = &mut world.registers.subscriptions;

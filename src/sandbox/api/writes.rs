@@ -75,7 +75,11 @@ pub(super) fn amount(raw: &RawValue) -> Result<i64, Refusal> {
 }
 
 /// `POST /api/Integrations/Bookkeeping/Cases/{caseId}/EntryDrafts`.
-pub async fn add_draft(State(shared): Shares, Path(id): Path<String>, body: Bytes) -> Answer {
+pub(crate) async fn add_draft(
+    State(shared): Shares,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Answer {
     shared.need(&["BookkeepingIntegrators - Write"])?;
     let case = shared.find(&id)?;
     let checked = check(&body, true)?;
@@ -99,7 +103,11 @@ pub async fn add_draft(State(shared): Shares, Path(id): Path<String>, body: Byte
 }
 
 /// `POST /api/Integrations/Bookkeeping/Cases/{caseId}/Entries`.
-pub async fn add_entry(State(shared): Shares, Path(id): Path<String>, body: Bytes) -> Answer {
+pub(crate) async fn add_entry(
+    State(shared): Shares,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Answer {
     shared.need(&["BookkeepingIntegrators - Write"])?;
     let case = shared.find(&id)?;
     let checked = check(&body, false)?;
@@ -164,7 +172,7 @@ impl CostChange<'_> {
 
 /// `PATCH /api/Conditions/Properties/{id}/Costs/{costId}/{type}`. Costs have no change date of
 /// their own: only `ModifiedDate` moves.
-pub async fn patch_cost(
+pub(crate) async fn patch_cost(
     State(shared): Shares,
     Path((id, cost_id, side)): Path<(String, String, String)>,
     body: Bytes,
@@ -199,7 +207,7 @@ struct Visibility {
 }
 
 /// `POST /api/Search/Cases/SearchVisibility/Ids`.
-pub async fn visibility(State(shared): Shares, body: Bytes) -> Answer {
+pub(crate) async fn visibility(State(shared): Shares, body: Bytes) -> Answer {
     shared.need(&["CaseSearchVisibilityIntegrator - Write"])?;
     let Visibility { ids, visibility } = read(&body)?;
     let mut world = shared.world();

@@ -8,7 +8,7 @@ use super::super::record::{Record, Value, guid_text};
 use super::parse::{Expr, Literal, Op};
 
 /// Something whose fields a filter and an order can read.
-pub trait Row {
+pub(crate) trait Row {
     /// The named field; `None` where such rows have no such field.
     fn value(&self, field: &str) -> Option<Cow<'_, Value>>;
 }
@@ -21,7 +21,7 @@ impl Row for Record {
 
 /// Whether the row matches. A field that the rows do not have, and a literal of another type than
 /// the field's, are refused.
-pub fn matches(expr: &Expr, row: &impl Row) -> Result<bool, Refusal> {
+pub(crate) fn matches(expr: &Expr, row: &impl Row) -> Result<bool, Refusal> {
     match expr {
         Expr::And(parts) => {
             for part in parts {

@@ -5,33 +5,33 @@ mod evaluate;
 mod page;
 mod parse;
 
-pub use evaluate::{Row, matches};
-pub use page::{Limits, Page, page};
-pub use parse::{Expr, Literal, Op, filter};
+pub(crate) use evaluate::Row;
+pub(crate) use page::{Limits, Page, page};
+pub(crate) use parse::{Expr, Literal, Op, filter};
 
 use super::api::answer::Refusal;
 
 /// `$top` where a call names none (reference section 8).
-pub const DEFAULT_TOP: usize = 100;
+pub(crate) const DEFAULT_TOP: usize = 100;
 
 /// The query of a call, taken apart.
 #[derive(Debug, Clone, Default)]
-pub struct Query {
-    pub filter: Option<Expr>,
+pub(crate) struct Query {
+    pub(crate) filter: Option<Expr>,
     /// Column, and whether descending.
-    pub orderby: Option<(String, bool)>,
-    pub top: Option<usize>,
-    pub skip: usize,
+    pub(crate) orderby: Option<(String, bool)>,
+    pub(crate) top: Option<usize>,
+    pub(crate) skip: usize,
     /// `Some(empty)` is `$select=`: the list of available fields.
-    pub select: Option<Vec<String>>,
-    pub count: bool,
+    pub(crate) select: Option<Vec<String>>,
+    pub(crate) count: bool,
     /// Parameters that are not OData's, in order.
-    pub others: Vec<(String, String)>,
+    pub(crate) others: Vec<(String, String)>,
 }
 
 impl Query {
     /// Takes a raw query string apart. Doubled and unknown `$` parameters are refused.
-    pub fn parse(raw: &str) -> Result<Query, Refusal> {
+    pub(crate) fn parse(raw: &str) -> Result<Query, Refusal> {
         let mut query = Query::default();
         let mut seen: Vec<String> = Vec::new();
         for (name, value) in url::form_urlencoded::parse(raw.as_bytes()) {
@@ -72,7 +72,7 @@ impl Query {
     }
 
     /// The value of a parameter that is not OData's.
-    pub fn other(&self, name: &str) -> Option<&str> {
+    pub(crate) fn other(&self, name: &str) -> Option<&str> {
         self.others.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }

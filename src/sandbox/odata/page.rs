@@ -7,22 +7,22 @@ use super::{DEFAULT_TOP, Query};
 
 /// How an endpoint pages.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// The largest `$top` that is taken; beyond it the answer is 400.
-    pub max_top: usize,
+    pub(crate) max_top: usize,
     /// The endpoint reads no `$` parameter at all and answers with everything.
-    pub ignores_paging: bool,
+    pub(crate) ignores_paging: bool,
     /// Only `$top` and `$skip` are read.
-    pub skip_only: bool,
+    pub(crate) skip_only: bool,
 }
 
 impl Limits {
-    pub fn odata(max_top: usize) -> Limits {
+    pub(crate) fn odata(max_top: usize) -> Limits {
         Limits { max_top, ignores_paging: false, skip_only: false }
     }
 
     /// The same as a test has twisted it.
-    pub fn twisted(self, twist: Twist) -> Limits {
+    pub(crate) fn twisted(self, twist: Twist) -> Limits {
         Limits {
             max_top: twist.max_top.unwrap_or(self.max_top),
             ignores_paging: self.ignores_paging || twist.ignore_paging,
@@ -33,15 +33,15 @@ impl Limits {
 
 /// One page of rows.
 #[derive(Debug)]
-pub struct Page<R> {
+pub(crate) struct Page<R> {
     /// All rows that match, where the call asked for it.
-    pub count: Option<usize>,
-    pub rows: Vec<R>,
+    pub(crate) count: Option<usize>,
+    pub(crate) rows: Vec<R>,
 }
 
 /// Cuts the page. `rows` come in the endpoint's own order, which is kept where no `$orderby` is
 /// given and among rows that tie.
-pub fn page<R: Row>(
+pub(crate) fn page<R: Row>(
     rows: impl Iterator<Item = R>,
     query: &Query,
     limits: Limits,

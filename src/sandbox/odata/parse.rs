@@ -5,14 +5,14 @@ use super::super::wire::{self, Ticks};
 
 /// A filter.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Expr {
+pub(crate) enum Expr {
     Compare { field: String, op: Op, literal: Literal },
     And(Vec<Expr>),
     Or(Vec<Expr>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
+pub(crate) enum Op {
     Eq,
     Ne,
     Ge,
@@ -20,7 +20,7 @@ pub enum Op {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Literal {
+pub(crate) enum Literal {
     Null,
     Bool(bool),
     /// Millionths.
@@ -33,7 +33,7 @@ pub enum Literal {
 const MAX_DEPTH: usize = 50;
 
 /// Parses a filter.
-pub fn filter(text: &str) -> Result<Expr, Refusal> {
+pub(crate) fn filter(text: &str) -> Result<Expr, Refusal> {
     let mut parser = Parser { tokens: tokens(text)?, at: 0 };
     let expr = parser.or(0)?;
     match parser.peek() {

@@ -6,7 +6,7 @@ use super::super::world::definitions::definition_of;
 use super::super::world::dice::{Trivia, mix};
 
 /// A cost of the buyer or the seller.
-pub fn cost(case: &Case, cost: &Cost) -> Record {
+pub(crate) fn cost(case: &Case, cost: &Cost) -> Record {
     let mut record = Record::with_capacity(36);
     let t = Trivia(mix(0xC057, cost.id.unsigned_abs()));
     let some = |n: u64| t.chance(n, 15).then(|| t.between(n + 1, 300, 900));
@@ -63,7 +63,7 @@ pub fn cost(case: &Case, cost: &Cost) -> Record {
 }
 
 /// A booked entry.
-pub fn entry(case: &Case, entry: &Entry) -> Record {
+pub(crate) fn entry(case: &Case, entry: &Entry) -> Record {
     let definition = definition_of(entry.definition);
     let mut record = Record::with_capacity(15);
     record
@@ -93,7 +93,7 @@ pub fn entry(case: &Case, entry: &Entry) -> Record {
 }
 
 /// An entry draft.
-pub fn draft(case: &Case, draft: &Draft) -> Record {
+pub(crate) fn draft(case: &Case, draft: &Draft) -> Record {
     let definition = definition_of(draft.definition);
     let mut record = Record::with_capacity(12);
     record

@@ -9,7 +9,7 @@ use super::super::world::people::{Basis, CHAIN_ID, Person};
 use super::sale_row;
 
 /// The row of a case or project in its search.
-pub fn search_row(basis: &Basis, case: &Case) -> Record {
+pub(crate) fn search_row(basis: &Basis, case: &Case) -> Record {
     let mut r = Record::with_capacity(if case.facts.project { 156 } else { 206 });
     identity(&mut r, basis, case);
     people(&mut r, basis, case);
@@ -117,7 +117,13 @@ fn people(r: &mut Record, basis: &Basis, case: &Case) {
 }
 
 /// The parties of a role type as four lists: ids, names, e-mail, telephone.
-pub fn parties(r: &mut Record, basis: &Basis, case: &Case, kind: &str, fields: [&'static str; 4]) {
+pub(crate) fn parties(
+    r: &mut Record,
+    basis: &Basis,
+    case: &Case,
+    kind: &str,
+    fields: [&'static str; 4],
+) {
     let who: Vec<Person> = case.contacts_as(kind).map(|id| Person::of(basis.seed, id)).collect();
     let none = || match case.trivia.between(17, 0, 2) {
         0 => Value::Null,

@@ -6,7 +6,7 @@ use super::super::world::generate::{odd_hour, year_of};
 use super::bookkeeping;
 
 /// Common conditions (observed fields).
-pub fn common(case: &Case, common: &Common) -> Record {
+pub(crate) fn common(case: &Case, common: &Common) -> Record {
     let t = case.trivia;
     let mut r = Record::with_capacity(66);
     let comment = |n: u64| -> Value {
@@ -104,7 +104,7 @@ pub fn common(case: &Case, common: &Common) -> Record {
 }
 
 /// `GET /api/Properties/{caseId}/Conditions`: of this record only `AskingPrice` is known.
-pub fn of_case(case: &Case) -> Record {
+pub(crate) fn of_case(case: &Case) -> Record {
     let mut r = Record::with_capacity(1);
     r.money("AskingPrice", case.conditions.case_asking_price);
     if case.trivia.chance(370, 50) {
@@ -115,7 +115,7 @@ pub fn of_case(case: &Case) -> Record {
 }
 
 /// `GET /api/Conditions/Properties/{id}`.
-pub fn of_property(case: &Case) -> Record {
+pub(crate) fn of_property(case: &Case) -> Record {
     let t = case.trivia;
     let c = &case.conditions;
     let mut r = Record::with_capacity(21);
@@ -157,7 +157,7 @@ pub fn of_property(case: &Case) -> Record {
 }
 
 /// Resale information (reference 2.12).
-pub fn resale(resale: &Resale) -> Record {
+pub(crate) fn resale(resale: &Resale) -> Record {
     let mut r = Record::with_capacity(7);
     r.money("OriginalSalePrice", resale.original_sale_price)
         .money("EntryIntoContract", resale.entry_into_contract)

@@ -4,7 +4,7 @@ use super::super::record::{Record, Value};
 use super::super::world::consents::{ProcessingBasis, Relation};
 
 /// A version of a processing basis.
-pub fn basis(basis: &ProcessingBasis) -> Record {
+pub(crate) fn basis(basis: &ProcessingBasis) -> Record {
     let t = basis.trivia;
     let mut r = Record::with_capacity(16);
     r.put("Id", basis.id)
@@ -50,7 +50,7 @@ fn fields(relation: &Relation) -> Record {
 }
 
 /// A relation as it is answered, with a copy of the basis that was given.
-pub fn relation(relation: &Relation, given: Option<&ProcessingBasis>) -> Record {
+pub(crate) fn relation(relation: &Relation, given: Option<&ProcessingBasis>) -> Record {
     let mut r = fields(relation);
     let mut copy = Vec::new();
     match given {
@@ -63,7 +63,7 @@ pub fn relation(relation: &Relation, given: Option<&ProcessingBasis>) -> Record 
 }
 
 /// A relation as a mirror keeps it: of the basis its key only.
-pub fn relation_row(relation: &Relation, given: Option<&ProcessingBasis>) -> Record {
+pub(crate) fn relation_row(relation: &Relation, given: Option<&ProcessingBasis>) -> Record {
     let mut r = fields(relation);
     r.put("ProcessingBasisModelId", given.map(|given| given.id))
         .put("ProcessingBasisModelVersion", given.map(|given| given.version));

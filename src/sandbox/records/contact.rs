@@ -4,7 +4,7 @@ use super::super::record::{Record, Value};
 use super::super::world::people::{Basis, CHAIN_ID, Contact};
 
 /// A row of `AdvancedContactSearch` (observed fields).
-pub fn search_row(basis: &Basis, contact: &Contact) -> Record {
+pub(crate) fn search_row(basis: &Basis, contact: &Contact) -> Record {
     let mut r = looked_up(basis, contact);
     let t = contact.person.trivia;
     let (first, surname) = contact.names();
@@ -41,7 +41,7 @@ pub fn search_row(basis: &Basis, contact: &Contact) -> Record {
 }
 
 /// `GET /api/Contacts/{id}`: the fields of the contact itself, without those of the index.
-pub fn looked_up(basis: &Basis, contact: &Contact) -> Record {
+pub(crate) fn looked_up(basis: &Basis, contact: &Contact) -> Record {
     let person = &contact.person;
     let t = person.trivia;
     let (street, town) = person.home();

@@ -10,7 +10,7 @@ use super::super::world::names;
 use super::super::world::people::CHAIN_ID;
 
 /// A publication (reference 2.6), which has more fields than are shown.
-pub fn publication(publication: &Publication) -> Record {
+pub(crate) fn publication(publication: &Publication) -> Record {
     let mut r = Record::with_capacity(4);
     r.put("Id", publication.id)
         .put("ProviderName", publication.provider)
@@ -24,7 +24,7 @@ pub fn publication(publication: &Publication) -> Record {
 }
 
 /// An item of the directory (reference 2.7, 2.9, and observed fields).
-pub fn file(file: &File) -> Record {
+pub(crate) fn file(file: &File) -> Record {
     let mut r = Record::with_capacity(22);
     let text = |number: u64, value: Value| {
         if file.trivia.chance(number, 20) { Value::Absent } else { value }
@@ -97,7 +97,7 @@ fn tags(file: &File) -> Value {
 }
 
 /// Who may see a file: records, where they are on the wire, else what a bare name says.
-pub fn access(file: &File) -> Vec<Record> {
+pub(crate) fn access(file: &File) -> Vec<Record> {
     match &file.access {
         Access::Absent | Access::Null => Vec::new(),
         Access::Shared(list) => list
@@ -126,7 +126,7 @@ pub fn access(file: &File) -> Vec<Record> {
 }
 
 /// A note (reference 2.10).
-pub fn note(case: &Case, note: &Note) -> Record {
+pub(crate) fn note(case: &Case, note: &Note) -> Record {
     let odd = note.id % 2 == 1;
     let ids = |list: &Option<Vec<i64>>| match list {
         Some(list) => Value::List(list.iter().copied().map(Value::Int).collect()),
@@ -161,7 +161,7 @@ pub fn note(case: &Case, note: &Note) -> Record {
 }
 
 /// The texts about a property (observed fields).
-pub fn information(case: &Case, information: &Information) -> Record {
+pub(crate) fn information(case: &Case, information: &Information) -> Record {
     let t = case.trivia;
     let text = |number: u64| match t.between(600 + number, 0, 9) {
         0..4 => Value::Null,
@@ -226,7 +226,7 @@ pub fn information(case: &Case, information: &Information) -> Record {
 }
 
 /// A housing association (reference 2.16).
-pub fn association(case: &Case, association: &Association) -> Record {
+pub(crate) fn association(case: &Case, association: &Association) -> Record {
     let id = association.id;
     let number = format!("9{:08}", id * 137);
     let mut r = Record::with_capacity(16);
@@ -256,7 +256,7 @@ pub fn association(case: &Case, association: &Association) -> Record {
 }
 
 /// A section of the dynamic sale text (reference 2.14).
-pub fn sale_text(text: &SaleText) -> Record {
+pub(crate) fn sale_text(text: &SaleText) -> Record {
     let mut r = Record::with_capacity(9);
     r.put("Id", text.id)
         .put("ParentId", text.parent)

@@ -7,7 +7,7 @@ use super::super::world::definitions::{CATEGORIES, Definition};
 use super::super::world::economy::{BankTransfer, Estimated, ExternalEntry, Share};
 
 /// Estimated costs.
-pub fn estimated(estimated: &Estimated) -> Record {
+pub(crate) fn estimated(estimated: &Estimated) -> Record {
     let mut r = Record::with_capacity(6);
     r.money("CommissionAmount", estimated.commission)
         .money("RecompenseAmount", estimated.recompense)
@@ -19,12 +19,12 @@ pub fn estimated(estimated: &Estimated) -> Record {
 }
 
 /// The segment of the path, and the `Type`, of an item of the commission sharing.
-pub fn share_type(is_amount: bool) -> &'static str {
+pub(crate) fn share_type(is_amount: bool) -> &'static str {
     if is_amount { "Amount" } else { "Percent" }
 }
 
 /// An item of the commission sharing.
-pub fn share(case: &Case, share: &Share) -> Record {
+pub(crate) fn share(case: &Case, share: &Share) -> Record {
     let mut r = Record::with_capacity(6);
     // The extra payment is "optional".
     let extra = match share.extra_payment {
@@ -42,7 +42,7 @@ pub fn share(case: &Case, share: &Share) -> Record {
 }
 
 /// An entry definition as a case category lists it.
-pub fn definition(definition: &Definition) -> Record {
+pub(crate) fn definition(definition: &Definition) -> Record {
     let mut r = Record::with_capacity(7);
     r.put("Id", definition.id)
         .put("Name", definition.name.clone())
@@ -55,7 +55,7 @@ pub fn definition(definition: &Definition) -> Record {
 }
 
 /// An extended entry definition (and observed fields).
-pub fn extended_definition(definition: &Definition) -> Record {
+pub(crate) fn extended_definition(definition: &Definition) -> Record {
     let t = definition.trivia;
     let categories = CATEGORIES.iter().filter(|category| definition.is_for(category));
     let kinds = ["Revenue", "Outlay", "Client", "NyTypeIngenKjenner"];
@@ -102,7 +102,7 @@ pub fn extended_definition(definition: &Definition) -> Record {
 }
 
 /// An external entry (and observed fields). The link stands in `Url`, `Urls`, or neither.
-pub fn external_entry(case: &Case, entry: &ExternalEntry) -> Record {
+pub(crate) fn external_entry(case: &Case, entry: &ExternalEntry) -> Record {
     let unset = |at: Option<Ticks>| at.map_or(Value::Unset { zoned: true }, Value::Zoned);
     let mut r = Record::with_capacity(21);
     r.put("Id", entry.id)
@@ -137,7 +137,7 @@ pub fn external_entry(case: &Case, entry: &ExternalEntry) -> Record {
 }
 
 /// A bank transfer (reference 2.13).
-pub fn bank_transfer(case: &Case, transfer: &BankTransfer) -> Record {
+pub(crate) fn bank_transfer(case: &Case, transfer: &BankTransfer) -> Record {
     let message = |n: i64| if transfer.id % 4 < n { Value::Null } else { "Oppgjør & rest".into() };
     let mut r = Record::with_capacity(15);
     r.put("Id", transfer.id)

@@ -8,7 +8,7 @@ use super::super::world::names;
 use super::super::world::people::{Basis, Office, Person};
 
 /// The record of a line of an office's journal.
-pub fn line(basis: &Basis, journal: Journal, office: &Office, line: &Line) -> Record {
+pub(crate) fn line(basis: &Basis, journal: Journal, office: &Office, line: &Line) -> Record {
     let place = Place { basis, office, line, t: Trivia::new(basis.seed ^ 0x10CE, line.number) };
     match journal {
         Journal::CaseJournals => place.of_cases(),
@@ -19,7 +19,7 @@ pub fn line(basis: &Basis, journal: Journal, office: &Office, line: &Line) -> Re
 }
 
 /// The record of an annotation; of case journals it has no offset and no payment change.
-pub fn annotation(journal: Journal, annotation: &Annotation) -> Record {
+pub(crate) fn annotation(journal: Journal, annotation: &Annotation) -> Record {
     let mut r = Record::with_capacity(3);
     if journal == Journal::CaseJournals {
         r.put("AnnotationDate", annotation.at.local()).put("Annotation", annotation.text.clone());
@@ -32,7 +32,7 @@ pub fn annotation(journal: Journal, annotation: &Annotation) -> Record {
 }
 
 /// The control total of some revenue lines: what annotations changed counts.
-pub fn sum<'a>(lines: impl Iterator<Item = &'a Line>) -> Record {
+pub(crate) fn sum<'a>(lines: impl Iterator<Item = &'a Line>) -> Record {
     let (mut payment, mut price) = (0, 0);
     for line in lines {
         let changes = line.annotations.iter().flatten().filter_map(|one| one.change);

@@ -5,7 +5,7 @@ use super::super::world::case::{Activity, Case, Role};
 use super::super::world::generate::case_number;
 
 /// `CaseRoleModel` (reference 2.5).
-pub fn role(case: &Case, role: &Role) -> Record {
+pub(crate) fn role(case: &Case, role: &Role) -> Record {
     let mut record = Record::with_capacity(5);
     record
         .put("Id", role.id)
@@ -18,7 +18,7 @@ pub fn role(case: &Case, role: &Role) -> Record {
 }
 
 /// An activity (reference 2.3).
-pub fn activity(case: &Case, activity: &Activity) -> Record {
+pub(crate) fn activity(case: &Case, activity: &Activity) -> Record {
     let mut record = Record::with_capacity(23);
     let unset = || Value::Unset { zoned: true };
     let at = activity.at.map_or_else(unset, Value::Zoned);
@@ -60,7 +60,7 @@ pub fn activity(case: &Case, activity: &Activity) -> Record {
 
 /// The settlement's status (reference 2.19), where there is a settlement; one case has a status that
 /// nobody listed.
-pub fn settlement_status(case: &Case) -> Option<Record> {
+pub(crate) fn settlement_status(case: &Case) -> Option<Record> {
     let status =
         if case_number(case.id()) == 13 { "TilKontrollHosBank" } else { case.settlement()?.name() };
     let mut record = Record::with_capacity(1);
@@ -69,7 +69,7 @@ pub fn settlement_status(case: &Case) -> Option<Record> {
 }
 
 /// A showing as the public sees it (reference 2.4).
-pub fn public_showing(showing: &Activity) -> Record {
+pub(crate) fn public_showing(showing: &Activity) -> Record {
     let mut record = Record::with_capacity(4);
     record
         .put("Guid", Value::Guid(showing.guid()))

@@ -4,7 +4,7 @@ use super::super::record::{Record, Value};
 use super::super::world::registers::{FileTag, Subscription};
 
 /// A file tag.
-pub fn tag(tag: &FileTag) -> Record {
+pub(crate) fn tag(tag: &FileTag) -> Record {
     let t = tag.trivia;
     let mut r = Record::with_capacity(7);
     r.put("Id", tag.id)
@@ -28,14 +28,14 @@ pub fn tag(tag: &FileTag) -> Record {
 }
 
 /// A subscription, with its secret as the platform answers it.
-pub fn subscription(one: &Subscription) -> Record {
+pub(crate) fn subscription(one: &Subscription) -> Record {
     let mut r = fields(one, one.url.clone());
     r.put("Secret", one.secret.clone());
     r
 }
 
 /// A subscription as a mirror keeps it: without the secret, the address cut after the host.
-pub fn subscription_row(one: &Subscription) -> Record {
+pub(crate) fn subscription_row(one: &Subscription) -> Record {
     let after_scheme = one.url.find("://").map_or(0, |at| at + 3);
     let path = one.url[after_scheme..].find(['/', '?', '#']);
     let end = path.map_or(one.url.len(), |at| after_scheme + at);

@@ -28,7 +28,7 @@ fn local(at: Option<Ticks>) -> Value {
 }
 
 /// The columns of the property search alone.
-pub fn sale(r: &mut Record, basis: &Basis, case: &Case) {
+pub(crate) fn sale(r: &mut Record, basis: &Basis, case: &Case) {
     let t = case.trivia;
     let sold = case.facts.dates.get(Moved::CaseSold);
     r.put("RevenueReferralKey", sold.map(|_| format!("R-{}", case.id())))
@@ -116,7 +116,7 @@ fn bids(r: &mut Record, basis: &Basis, case: &Case) {
 }
 
 /// The columns of the project search alone.
-pub fn project(r: &mut Record, case: &Case) {
+pub(crate) fn project(r: &mut Record, case: &Case) {
     let t = case.trivia;
     let name = t.pick(140, names::PROJECTS);
     let master = t.chance(143, 30).then(|| t.between(144, 1_000, 1_100));

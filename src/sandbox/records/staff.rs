@@ -5,7 +5,7 @@ use super::super::wire::{TICKS_PER_SECOND, Ticks};
 use super::super::world::people::{Account, Affiliation, CHAIN_ID, Employee, Office};
 
 /// A record of `GET /api/Offices`.
-pub fn office(office: &Office) -> Record {
+pub(crate) fn office(office: &Office) -> Record {
     let t = office.trivia;
     let mut r = Record::with_capacity(24);
     let email = format!("kontor{}@example.no", office.id);
@@ -52,7 +52,7 @@ pub fn office(office: &Office) -> Record {
 }
 
 /// A record of `GET /api/Employees`.
-pub fn employee(employee: &Employee) -> Record {
+pub(crate) fn employee(employee: &Employee) -> Record {
     let t = employee.trivia;
     let person = &employee.person;
     let mut r = Record::with_capacity(46);
@@ -122,7 +122,11 @@ pub fn employee(employee: &Employee) -> Record {
 }
 
 /// An affiliation of `GET /api/Employees/{employeeId}/Offices` (reference 2.15).
-pub fn affiliation(employee: &Employee, affiliation: &Affiliation, office: &Office) -> Record {
+pub(crate) fn affiliation(
+    employee: &Employee,
+    affiliation: &Affiliation,
+    office: &Office,
+) -> Record {
     let t = affiliation.trivia;
     let whole = self::employee(employee);
     let mut r = Record::with_capacity(29);
@@ -167,7 +171,7 @@ pub fn affiliation(employee: &Employee, affiliation: &Affiliation, office: &Offi
 }
 
 /// An account of `GET /api/Offices/{id}/Accounts` (reference 2.12).
-pub fn account(office: &Office, account: &Account) -> Record {
+pub(crate) fn account(office: &Office, account: &Account) -> Record {
     let t = account.trivia;
     let mut r = Record::with_capacity(10);
     r.put("Id", account.id)
@@ -185,7 +189,7 @@ pub fn account(office: &Office, account: &Account) -> Record {
 
 /// What a mirror knows of an office where the platform lists no offices: what its employees'
 /// affiliations say of it.
-pub fn office_of_affiliations(office: &Office) -> Record {
+pub(crate) fn office_of_affiliations(office: &Office) -> Record {
     let mut r = self::office(office);
     r.blank_except(&["Id", "Name"]);
     r

@@ -13,7 +13,7 @@ use super::super::world::people::{Basis, Office};
 use super::Wanted;
 
 /// The tables of the journals.
-pub const TABLES: &[&str] = &[
+pub(crate) const TABLES: &[&str] = &[
     "case_journals",
     "case_journal_annotations",
     "depot_journals",
@@ -24,7 +24,7 @@ pub const TABLES: &[&str] = &[
 ];
 
 /// The journals as they are at one moment.
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     basis: Arc<Basis>,
     journals: Journals,
     offices: BTreeMap<i64, Office>,
@@ -34,7 +34,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub fn take(world: &World, level: Level) -> Snapshot {
+    pub(crate) fn take(world: &World, level: Level) -> Snapshot {
         let ids = world.journal_ids(level).into_iter();
         Snapshot {
             basis: world.basis.clone(),
@@ -46,7 +46,7 @@ impl Snapshot {
     }
 
     /// Hands out the rows of all wanted tables. A month without lines has a sum, which is zero.
-    pub fn rows(&self, wanted: Wanted<'_>, put: &mut impl FnMut(&str, Vec<Json>)) {
+    pub(crate) fn rows(&self, wanted: Wanted<'_>, put: &mut impl FnMut(&str, Vec<Json>)) {
         for (id, offices) in &self.scopes {
             let first = Journals::first_month(&self.basis);
             let mut month = wanted.since.map_or(first, |since| since.max(first));

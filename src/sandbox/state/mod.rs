@@ -22,18 +22,18 @@ const SEARCHED: &[&str] = &["cases", "projects", "contacts"];
 
 /// Which part of the state is asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     /// None: all tables.
-    pub tables: Option<&'a [&'a str]>,
+    pub(crate) tables: Option<&'a [&'a str]>,
     /// Whose journals.
-    pub level: Level,
+    pub(crate) level: Level,
     /// The first month of the journals; None: the first there is.
-    pub since: Option<Month>,
+    pub(crate) since: Option<Month>,
 }
 
 impl Wanted<'_> {
     /// All tables, journals of the offices.
-    pub fn all() -> Wanted<'static> {
+    pub(crate) fn all() -> Wanted<'static> {
         Wanted { tables: None, level: Level::Offices, since: None }
     }
 
@@ -47,7 +47,7 @@ impl Wanted<'_> {
 }
 
 /// `{"tables": {"<table>": [{"<column>": <cell>}]}}`.
-pub fn state(shared: &Shared, wanted: Wanted<'_>) -> Json {
+pub(crate) fn state(shared: &Shared, wanted: Wanted<'_>) -> Json {
     let mut tables: Map<String, Json> = Map::new();
     let groups =
         [SEARCHED, of_case::TABLES, of_offices::TABLES, of_registers::TABLES, journals::TABLES];

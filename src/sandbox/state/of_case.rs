@@ -16,7 +16,7 @@ use super::super::world::people::Basis;
 use super::Wanted;
 
 /// The tables of a case.
-pub const TABLES: &[&str] = &[
+pub(crate) const TABLES: &[&str] = &[
     "case_roles",
     "activities",
     "costs",
@@ -44,7 +44,7 @@ pub const TABLES: &[&str] = &[
 ];
 
 /// Hands out the rows of a case, table by table.
-pub fn rows(
+pub(crate) fn rows(
     basis: &Basis,
     case: &Case,
     now: Ticks,

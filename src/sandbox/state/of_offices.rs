@@ -10,7 +10,7 @@ use super::super::world::World;
 use super::super::world::definitions::CATEGORIES;
 
 /// Their tables.
-pub const TABLES: &[&str] = &[
+pub(crate) const TABLES: &[&str] = &[
     "offices",
     "employees",
     "employee_offices",
@@ -21,7 +21,7 @@ pub const TABLES: &[&str] = &[
 
 /// All their rows, by table. Where the platform lists no offices, a mirror knows those that
 /// somebody belongs to, and of them what the affiliations say.
-pub fn of_offices(world: &World, lists_offices: bool) -> Vec<(&'static str, Vec<Json>)> {
+pub(crate) fn of_offices(world: &World, lists_offices: bool) -> Vec<(&'static str, Vec<Json>)> {
     let mut affiliations = Vec::new();
     for employee in world.employees() {
         let mut times = BTreeMap::new();

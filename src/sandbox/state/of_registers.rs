@@ -6,7 +6,7 @@ use super::super::records::{consents, registers};
 use super::super::world::World;
 
 /// Their tables.
-pub const TABLES: &[&str] = &[
+pub(crate) const TABLES: &[&str] = &[
     "processing_bases",
     "processing_basis_relations",
     "file_tags",
@@ -15,7 +15,7 @@ pub const TABLES: &[&str] = &[
 ];
 
 /// All their rows, by table.
-pub fn of_registers(
+pub(crate) fn of_registers(
     world: &World,
     permissions: &[(&'static str, Vec<&'static str>)],
 ) -> Vec<(&'static str, Vec<Json>)> {

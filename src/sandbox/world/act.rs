@@ -272,19 +272,19 @@ pub enum ListEdit {
 
 /// The journal line that an act concerned: where it stands, or stood, in its office's month.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JournalLine {
-    pub journal: Journal,
-    pub office_id: i64,
+pub(crate) struct JournalLine {
+    pub(crate) journal: Journal,
+    pub(crate) office_id: i64,
     /// `2026-03`.
-    pub month: String,
+    pub(crate) month: String,
     /// From 1.
-    pub line_number: i64,
+    pub(crate) line_number: i64,
 }
 
 /// What an act did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    pub what: String,
+    pub(crate) what: String,
     pub case_ids: Vec<i64>,
     pub contact_ids: Vec<i64>,
     /// Ids of the activity, role, cost, entry or draft concerned.
@@ -292,5 +292,5 @@ pub struct Outcome {
     /// The dates that moved, by field, at 100 ns.
     pub moved: BTreeMap<String, Option<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub journal: Option<JournalLine>,
+    pub(crate) journal: Option<JournalLine>,
 }

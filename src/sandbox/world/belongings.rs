@@ -11,10 +11,10 @@ use super::names;
 use super::people::Basis;
 
 /// A contact id that a role names and that does not exist: contacts are deleted too.
-pub const DANGLING_CONTACT: i64 = 999_999_999;
+pub(crate) const DANGLING_CONTACT: i64 = 999_999_999;
 
 /// A price that the three places where it stands know or do not know; one of them can be older.
-pub fn conditions(price: i64, dice: &mut Dice) -> Conditions {
+pub(crate) fn conditions(price: i64, dice: &mut Dice) -> Conditions {
     let older = price - dice.between(1, 20) * 5_000_000;
     Conditions {
         case_asking_price: (!dice.chance(25)).then_some(price),
@@ -32,7 +32,7 @@ pub fn conditions(price: i64, dice: &mut Dice) -> Conditions {
     }
 }
 
-pub fn resale(price: i64, created: Ticks, dice: &mut Dice) -> Resale {
+pub(crate) fn resale(price: i64, created: Ticks, dice: &mut Dice) -> Resale {
     Resale {
         original_sale_price: (!dice.chance(8)).then_some(price * 9 / 10),
         entry_into_contract: (!dice.chance(10)).then(|| dice.between(1, 90) * 1_000_050),
@@ -45,7 +45,7 @@ pub fn resale(price: i64, created: Ticks, dice: &mut Dice) -> Resale {
 }
 
 /// Adds a role of a contact that the world began with; contacts are shared between cases.
-pub fn add_role(basis: &Basis, case: &mut Case, kind: &'static str, dice: &mut Dice) -> i64 {
+pub(crate) fn add_role(basis: &Basis, case: &mut Case, kind: &'static str, dice: &mut Dice) -> i64 {
     let number = case_number(case.id());
     // Mostly contacts of this case's own neighbourhood, so that each of them is named somewhere.
     let near = number * 2 + dice.below(40);
@@ -57,7 +57,7 @@ pub fn add_role(basis: &Basis, case: &mut Case, kind: &'static str, dice: &mut D
     id
 }
 
-pub fn add_bids(case: &mut Case, at: Ticks, dice: &mut Dice) {
+pub(crate) fn add_bids(case: &mut Case, at: Ticks, dice: &mut Dice) {
     let start = case.asking_price.unwrap_or(300_000_000);
     for n in 0..dice.between(1, 4) {
         let bidder = case.roles[usize::try_from(n).unwrap_or(0) % case.roles.len()].contact;
@@ -75,7 +75,7 @@ pub fn add_bids(case: &mut Case, at: Ticks, dice: &mut Dice) {
 }
 
 /// Adds an activity; its id.
-pub fn add_activity(case: &mut Case, created: Ticks, dice: &mut Dice) -> i64 {
+pub(crate) fn add_activity(case: &mut Case, created: Ticks, dice: &mut Dice) -> i64 {
     let (kind, subject) = dice.pick(names::SUBJECTS);
     let description = match dice.below(10) {
         0 => None,
@@ -104,7 +104,7 @@ pub fn add_activity(case: &mut Case, created: Ticks, dice: &mut Dice) -> i64 {
     id
 }
 
-pub fn add_activities(case: &mut Case, end: Ticks, dice: &mut Dice) {
+pub(crate) fn add_activities(case: &mut Case, end: Ticks, dice: &mut Dice) {
     let many = if case_number(case.id()) == 4 { 250 } else { dice.between(0, 8) };
     for n in 0..many {
         let created = case.created.plus_ms(n * 7_200_000 + dice.between(0, 3_600_000));
@@ -115,7 +115,7 @@ pub fn add_activities(case: &mut Case, end: Ticks, dice: &mut Dice) {
 }
 
 /// Adds a cost to one side of the case; its id.
-pub fn add_cost(case: &mut Case, seller: bool, dice: &mut Dice) -> i64 {
+pub(crate) fn add_cost(case: &mut Case, seller: bool, dice: &mut Dice) -> i64 {
     let (name, usual) = dice.pick(names::COST_NAMES);
     let id = case.next_id();
     let cost = Cost {
@@ -140,7 +140,7 @@ pub fn add_cost(case: &mut Case, seller: bool, dice: &mut Dice) -> i64 {
     id
 }
 
-pub fn add_costs(case: &mut Case, dice: &mut Dice) {
+pub(crate) fn add_costs(case: &mut Case, dice: &mut Dice) {
     for seller in [false, true] {
         for _ in 0..dice.between(0, 7) {
             add_cost(case, seller, dice);
@@ -149,7 +149,7 @@ pub fn add_costs(case: &mut Case, dice: &mut Dice) {
 }
 
 /// Adds a booked entry; its id.
-pub fn add_entry(case: &mut Case, at: Ticks, dice: &mut Dice) -> i64 {
+pub(crate) fn add_entry(case: &mut Case, at: Ticks, dice: &mut Dice) -> i64 {
     let id = case.next_id();
     case.entries.push(Entry {
         id,
@@ -166,7 +166,7 @@ pub fn add_entry(case: &mut Case, at: Ticks, dice: &mut Dice) -> i64 {
 }
 
 /// Adds an entry draft; its id.
-pub fn add_draft(case: &mut Case, at: Ticks, dice: &mut Dice) -> i64 {
+pub(crate) fn add_draft(case: &mut Case, at: Ticks, dice: &mut Dice) -> i64 {
     let id = case.next_id();
     case.drafts.push(Draft {
         id,
@@ -180,7 +180,7 @@ pub fn add_draft(case: &mut Case, at: Ticks, dice: &mut Dice) -> i64 {
     id
 }
 
-pub fn add_booking(case: &mut Case, at: Ticks, dice: &mut Dice) {
+pub(crate) fn add_booking(case: &mut Case, at: Ticks, dice: &mut Dice) {
     for _ in 0..dice.between(0, 3) {
         add_entry(case, at, dice);
     }

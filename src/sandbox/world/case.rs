@@ -7,11 +7,11 @@ use super::super::wire::Ticks;
 use super::dice::Trivia;
 use super::dossier::Dossier;
 use super::economy::Economy;
-pub use super::status::{Settlement, Status};
+pub(crate) use super::status::{Settlement, Status};
 
 /// The ten dates that say what changed on a case, beside `ModifiedDate` (reference 2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Moved {
+pub(crate) enum Moved {
     CaseActivated,
     CaseSold,
     Bid,
@@ -25,7 +25,7 @@ pub enum Moved {
 }
 
 impl Moved {
-    pub const ALL: [Moved; 10] = [
+    pub(crate) const ALL: [Moved; 10] = [
         Moved::CaseActivated,
         Moved::CaseSold,
         Moved::Bid,
@@ -39,7 +39,7 @@ impl Moved {
     ];
 
     /// The field of the feed and of search rows.
-    pub fn field(self) -> &'static str {
+    pub(crate) fn field(self) -> &'static str {
         match self {
             Moved::CaseActivated => "CaseActivatedDate",
             Moved::CaseSold => "CaseSoldDate",
@@ -57,26 +57,26 @@ impl Moved {
 
 /// The eleven change dates of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChangeDates {
-    pub modified: Ticks,
+pub(crate) struct ChangeDates {
+    pub(crate) modified: Ticks,
     moved: [Option<Ticks>; 10],
 }
 
 impl ChangeDates {
-    pub fn new(modified: Ticks) -> ChangeDates {
+    pub(crate) fn new(modified: Ticks) -> ChangeDates {
         ChangeDates { modified, moved: [None; 10] }
     }
 
-    pub fn get(&self, which: Moved) -> Option<Ticks> {
+    pub(crate) fn get(&self, which: Moved) -> Option<Ticks> {
         self.moved[which as usize]
     }
 
-    pub fn set(&mut self, which: Moved, at: Option<Ticks>) {
+    pub(crate) fn set(&mut self, which: Moved, at: Option<Ticks>) {
         self.moved[which as usize] = at;
     }
 
     /// The latest of the ten.
-    pub fn latest(&self) -> Option<Ticks> {
+    pub(crate) fn latest(&self) -> Option<Ticks> {
         self.moved.iter().flatten().copied().max()
     }
 }
@@ -84,102 +84,102 @@ impl ChangeDates {
 /// What lists and filters need of a case without building it: kept for every case, also for those
 /// whose contents have never been asked for.
 #[derive(Debug, Clone)]
-pub struct Facts {
-    pub id: i64,
-    pub project: bool,
-    pub office: i64,
-    pub assignment: &'static str,
-    pub dates: ChangeDates,
+pub(crate) struct Facts {
+    pub(crate) id: i64,
+    pub(crate) project: bool,
+    pub(crate) office: i64,
+    pub(crate) assignment: &'static str,
+    pub(crate) dates: ChangeDates,
 }
 
 /// A case (a sale or a project).
 #[derive(Debug, Clone)]
-pub struct Case {
-    pub facts: Facts,
-    pub trivia: Trivia,
-    pub guid: u128,
-    pub category: &'static str,
-    pub ownership: &'static str,
-    pub broker: i64,
-    pub assistant: Option<i64>,
-    pub settler: Option<i64>,
-    pub created: Ticks,
-    pub status: Status,
+pub(crate) struct Case {
+    pub(crate) facts: Facts,
+    pub(crate) trivia: Trivia,
+    pub(crate) guid: u128,
+    pub(crate) category: &'static str,
+    pub(crate) ownership: &'static str,
+    pub(crate) broker: i64,
+    pub(crate) assistant: Option<i64>,
+    pub(crate) settler: Option<i64>,
+    pub(crate) created: Ticks,
+    pub(crate) status: Status,
     /// When the case first came into a status, in the order of [`Status::ALL`].
-    pub reached: [Option<Ticks>; Status::ALL.len()],
+    pub(crate) reached: [Option<Ticks>; Status::ALL.len()],
     /// When the settlement first came into a state, in the order of [`Settlement::ALL`].
-    pub settled: [Option<Ticks>; Settlement::ALL.len()],
-    pub published: Option<Ticks>,
+    pub(crate) settled: [Option<Ticks>; Settlement::ALL.len()],
+    pub(crate) published: Option<Ticks>,
     /// The asking price as the search knows it, in øre.
-    pub asking_price: Option<i64>,
-    pub sale_price: Option<i64>,
-    pub conditions: Conditions,
-    pub common: Option<Common>,
-    pub document_cost: Option<i64>,
-    pub resale: Option<Resale>,
-    pub roles: Vec<Role>,
-    pub activities: Vec<Activity>,
-    pub buyer_costs: Vec<Cost>,
-    pub seller_costs: Vec<Cost>,
-    pub entries: Vec<Entry>,
-    pub drafts: Vec<Draft>,
-    pub bids: Vec<Bid>,
+    pub(crate) asking_price: Option<i64>,
+    pub(crate) sale_price: Option<i64>,
+    pub(crate) conditions: Conditions,
+    pub(crate) common: Option<Common>,
+    pub(crate) document_cost: Option<i64>,
+    pub(crate) resale: Option<Resale>,
+    pub(crate) roles: Vec<Role>,
+    pub(crate) activities: Vec<Activity>,
+    pub(crate) buyer_costs: Vec<Cost>,
+    pub(crate) seller_costs: Vec<Cost>,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) drafts: Vec<Draft>,
+    pub(crate) bids: Vec<Bid>,
     /// Set once the case has changed; until then it follows from the seed.
-    pub economy: Option<Arc<Economy>>,
+    pub(crate) economy: Option<Arc<Economy>>,
     /// Likewise.
-    pub dossier: Option<Arc<Dossier>>,
+    pub(crate) dossier: Option<Arc<Dossier>>,
     /// The id that the next thing on this case gets, within the case's own range.
-    pub next: i64,
+    pub(crate) next: i64,
     /// How often the description was changed.
-    pub edition: i64,
+    pub(crate) edition: i64,
     /// The master project, or the project whose unit this is.
-    pub project_id: Option<i64>,
+    pub(crate) project_id: Option<i64>,
 }
 
 impl Case {
-    pub fn id(&self) -> i64 {
+    pub(crate) fn id(&self) -> i64 {
         self.facts.id
     }
 
     /// A fresh id for something on this case. Ids are unique across cases too.
-    pub fn next_id(&mut self) -> i64 {
+    pub(crate) fn next_id(&mut self) -> i64 {
         self.next += 1;
         self.facts.id * 10_000 + self.next
     }
 
-    pub fn is_resale(&self) -> bool {
+    pub(crate) fn is_resale(&self) -> bool {
         self.facts.assignment.starts_with("ResaleOfContractPosition")
     }
 
-    pub fn reach(&mut self, status: Status, at: Ticks) {
+    pub(crate) fn reach(&mut self, status: Status, at: Ticks) {
         self.status = status;
         self.reached[status as usize].get_or_insert(at);
     }
 
-    pub fn reached(&self, status: Status) -> Option<Ticks> {
+    pub(crate) fn reached(&self, status: Status) -> Option<Ticks> {
         self.reached[status as usize]
     }
 
-    pub fn settle(&mut self, state: Settlement, at: Ticks) {
+    pub(crate) fn settle(&mut self, state: Settlement, at: Ticks) {
         self.settled[state as usize].get_or_insert(at);
     }
 
     /// The furthest state of the settlement.
-    pub fn settlement(&self) -> Option<Settlement> {
+    pub(crate) fn settlement(&self) -> Option<Settlement> {
         Settlement::ALL.into_iter().rev().find(|state| self.settled[*state as usize].is_some())
     }
 
-    pub fn costs(&self, seller: bool) -> &Vec<Cost> {
+    pub(crate) fn costs(&self, seller: bool) -> &Vec<Cost> {
         if seller { &self.seller_costs } else { &self.buyer_costs }
     }
 
-    pub fn costs_mut(&mut self, seller: bool) -> &mut Vec<Cost> {
+    pub(crate) fn costs_mut(&mut self, seller: bool) -> &mut Vec<Cost> {
         if seller { &mut self.seller_costs } else { &mut self.buyer_costs }
     }
 
     /// The showings that the public sees at a moment: at most six that have not begun (reference
     /// 4.5), the next one first.
-    pub fn public_showings(&self, now: Ticks) -> Vec<&Activity> {
+    pub(crate) fn public_showings(&self, now: Ticks) -> Vec<&Activity> {
         let is_public = |activity: &&Activity| {
             activity.kind == "ShowingActivity"
                 && !activity.private
@@ -192,125 +192,125 @@ impl Case {
     }
 
     /// Contact ids of the roles of a type, in order.
-    pub fn contacts_as<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = i64> + 'a {
+    pub(crate) fn contacts_as<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = i64> + 'a {
         self.roles.iter().filter(move |role| role.kind == kind).map(|role| role.contact)
     }
 }
 
 /// Prices of the two condition records, in øre.
 #[derive(Debug, Clone)]
-pub struct Conditions {
+pub(crate) struct Conditions {
     /// `GET Properties/{id}/Conditions`.
-    pub case_asking_price: Option<i64>,
+    pub(crate) case_asking_price: Option<i64>,
     /// `GET Conditions/Properties/{id}`.
-    pub property_asking_price: Option<i64>,
-    pub published_asking_price: Option<i64>,
-    pub commission: Option<i64>,
+    pub(crate) property_asking_price: Option<i64>,
+    pub(crate) published_asking_price: Option<i64>,
+    pub(crate) commission: Option<i64>,
 }
 
 /// Common conditions, in øre.
 #[derive(Debug, Clone)]
-pub struct Common {
-    pub debt: Option<i64>,
-    pub cost: Option<i64>,
-    pub comment: Option<Cow<'static, str>>,
+pub(crate) struct Common {
+    pub(crate) debt: Option<i64>,
+    pub(crate) cost: Option<i64>,
+    pub(crate) comment: Option<Cow<'static, str>>,
 }
 
 /// Resale information, in øre.
 #[derive(Debug, Clone)]
-pub struct Resale {
-    pub original_sale_price: Option<i64>,
-    pub entry_into_contract: Option<i64>,
-    pub customer_changes: Option<i64>,
-    pub sum_original_buyer_costs: Option<i64>,
-    pub other_buyer_costs: Option<i64>,
-    pub contract_date: Option<Ticks>,
-    pub developer: Option<i64>,
+pub(crate) struct Resale {
+    pub(crate) original_sale_price: Option<i64>,
+    pub(crate) entry_into_contract: Option<i64>,
+    pub(crate) customer_changes: Option<i64>,
+    pub(crate) sum_original_buyer_costs: Option<i64>,
+    pub(crate) other_buyer_costs: Option<i64>,
+    pub(crate) contract_date: Option<Ticks>,
+    pub(crate) developer: Option<i64>,
 }
 
 #[derive(Debug, Clone)]
-pub struct Role {
-    pub id: i64,
-    pub kind: &'static str,
-    pub contact: i64,
-    pub deceased: Option<bool>,
+pub(crate) struct Role {
+    pub(crate) id: i64,
+    pub(crate) kind: &'static str,
+    pub(crate) contact: i64,
+    pub(crate) deceased: Option<bool>,
 }
 
 #[derive(Debug, Clone)]
-pub struct Activity {
-    pub id: i64,
-    pub kind: &'static str,
-    pub subject: Cow<'static, str>,
-    pub description: Option<Cow<'static, str>>,
-    pub created: Ticks,
-    pub modified: Option<Ticks>,
+pub(crate) struct Activity {
+    pub(crate) id: i64,
+    pub(crate) kind: &'static str,
+    pub(crate) subject: Cow<'static, str>,
+    pub(crate) description: Option<Cow<'static, str>>,
+    pub(crate) created: Ticks,
+    pub(crate) modified: Option<Ticks>,
     /// `None` is written as `0001-01-01T00:00:00+00:00`.
-    pub at: Option<Ticks>,
-    pub minutes: i64,
-    pub completed: bool,
-    pub private: bool,
-    pub organizer: i64,
+    pub(crate) at: Option<Ticks>,
+    pub(crate) minutes: i64,
+    pub(crate) completed: bool,
+    pub(crate) private: bool,
+    pub(crate) organizer: i64,
     /// Who has registered for it through the API.
-    pub registered: i64,
+    pub(crate) registered: i64,
 }
 
 impl Activity {
     /// By which the public knows a showing.
-    pub fn guid(&self) -> u128 {
+    pub(crate) fn guid(&self) -> u128 {
         Trivia::new(0x5110, self.id).guid(0)
     }
 
     /// How many come to a showing.
-    pub fn participants(&self) -> i64 {
+    pub(crate) fn participants(&self) -> i64 {
         Trivia::new(0x5111, self.id).between(0, 0, 30) + self.registered
     }
 }
 
 #[derive(Debug, Clone)]
-pub struct Cost {
-    pub id: i64,
-    pub amount: i64,
-    pub comment: Option<Cow<'static, str>>,
-    pub definition: Option<i64>,
-    pub draft: Option<i64>,
-    pub deleted: bool,
-    pub selected: bool,
-    pub optional: Option<bool>,
-    pub hidden: Option<bool>,
-    pub editable: bool,
-    pub standard: bool,
-    pub vat: Option<i64>,
+pub(crate) struct Cost {
+    pub(crate) id: i64,
+    pub(crate) amount: i64,
+    pub(crate) comment: Option<Cow<'static, str>>,
+    pub(crate) definition: Option<i64>,
+    pub(crate) draft: Option<i64>,
+    pub(crate) deleted: bool,
+    pub(crate) selected: bool,
+    pub(crate) optional: Option<bool>,
+    pub(crate) hidden: Option<bool>,
+    pub(crate) editable: bool,
+    pub(crate) standard: bool,
+    pub(crate) vat: Option<i64>,
 }
 
 #[derive(Debug, Clone)]
-pub struct Entry {
-    pub id: i64,
-    pub number: i64,
-    pub definition: i64,
-    pub amount: i64,
-    pub date: Option<Ticks>,
-    pub registered: Ticks,
-    pub description: Option<Cow<'static, str>>,
-    pub created_by: Option<i64>,
-    pub source: &'static str,
+pub(crate) struct Entry {
+    pub(crate) id: i64,
+    pub(crate) number: i64,
+    pub(crate) definition: i64,
+    pub(crate) amount: i64,
+    pub(crate) date: Option<Ticks>,
+    pub(crate) registered: Ticks,
+    pub(crate) description: Option<Cow<'static, str>>,
+    pub(crate) created_by: Option<i64>,
+    pub(crate) source: &'static str,
 }
 
 #[derive(Debug, Clone)]
-pub struct Draft {
-    pub id: i64,
-    pub definition: i64,
-    pub amount: i64,
-    pub registered: Ticks,
-    pub description: Option<Cow<'static, str>>,
-    pub created_by: Option<i64>,
-    pub source: &'static str,
+pub(crate) struct Draft {
+    pub(crate) id: i64,
+    pub(crate) definition: i64,
+    pub(crate) amount: i64,
+    pub(crate) registered: Ticks,
+    pub(crate) description: Option<Cow<'static, str>>,
+    pub(crate) created_by: Option<i64>,
+    pub(crate) source: &'static str,
 }
 
 #[derive(Debug, Clone)]
-pub struct Bid {
-    pub contact: i64,
-    pub amount: i64,
-    pub at: Ticks,
-    pub due: Ticks,
-    pub accepted: Option<Ticks>,
+pub(crate) struct Bid {
+    pub(crate) contact: i64,
+    pub(crate) amount: i64,
+    pub(crate) at: Ticks,
+    pub(crate) due: Ticks,
+    pub(crate) accepted: Option<Ticks>,
 }

@@ -14,7 +14,7 @@ use super::names;
 use super::people::Basis;
 
 /// What would come next in the life of this case.
-pub fn next_facet(case: &Case, dice: &mut Dice) -> Facet {
+pub(crate) fn next_facet(case: &Case, dice: &mut Dice) -> Facet {
     let everyday = [
         Facet::Activity,
         Facet::ActivityEdited,
@@ -56,7 +56,7 @@ pub fn next_facet(case: &Case, dice: &mut Dice) -> Facet {
 
 /// Changes one facet of a case; the ids of what was concerned. Where there is nothing to change or
 /// remove, something is added instead, so that every order has an effect.
-pub fn change(
+pub(crate) fn change(
     basis: &Basis,
     case: &mut Case,
     facet: Facet,

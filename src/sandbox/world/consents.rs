@@ -8,42 +8,42 @@ use super::people::Basis;
 
 /// A version of a processing basis.
 #[derive(Debug, Clone)]
-pub struct ProcessingBasis {
-    pub id: i64,
-    pub version: i64,
-    pub newest: bool,
-    pub active: bool,
-    pub modified: Ticks,
-    pub description: Option<String>,
-    pub category: &'static str,
-    pub kind: &'static str,
-    pub system: &'static str,
-    pub trivia: Trivia,
+pub(crate) struct ProcessingBasis {
+    pub(crate) id: i64,
+    pub(crate) version: i64,
+    pub(crate) newest: bool,
+    pub(crate) active: bool,
+    pub(crate) modified: Ticks,
+    pub(crate) description: Option<String>,
+    pub(crate) category: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) system: &'static str,
+    pub(crate) trivia: Trivia,
 }
 
 impl ProcessingBasis {
     /// The same in all versions.
-    pub fn guid(&self) -> u128 {
+    pub(crate) fn guid(&self) -> u128 {
         self.trivia.guid(0)
     }
 }
 
 /// A basis that a contact has given.
 #[derive(Debug, Clone)]
-pub struct Relation {
-    pub id: i64,
-    pub basis: i64,
-    pub version: i64,
-    pub contact: i64,
-    pub case_id: Option<i64>,
+pub(crate) struct Relation {
+    pub(crate) id: i64,
+    pub(crate) basis: i64,
+    pub(crate) version: i64,
+    pub(crate) contact: i64,
+    pub(crate) case_id: Option<i64>,
     /// When it was added to the contact; searches go by it.
-    pub added: Ticks,
-    pub checked: bool,
-    pub checked_at: Option<Ticks>,
-    pub checked_by: Option<i64>,
-    pub delete_on_status_reached: bool,
-    pub source: &'static str,
-    pub trivia: Trivia,
+    pub(crate) added: Ticks,
+    pub(crate) checked: bool,
+    pub(crate) checked_at: Option<Ticks>,
+    pub(crate) checked_by: Option<i64>,
+    pub(crate) delete_on_status_reached: bool,
+    pub(crate) source: &'static str,
+    pub(crate) trivia: Trivia,
 }
 
 /// Categories, types and system types, by turns.
@@ -58,18 +58,18 @@ const KINDS: &[(&str, &str, &str)] = &[
 
 /// Bases and relations.
 #[derive(Debug, Clone, Default)]
-pub struct Consents {
+pub(crate) struct Consents {
     /// All versions, in the order of id and version.
-    pub bases: Vec<ProcessingBasis>,
+    pub(crate) bases: Vec<ProcessingBasis>,
     /// In the order in which they were added.
-    pub relations: Vec<Relation>,
+    pub(crate) relations: Vec<Relation>,
     added: i64,
 }
 
 impl Consents {
     /// What the world begins with: some bases with several versions, and about half of the contacts
     /// with a relation.
-    pub fn of_seed(basis: &Basis) -> Consents {
+    pub(crate) fn of_seed(basis: &Basis) -> Consents {
         let mut dice = Dice::new(basis.seed ^ 0xC05E, 0);
         let mut consents = Consents::default();
         for id in 301..309 {
@@ -97,12 +97,12 @@ impl Consents {
     }
 
     /// The versions of a basis.
-    pub fn versions(&self, id: i64) -> impl Iterator<Item = &ProcessingBasis> {
+    pub(crate) fn versions(&self, id: i64) -> impl Iterator<Item = &ProcessingBasis> {
         self.bases.iter().filter(move |one| one.id == id)
     }
 
     /// Adds a relation with the newest version of a basis; its id.
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         seed: u64,
         basis: i64,

@@ -4,15 +4,15 @@ use super::dice::Trivia;
 
 /// A definition that every broker company has prepared, and through which bookings are made.
 #[derive(Debug)]
-pub struct EntryDefinition {
-    pub id: i64,
-    pub name: &'static str,
+pub(crate) struct EntryDefinition {
+    pub(crate) id: i64,
+    pub(crate) name: &'static str,
     /// True: only drafts may be created through the API; false: only booked entries.
-    pub is_draft: bool,
+    pub(crate) is_draft: bool,
     /// Millionths.
-    pub vat: i64,
-    pub credit_account: i64,
-    pub debit_account: i64,
+    pub(crate) vat: i64,
+    pub(crate) credit_account: i64,
+    pub(crate) debit_account: i64,
 }
 
 const fn definition(
@@ -27,7 +27,7 @@ const fn definition(
 }
 
 /// The definitions that every broker company has prepared.
-pub const DEFINITIONS: &[EntryDefinition] = &[
+pub(crate) const DEFINITIONS: &[EntryDefinition] = &[
     definition(201, "Provisjon", false, 250_000, 3000, 1500),
     definition(202, "Markedspakke", true, 250_000, 3010, 1500),
     definition(203, "Dokumentavgift", false, 0, 2900, 1501),
@@ -37,12 +37,12 @@ pub const DEFINITIONS: &[EntryDefinition] = &[
 ];
 
 /// The definition of an id.
-pub fn definition_of(id: i64) -> Option<&'static EntryDefinition> {
+pub(crate) fn definition_of(id: i64) -> Option<&'static EntryDefinition> {
     DEFINITIONS.iter().find(|definition| definition.id == id)
 }
 
 /// Case categories (reference 2.12).
-pub const CATEGORIES: &[&str] = &[
+pub(crate) const CATEGORIES: &[&str] = &[
     "Unknown",
     "PropertyForSale",
     "Industry",
@@ -60,23 +60,23 @@ const COUNT: i64 = 108;
 
 /// A definition as the lists show it.
 #[derive(Debug, Clone)]
-pub struct Definition {
-    pub id: i64,
-    pub name: String,
-    pub description: Option<String>,
+pub(crate) struct Definition {
+    pub(crate) id: i64,
+    pub(crate) name: String,
+    pub(crate) description: Option<String>,
     /// Øre.
-    pub default_amount: i64,
+    pub(crate) default_amount: i64,
     /// Millionths.
-    pub vat: Option<i64>,
-    pub credit_account: i64,
-    pub debit_account: i64,
-    pub deleted: bool,
-    pub trivia: Trivia,
+    pub(crate) vat: Option<i64>,
+    pub(crate) credit_account: i64,
+    pub(crate) debit_account: i64,
+    pub(crate) deleted: bool,
+    pub(crate) trivia: Trivia,
 }
 
 impl Definition {
     /// Whether it is offered for cases of a category: for sales all are.
-    pub fn is_for(&self, category: &str) -> bool {
+    pub(crate) fn is_for(&self, category: &str) -> bool {
         let number = CATEGORIES.iter().position(|known| *known == category);
         let number = number.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
         category == "PropertyForSale" || self.trivia.chance(100 + number, 30)
@@ -84,12 +84,12 @@ impl Definition {
 }
 
 /// The definitions that the world begins with: those that bookings are made through, and others.
-pub fn of_seed(seed: u64) -> Vec<Definition> {
+pub(crate) fn of_seed(seed: u64) -> Vec<Definition> {
     (201..201 + COUNT).map(|id| of_id(seed, id)).collect()
 }
 
 /// The definition that an id begins with.
-pub fn of_id(seed: u64, id: i64) -> Definition {
+pub(crate) fn of_id(seed: u64, id: i64) -> Definition {
     let trivia = Trivia::new(seed ^ 0xDEF, id);
     let prepared = definition_of(id);
     let name = match prepared {

@@ -18,74 +18,74 @@ use super::people::Basis;
 
 /// What belongs to a case's economy.
 #[derive(Debug, Clone, Default)]
-pub struct Economy {
-    pub estimated: Option<Estimated>,
-    pub sharing: Vec<Share>,
-    pub external_entries: Vec<ExternalEntry>,
-    pub bank_transfers: Vec<BankTransfer>,
+pub(crate) struct Economy {
+    pub(crate) estimated: Option<Estimated>,
+    pub(crate) sharing: Vec<Share>,
+    pub(crate) external_entries: Vec<ExternalEntry>,
+    pub(crate) bank_transfers: Vec<BankTransfer>,
     /// The number that the next thing of it gets, within the case's own range of ids.
     next: i64,
 }
 
 /// Estimated costs (reference 2.12), in øre.
 #[derive(Debug, Clone)]
-pub struct Estimated {
-    pub commission: Option<i64>,
-    pub recompense: Option<i64>,
-    pub other_costs: Option<i64>,
-    pub showings: Option<i64>,
-    pub marketing_package: Option<i64>,
-    pub marketing_chosen: bool,
+pub(crate) struct Estimated {
+    pub(crate) commission: Option<i64>,
+    pub(crate) recompense: Option<i64>,
+    pub(crate) other_costs: Option<i64>,
+    pub(crate) showings: Option<i64>,
+    pub(crate) marketing_package: Option<i64>,
+    pub(crate) marketing_chosen: bool,
 }
 
 /// An item of the commission sharing (reference 2.12).
 #[derive(Debug, Clone)]
-pub struct Share {
-    pub id: i64,
-    pub employee: i64,
+pub(crate) struct Share {
+    pub(crate) id: i64,
+    pub(crate) employee: i64,
     /// `Amount`, or else `Percent`.
-    pub is_amount: bool,
+    pub(crate) is_amount: bool,
     /// Millionths of a percent; of a few cases, of a fraction.
-    pub percentage: Option<i64>,
+    pub(crate) percentage: Option<i64>,
     /// Øre.
-    pub extra_payment: Option<i64>,
+    pub(crate) extra_payment: Option<i64>,
 }
 
 /// An external entry (reference 2.12).
 #[derive(Debug, Clone)]
-pub struct ExternalEntry {
-    pub id: i64,
-    pub number: i64,
-    pub supplier: Option<Cow<'static, str>>,
-    pub comment: Option<Cow<'static, str>>,
-    pub posted: Option<Ticks>,
-    pub date: Option<Ticks>,
+pub(crate) struct ExternalEntry {
+    pub(crate) id: i64,
+    pub(crate) number: i64,
+    pub(crate) supplier: Option<Cow<'static, str>>,
+    pub(crate) comment: Option<Cow<'static, str>>,
+    pub(crate) posted: Option<Ticks>,
+    pub(crate) date: Option<Ticks>,
     /// Øre.
-    pub amount: i64,
-    pub debit: Option<i64>,
-    pub credit: Option<i64>,
-    pub definition: Option<i64>,
-    pub url: Option<String>,
+    pub(crate) amount: i64,
+    pub(crate) debit: Option<i64>,
+    pub(crate) credit: Option<i64>,
+    pub(crate) definition: Option<i64>,
+    pub(crate) url: Option<String>,
     /// The entry and the draft that were made with it.
-    pub entry: Option<i64>,
-    pub draft: Option<i64>,
-    pub created_by: Option<i64>,
+    pub(crate) entry: Option<i64>,
+    pub(crate) draft: Option<i64>,
+    pub(crate) created_by: Option<i64>,
 }
 
 /// A bank transfer (reference 2.13).
 #[derive(Debug, Clone)]
-pub struct BankTransfer {
-    pub id: i64,
-    pub kind: i64,
+pub(crate) struct BankTransfer {
+    pub(crate) id: i64,
+    pub(crate) kind: i64,
     /// Øre.
-    pub amount: i64,
-    pub payment: Option<Ticks>,
-    pub comment: Option<Cow<'static, str>>,
-    pub status: &'static str,
-    pub account: Option<Cow<'static, str>>,
-    pub kid: Option<Cow<'static, str>>,
+    pub(crate) amount: i64,
+    pub(crate) payment: Option<Ticks>,
+    pub(crate) comment: Option<Cow<'static, str>>,
+    pub(crate) status: &'static str,
+    pub(crate) account: Option<Cow<'static, str>>,
+    pub(crate) kid: Option<Cow<'static, str>>,
     /// Made through the API, which can then change it until it is approved.
-    pub from_api: bool,
+    pub(crate) from_api: bool,
 }
 
 /// The largest amount that a column of money holds, in øre: that of `DECIMAL(18,2)`.
@@ -201,7 +201,7 @@ impl Economy {
     }
 
     /// A fresh id, apart from those of the other things on the case.
-    pub fn next_id(&mut self, case_id: i64) -> i64 {
+    pub(crate) fn next_id(&mut self, case_id: i64) -> i64 {
         self.next += 1;
         case_id * 10_000 + 5_000 + self.next
     }
@@ -209,7 +209,7 @@ impl Economy {
 
 impl Estimated {
     /// An estimate from the price as it is now.
-    pub fn new(case: &Case, dice: &mut Dice) -> Estimated {
+    pub(crate) fn new(case: &Case, dice: &mut Dice) -> Estimated {
         let price = case.sale_price.or(case.asking_price).unwrap_or(300_000_000);
         let t = Trivia::new(0xE57, case.id());
         let maybe =
@@ -227,19 +227,19 @@ impl Estimated {
 
 impl Case {
     /// The case's economy: what was kept, or what the seed gives.
-    pub fn economy(&self, basis: &Basis) -> Arc<Economy> {
+    pub(crate) fn economy(&self, basis: &Basis) -> Arc<Economy> {
         self.economy.clone().unwrap_or_else(|| Arc::new(Economy::of_seed(basis, self)))
     }
 
     /// The economy, to be changed.
-    pub fn economy_mut(&mut self, basis: &Basis) -> &mut Economy {
+    pub(crate) fn economy_mut(&mut self, basis: &Basis) -> &mut Economy {
         let economy = self.economy(basis);
         Arc::make_mut(self.economy.insert(economy))
     }
 }
 
 /// The date that moves with a facet of the economy, beside `ModifiedDate`.
-pub fn date(facet: Facet) -> Option<Moved> {
+pub(crate) fn date(facet: Facet) -> Option<Moved> {
     match facet {
         Facet::ExternalEntry
         | Facet::ExternalEntryRemoved
@@ -252,7 +252,7 @@ pub fn date(facet: Facet) -> Option<Moved> {
 
 /// Changes a facet of the economy; the ids of what was concerned. Where there is nothing to change
 /// or remove, something is added instead.
-pub fn change(
+pub(crate) fn change(
     basis: &Basis,
     case: &mut Case,
     facet: Facet,

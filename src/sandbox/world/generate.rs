@@ -47,22 +47,22 @@ const CATEGORIES: &[&str] = &[
 const OWNERSHIPS: &[&str] = &["Freehold", "Share", "Stock", "Lease", "Bond", "Condominium"];
 
 /// The id of the case with this number, from 0. Ids have gaps.
-pub fn case_id(seed: u64, number: i64) -> i64 {
+pub(crate) fn case_id(seed: u64, number: i64) -> i64 {
     FIRST_CASE + number * 3 + Trivia::new(seed ^ 0x1D, number).between(0, 0, 2)
 }
 
 /// The number of the case with this id, as [`case_id`] has given it.
-pub fn case_number(id: i64) -> i64 {
+pub(crate) fn case_number(id: i64) -> i64 {
     (id - FIRST_CASE) / 3
 }
 
 /// The GUID of the case with this id.
-pub fn guid(basis: &Basis, id: i64) -> u128 {
+pub(crate) fn guid(basis: &Basis, id: i64) -> u128 {
     Trivia::new(basis.seed, id).guid(0)
 }
 
 /// A case as it was when the world began.
-pub fn case(basis: &Basis, id: i64) -> Case {
+pub(crate) fn case(basis: &Basis, id: i64) -> Case {
     let number = case_number(id);
     let mut dice = Dice::new(basis.seed, id.unsigned_abs());
     // Created in the order of the ids, over the whole history, at a time of day with all digits.
@@ -76,7 +76,7 @@ pub fn case(basis: &Basis, id: i64) -> Case {
 }
 
 /// A new case with nothing on it but its seller and its brokers.
-pub fn blank(basis: &Basis, id: i64, created: Ticks, dice: &mut Dice) -> Case {
+pub(crate) fn blank(basis: &Basis, id: i64, created: Ticks, dice: &mut Dice) -> Case {
     let trivia = Trivia::new(basis.seed, id);
     let mut roll = dice.below(100);
     let assignment = ASSIGNMENTS
@@ -274,7 +274,7 @@ fn activation(basis: &Basis, number: i64) -> Option<Ticks> {
 }
 
 /// A sale: the accepted bid, the buyer, the prices.
-pub fn sell(basis: &Basis, case: &mut Case, sold: Ticks, dice: &mut Dice) {
+pub(crate) fn sell(basis: &Basis, case: &mut Case, sold: Ticks, dice: &mut Dice) {
     case.reach(Status::Sold, sold);
     case.facts.dates.set(Moved::CaseSold, Some(sold));
     let price = case.bids.last().map(|bid| bid.amount).or(case.asking_price);
@@ -304,7 +304,7 @@ fn settle_dates(basis: &Basis, case: &mut Case, dice: &mut Dice) {
 
 /// Whether a local time lies in an hour that a clock change repeats or skips; used for dates that
 /// people type without thinking of clocks.
-pub fn odd_hour(year: i32, autumn: bool) -> LocalMs {
+pub(crate) fn odd_hour(year: i32, autumn: bool) -> LocalMs {
     let month = if autumn { 10 } else { 3 };
     let last = NaiveDate::from_ymd_opt(year, month, 31).unwrap_or_default();
     let sunday = last - chrono::Duration::days(last.weekday().num_days_from_sunday().into());
@@ -312,6 +312,6 @@ pub fn odd_hour(year: i32, autumn: bool) -> LocalMs {
 }
 
 /// The year of an instant, in UTC.
-pub fn year_of(at: Ticks) -> i32 {
+pub(crate) fn year_of(at: Ticks) -> i32 {
     DateTime::from_timestamp(at.0.div_euclid(10_000_000), 0).unwrap_or_default().year()
 }

@@ -13,7 +13,7 @@ use super::{Handle, Slot, World, handle};
 
 /// How far the index is behind the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lag {
+pub(crate) enum Lag {
     By(Duration),
     /// It learns nothing until it is thawed.
     Frozen,
@@ -22,10 +22,10 @@ pub enum Lag {
 /// What the index knows of the things that have changed lately. Whatever is not listed here is in
 /// the index as it is in the world.
 #[derive(Debug)]
-pub struct Index {
-    pub lag: Lag,
+pub(crate) struct Index {
+    pub(crate) lag: Lag,
     /// A broken index: the searches answer, and list nothing.
-    pub lists_nothing: bool,
+    pub(crate) lists_nothing: bool,
     cases: BTreeMap<i64, Behind<Case>>,
     contacts: HashMap<i64, Behind<Contact>>,
 }
@@ -48,12 +48,12 @@ impl<T> Behind<T> {
 }
 
 impl Index {
-    pub fn new(lag: Lag) -> Index {
+    pub(crate) fn new(lag: Lag) -> Index {
         Index { lag, lists_nothing: false, cases: BTreeMap::new(), contacts: HashMap::new() }
     }
 
     /// Takes in everything that has become due.
-    pub fn settle(&mut self, now: Instant) {
+    pub(crate) fn settle(&mut self, now: Instant) {
         let Lag::By(lag) = self.lag else { return };
         let due = |at: Instant| at + lag <= now;
         self.cases.retain(|_, behind| {
@@ -67,7 +67,12 @@ impl Index {
     }
 
     /// A case has changed just now; `None` is a case that is not to be found.
-    pub fn case_changed(&mut self, id: i64, before: Option<Arc<Case>>, after: Option<Arc<Case>>) {
+    pub(crate) fn case_changed(
+        &mut self,
+        id: i64,
+        before: Option<Arc<Case>>,
+        after: Option<Arc<Case>>,
+    ) {
         let behind = self
             .cases
             .entry(id)
@@ -76,7 +81,7 @@ impl Index {
     }
 
     /// A contact has changed just now.
-    pub fn contact_changed(&mut self, id: i64, before: Option<Contact>, after: Contact) {
+    pub(crate) fn contact_changed(&mut self, id: i64, before: Option<Contact>, after: Contact) {
         let behind = self
             .contacts
             .entry(id)
@@ -85,17 +90,17 @@ impl Index {
     }
 
     /// What the index knows of a case: `None`, the same as the world; `Some(None)`, nothing.
-    pub fn case(&self, id: i64) -> Option<Option<Arc<Case>>> {
+    pub(crate) fn case(&self, id: i64) -> Option<Option<Arc<Case>>> {
         self.cases.get(&id).map(|behind| behind.known.clone())
     }
 
     /// What the index knows of a contact: `None`, the same as the world; `Some(None)`, nothing.
-    pub fn contact(&self, id: i64) -> Option<Option<Contact>> {
+    pub(crate) fn contact(&self, id: i64) -> Option<Option<Contact>> {
         self.contacts.get(&id).map(|behind| behind.known.as_deref().cloned())
     }
 
     /// Cases of which the index knows an older version.
-    pub fn behind(&self) -> impl Iterator<Item = (i64, Arc<Case>)> {
+    pub(crate) fn behind(&self) -> impl Iterator<Item = (i64, Arc<Case>)> {
         self.cases.iter().filter_map(|(id, behind)| Some((*id, behind.known.clone()?)))
     }
 }
@@ -103,7 +108,7 @@ impl Index {
 impl World {
     /// What the search lists now: the index after everything that has become due, in the order of
     /// the ids, at most `limit` rows.
-    pub fn search(&mut self, project: bool, ids: &Ids, limit: usize) -> Vec<Handle> {
+    pub(crate) fn search(&mut self, project: bool, ids: &Ids, limit: usize) -> Vec<Handle> {
         self.index.settle(Instant::now());
         if self.index.lists_nothing {
             return Vec::new();
@@ -144,7 +149,7 @@ impl World {
     }
 
     /// What the contact search lists now within the ids, in their order.
-    pub fn search_contacts(&mut self, ids: &Ids) -> Vec<Contact> {
+    pub(crate) fn search_contacts(&mut self, ids: &Ids) -> Vec<Contact> {
         self.index.settle(Instant::now());
         if self.index.lists_nothing {
             return Vec::new();

@@ -14,7 +14,7 @@ use super::generate;
 
 impl World {
     /// Does what is ordered; `Err` says why it cannot be done.
-    pub fn act(&mut self, act: &Act) -> Result<Outcome, String> {
+    pub(crate) fn act(&mut self, act: &Act) -> Result<Outcome, String> {
         match act {
             Act::NewCase { project, assignment } => self.new_case(*project, assignment.as_deref()),
             Act::Change { case_id, facet, at } => {
@@ -78,7 +78,7 @@ impl World {
     }
 
     /// One event of the world's own accord.
-    pub fn tick(&mut self) -> Outcome {
+    pub(crate) fn tick(&mut self) -> Outcome {
         self.post_journal();
         let roll = self.dice.below(100);
         if roll < 6 || self.slots.is_empty() {

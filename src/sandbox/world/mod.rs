@@ -4,20 +4,20 @@
 mod act;
 mod administration;
 mod belongings;
-pub mod case;
+pub(crate) mod case;
 mod change;
-pub mod consents;
-pub mod definitions;
-pub mod dice;
-pub mod dossier;
-pub mod economy;
-pub mod generate;
+pub(crate) mod consents;
+pub(crate) mod definitions;
+pub(crate) mod dice;
+pub(crate) mod dossier;
+pub(crate) mod economy;
+pub(crate) mod generate;
 mod index;
-pub mod journals;
+pub(crate) mod journals;
 mod life;
-pub mod names;
-pub mod people;
-pub mod registers;
+pub(crate) mod names;
+pub(crate) mod people;
+pub(crate) mod registers;
 mod stakeholder;
 mod status;
 
@@ -27,17 +27,17 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::wire::Ticks;
-pub use act::{Act, Facet, JournalLine, ListEdit, Outcome};
+pub use act::{Act, Facet, ListEdit, Outcome};
 use case::{Case, ChangeDates, Facts};
 use consents::Consents;
 use definitions::Definition;
 use dice::Dice;
-pub use index::{Index, Lag};
+pub(crate) use index::{Index, Lag};
 use journals::Journals;
 
 use people::{Basis, Contact, Employee, Office};
 use registers::Registers;
-pub use stakeholder::NewStakeholder;
+pub(crate) use stakeholder::NewStakeholder;
 
 /// A case in the world: its facts always, its contents once they differ from what the seed gives.
 #[derive(Debug, Clone)]
@@ -50,14 +50,14 @@ struct Slot {
 
 /// A case as a list hands it out: contents are built outside the world's lock.
 #[derive(Debug, Clone)]
-pub enum Handle {
+pub(crate) enum Handle {
     /// As the seed gives it.
     Pristine(Facts),
     Touched(Arc<Case>),
 }
 
 impl Handle {
-    pub fn facts(&self) -> &Facts {
+    pub(crate) fn facts(&self) -> &Facts {
         match self {
             Handle::Pristine(facts) => facts,
             Handle::Touched(case) => &case.facts,
@@ -65,7 +65,7 @@ impl Handle {
     }
 
     /// The case with all its contents.
-    pub fn case(&self, basis: &Basis) -> Arc<Case> {
+    pub(crate) fn case(&self, basis: &Basis) -> Arc<Case> {
         match self {
             Handle::Pristine(facts) => Arc::new(generate::case(basis, facts.id)),
             Handle::Touched(case) => case.clone(),
@@ -75,16 +75,16 @@ impl Handle {
 
 /// How much a world begins with.
 #[derive(Debug, Clone, Copy)]
-pub struct Size {
-    pub cases: usize,
+pub(crate) struct Size {
+    pub(crate) cases: usize,
     /// Lines of the revenue journal per office and month; None: in proportion to the cases.
-    pub journal_lines: Option<usize>,
+    pub(crate) journal_lines: Option<usize>,
 }
 
 /// The brokerage.
 #[derive(Debug)]
-pub struct World {
-    pub basis: Arc<Basis>,
+pub(crate) struct World {
+    pub(crate) basis: Arc<Basis>,
     started: Instant,
     /// The last instant that was given out; the next one is later.
     last: Ticks,
@@ -95,23 +95,23 @@ pub struct World {
     contacts_by_modified: BTreeSet<(Ticks, i64)>,
     employees: BTreeMap<i64, Employee>,
     offices: BTreeMap<i64, Office>,
-    pub definitions: Vec<Definition>,
-    pub journals: Journals,
-    pub consents: Consents,
-    pub registers: Registers,
+    pub(crate) definitions: Vec<Definition>,
+    pub(crate) journals: Journals,
+    pub(crate) consents: Consents,
+    pub(crate) registers: Registers,
     /// Cases by their GUID, by which the public knows them.
     guids: HashMap<u128, i64>,
     next_case: i64,
     next_contact: i64,
     dice: Dice,
-    pub index: Index,
+    pub(crate) index: Index,
     /// Cases that the feed leaves out for this many polls yet.
-    pub feed_hides: HashMap<i64, u64>,
+    pub(crate) feed_hides: HashMap<i64, u64>,
 }
 
 impl World {
     /// A world with its whole history, which ends at `origin`.
-    pub fn new(seed: u64, origin: Ticks, size: Size, lag: Lag) -> World {
+    pub(crate) fn new(seed: u64, origin: Ticks, size: Size, lag: Lag) -> World {
         let basis = Arc::new(Basis::new(seed, origin, size.cases));
         let mut world = World {
             started: Instant::now(),
@@ -150,33 +150,29 @@ impl World {
     }
 
     /// The time in the world: its origin and what has passed since.
-    pub fn now(&self) -> Ticks {
+    pub(crate) fn now(&self) -> Ticks {
         let passed = i64::try_from(self.started.elapsed().as_nanos() / 100).unwrap_or(0);
         Ticks(self.basis.origin.0 + passed)
     }
 
     /// An instant for a change: now, but later than any given before.
-    pub fn stamp(&mut self) -> Ticks {
+    pub(crate) fn stamp(&mut self) -> Ticks {
         self.last = self.now().max(Ticks(self.last.0 + 1));
         self.last
     }
 
     /// Whether the case exists.
-    pub fn has_case(&self, id: i64) -> bool {
+    pub(crate) fn has_case(&self, id: i64) -> bool {
         self.slots.contains_key(&id)
     }
 
-    pub fn case_count(&self) -> usize {
-        self.slots.len()
-    }
-
     /// The case as it is now.
-    pub fn case(&self, id: i64) -> Option<Arc<Case>> {
+    pub(crate) fn case(&self, id: i64) -> Option<Arc<Case>> {
         self.slots.get(&id).map(|slot| self.contents(slot))
     }
 
     /// The case that the public knows by this GUID.
-    pub fn case_of_guid(&self, guid: u128) -> Option<Arc<Case>> {
+    pub(crate) fn case_of_guid(&self, guid: u128) -> Option<Arc<Case>> {
         self.guids.get(&guid).and_then(|id| self.case(*id))
     }
 
@@ -185,12 +181,12 @@ impl World {
     }
 
     /// All cases as they are now, and whether they are hidden from the search.
-    pub fn cases(&self) -> impl Iterator<Item = (Handle, bool)> {
+    pub(crate) fn cases(&self) -> impl Iterator<Item = (Handle, bool)> {
         self.slots.values().map(|slot| (handle(slot), slot.hidden))
     }
 
     /// The feed's rows from an instant on, in the order of `ModifiedDate`.
-    pub fn modified_since(&self, from: Ticks) -> impl Iterator<Item = (i64, ChangeDates)> {
+    pub(crate) fn modified_since(&self, from: Ticks) -> impl Iterator<Item = (i64, ChangeDates)> {
         self.by_modified.range((from, i64::MIN)..).filter_map(|(_, id)| {
             let slot = self.slots.get(id)?;
             Some((*id, slot.facts.dates))
@@ -198,12 +194,15 @@ impl World {
     }
 
     /// The contacts feed's rows from an instant on, in the order of `ModifiedDate`.
-    pub fn contacts_modified_since(&self, from: Ticks) -> impl Iterator<Item = (i64, Ticks)> {
+    pub(crate) fn contacts_modified_since(
+        &self,
+        from: Ticks,
+    ) -> impl Iterator<Item = (i64, Ticks)> {
         self.contacts_by_modified.range((from, i64::MIN)..).map(|(at, id)| (*id, *at))
     }
 
     /// The contact as it is now: an employee is one too.
-    pub fn contact(&self, id: i64) -> Option<Contact> {
+    pub(crate) fn contact(&self, id: i64) -> Option<Contact> {
         if let Some(contact) = self.contacts.get(&id) {
             return Some(contact.clone());
         }
@@ -214,32 +213,32 @@ impl World {
     }
 
     /// Ids of all contacts, employees included, in order.
-    pub fn contact_ids(&self) -> Vec<i64> {
+    pub(crate) fn contact_ids(&self) -> Vec<i64> {
         let mut ids: Vec<i64> = self.employees.keys().copied().collect();
         ids.extend(self.basis.contact_ids());
         ids.extend(self.contacts.keys().filter(|id| **id >= 50_001 + self.basis.contacts));
         ids
     }
 
-    pub fn offices(&self) -> impl Iterator<Item = &Office> {
+    pub(crate) fn offices(&self) -> impl Iterator<Item = &Office> {
         self.offices.values()
     }
 
-    pub fn office(&self, id: i64) -> Option<&Office> {
+    pub(crate) fn office(&self, id: i64) -> Option<&Office> {
         self.offices.get(&id)
     }
 
-    pub fn employee(&self, id: i64) -> Option<&Employee> {
+    pub(crate) fn employee(&self, id: i64) -> Option<&Employee> {
         self.employees.get(&id)
     }
 
-    pub fn employees(&self) -> impl Iterator<Item = &Employee> {
+    pub(crate) fn employees(&self) -> impl Iterator<Item = &Employee> {
         self.employees.values()
     }
 
     /// Changes a case at an instant: `ModifiedDate` moves to it (unless `keep_modified`), and the
     /// search index learns of it later.
-    pub fn change<T>(
+    pub(crate) fn change<T>(
         &mut self,
         id: i64,
         at: Ticks,

@@ -1,14 +1,14 @@
 //! Lists that the world is made of: common Norwegian given names and family names combined at
 //! random (nobody real), towns, street names, and texts that are unpleasant on purpose.
 
-pub const FIRST_NAMES: &[&str] = &[
+pub(crate) const FIRST_NAMES: &[&str] = &[
     "Anne", "Bjørn", "Cecilie", "Dag", "Eirik", "Frida", "Gunnar", "Hanne", "Ingrid", "Jonas",
     "Kari", "Lars", "Marit", "Nils", "Oda", "Per", "Ragnhild", "Siri", "Tor", "Unni", "Vegard",
     "Wenche", "Yngve", "Øystein", "Åse", "Astrid", "Håkon", "Solveig", "Mathias", "Nora", "Ola",
     "Thea", "Even", "Sunniva", "Aksel", "Ylva", "Birk", "Live", "Stian", "Tuva",
 ];
 
-pub const SURNAMES: &[&str] = &[
+pub(crate) const SURNAMES: &[&str] = &[
     "Hansen",
     "Johansen",
     "Olsen",
@@ -48,12 +48,12 @@ pub const SURNAMES: &[&str] = &[
 ];
 
 /// A town: municipality, its number, county, post code, town.
-pub struct Town {
-    pub municipality: &'static str,
-    pub number: &'static str,
-    pub county: &'static str,
-    pub zip: &'static str,
-    pub city: &'static str,
+pub(crate) struct Town {
+    pub(crate) municipality: &'static str,
+    pub(crate) number: &'static str,
+    pub(crate) county: &'static str,
+    pub(crate) zip: &'static str,
+    pub(crate) city: &'static str,
 }
 
 const fn town(
@@ -66,7 +66,7 @@ const fn town(
     Town { municipality, number, county, zip, city }
 }
 
-pub const TOWNS: &[Town] = &[
+pub(crate) const TOWNS: &[Town] = &[
     town("Oslo", "0301", "Oslo", "0178", "Oslo"),
     town("Bergen", "4601", "Vestland", "5014", "Bergen"),
     town("Trondheim", "5001", "Trøndelag", "7013", "Trondheim"),
@@ -81,7 +81,7 @@ pub const TOWNS: &[Town] = &[
     town("Drammen", "3301", "Buskerud", "3015", "Drammen"),
 ];
 
-pub const STREETS: &[&str] = &[
+pub(crate) const STREETS: &[&str] = &[
     "Storgata",
     "Kirkeveien",
     "Skolegata",
@@ -102,7 +102,7 @@ pub const STREETS: &[&str] = &[
     "Nordre Allé",
 ];
 
-pub const OFFICES: &[&str] = &[
+pub(crate) const OFFICES: &[&str] = &[
     "Sentrum",
     "Vest",
     "Øst",
@@ -119,16 +119,16 @@ pub const OFFICES: &[&str] = &[
     "Høyden",
 ];
 
-pub const BROKERAGES: &[&str] =
+pub(crate) const BROKERAGES: &[&str] =
     &["Nordlys Eiendom AS", "Fjellhus Megling AS", "Kyst & By Bolig AS"];
 
-pub const JOB_TITLES: &[&str] =
+pub(crate) const JOB_TITLES: &[&str] =
     &["Snekker", "Lærer", "Sykepleier", "Ingeniør", "Student", "Pensjonist", "Bonde"];
 
-pub const PROJECTS: &[&str] =
+pub(crate) const PROJECTS: &[&str] =
     &["Solhagen", "Fjordgløtt", "Elveparken", "Utsikten", "Tunet \"Øvre\"", "Bryggerikvartalet"];
 
-pub const SUBJECTS: &[(&str, &str)] = &[
+pub(crate) const SUBJECTS: &[(&str, &str)] = &[
     ("ShowingActivity", "Fellesvisning"),
     ("ShowingActivity", "Privatvisning"),
     ("InspectionActivity", "Befaring med takstmann"),
@@ -145,7 +145,7 @@ pub const SUBJECTS: &[(&str, &str)] = &[
 ];
 
 /// Texts as people type them: quotes, markup, line breaks, emoji, separators, nothing at all.
-pub const TEXTS: &[&str] = &[
+pub(crate) const TEXTS: &[&str] = &[
     "Avtalt på telefon.",
     "Selger sier \"ikke før kl. 17\" – ring 'Per' først.",
     "<p>Husk <b>nøkler</b> &amp; adgangskort<br/></p>",
@@ -160,7 +160,7 @@ pub const TEXTS: &[&str] = &[
     "-- '; drop table cases; --",
 ];
 
-pub const COST_NAMES: &[(&str, i64)] = &[
+pub(crate) const COST_NAMES: &[(&str, i64)] = &[
     ("Tinglysingsgebyr skjøte", 54_500),
     ("Tinglysingsgebyr pantedokument", 54_500),
     ("Attest for panterett", 17_200),
@@ -173,10 +173,8 @@ pub const COST_NAMES: &[(&str, i64)] = &[
     ("Oppgjør", 695_000),
 ];
 
-pub const BANKS: &[&str] = &["Fjordbanken", "Sparebanken Ås", "Bygda Sparebank"];
-
 /// A text of several kilobytes, for fields that people paste documents into.
-pub fn long_text(number: usize) -> String {
+pub(crate) fn long_text(number: usize) -> String {
     let parts =
         ["Eiendommen ligger fritt til med gode solforhold. ", "Det er \"nylig\" pusset opp. "];
     (0..80 + number % 40).map(|n| parts[n % parts.len()]).collect()

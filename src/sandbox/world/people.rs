@@ -7,7 +7,7 @@ use super::dice::{Dice, Trivia};
 use super::names;
 
 /// The chain that all of this belongs to.
-pub const CHAIN_ID: i64 = 1;
+pub(crate) const CHAIN_ID: i64 = 1;
 const FIRST_COMPANY: i64 = 3;
 const FIRST_OFFICE: i64 = 11;
 const FIRST_EMPLOYEE: i64 = 101;
@@ -15,19 +15,19 @@ const FIRST_CONTACT: i64 = 50_001;
 
 /// An office.
 #[derive(Debug, Clone)]
-pub struct Office {
-    pub id: i64,
-    pub company: i64,
-    pub name: String,
-    pub active: bool,
-    pub telephone: String,
-    pub accounts: Vec<Account>,
-    pub trivia: Trivia,
+pub(crate) struct Office {
+    pub(crate) id: i64,
+    pub(crate) company: i64,
+    pub(crate) name: String,
+    pub(crate) active: bool,
+    pub(crate) telephone: String,
+    pub(crate) accounts: Vec<Account>,
+    pub(crate) trivia: Trivia,
 }
 
 impl Office {
     /// The name of the broker company that it belongs to.
-    pub fn company_name(&self) -> &'static str {
+    pub(crate) fn company_name(&self) -> &'static str {
         let number = usize::try_from(self.company - FIRST_COMPANY).unwrap_or(0);
         names::BROKERAGES[number % names::BROKERAGES.len()]
     }
@@ -35,17 +35,17 @@ impl Office {
 
 /// An account of an office (reference 2.12).
 #[derive(Debug, Clone)]
-pub struct Account {
-    pub id: i64,
+pub(crate) struct Account {
+    pub(crate) id: i64,
     /// Its number among the accounts of the office.
-    pub number: i64,
-    pub description: Option<String>,
-    pub deleted: bool,
-    pub trivia: Trivia,
+    pub(crate) number: i64,
+    pub(crate) description: Option<String>,
+    pub(crate) deleted: bool,
+    pub(crate) trivia: Trivia,
 }
 
 impl Account {
-    pub fn new(of_office: Trivia, office: i64, number: i64) -> Account {
+    pub(crate) fn new(of_office: Trivia, office: i64, number: i64) -> Account {
         let trivia = Trivia(of_office.at(1_000 + number.unsigned_abs()));
         let kind = trivia.pick(1, &["Klientkonto", "Driftskonto", "Utlegg & gebyr", "Depot"]);
         Account {
@@ -60,16 +60,16 @@ impl Account {
 
 /// An employee's belonging to an office, now or earlier (reference 2.15).
 #[derive(Debug, Clone)]
-pub struct Affiliation {
-    pub office: i64,
-    pub active: bool,
-    pub preferred: bool,
-    pub roles: Vec<&'static str>,
-    pub trivia: Trivia,
+pub(crate) struct Affiliation {
+    pub(crate) office: i64,
+    pub(crate) active: bool,
+    pub(crate) preferred: bool,
+    pub(crate) roles: Vec<&'static str>,
+    pub(crate) trivia: Trivia,
 }
 
 impl Affiliation {
-    pub fn new(of_employee: Trivia, office: i64, number: i64, active: bool) -> Affiliation {
+    pub(crate) fn new(of_employee: Trivia, office: i64, number: i64, active: bool) -> Affiliation {
         let trivia = Trivia(of_employee.at(2_000 + number.unsigned_abs()));
         let roles = ["Broker", "AssistantBroker", "DisciplineResponsible", "Settlement"];
         let roles = (0..4).zip(roles).filter(|(n, _)| trivia.chance(*n, 35)).map(|(_, role)| role);
@@ -79,32 +79,32 @@ impl Affiliation {
 
 /// An employee; also a contact of type `Employee`, which the contact search does not list.
 #[derive(Debug, Clone)]
-pub struct Employee {
-    pub id: i64,
-    pub office: i64,
-    pub company: i64,
-    pub person: Person,
-    pub title: &'static str,
-    pub active: bool,
-    pub telephone: String,
-    pub modified: Ticks,
+pub(crate) struct Employee {
+    pub(crate) id: i64,
+    pub(crate) office: i64,
+    pub(crate) company: i64,
+    pub(crate) person: Person,
+    pub(crate) title: &'static str,
+    pub(crate) active: bool,
+    pub(crate) telephone: String,
+    pub(crate) modified: Ticks,
     /// Earlier ones too, in the order in which they began.
-    pub affiliations: Vec<Affiliation>,
-    pub trivia: Trivia,
+    pub(crate) affiliations: Vec<Affiliation>,
+    pub(crate) trivia: Trivia,
 }
 
 /// Who somebody is: a pure function of the seed and the id, so that a case can name its sellers
 /// without asking anybody. What changes about a contact stands in [`Contact`].
 #[derive(Debug, Clone, Copy)]
-pub struct Person {
-    pub id: i64,
-    pub first: &'static str,
-    pub surname: &'static str,
-    pub trivia: Trivia,
+pub(crate) struct Person {
+    pub(crate) id: i64,
+    pub(crate) first: &'static str,
+    pub(crate) surname: &'static str,
+    pub(crate) trivia: Trivia,
 }
 
 impl Person {
-    pub fn of(seed: u64, id: i64) -> Person {
+    pub(crate) fn of(seed: u64, id: i64) -> Person {
         let trivia = Trivia::new(seed ^ 0xC0, id);
         Person {
             id,
@@ -114,12 +114,12 @@ impl Person {
         }
     }
 
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("{} {}", self.first, self.surname)
     }
 
     /// An address under a domain that can never exist.
-    pub fn email(&self) -> String {
+    pub(crate) fn email(&self) -> String {
         let plain = |text: &str| -> String {
             text.chars()
                 .filter_map(|c| match c {
@@ -134,12 +134,12 @@ impl Person {
         format!("{}.{}{}@example.no", plain(self.first), plain(self.surname), self.id)
     }
 
-    pub fn phone(&self) -> String {
+    pub(crate) fn phone(&self) -> String {
         format!("+47 {}", self.trivia.between(3, 40_000_000, 49_999_999))
     }
 
     /// Street with number, index of the town.
-    pub fn home(&self) -> (String, &'static names::Town) {
+    pub(crate) fn home(&self) -> (String, &'static names::Town) {
         let street = self.trivia.pick(4, names::STREETS);
         let town = self.trivia.pick_ref(5, names::TOWNS);
         (format!("{street} {}", self.trivia.between(6, 1, 120)), town)
@@ -148,37 +148,37 @@ impl Person {
 
 /// A contact: what can change about it.
 #[derive(Debug, Clone)]
-pub struct Contact {
-    pub id: i64,
-    pub person: Person,
+pub(crate) struct Contact {
+    pub(crate) id: i64,
+    pub(crate) person: Person,
     /// `Person`, `Company` or `Bank`.
-    pub kind: &'static str,
-    pub modified: Ticks,
-    pub telephone: Option<String>,
-    pub street: Option<String>,
-    pub job: Option<Cow<'static, str>>,
-    pub active: bool,
-    pub said: Option<Said>,
+    pub(crate) kind: &'static str,
+    pub(crate) modified: Ticks,
+    pub(crate) telephone: Option<String>,
+    pub(crate) street: Option<String>,
+    pub(crate) job: Option<Cow<'static, str>>,
+    pub(crate) active: bool,
+    pub(crate) said: Option<Said>,
 }
 
 /// What somebody said of themselves when they registered.
 #[derive(Debug, Clone)]
-pub struct Said {
-    pub first: String,
-    pub surname: String,
-    pub email: Option<String>,
+pub(crate) struct Said {
+    pub(crate) first: String,
+    pub(crate) surname: String,
+    pub(crate) email: Option<String>,
 }
 
 impl Contact {
     /// First name and surname.
-    pub fn names(&self) -> (Cow<'static, str>, Cow<'static, str>) {
+    pub(crate) fn names(&self) -> (Cow<'static, str>, Cow<'static, str>) {
         match &self.said {
             Some(said) => (said.first.clone().into(), said.surname.clone().into()),
             None => (self.person.first.into(), self.person.surname.into()),
         }
     }
 
-    pub fn email(&self) -> Option<String> {
+    pub(crate) fn email(&self) -> Option<String> {
         match &self.said {
             Some(said) => said.email.clone(),
             None => (!self.person.trivia.chance(20, 6)).then(|| self.person.email()),
@@ -189,19 +189,19 @@ impl Contact {
 /// What never changes in a world: sizes, offices and employees as they were at the start, and the
 /// functions that make a contact or a person out of an id.
 #[derive(Debug)]
-pub struct Basis {
-    pub seed: u64,
+pub(crate) struct Basis {
+    pub(crate) seed: u64,
     /// The instant at which the world's history ends and its life begins.
-    pub origin: Ticks,
-    pub cases: i64,
-    pub contacts: i64,
-    pub offices: Vec<Office>,
-    pub employees: Vec<Employee>,
+    pub(crate) origin: Ticks,
+    pub(crate) cases: i64,
+    pub(crate) contacts: i64,
+    pub(crate) offices: Vec<Office>,
+    pub(crate) employees: Vec<Employee>,
 }
 
 impl Basis {
     /// A brokerage that is large enough for its number of cases.
-    pub fn new(seed: u64, origin: Ticks, cases: usize) -> Basis {
+    pub(crate) fn new(seed: u64, origin: Ticks, cases: usize) -> Basis {
         let cases = i64::try_from(cases).unwrap_or(i64::MAX);
         let mut basis = Basis {
             seed,
@@ -257,22 +257,18 @@ impl Basis {
             .collect()
     }
 
-    pub fn office(&self, id: i64) -> &Office {
+    pub(crate) fn office(&self, id: i64) -> &Office {
         let number = usize::try_from(id - FIRST_OFFICE).unwrap_or(0);
         &self.offices[number.min(self.offices.len() - 1)]
     }
 
-    pub fn is_employee(&self, id: i64) -> bool {
-        self.employees.iter().any(|employee| employee.id == id)
-    }
-
     /// Ids of the contacts that the world begins with.
-    pub fn contact_ids(&self) -> std::ops::Range<i64> {
+    pub(crate) fn contact_ids(&self) -> std::ops::Range<i64> {
         FIRST_CONTACT..FIRST_CONTACT + self.contacts
     }
 
     /// A contact as it was at the start.
-    pub fn contact(&self, id: i64) -> Contact {
+    pub(crate) fn contact(&self, id: i64) -> Contact {
         let person = Person::of(self.seed, id);
         let mut dice = Dice::new(self.seed ^ 0xC1, id.unsigned_abs());
         let kind = if dice.chance(4) {
@@ -300,7 +296,7 @@ impl Basis {
     }
 
     /// Whether the contact search does not know this contact, only the lookup by id does.
-    pub fn is_unsearchable(&self, id: i64) -> bool {
+    pub(crate) fn is_unsearchable(&self, id: i64) -> bool {
         id < FIRST_CONTACT || Trivia::new(self.seed ^ 0xC2, id).chance(0, 2)
     }
 }

@@ -9,36 +9,36 @@ use super::people::Basis;
 
 /// A file tag.
 #[derive(Debug, Clone)]
-pub struct FileTag {
-    pub id: i64,
-    pub name: Option<String>,
+pub(crate) struct FileTag {
+    pub(crate) id: i64,
+    pub(crate) name: Option<String>,
     /// What a system tag stands for.
-    pub category: Option<&'static str>,
-    pub modified: Option<Ticks>,
-    pub trivia: Trivia,
+    pub(crate) category: Option<&'static str>,
+    pub(crate) modified: Option<Ticks>,
+    pub(crate) trivia: Trivia,
 }
 
 /// A webhook subscription of the API user.
 #[derive(Debug, Clone)]
-pub struct Subscription {
-    pub id: i64,
-    pub event: String,
-    pub url: String,
-    pub secret: String,
-    pub created: Ticks,
-    pub modified: Option<Ticks>,
+pub(crate) struct Subscription {
+    pub(crate) id: i64,
+    pub(crate) event: String,
+    pub(crate) url: String,
+    pub(crate) secret: String,
+    pub(crate) created: Ticks,
+    pub(crate) modified: Option<Ticks>,
 }
 
 /// Both lists.
 #[derive(Debug, Clone, Default)]
-pub struct Registers {
-    pub tags: Vec<FileTag>,
-    pub subscriptions: Vec<Subscription>,
+pub(crate) struct Registers {
+    pub(crate) tags: Vec<FileTag>,
+    pub(crate) subscriptions: Vec<Subscription>,
     next_subscription: i64,
 }
 
 /// Event types that can be subscribed to (reference 6.2).
-pub const EVENT_TYPES: &[&str] = &[
+pub(crate) const EVENT_TYPES: &[&str] = &[
     "AppropriationDateChanged",
     "CaseStatusChanged",
     "CaseSold",
@@ -67,7 +67,7 @@ const CATEGORIES: &[&str] =
 
 impl Registers {
     /// Tags of the system and of customers, and two subscriptions of somebody else's making.
-    pub fn of_seed(basis: &Basis) -> Registers {
+    pub(crate) fn of_seed(basis: &Basis) -> Registers {
         let mut registers = Registers::default();
         for number in 0..14 {
             registers.add_tag(basis);
@@ -106,7 +106,13 @@ impl Registers {
     }
 
     /// Adds a subscription; a copy of it.
-    pub fn subscribe(&mut self, seed: u64, event: String, url: String, at: Ticks) -> Subscription {
+    pub(crate) fn subscribe(
+        &mut self,
+        seed: u64,
+        event: String,
+        url: String,
+        at: Ticks,
+    ) -> Subscription {
         self.next_subscription += 1;
         let id = 800 + self.next_subscription;
         let secret = secret(seed, id, 0);
@@ -117,7 +123,7 @@ impl Registers {
 }
 
 /// What deliveries are signed with; another one with each renewal.
-pub fn secret(seed: u64, id: i64, renewal: u64) -> String {
+pub(crate) fn secret(seed: u64, id: i64, renewal: u64) -> String {
     format!("webhook-secret-{:016x}", Trivia::new(seed ^ 0x5EC, id).at(renewal))
 }
 

@@ -8,14 +8,14 @@ use super::people::Said;
 
 /// Who registers, and for what.
 #[derive(Debug, Clone)]
-pub struct NewStakeholder {
-    pub said: Said,
-    pub telephone: Option<String>,
+pub(crate) struct NewStakeholder {
+    pub(crate) said: Said,
+    pub(crate) telephone: Option<String>,
     /// GUIDs of the processing bases that were given.
-    pub bases: Vec<u128>,
+    pub(crate) bases: Vec<u128>,
     /// The GUID of a showing.
-    pub showing: Option<u128>,
-    pub participants: i64,
+    pub(crate) showing: Option<u128>,
+    pub(crate) participants: i64,
 }
 
 impl World {
@@ -23,7 +23,11 @@ impl World {
     ///
     /// # Errors
     /// Where the case, a basis or the showing does not exist; nothing is done then.
-    pub fn add_stakeholder(&mut self, id: i64, new: &NewStakeholder) -> Result<Outcome, String> {
+    pub(crate) fn add_stakeholder(
+        &mut self,
+        id: i64,
+        new: &NewStakeholder,
+    ) -> Result<Outcome, String> {
         let case = self.case(id).ok_or_else(|| no_case(id))?;
         let mut bases = Vec::new();
         for guid in &new.bases {

@@ -2,7 +2,7 @@
 
 /// Status of a case (field notes, `CaseStatusType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Status {
+pub(crate) enum Status {
     Initial,
     Draft,
     General,
@@ -20,7 +20,7 @@ pub enum Status {
 }
 
 impl Status {
-    pub const ALL: [Status; 14] = [
+    pub(crate) const ALL: [Status; 14] = [
         Status::Initial,
         Status::Draft,
         Status::General,
@@ -37,7 +37,7 @@ impl Status {
         Status::Lost,
     ];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Status::Initial => "Initial",
             Status::Draft => "Draft",
@@ -57,7 +57,7 @@ impl Status {
     }
 
     /// The field notes' `CasePhaseType`.
-    pub fn phase(self, published: bool) -> &'static str {
+    pub(crate) fn phase(self, published: bool) -> &'static str {
         match self {
             Status::Initial | Status::Draft | Status::General => "Registered",
             Status::Active | Status::Ready | Status::BiddingStarted | Status::Reserved => {
@@ -77,7 +77,7 @@ impl Status {
 
 /// State of a settlement (field notes, `SettlementStatusType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Settlement {
+pub(crate) enum Settlement {
     Waiting,
     General,
     Transferred,
@@ -89,7 +89,7 @@ pub enum Settlement {
 }
 
 impl Settlement {
-    pub const ALL: [Settlement; 8] = [
+    pub(crate) const ALL: [Settlement; 8] = [
         Settlement::Waiting,
         Settlement::General,
         Settlement::Transferred,
@@ -100,7 +100,7 @@ impl Settlement {
         Settlement::Archived,
     ];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Settlement::Waiting => "Waiting",
             Settlement::General => "General",

@@ -12,26 +12,28 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::config;
-use crate::source::{Client, LedgerStore, MemoryLedger, Retry, Tuning};
+use crate::source::client::Tuning;
+use crate::source::retry::Retry;
+use crate::source::{Client, LedgerStore, MemoryLedger};
 
 /// What arrived.
 #[derive(Debug, Clone)]
-pub struct Arrived {
-    pub method: String,
-    pub path: String,
-    pub query: String,
-    pub headers: HeaderMap,
-    pub body: Bytes,
-    pub at: Instant,
+pub(crate) struct Arrived {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) query: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) at: Instant,
 }
 
 impl Arrived {
-    pub fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
     /// The parameters of the query, decoded.
-    pub fn parameter(&self, name: &str) -> Option<String> {
+    pub(crate) fn parameter(&self, name: &str) -> Option<String> {
         url::form_urlencoded::parse(self.query.as_bytes())
             .find(|(known, _)| known == name)
             .map(|(_, value)| value.into_owned())
@@ -39,15 +41,15 @@ impl Arrived {
 }
 
 /// A running service; it ends with the test's runtime.
-pub struct Service {
-    pub address: String,
+pub(crate) struct Service {
+    pub(crate) address: String,
     arrived: Arc<Mutex<Vec<Arrived>>>,
 }
 
 impl Service {
     /// Answers every call with what `script` makes of it and of how many came before it, the calls
     /// to the token endpoint not counted: those get `token-1`, `token-2`, ...
-    pub async fn start(
+    pub(crate) async fn start(
         script: impl Fn(&Arrived, usize) -> Response + Send + Sync + 'static,
     ) -> Self {
         let tokens = Mutex::new(0);
@@ -69,7 +71,9 @@ impl Service {
     }
 
     /// The same without a token endpoint of its own.
-    pub async fn bare(script: impl Fn(&Arrived) -> Response + Send + Sync + 'static) -> Self {
+    pub(crate) async fn bare(
+        script: impl Fn(&Arrived) -> Response + Send + Sync + 'static,
+    ) -> Self {
         let arrived = Arc::new(Mutex::new(Vec::new()));
         let (script, log) = (Arc::new(script), Arc::clone(&arrived));
         let app = axum::Router::new().fallback(move |request: HttpRequest<Body>| {
@@ -97,7 +101,9 @@ impl Service {
 
     /// Answers each connection with the bytes that `script` gives for the request's first line, as
     /// they are, and closes it.
-    pub async fn raw(script: impl Fn(&str, usize) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    pub(crate) async fn raw(
+        script: impl Fn(&str, usize) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move {
@@ -120,7 +126,7 @@ impl Service {
     }
 
     /// Gives tokens and leaves every other call without answer; the receiver tells how many came.
-    pub async fn silent() -> (Self, watch::Receiver<usize>) {
+    pub(crate) async fn silent() -> (Self, watch::Receiver<usize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let (count, counted) = watch::channel(0);
@@ -141,21 +147,21 @@ impl Service {
     }
 
     /// All calls so far, those to the token endpoint included.
-    pub fn all(&self) -> Vec<Arrived> {
+    pub(crate) fn all(&self) -> Vec<Arrived> {
         self.arrived.lock().unwrap().clone()
     }
 
     /// The calls so far, but for those to the token endpoint.
-    pub fn calls(&self) -> Vec<Arrived> {
+    pub(crate) fn calls(&self) -> Vec<Arrived> {
         self.all().into_iter().filter(|call| !call.path.ends_with("/authtoken")).collect()
     }
 
     /// How many tokens were asked for.
-    pub fn token_calls(&self) -> usize {
+    pub(crate) fn token_calls(&self) -> usize {
         self.all().len() - self.calls().len()
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::with_tuning(
             &source(&self.address),
             &feed(),
@@ -166,7 +172,7 @@ impl Service {
         .unwrap()
     }
 
-    pub fn client_with(&self, feed: &config::Feed, ledger: Arc<dyn LedgerStore>) -> Client {
+    pub(crate) fn client_with(&self, feed: &config::Feed, ledger: Arc<dyn LedgerStore>) -> Client {
         Client::with_tuning(&source(&self.address), feed, &limits(), ledger, tuning()).unwrap()
     }
 }
@@ -190,17 +196,17 @@ fn token_answer() -> Vec<u8> {
         .into_bytes()
 }
 
-pub fn json(body: &str) -> Response {
+pub(crate) fn json(body: &str) -> Response {
     ([("content-type", "application/json")], body.to_owned()).into_response()
 }
 
-pub fn status(status: u16, body: &str) -> Response {
+pub(crate) fn status(status: u16, body: &str) -> Response {
     (StatusCode::from_u16(status).unwrap(), body.to_owned()).into_response()
 }
 
-pub const SECRET: &str = "s3cret/with+signs";
+pub(crate) const SECRET: &str = "s3cret/with+signs";
 
-pub fn source(address: &str) -> config::Source {
+pub(crate) fn source(address: &str) -> config::Source {
     config::Source {
         base_url: address.parse().unwrap(),
         client_id: "integrator".to_owned(),
@@ -212,7 +218,7 @@ pub fn source(address: &str) -> config::Source {
     }
 }
 
-pub fn feed() -> config::Feed {
+pub(crate) fn feed() -> config::Feed {
     config::Feed {
         style: config::FeedStyle::Odata,
         calls: 100,
@@ -223,7 +229,7 @@ pub fn feed() -> config::Feed {
     }
 }
 
-pub fn limits() -> config::Limits {
+pub(crate) fn limits() -> config::Limits {
     config::Limits {
         requests_per_second: 10_000,
         concurrency: 8,
@@ -234,7 +240,7 @@ pub fn limits() -> config::Limits {
     }
 }
 
-pub fn tuning() -> Tuning {
+pub(crate) fn tuning() -> Tuning {
     let retry = Retry {
         first_wait: Duration::from_millis(1),
         longest_wait: Duration::from_millis(2),

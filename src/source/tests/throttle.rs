@@ -1,4 +1,4 @@
-//! Promise 1: no window of `feed.per` ever sees more than `feed.calls` arrivals.
+//! No window of `feed.per` ever sees more than `feed.calls` arrivals.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -13,7 +13,7 @@ use super::{Access, Dossier, FileKind, PROVIDERS, texts};
 
 /// The date that moves with a facet of the dossier, beside `ModifiedDate`: narrow ones do not move
 /// with everything that a table holds.
-pub fn date(facet: Facet) -> Option<Moved> {
+pub(crate) fn date(facet: Facet) -> Option<Moved> {
     match facet {
         Facet::Publication | Facet::PublicationRemoved => Some(Moved::Publication),
         Facet::Image | Facet::ImageRemoved => Some(Moved::Image),
@@ -30,7 +30,7 @@ pub fn date(facet: Facet) -> Option<Moved> {
 
 /// Changes a facet of the dossier; the ids of what was concerned, where they are numbers. Where
 /// there is nothing to change or remove, something is added instead.
-pub fn change(
+pub(crate) fn change(
     basis: &Basis,
     case: &mut Case,
     facet: Facet,

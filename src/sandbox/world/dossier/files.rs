@@ -10,14 +10,14 @@ use super::Dossier;
 
 /// What an item of the directory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileKind {
+pub(crate) enum FileKind {
     Folder,
     File,
     Media,
 }
 
 impl FileKind {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             FileKind::Folder => "Folder",
             FileKind::File => "File",
@@ -28,27 +28,27 @@ impl FileKind {
 
 /// A folder, a file or an image.
 #[derive(Debug, Clone)]
-pub struct File {
-    pub id: u128,
-    pub kind: FileKind,
-    pub external_id: Option<String>,
-    pub name: Cow<'static, str>,
-    pub parent: Option<u128>,
+pub(crate) struct File {
+    pub(crate) id: u128,
+    pub(crate) kind: FileKind,
+    pub(crate) external_id: Option<String>,
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) parent: Option<u128>,
     /// Which of the system's folders it lies in.
-    pub folder: Option<&'static str>,
-    pub mime: Option<Cow<'static, str>>,
-    pub size: i64,
-    pub modified: Ticks,
-    pub modified_by: Option<i64>,
-    pub tags: Option<Vec<String>>,
-    pub access: Access,
-    pub media: Option<Media>,
-    pub trivia: Trivia,
+    pub(crate) folder: Option<&'static str>,
+    pub(crate) mime: Option<Cow<'static, str>>,
+    pub(crate) size: i64,
+    pub(crate) modified: Ticks,
+    pub(crate) modified_by: Option<i64>,
+    pub(crate) tags: Option<Vec<String>>,
+    pub(crate) access: Access,
+    pub(crate) media: Option<Media>,
+    pub(crate) trivia: Trivia,
 }
 
 /// Who may see a file. All of these occur on the wire.
 #[derive(Debug, Clone)]
-pub enum Access {
+pub(crate) enum Access {
     Absent,
     Null,
     /// Records: id, role, when it was shared.
@@ -59,17 +59,17 @@ pub enum Access {
 
 /// What images have beside (reference 2.9).
 #[derive(Debug, Clone)]
-pub struct Media {
-    pub title: Option<Cow<'static, str>>,
-    pub priority: i64,
-    pub version: i64,
-    pub category: &'static str,
-    pub export: bool,
-    pub exported: Option<Ticks>,
+pub(crate) struct Media {
+    pub(crate) title: Option<Cow<'static, str>>,
+    pub(crate) priority: i64,
+    pub(crate) version: i64,
+    pub(crate) category: &'static str,
+    pub(crate) export: bool,
+    pub(crate) exported: Option<Ticks>,
 }
 
 /// The folder whose files move `AttachmentChangedDate`.
-pub const ATTACHMENTS: &str = "Attachments";
+pub(crate) const ATTACHMENTS: &str = "Attachments";
 const IMAGES: &str = "Images";
 const CONTRACTS: &str = "Contracts";
 
@@ -85,12 +85,12 @@ const ROLES: &[&str] = &["Appraiser", "Buyer", "Seller", "Stakeholder"];
 
 /// A file as it comes in; its contents are not kept.
 #[derive(Debug)]
-pub struct Upload {
-    pub name: String,
-    pub mime: Option<String>,
-    pub size: i64,
-    pub external_id: Option<String>,
-    pub tags: Vec<String>,
+pub(crate) struct Upload {
+    pub(crate) name: String,
+    pub(crate) mime: Option<String>,
+    pub(crate) size: i64,
+    pub(crate) external_id: Option<String>,
+    pub(crate) tags: Vec<String>,
 }
 
 /// An item with nothing but a name.
@@ -114,7 +114,7 @@ fn blank(kind: FileKind, name: Cow<'static, str>, trivia: Trivia, at: Ticks) -> 
 }
 
 /// The folders of a case and what lies in them.
-pub fn of_seed(case: &Case, at: Ticks, dice: &mut Dice) -> Vec<File> {
+pub(crate) fn of_seed(case: &Case, at: Ticks, dice: &mut Dice) -> Vec<File> {
     let mut files = Vec::new();
     for (n, folder) in (0..).zip([ATTACHMENTS, IMAGES, CONTRACTS]) {
         let trivia = Trivia(mix(case.trivia.0, 9_000 + n));
@@ -148,7 +148,13 @@ impl Dossier {
     }
 
     /// Adds a file to a system folder.
-    pub fn add_file(&mut self, case: &Case, folder: &'static str, at: Ticks, dice: &mut Dice) {
+    pub(crate) fn add_file(
+        &mut self,
+        case: &Case,
+        folder: &'static str,
+        at: Ticks,
+        dice: &mut Dice,
+    ) {
         let trivia = self.next_file(case);
         let (name, mime) = dice.pick(FILES);
         let file = File {
@@ -180,7 +186,7 @@ impl Dossier {
     }
 
     /// Adds an image.
-    pub fn add_image(&mut self, case: &Case, at: Ticks, dice: &mut Dice) {
+    pub(crate) fn add_image(&mut self, case: &Case, at: Ticks, dice: &mut Dice) {
         let trivia = self.next_file(case);
         let images = self.files.iter().filter(|file| file.kind == FileKind::Media).count();
         let categories = ["General", "Interior", "FloorPlan", "Facade", "Panorama", "Drone"];
@@ -206,7 +212,7 @@ impl Dossier {
     }
 
     /// Adds a folder; where there is one of that name already, that one is returned.
-    pub fn create_folder(&mut self, case: &Case, name: String, at: Ticks) -> File {
+    pub(crate) fn create_folder(&mut self, case: &Case, name: String, at: Ticks) -> File {
         let is = |file: &&File| file.kind == FileKind::Folder && file.name == name;
         if let Some(known) = self.files.iter().find(is) {
             return known.clone();
@@ -218,7 +224,13 @@ impl Dossier {
     }
 
     /// Adds a file that was uploaded to a folder; none where there is no such folder.
-    pub fn upload(&mut self, case: &Case, folder: u128, upload: Upload, at: Ticks) -> Option<File> {
+    pub(crate) fn upload(
+        &mut self,
+        case: &Case,
+        folder: u128,
+        upload: Upload,
+        at: Ticks,
+    ) -> Option<File> {
         let is = |file: &&File| file.kind == FileKind::Folder && file.id == folder;
         let name = self.files.iter().find(is)?.name.clone();
         let trivia = self.next_file(case);
@@ -236,7 +248,7 @@ impl Dossier {
     }
 
     /// Removes the last item that fits; whether there was one.
-    pub fn remove_file(&mut self, fits: impl Fn(&File) -> bool) -> bool {
+    pub(crate) fn remove_file(&mut self, fits: impl Fn(&File) -> bool) -> bool {
         let last = self.files.iter().rposition(fits);
         if let Some(last) = last {
             self.files.remove(last);

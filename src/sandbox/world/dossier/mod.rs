@@ -15,85 +15,85 @@ use super::dice::Dice;
 use super::generate::case_number;
 use super::names;
 use super::people::Basis;
-pub use change::{change, date};
-pub use files::{ATTACHMENTS, Access, File, FileKind, Media, Upload};
+pub(crate) use change::{change, date};
+pub(crate) use files::{ATTACHMENTS, Access, File, FileKind, Media, Upload};
 
 /// What is written about a case.
 #[derive(Debug, Clone, Default)]
-pub struct Dossier {
-    pub publications: Vec<Publication>,
-    pub files: Vec<File>,
-    pub notes: Vec<Note>,
-    pub information: Option<Information>,
-    pub association: Option<Association>,
-    pub uses_sale_text: bool,
-    pub sale_texts: Vec<SaleText>,
+pub(crate) struct Dossier {
+    pub(crate) publications: Vec<Publication>,
+    pub(crate) files: Vec<File>,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) information: Option<Information>,
+    pub(crate) association: Option<Association>,
+    pub(crate) uses_sale_text: bool,
+    pub(crate) sale_texts: Vec<SaleText>,
     /// The number that the next thing of it gets, within the case's own range of ids.
     next: i64,
 }
 
 /// A publication (reference 2.6).
 #[derive(Debug, Clone)]
-pub struct Publication {
-    pub id: i64,
-    pub provider: &'static str,
-    pub status: &'static str,
-    pub separately: bool,
+pub(crate) struct Publication {
+    pub(crate) id: i64,
+    pub(crate) provider: &'static str,
+    pub(crate) status: &'static str,
+    pub(crate) separately: bool,
 }
 
 /// A note that the case owns (reference 2.10).
 #[derive(Debug, Clone)]
-pub struct Note {
-    pub id: i64,
-    pub message: Cow<'static, str>,
-    pub created: Ticks,
-    pub created_by: Option<i64>,
-    pub kind: Cow<'static, str>,
+pub(crate) struct Note {
+    pub(crate) id: i64,
+    pub(crate) message: Cow<'static, str>,
+    pub(crate) created: Ticks,
+    pub(crate) created_by: Option<i64>,
+    pub(crate) kind: Cow<'static, str>,
     /// None: null, or left out.
-    pub contacts: Option<Vec<i64>>,
-    pub cases: Option<Vec<i64>>,
-    pub important: bool,
+    pub(crate) contacts: Option<Vec<i64>>,
+    pub(crate) cases: Option<Vec<i64>>,
+    pub(crate) important: bool,
 }
 
 impl Note {
     /// Whether `Notes - Read` is enough to see it (reference 4.10).
-    pub fn is_overview(&self) -> bool {
+    pub(crate) fn is_overview(&self) -> bool {
         self.kind != "Economics"
     }
 }
 
 /// The texts about a property (observed fields).
 #[derive(Debug, Clone)]
-pub struct Information {
+pub(crate) struct Information {
     /// How often they were edited.
-    pub edition: i64,
-    pub insurance: &'static str,
-    pub details: Option<Cow<'static, str>>,
+    pub(crate) edition: i64,
+    pub(crate) insurance: &'static str,
+    pub(crate) details: Option<Cow<'static, str>>,
     /// Without offset, as people typed it.
-    pub completion: Option<LocalMs>,
-    pub permit_registered: Option<LocalMs>,
-    pub permit_expires: Option<LocalMs>,
+    pub(crate) completion: Option<LocalMs>,
+    pub(crate) permit_registered: Option<LocalMs>,
+    pub(crate) permit_expires: Option<LocalMs>,
 }
 
 /// The housing association of a unit (reference 2.16).
 #[derive(Debug, Clone)]
-pub struct Association {
-    pub id: i64,
-    pub name: Cow<'static, str>,
-    pub active: bool,
+pub(crate) struct Association {
+    pub(crate) id: i64,
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) active: bool,
 }
 
 /// A section of the dynamic sale text (reference 2.14).
 #[derive(Debug, Clone)]
-pub struct SaleText {
-    pub id: i64,
-    pub parent: Option<i64>,
-    pub header: Cow<'static, str>,
-    pub text: Option<Cow<'static, str>>,
-    pub level: i64,
-    pub hidden: bool,
-    pub error: Option<&'static str>,
-    pub updated: Ticks,
+pub(crate) struct SaleText {
+    pub(crate) id: i64,
+    pub(crate) parent: Option<i64>,
+    pub(crate) header: Cow<'static, str>,
+    pub(crate) text: Option<Cow<'static, str>>,
+    pub(crate) level: i64,
+    pub(crate) hidden: bool,
+    pub(crate) error: Option<&'static str>,
+    pub(crate) updated: Ticks,
 }
 
 /// Where cases are published (field notes, `PublicationProviderType`).
@@ -131,7 +131,7 @@ impl Dossier {
     }
 
     /// A fresh id, apart from those of the other things on the case.
-    pub fn next_id(&mut self, case_id: i64) -> i64 {
+    pub(crate) fn next_id(&mut self, case_id: i64) -> i64 {
         self.next += 1;
         case_id * 10_000 + 7_000 + self.next
     }
@@ -149,7 +149,7 @@ impl Dossier {
     }
 
     /// Creates the publications that do not exist yet, as a read that is none does.
-    pub fn create_publications(&mut self, case_id: i64) {
+    pub(crate) fn create_publications(&mut self, case_id: i64) {
         for provider in PROVIDERS {
             if !self.publications.iter().any(|known| known.provider == *provider) {
                 self.add_publication(case_id, provider, "NotPublished", false);
@@ -207,18 +207,18 @@ impl Dossier {
 
 impl Case {
     /// The case's dossier: what was kept, or what the seed gives.
-    pub fn dossier(&self, basis: &Basis) -> Arc<Dossier> {
+    pub(crate) fn dossier(&self, basis: &Basis) -> Arc<Dossier> {
         self.dossier.clone().unwrap_or_else(|| Arc::new(Dossier::of_seed(basis, self)))
     }
 
     /// The dossier, to be changed.
-    pub fn dossier_mut(&mut self, basis: &Basis) -> &mut Dossier {
+    pub(crate) fn dossier_mut(&mut self, basis: &Basis) -> &mut Dossier {
         let dossier = self.dossier(basis);
         Arc::make_mut(self.dossier.insert(dossier))
     }
 
     /// Makes what follows from the seed stay as it is when the case changes.
-    pub fn keep_contents(&mut self, basis: &Basis) {
+    pub(crate) fn keep_contents(&mut self, basis: &Basis) {
         self.economy = Some(self.economy(basis));
         self.dossier = Some(self.dossier(basis));
     }

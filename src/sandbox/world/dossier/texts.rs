@@ -15,13 +15,13 @@ use super::{Association, Information};
 const INSURANCES: &[&str] = &["Unknown", "Yes", "SellerNo", "TermsNo", "UnderVurdering"];
 
 /// The texts; a few cases have none, and one has a very long one.
-pub fn information(case: &Case, dice: &mut Dice) -> Option<Information> {
+pub(crate) fn information(case: &Case, dice: &mut Dice) -> Option<Information> {
     let is_there = case_number(case.id()) == 12 || !dice.chance(6);
     is_there.then(|| some_information(case, dice))
 }
 
 /// The texts of a case that has some.
-pub fn some_information(case: &Case, dice: &mut Dice) -> Information {
+pub(crate) fn some_information(case: &Case, dice: &mut Dice) -> Information {
     let is_long = case_number(case.id()) == 12;
     let year = year_of(case.created);
     Information {
@@ -56,7 +56,7 @@ fn very_long_text() -> String {
 }
 
 /// The association of a unit that has one.
-pub fn association(case: &Case, dice: &mut Dice) -> Option<Association> {
+pub(crate) fn association(case: &Case, dice: &mut Dice) -> Option<Association> {
     let has_one = matches!(case.ownership, "Share" | "Stock" | "Bond") || dice.chance(10);
     has_one.then(|| Association {
         id: 60_000 + dice.below(90),

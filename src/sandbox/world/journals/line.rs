@@ -12,36 +12,36 @@ use super::{Journal, Journals, Month, Place};
 
 /// One line. What does not stand here follows from its number.
 #[derive(Debug, Clone)]
-pub struct Line {
+pub(crate) struct Line {
     /// What puts the line into its month, and into its place there.
-    pub at: Ticks,
+    pub(crate) at: Ticks,
     /// The same local time as somebody typed it, where a clock change skips or repeats it.
-    pub typed: Option<LocalMs>,
+    pub(crate) typed: Option<LocalMs>,
     /// Lines that are equal in every field have the same number.
-    pub number: i64,
+    pub(crate) number: i64,
     /// Several lines have the same referral key.
-    pub key: i64,
-    pub case_id: i64,
+    pub(crate) key: i64,
+    pub(crate) case_id: i64,
     /// `Payment`, `Amount` or `Cost`, in øre.
-    pub amount: Option<i64>,
+    pub(crate) amount: Option<i64>,
     /// `PurchasePrice`, in øre.
-    pub price: i64,
+    pub(crate) price: i64,
     /// How often it was edited.
-    pub edition: i64,
-    pub annotations: Option<Vec<Annotation>>,
+    pub(crate) edition: i64,
+    pub(crate) annotations: Option<Vec<Annotation>>,
 }
 
 /// A correction to a line.
 #[derive(Debug, Clone)]
-pub struct Annotation {
-    pub at: Ticks,
-    pub text: Cow<'static, str>,
+pub(crate) struct Annotation {
+    pub(crate) at: Ticks,
+    pub(crate) text: Cow<'static, str>,
     /// `PaymentChange`, in øre.
-    pub change: Option<i64>,
+    pub(crate) change: Option<i64>,
 }
 
 /// The lines of an office and month as the world began with them.
-pub fn of_seed(basis: &Basis, lines: Option<usize>, place: Place) -> Vec<Line> {
+pub(crate) fn of_seed(basis: &Basis, lines: Option<usize>, place: Place) -> Vec<Line> {
     let (journal, office, month) = place;
     // Nothing of the history lies within the last minutes before the world's life begins.
     let history = basis.origin.plus_ms(-600_000);
@@ -108,12 +108,12 @@ pub fn of_seed(basis: &Basis, lines: Option<usize>, place: Place) -> Vec<Line> {
 }
 
 /// The finest step of a journal's dates: case journals have no offset and milliseconds.
-pub fn finest(journal: Journal) -> i64 {
+pub(crate) fn finest(journal: Journal) -> i64 {
     if journal == Journal::CaseJournals { TICKS_PER_MS } else { 1 }
 }
 
 /// A line with a number.
-pub fn of_number(
+pub(crate) fn of_number(
     basis: &Basis,
     (journal, office, _): Place,
     number: i64,

@@ -15,8 +15,8 @@ use super::World;
 use super::dice::Dice;
 use super::people::{Basis, CHAIN_ID};
 pub use edit::JournalEdit;
-pub use line::{Annotation, Line};
-pub use month::{Month, day_start};
+pub(crate) use line::{Annotation, Line};
+pub(crate) use month::{Month, day_start};
 
 /// Months of journals before the one in which the world's life begins.
 const MONTHS_BEFORE: i32 = 23;
@@ -40,7 +40,7 @@ impl Journal {
     ];
 
     /// The last segment of its path.
-    pub fn segment(self) -> &'static str {
+    pub(crate) fn segment(self) -> &'static str {
         match self {
             Journal::CaseJournals => "CaseJournals",
             Journal::DepotJournals => "DepotJournals",
@@ -50,7 +50,7 @@ impl Journal {
     }
 
     /// The table that a mirror keeps it in.
-    pub fn table(self) -> &'static str {
+    pub(crate) fn table(self) -> &'static str {
         match self {
             Journal::CaseJournals => "case_journals",
             Journal::DepotJournals => "depot_journals",
@@ -60,7 +60,7 @@ impl Journal {
     }
 
     /// The table of its lines' annotations, where they have some.
-    pub fn annotations(self) -> Option<&'static str> {
+    pub(crate) fn annotations(self) -> Option<&'static str> {
         match self {
             Journal::CaseJournals => Some("case_journal_annotations"),
             Journal::RevenueJournals => Some("revenue_journal_annotations"),
@@ -79,10 +79,10 @@ pub enum Level {
 }
 
 impl Level {
-    pub const ALL: [Level; 3] = [Level::Offices, Level::BrokerCompanies, Level::Chain];
+    pub(crate) const ALL: [Level; 3] = [Level::Offices, Level::BrokerCompanies, Level::Chain];
 
     /// The segment of the path before the id.
-    pub fn segment(self) -> &'static str {
+    pub(crate) fn segment(self) -> &'static str {
         match self {
             Level::Offices => "Offices",
             Level::BrokerCompanies => "BrokerCompanies",
@@ -91,7 +91,7 @@ impl Level {
     }
 
     /// As settings and mirrors name it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Level::Offices => "offices",
             Level::BrokerCompanies => "broker_companies",
@@ -105,7 +105,7 @@ type Place = (Journal, i64, Month);
 
 /// All journals of all offices.
 #[derive(Debug, Clone)]
-pub struct Journals {
+pub(crate) struct Journals {
     /// Lines of the revenue journal per office and month; None: in proportion to the cases.
     lines: Option<usize>,
     /// Months that differ from what the seed gives.
@@ -117,7 +117,7 @@ pub struct Journals {
 }
 
 impl Journals {
-    pub fn new(seed: u64, lines: Option<usize>) -> Journals {
+    pub(crate) fn new(seed: u64, lines: Option<usize>) -> Journals {
         Journals {
             lines,
             edited: BTreeMap::new(),
@@ -127,7 +127,7 @@ impl Journals {
     }
 
     /// The first month that has lines.
-    pub fn first_month(basis: &Basis) -> Month {
+    pub(crate) fn first_month(basis: &Basis) -> Month {
         Month::of(basis.origin).plus(-MONTHS_BEFORE)
     }
 
@@ -141,7 +141,7 @@ impl Journals {
 
     /// What some offices' journal says of a period, in order, with the office of each line. `until`
     /// is the first instant behind it.
-    pub fn read(
+    pub(crate) fn read(
         &self,
         basis: &Basis,
         journal: Journal,
@@ -173,7 +173,7 @@ impl Journals {
 
 impl World {
     /// The ids of a level that have journals, in order.
-    pub fn journal_ids(&self, level: Level) -> Vec<i64> {
+    pub(crate) fn journal_ids(&self, level: Level) -> Vec<i64> {
         let mut ids: Vec<i64> = match level {
             Level::Offices => self.offices.keys().copied().collect(),
             Level::BrokerCompanies => self.offices.values().map(|office| office.company).collect(),
@@ -185,7 +185,7 @@ impl World {
     }
 
     /// The offices whose lines make up the journals of an id; none where there is no such id.
-    pub fn journal_offices(&self, level: Level, id: i64) -> Vec<i64> {
+    pub(crate) fn journal_offices(&self, level: Level, id: i64) -> Vec<i64> {
         self.offices
             .values()
             .filter(|office| match level {

@@ -8,17 +8,17 @@ use super::super::super::wire::{LocalMs, Ticks};
 
 /// A month: months since the year 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Month(i32);
+pub(crate) struct Month(i32);
 
 impl Month {
     /// The month of an instant, in local time.
-    pub fn of(at: Ticks) -> Month {
+    pub(crate) fn of(at: Ticks) -> Month {
         let day = local_day(at);
         Month(day.year() * 12 + i32::try_from(day.month0()).unwrap_or(0))
     }
 
     /// Reads `2026-03`, or any day of it such as `2026-03-01`.
-    pub fn parse(text: &str) -> Option<Month> {
+    pub(crate) fn parse(text: &str) -> Option<Month> {
         let day = match text.len() {
             7 => NaiveDate::parse_from_str(&format!("{text}-01"), "%Y-%m-%d"),
             _ => NaiveDate::parse_from_str(text, "%Y-%m-%d"),
@@ -26,35 +26,35 @@ impl Month {
         Some(Month::of(day_start(day.ok()?)))
     }
 
-    pub fn plus(self, months: i32) -> Month {
+    pub(crate) fn plus(self, months: i32) -> Month {
         Month(self.0 + months)
     }
 
-    pub fn year(self) -> i32 {
+    pub(crate) fn year(self) -> i32 {
         self.0.div_euclid(12)
     }
 
     /// From 1.
-    pub fn number(self) -> u32 {
+    pub(crate) fn number(self) -> u32 {
         u32::try_from(self.0.rem_euclid(12)).unwrap_or(0) + 1
     }
 
     /// Months since another.
-    pub fn since(self, other: Month) -> i32 {
+    pub(crate) fn since(self, other: Month) -> i32 {
         self.0 - other.0
     }
 
-    pub fn first_day(self) -> NaiveDate {
+    pub(crate) fn first_day(self) -> NaiveDate {
         NaiveDate::from_ymd_opt(self.year(), self.number(), 1).unwrap_or_default()
     }
 
     /// Its first instant.
-    pub fn start(self) -> Ticks {
+    pub(crate) fn start(self) -> Ticks {
         day_start(self.first_day())
     }
 
     /// The first instant of the next one.
-    pub fn end(self) -> Ticks {
+    pub(crate) fn end(self) -> Ticks {
         self.plus(1).start()
     }
 }
@@ -66,12 +66,12 @@ impl fmt::Display for Month {
 }
 
 /// The first instant of a day.
-pub fn day_start(day: NaiveDate) -> Ticks {
+pub(crate) fn day_start(day: NaiveDate) -> Ticks {
     LocalMs::new(day, NaiveTime::MIN).instant()
 }
 
 /// The first instant of the day of an instant.
-pub fn midnight(at: Ticks) -> Ticks {
+pub(crate) fn midnight(at: Ticks) -> Ticks {
     day_start(local_day(at))
 }
 
