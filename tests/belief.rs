@@ -66,7 +66,11 @@ fn a_condition_that_turns_false_everywhere_at_once_empties_no_table() {
     let world = mirrored(30);
     let texts = count(&world, "dynamic_sale_texts");
     assert!(texts >= 10, "{texts}");
-    always(&world, "/api/DynamicSaleText/Cases/*/UseDynamicSaleText", garbage("false"));
+    always(
+        &world,
+        "/api/DynamicSaleText/Cases/*/UseDynamicSaleText",
+        garbage(r#"{"Value": false}"#),
+    );
     for case in shown_cases(&world) {
         change(&world, case, Facet::Description);
     }
@@ -82,7 +86,11 @@ fn a_condition_that_turns_false_everywhere_at_once_empties_no_table() {
 #[test]
 fn a_condition_that_stays_false_is_believed_when_it_is_said_again() {
     let world = mirrored(30);
-    always(&world, "/api/DynamicSaleText/Cases/*/UseDynamicSaleText", garbage("false"));
+    always(
+        &world,
+        "/api/DynamicSaleText/Cases/*/UseDynamicSaleText",
+        garbage(r#"{"Value": false}"#),
+    );
     for case in shown_cases(&world) {
         change(&world, case, Facet::Description);
     }

@@ -11,24 +11,24 @@ use crate::support::follow::{
 use crate::support::scripted::{self, garbage, refuse};
 use crate::support::{World, one, shown};
 
-pub fn mirrored(cases: usize) -> World {
+pub(crate) fn mirrored(cases: usize) -> World {
     let world = World::unthrottled(cases);
     world.retry_at_once();
     world.sync();
     world
 }
 
-pub fn always(world: &World, path: &str, fault: Fault) {
+pub(crate) fn always(world: &World, path: &str, fault: Fault) {
     world.sandbox.fault(scripted::fault(path, None, fault));
 }
 
 /// Writes to the store between two runs.
-pub fn alter(world: &World, sql: &str) {
+pub(crate) fn alter(world: &World, sql: &str) {
     Connection::open(world.path("data/store.duckdb")).unwrap().execute_batch(sql).unwrap();
 }
 
 /// As if everything that failed had failed so long ago, and may be asked again.
-pub fn age_failures(world: &World, minutes: u32) {
+pub(crate) fn age_failures(world: &World, minutes: u32) {
     alter(
         world,
         &format!(
@@ -39,16 +39,16 @@ pub fn age_failures(world: &World, minutes: u32) {
     alter(world, "UPDATE sync.failures SET next_at = first_at");
 }
 
-pub fn rows(world: &World, table: &str, case_id: i64) -> i64 {
+pub(crate) fn rows(world: &World, table: &str, case_id: i64) -> i64 {
     one(&world.store(), &format!("SELECT count(*) FROM main.{table} WHERE case_id = {case_id}"))
 }
 
-pub fn status_of(world: &World, table: &str) -> String {
+pub(crate) fn status_of(world: &World, table: &str) -> String {
     one(&world.store(), &format!("SELECT status FROM sync.resources WHERE table_name = '{table}'"))
 }
 
 /// The case with the most rows of a table.
-pub fn richest(world: &World, table: &str) -> (i64, i64) {
+pub(crate) fn richest(world: &World, table: &str) -> (i64, i64) {
     let store = world.store();
     let sql =
         format!("SELECT case_id, count(*) FROM main.{table} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1");
@@ -56,7 +56,7 @@ pub fn richest(world: &World, table: &str) -> (i64, i64) {
 }
 
 /// Gives a case ten files and more; with how many.
-pub fn many_files(world: &World) -> (i64, i64) {
+pub(crate) fn many_files(world: &World) -> (i64, i64) {
     let (case, _) = richest(world, "case_files");
     for _ in 0..6 {
         change(world, case, Facet::Attachment);
@@ -313,7 +313,7 @@ fn a_case_that_no_search_shows_is_followed_and_is_no_failure() {
     assert!(calls(&world).contains_key(&format!("GET /api/Cases/{case}/Activities")));
 }
 
-pub fn hide_case(world: &World, case_id: i64) {
+pub(crate) fn hide_case(world: &World, case_id: i64) {
     world.sandbox.act(&Act::HideCase { case_id, silent: false }).unwrap();
 }
 
