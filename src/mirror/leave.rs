@@ -160,6 +160,7 @@ fn believed(
     let held = ids(conn, "SELECT DISTINCT id FROM temp.kept_back ORDER BY id")?;
     run("CREATE OR REPLACE TEMP TABLE kept_back AS FROM temp.kept_back_before")?;
     if !held.is_empty() {
+        FetchedBooks::new(conn).unfold(&sql::text(&only.table), &list(&held))?;
         run(&format!(
             "UPDATE sync.fetched_scopes SET status = 'held', version = NULL WHERE table_name = {} AND part = '' \
                AND id IN ({held}); \
