@@ -140,4 +140,12 @@ mod tests {
         assert!(ends(Kind::Credentials) && ends(Kind::Store) && ends(Kind::DiskFull));
         assert!(!ends(Kind::Unauthorized) && !ends(Kind::Unreachable) && !ends(Kind::Server));
     }
+
+    #[test]
+    fn a_404_takes_away_a_list_that_never_answered_and_no_other() {
+        let list = Evidence { is_whole_table: true, ..Evidence::default() };
+        assert_eq!(judge(Kind::NotFound, &list), Verdict::TableAbsent);
+        let answered = Evidence { has_answered: true, ..list };
+        assert_eq!(judge(Kind::NotFound, &answered), Verdict::ScopeFailed);
+    }
 }
