@@ -695,11 +695,13 @@ fn scopes_withstand_broken_answers() {
 }
 
 #[test]
+#[ignore = "takes long: cargo test --release -- --ignored spoilt::"]
 fn lists_withstand_spoilt_answers() {
     assert_withstood(&[Round::Lists, Round::Permissions], |_| true, OF_LISTS);
 }
 
 #[test]
+#[ignore = "takes long: cargo test --release -- --ignored spoilt::"]
 fn searches_withstand_spoilt_answers() {
     assert_withstood(&[Round::Searches, Round::Listing], |_| true, OF_SEARCHES);
 }
