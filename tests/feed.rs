@@ -20,7 +20,7 @@ use crate::support::follow::{
     Integrator, UNTHROTTLED, assert_status, brisk, calls, change, idle_calls, lines, shown_cases,
     unthrottled,
 };
-use crate::support::{World, one, shown, try_open_read_only};
+use crate::support::{World, one, try_open_read_only};
 
 const CASES: &str = "/api/Integrations/RecentlyModified/Cases";
 const CONTACTS: &str = "/api/Integrations/RecentlyModified/Contacts";
@@ -301,17 +301,5 @@ fn a_row_that_appears_late_is_found_by_reading_again_which_says_how_late() {
 
     world.sync();
     assert_eq!(one::<i64>(&world.store(), &activities), mirrored + 1);
-    world.assert_equal();
-}
-
-#[test]
-fn a_store_made_before_contacts_had_a_time_is_used_on() {
-    let world = mirrored();
-    let store = duckdb::Connection::open(world.path("data/store.duckdb")).unwrap();
-    store.execute_batch("ALTER TABLE sync.seen_contacts DROP COLUMN moved_at").unwrap();
-    drop(store);
-    world.sandbox.act(&Act::EditContact { contact_id: None, at: None }).unwrap();
-    let output = world.run(&["sync"]);
-    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     world.assert_equal();
 }

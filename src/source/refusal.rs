@@ -64,7 +64,8 @@ impl Refusal {
             404 | 410 => Kind::NotFound,
             405 => Kind::NotAllowed,
             408 | 429 => Kind::Throttled,
-            400..=499 => Kind::Refused,
+            // 501 says that this call is not known, and passes no sooner than a 400.
+            400..=499 | 501 => Kind::Refused,
             500..=599 => Kind::Server,
             // A redirect, or a 2xx or 1xx that is no answer.
             _ => Kind::BadAnswer,
