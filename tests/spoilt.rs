@@ -707,6 +707,7 @@ fn searches_withstand_spoilt_answers() {
 }
 
 #[test]
+#[ignore = "takes long: cargo test --release -- --ignored spoilt::"]
 fn feeds_withstand_spoilt_answers() {
     assert_withstood(&[Round::Feeds], |_| true, OF_FEEDS);
 }
