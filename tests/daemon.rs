@@ -31,6 +31,7 @@ fn is_published(world: &World) -> bool {
 #[test]
 fn a_change_reaches_the_published_copy_and_the_daemon_stops_cleanly() {
     let world = eager(25);
+    world.publish_snapshots();
     let mut daemon = world.start_daemon();
     daemon.wait_until("everything is published", || is_published(&world));
     let case_id = shown_cases(&world)[3];
@@ -164,6 +165,7 @@ fn of_two_daemons_the_second_names_the_first() {
 #[test]
 fn a_socket_that_a_killed_daemon_left_is_replaced() {
     let world = eager(10);
+    world.publish_snapshots();
     let mut daemon = world.start_daemon();
     daemon.wait_until_idle();
     daemon.signal("KILL");
@@ -370,6 +372,7 @@ fn a_first_signal_ends_it_in_time_although_a_call_does_not_return() {
 #[test]
 fn readers_never_fail_and_never_see_anything_half_done() {
     let world = eager(40);
+    world.publish_snapshots();
     let mut daemon = world.start_daemon();
     daemon.wait_until("something is published", || {
         world.path("data/parquet/latest/manifest.json").exists()

@@ -31,7 +31,7 @@ fn snapshots(world: &World) -> BTreeSet<String> {
 
 #[test]
 fn an_export_is_a_snapshot_of_its_own_that_shares_what_has_not_changed() {
-    let world = World::unthrottled(8);
+    let world = World::with_snapshots(8);
     world.sync();
     let published = latest(&world);
     let output = world.run(&["export"]);
@@ -59,7 +59,7 @@ fn an_export_is_a_snapshot_of_its_own_that_shares_what_has_not_changed() {
 
 #[test]
 fn without_a_folder_for_snapshots_there_is_nothing_to_export_to() {
-    let world = World::unthrottled(2);
+    let world = World::with_snapshots(2);
     world.configure("[publish]\nparquet = \"\"");
     assert_says(&world.run(&["export"]), 2, &["publish.parquet"]);
     assert!(!world.path("data").exists());
@@ -67,7 +67,7 @@ fn without_a_folder_for_snapshots_there_is_nothing_to_export_to() {
 
 #[test]
 fn nothing_is_exported_before_the_first_complete_listing() {
-    let world = World::unthrottled(3);
+    let world = World::with_snapshots(3);
     let words = ["nothing is published before the first complete listing of the cases"];
     assert_says(&world.run(&["export"]), 1, &words);
     assert!(!world.path("data").exists(), "no store is made by looking for one");
@@ -81,7 +81,7 @@ fn nothing_is_exported_before_the_first_complete_listing() {
 /// Files may not grow beyond a size, as on a full disk; no root is needed for it.
 #[test]
 fn an_export_to_a_full_disk_leaves_the_last_snapshot_and_no_trace() {
-    let world = World::unthrottled(3);
+    let world = World::with_snapshots(3);
     world.sync();
     let before = (latest(&world), snapshots(&world));
     let command = world.command(&["export"]);
@@ -102,7 +102,7 @@ fn an_export_to_a_full_disk_leaves_the_last_snapshot_and_no_trace() {
 
 #[test]
 fn a_folder_that_cannot_be_written_to_is_named() {
-    let world = World::unthrottled(3);
+    let world = World::with_snapshots(3);
     world.sync();
     let before = latest(&world);
     let folder = world.path("data/parquet/snapshots");

@@ -230,6 +230,7 @@ fn only_a_second_404_removes_rows() {
 #[test]
 fn a_full_disk_ends_the_run_and_loses_nothing() {
     let world = World::unthrottled(30);
+    world.publish_snapshots();
     world.sync();
     let published: String = one(&world.published(), "SELECT snapshot_id FROM report.snapshot");
     for n in 0..8 {

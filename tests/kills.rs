@@ -81,7 +81,7 @@ fn points(quarter: usize) -> impl Iterator<Item = &'static str> {
 #[rstest]
 fn killed_at_any_point_of_the_first_run_the_next_goes_on(#[values(0, 1, 2, 3)] quarter: usize) {
     for point in points(quarter) {
-        let world = World::unthrottled(14);
+        let world = World::with_snapshots(14);
         assert!(kill_at(&world, point, &[1, 40]) > 0, "{point} was not reached");
         assert_as_if_nothing_had_happened(&world);
         let versions = versions(&world);
@@ -95,7 +95,7 @@ fn killed_at_any_point_while_following_changes_the_next_goes_on(
 ) {
     // Following lists nothing.
     for point in points(quarter).filter(|point| *point != "listing-page") {
-        let world = World::unthrottled(14);
+        let world = World::with_snapshots(14);
         world.sync();
         change(&world, 0, 6);
         assert!(kill_at(&world, point, &[1]) > 0, "{point} was not reached");
@@ -114,13 +114,13 @@ fn killed_at_any_call_of_a_bootstrap_with_changes_going_on_the_next_goes_on(
 ) {
     const MOMENTS: u64 = 20;
     let calls = {
-        let world = World::unthrottled(14);
+        let world = World::with_snapshots(14);
         world.sync();
         world.sandbox.stats().calls
     };
     assert!(calls > 5 * MOMENTS, "{calls} calls are too few to be killed in");
     for moment in (quarter..MOMENTS).step_by(4) {
-        let world = World::unthrottled(14);
+        let world = World::with_snapshots(14);
         kill_in_call(&world, 1 + moment * (calls - 1) / MOMENTS);
         world.sync();
         world.assert_equal();

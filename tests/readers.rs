@@ -49,7 +49,7 @@ fn python_reads_the_same_rows_from_the_published_file_and_the_snapshot(
     #[case] libraries: &[&str],
 ) {
     let Some(python) = python(version) else { return };
-    let world = World::unthrottled(25);
+    let world = World::with_snapshots(25);
     world.sync();
     world.sandbox.act(&Act::Tick { events: 10 }).unwrap();
     world.sync();
@@ -76,7 +76,7 @@ fn python_reads_the_same_rows_from_the_published_file_and_the_snapshot(
 
 #[test]
 fn the_published_file_and_the_snapshot_agree_and_nothing_lies_beside_them() {
-    let world = World::unthrottled(15);
+    let world = World::with_snapshots(15);
     world.sync();
     world.assert_published();
     world.sandbox.act(&Act::NewCase { project: true, assignment: None }).unwrap();

@@ -260,11 +260,8 @@ impl Mirror {
             let project = Act::NewCase { project: true, assignment: None };
             world.sandbox.act(&project).unwrap();
         }
-        // What takes time and says nothing here: several threads, Parquet and most of history.
-        world.configure(&format!(
-            "{UNTHROTTLED}[store]\nthreads = 1\n[publish]\nparquet = \"\"\n\
-             [history]\ntables = [\"cases\"]\n"
-        ));
+        // Most of history takes time and says nothing here.
+        world.configure(&format!("{UNTHROTTLED}[history]\ntables = [\"cases\"]\n"));
         let catalog = Catalog::load(None).unwrap();
         let mut mirror = Mirror { world, catalog, cases: Vec::new(), project: 0 };
         let output = mirror.run(&["sync"]);

@@ -53,6 +53,7 @@ fn a_file_with_a_forbidden_call_ends_every_command_before_anything_is_called() {
 #[test]
 fn a_table_without_file_leaves_the_mirror_and_comes_back_beside_its_history() {
     let world = brisk(unthrottled(12));
+    world.publish_snapshots();
     write(&world, "copies.toml", &copies());
     world.configure(&format!("{UNTHROTTLED}{OWN}"));
     world.sync();

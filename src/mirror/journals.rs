@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
+use super::align;
 use super::doubt;
 use super::fresh;
 use super::lines::{self, Lines, MergedTable};
 use super::load::{Outcome, Settings, count_change};
 use super::merge::{self, Merged};
-use super::schema;
 use crate::catalog::{Group, Resource};
 use crate::decode::{Decoded, Load};
 use crate::error::{Error, Kind, Result};
@@ -45,12 +45,12 @@ pub(super) fn apply(
         }
     } else {
         merge::stage_rows(conn, resource, &decoded)?;
-        let redefined = schema::redefined(conn, &resource.table)?;
+        let redefined = align::redefined(conn, &resource.table)?;
         if let Group::Journal(journal) = &resource.group
             && let Some(line_key) = &journal.line_key
         {
             let redefined_notes = match notes_of {
-                Some(table) => schema::redefined(conn, &table.table)?,
+                Some(table) => align::redefined(conn, &table.table)?,
                 None => Vec::new(),
             };
             if let Some(table) = notes_of {

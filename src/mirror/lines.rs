@@ -17,7 +17,7 @@ use crate::catalog::{JOURNAL_COLUMNS, LINE_NUMBER, Resource};
 use crate::error::Result;
 use crate::sql::{self, db, scalar_i64};
 
-/// Columns with their generation: see [`super::schema::redefined`].
+/// Columns with their generation: see [`super::align::redefined`].
 pub(super) type Redefined = [(String, i64)];
 
 /// A journal's table, as far as pairing goes.

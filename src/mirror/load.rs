@@ -16,7 +16,7 @@ use super::merge::{self, Merged, Rules};
 use super::search;
 use super::state::State;
 use super::state::fetched::{MARK_NOW, rows_of};
-use super::{rejects, schema};
+use super::{align, rejects};
 use crate::catalog::{Catalog, Group, Resource};
 use crate::config::{Config, HistoryTables};
 use crate::decode::Decoded;
@@ -276,7 +276,7 @@ fn compare_table(
         limits: settings.limits(now),
         withheld: resource.partial.is_some() && State::new(conn).is_withheld(&resource.table)?,
     };
-    let redefined = schema::redefined(conn, &resource.table)?;
+    let redefined = align::redefined(conn, &resource.table)?;
     let merged = merge::merge(conn, resource, rules, &redefined, &instant(now))?;
     conn.execute_batch(&format!("DROP TABLE temp.{}", merge::stage_name(resource)))
         .map_err(failed)?;

@@ -5,9 +5,11 @@
 //! The feed's ledger is the one exception: it must be written before a call is sent, whatever the
 //! writer is doing.
 
+mod align;
 mod books;
 mod compare;
 mod contacts;
+mod definition;
 mod doubt;
 mod fetched;
 mod fresh;

@@ -10,10 +10,11 @@ use std::collections::BTreeSet;
 
 use duckdb::{Connection, params};
 
+use super::definition::{is_text, with_mode};
 use super::load::count_change;
 use super::schema;
 use super::state::fetched::FetchedBooks;
-use crate::catalog::{Catalog, Class, Resource};
+use crate::catalog::{Catalog, Class, Column, Resource};
 use crate::config::{self, PrivacyMode};
 use crate::error::Result;
 use crate::sql::{self, db, query, scalar_i64};
@@ -95,7 +96,7 @@ pub(super) fn note_files(conn: &Connection, catalog: &Catalog) -> Result<()> {
         let Some(column) = catalog.get(&table).and_then(|resource| resource.column(&name)) else {
             continue;
         };
-        let class = column.class.map_or(String::new(), |class| format!("{class:?}"));
+        let class = class_name(column);
         if noted.as_ref() != Some(&class) {
             conn.execute(
                 "UPDATE sync.columns SET class = ? WHERE table_name = ? AND column_name = ?",
@@ -105,6 +106,11 @@ pub(super) fn note_files(conn: &Connection, catalog: &Catalog) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The privacy class of a column as it stands in the books; empty for none.
+pub(super) fn class_name(column: &Column) -> String {
+    column.class.map_or(String::new(), |class| format!("{class:?}"))
 }
 
 /// Empties what the history of retired tables has of a class that hides more now. `step` says which
@@ -134,8 +140,7 @@ pub(super) fn hide(
             () if class.is_none() && step.is_some() => PrivacyMode::Drop,
             () => PrivacyMode::Keep,
         };
-        let tightened =
-            schema::with_mode(&definition, mode).filter(|_| schema::is_text(&definition));
+        let tightened = with_mode(&definition, mode).filter(|_| is_text(&definition));
         if let Some(definition) = tightened {
             empty(conn, &table, &column)?;
             conn.execute(

@@ -29,6 +29,7 @@ pub(crate) struct World {
     journals_since: RefCell<String>,
     doubt: RefCell<Option<String>>,
     retries_at_once: Cell<bool>,
+    snapshots: Cell<bool>,
 }
 
 impl World {
@@ -49,6 +50,7 @@ impl World {
             journals_since: RefCell::new(since.to_string()),
             doubt: RefCell::default(),
             retries_at_once: Cell::new(false),
+            snapshots: Cell::new(false),
         };
         world.configure("");
         world
@@ -90,6 +92,19 @@ impl World {
         self.retries_at_once.set(true);
     }
 
+    /// Parquet snapshots are published too, by the runs to come: they are much of the work of a run, so
+    /// only tests about them have them.
+    pub(crate) fn publish_snapshots(&self) {
+        self.snapshots.set(true);
+    }
+
+    /// As [`World::unthrottled`], with Parquet snapshots.
+    pub(crate) fn with_snapshots(cases: usize) -> World {
+        let world = World::unthrottled(cases);
+        world.publish_snapshots();
+        world
+    }
+
     /// Sets `source.doubt` for the runs to come.
     pub(crate) fn doubt(&self, duration: &str) {
         self.doubt.replace(Some(duration.to_owned()));
@@ -108,6 +123,11 @@ impl World {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = binary();
         command.env("CASEMIRROR_JOURNALS__SINCE", &*self.journals_since.borrow());
+        // Two tests run at a time, each with a store as small as it can be.
+        command.env("CASEMIRROR_STORE__THREADS", "1");
+        if !self.snapshots.get() {
+            command.env("CASEMIRROR_PUBLISH__PARQUET", "");
+        }
         if self.retries_at_once.get() {
             command.env("CASEMIRROR_RETRY_AT_ONCE", "1");
         }

@@ -56,6 +56,7 @@ pub(crate) struct Scripted {
 impl Scripted {
     pub(crate) fn new() -> Scripted {
         let world = brisk(unthrottled(3));
+        world.publish_snapshots();
         let case_id = world.sandbox.case_ids()[1];
         Scripted { world, case_id }
     }
