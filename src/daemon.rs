@@ -8,15 +8,15 @@
 //! ```
 //!
 //! The poller asks the feeds at their intervals, whatever else goes on; what it sees is fetched before
-//! the rest by the cycle under way. The worker decides from the books what to do next
+//! the rest by the cycle under way. The worker decides from the store what to do next
 //! (`decide`), the publisher from what was published when (`pace`).
 //!
 //! Work on tables that no cycle writes can go on beside the worker as one more task: in a run and a
-//! lane of the writer of its own ([`crate::mirror::Lane`]), listening to the same signals.
+//! loader of the writer of its own ([`crate::mirror::Loader`]), listening to the same signals.
 
 mod activity;
 mod decide;
-mod handover;
+mod forward;
 mod pace;
 mod patience;
 mod place;
@@ -38,11 +38,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-pub(crate) use handover::hand_over;
+pub(crate) use forward::forward;
 pub(crate) use printer::Printer;
 pub(crate) use protocol::keys;
 
-use crate::cycle::{Controls, Halt, Options, Signals};
+use crate::cycle::{Controls, Interrupt, Options, Signals};
 use crate::error::{Error, Kind, Result};
 use crate::session::{Ran, Session};
 
@@ -65,8 +65,8 @@ const MOST_JOBS: usize = 16;
 /// in the daemon.
 ///
 /// To make another command one of them: give its arguments `Serialize` and `Deserialize`, name it in
-/// [`Handed::in_turn`] and in [`Handed::execute`].
-pub(crate) trait Handed: Serialize + DeserializeOwned + Send + Sync + 'static {
+/// [`Forwarded::in_turn`] and in [`Forwarded::execute`].
+pub(crate) trait Forwarded: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Whether it takes turns with the daemon's cycles, because it writes what they write. What only
     /// reads, or writes to tables of its own, runs beside them.
     fn in_turn(&self) -> bool;
@@ -103,19 +103,19 @@ impl Host {
         let signals = || self.signals.clone();
         let mut ran =
             self.session.sync(command, options.clone(), signals(), &mut verifying).await?;
-        while ran.report.halted {
-            if self.signals.halt() == Halt::Stop {
+        while ran.report.interrupted {
+            if self.signals.interrupt() == Interrupt::Cancel {
                 return Err(worker::stopped());
             }
             // A schedule fell due in the meantime: the next cycle of a whole `sync` begins with it, a
-            // part goes on. What `--full` asks for is in the books already.
+            // part goes on. What `--full` asks for is in the store already.
             options.full = false;
             options.handled = self.handled.map(|_| ran.report.handled);
             if let Some(journals) = &mut options.journals {
                 journals.planned = true;
             }
             if let Some(controls) = &self.controls {
-                controls.set(Halt::Go);
+                controls.set(Interrupt::None);
             }
             let later =
                 self.session.sync(command, options.clone(), signals(), &mut verifying).await?;
@@ -133,11 +133,11 @@ impl Host {
 /// # Errors
 /// What ends it: the credentials are refused or the source does not speak our language at the start,
 /// the store is another tenant's, a defect; `Cancelled` on the second signal.
-pub(crate) async fn run<C: Handed>(session: Session) -> Result<()> {
+pub(crate) async fn run<C: Forwarded>(session: Session) -> Result<()> {
     let mut interrupts = Interrupts::catch()?;
     let bound = Bound::at(&place::of(session.store().path()))?;
     let session = Arc::new(session);
-    let controls = Arc::new(Controls::new(&session.polls().news));
+    let controls = Arc::new(Controls::new(&session.polls().notifier));
     let (jobs, inbox) = mpsc::channel(MOST_JOBS);
     let server = Server {
         host: Host {
@@ -165,7 +165,7 @@ pub(crate) async fn run<C: Handed>(session: Session) -> Result<()> {
         () = interrupts.next() => {}
     }
     tracing::info!("stopping: what is under way is finished (a second signal ends at once)");
-    controls.set(Halt::Stop);
+    controls.set(Interrupt::Cancel);
     tokio::select! {
         ended = &mut tasks => drop(ended?),
         () = interrupts.next() => {

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
-use crate::catalog::{Answer as Shape, Catalog, Each, Group, Read, Resource};
+use crate::catalog::{Answer as Shape, Catalog, ForEach, Group, Read, Resource};
 use crate::config::Config;
 use crate::decode::{Context, Decoded, Decoder, Load, LoadKind, LoadedScope, Param, Params};
 use crate::error::{Error, Kind, Result};
@@ -75,10 +75,10 @@ impl Extractor {
         let mut params = Params::new();
         match &resource.group {
             Group::Case => drop(params.insert("case_id".to_owned(), Param::Int(id))),
-            Group::Each(each) => drop(params.insert(each.param.clone(), Param::Int(id))),
+            Group::ForEach(each) => drop(params.insert(each.param.clone(), Param::Int(id))),
             Group::List | Group::Ids | Group::Child(_) | Group::Journal(_) => {}
         }
-        if let (Some(from), Some(value)) = (&resource.given, given) {
+        if let (Some(from), Some(value)) = (&resource.lookup, given) {
             params.insert(from.param.clone(), Param::Text(value.to_owned()));
         }
         let mut parts = Parts::default();
@@ -103,7 +103,7 @@ impl Extractor {
                 }
             }
         }
-        failpoint::reach("answer-received");
+        failpoint::hit("answer-received");
         let Parts { records, complete, sent_at } = parts;
         let decoded = self.decode(resource, records).await.map_err(|e| {
             let of = if id == 0 { String::new() } else { format!(" for {id}") };
@@ -125,7 +125,7 @@ impl Extractor {
         })
     }
 
-    /// The list that names the scopes of a table (`[each] list` of the resource file): its records as
+    /// The list that names the scopes of a table (`[for_each] list` of the resource file): its records as
     /// far as they go, which is one of each scope, so that nothing leaves. Scope 0 is the list.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl Extractor {
     pub(crate) async fn named(
         &self,
         resource: &Arc<Resource>,
-        each: &Each,
+        each: &ForEach,
         path: &str,
     ) -> Result<Load> {
         let mut parts = Parts::default();

@@ -44,7 +44,7 @@ fn armed() -> Option<&'static Armed> {
 }
 
 /// Ends the process here when this point was chosen.
-pub(crate) fn reach(point: &str) {
+pub(crate) fn hit(point: &str) {
     debug_assert!(POINTS.contains(&point), "{point} is not listed in POINTS");
     if let Some(armed) = armed()
         && armed.point == point

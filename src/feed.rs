@@ -99,7 +99,7 @@ impl<M: Memory> Feed<'_, M> {
         let mut reading = Reading::new(self, name, Reader::Poll, lower, recalled);
         reading.run().await?;
         let held = self.complete(&reading).await?;
-        failpoint::reach("poll-complete");
+        failpoint::hit("poll-complete");
         Ok(Polled { moved: reading.moved, calls: reading.calls, gap, held })
     }
 
@@ -137,11 +137,11 @@ impl<M: Memory> Feed<'_, M> {
             let now = Ticks::from_timestamp(Timestamp::now());
             reading.newest.map(|newest| newest.min(now).earlier_by(overlap))
         };
-        state.bound = held_bound(state.bound, next, reading.hold, reading.lower);
+        state.bound = bound_below(state.bound, next, reading.low_watermark, reading.lower);
         state.next_bound = None;
         state.cursor = None;
         reading.note_names().await?;
-        if reading.hold.is_some() {
+        if reading.low_watermark.is_some() {
             tracing::warn!(
                 feed = reading.name.as_str(),
                 "rows of the feed cannot be read: they are asked for again, see sync.rejects"
@@ -149,7 +149,7 @@ impl<M: Memory> Feed<'_, M> {
         }
         let usual = reading.usual.map(|usual| usual.to_string());
         self.memory.complete(reading.name, state, usual).await?;
-        Ok(reading.hold.is_some())
+        Ok(reading.low_watermark.is_some())
     }
 }
 
@@ -171,15 +171,15 @@ pub(crate) fn next_bound(state: &FeedState, overlap: Duration) -> Option<Ticks> 
 /// The bound after a complete poll that began at `lower`: the next one, but not behind a row that has
 /// to be asked for again. Where that row may stand at the very beginning, the bound of `before` stays,
 /// or none where there was none.
-fn held_bound(
+fn bound_below(
     before: Option<i64>,
     next: Option<Ticks>,
-    hold: Option<Ticks>,
+    low_watermark: Option<Ticks>,
     lower: Ticks,
 ) -> Option<i64> {
-    let next = match hold {
-        Some(hold) if hold <= lower => None,
-        Some(hold) => next.map(|next| next.min(hold)),
+    let next = match low_watermark {
+        Some(low_watermark) if low_watermark <= lower => None,
+        Some(low_watermark) => next.map(|next| next.min(low_watermark)),
         None => next,
     };
     next.map(Ticks::get).or(before)
@@ -207,16 +207,17 @@ mod tests {
     fn without_a_row_the_bound_stays_where_it_is() {
         let state = FeedState { next_bound: Some(1), ..FeedState::default() };
         assert_eq!(next_bound(&state, Duration::ZERO), None);
-        assert_eq!(held_bound(Some(7), None, None, at(0)), Some(7));
+        assert_eq!(bound_below(Some(7), None, None, at(0)), Some(7));
     }
 
     #[test]
     fn the_bound_moves_up_to_the_row_that_holds_it_and_no_further() {
-        let bound = |next, hold| held_bound(Some(7), Some(at(next)), hold, at(100));
+        let bound =
+            |next, low_watermark| bound_below(Some(7), Some(at(next)), low_watermark, at(100));
         assert_eq!(bound(500, None), Some(at(500).get()));
         assert_eq!(bound(500, Some(at(300))), Some(at(300).get()));
         assert_eq!(bound(200, Some(at(300))), Some(at(200).get()));
         assert_eq!(bound(500, Some(at(100))), Some(7), "it may stand at the beginning");
-        assert_eq!(held_bound(None, Some(at(500)), Some(at(100)), at(100)), None);
+        assert_eq!(bound_below(None, Some(at(500)), Some(at(100)), at(100)), None);
     }
 }

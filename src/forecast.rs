@@ -1,4 +1,4 @@
-//! What the next `sync` would call, by what the books say was
+//! What the next `sync` would call, by what the store say was
 //! seen and fetched. Nothing is asked here.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use crate::config::{Config, FeedStyle, Reread};
 use crate::cycle::{self, CONTACT_AGE, Due, IDS_PER_CALL, Options};
 use crate::error::Result;
 use crate::feed::LARGEST_PAGE;
-use crate::mirror::{Books, State};
+use crate::mirror::{RunLog, State};
 use crate::plan::CasePlan;
 use crate::schedule::Name;
 use crate::scope::{FeedName, Month, Place, REVENUE, TableStatus};
@@ -65,7 +65,7 @@ pub(crate) fn feed_time(calls: u64, limit: u32, per: Duration) -> Duration {
     per.saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX))
 }
 
-/// Tells what the next `sync` without options would call at `now`, by the books on `conn`.
+/// Tells what the next `sync` without options would call at `now`, by the store on `conn`.
 ///
 /// # Errors
 /// Those of the store.
@@ -75,8 +75,8 @@ pub(crate) fn forecast(
     catalog: &Catalog,
     now: Timestamp,
 ) -> Result<Forecast> {
-    let books = Books::new(conn);
-    let status = books.resources()?;
+    let log = RunLog::new(conn);
+    let status = log.resources()?;
     let again = |table: &str| {
         matches!(status[table].own_status(), TableStatus::Forbidden | TableStatus::Absent)
     };
@@ -141,7 +141,7 @@ impl Forecaster<'_> {
                     self.contacts(followed)?
                 }
                 Group::Ids => self.searched(resource, &cases)?,
-                Group::List | Group::Each(_) => self.list(resource)?,
+                Group::List | Group::ForEach(_) => self.list(resource)?,
                 Group::Journal(_) => {
                     let (line, waiting) = self.journal(resource)?;
                     all.waiting += waiting;
@@ -314,8 +314,8 @@ impl Forecaster<'_> {
         let read = resource.schedule.is_some() && (due || state.list_is_stale(&resource.table)?);
         let scopes = match &resource.group {
             _ if !read => 0,
-            Group::Each(each) if due => state.each_ids(resource, each)?.len() as u64,
-            Group::Each(each) => state.stale_each_ids(resource, each)?.len() as u64,
+            Group::ForEach(each) if due => state.each_ids(resource, each)?.len() as u64,
+            Group::ForEach(each) => state.stale_each_ids(resource, each)?.len() as u64,
             _ => 1,
         };
         Ok(Line { what: resource.table.clone(), scopes, calls: scopes })

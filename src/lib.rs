@@ -17,10 +17,10 @@
 //! - [`plan`]: seen against *fetched*: what is stale (pure).
 //! - [`extract`]: stale scopes become answers.
 //! - [`decode`]: answers become record batches, rejects and drift; privacy is applied.
-//! - [`mirror`]: the store: merges scopes, keeps history, state, books and reports.
+//! - [`mirror`]: the store: merges scopes, keeps history, state, run log and reports.
 //! - [`publish`]: the DuckDB copy, the Parquet snapshots and the durable rename.
 //! - [`cycle`]: one cycle: joins the steps and says what it did.
-//! - [`session`]: runs on the open store, from opening their books to closing them.
+//! - [`session`]: runs on the open store, from their start in the run log to their end.
 //! - [`daemon`]: `casemirror run`: polls, cycles, publishing and the socket for other commands.
 //!
 //! What they stand on:

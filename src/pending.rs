@@ -9,7 +9,7 @@ use crate::catalog::{Catalog, Group, JOURNAL_COLUMNS, Resource};
 use crate::config::Config;
 use crate::cycle::{plan_cases, since};
 use crate::error::Result;
-use crate::mirror::{Books, ResourceRow, State};
+use crate::mirror::{ResourceRow, RunLog, State};
 use crate::scope::Reason;
 
 /// One stale scope.
@@ -19,7 +19,7 @@ pub(crate) struct PendingScope {
     /// The case, the contact, or empty for a whole list.
     pub(crate) scope: String,
     pub(crate) reason: String,
-    /// It was never fetched completely, as far as the books tell.
+    /// It was never fetched completely, as far as the store tell.
     pub(crate) never: bool,
 }
 
@@ -78,7 +78,7 @@ impl<F: FnMut(Vec<PendingScope>) -> Result<()>> Collector<F> {
 /// Cases planned at once.
 const BATCH: usize = 2_000;
 
-/// Collects what is stale by the books on `conn`, and hands it on chunk by chunk.
+/// Collects what is stale by the store on `conn`, and hands it on chunk by chunk.
 ///
 /// # Errors
 /// Those of the store, and the first of `hand_on`.
@@ -88,8 +88,8 @@ pub(crate) fn collect(
     catalog: &Catalog,
     hand_on: impl FnMut(Vec<PendingScope>) -> Result<()>,
 ) -> Result<Pending> {
-    let (state, books) = (State::new(conn), Books::new(conn));
-    let status = books.resources()?;
+    let (state, log) = (State::new(conn), RunLog::new(conn));
+    let status = log.resources()?;
     let active: Vec<Arc<Resource>> = catalog
         .resources()
         .iter()
@@ -97,7 +97,7 @@ pub(crate) fn collect(
         .cloned()
         .collect();
     let errors: BTreeMap<(String, i64), String> =
-        books.failures(usize::MAX >> 1)?.into_iter().map(|f| ((f.table, f.id), f.error)).collect();
+        log.failures(usize::MAX >> 1)?.into_iter().map(|f| ((f.table, f.id), f.error)).collect();
     let mut pending = Collector { pending: Pending::new(), chunk: Vec::new(), hand_on };
     let since = since(config)?;
     let mut after = None;
@@ -119,7 +119,7 @@ pub(crate) fn collect(
     }
     for resource in &active {
         match &resource.group {
-            Group::Each(each) => {
+            Group::ForEach(each) => {
                 for (id, reason, never) in state.why_each_is_stale(resource, each)? {
                     let (table, scope) = (resource.table.clone(), id.to_string());
                     pending.push(PendingScope { table, scope, reason, never })?;
@@ -181,7 +181,7 @@ fn complete_by(
         return Ok(complete);
     }
     // What is switched off, forbidden or not there lacks nothing, and has not been fetched either.
-    let status = Books::new(conn).resources()?;
+    let status = RunLog::new(conn).resources()?;
     let lacks = |table: &str| pending.get(table).is_some_and(|table| table.never);
     let planned = state.meta("journals_since")?.is_some();
     // A child's rows come with its parent's scopes.
@@ -210,7 +210,7 @@ pub(crate) fn is_complete_by(
 }
 
 fn has_all(complete: &BTreeSet<String>, conn: &Connection, catalog: &Catalog) -> Result<bool> {
-    let status = Books::new(conn).resources()?;
+    let status = RunLog::new(conn).resources()?;
     Ok(catalog
         .resources()
         .iter()

@@ -22,7 +22,7 @@ pub fn version_of(case: &CaseState, refresh: &Refresh) -> String {
     match refresh {
         Refresh::None => String::new(),
         Refresh::Any => case.any_stamp.clone(),
-        Refresh::Dates(facets) => facets
+        Refresh::Dates(change_dates) => change_dates
             .iter()
             .map(|f| case.dates[*f as usize].map_or_else(|| "null".to_owned(), |t| t.to_string()))
             .collect::<Vec<_>>()
@@ -64,9 +64,9 @@ pub struct Inputs<'a> {
     pub fetched: &'a HashMap<(String, i64), Fetched>,
     /// Failed scopes: when they may be tried again, in microseconds.
     pub failures: &'a HashMap<(String, i64), i64>,
-    /// Values of the columns that `[only]` conditions ask for, by table and column.
+    /// Values of the columns that `[condition]`s look at, by table and column.
     pub values: &'a HashMap<(String, String), HashMap<i64, Option<String>>>,
-    /// The path parameters that `[given]` asks for, by the table that is read with them.
+    /// The path parameters that `[lookup]` asks for, by the table that is read with them.
     pub given: &'a HashMap<String, HashMap<i64, String>>,
     /// `bootstrap.since`, where it is set.
     pub since: Option<&'a Since>,
@@ -113,7 +113,7 @@ pub fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
         let Some(reason) = why_stale(inputs.fetched.get(&key), &version, inputs.now_us) else {
             continue;
         };
-        let given = match &resource.given {
+        let given = match &resource.lookup {
             None => None,
             // Where it is not known there is nothing to ask.
             Some(_) => match inputs.given.get(&resource.table).and_then(|g| g.get(&case.case_id)) {
@@ -135,12 +135,12 @@ pub fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
     plan
 }
 
-/// Whether a case is asked for a resource with `[only]` is known when what it looks at is read: until
+/// Whether a case is asked for a resource with a `[condition]` is known when what it looks at is read: until
 /// then it waits. (Rows of searches are read before anything is planned.)
 fn hold_conditioned(plan: &mut CasePlan, inputs: &Inputs<'_>) {
     let condition = |table: &str| {
         let resource = inputs.resources.iter().find(|r| r.table == table && r.group == Group::Case);
-        resource.and_then(|r| r.only.as_ref())
+        resource.and_then(|r| r.condition.as_ref())
     };
     let of_case =
         |table: &str| inputs.resources.iter().any(|r| r.table == table && r.group == Group::Case);
@@ -169,7 +169,7 @@ fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
             if inputs.since.is_some_and(|since| !since.lets_through(case)) {
                 return false;
             }
-            let Some(only) = &resource.only else { return true };
+            let Some(only) = &resource.condition else { return true };
             let known = inputs.values.get(&(only.table.clone(), only.column.clone()));
             match known.and_then(|values| values.get(&case.case_id)) {
                 Some(value) => value.as_ref().is_some_and(|value| only.values.contains(value)),
@@ -181,14 +181,14 @@ fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
                 }
             }
         }
-        Group::List | Group::Each(_) | Group::Child(_) | Group::Journal(_) => false,
+        Group::List | Group::ForEach(_) | Group::Child(_) | Group::Journal(_) => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Facet;
+    use crate::catalog::ChangeDate;
 
     fn case(reported: bool, dates: [Option<i64>; 11]) -> CaseState {
         CaseState {
@@ -215,11 +215,11 @@ mod tests {
 
     #[test]
     fn never_fetched_unknown_null_and_an_instant_are_four_states() {
-        let rule = Refresh::Dates(vec![Facet::ActivityChanged]);
+        let rule = Refresh::Dates(vec![ChangeDate::ActivityChanged]);
         let mut dates = [None; 11];
         let unknown = version_of(&case(false, dates), &rule);
         let null = version_of(&case(true, dates), &rule);
-        dates[Facet::ActivityChanged as usize] = Some(5);
+        dates[ChangeDate::ActivityChanged as usize] = Some(5);
         let instant = version_of(&case(true, dates), &rule);
         let states = [None, Some(fetched(&unknown)), Some(fetched(&null)), Some(fetched(&instant))];
         for (i, was) in states.iter().enumerate() {
@@ -252,7 +252,7 @@ mod tests {
         for r in resources {
             all.insert((r.table.clone(), 17), fetched(&version_of(&before, &r.refresh)));
         }
-        dates[Facet::TransactionChanged as usize] = Some(2);
+        dates[ChangeDate::TransactionChanged as usize] = Some(2);
         let values = HashMap::from([(
             ("cases".to_owned(), "assignment_type".to_owned()),
             HashMap::from([(17, Some("Sale".to_owned()))]),
@@ -274,8 +274,8 @@ mod tests {
             .iter()
             .filter(|r| match &r.refresh {
                 // What hangs on another table is asked for once that is read.
-                Refresh::Any => r.table != "projects" && r.only.is_none(),
-                Refresh::Dates(d) => d.contains(&Facet::TransactionChanged),
+                Refresh::Any => r.table != "projects" && r.condition.is_none(),
+                Refresh::Dates(d) => d.contains(&ChangeDate::TransactionChanged),
                 Refresh::None => false,
             })
             .map(|r| r.table.as_str())

@@ -1,4 +1,4 @@
-//! Runs on the open store, from opening their books to closing them: what `sync`, `run` and `demo`
+//! Runs on the open store, from their start in the run log to their end: what `sync`, `run` and `demo`
 //! have in common.
 
 mod publishing;
@@ -14,10 +14,10 @@ pub(crate) use publishing::{Forms, NOTHING_LISTED, When, export};
 
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::cycle::{self, Cycle, News, Options, Polls, Signals};
+use crate::cycle::{self, Cycle, Notifier, Options, Polls, Signals};
 use crate::decode::Context;
 use crate::error::{Error, Result};
-use crate::mirror::{Books, Lane, RunSummary, Settings, Store, Writer};
+use crate::mirror::{Loader, RunLog, RunSummary, Settings, Store, Writer};
 use crate::progress::Progress;
 use crate::publish::Published;
 use crate::source::{Client, StoredLedger};
@@ -62,8 +62,8 @@ impl Session {
             store: Arc::clone(&store),
             writer: writer.clone(),
             client,
-            turn: Arc::default(),
-            news: News::default(),
+            lock: Arc::default(),
+            notifier: Notifier::default(),
         };
         Ok(Session {
             config,
@@ -110,7 +110,7 @@ impl Session {
     /// give way is left in `verifying`, and gone on with where it is given back.
     ///
     /// # Errors
-    /// What ended the cycle or the publishing; the books say so too.
+    /// What ended the cycle or the publishing; the store say so too.
     pub(crate) async fn sync(
         &self,
         command: &str,
@@ -137,7 +137,7 @@ impl Session {
     /// One run of the daemon's, like [`Session::sync`]; publishing has its own pace there.
     ///
     /// # Errors
-    /// What ended the cycle; the books say so too.
+    /// What ended the cycle; the store say so too.
     pub(crate) async fn follow(
         &self,
         options: Options,
@@ -163,7 +163,7 @@ impl Session {
         let asked = options.verify;
         let mut report = self.cycle(run_id, options, signals.clone()).await?;
         let mut verified = None;
-        if !report.halted {
+        if !report.interrupted {
             match asked.or(report.verify_due.then_some(verify::SAMPLE)) {
                 Some(sample) => {
                     verified =
@@ -177,7 +177,7 @@ impl Session {
     }
 
     fn start_run(&self, command: &str) -> Result<i64> {
-        Books::new(&self.store.connection()?).start_run(command)
+        RunLog::new(&self.store.connection()?).start_run(command)
     }
 
     async fn end_run(&self, run_id: i64, ran: Result<&cycle::Report, &Error>) -> Result<()> {
@@ -191,7 +191,7 @@ impl Session {
                 .to_owned(),
                 exit_status: report.exit_status(),
                 error: (!report.problems.is_empty()).then(|| report.problems.join("\n")),
-                rows: Books::total(&report.outcome),
+                rows: RunLog::total(&report.outcome),
             },
             Err(error) => RunSummary {
                 outcome: "failed".to_owned(),
@@ -200,7 +200,7 @@ impl Session {
                 ..RunSummary::default()
             },
         };
-        self.writer.run(move |conn| Books::new(conn).end_run(run_id, &summary)).await
+        self.writer.run(move |conn| RunLog::new(conn).end_run(run_id, &summary)).await
     }
 
     async fn cycle(
@@ -213,7 +213,7 @@ impl Session {
             config: Arc::clone(&self.config),
             catalog: Arc::clone(&self.catalog),
             store: Arc::clone(&self.store),
-            writer: self.lane(run_id, options.allow_removals)?,
+            writer: self.loader(run_id, options.allow_removals)?,
             polls: self.polls.clone(),
             context: self.decoding(),
             progress: self.progress.clone(),
@@ -233,18 +233,18 @@ impl Session {
     }
 
     /// What a run writes with.
-    fn lane(&self, run_id: i64, allow_removals: bool) -> Result<Lane> {
+    fn loader(&self, run_id: i64, allow_removals: bool) -> Result<Loader> {
         let settings = Settings::new(&self.config, &self.catalog, allow_removals);
-        self.writer.lane(settings, run_id)
+        self.writer.loader(settings, run_id)
     }
 
-    /// Forgets the books of the daemon's own runs that ended before `before`: a brokerage's day has
+    /// Forgets the store of the daemon's own runs that ended before `before`: a brokerage's day has
     /// thousands of them.
     ///
     /// # Errors
     /// Those of the store.
     pub(crate) async fn forget_runs(&self, before: Timestamp) -> Result<()> {
-        self.writer.run(move |conn| Books::new(conn).forget_runs("run", before)).await
+        self.writer.run(move |conn| RunLog::new(conn).forget_runs("run", before)).await
     }
 
     /// Ends the thread that writes: with the process's last connection the store's log is worked into

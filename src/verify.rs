@@ -21,9 +21,9 @@
 //! A [`Verification`] can be left where other work has to be done first, and gone on with after it.
 //! Changes come first: asking gives way to them.
 
-mod apart;
 mod asking;
-mod bench;
+mod context;
+mod differing;
 mod forecast;
 mod lines;
 mod revenue;
@@ -31,13 +31,13 @@ mod sample;
 mod totals;
 mod whole;
 
-pub(crate) use bench::Bench;
+pub(crate) use context::Context;
 pub(crate) use forecast::Asks;
 
 use crate::error::{Error, Kind, Result};
 use crate::scope::{REVENUE, REVENUE_SUMS};
-pub(crate) use asking::Way;
-use bench::Asked;
+pub(crate) use asking::Gate;
+use context::Asked;
 use revenue::Revenue;
 use sample::Sample;
 use totals::Totals;
@@ -108,7 +108,7 @@ const TOTALLED: [&str; 4] = ["cases", "projects", REVENUE, REVENUE_SUMS];
 
 /// All comparisons, settled and open.
 pub(crate) struct Verification {
-    bench: Bench,
+    context: Context,
     totals: Totals,
     revenue: Revenue,
     sample: Sample,
@@ -124,17 +124,17 @@ impl Verification {
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) fn of(bench: Bench, sample: usize) -> Result<Verification> {
+    pub(crate) fn of(context: Context, sample: usize) -> Result<Verification> {
         Ok(Verification {
-            totals: Totals::of(&bench)?,
-            revenue: Revenue::of(&bench)?,
-            sample: Sample::of(&bench, sample)?,
+            totals: Totals::of(&context)?,
+            revenue: Revenue::of(&context)?,
+            sample: Sample::of(&context, sample)?,
             not_read: TOTALLED
                 .into_iter()
-                .filter_map(|table| bench.why_not(table).transpose())
+                .filter_map(|table| context.why_not(table).transpose())
                 .map(|why| why.map(|why| format!("not compared: {why}")))
                 .collect::<Result<_>>()?,
-            bench,
+            context,
             settled: Vec::new(),
             asked: None,
         })
@@ -145,22 +145,22 @@ impl Verification {
         self.totals.is_done() && self.revenue.is_done() && self.sample.is_done()
     }
 
-    /// Asks the source for what is open, as long as the way is free. False when it was left: called
+    /// Asks the source for what is open, as long as the gate is open. False when it was left: called
     /// again, it asks for the rest. Calls under way go on meanwhile.
     ///
     /// # Errors
     /// What makes all further calls senseless.
-    pub(crate) async fn ask(&mut self, way: &mut Way) -> Result<bool> {
-        let bench = &self.bench;
+    pub(crate) async fn ask(&mut self, gate: &mut Gate) -> Result<bool> {
+        let context = &self.context;
         if self.asked.is_none() {
-            self.asked = Some(bench.now()?);
+            self.asked = Some(context.now()?);
             self.totals.begin();
             self.revenue.begin();
-            self.sample.begin(bench)?;
+            self.sample.begin(context)?;
         }
-        self.totals.ask(bench, way).await?;
-        self.revenue.ask(bench, way).await?;
-        self.sample.ask(bench, way).await?;
+        self.totals.ask(context, gate).await?;
+        self.revenue.ask(context, gate).await?;
+        self.sample.ask(context, gate).await?;
         Ok(self.totals.is_asked() && self.revenue.is_asked() && self.sample.is_asked())
     }
 
@@ -171,10 +171,10 @@ impl Verification {
     /// Those of the store, and what makes all further calls senseless.
     pub(crate) async fn compare(&mut self) -> Result<()> {
         let Some(asked) = self.asked.take() else { return Ok(()) };
-        let bench = &self.bench;
-        self.totals.compare(bench, asked, &mut self.settled).await?;
-        self.revenue.compare(bench, &mut self.settled).await?;
-        self.sample.compare(bench, asked, &mut self.settled).await
+        let context = &self.context;
+        self.totals.compare(context, asked, &mut self.settled).await?;
+        self.revenue.compare(context, &mut self.settled).await?;
+        self.sample.compare(context, asked, &mut self.settled).await
     }
 
     /// What came of it.
@@ -182,7 +182,7 @@ impl Verification {
     /// # Errors
     /// Where nothing at all could be compared: the first error of the calls.
     pub(crate) fn finish(self) -> Result<Verified> {
-        let could_not = self.bench.could_not();
+        let could_not = self.context.could_not();
         if let Some(first) = could_not.problems.first()
             && self.settled.is_empty()
         {
@@ -210,7 +210,7 @@ enum Step {
 
 /// Decides after the source was asked so many times. `changed`: something that the comparison depends
 /// on changed between asking and comparing.
-fn judge(asked: u32, same: bool, changed: bool) -> Step {
+fn decide(asked: u32, same: bool, changed: bool) -> Step {
     match (same, changed) {
         (true, _) => Step::Same,
         (false, false) if asked > 1 => Step::Different,
@@ -248,18 +248,18 @@ mod tests {
 
     #[test]
     fn a_difference_is_asked_once_more_before_it_counts() {
-        assert_eq!(judge(1, false, false), Step::Again);
-        assert_eq!(judge(2, false, false), Step::Different);
-        assert_eq!(judge(2, true, true), Step::Same);
+        assert_eq!(decide(1, false, false), Step::Again);
+        assert_eq!(decide(2, false, false), Step::Different);
+        assert_eq!(decide(2, true, true), Step::Same);
     }
 
     #[test]
     fn what_changes_each_time_is_asked_four_times_and_unsettled() {
         for asked in 1..4 {
-            assert_eq!(judge(asked, false, true), Step::Again);
+            assert_eq!(decide(asked, false, true), Step::Again);
         }
-        assert_eq!(judge(4, false, true), Step::Unsettled);
-        assert_eq!(judge(4, false, false), Step::Different);
+        assert_eq!(decide(4, false, true), Step::Unsettled);
+        assert_eq!(decide(4, false, false), Step::Different);
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn commands_typed_while_it_runs_give_the_same_output_and_exit_status() {
 }
 
 #[test]
-fn what_a_handed_over_sync_leaves_incomplete_gives_its_exit_status() {
+fn what_a_forwarded_sync_leaves_incomplete_gives_its_exit_status() {
     let world = eager(20);
     let mut daemon = world.start_daemon();
     daemon.wait_until_idle();
@@ -194,7 +194,7 @@ fn where_nothing_answers_the_holder_of_the_store_is_named() {
 }
 
 #[test]
-fn a_command_handed_over_while_the_source_was_never_reached_fails_as_it_would_alone() {
+fn a_command_forwarded_while_the_source_was_never_reached_fails_as_it_would_alone() {
     let world = eager(10);
     world.sandbox.fault(fault("*", None, Fault::Drop));
     let alone = world.run(&["sync"]);

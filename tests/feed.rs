@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use casemirror::catalog::Catalog;
 use casemirror::config::Config;
-use casemirror::cycle::{News, Polls};
+use casemirror::cycle::{Notifier, Polls};
 use casemirror::feed::Reread;
 use casemirror::mirror::{Store, Writer};
 use casemirror::sandbox::{Act, Control, Facet, Fault, MaxTop, Options, Rule};
@@ -258,8 +258,8 @@ fn reread(world: &World, name: FeedName) -> Reread {
         store: Arc::new(store),
         writer,
         client: client.clone(),
-        turn: Arc::default(),
-        news: News::default(),
+        lock: Arc::default(),
+        notifier: Notifier::default(),
     };
     let reread = world.wait(polls.reread(name, Duration::from_secs(2 * 86_400))).unwrap();
     world.wait(client.flush());

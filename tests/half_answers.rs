@@ -63,9 +63,9 @@ fn a_search_row_without_key_does_not_hold_back_those_beside_it() {
         change(&world, *case_id, Facet::Nothing);
     }
     let whole = property_rows(&world, Some(cases[3])).remove(0);
-    let keyless = without_id(&whole);
+    let without_key = without_id(&whole);
     let path = search_path("Property");
-    let rule = fault(&path, None, garbage(&page(&[whole, keyless])));
+    let rule = fault(&path, None, garbage(&page(&[whole, without_key])));
     world.sandbox.fault(Rule { query: Some("Id eq".to_owned()), ..rule });
     world.sandbox.fault(end_the_run_at(&path, 60));
     assert_incomplete(&world.run(&["sync"]), "cases");

@@ -327,11 +327,12 @@ fn no_table_has_more_scopes_read_than_there_should_be() {
     // Everything was read once: what was ever read is what there should be.
     assert_eq!(odd_freshness(&world, "scopes_fetched <> scopes_known"), [""; 0]);
 
-    // What there should be becomes less: scopes that were read remain in the books.
+    // What there should be becomes less: scopes that were read remain in the store.
     for edit in [ListEdit::Added, ListEdit::Changed, ListEdit::Removed] {
         world.sandbox.act(&Act::ProcessingBasis { edit }).unwrap();
     }
-    for case_id in shown_cases(&world) {
+    // Few enough for the guard.
+    for case_id in shown_cases(&world).into_iter().take(10) {
         change(&world, case_id, Facet::SaleTextSwitched);
     }
     world.sync();

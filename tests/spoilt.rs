@@ -340,7 +340,7 @@ impl Mirror {
                     of_case.map(move |r| Target::of(r, Some(*id)))
                 });
                 of_cases
-                    .chain(of_group(|g| matches!(g, Group::Each(_))))
+                    .chain(of_group(|g| matches!(g, Group::ForEach(_))))
                     .chain(of_group(|g| matches!(g, Group::Journal(_))))
                     .filter(|target| target.name != SUMS)
                     .collect()
@@ -479,7 +479,7 @@ impl Mirror {
                 continue;
             }
             // What is said not to be used is read no more.
-            if resource.only.as_ref().is_some_and(|only| mentioned.contains(&only.table)) {
+            if resource.condition.as_ref().is_some_and(|c| mentioned.contains(&c.table)) {
                 continue;
             }
             // What is believed of these decides what of the others is read.

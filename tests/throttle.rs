@@ -44,7 +44,7 @@ fn sync_killed_in_a_feed_call(world: &World, feed: &str, when: When) {
     world.sandbox.clear_faults();
 }
 
-/// Every call that arrived is in the books, and each has an end.
+/// Every call that arrived is in the store, and each has an end.
 fn assert_ledger_tells_of_all(store: &Connection, arrived: u64) {
     let noted: i64 = one(store, "SELECT count(*) FROM sync.feed_calls");
     assert!(noted >= arrived as i64, "{arrived} calls arrived, {noted} are in sync.feed_calls");

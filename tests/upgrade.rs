@@ -7,7 +7,7 @@ use duckdb::Connection;
 
 use crate::support::{World, one};
 
-/// The books of the first format, as far as they were others: what was fetched was one row per table
+/// the store of the first format, as far as they were others: what was fetched was one row per table
 /// and scope, whose stamp was the version or, in words, the status. The released version had none of
 /// the columns that are dropped here.
 const FIRST_FORMAT: &str = "

@@ -124,9 +124,9 @@ fn one_altered_payment_among_100_000_lines_is_found_named_and_mended() {
     let output = verify(&world, "0");
     assert_found(&output, &["revenue", &office, &month, "payments", "-0.01"]);
     assert_found(&output, &[&office, &month, "line 417", "payment", "-0.01"]);
-    let books: i64 =
+    let log: i64 =
         one(&world.store(), "SELECT count(*) FROM sync.verifications WHERE difference IS NOT NULL");
-    assert_eq!(books, 2, "{}", shown(&output));
+    assert_eq!(log, 2, "{}", shown(&output));
     world.sync();
     assert_same(&verify(&world, "0"));
 }
@@ -442,7 +442,7 @@ fn a_due_verify_gives_way_to_a_command_and_goes_on_where_it_was() {
     let journals = ["journals", "--from", &day, "--to", &day, "--kind", "depot"];
     let handed = start(&world, &journals);
     let log = world.path("daemon.log");
-    daemon.wait_until("the command is handed over", || {
+    daemon.wait_until("the command is forwarded", || {
         std::fs::read_to_string(&log).unwrap().contains("gives way")
     });
     world.sandbox.release("sum");

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use casemirror::catalog::{Catalog, Resource};
 use casemirror::config::Config;
-use casemirror::cycle::{Cycle, News, Options, Parts, Polls, Signals};
+use casemirror::cycle::{Cycle, Notifier, Options, Parts, Polls, Signals};
 use casemirror::decode::{Context, Decoder, Params, Privacy};
-use casemirror::mirror::{Books, Settings, Store, Writer};
+use casemirror::mirror::{RunLog, Settings, Store, Writer};
 use casemirror::progress::Progress;
 use casemirror::publish::{self, ParquetTarget, SnapshotInfo, Targets};
 use casemirror::source::StoredLedger;
@@ -133,7 +133,7 @@ pub(crate) fn list(address: &str, folder: &Path) -> Figures {
     let report = runtime.expect("a runtime starts").block_on(async {
         let store = Arc::new(Store::open(&config, &catalog).expect("a store can be made"));
         let connection = || store.connection().expect("another connection");
-        let run_id = Books::new(&connection()).start_run("bench").expect("the books are open");
+        let run_id = RunLog::new(&connection()).start_run("bench").expect("the store are open");
         let settings = Settings::new(&config, &catalog, false);
         let writer = Writer::start(connection()).expect("a writer");
         let ledger = Arc::new(StoredLedger::new(connection()));
@@ -143,14 +143,14 @@ pub(crate) fn list(address: &str, folder: &Path) -> Figures {
             config: Arc::clone(&config),
             catalog: Arc::clone(&catalog),
             store: Arc::clone(&store),
-            writer: writer.lane(settings, run_id).expect("a lane"),
+            writer: writer.loader(settings, run_id).expect("a loader"),
             polls: Polls {
                 config: Arc::clone(&config),
                 store: Arc::clone(&store),
                 writer,
                 client: client.expect("a client"),
-                turn: Arc::default(),
-                news: News::default(),
+                lock: Arc::default(),
+                notifier: Notifier::default(),
             },
             context,
             progress: Progress::silent(),

@@ -44,9 +44,11 @@ pub(super) fn endpoint(resource: &Resource) -> String {
 pub(super) fn refresh(resource: &Resource) -> String {
     match &resource.refresh {
         Refresh::Any => "any change date".to_owned(),
-        Refresh::Dates(facets) => {
-            facets.iter().map(|f| super::Facet::ALL[*f as usize].1).collect::<Vec<_>>().join(", ")
-        }
+        Refresh::Dates(change_dates) => change_dates
+            .iter()
+            .map(|f| super::ChangeDate::ALL[*f as usize].1)
+            .collect::<Vec<_>>()
+            .join(", "),
         Refresh::None => match &resource.schedule {
             Some(schedule) => format!("schedule.{schedule}"),
             None if matches!(resource.group, Group::Journal(_)) => {

@@ -17,13 +17,13 @@ pub(super) struct File {
     pub(super) refresh: Vec<String>,
     pub(super) schedule: Option<String>,
     pub(super) read: Option<ReadFile>,
-    pub(super) only: Option<OnlyFile>,
-    pub(super) given: Option<GivenFile>,
+    pub(super) condition: Option<ConditionFile>,
+    pub(super) lookup: Option<LookupFile>,
     pub(super) stays_after: Option<String>,
     pub(super) at_most: Option<u32>,
     pub(super) partial: Option<PartialFile>,
-    pub(super) instead: Option<InsteadFile>,
-    pub(super) each: Option<EachFile>,
+    pub(super) fallback: Option<FallbackFile>,
+    pub(super) for_each: Option<ForEachFile>,
     pub(super) child: Option<ChildFile>,
     pub(super) journal: Option<JournalFile>,
     #[serde(default)]
@@ -32,12 +32,12 @@ pub(super) struct File {
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub(super) enum GroupName {
     Case,
     Ids,
     List,
-    Each,
+    ForEach,
     Child,
     Journal,
 }
@@ -107,7 +107,7 @@ pub(super) enum PagingName {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct OnlyFile {
+pub(super) struct ConditionFile {
     pub(super) table: String,
     pub(super) column: String,
     pub(super) values: Vec<String>,
@@ -123,7 +123,7 @@ pub(super) struct PartialFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct GivenFile {
+pub(super) struct LookupFile {
     pub(super) param: String,
     pub(super) tables: Vec<String>,
     pub(super) column: String,
@@ -131,14 +131,14 @@ pub(super) struct GivenFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct InsteadFile {
+pub(super) struct FallbackFile {
     pub(super) table: String,
     pub(super) columns: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EachFile {
+pub(super) struct ForEachFile {
     pub(super) table: Option<String>,
     pub(super) list: Option<String>,
     pub(super) column: String,

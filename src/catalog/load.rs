@@ -213,7 +213,7 @@ method = "GET"
 path = "/api/Offices"
 answer = "list"
 fallback = { path = "/api/Elsewhere", query = { all = "true" } }
-[instead]
+[fallback]
 table = "people"
 columns = { id = "id" }
 [[column]]

@@ -26,8 +26,8 @@ pub(crate) use column::{Column, ColumnType, Cut, Origin};
 pub(crate) use dictionary::DictionaryFormat;
 pub(crate) use names::class_of_name;
 pub(crate) use resource::{
-    Address, Child, EXTRA_COLUMN, Each, Facet, Given, Instead, JOURNAL_COLUMNS, Journal,
-    LINE_NUMBER, Method, Only, Partial, Read, Refresh, SYNCED_AT_COLUMN, Windows,
+    Address, ChangeDate, Child, Condition, EXTRA_COLUMN, Fallback, ForEach, JOURNAL_COLUMNS,
+    Journal, LINE_NUMBER, Lookup, Method, Partial, Read, Refresh, SYNCED_AT_COLUMN, Windows,
 };
 pub use resource::{Answer, Group, Paging, Resource};
 
@@ -82,9 +82,9 @@ impl Catalog {
     /// from, and what those need.
     pub(crate) fn depth(&self, resource: &Resource) -> usize {
         let needs = match &resource.group {
-            Group::Each(each) if each.list.is_none() => Some(each.table.as_str()),
-            Group::Each(_) => None,
-            Group::List => resource.instead.as_ref().map(|instead| instead.table.as_str()),
+            Group::ForEach(each) if each.list.is_none() => Some(each.table.as_str()),
+            Group::ForEach(_) => None,
+            Group::List => resource.fallback.as_ref().map(|instead| instead.table.as_str()),
             Group::Case | Group::Ids | Group::Child(_) | Group::Journal(_) => None,
         };
         needs.and_then(|table| self.get(table)).map_or(0, |other| 1 + self.depth(other))
@@ -101,7 +101,7 @@ impl Catalog {
     }
 }
 
-/// Fills in by which column child tables, and the tables that `[only]` and `[given]` look into, know a
+/// Fills in by which column child tables, and the tables that `[condition]` and `[lookup]` look into, know a
 /// scope.
 fn resolve_scopes(resources: &mut [Resource]) {
     let of_parents: BTreeMap<String, String> = resources
@@ -122,10 +122,10 @@ fn resolve_scopes(resources: &mut [Resource]) {
         .collect();
     let scope_of = |table: &str| scopes.get(table).cloned().unwrap_or_default();
     for resource in resources {
-        if let Some(only) = &mut resource.only {
+        if let Some(only) = &mut resource.condition {
             only.scope = scope_of(&only.table);
         }
-        for (table, scope) in resource.given.iter_mut().flat_map(|given| &mut given.tables) {
+        for (table, scope) in resource.lookup.iter_mut().flat_map(|given| &mut given.tables) {
             *scope = scope_of(table);
         }
     }

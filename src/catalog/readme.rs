@@ -36,7 +36,7 @@ fn calls(resource: &Resource) -> Vec<String> {
     let mut all = vec![format!("{} {}", read.method, read.path)];
     let more = [read.by_id.as_ref(), read.fallback.as_ref().map(|fallback| &fallback.path)];
     let named = match &resource.group {
-        Group::Each(each) => each.list.as_ref(),
+        Group::ForEach(each) => each.list.as_ref(),
         _ => None,
     };
     all.extend(more.into_iter().chain([named]).flatten().map(|path| format!("GET {path}")));

@@ -11,7 +11,7 @@ use crate::sql;
 /// The eleven change dates of a case, in the order of reference 2.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(usize)]
-pub(crate) enum Facet {
+pub(crate) enum ChangeDate {
     Modified,
     CaseActivated,
     CaseSold,
@@ -25,25 +25,25 @@ pub(crate) enum Facet {
     ActivityChanged,
 }
 
-impl Facet {
+impl ChangeDate {
     /// All of them with the API's field and our column.
-    pub(crate) const ALL: [(Facet, &'static str, &'static str); 11] = [
-        (Facet::Modified, "ModifiedDate", "modified_date"),
-        (Facet::CaseActivated, "CaseActivatedDate", "case_activated_date"),
-        (Facet::CaseSold, "CaseSoldDate", "case_sold_date"),
-        (Facet::BidChanged, "BidChangedDate", "bid_changed_date"),
-        (Facet::DescriptionChanged, "DescriptionChangedDate", "description_changed_date"),
-        (Facet::CaseEntityChanged, "CaseEntityChangedDate", "case_entity_changed_date"),
-        (Facet::ImageChanged, "ImageChangedDate", "image_changed_date"),
-        (Facet::AttachmentChanged, "AttachmentChangedDate", "attachment_changed_date"),
-        (Facet::TransactionChanged, "TransactionChangedDate", "transaction_changed_date"),
-        (Facet::PublicationChanged, "PublicationChangedDate", "publication_changed_date"),
-        (Facet::ActivityChanged, "ActivityChangedDate", "activity_changed_date"),
+    pub(crate) const ALL: [(ChangeDate, &'static str, &'static str); 11] = [
+        (ChangeDate::Modified, "ModifiedDate", "modified_date"),
+        (ChangeDate::CaseActivated, "CaseActivatedDate", "case_activated_date"),
+        (ChangeDate::CaseSold, "CaseSoldDate", "case_sold_date"),
+        (ChangeDate::BidChanged, "BidChangedDate", "bid_changed_date"),
+        (ChangeDate::DescriptionChanged, "DescriptionChangedDate", "description_changed_date"),
+        (ChangeDate::CaseEntityChanged, "CaseEntityChangedDate", "case_entity_changed_date"),
+        (ChangeDate::ImageChanged, "ImageChangedDate", "image_changed_date"),
+        (ChangeDate::AttachmentChanged, "AttachmentChangedDate", "attachment_changed_date"),
+        (ChangeDate::TransactionChanged, "TransactionChangedDate", "transaction_changed_date"),
+        (ChangeDate::PublicationChanged, "PublicationChangedDate", "publication_changed_date"),
+        (ChangeDate::ActivityChanged, "ActivityChangedDate", "activity_changed_date"),
     ];
 
-    /// The facet of an API field.
-    pub(crate) fn of_field(field: &str) -> Option<Facet> {
-        Facet::ALL.iter().find(|(_, f, _)| *f == field).map(|(facet, _, _)| *facet)
+    /// The change date of an API field.
+    pub(crate) fn of_field(field: &str) -> Option<ChangeDate> {
+        ChangeDate::ALL.iter().find(|(_, f, _)| *f == field).map(|(change_date, _, _)| *change_date)
     }
 }
 
@@ -55,7 +55,7 @@ pub(crate) enum Refresh {
     /// Each of the eleven.
     Any,
     /// These.
-    Dates(Vec<Facet>),
+    Dates(Vec<ChangeDate>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +141,7 @@ pub(crate) struct Address {
 
 /// Where a list comes from when the service has no such list: rows of another table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Instead {
+pub(crate) struct Fallback {
     pub(crate) table: String,
     /// Columns of this table, and those of the other that fill them.
     pub(crate) columns: Vec<(String, String)>,
@@ -149,7 +149,7 @@ pub(crate) struct Instead {
 
 /// The rows of another table that make one scope each.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Each {
+pub struct ForEach {
     /// The table of those rows: this one itself where a list names them.
     pub(crate) table: String,
     /// The address of a list of the source that names the scopes; those once named stay.
@@ -192,7 +192,7 @@ pub enum Group {
     /// The whole table is one list.
     List,
     /// One scope per row of another table.
-    Each(Each),
+    ForEach(ForEach),
     /// Rows of a list inside another table's records: loaded with their parent.
     Child(Child),
     /// One scope per journal and month.
@@ -201,7 +201,7 @@ pub enum Group {
 
 /// Only scopes whose row in another table has one of these values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Only {
+pub struct Condition {
     pub table: String,
     /// The column of that table with the scope's id.
     pub(crate) scope: String,
@@ -221,7 +221,7 @@ pub(crate) struct Partial {
 
 /// A path parameter that the case's row in another table gives; without it the case is not asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Given {
+pub(crate) struct Lookup {
     pub(crate) param: String,
     /// Tables that may have it, each with its column of the scope's id.
     pub(crate) tables: Vec<(String, String)>,
@@ -243,15 +243,15 @@ pub struct Resource {
     pub(crate) schedule: Option<String>,
     /// `None` for child tables.
     pub read: Option<Read>,
-    pub only: Option<Only>,
-    pub(crate) given: Option<Given>,
+    pub condition: Option<Condition>,
+    pub(crate) lookup: Option<Lookup>,
     /// An instant: rows for which it has passed stay, though a complete answer lacks them.
     pub stays_after: Option<String>,
     /// An answer has no more rows than this, the first by `stays_after`: a full one says nothing of
     /// those behind its last.
     pub(crate) at_most: Option<u32>,
     pub(crate) partial: Option<Partial>,
-    pub(crate) instead: Option<Instead>,
+    pub(crate) fallback: Option<Fallback>,
     /// Fields that hold copies of another table's records: in no column and not in `_extra`. An
     /// object of which columns take a part leaves out the rest.
     pub(crate) leave_out: Vec<String>,
@@ -285,7 +285,7 @@ impl Resource {
             Group::Ids => Some(&self.key[0]),
             Group::List => None,
             Group::Journal(_) => Some("journal_id"),
-            Group::Each(each) => Some(&each.param),
+            Group::ForEach(each) => Some(&each.param),
             Group::Child(child) => child.scope.as_deref(),
         }
     }

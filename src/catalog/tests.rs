@@ -170,7 +170,7 @@ fn the_other_addresses_of_a_file_are_under_the_same_rules() {
     let bases = include_str!("../../schemas/processing_bases.toml");
     let list = "/api/Integrations/RecentlyModified/Contacts";
     let text = with(bases, "/api/ProcessingBases/Newest", list);
-    assert!(refused("processing_bases.toml", &text).contains("each.list"));
+    assert!(refused("processing_bases.toml", &text).contains("for_each.list"));
 }
 
 #[rstest]
@@ -240,8 +240,8 @@ fn a_column_beside_the_built_in_one_on_its_field_is_refused() {
 )]
 #[case(
     "[read]",
-    "[only]\ntable = \"cases\"\ncolumn = \"assignment_type\"\nvalues = [\"Sale\"]\n[read]",
-    "[only] goes with group = \"case\""
+    "[condition]\ntable = \"cases\"\ncolumn = \"assignment_type\"\nvalues = [\"Sale\"]\n[read]",
+    "[condition] goes with group = \"case\""
 )]
 #[case("answer = \"list\"", "answer = \"list\"\norder = \"Id\"", "read.order has no effect")]
 #[case(
@@ -326,32 +326,32 @@ fn a_column_that_nothing_fills_is_refused(#[case] column: &str, #[case] why: &st
 )]
 #[case(
     "[read]",
-    "[only]\ntable = \"employees\"\ncolumn = \"name\"\nvalues = [\"x\"]\n[read]",
-    "only.table: employees has not one row per case"
+    "[condition]\ntable = \"employees\"\ncolumn = \"name\"\nvalues = [\"x\"]\n[read]",
+    "condition.table: employees has not one row per case"
 )]
 #[case(
     "[read]",
-    "[only]\ntable = \"activities\"\ncolumn = \"id\"\nvalues = [\"1\"]\n[read]",
-    "only.table: activities has not one row per case"
+    "[condition]\ntable = \"activities\"\ncolumn = \"id\"\nvalues = [\"1\"]\n[read]",
+    "condition.table: activities has not one row per case"
 )]
 #[case(
     "[read]",
-    "[only]\ntable = \"cases\"\ncolumn = \"assignment_type\"\nvalues = []\n[read]",
+    "[condition]\ntable = \"cases\"\ncolumn = \"assignment_type\"\nvalues = []\n[read]",
     "no case would be asked"
 )]
 #[case(
     "[read]",
-    "[only]\ntable = \"dynamic_sale_text_use\"\ncolumn = \"value\"\nvalues = [\"yes\"]\n[read]",
+    "[condition]\ntable = \"dynamic_sale_text_use\"\ncolumn = \"value\"\nvalues = [\"yes\"]\n[read]",
     "\"yes\" is no bool"
 )]
 #[case(
     "[read]",
-    "[only]\ntable = \"cases\"\ncolumn = \"asking_price\"\nvalues = [\"1\"]\n[read]",
-    "only.column: cases.asking_price is not string"
+    "[condition]\ntable = \"cases\"\ncolumn = \"asking_price\"\nvalues = [\"1\"]\n[read]",
+    "condition.column: cases.asking_price is not string"
 )]
 #[case(
     "[read]",
-    "[given]\nparam = \"case_guid\"\ntables = [\"cases\"]\ncolumn = \"guid\"\n[read]",
+    "[lookup]\nparam = \"case_guid\"\ntables = [\"cases\"]\ncolumn = \"guid\"\n[read]",
     "{case_guid} is not in read.path"
 )]
 #[case(

@@ -11,7 +11,7 @@ use super::{output, print, query};
 use crate::config::Config;
 use crate::cycle::{Options, Signals};
 use crate::error::{Error, Kind, Result, io};
-use crate::mirror::Books;
+use crate::mirror::RunLog;
 use crate::progress::Progress;
 use crate::sandbox::{self, Act, Sandbox};
 use crate::session::Session;
@@ -66,7 +66,7 @@ pub(crate) async fn run(args: &Demo, quiet: bool) -> Result<u8> {
         "   {} calls, {} rows in {:.1} s\n\n2. The brokerage lives for {} seconds: {EVENTS} things \
          happen in it.\n",
         first.report.calls,
-        Books::total(&first.report.outcome).inserted,
+        RunLog::total(&first.report.outcome).inserted,
         started.elapsed().as_secs_f64(),
         LIVES_FOR.as_secs(),
     ))?;

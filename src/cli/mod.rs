@@ -41,11 +41,11 @@ pub async fn run(cli: Cli) -> Result<u8> {
             work::run(command, load()?, quiet).await
         }
         command @ Command::Export => match export::run(&offline()?) {
-            Err(error) => work::hand_over(command, &offline()?, error).await,
+            Err(error) => work::forward(command, &offline()?, error).await,
             done => done,
         },
         command @ Command::Status(args) => match status::run(&offline()?, args) {
-            Err(error) => work::hand_over(command, &offline()?, error).await,
+            Err(error) => work::forward(command, &offline()?, error).await,
             done => done,
         },
         Command::Schema(args) => schema::run(&offline()?, args),

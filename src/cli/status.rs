@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::cycle::failed_text;
 use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Books, FEED_TABLES, ResourceRow, State, Store};
+use crate::mirror::{FEED_TABLES, ResourceRow, RunLog, State, Store};
 use crate::pending::{self, PendingTable};
 use crate::scope::TableStatus;
 use crate::session::Session;
@@ -48,12 +48,12 @@ fn show(status: &Value, args: &Status, out: &Printer) -> Result<u8> {
 /// The status as JSON: also what `/api/status` will show.
 fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
     let conn = store.connection()?;
-    let (state, books) = (State::new(&conn), Books::new(&conn));
+    let (state, log) = (State::new(&conn), RunLog::new(&conn));
     let pending = pending::collect(&conn, config, catalog, |_| Ok(()))?;
-    let resources = books.resources()?;
+    let resources = log.resources()?;
     let rejects = {
         let tables: Vec<&str> = catalog.names().into_iter().chain(FEED_TABLES).collect();
-        books.open_rejects(&tables, &[])?
+        log.open_rejects(&tables, &[])?
     };
     let mut problems = Vec::new();
     let mut waiting = Vec::new();
@@ -70,8 +70,8 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
         .collect();
     // The feeds are asked in every run.
     let asked: Vec<&str> = asked.into_iter().chain(FEED_TABLES).collect();
-    let failed = books.failed_scopes(&asked, &[])?;
-    for (table, fresh) in books.freshness()? {
+    let failed = log.failed_scopes(&asked, &[])?;
+    for (table, fresh) in log.freshness()? {
         let Some(row) = resources.get(&table) else { continue };
         let stale = pending.get(&table);
         if row.own_status() == TableStatus::Failing {
@@ -114,7 +114,7 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
     for (table, rejected) in rejects.iter().filter(|(table, _)| !resources.contains_key(*table)) {
         problems.push(format!("{table}: {rejected} open reject(s), see sync.rejects"));
     }
-    let runs: Vec<Value> = books
+    let runs: Vec<Value> = log
         .runs(5)?
         .into_iter()
         .map(|run| {
@@ -130,7 +130,7 @@ fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Value> {
             })
         })
         .collect();
-    let failures: Vec<Value> = books
+    let failures: Vec<Value> = log
         .failures(100)?
         .into_iter()
         .map(|f| {

@@ -6,7 +6,7 @@ use crate::catalog::Catalog;
 use crate::cycle::Options;
 use crate::daemon::{Host, Printer};
 use crate::error::{Error, Kind, Result};
-use crate::mirror::Books;
+use crate::mirror::RunLog;
 use crate::session::Ran;
 
 /// Refuses tables that do not exist.
@@ -40,7 +40,7 @@ pub(crate) async fn execute(args: &Sync, host: &Host, out: &Printer) -> Result<u
 /// What a run did, in a few lines.
 pub(crate) fn summary(ran: &Ran) -> String {
     let report = &ran.report;
-    let rows = Books::total(&report.outcome);
+    let rows = RunLog::total(&report.outcome);
     let mut text = format!(
         "run {}: {} calls, {} cases and {} contacts changed at the source; rows: {} inserted, {} \
          updated, {} deleted\n",

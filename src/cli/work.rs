@@ -7,12 +7,12 @@ use super::args::Command;
 use super::{export, journals, plan, status, sync, verify};
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::daemon::{self, Handed, Host, Printer};
+use crate::daemon::{self, Forwarded, Host, Printer};
 use crate::error::{Error, Kind, Result};
 use crate::progress::Progress;
 use crate::session::Session;
 
-impl Handed for Command {
+impl Forwarded for Command {
     fn in_turn(&self) -> bool {
         matches!(self, Command::Sync(_) | Command::Journals(_) | Command::Verify(_))
     }
@@ -25,7 +25,7 @@ impl Handed for Command {
             Command::Export => export::execute(&host.session, &out).await,
             Command::Plan => plan::execute(&host.session, &out).await,
             Command::Status(args) => status::execute(args, &host.session, &out),
-            _ => Err(Error::new(Kind::Internal, "this command is not handed over")),
+            _ => Err(Error::new(Kind::Internal, "this command is not forwarded")),
         }
     }
 }
@@ -42,7 +42,7 @@ pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Resul
     }
     let session = match Session::open(config.clone(), Progress::new(quiet)) {
         Ok(session) => session,
-        Err(error) => return hand_over(command, &config, error).await,
+        Err(error) => return forward(command, &config, error).await,
     };
     let session = Arc::new(session);
     let work = command.clone().execute(Host::own(Arc::clone(&session)), Printer::here());
@@ -61,11 +61,11 @@ pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Resul
 
 /// Hands a command to the process that holds the store; the error stands where the store is not held,
 /// or nothing answers.
-pub(crate) async fn hand_over(command: &Command, config: &Config, error: Error) -> Result<u8> {
+pub(crate) async fn forward(command: &Command, config: &Config, error: Error) -> Result<u8> {
     if error.kind() != Kind::StoreLocked {
         return Err(error);
     }
     let offline = matches!(command, Command::Status(_) | Command::Export);
     let keys = daemon::keys(config, offline);
-    daemon::hand_over(&config.store.path, command, keys).await?.ok_or(error)
+    daemon::forward(&config.store.path, command, keys).await?.ok_or(error)
 }

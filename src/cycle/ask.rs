@@ -34,7 +34,7 @@ impl Cycle {
                 false
             }
             Err(error) => {
-                let error = self.note_reach("case_roles", error).await?;
+                let error = self.note_reachability("case_roles", error).await?;
                 if ends_run(error.kind()) {
                     return Err(error);
                 }

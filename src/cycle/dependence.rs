@@ -46,7 +46,7 @@ pub(super) struct Dependence<'a, E> {
 }
 
 impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
-    /// The tables of which the books say something else than they should.
+    /// The tables of which the store say something else than they should.
     ///
     /// # Errors
     /// Those of looking into a table.
@@ -110,10 +110,10 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
 
     fn need<'r>(&self, resource: &'r Resource) -> Option<Need<'r>> {
         let need = |tables, how| Some(Need { tables, how, is_child: false });
-        if let Some(only) = &resource.only {
+        if let Some(only) = &resource.condition {
             return need(vec![only.table.as_str()], "which cases are asked says");
         }
-        if let Some(given) = &resource.given {
+        if let Some(given) = &resource.lookup {
             let tables = given.tables.iter().map(|(table, _)| table.as_str()).collect();
             return need(tables, "what cases are asked by is in");
         }
@@ -123,7 +123,7 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
                 how: "its rows come with",
                 is_child: true,
             }),
-            Group::Each(each) if each.list.is_none() => {
+            Group::ForEach(each) if each.list.is_none() => {
                 need(vec![each.table.as_str()], "it is read per row of")
             }
             Group::Ids if resource.table == "contacts" => {
@@ -132,7 +132,7 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
             Group::Journal(_) if !self.named_journals => {
                 need(vec!["offices"], "whose journals there are says")
             }
-            Group::Case | Group::Ids | Group::List | Group::Each(_) | Group::Journal(_) => None,
+            Group::Case | Group::Ids | Group::List | Group::ForEach(_) | Group::Journal(_) => None,
         }
     }
 }
@@ -145,7 +145,7 @@ mod tests {
         TableStatus::from_name(name).unwrap()
     }
 
-    /// The changes of books in which these tables have these statuses of themselves, and these rows.
+    /// The changes in which these tables have these statuses of themselves, and these rows.
     fn changes(statuses: &[(&str, &str)], filled: &[&str]) -> BTreeMap<String, Dependent> {
         let catalog = Catalog::load(None).unwrap();
         let mut rows: BTreeMap<String, ResourceRow> = BTreeMap::new();

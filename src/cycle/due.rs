@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::{LISTING_DUE, Options};
 use crate::config::{Config, Reread};
 use crate::error::Result;
-use crate::mirror::{Books, State};
+use crate::mirror::{RunLog, State};
 use crate::schedule::{self, LastRuns, Name};
 
 /// What is due in a run, decided at its start.
@@ -23,7 +23,7 @@ pub struct Due {
 }
 
 impl Due {
-    /// Decides what is due by the books on `conn`.
+    /// Decides what is due by the store on `conn`.
     ///
     /// # Errors
     /// Those of the store, and of [`schedule::due`].
@@ -68,11 +68,11 @@ impl Due {
     /// Notes what was done.
     pub(super) fn note(&self, conn: &Connection) -> Result<()> {
         let Some(at) = self.at else { return Ok(()) };
-        let books = Books::new(conn);
+        let log = RunLog::new(conn);
         for name in Name::ALL {
             // The others count as just run the first time (docs/architecture.md, "What is due").
-            if self.has(name) || books.schedule(name.as_str())?.is_none() {
-                books.set_schedule(name.as_str(), at)?;
+            if self.has(name) || log.schedule(name.as_str())?.is_none() {
+                log.set_schedule(name.as_str(), at)?;
             }
         }
         Ok(())
@@ -84,10 +84,10 @@ impl Due {
 /// # Errors
 /// Those of the store.
 pub fn last_runs(conn: &Connection) -> Result<LastRuns> {
-    let books = Books::new(conn);
+    let log = RunLog::new(conn);
     let mut last = LastRuns::new();
     for name in Name::ALL {
-        if let Some(at) = books.schedule(name.as_str())? {
+        if let Some(at) = log.schedule(name.as_str())? {
             last.insert(name, at);
         }
     }

@@ -33,7 +33,7 @@ impl Cycle {
             // It was set aside while this call was under way.
             return Ok(Verdict::ScopeFailed);
         }
-        let error = self.note_reach(&resource.table, error).await?;
+        let error = self.note_reachability(&resource.table, error).await?;
         let table = resource.table.as_str();
         // A listing is no scope: that it is not complete is told by itself.
         let is_scope = id != 0 || resource.group != Group::Ids;
@@ -43,7 +43,7 @@ impl Cycle {
             self.note_failure(table, id, FailureKind::of(Kind::Forbidden), &error.chain()).await?;
         }
         let evidence = self.evidence(resource, id, whole, &error).await?;
-        let verdict = policy::judge(error.kind(), &evidence);
+        let verdict = policy::decide(error.kind(), &evidence);
         match verdict {
             Verdict::EndRun => return Err(error),
             Verdict::TableForbidden => {
@@ -90,7 +90,7 @@ impl Cycle {
         id: i64,
         error: Error,
     ) -> Result<()> {
-        let error = self.note_reach(&resource.table, error).await?;
+        let error = self.note_reachability(&resource.table, error).await?;
         if policy::ends_run(error.kind()) {
             return Err(error);
         }
@@ -178,7 +178,7 @@ impl Cycle {
         // Asked of the writer, so that the answers handed over so far are counted.
         self.writer
             .run(move |conn| {
-                let count = crate::mirror::Books::new(conn).scopes_not_found(&resource)?;
+                let count = crate::mirror::RunLog::new(conn).scopes_not_found(&resource)?;
                 Ok(u64::try_from(count).is_ok_and(|count| count >= policy::MANY_SCOPES))
             })
             .await

@@ -101,9 +101,9 @@ fn commit(conn: &Connection, run_id: i64, page: &SeenPage) -> Result<Committed> 
     if let Some(error) = &page.unnamed {
         state.note_nameless(name, page.reader, run_id, error, now)?;
     }
-    let hold = page.place.hold(new_unreadable);
+    let low_watermark = page.place.low_watermark(new_unreadable);
     if page.reader == Reader::Poll {
-        state.set_feed(name.as_str(), &page.place.state(hold), None)?;
+        state.set_feed(name.as_str(), &page.place.state(low_watermark), None)?;
     }
-    Ok(Committed { moved, hold })
+    Ok(Committed { moved, low_watermark })
 }

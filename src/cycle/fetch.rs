@@ -7,9 +7,9 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::Cycle;
-use super::month::MonthNotes;
+use super::month_answers::MonthNotes;
 use super::queue::{Queue, Ready};
-use super::signals::Halt;
+use super::signals::Interrupt;
 use crate::catalog::{Group, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
@@ -59,9 +59,9 @@ impl Cycle {
         let mut under_way: JoinSet<Done> = JoinSet::new();
         let mut fetched = Worked::default();
         loop {
-            let halt = self.signals.halt();
-            let follows = |queue: &Queue| halt == Halt::Go && !queue.has_changes();
-            if follows(&queue) && self.signals.news() > self.handled() {
+            let halt = self.signals.interrupt();
+            let follows = |queue: &Queue| halt == Interrupt::None && !queue.has_changes();
+            if follows(&queue) && self.signals.latest() > self.handled() {
                 fetched.moved.extend(self.take_changes(&mut queue).await?);
             }
             while under_way.len() < width {
@@ -91,13 +91,13 @@ impl Cycle {
     /// Whether work can begin: its table is still read, nothing has to end first, and the run goes on.
     /// Lists are read to their end unless the process stops: they are few, and their schedule is noted
     /// when all were read.
-    fn readiness(&self, work: &Work, halt: Halt, months: &MonthNotes) -> Ready {
+    fn readiness(&self, work: &Work, halt: Interrupt, months: &MonthNotes) -> Ready {
         if !self.is_active(work.table()) {
             return Ready::Never;
         }
         let goes_on = match work {
-            Work::Case(_) | Work::Month(_) => halt == Halt::Go,
-            Work::List { .. } | Work::Names { .. } | Work::Row { .. } => halt < Halt::Stop,
+            Work::Case(_) | Work::Month(_) => halt == Interrupt::None,
+            Work::List { .. } | Work::Names { .. } | Work::Row { .. } => halt < Interrupt::Cancel,
         };
         let gives_up = match work {
             Work::Case(_) | Work::Month(_) => self.gives_up(work.table()),
@@ -151,7 +151,7 @@ impl Cycle {
         &mut self,
         resource: &Arc<Resource>,
         id: i64,
-        stamp: Version,
+        version: Version,
         load: Result<Load>,
     ) -> Result<()> {
         match load {
@@ -159,7 +159,7 @@ impl Cycle {
                 self.reached();
                 self.take_load(id, load).await
             }
-            Err(error) => self.take_error(resource, id, false, stamp, error).await.map(drop),
+            Err(error) => self.take_error(resource, id, false, version, error).await.map(drop),
         }
     }
 
@@ -175,14 +175,14 @@ impl Cycle {
     }
 
     async fn take_moved(&mut self, queue: &mut Queue) -> Result<Vec<CaseState>> {
-        let news = self.signals.news();
+        let latest = self.signals.latest();
         let moved = {
             let conn = self.store.connection()?;
             State::new(&conn).moved_cases(self.planned, MOST_FRESH)?
         };
         self.planned = match moved.last().filter(|_| moved.len() == MOST_FRESH) {
             Some(last) => (last.moved, last.case_id),
-            None => (news, i64::MAX),
+            None => (latest, i64::MAX),
         };
         self.search_batch(&moved).await?;
         // What they are decides what is read of them: planned after their rows are there.
@@ -201,7 +201,8 @@ impl Cycle {
 
     /// Fetches what polls have seen since this was last asked, and nothing else.
     pub(super) async fn follow_changes(&mut self) -> Result<()> {
-        while self.signals.halt() == Halt::Go && self.signals.news() > self.handled() {
+        while self.signals.interrupt() == Interrupt::None && self.signals.latest() > self.handled()
+        {
             self.fetch(Queue::default()).await?;
         }
         Ok(())
@@ -210,19 +211,19 @@ impl Cycle {
 
 /// Makes the calls of one piece of work.
 async fn ask(extractor: &Extractor, resource: &Arc<Resource>, work: &Work) -> Answer {
-    let scope = |id, stamp| extractor.scope(resource, id, None, Version::Known(stamp));
+    let scope = |id, version| extractor.scope(resource, id, None, Version::Known(version));
     match work {
         Work::Month(month) => {
             Answer::Month(extractor.journal(resource, month.scope, month.window_days).await)
         }
         Work::Case(Stale { id, version, given, .. }) => {
-            let stamp = Version::Known(version.clone());
-            Answer::Load(extractor.scope(resource, *id, given.as_deref(), stamp).await)
+            let version = Version::Known(version.clone());
+            Answer::Load(extractor.scope(resource, *id, given.as_deref(), version).await)
         }
         Work::Row { id, .. } => Answer::Load(scope(*id, String::new()).await),
         Work::List { .. } => Answer::Load(scope(0, String::new()).await),
         Work::Names { .. } => match &resource.group {
-            Group::Each(each) => match &each.list {
+            Group::ForEach(each) => match &each.list {
                 Some(path) => Answer::Load(extractor.named(resource, each, path).await),
                 None => Answer::Load(Err(no_names(resource))),
             },

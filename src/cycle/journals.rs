@@ -7,13 +7,13 @@ use jiff::Timestamp;
 
 use super::Cycle;
 use super::due::Due;
-use super::months::{FIRST_MONTH, Wanted, journal_ids, months_from};
+use super::due_months::{FIRST_MONTH, Wanted, journal_ids, months_from};
 use super::queue::Queue;
-use super::signals::Halt;
+use super::signals::Interrupt;
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
 
-use crate::mirror::{Books, State, id_column};
+use crate::mirror::{RunLog, State, id_column};
 use crate::schedule::Name;
 use crate::scope::{
     DueMonth, DueReason, JournalScope, Month, REVENUE, REVENUE_SUMS, Urgency, Work,
@@ -26,7 +26,7 @@ pub struct JournalRequest {
     pub to: Month,
     /// Of `journals.level`; empty: those of the configuration, or all that are known.
     pub ids: Vec<i64>,
-    /// The months are due in the books already: a run that had to give way goes on.
+    /// The months are due in the store already: a run that had to give way goes on.
     pub planned: bool,
 }
 
@@ -38,7 +38,7 @@ impl JournalRequest {
 
 impl Cycle {
     /// Reads the months that are due: those that the schedules ask for, and what an earlier run left
-    /// undone. What is due is in the books, so that a run which ends early leaves it to the next.
+    /// undone. What is due is in the store, so that a run which ends early leaves it to the next.
     pub(super) async fn follow_journals(&mut self, due: &Due) -> Result<()> {
         if !self.options.cases.is_empty() {
             return Ok(());
@@ -119,7 +119,7 @@ impl Cycle {
             tables.iter().filter_map(|table| self.catalog.get(table)).collect();
         // A control total is the cheapest of them.
         resources.sort_by_key(|resource| resource.table != REVENUE_SUMS);
-        let mut strangers = Vec::new();
+        let mut unknown_ids = Vec::new();
         for id in &request.ids {
             let scope = JournalScope { level, id: *id, month: request.to };
             if self.knows(scope)? || resources.is_empty() {
@@ -134,10 +134,10 @@ impl Cycle {
                 }
             }
             if !is_known {
-                strangers.push(id.to_string());
+                unknown_ids.push(id.to_string());
             }
         }
-        if strangers.is_empty() {
+        if unknown_ids.is_empty() {
             return Ok(());
         }
         Err(Error::new(
@@ -145,7 +145,7 @@ impl Cycle {
             format!(
                 "--ids {}: the source has no such journals; with journals.level = \"{level}\" the ids \
                  are those of the column offices.{}",
-                strangers.join(","),
+                unknown_ids.join(","),
                 id_column(level)
             ),
         ))
@@ -178,7 +178,7 @@ impl Cycle {
     }
 
     /// Makes due what the schedules ask for; `anyway` as if `schedule.journals` did. The months of tables
-    /// that cannot be read are in the books too: they should be there.
+    /// that cannot be read are in the store too: they should be there.
     async fn plan_months(&self, tables: &[String], due: &Due, anyway: bool) -> Result<()> {
         let mut plan = Wanted::of(&self.store.connection()?, &self.config, due)?;
         plan.scheduled |= anyway;
@@ -191,11 +191,11 @@ impl Cycle {
                 let state = State::new(conn);
                 state.set_meta(FIRST_MONTH, &plan.first.to_string())?;
                 state.leave_other_journals(level, &plan.ids)?;
-                // What is due is in the books from here on: the schedules have done their part.
+                // What is due is in the store from here on: the schedules have done their part.
                 let ran =
                     [(plan.scheduled, Name::Journals), (plan.rechecked, Name::JournalsRecheck)];
                 for (_, name) in ran.iter().filter(|(ran, _)| *ran && !plan.ids.is_empty()) {
-                    Books::new(conn).set_schedule(name.as_str(), at)?;
+                    RunLog::new(conn).set_schedule(name.as_str(), at)?;
                 }
                 if plan.rechecked {
                     let why = Some(DueReason::Recheck);
@@ -249,9 +249,9 @@ impl Cycle {
                 sums.iter().map(|due| (due.scope.id, due.scope.month)).collect();
             tried.extend(self.read_months(lines).await?);
             tried.extend(self.read_months(sums).await?);
-            if self.signals.halt() != Halt::Go {
+            if self.signals.interrupt() != Interrupt::None {
                 // The rest is due still.
-                self.report.halted = true;
+                self.report.interrupted = true;
                 return Ok(());
             }
             // Where the sum is that of doubted lines, it is those that are read again.

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use super::Cycle;
 use super::queue::Queue;
-use super::signals::Halt;
-use crate::catalog::{Each, Group, Instead, Resource};
+use super::signals::Interrupt;
+use crate::catalog::{Fallback, ForEach, Group, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::State;
@@ -33,7 +33,7 @@ impl Cycle {
             self.fetch_due(whole).await?;
             let rows = self.rows_of_lists(&lists, due)?;
             self.fetch_due(rows).await?;
-            if self.signals.halt() == Halt::Stop {
+            if self.signals.interrupt() == Interrupt::Cancel {
                 return Ok(false);
             }
         }
@@ -57,7 +57,7 @@ impl Cycle {
                 Group::List if due || self.list_is_stale(resource)? => {
                     work.push(Work::List { table });
                 }
-                Group::Each(each)
+                Group::ForEach(each)
                     if each.list.is_some() && self.each_ids(resource, each, due)?.contains(&0) =>
                 {
                     work.push(Work::Names { table });
@@ -72,7 +72,7 @@ impl Cycle {
     fn rows_of_lists(&self, lists: &[Arc<Resource>], due: bool) -> Result<Vec<Work>> {
         let mut work = Vec::new();
         for resource in lists.iter().filter(|resource| self.is_active(&resource.table)) {
-            let Group::Each(each) = &resource.group else { continue };
+            let Group::ForEach(each) = &resource.group else { continue };
             let ids = self.each_ids(resource, each, due)?;
             // Scope 0 is the list that names the others.
             let ids = ids.into_iter().filter(|id| each.list.is_none() || *id != 0);
@@ -96,7 +96,7 @@ impl Cycle {
                 self.reached();
                 self.take_load(0, load).await
             }
-            Err(error) => match (error.kind(), &resource.instead) {
+            Err(error) => match (error.kind(), &resource.fallback) {
                 // A list that was there before is no reason to give up what it said.
                 (Kind::NotFound | Kind::NotAllowed, Some(instead))
                     if !self.has_answered(&resource.table)? =>
@@ -109,8 +109,8 @@ impl Cycle {
     }
 
     async fn list_failed(&mut self, resource: &Arc<Resource>, error: Error) -> Result<()> {
-        let stamp = Version::Known(String::new());
-        self.take_error(resource, 0, true, stamp, error).await.map(drop)
+        let version = Version::Known(String::new());
+        self.take_error(resource, 0, true, version, error).await.map(drop)
     }
 
     /// The service has no such list: rows of another table stand for it. What that table does not
@@ -118,7 +118,7 @@ impl Cycle {
     async fn take_instead(
         &mut self,
         resource: &Arc<Resource>,
-        instead: &Instead,
+        instead: &Fallback,
         error: &Error,
     ) -> Result<()> {
         self.flush().await?;
@@ -130,7 +130,7 @@ impl Cycle {
             let conn = self.store.connection()?;
             let state = State::new(&conn);
             let complete = match &other.group {
-                Group::Each(each) => state.why_each_is_stale(&other, each)?.is_empty(),
+                Group::ForEach(each) => state.why_each_is_stale(&other, each)?.is_empty(),
                 _ => state.why_list_is_stale(&other.table)?.is_none(),
             };
             (state.records_of(resource, instead)?, complete)
@@ -141,7 +141,7 @@ impl Cycle {
     }
 
     /// The scopes of a table per row of another: all, or those that are stale.
-    fn each_ids(&self, resource: &Resource, each: &Each, all: bool) -> Result<Vec<i64>> {
+    fn each_ids(&self, resource: &Resource, each: &ForEach, all: bool) -> Result<Vec<i64>> {
         let conn = self.store.connection()?;
         let state = State::new(&conn);
         if all { state.each_ids(resource, each) } else { state.stale_each_ids(resource, each) }
@@ -159,7 +159,7 @@ impl Cycle {
         };
         self.reached();
         let whole = load.scopes.iter().any(|scope| scope.id == 0 && scope.complete);
-        if !whole || load.decoded.any_keyless() {
+        if !whole || load.decoded.any_without_key() {
             let why = "the list was not complete";
             self.note_failure(&resource.table, 0, FailureKind::Incomplete, why).await?;
         }

@@ -1,17 +1,16 @@
 //! One cycle: poll, list, fetch what is stale, load, publish. The only place that sees all steps.
 
 mod ask;
-mod books;
 mod dependence;
 mod due;
+mod due_months;
 mod errors;
 mod feed_memory;
 mod feeds;
 mod fetch;
 mod journals;
 mod lists;
-mod month;
-mod months;
+mod month_answers;
 mod options;
 mod permissions;
 mod policy;
@@ -19,24 +18,25 @@ mod polls;
 mod queue;
 mod reach;
 mod report;
+mod run_log;
 mod scopes;
 mod search;
 mod signals;
 mod wait;
 
-pub use books::{check_tenant, failed_text, page_sizes};
 pub use due::{Due, last_runs};
+pub use due_months::planned_months;
 pub use feeds::REREAD;
 pub use journals::JournalRequest;
-pub use months::planned_months;
 pub use options::Options;
 pub use permissions::{is_granted, restriction};
 pub(crate) use policy::ends_run;
 pub use polls::Polls;
 pub use report::Report;
+pub use run_log::{check_tenant, failed_text, page_sizes};
 pub use scopes::{MOST_FAILURES, plan_cases, plan_rereading, scopes_of, since};
 pub use search::IDS_PER_CALL;
-pub use signals::{Controls, Halt, News, Signals};
+pub use signals::{Controls, Interrupt, Notifier, Signals};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ use reach::Unreached;
 
 use crate::error::Result;
 use crate::extract::Extractor;
-use crate::mirror::{Books, Lane, ResourceRow, State, Store};
+use crate::mirror::{Loader, ResourceRow, RunLog, State, Store};
 use crate::progress::Progress;
 use crate::schedule::Name;
 use crate::scope::{DueReason, Mark, TableStatus};
@@ -62,8 +62,8 @@ pub struct Parts {
     pub config: Arc<Config>,
     pub catalog: Arc<Catalog>,
     pub store: Arc<Store>,
-    /// The lane of run `run_id`.
-    pub writer: Lane,
+    /// The loader of run `run_id`.
+    pub writer: Loader,
     pub polls: Polls,
     pub context: Context,
     pub progress: Progress,
@@ -76,7 +76,7 @@ pub struct Cycle {
     config: Arc<Config>,
     catalog: Arc<Catalog>,
     store: Arc<Store>,
-    writer: Lane,
+    writer: Loader,
     polls: Polls,
     extractor: Extractor,
     options: Options,
@@ -89,7 +89,7 @@ pub struct Cycle {
     answered: BTreeSet<String>,
     failed: BTreeMap<String, String>,
     /// Tables that are wrong as a whole, whatever else of them was read, and why.
-    distrusted: BTreeMap<String, String>,
+    incomplete_tables: BTreeMap<String, String>,
     /// Scopes that failed in this run, with what had been planned by then.
     tried: HashMap<(String, i64), i64>,
     /// How many scopes failed in this run, of tables of which none was read.
@@ -117,7 +117,7 @@ impl Cycle {
         let client = parts.polls.client.clone();
         let extractor =
             Extractor::new(client, Arc::clone(&parts.catalog), parts.context, &parts.config);
-        let handled = options.handled.unwrap_or_else(|| parts.signals.news());
+        let handled = options.handled.unwrap_or_else(|| parts.signals.latest());
         Cycle {
             config: parts.config,
             catalog: parts.catalog,
@@ -132,7 +132,7 @@ impl Cycle {
             active: Vec::new(),
             answered: BTreeSet::new(),
             failed: BTreeMap::new(),
-            distrusted: BTreeMap::new(),
+            incomplete_tables: BTreeMap::new(),
             tried: HashMap::new(),
             failures_in_a_row: BTreeMap::new(),
             unreached: Unreached::default(),
@@ -153,7 +153,7 @@ impl Cycle {
         let ran = self.work().await;
         // What was loaded before an error stays loaded, and is counted.
         let flushed = self.flush().await;
-        let noted = self.close_books().await;
+        let noted = self.close_run().await;
         ran.and(flushed).and(noted)?;
         self.report.handled = self.handled();
         Ok(self.report)
@@ -252,11 +252,11 @@ impl Cycle {
         let mut waited = i64::MIN;
         loop {
             let read = self.read_cases().await? + self.read_contacts().await?;
-            if self.signals.halt() != Halt::Go {
-                self.report.halted = true;
+            if self.signals.interrupt() != Interrupt::None {
+                self.report.interrupted = true;
                 return Ok(());
             }
-            if read > 0 || self.signals.news() > self.handled() {
+            if read > 0 || self.signals.latest() > self.handled() {
                 continue;
             }
             if self.options.following {
@@ -271,7 +271,7 @@ impl Cycle {
 
     async fn note_run(&self, name: Name, due: &Due) -> Result<()> {
         let at = due.at.unwrap_or_else(Timestamp::now);
-        self.writer.run(move |conn| Books::new(conn).set_schedule(name.as_str(), at)).await
+        self.writer.run(move |conn| RunLog::new(conn).set_schedule(name.as_str(), at)).await
     }
 
     /// What polls up to this number moved has been planned whole.
@@ -296,7 +296,7 @@ impl Cycle {
         self.report.calls += calls.iter().map(|c| c.calls).sum::<u64>();
         self.progress.calls(self.report.calls);
         let run_id = self.run_id;
-        self.writer.run(move |conn| Books::new(conn).add_calls(run_id, &calls)).await
+        self.writer.run(move |conn| RunLog::new(conn).add_calls(run_id, &calls)).await
     }
 
     pub(super) fn problem(&mut self, text: String) {
@@ -313,7 +313,7 @@ impl Cycle {
     /// The tables of this run: enabled, permitted, there.
     fn choose_active(&mut self) -> Result<()> {
         let conn = self.store.connection()?;
-        let rows = Books::new(&conn).resources()?;
+        let rows = RunLog::new(&conn).resources()?;
         self.active = self
             .catalog
             .resources()
@@ -345,9 +345,9 @@ impl Cycle {
         let (table, reason) = (table.to_owned(), reason.to_owned());
         self.writer
             .run(move |conn| {
-                let books = Books::new(conn);
-                books.set_status(&table, status, Some(&reason))?;
-                since.map_or(Ok(()), |since| books.set_since(&table, since))
+                let log = RunLog::new(conn);
+                log.set_status(&table, status, Some(&reason))?;
+                since.map_or(Ok(()), |since| log.set_since(&table, since))
             })
             .await
     }

@@ -12,7 +12,7 @@ use super::Cycle;
 use crate::catalog::{Catalog, Partial, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Result};
-use crate::mirror::{Books, State};
+use crate::mirror::{RunLog, State};
 use crate::scope::TableStatus;
 use crate::source::{ApiPermission, refusal};
 
@@ -39,7 +39,7 @@ impl Cycle {
         }
         let parts =
             permissions.map_or_else(|_| Vec::new(), |granted| self.partly_granted(&granted));
-        let rows = Books::new(&self.store.connection()?).resources()?;
+        let rows = RunLog::new(&self.store.connection()?).resources()?;
         self.retried = rows
             .into_iter()
             .filter(|(_, row)| {
@@ -50,7 +50,7 @@ impl Cycle {
         let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {
-                let (books, state) = (Books::new(conn), State::new(conn));
+                let (log, state) = (RunLog::new(conn), State::new(conn));
                 state.set_meta("contacts_feed", "untried")?;
                 for table in &again {
                     set_ok(conn, &catalog, table)?;
@@ -58,7 +58,7 @@ impl Cycle {
                 }
                 for (table, lacking) in &parts {
                     state.set_withheld(table, lacking.is_some())?;
-                    books.set_reason(table, lacking.as_deref())?;
+                    log.set_reason(table, lacking.as_deref())?;
                 }
                 Ok(())
             })
@@ -168,7 +168,7 @@ pub(super) fn set_ok(conn: &Connection, catalog: &Catalog, table: &str) -> Resul
         Some(partial) if State::new(conn).is_withheld(table)? => Some(restriction(partial)),
         Some(_) | None => None,
     };
-    Books::new(conn).set_status(table, TableStatus::Ok, lacking.as_deref())
+    RunLog::new(conn).set_status(table, TableStatus::Ok, lacking.as_deref())
 }
 
 /// Whether the API user sees the rows that need a further permission.

@@ -43,7 +43,7 @@ pub(super) enum Verdict {
 }
 
 /// Decides.
-pub(super) fn judge(kind: Kind, evidence: &Evidence) -> Verdict {
+pub(super) fn decide(kind: Kind, evidence: &Evidence) -> Verdict {
     match kind {
         Kind::Forbidden => {
             let all = evidence.scopes.clamp(FEWEST_SCOPES, MANY_SCOPES);
@@ -87,7 +87,7 @@ pub(super) fn judge(kind: Kind, evidence: &Evidence) -> Verdict {
 
 /// Whether nothing else can be done after this error either.
 pub(crate) fn ends_run(kind: Kind) -> bool {
-    judge(kind, &Evidence::default()) == Verdict::EndRun
+    decide(kind, &Evidence::default()) == Verdict::EndRun
 }
 
 /// Whether the source has no such call for us.
@@ -107,14 +107,14 @@ mod tests {
     #[test]
     fn one_403_is_its_scopes_failure() {
         let one = Evidence { forbidden: 1, scopes: 500, ..Evidence::default() };
-        assert_eq!(judge(Kind::Forbidden, &one), Verdict::ScopeFailed);
+        assert_eq!(decide(Kind::Forbidden, &one), Verdict::ScopeFailed);
         let two_of_two = Evidence { forbidden: 2, scopes: 2, ..Evidence::default() };
-        assert_eq!(judge(Kind::Forbidden, &two_of_two), Verdict::ScopeFailed);
+        assert_eq!(decide(Kind::Forbidden, &two_of_two), Verdict::ScopeFailed);
     }
 
     #[test]
     fn a_table_is_forbidden_by_its_one_call_a_missing_permission_or_many_scopes() {
-        let forbidden = |evidence| judge(Kind::Forbidden, &evidence) == Verdict::TableForbidden;
+        let forbidden = |evidence| decide(Kind::Forbidden, &evidence) == Verdict::TableForbidden;
         assert!(forbidden(Evidence { is_whole_table: true, ..Evidence::default() }));
         assert!(forbidden(Evidence { lacks_permission: true, ..Evidence::default() }));
         assert!(forbidden(Evidence { forbidden: 20, scopes: 500, ..Evidence::default() }));
@@ -126,17 +126,17 @@ mod tests {
     #[test]
     fn a_404_where_rows_are_needs_a_second_one() {
         let rows = Evidence { has_rows: true, ..Evidence::default() };
-        assert_eq!(judge(Kind::NotFound, &Evidence::default()), Verdict::Nothing);
-        assert_eq!(judge(Kind::NotFound, &rows), Verdict::Doubted);
+        assert_eq!(decide(Kind::NotFound, &Evidence::default()), Verdict::Nothing);
+        assert_eq!(decide(Kind::NotFound, &rows), Verdict::Doubted);
         let again = Evidence { is_confirmed: true, ..rows };
-        assert_eq!(judge(Kind::NotFound, &again), Verdict::Nothing);
+        assert_eq!(decide(Kind::NotFound, &again), Verdict::Nothing);
         let whole = Evidence { is_whole_table: true, ..rows };
-        assert_eq!(judge(Kind::NotFound, &whole), Verdict::TableAbsent);
+        assert_eq!(decide(Kind::NotFound, &whole), Verdict::TableAbsent);
     }
 
     #[test]
     fn only_our_own_troubles_and_refused_credentials_end_a_run() {
-        let ends = |kind| judge(kind, &Evidence::default()) == Verdict::EndRun;
+        let ends = |kind| decide(kind, &Evidence::default()) == Verdict::EndRun;
         assert!(ends(Kind::Credentials) && ends(Kind::Store) && ends(Kind::DiskFull));
         assert!(!ends(Kind::Unauthorized) && !ends(Kind::Unreachable) && !ends(Kind::Server));
     }
@@ -144,8 +144,8 @@ mod tests {
     #[test]
     fn a_404_takes_away_a_list_that_never_answered_and_no_other() {
         let list = Evidence { is_whole_table: true, ..Evidence::default() };
-        assert_eq!(judge(Kind::NotFound, &list), Verdict::TableAbsent);
+        assert_eq!(decide(Kind::NotFound, &list), Verdict::TableAbsent);
         let answered = Evidence { has_answered: true, ..list };
-        assert_eq!(judge(Kind::NotFound, &answered), Verdict::ScopeFailed);
+        assert_eq!(decide(Kind::NotFound, &answered), Verdict::ScopeFailed);
     }
 }

@@ -9,11 +9,11 @@ use tokio::sync::Mutex;
 
 use super::feed_memory::FeedMemory;
 use super::policy::{ends_run, is_missing};
-use super::signals::News;
+use super::signals::Notifier;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::feed::{Feed, LONGEST_REACH, Polled, Reread};
-use crate::mirror::{Books, Failure, ResourceRow, State, Store, Writer};
+use crate::mirror::{Failure, ResourceRow, RunLog, State, Store, Writer};
 use crate::scope::FeedName;
 use crate::source::Client;
 use crate::ticks::Ticks;
@@ -26,9 +26,9 @@ pub struct Polls {
     pub writer: Writer,
     pub client: Client,
     /// A poll goes on from the cursor of the one before, so that two never overlap.
-    pub turn: Arc<Mutex<()>>,
+    pub lock: Arc<Mutex<()>>,
     /// Told whoever polls, so that nothing that was seen waits for the next change.
-    pub news: News,
+    pub notifier: Notifier,
 }
 
 impl Polls {
@@ -37,13 +37,13 @@ impl Polls {
     /// # Errors
     /// Those of [`Feed::poll`], with the name of the feed.
     pub async fn poll(&self, name: FeedName) -> Result<Polled> {
-        let _turn = self.turn.lock().await;
+        let _guard = self.lock.lock().await;
         let reach = Ticks::from_timestamp(Timestamp::now()).earlier_by(LONGEST_REACH).get();
         // The daemon's poller is no run of its own: what it notes is noted under the last one.
-        let run_id = Books::new(&self.store.connection()?).last_run_id()?;
+        let run_id = RunLog::new(&self.store.connection()?).last_run_id()?;
         let polled = self.feed(run_id).poll(name).await;
         // A poll that failed has committed the pages before.
-        self.news.tell(State::new(&self.store.connection()?).sequence()?);
+        self.notifier.notify(State::new(&self.store.connection()?).sequence()?);
         let polled = polled
             .map_err(|e| e.within(format!("the change feed ({}) cannot be read", name.as_str())));
         self.note_poll(name, run_id, polled.as_ref().err()).await?;
@@ -93,10 +93,10 @@ impl Polls {
     /// # Errors
     /// Those of [`Feed::reread`], with the name of the feed.
     pub async fn reread(&self, name: FeedName, reach: Duration) -> Result<Reread> {
-        let _turn = self.turn.lock().await;
-        let run_id = Books::new(&self.store.connection()?).last_run_id()?;
+        let _guard = self.lock.lock().await;
+        let run_id = RunLog::new(&self.store.connection()?).last_run_id()?;
         let reread = self.feed(run_id).reread(name, reach).await;
-        self.news.tell(State::new(&self.store.connection()?).sequence()?);
+        self.notifier.notify(State::new(&self.store.connection()?).sequence()?);
         reread.map_err(|e| {
             e.within(format!("the change feed ({}) cannot be read again", name.as_str()))
         })
@@ -150,7 +150,7 @@ impl Polls {
         }
         let conn = self.store.connection()?;
         let read =
-            Books::new(&conn).resources()?.get("contacts").is_some_and(ResourceRow::is_asked);
+            RunLog::new(&conn).resources()?.get("contacts").is_some_and(ResourceRow::is_asked);
         Ok(read && State::new(&conn).meta("contacts_feed")?.as_deref() != Some("absent"))
     }
 }

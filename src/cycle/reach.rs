@@ -26,7 +26,11 @@ impl Cycle {
     ///
     /// # Errors
     /// The error itself, where it ends the run.
-    pub(super) async fn note_reach(&mut self, endpoint: &str, error: Error) -> Result<Error> {
+    pub(super) async fn note_reachability(
+        &mut self,
+        endpoint: &str,
+        error: Error,
+    ) -> Result<Error> {
         if !policy::is_unreached(error.kind()) {
             self.reached();
             return Ok(error);

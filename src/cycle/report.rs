@@ -15,7 +15,7 @@ pub struct Report {
     /// What polls up to this number moved has been planned.
     pub handled: i64,
     /// It was asked to end before everything that can be done was done.
-    pub halted: bool,
+    pub interrupted: bool,
     /// Something that was due could not be done completely, and is due still.
     pub undone: bool,
     /// `schedule.verify` fell due. A cycle does not verify: who runs it does.
@@ -34,7 +34,7 @@ impl Report {
         self.calls += later.calls;
         self.problems = later.problems;
         self.handled = later.handled;
-        self.halted = later.halted;
+        self.interrupted = later.interrupted;
         self.undone = later.undone;
         self.verify_due = later.verify_due;
         self.differences = self.differences.max(later.differences);

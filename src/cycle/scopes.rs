@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::Cycle;
 use super::fetch::MOST_FRESH;
 use super::queue::Queue;
-use super::signals::Halt;
+use super::signals::Interrupt;
 use crate::catalog::{Group, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
@@ -38,7 +38,7 @@ impl Cycle {
                 State::new(&conn).dirty_cases(after, &self.options.cases, BATCH_CASES)?
             };
             let Some(last) = batch.last() else { return Ok(read) };
-            if self.signals.halt() != Halt::Go {
+            if self.signals.interrupt() != Interrupt::None {
                 return Ok(read);
             }
             after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
@@ -81,7 +81,7 @@ impl Cycle {
             .collect())
     }
 
-    /// The same cases, as the books have them now.
+    /// The same cases, as the store have them now.
     pub(super) fn again(&self, batch: &[CaseState]) -> Result<Vec<CaseState>> {
         let ids: Vec<i64> = batch.iter().map(|c| c.case_id).collect();
         let conn = self.store.connection()?;
@@ -148,7 +148,7 @@ impl Cycle {
         }
         self.look_at_part(&resource, id, &load).await?;
         let half_missing = self.half_is_missing(&resource, id, &mut load).await?;
-        let incomplete = if load.decoded.any_keyless() {
+        let incomplete = if load.decoded.any_without_key() {
             Some("a record has no usable key: nothing is deleted")
         } else if half_missing {
             let why = "one of its calls answered 404; a second one, source.doubt after the first, \
@@ -209,7 +209,7 @@ pub fn since(config: &crate::config::Config) -> Result<Option<i64>> {
     Ok(Some(crate::ticks::Ticks::from(start.timestamp()).get()))
 }
 
-/// Plans cases from what the books say on `conn`; `day` is `bootstrap.since` in ticks.
+/// Plans cases from what the store say on `conn`; `day` is `bootstrap.since` in ticks.
 pub fn plan_cases(
     conn: &duckdb::Connection,
     batch: &[CaseState],
@@ -264,7 +264,7 @@ fn plan_by(
     let state = State::new(conn);
     let ids: Vec<i64> = batch.iter().map(|case| case.case_id).collect();
     let mut values = HashMap::new();
-    for condition in active.iter().filter_map(|r| r.only.as_ref()) {
+    for condition in active.iter().filter_map(|r| r.condition.as_ref()) {
         let key = (condition.table.clone(), condition.column.clone());
         if let Entry::Vacant(entry) = values.entry(key) {
             entry.insert(state.only_values(condition, &ids)?);
@@ -272,7 +272,7 @@ fn plan_by(
     }
     let mut given = HashMap::new();
     for resource in active {
-        if let Some(wanted) = &resource.given {
+        if let Some(wanted) = &resource.lookup {
             given.insert(resource.table.clone(), state.given_values(wanted, &ids)?);
         }
     }

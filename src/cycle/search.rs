@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::policy::Verdict;
-use super::signals::Halt;
+use super::signals::Interrupt;
 use super::{CONTACT_AGE, Cycle};
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
@@ -23,7 +23,7 @@ pub const IDS_PER_CALL: usize = 100;
 struct Listing {
     complete: bool,
     /// It had a record without a usable key.
-    keyless: bool,
+    without_key: bool,
 }
 
 impl Cycle {
@@ -49,7 +49,7 @@ impl Cycle {
                 Ok(listing) => {
                     self.reached();
                     complete &= listing.complete;
-                    proof &= !listing.keyless;
+                    proof &= !listing.without_key;
                     places.push(place);
                 }
                 Err(error) => match self.search_failed(&resource, &[], error).await? {
@@ -59,7 +59,7 @@ impl Cycle {
             }
         }
         self.flush().await?;
-        if self.signals.halt() == Halt::Stop {
+        if self.signals.interrupt() == Interrupt::Cancel {
             return Ok(false);
         }
         if places.is_empty() || !complete {
@@ -74,7 +74,7 @@ impl Cycle {
         self.writer.run(move |conn| State::new(conn).set_meta("listed_at", &listed_at)).await?;
         self.progress.more(suspects.len() as u64);
         for id in suspects {
-            if self.signals.halt() == Halt::Stop {
+            if self.signals.interrupt() == Interrupt::Cancel {
                 return Ok(false);
             }
             self.ask(id).await?;
@@ -103,7 +103,7 @@ impl Cycle {
     ) -> Result<Listing> {
         self.progress.step(&format!("listing {}", resource.table));
         let since = Timestamp::now();
-        let mut keyless = false;
+        let mut without_key = false;
         let mut pages: Pages = self.extractor.listing(resource)?;
         // Pages of one listing hold different ids, so the next is asked while this one is decoded
         // and committed; what moved after its call was sent stays stale.
@@ -112,7 +112,7 @@ impl Cycle {
         while let Some(mut page) = asked {
             page.records.retain(|record| id_of(record).is_none_or(|id| !known.contains(&id)));
             // What changed meanwhile goes first, by calls that share no row with a page under way.
-            let alone = self.signals.news() > self.handled();
+            let alone = self.signals.latest() > self.handled();
             let next_sequence = self.sequence()?;
             let decoded = self.extractor.search_page(resource, place, page, sequence);
             let (next, page) = if alone {
@@ -123,12 +123,12 @@ impl Cycle {
             };
             self.answered.insert(resource.table.clone());
             listed.extend(&page.ids);
-            keyless |= page.load.decoded.any_keyless();
+            without_key |= page.load.decoded.any_without_key();
             self.progress.rows(page.ids.len() as u64);
             self.writer.load(page.load).await?;
-            failpoint::reach("listing-page");
-            if self.signals.halt() == Halt::Stop {
-                return Ok(Listing { complete: false, keyless });
+            failpoint::hit("listing-page");
+            if self.signals.interrupt() == Interrupt::Cancel {
+                return Ok(Listing { complete: false, without_key });
             }
             (sequence, asked) = match next {
                 Some(next) => (next_sequence, next),
@@ -147,13 +147,13 @@ impl Cycle {
                         State::new(conn).listing_was_read(&table, since, Timestamp::now())
                     })
                     .await?;
-                Ok(Listing { complete: true, keyless })
+                Ok(Listing { complete: true, without_key })
             }
             Some(source::Verdict::Incomplete(why)) => {
                 self.problem(format!("the listing of {} is incomplete: {why}", resource.table));
-                Ok(Listing { complete: false, keyless })
+                Ok(Listing { complete: false, without_key })
             }
-            None => Ok(Listing { complete: false, keyless }),
+            None => Ok(Listing { complete: false, without_key }),
         }
     }
 
@@ -322,13 +322,13 @@ impl Cycle {
     ) -> Result<Verdict> {
         let (kind, text) = (error.kind(), error.chain());
         if kind == Kind::WrongId {
-            self.distrusted.insert(resource.table.clone(), text.clone());
+            self.incomplete_tables.insert(resource.table.clone(), text.clone());
         }
         // The listing is one call, and so is a search that is not there, whatever was asked.
         let whole = ids.is_empty() || kind == Kind::NotFound;
         let first = ids.first().copied().unwrap_or(0);
-        let stamp = Version::Known(String::new());
-        let verdict = self.take_error(resource, first, whole, stamp, error).await?;
+        let version = Version::Known(String::new());
+        let verdict = self.take_error(resource, first, whole, version, error).await?;
         if verdict == Verdict::ScopeFailed {
             for id in ids.iter().skip(1) {
                 self.note_failure(&resource.table, *id, FailureKind::of(kind), &text).await?;
@@ -375,8 +375,8 @@ impl Cycle {
         self.progress.more(ids.len() as u64);
         let mut searched = 0;
         for chunk in ids.chunks(IDS_PER_CALL) {
-            let newer = most.is_none() && self.signals.news() > self.handled();
-            if newer || self.signals.halt() != Halt::Go {
+            let newer = most.is_none() && self.signals.latest() > self.handled();
+            if newer || self.signals.interrupt() != Interrupt::None {
                 break;
             }
             searched += chunk.len();
@@ -413,8 +413,8 @@ impl Cycle {
         match self.extractor.by_id(resource, &template, id, sequence).await {
             Ok(load) => self.writer.load(load).await,
             Err(error) if error.kind() == Kind::NotFound => {
-                let stamp = Version::AsSeen { sequence };
-                self.take_error(resource, id, false, stamp, error).await.map(drop)
+                let version = Version::AsSeen { sequence };
+                self.take_error(resource, id, false, version, error).await.map(drop)
             }
             // What this address refuses says nothing about the search that fills the table.
             Err(error) => self.take_scope_error(resource, id, error).await,

@@ -4,41 +4,41 @@ use tokio::sync::watch;
 
 /// Whether a cycle may go on. Later ones are stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Halt {
-    Go,
+pub enum Interrupt {
+    None,
     /// Other work waits: what follows the changes ends where it can be taken up again without loss.
-    Yield,
+    Preempt,
     /// The process ends: nothing new is begun, what is under way is finished.
-    Stop,
+    Cancel,
 }
 
 /// The cycle's end.
 #[derive(Debug, Clone)]
 pub struct Signals {
-    news: watch::Receiver<i64>,
-    halt: watch::Receiver<Halt>,
+    latest: watch::Receiver<i64>,
+    interrupt: watch::Receiver<Interrupt>,
 }
 
 /// The number of the last page of a feed that moved something. Clones tell the same listeners.
 #[derive(Debug, Clone)]
-pub struct News(watch::Sender<i64>);
+pub struct Notifier(watch::Sender<i64>);
 
 /// The other end.
 #[derive(Debug)]
 pub struct Controls {
-    news: News,
-    halt: watch::Sender<Halt>,
+    notifier: Notifier,
+    interrupt: watch::Sender<Interrupt>,
 }
 
-impl Default for News {
-    fn default() -> News {
-        News(watch::Sender::new(0))
+impl Default for Notifier {
+    fn default() -> Notifier {
+        Notifier(watch::Sender::new(0))
     }
 }
 
-impl News {
+impl Notifier {
     /// A page that moved something was committed under this number.
-    pub fn tell(&self, sequence: i64) {
+    pub fn notify(&self, sequence: i64) {
         self.0.send_if_modified(|known| {
             let newer = sequence > *known;
             *known = sequence.max(*known);
@@ -48,17 +48,17 @@ impl News {
 }
 
 impl Controls {
-    /// Cycles that listen to it hear these news.
-    pub fn new(news: &News) -> Controls {
-        Controls { news: news.clone(), halt: watch::Sender::new(Halt::Go) }
+    /// Cycles that listen to it hear of these pages.
+    pub fn new(notifier: &Notifier) -> Controls {
+        Controls { notifier: notifier.clone(), interrupt: watch::Sender::new(Interrupt::None) }
     }
 
-    /// Lets cycles go on, or not. There is no way back from [`Halt::Stop`].
-    pub fn set(&self, halt: Halt) {
-        self.halt.send_if_modified(|now| {
-            let changes = *now != Halt::Stop && *now != halt;
+    /// Lets cycles go on, or not. There is no way back from [`Interrupt::Cancel`].
+    pub fn set(&self, interrupt: Interrupt) {
+        self.interrupt.send_if_modified(|now| {
+            let changes = *now != Interrupt::Cancel && *now != interrupt;
             if changes {
-                *now = halt;
+                *now = interrupt;
             }
             changes
         });
@@ -66,32 +66,32 @@ impl Controls {
 
     /// A listener.
     pub fn listen(&self) -> Signals {
-        Signals { news: self.news.0.subscribe(), halt: self.halt.subscribe() }
+        Signals { latest: self.notifier.0.subscribe(), interrupt: self.interrupt.subscribe() }
     }
 }
 
 impl Signals {
     /// Of a run that nobody interrupts.
     pub fn none() -> Signals {
-        Controls::new(&News::default()).listen()
+        Controls::new(&Notifier::default()).listen()
     }
 
     /// The number of the last poll that moved something.
-    pub fn news(&self) -> i64 {
-        *self.news.borrow()
+    pub fn latest(&self) -> i64 {
+        *self.latest.borrow()
     }
 
-    pub fn halt(&self) -> Halt {
-        *self.halt.borrow()
+    pub fn interrupt(&self) -> Interrupt {
+        *self.interrupt.borrow()
     }
 
-    /// Waits for news beyond `handled`, or for a halt stronger than `halt`. For ever, where nobody
+    /// Waits for a page beyond `handled`, or for an interrupt stronger than `interrupt`. For ever, where nobody
     /// is left to say so.
-    pub async fn beyond(&mut self, handled: i64, halt: Halt) {
-        let Signals { news, halt: halts } = self;
+    pub async fn beyond(&mut self, handled: i64, interrupt: Interrupt) {
+        let Signals { latest, interrupt: interrupts } = self;
         tokio::select! {
-            () = until(news, |news| *news > handled) => {}
-            () = until(halts, |now| *now > halt) => {}
+            () = until(latest, |latest| *latest > handled) => {}
+            () = until(interrupts, |now| *now > interrupt) => {}
         }
     }
 }
@@ -108,19 +108,19 @@ mod tests {
 
     #[tokio::test]
     async fn only_what_is_newer_or_stronger_wakes() {
-        let news = News::default();
-        let controls = Controls::new(&news);
+        let notifier = Notifier::default();
+        let controls = Controls::new(&notifier);
         let mut signals = controls.listen();
-        news.tell(3);
-        news.tell(2);
-        assert_eq!(signals.news(), 3);
-        signals.beyond(2, Halt::Go).await;
-        controls.set(Halt::Stop);
-        controls.set(Halt::Go);
-        signals.beyond(3, Halt::Yield).await;
+        notifier.notify(3);
+        notifier.notify(2);
+        assert_eq!(signals.latest(), 3);
+        signals.beyond(2, Interrupt::None).await;
+        controls.set(Interrupt::Cancel);
+        controls.set(Interrupt::None);
+        signals.beyond(3, Interrupt::Preempt).await;
         let nothing = tokio::time::timeout(
             std::time::Duration::from_millis(20),
-            signals.beyond(3, Halt::Stop),
+            signals.beyond(3, Interrupt::Cancel),
         );
         assert!(nothing.await.is_err());
     }
@@ -129,6 +129,6 @@ mod tests {
     async fn a_run_that_nobody_interrupts_waits_for_ever() {
         let mut signals = Signals::none();
         let day = std::time::Duration::from_secs(86_400);
-        assert!(tokio::time::timeout(day, signals.beyond(0, Halt::Go)).await.is_err());
+        assert!(tokio::time::timeout(day, signals.beyond(0, Interrupt::None)).await.is_err());
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::Cycle;
-use super::signals::Halt;
+use super::signals::Interrupt;
 use crate::error::Result;
 use crate::mirror::State;
 
@@ -41,7 +41,7 @@ impl Cycle {
         tokio::select! {
             () = tokio::time::sleep(pause) => Ok(Some(next.as_microsecond())),
             // What else has changed is read meanwhile.
-            () = self.signals.beyond(self.handled(), Halt::Go) => Ok(Some(waited)),
+            () = self.signals.beyond(self.handled(), Interrupt::None) => Ok(Some(waited)),
         }
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 pub(crate) struct Situation {
     /// The process ends.
     pub(crate) stopping: bool,
-    /// Another command has handed over a job.
+    /// Another command has forwarded a job.
     pub(crate) job_waits: bool,
     /// What the feeds say is known: without it, a first cycle would read cases twice.
     pub(crate) polled: bool,

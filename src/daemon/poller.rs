@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::patience::Patience;
 use super::{ends_the_daemon, say_recovery, say_trouble};
-use crate::cycle::{Controls, Halt, Signals};
+use crate::cycle::{Controls, Interrupt, Signals};
 use crate::error::Result;
 use crate::mirror::State;
 use crate::scope::FeedName;
@@ -27,15 +27,15 @@ pub(super) struct Poller {
 }
 
 /// When a feed is asked next, and how it went so far.
-struct Turn {
+struct Timer {
     interval: Duration,
     next: Instant,
     patience: Patience,
 }
 
-impl Turn {
-    fn new(interval: Duration) -> Turn {
-        Turn { interval, next: Instant::now(), patience: Patience::new(interval, LONGEST_WAIT) }
+impl Timer {
+    fn new(interval: Duration) -> Timer {
+        Timer { interval, next: Instant::now(), patience: Patience::new(interval, LONGEST_WAIT) }
     }
 }
 
@@ -56,26 +56,26 @@ impl Poller {
     async fn poll_for_ever(&self) -> Result<()> {
         self.know_the_tenant().await?;
         let feed = &self.session.config().feed;
-        let mut cases = Turn::new(feed.poll_interval());
-        let mut contacts = feed.contacts_interval().map(Turn::new);
+        let mut cases = Timer::new(feed.poll_interval());
+        let mut contacts = feed.contacts_interval().map(Timer::new);
         loop {
-            let first = contacts.as_ref().map_or(cases.next, |turn| turn.next.min(cases.next));
+            let first = contacts.as_ref().map_or(cases.next, |timer| timer.next.min(cases.next));
             tokio::time::sleep_until(first).await;
             if cases.next <= Instant::now() {
                 let started = Instant::now();
                 let polled = self.session.polls().poll(FeedName::Cases).await;
                 self.after(FeedName::Cases, &mut cases, started, polled.map(drop))?;
             }
-            if let Some(turn) = contacts.as_mut().filter(|turn| turn.next <= Instant::now()) {
+            if let Some(timer) = contacts.as_mut().filter(|timer| timer.next <= Instant::now()) {
                 let started = Instant::now();
                 let polled = self.session.polls().poll_contacts().await;
-                self.after(FeedName::Contacts, turn, started, polled.map(drop))?;
+                self.after(FeedName::Contacts, timer, started, polled.map(drop))?;
             }
         }
     }
 
     /// Before anything is followed, it is clear whose the store is. A source that does not answer is
-    /// waited for; what is handed over meanwhile finds out for itself.
+    /// waited for; what is forwarded meanwhile finds out for itself.
     async fn know_the_tenant(&self) -> Result<()> {
         let mut patience = Patience::new(Duration::from_secs(1), LONGEST_START_WAIT);
         loop {
@@ -98,15 +98,15 @@ impl Poller {
     fn after(
         &self,
         name: FeedName,
-        turn: &mut Turn,
+        timer: &mut Timer,
         started: Instant,
         polled: Result<()>,
     ) -> Result<()> {
         let what = format!("asking the change feed ({})", name.as_str());
         match polled {
             Ok(()) => {
-                turn.next = started + turn.interval;
-                say_recovery(&what, turn.patience.succeed(Instant::now().into_std()));
+                timer.next = started + timer.interval;
+                say_recovery(&what, timer.patience.succeed(Instant::now().into_std()));
                 if name == FeedName::Cases {
                     self.polled.send_if_modified(|polled| !std::mem::replace(polled, true));
                 }
@@ -115,9 +115,9 @@ impl Poller {
                 if ends_the_daemon(&error, *self.polled.borrow()) {
                     return Err(error);
                 }
-                let trouble = turn.patience.fail(Instant::now().into_std());
+                let trouble = timer.patience.fail(Instant::now().into_std());
                 say_trouble(&what, &error, trouble);
-                turn.next = Instant::now() + trouble.wait;
+                timer.next = Instant::now() + trouble.wait;
                 // What was seen before the last stop can be fetched while the feed is down.
                 if self.was_polled_before()? {
                     self.polled.send_if_modified(|polled| !std::mem::replace(polled, true));
@@ -135,7 +135,7 @@ impl Poller {
 
 /// Waits until the process stops.
 pub(super) async fn stop(signals: &mut Signals) {
-    while signals.halt() != Halt::Stop {
-        signals.beyond(i64::MAX, signals.halt()).await;
+    while signals.interrupt() != Interrupt::Cancel {
+        signals.beyond(i64::MAX, signals.interrupt()).await;
     }
 }

@@ -16,7 +16,7 @@ const LARGEST_LINE: u64 = 4 << 20; // 4 MiB
 /// Keys that are only there where the caller's command needs the platform.
 const SOURCE: &str = "source.";
 
-/// A command that is handed over.
+/// A command that is forwarded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Request<C> {
     /// The caller's version of the program: commands may differ between two.

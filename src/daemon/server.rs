@@ -12,7 +12,7 @@ use super::place::Bound;
 use super::poller::stop;
 use super::protocol::{self, Frame, Request};
 use super::worker::{Job, stopped};
-use super::{Handed, Host, Printer};
+use super::{Forwarded, Host, Printer};
 use crate::error::{Error, Kind, Result};
 
 /// A request is one line and is sent at once.
@@ -30,7 +30,7 @@ pub(super) struct Server {
 impl Server {
     /// Serves until the process stops; who has been let in is answered to the end, and what one caller
     /// meets is not the others'.
-    pub(super) async fn run<C: Handed>(self, bound: Bound) -> Result<()> {
+    pub(super) async fn run<C: Forwarded>(self, bound: Bound) -> Result<()> {
         let mut signals = self.host.signals.clone();
         let server = Arc::new(self);
         let mut served = JoinSet::new();
@@ -65,7 +65,7 @@ impl Server {
         Ok(())
     }
 
-    async fn serve<C: Handed>(&self, stream: UnixStream) -> Result<()> {
+    async fn serve<C: Forwarded>(&self, stream: UnixStream) -> Result<()> {
         let (read, mut write) = stream.into_split();
         let mut read = BufReader::new(read);
         let request = tokio::time::timeout(LONGEST_REQUEST, protocol::receive(&mut read)).await;
@@ -90,7 +90,7 @@ impl Server {
         written
     }
 
-    async fn answer<C: Handed>(
+    async fn answer<C: Forwarded>(
         &self,
         request: Request<serde_json::Value>,
         out: Printer,

@@ -1,4 +1,4 @@
-//! Commands that were handed over, with the daemon's controls in the test's hand.
+//! Commands that were forwarded, with the daemon's controls in the test's hand.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::{Host, Session};
 use crate::config::Config;
-use crate::cycle::{Controls, Halt, JournalRequest, Options};
+use crate::cycle::{Controls, Interrupt, JournalRequest, Options};
 use crate::error::Kind;
 use crate::journals::tables_of;
 use crate::progress::Progress;
@@ -56,7 +56,7 @@ impl Place {
         let done = own.run("sync", Options::default()).await.unwrap();
         assert_eq!(done.report.exit_status(), 0, "{:?}", done.report.problems);
         sandbox.reset_stats();
-        let controls = Arc::new(Controls::new(&session.polls().news));
+        let controls = Arc::new(Controls::new(&session.polls().notifier));
         Place { sandbox, session, controls, _folder: folder }
     }
 
@@ -70,7 +70,7 @@ impl Place {
     }
 
     /// Holds the `nth` call to a journal with its answer in hand, sets the controls, lets it go.
-    async fn halt_in_call(&self, nth: u64, halt: Halt) {
+    async fn interrupt_in_call(&self, nth: u64, halt: Interrupt) {
         let fault = Fault::Hold { name: "call".to_owned(), when: When::After };
         let path = JOURNALS.to_owned();
         self.sandbox.fault(Rule { method: None, path, query: None, nth, count: Some(1), fault });
@@ -122,11 +122,11 @@ fn assert_each_was_asked_once(calls: &BTreeMap<String, i32>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn journals_that_have_to_give_way_go_on_where_they_were() {
     let place = Place::mirrored().await;
-    let halted = place.halt_in_call(9, Halt::Yield);
+    let interrupted = place.interrupt_in_call(9, Interrupt::Preempt);
     let host = place.host();
-    let (ran, ()) = tokio::join!(host.run("journals", all_journals()), halted);
+    let (ran, ()) = tokio::join!(host.run("journals", all_journals()), interrupted);
     let report = ran.unwrap().report;
-    assert!(!report.halted);
+    assert!(!report.interrupted);
     assert_eq!(report.exit_status(), 0, "{:?}", report.problems);
     assert_each_was_asked_once(&place.journal_calls());
     assert_eq!(place.count("SELECT count(*) FROM sync.runs WHERE command = 'journals'"), 2);
@@ -140,9 +140,9 @@ async fn what_failed_before_they_gave_way_is_no_less_incomplete() {
     let fault = Fault::Refuse { status: 400, headers: [].into(), body: String::new() };
     let path = "/api/Offices/11/DepotJournals".to_owned();
     place.sandbox.fault(Rule { method: None, path, query: None, nth: 1, count: None, fault });
-    let halted = place.halt_in_call(9, Halt::Yield);
+    let interrupted = place.interrupt_in_call(9, Interrupt::Preempt);
     let host = place.host();
-    let (ran, ()) = tokio::join!(host.run("journals", all_journals()), halted);
+    let (ran, ()) = tokio::join!(host.run("journals", all_journals()), interrupted);
     let report = ran.unwrap().report;
     assert_eq!(report.exit_status(), 3);
     let failed = format!("depot_journals: {MONTHS} scopes failed");
@@ -152,9 +152,9 @@ async fn what_failed_before_they_gave_way_is_no_less_incomplete() {
 #[tokio::test(flavor = "multi_thread")]
 async fn journals_that_a_stop_ends_are_due_still_and_read_by_the_next_run() {
     let place = Place::mirrored().await;
-    let halted = place.halt_in_call(9, Halt::Stop);
+    let interrupted = place.interrupt_in_call(9, Interrupt::Cancel);
     let host = place.host();
-    let (ran, ()) = tokio::join!(host.run("journals", all_journals()), halted);
+    let (ran, ()) = tokio::join!(host.run("journals", all_journals()), interrupted);
     assert_eq!(ran.unwrap_err().kind(), Kind::Cancelled);
     assert!(place.count("SELECT count(*) FROM sync.journal_months WHERE due = 'asked for'") > 0);
     let own = Host::own(Arc::clone(&place.session));

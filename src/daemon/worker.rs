@@ -12,7 +12,7 @@ use super::activity::Activity;
 use super::decide::{self, Next, Situation};
 use super::patience::Patience;
 use super::{Host, ends_the_daemon, say_recovery, say_trouble};
-use crate::cycle::{Controls, Halt, Options, Report, last_runs};
+use crate::cycle::{Controls, Interrupt, Options, Report, last_runs};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::State;
 use crate::schedule::{self, Name};
@@ -30,10 +30,10 @@ const LONGEST_RETRY: Duration = Duration::from_secs(300);
 const LEAST_HOLD: Duration = Duration::from_secs(60);
 /// and later no more seldom than this.
 const LONGEST_HOLD: Duration = Duration::from_secs(3600);
-/// The daemon's own runs stay in the books this long.
+/// The daemon's own runs stay in the store this long.
 const RUNS_KEPT: Duration = Duration::from_secs(7 * 86_400);
 
-/// Work that another command handed over, to be done in its turn.
+/// Work that another command forwarded, to be done in its turn.
 pub(crate) struct Job {
     pub(crate) work: Box<dyn FnOnce(Host) -> BoxFuture<'static, ()> + Send>,
 }
@@ -51,7 +51,7 @@ struct Memory {
     jobs: VecDeque<Job>,
     /// Up to this poll everything was planned.
     handled: i64,
-    halted: bool,
+    interrupted: bool,
     /// The start of the last cycle: what came due before had its chance.
     last_cycle: Option<Timestamp>,
     retry_at: Option<Timestamp>,
@@ -75,7 +75,7 @@ impl Worker {
             jobs: VecDeque::new(),
             handled: 0,
             // Whatever an earlier process left.
-            halted: true,
+            interrupted: true,
             last_cycle: None,
             retry_at: None,
             patience: Patience::new(LEAST_PAUSE, LONGEST_RETRY),
@@ -119,10 +119,10 @@ impl Worker {
             last_runs.remove(&Name::Reconcile);
         }
         Ok(Situation {
-            stopping: signals.halt() == Halt::Stop,
+            stopping: signals.interrupt() == Interrupt::Cancel,
             job_waits: !memory.jobs.is_empty(),
             polled: *self.polled.borrow(),
-            work_left: memory.halted || signals.news() > memory.handled,
+            work_left: memory.interrupted || signals.latest() > memory.handled,
             retry_at: memory.retry_at,
             due_at: decide::earlier(Some(due_at), memory.held_until),
             schedule_at: schedule::next_of_all(schedules, &last_runs)?,
@@ -132,7 +132,7 @@ impl Worker {
     async fn wait(&mut self, memory: &mut Memory, until: Option<Timestamp>) {
         let now = Timestamp::now();
         let nap = until.map_or(LONGEST_NAP, |until| schedule::nap(now, until, LONGEST_NAP));
-        // A cycle that has to wait is not hurried by news.
+        // A cycle that has to wait is not hurried by notifier.
         let waits = memory.retry_at.is_some_and(|at| at > now);
         let known = if waits || !*self.polled.borrow() { i64::MAX } else { memory.handled };
         let mut signals = self.controls.listen();
@@ -141,15 +141,15 @@ impl Worker {
             Some(job) = self.inbox.recv() => memory.jobs.push_back(job),
             _ = self.polled.changed() => {}
             // Yielding was meant for the cycle that is over.
-            () = signals.beyond(known, Halt::Yield) => {}
+            () = signals.beyond(known, Interrupt::Preempt) => {}
         }
     }
 
     async fn run_cycle(&mut self, memory: &mut Memory) -> Result<()> {
         let now = Timestamp::now();
-        self.controls.set(Halt::Go);
+        self.controls.set(Interrupt::None);
         let signals = self.controls.listen();
-        memory.handled = signals.news();
+        memory.handled = signals.latest();
         memory.last_cycle = Some(now);
         let options = Options {
             following: true,
@@ -168,7 +168,7 @@ impl Worker {
             Err(error) => {
                 let trouble = memory.patience.fail(std::time::Instant::now());
                 say_trouble("following the changes", &error, trouble);
-                memory.halted = true;
+                memory.interrupted = true;
                 memory.retry_at = Some(Timestamp::now() + trouble.wait);
                 Ok(())
             }
@@ -180,7 +180,7 @@ impl Worker {
         say_recovery("following the changes", memory.patience.succeed(now));
         memory.went_well = true;
         memory.retry_at = None;
-        memory.halted = report.halted;
+        memory.interrupted = report.interrupted;
         memory.handled = memory.handled.max(report.handled);
         if report.undone {
             let trouble = memory.hold.fail(now);
@@ -198,7 +198,7 @@ impl Worker {
     }
 
     async fn run_job(&mut self, memory: &mut Memory, job: Job) -> Result<()> {
-        self.controls.set(Halt::Go);
+        self.controls.set(Interrupt::None);
         let host = Host {
             session: Arc::clone(&self.session),
             signals: self.controls.listen(),
@@ -226,15 +226,15 @@ impl Worker {
                 Some(job) = self.inbox.recv() => {
                     memory.jobs.push_back(job);
                     if own {
-                        tracing::info!("a command was handed over: the cycle gives way to it");
-                        self.controls.set(Halt::Yield);
+                        tracing::info!("a command was forwarded: the cycle gives way to it");
+                        self.controls.set(Interrupt::Preempt);
                     }
                 }
                 () = tokio::time::sleep(LONGEST_NAP) => {
                     let now = Timestamp::now();
                     match self.falls_due(looked, now) {
                         Ok(false) => {}
-                        Ok(true) => self.controls.set(Halt::Yield),
+                        Ok(true) => self.controls.set(Interrupt::Preempt),
                         Err(error) => tracing::warn!(reason = error.chain(), "schedules unknown"),
                     }
                     looked = now;

@@ -32,7 +32,7 @@ pub struct Decoder {
     positions: HashMap<String, i64>,
     rejects: Vec<Reject>,
     drift: BTreeMap<String, Option<String>>,
-    keyless: bool,
+    without_key: bool,
     /// Records seen, whether they became rows or not.
     records: usize,
     children: Vec<(String, Decoder)>,
@@ -95,7 +95,7 @@ impl Decoder {
             positions: HashMap::new(),
             rejects: Vec::new(),
             drift: BTreeMap::new(),
-            keyless: false,
+            without_key: false,
             records: 0,
             inherited: inherited.into_iter().collect(),
             lists: Vec::new(),
@@ -195,7 +195,7 @@ impl Decoder {
 
     /// A record that is not loaded at all, and whose scope must delete nothing.
     fn reject_whole(&mut self, known: &Key, error: String) {
-        self.keyless = true;
+        self.without_key = true;
         let joint = if known.shown.is_empty() { "" } else { "/" };
         self.rejects.push(Reject {
             table: self.reader.resource.table.clone(),
@@ -341,7 +341,7 @@ impl Decoder {
                 .into_iter()
                 .map(|(field, example)| Drift { table: table.clone(), field, example })
                 .collect(),
-            keyless: self.keyless,
+            without_key: self.without_key,
             children: self
                 .children
                 .into_iter()

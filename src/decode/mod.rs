@@ -72,7 +72,7 @@ pub struct Decoded {
     pub(crate) rejects: Vec<Reject>,
     pub(crate) drift: Vec<Drift>,
     /// A record came without a usable key: its scope must delete nothing.
-    pub(crate) keyless: bool,
+    pub(crate) without_key: bool,
     pub(crate) children: Vec<Decoded>,
 }
 
@@ -87,7 +87,7 @@ impl Decoded {
             .map_err(|e| Error::caused(Kind::Internal, "two pages do not fit together", e))?;
         self.rejects.extend(other.rejects);
         self.drift.extend(other.drift);
-        self.keyless |= other.keyless;
+        self.without_key |= other.without_key;
         for (own, others) in self.children.iter_mut().zip(other.children) {
             own.join(others)?;
         }
@@ -100,8 +100,8 @@ impl Decoded {
     }
 
     /// Whether any record, here or in a child table, came without a usable key.
-    pub(crate) fn any_keyless(&self) -> bool {
-        self.keyless || self.children.iter().any(Decoded::any_keyless)
+    pub(crate) fn any_without_key(&self) -> bool {
+        self.without_key || self.children.iter().any(Decoded::any_without_key)
     }
 
     /// All rejects, children's included.

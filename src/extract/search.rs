@@ -66,9 +66,9 @@ impl Extractor {
         }
         let missing: Vec<i64> = ids.iter().copied().filter(|id| !found.contains(id)).collect();
         // A record without a usable key may be any of those that are missing.
-        let keyless = load.as_ref().is_some_and(|load| load.decoded.any_keyless());
-        let complete =
-            missing.is_empty() || !keyless && matches!(pages.verdict(), Some(Verdict::Complete));
+        let without_key = load.as_ref().is_some_and(|load| load.decoded.any_without_key());
+        let complete = missing.is_empty()
+            || !without_key && matches!(pages.verdict(), Some(Verdict::Complete));
         if let Some(load) = &mut load {
             load.lacking.clone_from(&missing);
         }

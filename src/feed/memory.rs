@@ -41,22 +41,23 @@ pub(crate) struct PagePlace {
     /// Where it goes on behind the page.
     pub(crate) cursor: Ticks,
     /// The earliest date from which a row has to be asked for again,
-    pub(crate) hold: Option<Ticks>,
+    pub(crate) low_watermark: Option<Ticks>,
     /// and that of the page's rows with a date that cannot be read.
     pub(crate) unreadable: Option<Ticks>,
 }
 
 impl PagePlace {
-    /// The hold after the page, of which so many unreadable dates are new: each is asked for once
+    /// The low watermark after the page, of which so many unreadable dates are new: each is asked for once
     /// more, in case it was the answer and not the row. After that it is what the source has.
-    pub(crate) fn hold(&self, new_unreadable: u64) -> Option<Ticks> {
+    pub(crate) fn low_watermark(&self, new_unreadable: u64) -> Option<Ticks> {
         let again = self.unreadable.filter(|_| new_unreadable > 0);
-        again.into_iter().chain(self.hold).min()
+        again.into_iter().chain(self.low_watermark).min()
     }
 
     /// How far a poll has come. One that is cut off goes on before a row that it has to ask for again.
-    pub(crate) fn state(&self, hold: Option<Ticks>) -> FeedState {
-        let cursor = hold.map_or(self.cursor, |hold| self.cursor.min(hold));
+    pub(crate) fn state(&self, low_watermark: Option<Ticks>) -> FeedState {
+        let cursor =
+            low_watermark.map_or(self.cursor, |low_watermark| self.cursor.min(low_watermark));
         let moves = cursor > self.lower;
         FeedState {
             cursor: if moves { Some(cursor.get()) } else { self.state.cursor },
@@ -70,8 +71,8 @@ impl PagePlace {
 pub(crate) struct Committed {
     /// Rows that were new or had moved.
     pub(crate) moved: u64,
-    /// See [`PagePlace::hold`].
-    pub(crate) hold: Option<Ticks>,
+    /// See [`PagePlace::low_watermark`].
+    pub(crate) low_watermark: Option<Ticks>,
 }
 
 /// Where what the feeds say is kept. What a method that writes has returned from is durable.
@@ -118,19 +119,19 @@ mod tests {
         Ticks::new(seconds * 10_000_000)
     }
 
-    fn place(cursor: i64, hold: Option<i64>, unreadable: Option<i64>) -> PagePlace {
+    fn place(cursor: i64, low_watermark: Option<i64>, unreadable: Option<i64>) -> PagePlace {
         PagePlace {
             state: FeedState::default(),
             lower: at(100),
             cursor: at(cursor),
-            hold: hold.map(at),
+            low_watermark: low_watermark.map(at),
             unreadable: unreadable.map(at),
         }
     }
 
     #[test]
     fn a_poll_goes_on_before_what_it_has_to_ask_for_again() {
-        let cursor = |place: &PagePlace, new| place.state(place.hold(new)).cursor;
+        let cursor = |place: &PagePlace, new| place.state(place.low_watermark(new)).cursor;
         assert_eq!(cursor(&place(500, None, None), 0), Some(at(500).get()));
         assert_eq!(cursor(&place(500, Some(300), None), 0), Some(at(300).get()));
         assert_eq!(cursor(&place(500, None, Some(400)), 1), Some(at(400).get()));

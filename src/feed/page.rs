@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::tz::TimeZone;
 use serde_json::value::RawValue;
 
-use crate::catalog::Facet;
+use crate::catalog::ChangeDate;
 use crate::scope::{CaseDates, ContactSeen, FeedName, Unreadable, unreadable_date};
 use crate::ticks::Ticks;
 
@@ -21,7 +21,7 @@ pub(super) type Identity = (i64, i64);
 pub(super) struct FeedRow {
     pub(crate) id: i64,
     pub(crate) when: When,
-    /// In the order of [`Facet::ALL`]; a date that cannot be read has a number of its own.
+    /// In the order of [`ChangeDate::ALL`]; a date that cannot be read has a number of its own.
     pub(crate) dates: CaseDates,
     pub(crate) unreadable: Vec<Unreadable>,
 }
@@ -65,7 +65,7 @@ impl FeedRow {
 
 /// A record that names no case or contact: what it says of whom cannot be known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Nameless {
+pub(super) struct Unidentified {
     pub(crate) when: When,
     pub(crate) error: String,
 }
@@ -78,7 +78,7 @@ pub(super) struct FeedRows {
     pub(crate) identities: Vec<Identity>,
     /// How many records match, where the answer says it.
     pub(crate) count: Option<u64>,
-    pub(crate) nameless: Vec<Nameless>,
+    pub(crate) unidentified: Vec<Unidentified>,
 }
 
 impl FeedRows {
@@ -95,11 +95,11 @@ impl FeedRows {
                     page.rows.push(row);
                     modified
                 }
-                Err(mut nameless) => {
-                    nameless.when.after = after;
+                Err(mut unidentified) => {
+                    unidentified.when.after = after;
                     page.identities.push((i64::MIN, unreadable_date([record.get()])));
-                    let modified = nameless.when.modified;
-                    page.nameless.push(nameless);
+                    let modified = unidentified.when.modified;
+                    page.unidentified.push(unidentified);
                     modified
                 }
             };
@@ -146,24 +146,24 @@ pub(super) fn id_field(name: FeedName) -> &'static str {
 }
 
 /// The change dates that a row of a feed has.
-fn facets(name: FeedName) -> &'static [(Facet, &'static str, &'static str)] {
+fn change_dates(name: FeedName) -> &'static [(ChangeDate, &'static str, &'static str)] {
     match name {
-        FeedName::Cases => &Facet::ALL,
-        FeedName::Contacts => &Facet::ALL[..1],
+        FeedName::Cases => &ChangeDate::ALL,
+        FeedName::Contacts => &ChangeDate::ALL[..1],
     }
 }
 
 /// The fields of a row: one that has none of them is none.
 pub(super) fn fields(name: FeedName) -> impl Iterator<Item = &'static str> {
-    facets(name).iter().map(|(_, field, _)| *field).chain([id_field(name)])
+    change_dates(name).iter().map(|(_, field, _)| *field).chain([id_field(name)])
 }
 
-fn read_record(text: &str, name: FeedName, zone: &TimeZone) -> Result<FeedRow, Nameless> {
-    let nameless =
-        |modified, error: String| Nameless { when: When { modified, after: None }, error };
+fn read_record(text: &str, name: FeedName, zone: &TimeZone) -> Result<FeedRow, Unidentified> {
+    let unidentified =
+        |modified, error: String| Unidentified { when: When { modified, after: None }, error };
     // Keys of their own: one that is written with escapes cannot be borrowed.
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(text)
-        .map_err(|_| nameless(None, "a record that is no object".to_owned()))?;
+        .map_err(|_| unidentified(None, "a record that is no object".to_owned()))?;
     let raw = |field: &str| fields.get(field).map_or("null", |raw| raw.get());
     let read = |field: &str| read_date(raw(field), zone);
     // A row that moved has a date of that: none is as bad as one that cannot be read.
@@ -171,15 +171,15 @@ fn read_record(text: &str, name: FeedName, zone: &TimeZone) -> Result<FeedRow, N
     let id_field = id_field(name);
     let Ok(id) = raw(id_field).parse::<i64>() else {
         let error = format!("a record whose {id_field} is missing or no whole number");
-        return Err(nameless(modified.ok(), error));
+        return Err(unidentified(modified.ok(), error));
     };
-    let facets = facets(name);
-    let stand_in = || unreadable_date(facets.iter().map(|(_, field, _)| raw(field)));
+    let change_dates = change_dates(name);
+    let stand_in = || unreadable_date(change_dates.iter().map(|(_, field, _)| raw(field)));
     let mut dates: CaseDates = [None; 11];
     let mut unreadable = Vec::new();
-    for (i, (facet, field, column)) in facets.iter().enumerate() {
-        let date = match facet {
-            Facet::Modified => modified.clone().map(Some),
+    for (i, (change_date, field, column)) in change_dates.iter().enumerate() {
+        let date = match change_date {
+            ChangeDate::Modified => modified.clone().map(Some),
             _ => read(field),
         };
         dates[i] = match date {
@@ -252,7 +252,7 @@ mod tests {
                 {{"CaseId":4,"ModifiedDate":"2026-04-28T11:26:43Z"}}]"#
         ));
         assert_eq!((page.rows.len(), page.identities.len()), (2, 3));
-        let when = page.nameless[0].when;
+        let when = page.unidentified[0].when;
         assert_eq!(when.modified, modified.map(ticks));
         assert_eq!(when.after, Some(ticks("2026-04-28T11:26:41Z")));
     }
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(bad.unreadable[0].column, "activity_changed_date");
         assert!(bad.unreadable[0].error.contains(error), "{:?}", bad.unreadable);
         assert_eq!(bad.unreadable[0].value.as_deref(), kept);
-        let state = |row: &FeedRow| row.dates[Facet::ActivityChanged as usize];
+        let state = |row: &FeedRow| row.dates[ChangeDate::ActivityChanged as usize];
         assert_ne!(state(&bad), state(&row("null", "2026-04-28T11:26:41Z")));
         assert_ne!(state(&bad), state(&row(r#""2026-04-28""#, "2026-04-28T11:26:41Z")));
         assert_eq!(state(&bad), state(&row(value, "2026-04-28T11:26:41Z")));

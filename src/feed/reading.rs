@@ -47,9 +47,9 @@ pub(super) struct Reading<'a, M> {
     /// The newest `ModifiedDate` of this reading.
     pub(crate) newest: Option<Ticks>,
     /// The earliest date from which a row has to be asked for again.
-    pub(crate) hold: Option<Ticks>,
+    pub(crate) low_watermark: Option<Ticks>,
     /// Records that named no case or contact.
-    nameless: usize,
+    unidentified: usize,
 }
 
 impl<'a, M: Memory> Reading<'a, M> {
@@ -73,8 +73,8 @@ impl<'a, M: Memory> Reading<'a, M> {
             usual: recalled.usual.and_then(|text| text.parse().ok()),
             begun: false,
             newest: None,
-            hold: None,
-            nameless: 0,
+            low_watermark: None,
+            unidentified: 0,
         }
     }
 
@@ -181,7 +181,7 @@ impl<'a, M: Memory> Reading<'a, M> {
         });
         let answer = self.feed.client.send(&request).await?;
         self.calls += 1;
-        failpoint::reach("feed-call-noted");
+        failpoint::hit("feed-call-noted");
         self.started(&answer);
         let Split { records, count } =
             records(&answer).map_err(|e| e.within(format!("{}: no list came", self.path())))?;
@@ -225,20 +225,20 @@ impl<'a, M: Memory> Reading<'a, M> {
             Ask::From(at) | Ask::Ties { at, .. } => at,
             Ask::Skip(_) => self.lower,
         };
-        let nameless = page.nameless.iter().map(|n| n.when.from(in_order, lower)).min();
+        let unidentified = page.unidentified.iter().map(|n| n.when.from(in_order, lower)).min();
         let unreadable = page
             .rows
             .iter()
             .filter(|row| !row.unreadable.is_empty())
             .map(|row| row.when.from(in_order, lower))
             .min();
-        self.nameless += page.nameless.len();
-        self.hold = nameless.into_iter().chain(self.hold).min();
+        self.unidentified += page.unidentified.len();
+        self.low_watermark = unidentified.into_iter().chain(self.low_watermark).min();
         let place = PagePlace {
             state: self.state.clone(),
             lower: self.lower,
             cursor,
-            hold: self.hold,
+            low_watermark: self.low_watermark,
             unreadable,
         };
         let is_of = |name| self.name == name;
@@ -248,19 +248,19 @@ impl<'a, M: Memory> Reading<'a, M> {
             cases: if is_of(FeedName::Cases) { page.cases() } else { Vec::new() },
             contacts: if is_of(FeedName::Contacts) { page.contacts() } else { Vec::new() },
             unreadable: page.unreadable(),
-            unnamed: page.nameless.first().map(|first| first.error.clone()),
+            unnamed: page.unidentified.first().map(|first| first.error.clone()),
             place,
         };
-        let Committed { moved, hold } = self.feed.memory.commit(page).await?;
+        let Committed { moved, low_watermark } = self.feed.memory.commit(page).await?;
         self.moved += moved;
-        self.hold = hold;
-        failpoint::reach("feed-page-committed");
+        self.low_watermark = low_watermark;
+        failpoint::hit("feed-page-committed");
         Ok(())
     }
 
-    /// At the end of a reading that met no nameless record, what an earlier one noted is over.
+    /// At the end of a reading that met no unidentified record, what an earlier one noted is over.
     pub(crate) async fn note_names(&self) -> Result<()> {
-        if self.nameless > 0 {
+        if self.unidentified > 0 {
             return Ok(());
         }
         self.feed.memory.all_are_named(self.name, self.reader).await

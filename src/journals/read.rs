@@ -53,7 +53,7 @@ impl Extractor {
             Shape::List => calls.month(window_days).await?,
             Shape::Record | Shape::Scalar => calls.sum().await?,
         };
-        failpoint::reach("answer-received");
+        failpoint::hit("answer-received");
         let params = calls.params();
         let records = lines
             .records

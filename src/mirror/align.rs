@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use duckdb::{Connection, params};
 
 use super::definition::{definition, differ_in_mode_alone, is_tighter, mode};
-use super::retired;
+use super::privacy::{self, Stricter};
 use super::schema::{meta, set_meta};
-use super::state::fetched::FetchedBooks;
-use super::tighten::{self, Tightened};
+use super::state::fetched::FetchedScopes;
+use super::undescribed;
 use crate::catalog::{Catalog, Column, Resource};
 use crate::config::{Config, PrivacyMode};
 use crate::error::Result;
@@ -25,7 +25,7 @@ pub(super) fn align(
     catalog: &Catalog,
     key: [u8; 32],
 ) -> Result<()> {
-    let freed = retired::retire(conn, catalog)?;
+    let freed = undescribed::retire(conn, catalog)?;
     let mut alignment = Alignment::begin(conn, config)?;
     for resource in catalog.resources() {
         alignment.table(resource, freed.contains(&resource.table))?;
@@ -38,14 +38,14 @@ struct Alignment<'a> {
     conn: &'a Connection,
     config: &'a Config,
     /// The tables of the store, without those that came back just now.
-    in_books: BTreeSet<String>,
+    in_store: BTreeSet<String>,
     /// What the store's columns are defined as, by table.
     known: BTreeMap<String, BTreeMap<String, String>>,
     /// The number of the catalog that the store was last brought up to, and of this one: the next, if
     /// anything moved.
     generation: i64,
     newest: i64,
-    tightened: Vec<Tightened<'a>>,
+    tightened: Vec<Stricter<'a>>,
     /// What `sync.columns` has to say anew.
     defined: Vec<Defined<'a>>,
     /// Whether there is a table that is not as it was.
@@ -85,7 +85,7 @@ impl<'a> Alignment<'a> {
         Ok(Alignment {
             conn,
             config,
-            in_books: tables.into_iter().collect(),
+            in_store: tables.into_iter().collect(),
             known,
             generation,
             newest: generation,
@@ -100,13 +100,13 @@ impl<'a> Alignment<'a> {
         let known = self.known.remove(&resource.table);
         let before = match &known {
             None => Before::New,
-            Some(_) if !self.in_books.contains(&resource.table) => Before::Away,
+            Some(_) if !self.in_store.contains(&resource.table) => Before::Away,
             Some(_) => Before::There,
         };
         let known = known.unwrap_or_default();
         match before {
             Before::New => self.create(resource)?,
-            Before::Away => retired::revive(self.conn, resource)?,
+            Before::Away => undescribed::revive(self.conn, resource)?,
             Before::There => {}
         }
         if before != Before::There {
@@ -115,7 +115,7 @@ impl<'a> Alignment<'a> {
         // A child table is fetched with its parent, whose `_extra` its field leaves or enters.
         let is_new_child = before != Before::There
             && resource.read_with() != resource.table
-            && self.in_books.contains(resource.read_with());
+            && self.in_store.contains(resource.read_with());
         let mut moved = is_new_child || freed;
         for column in &resource.columns {
             let was = known.get(&column.name);
@@ -146,7 +146,7 @@ impl<'a> Alignment<'a> {
         Ok(())
     }
 
-    /// A table begins in the books.
+    /// A table begins in the store.
     fn enter(&self, resource: &Resource) -> Result<()> {
         self.conn
             .execute(
@@ -186,13 +186,13 @@ impl<'a> Alignment<'a> {
                     params![now, resource.table, column.name],
                 )
                 .map_err(|e| db("cannot write sync.columns", e))?;
-            self.tightened.push(Tightened { resource, column, mode });
+            self.tightened.push(Stricter { resource, column, mode });
             return Ok(false);
         }
         // What the column takes from now on was kept elsewhere, as if it had no class.
         let takes_other = was.is_none_or(|was| !differ_in_mode_alone(was, &now));
         if mode != PrivacyMode::Keep && takes_other && (!is_new_table || is_new_child) {
-            self.tightened.push(Tightened { resource, column, mode });
+            self.tightened.push(Stricter { resource, column, mode });
         }
         if !is_new_table {
             self.newest = self.generation + 1;
@@ -219,7 +219,7 @@ impl<'a> Alignment<'a> {
                 })
                 .map_err(|e| db("cannot make a table stale", e))?;
             let these = format!("SELECT {}", sql::text(table));
-            FetchedBooks::new(self.conn).mark_tables(&these, Mark::Redefined)?;
+            FetchedScopes::new(self.conn).mark_tables(&these, Mark::Redefined)?;
         }
         Ok(())
     }
@@ -248,13 +248,13 @@ impl<'a> Alignment<'a> {
             set_meta(conn, "contacts_planned_at", "")?;
         }
         let privacy = &self.config.privacy;
-        let step = tighten::tightened_classes(conn, privacy)?;
+        let step = privacy::stricter_classes(conn, privacy)?;
         if !self.tightened.is_empty() || step.is_some() {
-            tighten::rewrite(conn, catalog, &self.tightened, step.as_ref(), key)?;
+            privacy::rewrite(conn, catalog, &self.tightened, step.as_ref(), key)?;
         }
-        retired::note_files(conn, catalog)?;
-        retired::hide(conn, catalog, privacy, step.as_ref())?;
-        tighten::note_modes(conn, privacy)?;
+        undescribed::note_files(conn, catalog)?;
+        undescribed::hide(conn, catalog, privacy, step.as_ref())?;
+        privacy::note_modes(conn, privacy)?;
         set_meta(conn, "definition", &self.newest.to_string())
     }
 
@@ -272,7 +272,7 @@ impl<'a> Alignment<'a> {
         let mut appender = conn.appender("stage_columns").map_err(failed)?;
         for defined in &self.defined {
             let Defined { table, column, definition, since } = defined;
-            let class = retired::class_name(column);
+            let class = undescribed::class_name(column);
             appender
                 .append_row(params![table, column.name, definition, since, class])
                 .map_err(failed)?;

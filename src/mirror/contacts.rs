@@ -1,6 +1,6 @@
 //! Which contacts are mirrored, and which of them are stale (docs/architecture.md, "What is due").
 
-use super::state::fetched::apart;
+use super::state::fetched::exceptions;
 use super::state::{State, ids};
 use crate::error::Result;
 use crate::sql::scalar_i64;
@@ -43,7 +43,7 @@ impl State<'_> {
                         (CASE WHEN s.contact_id IS NULL THEN 'unknown' \
                               ELSE s.modified_date::VARCHAR END)) \
                  ORDER BY coalesce(s.moved, 0) DESC, n.id",
-                apart(None)
+                exceptions(None)
             ),
         )
     }
@@ -55,7 +55,7 @@ impl State<'_> {
                (SELECT 1 FROM ({}) f WHERE f.table_name = 'contacts' \
                   AND f.id = s.contact_id AND f.status = 'current' \
                   AND f.version IS NOT DISTINCT FROM s.modified_date::VARCHAR)",
-            apart(None)
+            exceptions(None)
         ))
     }
 
@@ -115,7 +115,7 @@ impl State<'_> {
                    (CASE WHEN s.contact_id IS NULL THEN 'unknown' \
                          ELSE s.modified_date::VARCHAR END) \
                  ORDER BY n.id",
-                apart(None)
+                exceptions(None)
             ),
             |row| Ok((row.get(0)?, row.get(1)?)),
         )

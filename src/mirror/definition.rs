@@ -1,7 +1,7 @@
 //! What the stored values of a column depend on, as a text: another text means that they are read again,
 //! or rewritten where nothing but privacy became stricter.
 
-use super::tighten;
+use super::privacy;
 use crate::catalog::{Class, Column, Scalar};
 use crate::config::{Config, PrivacyMode};
 
@@ -28,7 +28,7 @@ pub(super) fn definition(config: &Config, column: &Column) -> String {
 fn without_mode(definition: &str) -> Option<((&str, &str), PrivacyMode)> {
     let (rest, zone) = definition.rsplit_once('|')?;
     let (rest, mode) = rest.rsplit_once('|')?;
-    Some(((rest, zone), tighten::parse_mode(mode)?))
+    Some(((rest, zone), privacy::parse_mode(mode)?))
 }
 
 /// The definition with this mode, where that hides more than the one it has.

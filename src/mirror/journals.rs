@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::align;
 use super::doubt;
-use super::fresh;
+use super::first_load;
 use super::lines::{self, Lines, MergedTable};
 use super::load::{Outcome, Settings, count_change};
 use super::merge::{self, Merged};
@@ -41,7 +41,7 @@ pub(super) fn apply(
         for (table, rows) in
             std::iter::once((resource, &decoded)).chain(notes_of.map(|table| (table, &notes)))
         {
-            note_whole(conn, table, fresh::insert(conn, table, rows, now)?, outcome)?;
+            note_whole(conn, table, first_load::insert(conn, table, rows, now)?, outcome)?;
         }
     } else {
         merge::stage_rows(conn, resource, &decoded)?;
@@ -111,7 +111,7 @@ fn stage_months(
                         of.id,
                         of.month.first().to_string(),
                         scope.part,
-                        scope.complete && !load.decoded.any_keyless(),
+                        scope.complete && !load.decoded.any_without_key(),
                         is_closed,
                         instant_param(scope.sent_at),
                         load.not_found

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::fresh;
+use super::first_load;
 use super::guard::{self, Limits};
 use super::journals;
-use super::leave;
 use super::merge::{self, Merged, Rules};
+use super::removal;
 use super::search;
 use super::state::State;
 use super::state::fetched::{MARK_NOW, rows_of};
@@ -200,12 +200,12 @@ fn apply_scopes(
         let merged = merge_table(conn, settings, &child, &of_child, &scopes, now)?;
         outcome.note(&child.table, merged);
     }
-    books_of_scopes(conn, &resource.table, now)?;
+    note_scopes(conn, &resource.table, now)?;
     if let Some(limits) = settings.limits(now) {
         guard::note_held(conn, &resource.table, run_id, limits, outcome)?;
     }
     if resource.group == Group::Case {
-        leave::unfulfilled(conn, settings, &[&resource.table], run_id, now, outcome)?;
+        removal::unfulfilled(conn, settings, &[&resource.table], run_id, now, outcome)?;
     }
     Ok(())
 }
@@ -234,7 +234,7 @@ fn stage_scopes(conn: &Connection, loads: &[Load]) -> Result<()> {
                     // Each id of a search is a scope of its own, and its row is there.
                     scope.complete
                         && (matches!(load.kind, LoadKind::Search { .. })
-                            || !load.decoded.any_keyless()),
+                            || !load.decoded.any_without_key()),
                     instant_param(scope.sent_at)
                 ])
                 .map_err(failed)?;
@@ -251,8 +251,8 @@ fn merge_table(
     scopes: &HashSet<i64>,
     now: Timestamp,
 ) -> Result<Merged> {
-    let merged = if fresh::is_fresh(conn, resource, decoded, scopes)? {
-        fresh::insert(conn, resource, decoded, now)?
+    let merged = if first_load::is_fresh(conn, resource, decoded, scopes)? {
+        first_load::insert(conn, resource, decoded, now)?
     } else {
         compare_table(conn, settings, resource, decoded, now)?
     };
@@ -301,7 +301,7 @@ pub(super) fn count_change(conn: &Connection, table: &str, part: &str) -> Result
 }
 
 /// `sync.fetched`, `sync.failures` and `sync.resources` after the staged scopes were merged.
-fn books_of_scopes(conn: &Connection, table: &str, now: Timestamp) -> Result<()> {
+fn note_scopes(conn: &Connection, table: &str, now: Timestamp) -> Result<()> {
     let failed = |e| db("cannot note what was fetched", e);
     let name = sql::text(table);
     let seen = if table == "contacts" {

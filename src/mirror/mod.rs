@@ -1,36 +1,36 @@
 //! The store: the daemon's own DuckDB file with the mirrored tables, their history, the reports and
-//! the books.
+//! the store.
 //!
 //! One thread owns the connection that writes ([`Writer`]); everything else reads through clones.
 //! The feed's ledger is the one exception: it must be written before a call is sent, whatever the
 //! writer is doing.
 
 mod align;
-mod books;
 mod compare;
 mod contacts;
 mod definition;
 mod doubt;
-mod fetched;
-mod fresh;
+mod first_load;
+mod forecast;
 mod guard;
 mod journals;
-mod leave;
 mod lines;
 mod load;
 mod merge;
 mod months;
-mod outlook;
+mod privacy;
 mod rejects;
+mod removal;
 pub mod reports;
-mod retired;
+mod run_log;
 mod schema;
+mod scopes;
 mod search;
 mod secrets;
 mod seen;
 mod state;
 mod suspects;
-mod tighten;
+mod undescribed;
 mod unreadable;
 mod upgrade;
 mod verifications;
@@ -43,18 +43,18 @@ use std::sync::{Mutex, PoisonError};
 
 use duckdb::{Config as DuckConfig, Connection};
 
-pub use books::{Books, FailureRow, ResourceRow, RunRow, RunSummary};
 pub use compare::{CellDifference, Compared, Line, compare, journal_lines};
 pub(crate) use guard::guarded;
 pub use load::{Outcome, Settings};
 pub use merge::Merged;
+pub use run_log::{FailureRow, ResourceRow, RunLog, RunRow, RunSummary};
 pub use state::State;
 pub use state::failures::{Failure, digest_of_404};
 pub use suspects::SuspectStep;
 pub use unreadable::FEED_TABLES;
 pub use verifications::{CaseMoved, RevenueMonth, ScopeTimes, rows_of_month};
 pub use wanted::id_column;
-pub use writer::{Lane, Writer};
+pub use writer::{Loader, Writer};
 
 use crate::catalog::Catalog;
 use crate::config;

@@ -1,4 +1,4 @@
-//! The books of the journals' months: which are due, waiting, read, or off their sum
+//! the store of the journals' months: which are due, waiting, read, or off their sum
 //! (docs/architecture.md, "Journals").
 
 use crate::scope::{DueMonth, DueReason};
@@ -127,7 +127,7 @@ impl State<'_> {
             .collect()
     }
 
-    /// The months of a table that are in the books, with whether they were ever read completely.
+    /// The months of a table that are in the store, with whether they were ever read completely.
     pub fn known_months(
         &self,
         table: &str,
@@ -213,7 +213,7 @@ impl State<'_> {
         )
     }
 
-    /// Whether any month of this level is in the books.
+    /// Whether any month of this level is in the store.
     pub fn has_journals(&self, level: JournalLevel) -> Result<bool> {
         Ok(scalar_i64(
             self.conn,

@@ -47,7 +47,9 @@ pub(super) fn note(
     };
     // A list that names scopes has not read them, and says nothing of what was wrong within.
     let only_named = match &resource.group {
-        Group::Each(_) if loads.iter().flat_map(|load| &load.scopes).any(|scope| scope.id == 0) => {
+        Group::ForEach(_)
+            if loads.iter().flat_map(|load| &load.scopes).any(|scope| scope.id == 0) =>
+        {
             "AND c.id = 0"
         }
         _ => "",

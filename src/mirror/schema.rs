@@ -5,7 +5,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use super::state::State;
-use super::state::fetched::{self, FetchedBooks};
+use super::state::fetched::{self, FetchedScopes};
 use super::{align, reports, secrets, upgrade};
 use crate::catalog::Catalog;
 use crate::config::{Config, PrivacyMode};
@@ -37,8 +37,8 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
     )? == 0;
     let mut upgraded = false;
     if fresh {
-        conn.execute_batch(include_str!("books.sql"))
-            .map_err(|e| db("cannot create the store's books", e))?;
+        conn.execute_batch(include_str!("sync.sql"))
+            .map_err(|e| db("cannot create the store's state", e))?;
         fetched::create(conn)?;
         fetched::create_view(conn)?;
         set_meta(conn, "format", &FORMAT.to_string())?;
@@ -67,7 +67,7 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
     align::align(conn, config, catalog, key)?;
     fetched::note_rules(conn, catalog)?;
     if upgraded {
-        FetchedBooks::new(conn).fold_all()?;
+        FetchedScopes::new(conn).fold_all()?;
         set_meta(conn, "format", &FORMAT.to_string())?;
     }
     let state = State::new(conn);

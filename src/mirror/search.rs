@@ -7,11 +7,11 @@ use duckdb::Connection;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::leave;
 use super::load::{Outcome, Settings};
+use super::removal;
 use super::state::failures::Failure;
 use super::state::{self, failures};
-use crate::catalog::{Facet, Resource, Scalar};
+use crate::catalog::{ChangeDate, Resource, Scalar};
 use crate::error::Result;
 use crate::scope::{FailureKind, Place, ScopeId, UNREADABLE_BELOW};
 use crate::sql::{self, db};
@@ -40,7 +40,7 @@ pub(super) fn after_search(
             leave_other_search(conn, settings, place, now, outcome)?;
             // A case that moved from one search to the other has left the first.
             let both = [Place::Cases.table(), Place::Projects.table()];
-            leave::unfulfilled(conn, settings, &both, run_id, now, outcome)?;
+            removal::unfulfilled(conn, settings, &both, run_id, now, outcome)?;
             ("sync.seen", "case_id")
         }
     };
@@ -76,7 +76,7 @@ fn leave_other_search(
 ) -> Result<()> {
     let other = if place == Place::Cases { Place::Projects } else { Place::Cases };
     let Some(resource) = settings.catalog.get(other.table()) else { return Ok(()) };
-    leave::take_scopes(conn, settings, resource, "SELECT id FROM temp.stage_scopes", now, outcome)
+    removal::take_scopes(conn, settings, resource, "SELECT id FROM temp.stage_scopes", now, outcome)
 }
 
 /// Rows searched before `ModifiedDate` + `source.search_delay` are searched once more after it. Of a
@@ -127,7 +127,7 @@ fn lagging(
     let pairs: Vec<(&str, &str)> = match place {
         Place::Contacts => vec![("last_modified_date", "modified_date")],
         Place::Cases | Place::Projects => {
-            Facet::ALL.iter().map(|(_, _, column)| (*column, *column)).collect()
+            ChangeDate::ALL.iter().map(|(_, _, column)| (*column, *column)).collect()
         }
     };
     let older: Vec<String> = pairs

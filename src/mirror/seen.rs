@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::state::{State, ids, list};
 use super::unreadable::places;
-use crate::catalog::Facet;
+use crate::catalog::ChangeDate;
 use crate::error::Result;
 use crate::scope::{
     CaseDates, CaseState, ContactSeen, DueReason, FeedName, FetchStatus, Mark, Place, Standing,
@@ -40,7 +40,7 @@ impl State<'_> {
         if rows.is_empty() {
             return Ok(0);
         }
-        let columns: Vec<&str> = Facet::ALL.iter().map(|(_, _, column)| *column).collect();
+        let columns: Vec<&str> = ChangeDate::ALL.iter().map(|(_, _, column)| *column).collect();
         let declared: Vec<String> = columns.iter().map(|c| format!("{c} BIGINT")).collect();
         self.batch(&format!(
             "CREATE OR REPLACE TEMP TABLE stage_seen (case_id BIGINT, {}, any_stamp VARCHAR)",
@@ -182,7 +182,7 @@ impl State<'_> {
         order: &str,
         limit: usize,
     ) -> Result<Vec<CaseState>> {
-        let columns: Vec<&str> = Facet::ALL.iter().map(|(_, _, column)| *column).collect();
+        let columns: Vec<&str> = ChangeDate::ALL.iter().map(|(_, _, column)| *column).collect();
         let only = if only.is_empty() {
             String::new()
         } else {
@@ -243,7 +243,7 @@ impl State<'_> {
                 ),
                 |row| row.get::<_, String>(0),
             )?;
-            let dates: Vec<String> = Facet::ALL
+            let dates: Vec<String> = ChangeDate::ALL
                 .iter()
                 .filter(|(_, _, column)| dates.iter().any(|own| own == column))
                 .map(|(_, _, column)| format!("epoch_us({})", sql::ident(column)))
@@ -282,7 +282,7 @@ impl State<'_> {
              FROM temp.stage_clean c WHERE s.case_id = c.id",
             rows.join(", ")
         ))?;
-        self.fetched_books().fold("SELECT id FROM temp.stage_clean")
+        self.fetched_scopes().fold("SELECT id FROM temp.stage_clean")
     }
 
     /// Every case gets every resource read again (`--full`, or a gap in the feed); what was fetched
@@ -290,7 +290,7 @@ impl State<'_> {
     pub fn everything_is_stale(&self, mark: Mark) -> Result<()> {
         self.count_mark()?;
         self.set_meta("contacts_planned_at", "")?;
-        self.fetched_books().mark_tables("SELECT table_name FROM sync.columns", mark)?;
+        self.fetched_scopes().mark_tables("SELECT table_name FROM sync.columns", mark)?;
         self.batch(&format!(
             "UPDATE sync.seen SET dirty = true, rereading = any_stamp WHERE NOT removed; \
              UPDATE sync.seen_contacts SET dirty = true; \
@@ -302,7 +302,7 @@ impl State<'_> {
     /// Every contact is read again (a gap in the contacts feed).
     pub fn contacts_are_stale(&self, mark: Mark) -> Result<()> {
         self.set_meta("contacts_planned_at", "")?;
-        self.fetched_books().mark_tables("SELECT 'contacts'", mark)?;
+        self.fetched_scopes().mark_tables("SELECT 'contacts'", mark)?;
         self.batch("UPDATE sync.seen_contacts SET dirty = true")
     }
 
@@ -320,7 +320,7 @@ impl State<'_> {
     /// again (docs/architecture.md, "Seen and fetched"); `all` takes every case.
     pub fn reread(&self, all: bool) -> Result<u64> {
         let condition = is_to_be_reread(all);
-        self.fetched_books().mark_cases(&condition, FetchStatus::Asked(Mark::Reread))?;
+        self.fetched_scopes().mark_cases(&condition, FetchStatus::Asked(Mark::Reread))?;
         self.count(&format!(
             "UPDATE sync.seen s SET dirty = true, rereading = s.any_stamp WHERE {condition}"
         ))
@@ -366,14 +366,14 @@ impl State<'_> {
             ),
         )?;
         if answered == 0 {
-            self.fetched_books().forget_table(table)?;
+            self.fetched_scopes().forget_table(table)?;
         }
         Ok(())
     }
 
     /// Makes all that was read of a table stale: its answers have more than was taken from them.
     pub fn read_again(&self, table: &str) -> Result<()> {
-        self.fetched_books().mark_tables(&format!("SELECT {}", sql::text(table)), Mark::Reread)?;
+        self.fetched_scopes().mark_tables(&format!("SELECT {}", sql::text(table)), Mark::Reread)?;
         self.wake_table(table)
     }
 

@@ -10,12 +10,12 @@ use crate::scope::FeedState;
 use duckdb::{Connection, Row, params};
 use jiff::Timestamp;
 
-use self::fetched::FetchedBooks;
+use self::fetched::FetchedScopes;
 
 use crate::error::Result;
 use crate::sql::{self, db, instant_param};
 
-/// Asks and tells the books on one connection.
+/// Asks and tells the store on one connection.
 pub struct State<'c> {
     pub(super) conn: &'c Connection,
 }
@@ -26,8 +26,8 @@ impl<'c> State<'c> {
     }
 
     /// What was fetched.
-    pub(super) fn fetched_books(&self) -> FetchedBooks<'c> {
-        FetchedBooks::new(self.conn)
+    pub(super) fn fetched_scopes(&self) -> FetchedScopes<'c> {
+        FetchedScopes::new(self.conn)
     }
 
     /// A value of `sync.meta`.
@@ -101,7 +101,7 @@ impl<'c> State<'c> {
 
     /// A text that moves with whatever readers of the published copy can see change: rows, statuses, what
     /// is read in part, rejects, drift, what is pending, which months of the journals were read. Not with
-    /// the books of runs that changed nothing.
+    /// the store of runs that changed nothing.
     pub fn readable_state(&self) -> Result<String> {
         let rows = self.query(
             "SELECT concat_ws('|', \
@@ -133,15 +133,21 @@ impl<'c> State<'c> {
     }
 
     pub(super) fn batch(&self, sql: &str) -> Result<()> {
-        self.conn.execute_batch(sql).map_err(|e| db("cannot write the books", e))
+        self.conn.execute_batch(sql).map_err(|e| db("cannot write the store's state", e))
     }
 
     pub(super) fn count(&self, sql: &str) -> Result<u64> {
-        self.conn.execute(sql, []).map(|n| n as u64).map_err(|e| db("cannot write the books", e))
+        self.conn
+            .execute(sql, [])
+            .map(|n| n as u64)
+            .map_err(|e| db("cannot write the store's state", e))
     }
 
     pub(super) fn execute(&self, sql: &str, params: impl duckdb::Params) -> Result<()> {
-        self.conn.execute(sql, params).map(drop).map_err(|e| db("cannot write the books", e))
+        self.conn
+            .execute(sql, params)
+            .map(drop)
+            .map_err(|e| db("cannot write the store's state", e))
     }
 }
 

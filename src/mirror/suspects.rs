@@ -7,8 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::guard;
-use super::leave;
 use super::load::{Outcome, Settings};
+use super::removal;
 use super::state::State;
 use super::state::failures::{Failure, fail};
 use super::state::fetched::MARK_NOW;
@@ -83,7 +83,7 @@ impl State<'_> {
         now: Timestamp,
     ) -> Result<()> {
         let at = instant(since);
-        self.fetched_books().unfold("'cases', 'projects'", &id.to_string())?;
+        self.fetched_scopes().unfold("'cases', 'projects'", &id.to_string())?;
         self.write(&format!(
             "UPDATE sync.seen SET state = 'suspect', suspect_at = {at}, dirty = true \
              WHERE case_id = {id}; \
@@ -124,7 +124,7 @@ impl State<'_> {
                 _ => resource.belongs_to_case(),
             };
             if is_case {
-                leave::take_rows(
+                removal::take_rows(
                     self.conn,
                     settings,
                     resource,
@@ -137,7 +137,7 @@ impl State<'_> {
             }
         }
         let (feed, _, _) = places(FeedName::Cases);
-        leave::forget_scopes(self.conn, tables.into_iter().chain([feed]), &one, now)?;
+        removal::forget_scopes(self.conn, tables.into_iter().chain([feed]), &one, now)?;
         self.write(&format!(
             "UPDATE sync.seen SET removed = true, dirty = false, state = NULL, \
                suspect_at = NULL, rereading = NULL WHERE case_id = {id}"
@@ -159,9 +159,9 @@ impl State<'_> {
         let resources = settings.catalog.resources().iter();
         // Lists of a search row are a part of it.
         for resource in resources.filter(|resource| tables.contains(&resource.read_with())) {
-            leave::take_rows(self.conn, settings, resource, &one, "hidden", now, &mut outcome)?;
+            removal::take_rows(self.conn, settings, resource, &one, "hidden", now, &mut outcome)?;
         }
-        leave::forget_scopes(self.conn, tables.into_iter(), &one, now)?;
+        removal::forget_scopes(self.conn, tables.into_iter(), &one, now)?;
         // Batch by batch they count together.
         for table in tables {
             let left = outcome.tables.get(table).map_or(0, |merged| merged.deleted);
@@ -178,7 +178,7 @@ impl State<'_> {
     /// A hidden case was looked for and not found: it is fetched at what was seen then.
     fn search_is_done(&self, id: i64, sequence: i64, now: Timestamp) -> Result<()> {
         let at = instant(now);
-        self.fetched_books().unfold("'cases', 'projects'", &id.to_string())?;
+        self.fetched_scopes().unfold("'cases', 'projects'", &id.to_string())?;
         self.write(&format!(
             "DELETE FROM sync.failures WHERE table_name IN ('cases', 'projects') AND id = {id}; \
              CREATE OR REPLACE TEMP TABLE stage_hidden AS \

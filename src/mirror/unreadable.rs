@@ -50,7 +50,7 @@ impl State<'_> {
             let moved = format!(
                 "s.moved = {sequence} AND s.case_id IN (SELECT id FROM temp.stage_unreadable)"
             );
-            self.fetched_books().mark_cases(&moved, FetchStatus::Unreadable)?;
+            self.fetched_scopes().mark_cases(&moved, FetchStatus::Unreadable)?;
         }
         let at = instant(now);
         let same = format!(

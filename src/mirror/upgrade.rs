@@ -1,4 +1,4 @@
-//! Bringing the books of a store that an earlier version made up to this one's.
+//! Bringing the store of a store that an earlier version made up to this one's.
 
 use duckdb::Connection;
 
@@ -10,7 +10,7 @@ use crate::sql::{self, db};
 /// From the first format: what was fetched was one row per table and scope, whose `stamp` was at once
 /// the version and, in words, the status. Columns that were added within that format are made first.
 pub(super) fn from_first(conn: &Connection) -> Result<()> {
-    let failed = |e| db("cannot bring the store's books up to this version", e);
+    let failed = |e| db("cannot bring the store's state up to this version", e);
     conn.execute_batch(
         "CREATE TABLE IF NOT EXISTS sync.removals \
            (table_name VARCHAR, removed_at TIMESTAMPTZ, removed BIGINT); \

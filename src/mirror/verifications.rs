@@ -171,7 +171,7 @@ impl State<'_> {
     /// These scopes of cases are read again in the next cycle.
     pub fn scopes_are_stale(&self, scopes: &[(String, i64)]) -> Result<()> {
         for (table, id) in scopes {
-            self.fetched_books().unfold(&sql::text(table), &id.to_string())?;
+            self.fetched_scopes().unfold(&sql::text(table), &id.to_string())?;
             self.execute(
                 "UPDATE sync.fetched_scopes SET status = 'reread' \
                  WHERE table_name = ? AND id = ? AND part = ''",
@@ -264,7 +264,7 @@ impl State<'_> {
         Ok(rows.into_iter().next())
     }
 
-    /// Books what was compared: what, source, mirror, difference. What was booked long ago goes.
+    /// RunLog what was compared: what, source, mirror, difference. What was booked long ago goes.
     pub fn note_verifications(
         &self,
         run_id: i64,
@@ -292,7 +292,7 @@ impl State<'_> {
         self.batch(&format!("DELETE FROM sync.verifications WHERE verified_at < {}", instant(old)))
     }
 
-    /// The books of these cases; those that are removed are left out.
+    /// the store of these cases; those that are removed are left out.
     pub fn cases(&self, cases: &[i64]) -> Result<Vec<CaseState>> {
         self.case_states("", cases, "case_id", cases.len())
     }

@@ -1,5 +1,5 @@
 //! Which of the journals' months are wanted: those of `journals.level` and `journals.ids`, and those that
-//! were asked for by name. All others stay as they are, in `main` and in the books: nobody reads them,
+//! were asked for by name. All others stay as they are, in `main` and in the store: nobody reads them,
 //! they are no failure, and what is due of them waits until they are wanted again.
 
 use super::state::{State, ids, list};
@@ -59,7 +59,7 @@ impl State<'_> {
             > 0)
     }
 
-    /// Whether the books agree with the configuration already: see [`State::want_journals`].
+    /// Whether the store agree with the configuration already: see [`State::want_journals`].
     pub fn all_are_wanted(&self, journals: &Journals) -> Result<bool> {
         let [wanted, unwanted] = self.misplaced(journals)?;
         let differing =

@@ -1,10 +1,10 @@
-//! The one thread that writes rows and books.
+//! The one thread that writes rows and log.
 //!
 //! Loads come through a channel bounded in bytes; many are committed in one transaction, and their
 //! share of the budget is given back when they are. Other writes ([`Writer::run`]) are transactions
 //! of their own, in order with the loads sent before them.
 //!
-//! Runs that go on at the same time write in *lanes*: each has its own settings, its own outcome and
+//! Runs that go on at the same time write in *loaders*: each has its own settings, its own outcome and
 //! its own errors, so that what fails in one run does not stop the others.
 
 use std::collections::BTreeMap;
@@ -35,19 +35,19 @@ const LINGER: Duration = Duration::from_millis(100);
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
 
-type LaneId = u64;
+type LoaderId = u64;
 
 enum Command {
-    Open(LaneId, Box<Settings>, i64),
-    Load(LaneId, Box<Load>, OwnedSemaphorePermit),
+    Open(LoaderId, Box<Settings>, i64),
+    Load(LoaderId, Box<Load>, OwnedSemaphorePermit),
     Run(Job),
-    Flush(LaneId, oneshot::Sender<Result<Outcome>>),
-    Close(LaneId),
+    Flush(LoaderId, oneshot::Sender<Result<Outcome>>),
+    Close(LoaderId),
     End,
 }
 
 /// Handle to the writer's thread. Clones share it; the thread ends by [`Writer::close`], or with the
-/// last handle and [`Lane`].
+/// last handle and [`Loader`].
 #[derive(Clone)]
 pub struct Writer {
     commands: mpsc::Sender<Command>,
@@ -76,14 +76,14 @@ impl Writer {
         })
     }
 
-    /// Opens the lane of a run.
+    /// Opens the loader of a run.
     ///
     /// # Errors
     /// `Internal` when the thread has ended.
-    pub fn lane(&self, settings: Settings, run_id: i64) -> Result<Lane> {
+    pub fn loader(&self, settings: Settings, run_id: i64) -> Result<Loader> {
         let id = self.next_lane.fetch_add(1, Ordering::Relaxed);
         self.commands.send(Command::Open(id, Box::new(settings), run_id)).map_err(|_| gone())?;
-        Ok(Lane { open: Arc::new(OpenLane { writer: self.clone(), id }) })
+        Ok(Loader { open: Arc::new(OpenLoader { writer: self.clone(), id }) })
     }
 
     /// Runs `write` in a transaction of its own, after all loads sent before it were committed.
@@ -124,29 +124,29 @@ impl Writer {
 /// What one run writes. Clones share it; it is closed with the last one, and what was handed over is
 /// committed then.
 #[derive(Clone)]
-pub struct Lane {
-    open: Arc<OpenLane>,
+pub struct Loader {
+    open: Arc<OpenLoader>,
 }
 
-struct OpenLane {
+struct OpenLoader {
     writer: Writer,
-    id: LaneId,
+    id: LoaderId,
 }
 
-impl Drop for OpenLane {
+impl Drop for OpenLoader {
     fn drop(&mut self) {
         // Without the thread there is nothing to close.
         let _ = self.writer.commands.send(Command::Close(self.id));
     }
 }
 
-impl Lane {
+impl Loader {
     /// The thread behind it, for writes that belong to no run.
     pub fn writer(&self) -> &Writer {
         &self.open.writer
     }
 
-    /// Hands over a load. Returns when the writer has room for it; [`Lane::flush`] tells when it
+    /// Hands over a load. Returns when the writer has room for it; [`Loader::flush`] tells when it
     /// is committed and whether that went well.
     pub async fn load(&self, load: Load) -> Result<()> {
         let bytes = load.bytes().clamp(1, BUDGET_BYTES);
@@ -200,11 +200,11 @@ fn transaction<T>(conn: &Connection, write: impl FnOnce() -> Result<T>) -> Resul
 
 struct Worker {
     conn: Connection,
-    lanes: BTreeMap<LaneId, Waiting>,
+    loaders: BTreeMap<LoaderId, Waiting>,
     last: Timestamp,
 }
 
-/// What a lane has handed over and not committed yet, and what became of the rest.
+/// What a loader has handed over and not committed yet, and what became of the rest.
 struct Waiting {
     settings: Settings,
     run_id: i64,
@@ -252,13 +252,13 @@ impl Waiting {
             return;
         }
         let now = commit_time(last);
-        failpoint::reach("before-commit");
+        failpoint::hit("before-commit");
         let done = transaction(conn, || {
             let done = load::apply(conn, &self.settings, self.run_id, now, loads)?;
-            failpoint::reach("in-commit");
+            failpoint::hit("in-commit");
             Ok(done)
         });
-        failpoint::reach("after-commit");
+        failpoint::hit("after-commit");
         drop(permits);
         match done {
             Ok(outcome) => self.done.add(&outcome),
@@ -269,25 +269,25 @@ impl Waiting {
 
 impl Worker {
     fn new(conn: Connection) -> Worker {
-        Worker { conn, lanes: BTreeMap::new(), last: Timestamp::MIN }
+        Worker { conn, loaders: BTreeMap::new(), last: Timestamp::MIN }
     }
 
     fn work(mut self, queue: &mpsc::Receiver<Command>) {
         loop {
-            let command = if self.lanes.values().all(|lane| lane.loads.is_empty()) {
+            let command = if self.loaders.values().all(|loader| loader.loads.is_empty()) {
                 queue.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
             } else {
                 queue.recv_timeout(LINGER)
             };
             match command {
                 Ok(Command::Open(id, settings, run_id)) => {
-                    self.lanes.insert(id, Waiting::new(*settings, run_id));
+                    self.loaders.insert(id, Waiting::new(*settings, run_id));
                 }
                 Ok(Command::Load(id, load, permit)) => {
-                    if let Some(lane) = self.lanes.get_mut(&id) {
-                        lane.take(*load, permit);
-                        if lane.is_full() {
-                            lane.commit(&self.conn, &mut self.last);
+                    if let Some(loader) = self.loaders.get_mut(&id) {
+                        loader.take(*load, permit);
+                        if loader.is_full() {
+                            loader.commit(&self.conn, &mut self.last);
                         }
                     }
                 }
@@ -297,10 +297,10 @@ impl Worker {
                 }
                 Ok(Command::Flush(id, reply)) => {
                     self.commit();
-                    let done = match self.lanes.get_mut(&id) {
-                        Some(lane) => match lane.failed.take() {
+                    let done = match self.loaders.get_mut(&id) {
+                        Some(loader) => match loader.failed.take() {
                             Some(error) => Err(error),
-                            None => Ok(std::mem::take(&mut lane.done)),
+                            None => Ok(std::mem::take(&mut loader.done)),
                         },
                         None => Ok(Outcome::default()),
                     };
@@ -309,7 +309,7 @@ impl Worker {
                 }
                 Ok(Command::Close(id)) => {
                     self.commit();
-                    if let Some(error) = self.lanes.remove(&id).and_then(|lane| lane.failed) {
+                    if let Some(error) = self.loaders.remove(&id).and_then(|loader| loader.failed) {
                         // The run ended without asking, so nobody else will say it.
                         tracing::warn!(reason = error.chain(), "the last answers were not stored");
                     }
@@ -324,8 +324,8 @@ impl Worker {
     }
 
     fn commit(&mut self) {
-        for lane in self.lanes.values_mut() {
-            lane.commit(&self.conn, &mut self.last);
+        for loader in self.loaders.values_mut() {
+            loader.commit(&self.conn, &mut self.last);
         }
     }
 }

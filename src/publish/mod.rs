@@ -133,7 +133,7 @@ pub fn publish(conn: &Connection, targets: &Targets<'_>, info: &SnapshotInfo) ->
     state.release()?;
 
     let database = database.map(database::Copy::finish).transpose()?;
-    failpoint::reach("database-published");
+    failpoint::hit("database-published");
     let parquet = parquet.map(parquet::Export::finish).transpose()?;
     Ok(Published { snapshot_id: snapshot.id, database, parquet })
 }

@@ -106,9 +106,9 @@ impl<'a> Export<'a> {
         manifest.write(folder.path())?;
         durable::read_only(&folder.path().join(manifest::FILE_NAME))?;
         let path = folder.target().to_owned();
-        failpoint::reach("snapshot-written");
+        failpoint::hit("snapshot-written");
         folder.finish(Access::AsCreated)?;
-        failpoint::reach("snapshot-placed");
+        failpoint::hit("snapshot-placed");
         let id = &manifest.snapshot_id;
         snapshots::point_latest_to(target.root, id)?;
         snapshots::remove_old(target.root, id, taken_at, target.keep_snapshots, target.keep_for)?;

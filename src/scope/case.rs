@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use super::Standing;
 
-/// The change dates of a case, in the order of [`crate::catalog::Facet::ALL`], in ticks; `None` is null.
+/// The change dates of a case, in the order of [`crate::catalog::ChangeDate::ALL`], in ticks; `None` is null.
 pub(crate) type CaseDates = [Option<i64>; 11];
 
 /// A digest of all eleven dates: equal when and only when each of them is.

@@ -15,7 +15,7 @@ pub(crate) struct JournalScope {
 }
 
 impl JournalScope {
-    /// The scope's part in the books: with the id it says which month of whom is meant.
+    /// The scope's part in the store: with the id it says which month of whom is meant.
     pub(crate) fn part(&self) -> String {
         format!("{}/{}", self.level, self.month)
     }

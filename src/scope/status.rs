@@ -1,4 +1,4 @@
-//! States that the books keep of tables and cases, and why months are due: enums with one table of
+//! States that the store keep of tables and cases, and why months are due: enums with one table of
 //! stored names each.
 
 use std::fmt;

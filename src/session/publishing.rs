@@ -13,7 +13,7 @@ use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{Books, State, Store};
+use crate::mirror::{RunLog, State, Store};
 use crate::pending::{self, PendingScope};
 use crate::publish::{self, ParquetTarget, Published, PublishedParquet, SnapshotInfo, Targets};
 use crate::ticks::Ticks;
@@ -44,7 +44,7 @@ pub(crate) enum When {
 /// What there is of it in a session.
 #[derive(Default)]
 pub(super) struct Publishing {
-    turn: tokio::sync::Mutex<()>,
+    lock: tokio::sync::Mutex<()>,
     interrupt: Mutex<Option<Arc<InterruptHandle>>>,
     /// What was published last, and when that was done.
     last: Mutex<Option<(Instant, Published)>>,
@@ -76,14 +76,14 @@ impl Session {
                 chunks.blocking_send(chunk).map_err(unwanted)
             })
         });
-        self.writer.run(|conn| Books::new(conn).begin_pending()).await?;
+        self.writer.run(|conn| RunLog::new(conn).begin_pending()).await?;
         while let Some(chunk) = collected.recv().await {
             self.writer
                 .run(move |conn| {
                     let rows = chunk.iter().map(|scope| {
                         (scope.table.as_str(), scope.scope.as_str(), scope.reason.as_str())
                     });
-                    Books::new(conn).add_pending(rows)
+                    RunLog::new(conn).add_pending(rows)
                 })
                 .await?;
         }
@@ -93,7 +93,7 @@ impl Session {
         let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {
-                Books::new(conn).replace_pending()?;
+                RunLog::new(conn).replace_pending()?;
                 if let Some(ticks) = watermark {
                     State::new(conn).set_meta(WATERMARK, &ticks.to_string())?;
                 }
@@ -107,7 +107,7 @@ impl Session {
     /// # Errors
     /// Those of [`publish::publish`], `Cancelled` after [`Session::interrupt_publishing`].
     pub(crate) async fn publish(&self, forms: Forms, when: When) -> Result<Option<Published>> {
-        let _one = self.publishing.turn.lock().await;
+        let _one = self.publishing.lock.lock().await;
         self.note_pending().await?;
         let Some(Unpublished { conn, readable, info, with_parquet }) =
             self.unpublished(forms, when)?
@@ -115,7 +115,7 @@ impl Session {
             return Ok(None);
         };
         self.progress.step("publishing");
-        failpoint::reach("before-publish");
+        failpoint::hit("before-publish");
         *self.interrupt() = Some(conn.interrupt_handle());
         let started = Instant::now();
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
@@ -140,7 +140,7 @@ impl Session {
             return Err(Error::new(Kind::Cancelled, "publishing was interrupted"));
         }
         let published = published?;
-        failpoint::reach("after-publish");
+        failpoint::hit("after-publish");
         self.writer
             .run(move |conn| {
                 let state = State::new(conn);
@@ -177,7 +177,7 @@ impl Session {
     /// # Errors
     /// Those of [`export`].
     pub(crate) async fn export(&self) -> Result<PublishedParquet> {
-        let _one = self.publishing.turn.lock().await;
+        let _one = self.publishing.lock.lock().await;
         self.note_pending().await?;
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
         let store = Arc::clone(&self.store);

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Session;
-use crate::cycle::{Halt, Options, Report, Signals};
+use crate::cycle::{Interrupt, Options, Report, Signals};
 use crate::error::Result;
 use crate::extract::Extractor;
-use crate::mirror::{Books, State};
+use crate::mirror::{RunLog, State};
 use crate::schedule::Name;
-use crate::verify::{Bench, Finding, Verification, Verified, Way};
+use crate::verify::{Context, Finding, Gate, Verification, Verified};
 
 impl Session {
     /// Holds the mirror against the source, with `sample` cases read whole, and returns what was compared.
@@ -29,12 +29,12 @@ impl Session {
         self.progress.step("verifying");
         let mut verification = match under_way.take() {
             Some(verification) => verification,
-            None => Verification::of(self.bench(), sample)?,
+            None => Verification::of(self.context(), sample)?,
         };
         while !verification.is_done() {
-            let asked = verification.ask(&mut Way::new(signals, report.handled)).await?;
-            report.halted = signals.halt() != Halt::Go;
-            if !report.halted {
+            let asked = verification.ask(&mut Gate::new(signals, report.handled)).await?;
+            report.interrupted = signals.interrupt() != Interrupt::None;
+            if !report.interrupted {
                 // What has changed comes before the rest that is to be asked.
                 let options = Options {
                     following: !asked,
@@ -45,7 +45,7 @@ impl Session {
                 let later = self.cycle(run_id, options, signals.clone()).await?;
                 report.continue_with(later);
             }
-            if report.halted {
+            if report.interrupted {
                 *under_way = Some(verification);
                 self.add_calls(run_id, report).await?;
                 return Ok(None);
@@ -76,8 +76,8 @@ impl Session {
         Ok(Some(verified))
     }
 
-    fn bench(&self) -> Bench {
-        Bench::new(
+    fn context(&self) -> Context {
+        Context::new(
             Arc::clone(&self.config),
             Arc::clone(&self.catalog),
             Arc::clone(&self.store),
@@ -95,7 +95,7 @@ impl Session {
     async fn add_calls(&self, run_id: i64, report: &mut Report) -> Result<()> {
         let calls = self.polls.client.take_calls();
         report.calls += calls.iter().map(|c| c.calls).sum::<u64>();
-        self.writer.run(move |conn| Books::new(conn).add_calls(run_id, &calls)).await
+        self.writer.run(move |conn| RunLog::new(conn).add_calls(run_id, &calls)).await
     }
 
     async fn note_verified(&self, run_id: i64, verified: &Verified) -> Result<()> {
@@ -107,7 +107,7 @@ impl Session {
             .collect();
         self.writer
             .run(move |conn| {
-                Books::new(conn).set_schedule(Name::Verify.as_str(), at)?;
+                RunLog::new(conn).set_schedule(Name::Verify.as_str(), at)?;
                 State::new(conn).note_verifications(run_id, at, &rows)
             })
             .await

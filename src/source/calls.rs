@@ -1,4 +1,4 @@
-//! The books of `sync.calls`: what was asked of the source, per endpoint.
+//! The counts of `sync.calls`: what was asked of the source, per endpoint.
 
 use crate::scope::CallStats;
 use std::collections::BTreeMap;
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 /// Counts calls; shared by everything that sends.
 #[derive(Debug, Default)]
-pub(super) struct Books {
+pub(super) struct CallCounts {
     endpoints: Mutex<BTreeMap<Arc<str>, CallStats>>,
 }
 
-impl Books {
+impl CallCounts {
     pub(super) fn sent(&self, endpoint: &Arc<str>, again: bool) {
         self.update(endpoint, |stats| {
             stats.calls += 1;
@@ -30,7 +30,7 @@ impl Books {
         self.update(endpoint, |stats| stats.refusals += 1);
     }
 
-    /// All books since they were last taken, in order of the endpoints.
+    /// All counts since they were last taken, in order of the endpoints.
     pub(super) fn take(&self) -> Vec<CallStats> {
         let mut endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *endpoints).into_values().collect()

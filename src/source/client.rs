@@ -8,15 +8,15 @@ use tokio::time::Instant;
 
 use super::boot::{BootClock, SystemBootClock};
 use super::feed_calls::LedgerStore;
-use super::holds::{asked_hold, server_date};
-use super::judge::{faulty_json, other_type, redirect_target, shown_address, unproven};
 use super::ledger::{FeedPermit, Ledger};
-use super::line::{Incoming, Line, Outgoing};
 use super::refusal::Refusal;
 use super::request::{Answer, CallClass, Request};
 use super::retry::Retry;
+use super::retry_after::{asked_wait, server_date};
 use super::shape;
 use super::token::{Bearer, Tokens};
+use super::transport::{Incoming, Outgoing, Transport};
+use super::validate::{faulty_json, other_type, redirect_target, shown_address, unproven};
 use crate::config;
 use crate::error::{Error, Kind, Result};
 use crate::scope::CallStats;
@@ -36,7 +36,7 @@ impl Default for Tuning {
     }
 }
 
-/// The source as the rest of the program sees it. Clones share connections, token, limits and books.
+/// The source as the rest of the program sees it. Clones share connections, token, limits and counts.
 ///
 /// Every call is sent at most `retry.attempts` times, waits for the limits of its class, obeys what
 /// the service asks for, and carries a valid token. Which kinds of failure are tried again is
@@ -48,7 +48,7 @@ pub struct Client {
 }
 
 struct Shared {
-    line: Line,
+    transport: Transport,
     tokens: Tokens,
     ledger: Ledger,
     retry: Retry,
@@ -113,7 +113,7 @@ impl Client {
         tuning: Tuning,
     ) -> Result<Self> {
         let shared = Shared {
-            line: Line::new(source, limits)?,
+            transport: Transport::new(source, limits)?,
             tokens: Tokens::new(&source.client_id, &source.client_secret, limits.timeout),
             ledger: Ledger::open(ledger, feed.calls, feed.per, tuning.clock)?,
             retry: tuning.retry,
@@ -175,7 +175,7 @@ impl Client {
                     let text = format!(
                         "{} {} failed (attempt {attempt} of {}, after {:.1} s)",
                         request.method,
-                        shown_address(self.shared.line.base(), request),
+                        shown_address(self.shared.transport.base(), request),
                         self.shared.retry.attempts,
                         started.elapsed().as_secs_f64()
                     );
@@ -187,7 +187,7 @@ impl Client {
 
     /// What was asked of each endpoint since this was last called.
     pub(crate) fn take_calls(&self) -> Vec<CallStats> {
-        self.shared.line.books.take()
+        self.shared.transport.counts.take()
     }
 
     /// Waits until the ledger of feed calls is written. Not needed for its safety: a call whose end
@@ -257,7 +257,7 @@ impl Client {
         match self.send_once(request, Some(rejected), sent, deadline).await? {
             Outcome::Answered(incoming) => Ok(incoming),
             Outcome::TokenRefused(_, refusal) => {
-                self.shared.line.books.refused(&request.endpoint);
+                self.shared.transport.counts.refused(&request.endpoint);
                 let text = "the service refused a fresh token";
                 Err(Error::caused(Kind::Unauthorized, text, refusal).into())
             }
@@ -272,25 +272,25 @@ impl Client {
         deadline: Instant,
     ) -> Result<Outcome, Failure> {
         let shared = &*self.shared;
-        let line = &shared.line;
+        let transport = &shared.transport;
         let (_slot, permit, bearer) = match request.class {
             CallClass::Plain | CallClass::Journal => {
-                let slot = line.limits.slot(request.class).await?;
-                let mut bearer = shared.tokens.bearer(line, rejected, deadline).await?;
-                line.limits.turn(deadline).await.map_err(Failure::last)?;
+                let slot = transport.limits.slot(request.class).await?;
+                let mut bearer = shared.tokens.bearer(transport, rejected, deadline).await?;
+                transport.limits.acquire(deadline).await.map_err(Failure::last)?;
                 while !shared.tokens.is_good(&bearer) {
                     // Refused while we waited: a new token, and a turn of its own.
-                    bearer = shared.tokens.bearer(line, rejected, deadline).await?;
-                    line.limits.turn(deadline).await.map_err(Failure::last)?;
+                    bearer = shared.tokens.bearer(transport, rejected, deadline).await?;
+                    transport.limits.acquire(deadline).await.map_err(Failure::last)?;
                 }
                 (slot, None, bearer)
             }
             CallClass::Feed(feed) => loop {
                 // The wait for the window is long: no slot is held and no token is aged by it.
                 shared.ledger.ready(deadline).await.map_err(Failure::last)?;
-                let slot = line.limits.slot(request.class).await?;
-                let bearer = shared.tokens.bearer(line, rejected, deadline).await?;
-                line.limits.unheld(deadline).await.map_err(Failure::last)?;
+                let slot = transport.limits.slot(request.class).await?;
+                let bearer = shared.tokens.bearer(transport, rejected, deadline).await?;
+                transport.limits.unheld(deadline).await.map_err(Failure::last)?;
                 if !shared.tokens.is_good(&bearer) {
                     continue;
                 }
@@ -314,14 +314,14 @@ impl Client {
             again: *sent > 0,
         };
         *sent += 1;
-        let exchanged = line.exchange(&outgoing).await;
+        let exchanged = transport.exchange(&outgoing).await;
         let incoming = match exchanged {
             Ok(incoming) => incoming,
             Err(error) => {
                 if let Some(permit) = permit
                     && let Err(unwritten) = permit.aborted().await
                 {
-                    // Safe: a call without end is given one at the next start. The broken line is
+                    // Safe: a call without end is given one at the next start. The broken transport is
                     // what the caller has to know.
                     tracing::warn!(reason = unwritten.chain(), "feed call without end");
                 }
@@ -340,16 +340,16 @@ impl Client {
             "answered"
         );
         self.obey(&incoming, permit).await?;
-        self.judge(request, incoming, &bearer)
+        self.validate(request, incoming, &bearer)
     }
 
     /// Holds back what the service asks to hold back, and ends a feed call.
     async fn obey(&self, incoming: &Incoming, permit: Option<FeedPermit>) -> Result<()> {
-        let asked = asked_hold(incoming.status, &incoming.headers, incoming.ended_at);
+        let asked = asked_wait(incoming.status, &incoming.headers, incoming.ended_at);
         match permit {
             None => {
                 if let Some(hold) = asked {
-                    self.shared.line.limits.hold_for(hold);
+                    self.shared.transport.limits.wait_for(hold);
                 }
                 Ok(())
             }
@@ -366,7 +366,7 @@ impl Client {
     }
 
     /// Whether what came in is an answer.
-    fn judge(
+    fn validate(
         &self,
         request: &Request,
         mut incoming: Incoming,
@@ -413,7 +413,7 @@ impl Client {
                 let refusal = Refusal::read(status, &incoming.body, &secrets);
                 let kind = refusal.kind();
                 if (400..500).contains(&status) && kind != Kind::NotFound {
-                    self.shared.line.books.refused(&request.endpoint);
+                    self.shared.transport.counts.refused(&request.endpoint);
                 }
                 Err(Error::caused(kind, "the service did not answer it", refusal).into())
             }

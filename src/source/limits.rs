@@ -131,7 +131,7 @@ impl Limits {
     ///
     /// # Errors
     /// [`Kind::Throttled`] when the service wants no call before `deadline`.
-    pub(super) async fn turn(&self, deadline: Instant) -> Result<()> {
+    pub(super) async fn acquire(&self, deadline: Instant) -> Result<()> {
         self.unheld(deadline).await?;
         self.pace.ready().await;
         // A refusal can have come in the meantime.
@@ -139,7 +139,7 @@ impl Limits {
     }
 
     /// The service wants no call for `duration` from now. A longer hold stays.
-    pub(super) fn hold_for(&self, duration: Duration) {
+    pub(super) fn wait_for(&self, duration: Duration) {
         // Beyond what the clock can count: a year stands in for it.
         let now = Instant::now();
         let until =
@@ -211,9 +211,9 @@ mod tests {
     async fn a_hold_is_waited_out_in_full_and_never_shortened() {
         let limits = limits(1);
         let started = Instant::now();
-        limits.hold_for(Duration::from_secs(7));
-        limits.hold_for(Duration::from_secs(2));
-        limits.turn(started + Duration::from_secs(60)).await.unwrap();
+        limits.wait_for(Duration::from_secs(7));
+        limits.wait_for(Duration::from_secs(2));
+        limits.acquire(started + Duration::from_secs(60)).await.unwrap();
         assert!(started.elapsed() >= Duration::from_secs(7));
     }
 
@@ -221,8 +221,8 @@ mod tests {
     async fn a_hold_beyond_the_deadline_is_an_error_at_once() {
         let limits = limits(1);
         let started = Instant::now();
-        limits.hold_for(Duration::MAX);
-        let error = limits.turn(started + Duration::from_secs(60)).await.unwrap_err();
+        limits.wait_for(Duration::MAX);
+        let error = limits.acquire(started + Duration::from_secs(60)).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Throttled);
         assert_eq!(started.elapsed(), Duration::ZERO);
     }

@@ -2,7 +2,7 @@
 //! comes out.
 //!
 //! ```text
-//! Pages ──► Client::send ──► slot, token, limits ──► Line ──► service
+//! Pages ──► Client::send ──► slot, token, limits ──► Transport ──► service
 //!   ▲            │      └──► Ledger (change feeds)      │
 //!   └── Pager    └── retries, holds, judgement ◄────────┘
 //! ```
@@ -15,27 +15,27 @@
 //!
 //! Nothing here knows a resource by name, and no secret leaves it.
 
-mod blot;
 pub(crate) mod boot;
 mod calls;
 mod client;
 pub(crate) mod feed_calls;
-mod holds;
-mod judge;
 pub(crate) mod ledger;
 mod limits;
-mod line;
 pub(crate) mod listing;
 pub(crate) mod odata;
 pub(crate) mod pages;
+mod redact;
 mod refusal;
 mod request;
 mod retry;
+mod retry_after;
 mod shape;
 pub mod split;
 mod stored_ledger;
 mod token;
+mod transport;
 pub(crate) mod user;
+mod validate;
 
 #[cfg(test)]
 mod tests;

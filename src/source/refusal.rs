@@ -5,7 +5,7 @@ use std::fmt;
 use reqwest::StatusCode;
 use serde_json::Value;
 
-use super::blot::{BLOT, blot};
+use super::redact::{REDACTED, redact};
 use crate::decode::Privacy;
 use crate::error::{Error, Kind};
 
@@ -50,7 +50,7 @@ impl Refusal {
         for permission in &mut permissions {
             *permission = safe_text(permission, LONGEST_EXCERPT, secrets);
         }
-        permissions.retain(|permission| permission != BLOT);
+        permissions.retain(|permission| permission != REDACTED);
         permissions.sort();
         permissions.dedup();
         Refusal { status, said, permissions }
@@ -126,11 +126,11 @@ fn excerpt_within(body: &[u8], longest: usize, secrets: &[&str]) -> String {
 pub(super) fn safe_text(text: &str, longest: usize, secrets: &[&str]) -> String {
     let mut text = text.to_owned();
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
-        text = text.replace(secret, BLOT);
+        text = text.replace(secret, REDACTED);
     }
     let visible: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     // White space of all kinds is a blank now, inside a number too.
-    let line = blot(&visible.split_whitespace().collect::<Vec<_>>().join(" "));
+    let line = redact(&visible.split_whitespace().collect::<Vec<_>>().join(" "));
     match line.char_indices().nth(longest) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,

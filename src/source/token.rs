@@ -11,10 +11,10 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::holds::asked_hold;
-use super::line::{Line, Outgoing};
 use super::refusal::{Refusal, excerpt};
 use super::request::Method;
+use super::retry_after::asked_wait;
+use super::transport::{Outgoing, Transport};
 use crate::error::{Error, Kind, Result};
 
 const PATH: &str = "/authtoken";
@@ -138,11 +138,11 @@ impl Tokens {
     ///
     /// # Errors
     /// [`Kind::Credentials`] when the service does not take the credentials; the kinds of a broken
-    /// line, of a throttled call and of a bad answer; never a kind that speaks of the resource that
+    /// transport, of a throttled call and of a bad answer; never a kind that speaks of the resource that
     /// the caller wants to read.
     pub(super) async fn bearer(
         &self,
-        line: &Line,
+        transport: &Transport,
         rejected: Option<u64>,
         deadline: Instant,
     ) -> Result<Bearer> {
@@ -163,7 +163,7 @@ impl Tokens {
             state.current = None;
             state.refresh = None;
         }
-        let renewed = self.renew(line, &mut state, deadline).await;
+        let renewed = self.renew(transport, &mut state, deadline).await;
         self.renewals.fetch_add(1, Ordering::Release);
         match renewed {
             Ok(bearer) => {
@@ -177,14 +177,19 @@ impl Tokens {
         }
     }
 
-    async fn renew(&self, line: &Line, state: &mut State, deadline: Instant) -> Result<Bearer> {
+    async fn renew(
+        &self,
+        transport: &Transport,
+        state: &mut State,
+        deadline: Instant,
+    ) -> Result<Bearer> {
         if let Some(refresh) = state.refresh.take().filter(|known| known.until > Instant::now()) {
             let form = [
                 ("grant_type", "refresh_token"),
                 ("client_id", &self.client_id),
                 ("refresh_token", refresh.token.expose_secret()),
             ];
-            match self.ask(line, &form, deadline).await {
+            match self.ask(transport, &form, deadline).await {
                 Ok((answer, asked)) => {
                     // The answer has no refresh token of its own: the known one stays good.
                     state.refresh = Some(refresh);
@@ -205,18 +210,18 @@ impl Tokens {
             ("client_id", &self.client_id),
             ("client_secret", self.client_secret()),
         ];
-        let (answer, asked) = self.ask(line, &form, deadline).await?;
+        let (answer, asked) = self.ask(transport, &form, deadline).await?;
         state.take_in(answer, asked)
     }
 
     /// One call to the token endpoint; also when it was sent.
     async fn ask(
         &self,
-        line: &Line,
+        transport: &Transport,
         form: &[(&str, &str)],
         deadline: Instant,
     ) -> Result<(TokenAnswer, Instant)> {
-        line.limits.turn(deadline).await?;
+        transport.limits.acquire(deadline).await?;
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
         let outgoing = Outgoing {
             method: Method::Post,
@@ -230,16 +235,17 @@ impl Tokens {
             again: false,
         };
         let asked = Instant::now();
-        let within = |error: Error| error.within(format!("no token from {}{PATH}", line.base()));
-        let incoming = line.exchange(&outgoing).await.map_err(within)?;
-        if let Some(hold) = asked_hold(incoming.status, &incoming.headers, incoming.ended_at) {
-            line.limits.hold_for(hold);
+        let within =
+            |error: Error| error.within(format!("no token from {}{PATH}", transport.base()));
+        let incoming = transport.exchange(&outgoing).await.map_err(within)?;
+        if let Some(hold) = asked_wait(incoming.status, &incoming.headers, incoming.ended_at) {
+            transport.limits.wait_for(hold);
         }
         // The last of the form is the secret or the refresh token.
         let secrets: Vec<&str> =
             form.iter().skip(2).map(|(_, secret)| *secret).chain([self.client_secret()]).collect();
         if !(200..300).contains(&incoming.status) {
-            line.books.refused(&self.endpoint);
+            transport.counts.refused(&self.endpoint);
             let refusal = Refusal::read(incoming.status, &incoming.body, &secrets);
             let kind = kind_of_refusal(&refusal);
             return Err(within(Error::caused(kind, "the service refused it", refusal)));

@@ -4,30 +4,30 @@ use std::collections::BTreeMap;
 
 use tokio::task::JoinSet;
 
-use crate::cycle::{Halt, MOST_FAILURES, Signals};
+use crate::cycle::{Interrupt, MOST_FAILURES, Signals};
 use crate::error::{Error, Kind, Result};
 
 /// Whether asking may go on: changes come first, and so does what asks for an end.
 #[derive(Debug, Clone)]
-pub(crate) struct Way {
+pub(crate) struct Gate {
     signals: Signals,
     /// What polls up to this number moved has been planned.
     handled: i64,
 }
 
-impl Way {
+impl Gate {
     /// Free until a poll moves something beyond `handled`.
-    pub(crate) fn new(signals: &Signals, handled: i64) -> Way {
-        Way { signals: signals.clone(), handled }
+    pub(crate) fn new(signals: &Signals, handled: i64) -> Gate {
+        Gate { signals: signals.clone(), handled }
     }
 
-    fn is_free(&self) -> bool {
-        self.signals.halt() == Halt::Go && self.signals.news() <= self.handled
+    fn is_open(&self) -> bool {
+        self.signals.interrupt() == Interrupt::None && self.signals.latest() <= self.handled
     }
 
-    async fn taken(&mut self) {
-        if self.is_free() {
-            self.signals.beyond(self.handled, Halt::Go).await;
+    async fn closed(&mut self) {
+        if self.is_open() {
+            self.signals.beyond(self.handled, Interrupt::None).await;
         }
     }
 }
@@ -51,29 +51,29 @@ impl<T: Send + 'static> Asking<T> {
     }
 
     /// The next answer, with `width` of what `more` gives under way; `None` where nothing is left, or
-    /// the way is taken.
+    /// the gate closes.
     ///
     /// # Errors
     /// `Internal`: a task ended early.
     pub(crate) async fn next<F>(
         &mut self,
-        way: &mut Way,
+        gate: &mut Gate,
         width: usize,
         mut more: impl FnMut() -> Option<F>,
     ) -> Result<Option<T>>
     where
         F: Future<Output = T> + Send + 'static,
     {
-        while way.is_free() && self.under_way.len() < width {
+        while gate.is_open() && self.under_way.len() < width {
             let Some(next) = more() else { break };
             self.under_way.spawn(next);
         }
-        let landed = tokio::select! {
-            landed = self.under_way.join_next() => landed,
-            () = way.taken() => None,
+        let ended = tokio::select! {
+            ended = self.under_way.join_next() => ended,
+            () = gate.closed() => None,
         };
         let early = |e| Error::caused(Kind::Internal, "asking the source ended early", e);
-        landed.transpose().map_err(early)
+        ended.transpose().map_err(early)
     }
 }
 
@@ -120,12 +120,12 @@ impl Reach {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cycle::{Controls, News};
+    use crate::cycle::{Controls, Notifier};
 
     #[tokio::test]
     async fn what_is_under_way_goes_on_while_the_way_is_taken() {
-        let news = News::default();
-        let controls = Controls::new(&news);
+        let notifier = Notifier::default();
+        let controls = Controls::new(&notifier);
         let signals = controls.listen();
         let (release, held) = tokio::sync::oneshot::channel::<()>();
         let mut held = Some(held);
@@ -134,16 +134,16 @@ mod tests {
             let held = held.take()?;
             Some(async move { held.await.is_ok() })
         };
-        let mut way = Way::new(&signals, 0);
+        let mut gate = Gate::new(&signals, 0);
         let (answer, ()) =
-            tokio::join!(asking.next(&mut way, 2, &mut more), async { news.tell(1) });
+            tokio::join!(asking.next(&mut gate, 2, &mut more), async { notifier.notify(1) });
         assert_eq!(answer.unwrap(), None);
         assert!(!asking.is_idle());
-        let mut way = Way::new(&signals, 1);
+        let mut gate = Gate::new(&signals, 1);
         release.send(()).unwrap();
-        assert_eq!(asking.next(&mut way, 2, &mut more).await.unwrap(), Some(true));
+        assert_eq!(asking.next(&mut gate, 2, &mut more).await.unwrap(), Some(true));
         assert!(asking.is_idle());
-        assert_eq!(asking.next(&mut way, 2, &mut more).await.unwrap(), None);
+        assert_eq!(asking.next(&mut gate, 2, &mut more).await.unwrap(), None);
     }
 
     #[test]

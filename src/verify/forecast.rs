@@ -27,7 +27,7 @@ pub(crate) struct Asks {
 }
 
 impl Asks {
-    /// By the books on `conn`, with the months of revenue that are read before.
+    /// By the store on `conn`, with the months of revenue that are read before.
     ///
     /// # Errors
     /// Those of the store.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::Decimal128Type;
 
-use super::asking::{Asking, Reach, Way};
-use super::bench::Bench;
+use super::asking::{Asking, Gate, Reach};
+use super::context::Context;
 use super::lines;
-use super::{Comparison, Finding, Step, amount, hundredths, judge};
+use super::{Comparison, Finding, Step, amount, decide, hundredths};
 use crate::catalog::{Group, Resource};
 use crate::decode::Decoded;
 use crate::error::Result;
@@ -58,14 +58,14 @@ impl Revenue {
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) fn of(bench: &Bench) -> Result<Revenue> {
+    pub(crate) fn of(context: &Context) -> Result<Revenue> {
         let mut all = Revenue::default();
-        if bench.table(REVENUE)?.is_none() || bench.table(REVENUE_SUMS)?.is_none() {
+        if context.table(REVENUE)?.is_none() || context.table(REVENUE_SUMS)?.is_none() {
             return Ok(all);
         }
-        for month in State::new(&bench.reader()?).revenue_months(bench.config.journals.level)? {
+        for month in State::new(&context.reader()?).revenue_months(context.config.journals.level)? {
             if month.unsure {
-                leave_out(bench, &month);
+                leave_out(context, &month);
                 continue;
             }
             let scope = month.scope;
@@ -104,35 +104,40 @@ impl Revenue {
         self.due = self.open.values().map(|open| open.scope).collect();
     }
 
-    /// Asks for the sums, while the way is free.
+    /// Asks for the sums, while the gate is open.
     ///
     /// # Errors
     /// What makes all further calls senseless.
-    pub(crate) async fn ask(&mut self, bench: &Bench, way: &mut Way) -> Result<()> {
-        let Some(resource) = bench.table(REVENUE_SUMS)? else {
+    pub(crate) async fn ask(&mut self, context: &Context, gate: &mut Gate) -> Result<()> {
+        let Some(resource) = context.table(REVENUE_SUMS)? else {
             self.open.clear();
             self.due.clear();
             return Ok(());
         };
-        let width = bench.config.limits.concurrency;
+        let width = context.config.limits.concurrency;
         loop {
             let due = &mut self.due;
             let more = || {
                 let scope = due.pop_front()?;
-                let (extractor, resource) = (bench.extractor.clone(), Arc::clone(&resource));
+                let (extractor, resource) = (context.extractor.clone(), Arc::clone(&resource));
                 Some(async move { (scope, extractor.journal(&resource, scope, None).await) })
             };
-            let Some((scope, read)) = self.asking.next(way, width, more).await? else {
+            let Some((scope, read)) = self.asking.next(gate, width, more).await? else {
                 return Ok(());
             };
-            self.take(bench, scope, read)?;
+            self.take(context, scope, read)?;
             if self.reach.gives_up(REVENUE_SUMS) {
-                self.give_up(bench);
+                self.give_up(context);
             }
         }
     }
 
-    fn take(&mut self, bench: &Bench, scope: JournalScope, read: Result<MonthRead>) -> Result<()> {
+    fn take(
+        &mut self,
+        context: &Context,
+        scope: JournalScope,
+        read: Result<MonthRead>,
+    ) -> Result<()> {
         let key = (scope.id, scope.month);
         let told = match read {
             Ok(read) => {
@@ -142,7 +147,7 @@ impl Revenue {
             Err(error) => {
                 self.reach.failed(REVENUE_SUMS, error.kind());
                 self.open.remove(&key);
-                return bench.cannot(&format!("the revenue of {scope}"), error);
+                return context.cannot(&format!("the revenue of {scope}"), error);
             }
         };
         match (told, self.open.get_mut(&key)) {
@@ -152,7 +157,7 @@ impl Revenue {
                 open.asked += 1;
             }
             (None, Some(_)) => {
-                bench.unknown(format!("{scope}: the platform's sum cannot be read"));
+                context.unknown(format!("{scope}: the platform's sum cannot be read"));
                 self.open.remove(&key);
             }
             (_, None) => {}
@@ -161,13 +166,13 @@ impl Revenue {
     }
 
     /// The source does not answer: the rest is not asked for.
-    fn give_up(&mut self, bench: &Bench) {
+    fn give_up(&mut self, context: &Context) {
         for scope in &self.due {
             self.open.remove(&(scope.id, scope.month));
         }
         let months = std::mem::take(&mut self.due).len();
         let problem = format!("the revenue of {months} months was not asked for: nothing answered");
-        bench.unknown_many(problem, months);
+        context.unknown_many(problem, months);
     }
 
     /// Compares after a cycle; what is settled goes to `done`.
@@ -176,20 +181,21 @@ impl Revenue {
     /// Those of the store, and what makes all further calls senseless.
     pub(crate) async fn compare(
         &mut self,
-        bench: &Bench,
+        context: &Context,
         done: &mut Vec<Comparison>,
     ) -> Result<()> {
         if self.open.is_empty() {
             return Ok(());
         }
-        let months = State::new(&bench.reader()?).revenue_months(bench.config.journals.level)?;
+        let months =
+            State::new(&context.reader()?).revenue_months(context.config.journals.level)?;
         let mut again = BTreeSet::new();
         let mut wrong = Vec::new();
         for month in months {
             let key = (month.scope.id, month.scope.month);
             let Some(open) = self.open.get_mut(&key) else { continue };
             let (false, Some(own)) = (month.unsure, Own::of(&month)) else {
-                leave_out(bench, &month);
+                leave_out(context, &month);
                 self.open.remove(&key);
                 continue;
             };
@@ -205,7 +211,7 @@ impl Revenue {
                 again.insert(key);
                 changed = true;
             }
-            let step = judge(open.asked, matches.is_some(), changed);
+            let step = decide(open.asked, matches.is_some(), changed);
             let how = own.difference(open.source);
             let finding = match step {
                 Step::Again => continue,
@@ -226,13 +232,13 @@ impl Revenue {
             self.open.remove(&key);
         }
         for month in &wrong {
-            name_lines(bench, month, done).await?;
+            name_lines(context, month, done).await?;
         }
-        // A month that is no longer in the books is nobody's to compare.
+        // A month that is no longer in the store is nobody's to compare.
         self.open.retain(|_, open| open.mirror.is_some());
-        let level = bench.config.journals.level;
+        let level = context.config.journals.level;
         let tables = [REVENUE, REVENUE_SUMS].map(str::to_owned);
-        bench
+        context
             .writer
             .run(move |conn| {
                 let state = State::new(conn);
@@ -330,8 +336,8 @@ impl Own {
 }
 
 /// What is to be read again, or did not fit, is known to be no sum.
-fn leave_out(bench: &Bench, month: &RevenueMonth) {
-    bench.leave_out(format!("{}: it is pending, failed or rejected", name(month)), 1);
+fn leave_out(context: &Context, month: &RevenueMonth) {
+    context.leave_out(format!("{}: it is pending, failed or rejected", name(month)), 1);
 }
 
 /// `revenue Sentrum (offices/11) 2026-03`.
@@ -344,19 +350,27 @@ fn name(month: &RevenueMonth) -> String {
 }
 
 /// Reads a month's lines again, and names those that differ with the column.
-async fn name_lines(bench: &Bench, month: &RevenueMonth, done: &mut Vec<Comparison>) -> Result<()> {
-    let Some(resource) = bench.table(REVENUE)? else { return Ok(()) };
+async fn name_lines(
+    context: &Context,
+    month: &RevenueMonth,
+    done: &mut Vec<Comparison>,
+) -> Result<()> {
+    let Some(resource) = context.table(REVENUE)? else { return Ok(()) };
     let Some(line_key) = line_key(&resource) else { return Ok(()) };
-    let read = match bench.extractor.journal(&resource, month.scope, month.window_days).await {
+    let read = match context.extractor.journal(&resource, month.scope, month.window_days).await {
         Ok(read) => read,
-        Err(error) => return bench.cannot(&name(month), error),
+        Err(error) => return context.cannot(&name(month), error),
     };
-    if !read.load.scopes.iter().all(|scope| scope.complete) || read.load.decoded.any_keyless() {
-        bench.unknown(format!("{}: the lines cannot be read completely", name(month)));
+    if !read.load.scopes.iter().all(|scope| scope.complete) || read.load.decoded.any_without_key() {
+        context.unknown(format!("{}: the lines cannot be read completely", name(month)));
         return Ok(());
     }
-    let (source, mirror) =
-        journal_lines(&bench.reader()?, &read.load.decoded, line_key, &rows_of_month(month.scope))?;
+    let (source, mirror) = journal_lines(
+        &context.reader()?,
+        &read.load.decoded,
+        line_key,
+        &rows_of_month(month.scope),
+    )?;
     for difference in lines::differences(&source, &mirror).into_iter().take(MOST_NAMED) {
         let at = format!("{}: {}", name(month), difference.line);
         let none = || "NULL".to_owned();

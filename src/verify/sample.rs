@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use super::asking::{Asking, Reach, Way};
-use super::bench::{Asked, Bench};
+use super::asking::{Asking, Gate, Reach};
+use super::context::{Asked, Context};
 use super::whole::{Answer, Ask, Scope, is_search, only, scopes};
-use super::{Comparison, Finding, MOST_ASKED, Step, judge};
+use super::{Comparison, Finding, MOST_ASKED, Step, decide};
 use crate::catalog::{Refresh, Resource};
 use crate::cycle::{IDS_PER_CALL, plan_cases, since};
 use crate::decode::Decoded;
@@ -46,8 +46,8 @@ pub(crate) struct Sample {
     pending: usize,
 }
 
-/// What the books say when answers are compared.
-struct Books {
+/// What the store say when answers are compared.
+struct RunLog {
     /// Stale, failed, or about to be searched again: known to be not as the source has it.
     pending: HashSet<Scope>,
     failed: HashSet<Scope>,
@@ -61,8 +61,8 @@ impl Sample {
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) fn of(bench: &Bench, cases: usize) -> Result<Sample> {
-        let rest = State::new(&bench.reader()?).random_cases(cases)?;
+    pub(crate) fn of(context: &Context, cases: usize) -> Result<Sample> {
+        let rest = State::new(&context.reader()?).random_cases(cases)?;
         Ok(Sample { rest, ..Sample::default() })
     }
 
@@ -80,15 +80,15 @@ impl Sample {
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) fn begin(&mut self, bench: &Bench) -> Result<()> {
+    pub(crate) fn begin(&mut self, context: &Context) -> Result<()> {
         if self.open.is_empty() {
             let next = self.rest.split_off(self.rest.len().saturating_sub(CASES_AT_ONCE));
-            self.open = all_of(bench, &next)?.into_iter().map(|scope| (scope, 0)).collect();
+            self.open = all_of(context, &next)?.into_iter().map(|scope| (scope, 0)).collect();
         }
         self.answers.clear();
         self.due.clear();
         let tables: HashMap<String, Arc<Resource>> =
-            bench.active()?.into_iter().map(|r| (r.table.clone(), r)).collect();
+            context.active()?.into_iter().map(|r| (r.table.clone(), r)).collect();
         for place in [Place::Cases, Place::Projects] {
             let Some(resource) = tables.get(place.table()) else { continue };
             let scopes = self.open.keys().filter(|(table, _)| table == place.table());
@@ -104,12 +104,12 @@ impl Sample {
         Ok(())
     }
 
-    /// Reads what is due whole, while the way is free.
+    /// Reads what is due whole, while the gate is open.
     ///
     /// # Errors
     /// What makes all further calls senseless.
-    pub(crate) async fn ask(&mut self, bench: &Bench, way: &mut Way) -> Result<()> {
-        let width = bench.config.limits.concurrency;
+    pub(crate) async fn ask(&mut self, context: &Context, gate: &mut Gate) -> Result<()> {
+        let width = context.config.limits.concurrency;
         loop {
             let (due, reach) = (&mut self.due, &self.reach);
             let mut given_up = 0;
@@ -119,34 +119,34 @@ impl Sample {
                     given_up += 1;
                     continue;
                 }
-                return Some(ask.send(&bench.extractor));
+                return Some(ask.send(&context.extractor));
             };
-            let answer = self.asking.next(way, width, more).await?;
+            let answer = self.asking.next(gate, width, more).await?;
             self.given_up += given_up;
             let Some(answer) = answer else { return Ok(()) };
-            self.take(bench, answer)?;
+            self.take(context, answer)?;
         }
     }
 
-    fn take(&mut self, bench: &Bench, answer: Answer) -> Result<()> {
+    fn take(&mut self, context: &Context, answer: Answer) -> Result<()> {
         match answer {
             Answer::Scope(scope, Ok(load)) => {
                 self.reach.answered(&scope.0);
                 let whole = load.scopes.iter().all(|scope| scope.complete);
-                if whole && !load.decoded.any_keyless() {
+                if whole && !load.decoded.any_without_key() {
                     self.answers.insert(scope, load.decoded);
                 } else {
-                    bench.unknown(format!("{} of {}: no complete answer came", scope.0, scope.1));
+                    context.unknown(format!("{} of {}: no complete answer came", scope.0, scope.1));
                 }
             }
             Answer::Scope((table, id), Err(error)) => {
                 self.reach.failed(&table, error.kind());
-                bench.cannot(&format!("{table} of {id}"), error)?;
+                context.cannot(&format!("{table} of {id}"), error)?;
             }
             Answer::Search(resource, Ok(found)) => {
                 self.reach.answered(&resource.table);
                 if !found.complete {
-                    bench.unknown(format!("{}: no complete answer came", resource.table));
+                    context.unknown(format!("{}: no complete answer came", resource.table));
                 }
                 // What no search shows is what the number of the cases is about.
                 let Some(load) = found.load else { return Ok(()) };
@@ -157,7 +157,7 @@ impl Sample {
             }
             Answer::Search(resource, Err(error)) => {
                 self.reach.failed(&resource.table, error.kind());
-                bench.cannot(&resource.table, error)?;
+                context.cannot(&resource.table, error)?;
             }
         }
         Ok(())
@@ -169,7 +169,7 @@ impl Sample {
     /// Those of the store.
     pub(crate) async fn compare(
         &mut self,
-        bench: &Bench,
+        context: &Context,
         asked: Asked,
         done: &mut Vec<Comparison>,
     ) -> Result<()> {
@@ -178,11 +178,11 @@ impl Sample {
         for asked in self.open.values_mut() {
             *asked += 1;
         }
-        let books = self.books(bench)?;
+        let log = self.run_log(context)?;
         let mut stale: Vec<Scope> = Vec::new();
         let tables: BTreeSet<String> = self.open.keys().map(|(table, _)| table.clone()).collect();
         for table in tables {
-            let Some(resource) = bench.catalog.get(&table) else { continue };
+            let Some(resource) = context.catalog.get(&table) else { continue };
             let of_table: Vec<(i64, u32)> = self
                 .open
                 .iter()
@@ -192,13 +192,13 @@ impl Sample {
             let mut sure = Vec::new();
             for (id, times) in of_table {
                 let scope = (table.clone(), id);
-                let gone = match books.here.get(&id) {
+                let gone = match log.here.get(&id) {
                     None => true,
                     Some(case) => is_search(&table) && case.state == Some(Standing::Hidden),
                 };
-                let pending = books.pending.contains(&scope);
+                let pending = log.pending.contains(&scope);
                 // What has moved just now is read by the next cycle.
-                let again = times < MOST_ASKED && !books.failed.contains(&scope);
+                let again = times < MOST_ASKED && !log.failed.contains(&scope);
                 if !gone && !pending {
                     sure.push((id, times));
                 } else if gone || !again {
@@ -207,15 +207,15 @@ impl Sample {
                     self.answers.remove(&scope);
                 }
             }
-            let mut cells = self.cells(bench, resource, &sure)?;
+            let mut cells = self.cells(context, resource, &sure)?;
             for (id, times) in sure {
                 let scope = (table.clone(), id);
                 let differences = cells.remove(&id).unwrap_or_default();
-                let (changed, behind) = books.changed(resource, &scope, asked);
+                let (changed, behind) = log.changed(resource, &scope, asked);
                 if behind && !differences.is_empty() {
                     stale.push(scope.clone());
                 }
-                let finding = match judge(times, differences.is_empty(), changed) {
+                let finding = match decide(times, differences.is_empty(), changed) {
                     Step::Again => continue,
                     Step::Same => None,
                     Step::Different => Some(Finding::Different("differs".to_owned())),
@@ -240,10 +240,11 @@ impl Sample {
         if self.is_done() {
             let pending = std::mem::take(&mut self.pending);
             let given_up = std::mem::take(&mut self.given_up);
-            bench.leave_out(format!("{pending} pending or failed parts of sampled cases"), pending);
+            context
+                .leave_out(format!("{pending} pending or failed parts of sampled cases"), pending);
             let problem =
                 format!("{given_up} parts of sampled cases were not asked for: nothing answered");
-            bench.unknown_many(problem, given_up);
+            context.unknown_many(problem, given_up);
             for (table, tally) in std::mem::take(&mut self.tallies) {
                 if tally.off {
                     continue;
@@ -256,14 +257,14 @@ impl Sample {
                 });
             }
         }
-        bench.writer.run(move |conn| State::new(conn).scopes_are_stale(&stale)).await
+        context.writer.run(move |conn| State::new(conn).scopes_are_stale(&stale)).await
     }
 
     /// The cells in which answers of a table, and of its child tables, differ from the mirror: by case,
     /// each with its table.
     fn cells(
         &mut self,
-        bench: &Bench,
+        context: &Context,
         resource: &Resource,
         sure: &[(i64, u32)],
     ) -> Result<HashMap<i64, Vec<(String, CellDifference)>>> {
@@ -276,7 +277,7 @@ impl Sample {
                 .map(|n| answers.iter().filter_map(|decoded| decoded.children.get(n)).collect()),
         );
         let mut all: HashMap<i64, Vec<(String, CellDifference)>> = HashMap::new();
-        let conn = bench.reader()?;
+        let conn = context.reader()?;
         for rows in groups {
             let Some(table) = rows.first().map(|decoded| Arc::clone(&decoded.resource)) else {
                 continue;
@@ -298,13 +299,13 @@ impl Sample {
         Ok(all)
     }
 
-    fn books(&self, bench: &Bench) -> Result<Books> {
+    fn run_log(&self, context: &Context) -> Result<RunLog> {
         let ids: Vec<i64> =
             self.open.keys().map(|(_, id)| *id).collect::<BTreeSet<_>>().into_iter().collect();
-        let conn = bench.reader()?;
+        let conn = context.reader()?;
         let state = State::new(&conn);
         if ids.is_empty() {
-            return Ok(Books {
+            return Ok(RunLog {
                 pending: HashSet::new(),
                 failed: HashSet::new(),
                 here: HashMap::new(),
@@ -313,14 +314,14 @@ impl Sample {
             });
         }
         let cases = state.cases(&ids)?;
-        let plans = plan_cases(&conn, &cases, &bench.active()?, &[], since(&bench.config)?)?;
+        let plans = plan_cases(&conn, &cases, &context.active()?, &[], since(&context.config)?)?;
         let pending: HashSet<Scope> = plans
             .into_iter()
             .flat_map(|(_, plan)| plan.stale.into_iter().chain(plan.waiting))
             .map(|stale| (stale.table, stale.id))
             .chain(state.searched_later(&ids)?)
             .collect();
-        Ok(Books {
+        Ok(RunLog {
             pending,
             failed: state.failures()?.into_keys().collect(),
             here: cases.into_iter().map(|case| (case.case_id, case)).collect(),
@@ -330,7 +331,7 @@ impl Sample {
     }
 }
 
-impl Books {
+impl RunLog {
     /// Whether something of a scope changed since it was asked, and whether the mirror may be behind
     /// without being wrong: the case moved after the scope was last read, by a date that this table
     /// does not follow (docs/architecture.md, "Seen and fetched").
@@ -345,8 +346,8 @@ impl Books {
 }
 
 /// Everything that is read of these cases.
-fn all_of(bench: &Bench, ids: &[i64]) -> Result<Vec<Scope>> {
-    scopes(&bench.reader()?, &bench.config, &bench.active()?, ids)
+fn all_of(context: &Context, ids: &[i64]) -> Result<Vec<Scope>> {
+    scopes(&context.reader()?, &context.config, &context.active()?, ids)
 }
 
 fn shown(value: Option<&str>) -> String {

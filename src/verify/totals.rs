@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::apart::{Apart, Known, Sides};
-use super::asking::{Asking, Reach, Way};
-use super::bench::{Asked, Bench};
+use super::asking::{Asking, Gate, Reach};
+use super::context::{Asked, Context};
+use super::differing::{Differing, Known, Sides};
 use super::{Comparison, Finding};
 use crate::cycle::LISTING_DUE;
 use crate::error::{Error, Kind, Result};
@@ -37,7 +37,7 @@ struct Open {
     total: Total,
     asked: u32,
     told: Option<Told>,
-    /// Apart the last time, and not known to have moved.
+    /// Differing the last time, and not known to have moved.
     before: BTreeSet<i64>,
     /// The cases were listed to find out about these.
     listed: BTreeSet<i64>,
@@ -63,11 +63,11 @@ pub(crate) struct Totals {
 }
 
 /// The first instant of a month at the source, and the last that a filter to the millisecond can name.
-fn bounds(month: Month, bench: &Bench) -> Result<(Timestamp, Timestamp)> {
+fn bounds(month: Month, context: &Context) -> Result<(Timestamp, Timestamp)> {
     let starts_at = |month: Month| {
         month
             .first()
-            .to_zoned(bench.config.source.time_zone.clone())
+            .to_zoned(context.config.source.time_zone.clone())
             .and_then(|day| day.start_of_day())
             .map(|day| day.timestamp())
             .map_err(|e| Error::caused(Kind::Internal, format!("{month} has no beginning"), e))
@@ -76,8 +76,8 @@ fn bounds(month: Month, bench: &Bench) -> Result<(Timestamp, Timestamp)> {
 }
 
 /// Reference 4.7, rule 4.
-fn signed(month: Month, bench: &Bench) -> Result<Filter> {
-    let (from, to) = bounds(month, bench)?;
+fn signed(month: Month, context: &Context) -> Result<Filter> {
+    let (from, to) = bounds(month, context)?;
     Ok(Filter::ge("CaseActivatedDate", Ticks::from(from))
         .and(Filter::le("CaseActivatedDate", Ticks::from(to)))
         .and(Filter::ne("AssignmentType", "Valuation")))
@@ -91,10 +91,10 @@ impl Total {
         }
     }
 
-    fn filter(self, bench: &Bench) -> Result<Option<Filter>> {
+    fn filter(self, context: &Context) -> Result<Option<Filter>> {
         match self {
             Total::Rows(_) => Ok(None),
-            Total::Signed(month) => signed(month, bench).map(Some),
+            Total::Signed(month) => signed(month, context).map(Some),
         }
     }
 
@@ -118,12 +118,12 @@ impl Total {
     }
 
     /// The cases that the mirror has.
-    fn mirrored_ids(self, state: &State<'_>, bench: &Bench) -> Result<BTreeSet<i64>> {
+    fn mirrored_ids(self, state: &State<'_>, context: &Context) -> Result<BTreeSet<i64>> {
         let ids = match self {
             Total::Rows(place) => state.search_ids(place)?,
             Total::Signed(month) => {
-                let (from, _) = bounds(month, bench)?;
-                let (to, _) = bounds(month.plus(1), bench)?;
+                let (from, _) = bounds(month, context)?;
+                let (to, _) = bounds(month.plus(1), context)?;
                 state.signed_ids(from, to)?
             }
         };
@@ -158,14 +158,14 @@ impl Totals {
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) fn of(bench: &Bench) -> Result<Totals> {
-        let current = Month::at(Timestamp::now(), &bench.config.source.time_zone);
+    pub(crate) fn of(context: &Context) -> Result<Totals> {
+        let current = Month::at(Timestamp::now(), &context.config.source.time_zone);
         let mut totals = Totals::default();
         for total in [Total::Rows(Place::Cases), Total::Rows(Place::Projects)]
             .into_iter()
             .chain(months_back(current, MONTHS).map(Total::Signed))
         {
-            if bench.table(total.place().table())?.is_some() {
+            if context.table(total.place().table())?.is_some() {
                 totals.open.push(Open {
                     total,
                     asked: 0,
@@ -193,22 +193,22 @@ impl Totals {
         self.due = self.open.iter().map(|open| open.total).collect();
     }
 
-    /// Asks the source, while the way is free: for a count at first, then for the ids.
+    /// Asks the source, while the gate is open: for a count at first, then for the ids.
     ///
     /// # Errors
     /// What makes all further calls senseless.
-    pub(crate) async fn ask(&mut self, bench: &Bench, way: &mut Way) -> Result<()> {
+    pub(crate) async fn ask(&mut self, context: &Context, gate: &mut Gate) -> Result<()> {
         let mut requests = VecDeque::new();
         for total in self.due.drain(..) {
-            let Some(resource) = bench.table(total.place().table())? else {
+            let Some(resource) = context.table(total.place().table())? else {
                 self.open.retain(|open| open.total != total);
                 continue;
             };
             let by_ids = self.open.iter().any(|open| open.total == total && open.asked > 0);
-            requests.push_back((total, resource, total.filter(bench)?, by_ids));
+            requests.push_back((total, resource, total.filter(context)?, by_ids));
         }
         loop {
-            let extractor = &bench.extractor;
+            let extractor = &context.extractor;
             let more = || {
                 let (total, resource, filter, by_ids) = requests.pop_front()?;
                 let extractor = extractor.clone();
@@ -224,9 +224,9 @@ impl Totals {
                     (total, told)
                 })
             };
-            let width = bench.config.limits.concurrency;
-            let Some(answer) = self.asking.next(way, width, more).await? else { break };
-            self.take(bench, answer)?;
+            let width = context.config.limits.concurrency;
+            let Some(answer) = self.asking.next(gate, width, more).await? else { break };
+            self.take(context, answer)?;
             if self.reach.is_lost() {
                 requests.clear();
             }
@@ -235,7 +235,7 @@ impl Totals {
         Ok(())
     }
 
-    fn take(&mut self, bench: &Bench, (total, told): Answer) -> Result<()> {
+    fn take(&mut self, context: &Context, (total, told): Answer) -> Result<()> {
         let (name, table) = (total.name(), total.place().table());
         let told = match told {
             Ok(told) => {
@@ -245,11 +245,11 @@ impl Totals {
             Err(error) => {
                 self.reach.failed(table, error.kind());
                 self.open.retain(|open| open.total != total);
-                return bench.cannot(&name, error);
+                return context.cannot(&name, error);
             }
         };
         if told.is_none() {
-            bench.unknown(format!("{name}: the source does not say completely what there is"));
+            context.unknown(format!("{name}: the source does not say completely what there is"));
             self.open.retain(|open| open.total != total);
         }
         if let Some(open) = self.open.iter_mut().find(|open| open.total == total) {
@@ -265,7 +265,7 @@ impl Totals {
     /// Those of the store.
     pub(crate) async fn compare(
         &mut self,
-        bench: &Bench,
+        context: &Context,
         asked: Asked,
         done: &mut Vec<Comparison>,
     ) -> Result<()> {
@@ -275,12 +275,12 @@ impl Totals {
         let mut stale: BTreeSet<(String, i64)> = BTreeSet::new();
         let mut list = false;
         {
-            let conn = bench.reader()?;
+            let conn = context.reader()?;
             let state = State::new(&conn);
             for mut open in std::mem::take(&mut self.open) {
                 let total = open.total;
                 match open.told.take() {
-                    None => bench.unknown(format!("{} was not asked for", total.name())),
+                    None => context.unknown(format!("{} was not asked for", total.name())),
                     Some(Told::Count(source)) => match total.mirrored(&state)? {
                         Some(mirror) if mirror == source => {
                             done.push(total.row(source, mirror, Finding::Same));
@@ -288,27 +288,27 @@ impl Totals {
                         Some(_) | None => self.open.push(open),
                     },
                     Some(Told::Ids(source)) => {
-                        let mirror = total.mirrored_ids(&state, bench)?;
+                        let mirror = total.mirrored_ids(&state, context)?;
                         let sides = Sides { source: &source, mirror: &mirror };
-                        let known = known(&state, total, &sides.apart())?;
-                        let apart = Apart::of(sides, &known, asked.sequence, &open.listed);
-                        list |= !apart.unlisted.is_empty();
-                        open.listed.extend(&apart.unlisted);
-                        let step = apart.step(open.asked, &open.before);
-                        let Some((from, own, finding)) = apart.found(sides, step, &open.before)
+                        let known = known(&state, total, &sides.differing())?;
+                        let differing = Differing::of(sides, &known, asked.sequence, &open.listed);
+                        list |= !differing.unlisted.is_empty();
+                        open.listed.extend(&differing.unlisted);
+                        let step = differing.step(open.asked, &open.before);
+                        let Some((from, own, finding)) = differing.found(sides, step, &open.before)
                         else {
-                            open.before = apart.suspected();
+                            open.before = differing.suspected();
                             self.open.push(open);
                             continue;
                         };
                         let confirmed = match &finding {
-                            Finding::Different(_) => apart.confirmed(&open.before),
+                            Finding::Different(_) => differing.confirmed(&open.before),
                             Finding::Same | Finding::Unsettled(_) => BTreeSet::new(),
                         };
                         list |= !confirmed.is_empty();
                         done.push(total.row(from, own, finding));
                         done.extend(named(total, sides, &confirmed));
-                        leave_out(bench, total, &apart.left_out);
+                        leave_out(context, total, &differing.left_out);
                         let table = total.place().table();
                         stale.extend(confirmed.into_iter().map(|id| (table.to_owned(), id)));
                     }
@@ -319,7 +319,7 @@ impl Totals {
             return Ok(());
         }
         let stale: Vec<_> = stale.into_iter().collect();
-        bench
+        context
             .writer
             .run(move |conn| {
                 let state = State::new(conn);
@@ -332,15 +332,15 @@ impl Totals {
     }
 }
 
-/// What the books say of cases that are apart.
-fn known(state: &State<'_>, total: Total, apart: &[i64]) -> Result<Known> {
-    if apart.is_empty() {
+/// What the store say of cases that are differing.
+fn known(state: &State<'_>, total: Total, differing: &[i64]) -> Result<Known> {
+    if differing.is_empty() {
         return Ok(Known::default());
     }
-    let cases = state.cases(apart)?;
+    let cases = state.cases(differing)?;
     Ok(Known {
-        undecided: state.undecided_cases(apart, total.columns())?.into_iter().collect(),
-        moves: state.moves(apart)?,
+        undecided: state.undecided_cases(differing, total.columns())?.into_iter().collect(),
+        moves: state.moves(differing)?,
         cases: cases.into_iter().map(|case| (case.case_id, case)).collect(),
     })
 }
@@ -360,7 +360,7 @@ fn named(total: Total, sides: Sides<'_>, confirmed: &BTreeSet<i64>) -> Vec<Compa
     confirmed.iter().take(MOST_NAMED).map(row).collect()
 }
 
-fn leave_out(bench: &Bench, total: Total, cases: &BTreeSet<i64>) {
+fn leave_out(context: &Context, total: Total, cases: &BTreeSet<i64>) {
     let ids: Vec<String> = cases.iter().take(MOST_NAMED).map(i64::to_string).collect();
     let more = if cases.len() > MOST_NAMED { ", ..." } else { "" };
     let what = format!(
@@ -369,5 +369,5 @@ fn leave_out(bench: &Bench, total: Total, cases: &BTreeSet<i64>) {
         cases.len(),
         ids.join(", ")
     );
-    bench.leave_out(what, cases.len());
+    context.leave_out(what, cases.len());
 }

@@ -71,7 +71,7 @@ pub(super) fn is_search(table: &str) -> bool {
     table == Place::Cases.table() || table == Place::Projects.table()
 }
 
-/// Everything that is read of these cases, by the books on `conn`.
+/// Everything that is read of these cases, by the store on `conn`.
 pub(super) fn scopes(
     conn: &Connection,
     config: &Config,
@@ -86,7 +86,7 @@ pub(super) fn scopes(
     // What stays when it has passed is no difference, and what another table gives may not be known.
     let whole = |table: &str| {
         let resource = active.iter().find(|resource| resource.table == table);
-        resource.is_some_and(|r| r.given.is_none() && r.stays_after.is_none())
+        resource.is_some_and(|r| r.lookup.is_none() && r.stays_after.is_none())
     };
     Ok(scopes
         .into_iter()
@@ -106,7 +106,7 @@ pub(super) fn only(decoded: &Decoded, resource: &Arc<Resource>, id: i64) -> Resu
         rows,
         rejects: Vec::new(),
         drift: Vec::new(),
-        keyless: false,
+        without_key: false,
         children: Vec::new(),
     })
 }

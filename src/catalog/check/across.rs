@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::{
-    Child, Column, Each, Given, Group, Instead, JOURNAL_COLUMNS, LINE_NUMBER, Only, Origin,
-    Resource, Scalar,
+    Child, Column, Condition, Fallback, ForEach, Group, JOURNAL_COLUMNS, LINE_NUMBER, Lookup,
+    Origin, Resource, Scalar,
 };
 use super::table::is_open_text;
 
@@ -50,34 +50,34 @@ impl<'r> Rules<'r> {
     }
 
     fn check(&self, resource: &Resource, faults: &mut Vec<String>) {
-        if let Some(only) = &resource.only {
-            self.only(only, faults);
+        if let Some(only) = &resource.condition {
+            self.condition(only, faults);
         }
-        if let Some(given) = &resource.given {
-            self.given(given, faults);
+        if let Some(given) = &resource.lookup {
+            self.lookup(given, faults);
         }
-        if let Some(instead) = &resource.instead {
-            self.instead(resource, instead, faults);
+        if let Some(instead) = &resource.fallback {
+            self.fallback(resource, instead, faults);
         }
         match &resource.group {
-            Group::Each(each) => self.each(each, faults),
+            Group::ForEach(each) => self.for_each(each, faults),
             Group::Child(child) => self.child(resource, child, faults),
             Group::Case | Group::Ids | Group::List | Group::Journal(_) => {}
         }
         if self.needs_itself(resource) {
             faults.push(format!(
-                "[each], [instead], [only] and [given] lead back to \"{}\"",
+                "[for_each], [fallback], [condition] and [lookup] lead back to \"{}\"",
                 resource.table
             ));
         }
     }
 
-    fn only(&self, only: &Only, faults: &mut Vec<String>) {
-        let Some(other) = self.table("only", &only.table, faults) else { return };
+    fn condition(&self, only: &Condition, faults: &mut Vec<String>) {
+        let Some(other) = self.table("condition", &only.table, faults) else { return };
         if !has_row_of_case(other) {
-            faults.push(format!("only.table: {}", NO_ROW_OF_CASE.replace("{}", &only.table)));
+            faults.push(format!("condition.table: {}", NO_ROW_OF_CASE.replace("{}", &only.table)));
         }
-        let Some(column) = column_of("only", other, &only.column, faults) else { return };
+        let Some(column) = column_of("condition", other, &only.column, faults) else { return };
         match column.kind.scalar {
             Scalar::Text | Scalar::Enum if is_open_text(column) => {}
             Scalar::Bool | Scalar::Int if !column.kind.list => {
@@ -87,7 +87,7 @@ impl<'r> Rules<'r> {
                 };
                 for value in only.values.iter().filter(|value| !fits(value)) {
                     faults.push(format!(
-                        "only.values: \"{value}\" is no {} as {}.{} has them",
+                        "condition.values: \"{value}\" is no {} as {}.{} has them",
                         column.kind.name(),
                         other.table,
                         column.name
@@ -95,34 +95,34 @@ impl<'r> Rules<'r> {
                 }
             }
             _ => faults.push(format!(
-                "only.column: {}.{} is not string, enum, bool or int, without a privacy class",
+                "condition.column: {}.{} is not string, enum, bool or int, without a privacy class",
                 other.table, column.name
             )),
         }
     }
 
-    fn given(&self, given: &Given, faults: &mut Vec<String>) {
+    fn lookup(&self, given: &Lookup, faults: &mut Vec<String>) {
         for (table, _) in &given.tables {
-            let Some(other) = self.table("given", table, faults) else { continue };
+            let Some(other) = self.table("lookup", table, faults) else { continue };
             if !has_row_of_case(other) {
-                faults.push(format!("given.tables: {}", NO_ROW_OF_CASE.replace("{}", table)));
+                faults.push(format!("lookup.tables: {}", NO_ROW_OF_CASE.replace("{}", table)));
             }
-            let Some(column) = column_of("given", other, &given.column, faults) else { continue };
+            let Some(column) = column_of("lookup", other, &given.column, faults) else { continue };
             let guid = column.kind.scalar == Scalar::Guid && !column.kind.list;
             if !guid && !is_open_text(column) {
                 faults.push(format!(
-                    "given.column: {}.{} is not guid, string or enum, without a privacy class",
+                    "lookup.column: {}.{} is not guid, string or enum, without a privacy class",
                     other.table, column.name
                 ));
             }
         }
     }
 
-    fn instead(&self, resource: &Resource, instead: &Instead, faults: &mut Vec<String>) {
-        let Some(other) = self.table("instead", &instead.table, faults) else { return };
-        if !matches!(other.group, Group::List | Group::Each(_)) {
+    fn fallback(&self, resource: &Resource, instead: &Fallback, faults: &mut Vec<String>) {
+        let Some(other) = self.table("fallback", &instead.table, faults) else { return };
+        if !matches!(other.group, Group::List | Group::ForEach(_)) {
             faults.push(format!(
-                "instead.table: {} is not read by schedule, as group = \"list\" and \"each\" are",
+                "fallback.table: {} is not read by schedule, as group = \"list\" and \"for_each\" are",
                 other.table
             ));
         }
@@ -133,13 +133,13 @@ impl<'r> Rules<'r> {
             _ => None,
         };
         for (name, from) in &instead.columns {
-            let Some(source) = column_of("instead", other, from, faults) else { continue };
+            let Some(source) = column_of("fallback", other, from, faults) else { continue };
             if let Some(own) = resource.column(name)
                 && kind(own).is_some()
                 && kind(own) != kind(source)
             {
                 faults.push(format!(
-                    "instead.columns: {}.{from} is {}, and cannot fill \"{name}\"",
+                    "fallback.columns: {}.{from} is {}, and cannot fill \"{name}\"",
                     other.table,
                     source.kind.name()
                 ));
@@ -147,11 +147,11 @@ impl<'r> Rules<'r> {
         }
     }
 
-    fn each(&self, each: &Each, faults: &mut Vec<String>) {
-        let Some(other) = self.table("each", &each.table, faults) else { return };
-        let Some(column) = column_of("each", other, &each.column, faults) else { return };
+    fn for_each(&self, each: &ForEach, faults: &mut Vec<String>) {
+        let Some(other) = self.table("for_each", &each.table, faults) else { return };
+        let Some(column) = column_of("for_each", other, &each.column, faults) else { return };
         if column.kind.scalar != Scalar::Int || column.kind.list {
-            faults.push(format!("each.column: {}.{} is not int", other.table, column.name));
+            faults.push(format!("for_each.column: {}.{} is not int", other.table, column.name));
         }
     }
 
@@ -298,14 +298,14 @@ impl<'r> Rules<'r> {
 fn needs(resource: &Resource) -> Vec<&str> {
     let mut all: Vec<&str> = Vec::new();
     match &resource.group {
-        Group::Each(each) if each.list.is_none() => all.push(&each.table),
-        Group::Each(_) => {}
+        Group::ForEach(each) if each.list.is_none() => all.push(&each.table),
+        Group::ForEach(_) => {}
         Group::List | Group::Case | Group::Ids | Group::Child(_) | Group::Journal(_) => {
-            all.extend(resource.instead.iter().map(|instead| instead.table.as_str()));
+            all.extend(resource.fallback.iter().map(|instead| instead.table.as_str()));
         }
     }
-    all.extend(resource.only.iter().map(|only| only.table.as_str()));
-    let given = resource.given.iter().flat_map(|given| &given.tables);
+    all.extend(resource.condition.iter().map(|only| only.table.as_str()));
+    let given = resource.lookup.iter().flat_map(|given| &given.tables);
     all.extend(given.map(|(table, _)| table.as_str()));
     all
 }
@@ -318,7 +318,7 @@ fn has_row_of_case(resource: &Resource) -> bool {
     match resource.group {
         Group::Ids => resource.table != "contacts",
         Group::Case => resource.key == ["case_id"],
-        Group::List | Group::Each(_) | Group::Child(_) | Group::Journal(_) => false,
+        Group::List | Group::ForEach(_) | Group::Child(_) | Group::Journal(_) => false,
     }
 }
 

@@ -28,8 +28,8 @@ fn addresses(resource: &Resource) -> Vec<Address<'_>> {
         let fallback = read.fallback.as_ref();
         all.extend(fallback.map(|f| get("read.fallback.path", &f.path, &f.query)));
     }
-    if let Group::Each(each) = &resource.group {
-        all.extend(each.list.as_deref().map(|path| get("each.list", path, &[])));
+    if let Group::ForEach(each) = &resource.group {
+        all.extend(each.list.as_deref().map(|path| get("for_each.list", path, &[])));
     }
     all
 }
@@ -91,7 +91,7 @@ fn forbidden(resource: &Resource, path: &str, query: &[(String, String)]) -> Opt
     let parts = segments(path);
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     // A parameter that the source's data fill can become any text.
-    let open = resource.given.as_ref().map(|given| format!("{{{}}}", given.param.to_lowercase()));
+    let open = resource.lookup.as_ref().map(|given| format!("{{{}}}", given.param.to_lowercase()));
     let may_be = |part: &str, word: &str| part == word || open.as_deref() == Some(part);
     if parts.iter().any(|part| matches!(*part, "." | "..")) {
         return Some("\".\" and \"..\" lead elsewhere; name the address itself");

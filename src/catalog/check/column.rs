@@ -194,7 +194,7 @@ fn params(resource: &Resource) -> Vec<(&str, &'static [Scalar])> {
     let mut all: Vec<(&str, &'static [Scalar])> = Vec::new();
     match &resource.group {
         Group::Case => all.push(("case_id", INT)),
-        Group::Each(each) => all.push((each.param.as_str(), INT)),
+        Group::ForEach(each) => all.push((each.param.as_str(), INT)),
         Group::Journal(_) => {
             let kinds = [TEXT, INT, &[Scalar::Date]];
             all.extend(JOURNAL_COLUMNS.into_iter().zip(kinds));
@@ -202,7 +202,7 @@ fn params(resource: &Resource) -> Vec<(&str, &'static [Scalar])> {
         }
         Group::Ids | Group::List | Group::Child(_) => {}
     }
-    let given = resource.given.iter();
+    let given = resource.lookup.iter();
     all.extend(given.map(|g| (g.param.as_str(), &[Scalar::Text, Scalar::Enum, Scalar::Guid][..])));
     let values = resource.read.iter().filter_map(|read| read.values.as_ref());
     all.extend(values.map(|(name, _)| (name.as_str(), TEXT)));

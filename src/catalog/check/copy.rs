@@ -2,7 +2,7 @@
 
 use std::mem::discriminant;
 
-use super::super::{Facet, Resource};
+use super::super::{ChangeDate, Resource};
 
 /// The program itself reads these columns, beside those that say when a case changed.
 const READ_BY_THE_PROGRAM: [(&str, &str); 1] = [("case_roles", "contact_id")];
@@ -22,7 +22,7 @@ pub(super) fn check(copy: &Resource, original: &Resource, faults: &mut Vec<Strin
         .iter()
         .filter(|(table, _)| *table == copy.table)
         .map(|(_, column)| *column);
-    let dates = Facet::ALL.into_iter().map(|(_, _, column)| column);
+    let dates = ChangeDate::ALL.into_iter().map(|(_, _, column)| column);
     let is_search = matches!(copy.table.as_str(), "cases" | "projects");
     for name in named.chain(dates.filter(|_| is_search)) {
         let Some(own) = original.column(name) else { continue };

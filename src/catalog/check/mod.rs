@@ -13,8 +13,8 @@ pub(super) use across::across;
 
 use super::file::{AnswerName, File, GroupName, MethodName, PagingName, ReadFile};
 use super::resource::{
-    Address, Answer, Child, Each, Facet, Given, Group, Instead, Journal, Method, Only, Paging,
-    Partial, Read, Refresh, Windows,
+    Address, Answer, ChangeDate, Child, Condition, Fallback, ForEach, Group, Journal, Lookup,
+    Method, Paging, Partial, Read, Refresh, Windows,
 };
 use super::{Column, Resource};
 
@@ -36,7 +36,7 @@ impl File {
         let columns: Vec<Column> =
             self.column.into_iter().filter_map(|c| c.check(faults)).collect();
         let sections = [
-            ("each", self.each.is_some(), GroupName::Each),
+            ("for_each", self.for_each.is_some(), GroupName::ForEach),
             ("child", self.child.is_some(), GroupName::Child),
             ("journal", self.journal.is_some(), GroupName::Journal),
         ];
@@ -49,11 +49,11 @@ impl File {
             GroupName::Case => Some(Group::Case),
             GroupName::Ids => Some(Group::Ids),
             GroupName::List => Some(Group::List),
-            GroupName::Each => self.each.map(|e| {
+            GroupName::ForEach => self.for_each.map(|e| {
                 if e.table.is_some() == e.list.is_some() {
-                    faults.push("[each] needs a table or a list, one of them".to_owned());
+                    faults.push("[for_each] needs a table or a list, one of them".to_owned());
                 }
-                Group::Each(Each {
+                Group::ForEach(ForEach {
                     table: e.table.unwrap_or_else(|| self.table.clone()),
                     list: e.list,
                     column: e.column,
@@ -73,8 +73,9 @@ impl File {
             }
         };
         let Some(group) = group else {
-            faults
-                .push("group = \"each\" needs [each], group = \"child\" needs [child]".to_owned());
+            faults.push(
+                "group = \"for_each\" needs [for_each], group = \"child\" needs [child]".to_owned(),
+            );
             return None;
         };
         let schema = Resource::arrow_schema(&columns);
@@ -87,16 +88,16 @@ impl File {
             refresh: refresh(&self.refresh, faults),
             schedule: self.schedule,
             read: self.read.map(|r| r.check(faults)),
-            instead: self
-                .instead
-                .map(|i| Instead { table: i.table, columns: i.columns.into_iter().collect() }),
-            only: self.only.map(|o| Only {
+            fallback: self
+                .fallback
+                .map(|i| Fallback { table: i.table, columns: i.columns.into_iter().collect() }),
+            condition: self.condition.map(|o| Condition {
                 table: o.table,
                 scope: String::new(),
                 column: o.column,
                 values: o.values,
             }),
-            given: self.given.map(|g| Given {
+            lookup: self.lookup.map(|g| Lookup {
                 param: g.param,
                 tables: g.tables.into_iter().map(|table| (table, String::new())).collect(),
                 column: g.column,
@@ -179,19 +180,19 @@ fn refresh(names: &[String], faults: &mut Vec<String>) -> Refresh {
     if names == ["any"] {
         return Refresh::Any;
     }
-    let mut facets = Vec::new();
+    let mut change_dates = Vec::new();
     for name in names {
-        match Facet::of_field(name) {
-            Some(facet) => facets.push(facet),
+        match ChangeDate::of_field(name) {
+            Some(change_date) => change_dates.push(change_date),
             None => {
-                let known = Facet::ALL.map(|(_, field, _)| field).join(", ");
+                let known = ChangeDate::ALL.map(|(_, field, _)| field).join(", ");
                 faults.push(format!(
                     "refresh: \"{name}\" is neither \"any\" alone nor one of {known}"
                 ));
             }
         }
     }
-    Refresh::Dates(facets)
+    Refresh::Dates(change_dates)
 }
 
 /// The names in braces: `/a/{b}/{c}` has `b` and `c`.

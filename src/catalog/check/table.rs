@@ -50,7 +50,7 @@ pub(super) fn check(resource: &Resource, faults: &mut Vec<String>) {
         }
     }
     conditions(resource, faults);
-    instead(resource, faults);
+    fallback(resource, faults);
 }
 
 fn name(table: &str, faults: &mut Vec<String>) {
@@ -84,7 +84,7 @@ fn key(resource: &Resource, faults: &mut Vec<String>) {
     }
     let scope = match &resource.group {
         Group::Case => "case_id",
-        Group::Each(each) => each.param.as_str(),
+        Group::ForEach(each) => each.param.as_str(),
         Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => return,
     };
     if !resource.columns.iter().any(|c| c.name == scope && fills(resource, c)) {
@@ -104,18 +104,18 @@ fn group(resource: &Resource, faults: &mut Vec<String>) {
         Group::Case => "case",
         Group::Ids => "ids",
         Group::List => "list",
-        Group::Each(_) => "each",
+        Group::ForEach(_) => "for_each",
         Group::Child(_) => "child",
         Group::Journal(_) => "journal",
     };
-    let scheduled = matches!(resource.group, Group::List | Group::Each(_));
+    let scheduled = matches!(resource.group, Group::List | Group::ForEach(_));
     match &resource.schedule {
         None if scheduled => faults.push(format!(
             "schedule is missing: group = \"{word}\" is read by schedule = \"{}\" only",
             SCHEDULES[0]
         )),
         Some(_) if !scheduled => faults.push(format!(
-            "schedule has no effect on group = \"{word}\"; it goes with \"list\" and \"each\""
+            "schedule has no effect on group = \"{word}\"; it goes with \"list\" and \"for_each\""
         )),
         Some(schedule) if !SCHEDULES.contains(&schedule.as_str()) => {
             faults.push(format!("schedule = \"{schedule}\" is none of {}", SCHEDULES.join(", ")));
@@ -126,7 +126,7 @@ fn group(resource: &Resource, faults: &mut Vec<String>) {
     let by_date = match &resource.group {
         Group::Case => true,
         Group::Ids => resource.table != "contacts",
-        Group::List | Group::Each(_) | Group::Child(_) | Group::Journal(_) => false,
+        Group::List | Group::ForEach(_) | Group::Child(_) | Group::Journal(_) => false,
     };
     match &resource.refresh {
         Refresh::None if by_date => {
@@ -145,7 +145,7 @@ fn group(resource: &Resource, faults: &mut Vec<String>) {
     if searched != SEARCHES.contains(&resource.table.as_str()) {
         faults.push(format!(
             "group = \"{word}\": {} are read with group = \"ids\", and no other table is; one call per \
-             case is group = \"case\", one per row of another table group = \"each\", a whole list \
+             case is group = \"case\", one per row of another table group = \"for_each\", a whole list \
              group = \"list\", a list inside another table's records group = \"child\"",
             SEARCHES.join(", ")
         ));
@@ -159,7 +159,7 @@ fn group(resource: &Resource, faults: &mut Vec<String>) {
 /// a record says itself to which it belongs.
 fn fills(resource: &Resource, column: &Column) -> bool {
     let is_own = || match &resource.group {
-        Group::Each(each) => {
+        Group::ForEach(each) => {
             each.list.is_some()
                 && each.param == column.name
                 && column.origin == Origin::Field
@@ -232,17 +232,17 @@ fn addresses(resource: &Resource, read: &Read, faults: &mut Vec<String>) {
             faults.push("read.values has no effect on searches, journals and windows".to_owned());
         }
     }
-    if let Some(given) = resource.given.as_ref().filter(|g| !in_path.contains(&g.param.as_str())) {
-        faults.push(format!("given.param = \"{0}\": {{{0}}} is not in read.path", given.param));
+    if let Some(given) = resource.lookup.as_ref().filter(|g| !in_path.contains(&g.param.as_str())) {
+        faults.push(format!("lookup.param = \"{0}\": {{{0}}} is not in read.path", given.param));
     }
-    if let Group::Each(each) = &resource.group
+    if let Group::ForEach(each) = &resource.group
         && !in_path.contains(&each.param.as_str())
     {
-        faults.push(format!("each.param = \"{0}\": {{{0}}} is not in read.path", each.param));
+        faults.push(format!("for_each.param = \"{0}\": {{{0}}} is not in read.path", each.param));
     }
     if let Group::Case = resource.group
         && !in_path.contains(&"case_id")
-        && resource.given.is_none()
+        && resource.lookup.is_none()
     {
         faults.push(
             "read.path: {case_id} is missing: every case would have the same call".to_owned(),
@@ -311,23 +311,23 @@ fn answers(resource: &Resource, read: &Read, faults: &mut Vec<String>) {
 /// What narrows a table down, or keeps rows in it.
 fn conditions(resource: &Resource, faults: &mut Vec<String>) {
     let of_case = matches!(resource.group, Group::Case);
-    if let Some(only) = &resource.only {
+    if let Some(only) = &resource.condition {
         if !of_case {
-            faults.push("[only] goes with group = \"case\" only".to_owned());
+            faults.push("[condition] goes with group = \"case\" only".to_owned());
         }
         if only.values.is_empty() {
-            faults.push("only.values = [] is empty: no case would be asked".to_owned());
+            faults.push("condition.values = [] is empty: no case would be asked".to_owned());
         }
     }
-    if let Some(given) = &resource.given {
+    if let Some(given) = &resource.lookup {
         if !of_case {
-            faults.push("[given] goes with group = \"case\" only".to_owned());
+            faults.push("[lookup] goes with group = \"case\" only".to_owned());
         }
         if given.tables.is_empty() {
-            faults.push("given.tables = [] is empty: no case would be asked".to_owned());
+            faults.push("lookup.tables = [] is empty: no case would be asked".to_owned());
         }
         if given.param == "case_id" {
-            faults.push("given.param = \"case_id\": that one is there already".to_owned());
+            faults.push("lookup.param = \"case_id\": that one is there already".to_owned());
         }
     }
     // Rows of these are not compared scope by scope.
@@ -371,13 +371,13 @@ pub(super) fn is_open_text(column: &Column) -> bool {
 }
 
 /// Whether rows of another table can stand for those of a list.
-fn instead(resource: &Resource, faults: &mut Vec<String>) {
-    let Some(instead) = &resource.instead else { return };
+fn fallback(resource: &Resource, faults: &mut Vec<String>) {
+    let Some(instead) = &resource.fallback else { return };
     if resource.group != Group::List {
-        faults.push("[instead] goes with group = \"list\" only".to_owned());
+        faults.push("[fallback] goes with group = \"list\" only".to_owned());
     }
     for missing in resource.key.iter().filter(|k| !instead.columns.iter().any(|(n, _)| n == *k)) {
-        faults.push(format!("instead.columns: \"{missing}\" is missing, and is part of the key"));
+        faults.push(format!("fallback.columns: \"{missing}\" is missing, and is part of the key"));
     }
     for (name, _) in &instead.columns {
         let plain = |c: &&Column| {
@@ -386,9 +386,9 @@ fn instead(resource: &Resource, faults: &mut Vec<String>) {
         match resource.columns.iter().find(plain).map(|c| c.kind.scalar) {
             Some(Scalar::Int | Scalar::Text | Scalar::Enum) => {}
             Some(_) => {
-                faults.push(format!("instead.columns: \"{name}\" is neither a number nor text"));
+                faults.push(format!("fallback.columns: \"{name}\" is neither a number nor text"));
             }
-            None => faults.push(format!("instead.columns: \"{name}\" is no plain column")),
+            None => faults.push(format!("fallback.columns: \"{name}\" is no plain column")),
         }
     }
 }

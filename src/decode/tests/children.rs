@@ -71,7 +71,7 @@ fn elements_are_rows_with_their_parents_key_and_their_place() {
     let roles = ["Seller", "Buyer", "3"].map(|role| Some(role.to_owned()));
     assert_eq!(texts(&shares, "role"), roles);
     assert!(costs.drift.is_empty() && texts(&costs, "_extra").iter().all(Option::is_none));
-    assert!(!costs.any_keyless() && !shares.any_keyless());
+    assert!(!costs.any_without_key() && !shares.any_without_key());
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_table_that_is_disabled_gets_no_rows_and_its_field_is_no_news() {
     let costs = decode_by(&catalog, &context, "costs", &params(), &records);
     assert!(costs.children.is_empty());
     assert_eq!(texts(&costs, "_extra"), [None, None]);
-    assert!(costs.drift.is_empty() && costs.rejects.is_empty() && !costs.any_keyless());
+    assert!(costs.drift.is_empty() && costs.rejects.is_empty() && !costs.any_without_key());
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn equal_records_have_their_rows_once() {
 fn a_null_element_is_no_row_and_the_others_keep_their_places() {
     let (_, shares) = decode_costs(&[r#"{"Id":1,"Shares":["Seller",null,"Buyer"]}"#]);
     assert_eq!(keys(&shares), [(17, 1, 1), (17, 1, 3)]);
-    assert!(shares.any_keyless());
+    assert!(shares.any_without_key());
     assert_eq!(shares.rejects[0].record_key, "17/1/#2");
     assert_eq!(faults(&shares), [("(record)", "null where a record belongs")]);
 }
@@ -120,7 +120,7 @@ fn a_null_element_is_no_row_and_the_others_keep_their_places() {
 fn what_is_no_list_is_rejected_and_deletes_no_row() {
     let (costs, shares) = decode_costs(&[r#"{"Id":1,"Shares":"Seller"}"#, r#"{"Id":2}"#]);
     assert_eq!(ints(&costs, "id"), [Some(1), Some(2)]);
-    assert!(shares.any_keyless());
+    assert!(shares.any_without_key());
     assert_eq!(shares.rejects[0].record_key, "17/1/#0");
     assert_eq!(faults(&shares), [("(record)", "a string where a list of records belongs")]);
 }

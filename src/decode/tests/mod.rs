@@ -115,7 +115,7 @@ fn unknown_fields_are_kept_digit_by_digit_in_one_form_and_reported_once() {
 fn a_record_without_key_is_rejected_whole_and_the_scope_deletes_nothing() {
     let decoded = decode("costs", &[r#"{"Amount":1}"#, r#"{"Id":"x"}"#, r#"{"Id":3}"#]);
     assert_eq!(ints(&decoded, "id"), [Some(3)]);
-    assert!(decoded.any_keyless());
+    assert!(decoded.any_without_key());
     let keys: Vec<_> = decoded.rejects.iter().map(|r| (r.record_key.as_str(), &r.column)).collect();
     assert_eq!(keys, [("17/Buyer/#1", &None), ("17/Buyer/#2", &None)]);
 }

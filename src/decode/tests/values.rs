@@ -84,7 +84,7 @@ fn half_a_surrogate_pair_is_no_text_but_its_record_is_loaded() {
 fn a_field_name_that_is_no_text_costs_the_record_and_no_other() {
     let decoded = decode("costs", &[r#"{"Id":1,"\ud800":1}"#, r#"{"Id":2}"#]);
     assert_eq!(ints(&decoded, "id"), [Some(2)]);
-    assert!(decoded.any_keyless());
+    assert!(decoded.any_without_key());
     assert_eq!(decoded.rejects[0].record_key, "17/Buyer/#1");
 }
 
@@ -134,7 +134,7 @@ fn deeply_nested_values_are_kept_without_a_deep_stack() {
 fn null_and_what_is_no_object_are_rejected_one_by_one() {
     let decoded = decode("costs", &[r#"{"Id":1}"#, "null", "[]", "17", r#"{"Id":2}"#]);
     assert_eq!(ints(&decoded, "id"), [Some(1), Some(2)]);
-    assert!(decoded.any_keyless(), "what they were is not known: nothing may leave");
+    assert!(decoded.any_without_key(), "what they were is not known: nothing may leave");
     let wheres: Vec<_> =
         decoded.rejects.iter().map(|r| (r.record_key.as_str(), r.error.as_str())).collect();
     assert_eq!(

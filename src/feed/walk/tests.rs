@@ -16,7 +16,7 @@ struct Server {
     /// Of these ids `ModifiedDate` cannot be read.
     unreadable: BTreeSet<i64>,
     /// Of these the id cannot be read either.
-    nameless: BTreeSet<i64>,
+    unidentified: BTreeSet<i64>,
 }
 
 impl Server {
@@ -48,7 +48,7 @@ impl Server {
                 row.dates[0] = Some(i64::MIN + id);
             }
             page.identities.push(row.identity());
-            if !self.nameless.contains(&id) {
+            if !self.unidentified.contains(&id) {
                 page.rows.push(row);
             }
         }
@@ -90,7 +90,7 @@ fn server(rows: impl IntoIterator<Item = (i64, i64)>, top: usize) -> Server {
         refuses_ties: false,
         ignores_skip: false,
         unreadable: BTreeSet::new(),
-        nameless: BTreeSet::new(),
+        unidentified: BTreeSet::new(),
     }
 }
 
@@ -245,7 +245,7 @@ fn a_row_that_moves_up_between_two_pages_by_skip_is_not_lost() {
 #[test]
 fn pages_of_records_that_cannot_be_read_come_to_an_end_too() {
     let all = server((1..=350).map(|i| (i, i)), 100);
-    let server = Server { nameless: (1..=320).collect(), ..all.clone() };
+    let server = Server { unidentified: (1..=320).collect(), ..all.clone() };
     assert_eq!(server.read_by_date(0, 100).0, (321..=350).collect());
     let server = Server { unreadable: (1..=320).collect(), ..all };
     assert_eq!(server.read_by_date(0, 100).0, (1..=350).collect());
@@ -259,14 +259,14 @@ proptest! {
         precision in prop_oneof![Just(1_i64), Just(7), Just(1_000)],
         refuses_ties: bool,
         unreadable in proptest::collection::btree_set(0_i64..120, 0..40),
-        nameless in proptest::collection::btree_set(0_i64..120, 0..40),
+        unidentified in proptest::collection::btree_set(0_i64..120, 0..40),
     ) {
         let rows: Vec<(i64, i64)> =
             dates.iter().enumerate().map(|(i, at)| (i as i64, *at)).collect();
         let expected: BTreeSet<i64> =
-            rows.iter().map(|(id, _)| *id).filter(|id| !nameless.contains(id)).collect();
+            rows.iter().map(|(id, _)| *id).filter(|id| !unidentified.contains(id)).collect();
         let server =
-            Server { precision, refuses_ties, unreadable, nameless, ..server(rows, top) };
+            Server { precision, refuses_ties, unreadable, unidentified, ..server(rows, top) };
         prop_assert_eq!(server.read_by_date(0, top).0, expected);
     }
 }

@@ -1,4 +1,4 @@
-//! A store by hand, for tests: the tables of the catalog, the books that reports read, a calendar.
+//! A store by hand, for tests: the tables of the catalog, the store that reports read, a calendar.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub(crate) fn store(path: Option<&Path>, years: std::ops::RangeInclusive<i16>) -
         None => Connection::open_in_memory_with_flags(no_extensions()),
     }
     .unwrap();
-    conn.execute_batch(include_str!("../books.sql")).unwrap();
+    conn.execute_batch(include_str!("../sync.sql")).unwrap();
     fetched::create(&conn).unwrap();
     fetched::create_view(&conn).unwrap();
     let catalog = Catalog::load(None).unwrap();

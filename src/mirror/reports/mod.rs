@@ -224,7 +224,7 @@ fn scopes_known(resource: &Resource) -> String {
             "(SELECT count(*) FROM sync.journal_months WHERE table_name = {} AND wanted)",
             sql::text(&resource.table)
         ),
-        Group::List | Group::Child(_) | Group::Ids | Group::Each(_) => "1".to_owned(),
+        Group::List | Group::Child(_) | Group::Ids | Group::ForEach(_) => "1".to_owned(),
     }
 }
 
@@ -237,9 +237,9 @@ fn known_scopes(resource: &Resource) -> Option<String> {
     };
     let fetched =
         || format!("SELECT id FROM sync.fetched WHERE table_name = {}", sql::text(&resource.table));
-    match (&resource.group, &resource.only) {
-        (Group::Case, _) if resource.given.is_some() => {
-            let given = resource.given.iter();
+    match (&resource.group, &resource.condition) {
+        (Group::Case, _) if resource.lookup.is_some() => {
+            let given = resource.lookup.iter();
             let known = given.flat_map(|given| {
                 given.tables.iter().map(|(table, scope)| {
                     format!(
@@ -270,10 +270,10 @@ fn known_scopes(resource: &Resource) -> Option<String> {
             Some(format!("{} UNION {}", ids(&resource.key[0], &resource.table), fetched()))
         }
         // The list that names the others is scope 0.
-        (Group::Each(each), _) if each.list.is_some() => {
+        (Group::ForEach(each), _) if each.list.is_some() => {
             Some(format!("{} UNION SELECT 0", fetched()))
         }
-        (Group::Each(each), _) => Some(format!(
+        (Group::ForEach(each), _) => Some(format!(
             "{} UNION {}",
             ids(&each.column, &each.table),
             ids(&each.param, &resource.table)

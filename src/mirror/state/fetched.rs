@@ -19,7 +19,7 @@ pub(in crate::mirror) const MARK_NOW: &str =
 const FOLDED_AT_ONCE: i64 = 100_000;
 
 /// The exceptions and what is no case's, of these ids (SQL) or all, as `sync.fetched` shows them.
-pub(in crate::mirror) fn apart(ids: Option<&str>) -> String {
+pub(in crate::mirror) fn exceptions(ids: Option<&str>) -> String {
     let scopes = among("sync.fetched_scopes", "id", ids);
     format!(
         "SELECT x.table_name, x.id, x.part, x.version, \
@@ -57,13 +57,13 @@ fn among(table: &str, column: &str, ids: Option<&str>) -> String {
 
 /// The rows of `sync.fetched` with these ids (SQL: a query or a list), as a query that reads no others.
 pub(in crate::mirror) fn rows_of(ids: &str) -> String {
-    format!("{} UNION ALL {}", apart(Some(ids)), folded(Some(ids)))
+    format!("{} UNION ALL {}", exceptions(Some(ids)), folded(Some(ids)))
 }
 
-/// Makes the books of what was fetched, and the view.
+/// Makes the store of what was fetched, and the view.
 pub(in crate::mirror) fn create(conn: &Connection) -> Result<()> {
-    conn.execute_batch(include_str!("../fetched.sql"))
-        .map_err(|e| db("cannot create the store's books", e))
+    conn.execute_batch(include_str!("fetched.sql"))
+        .map_err(|e| db("cannot create the store's state", e))
 }
 
 /// Makes the view `sync.fetched`.
@@ -72,11 +72,11 @@ pub(in crate::mirror) fn create_view(conn: &Connection) -> Result<()> {
                    holds or why it is read again (status), and when";
     conn.execute_batch(&format!(
         "CREATE VIEW sync.fetched AS {} UNION ALL {}; COMMENT ON VIEW sync.fetched IS {}",
-        apart(None),
+        exceptions(None),
         folded(None),
         sql::text(comment)
     ))
-    .map_err(|e| db("cannot create the store's books", e))
+    .map_err(|e| db("cannot create the store's state", e))
 }
 
 /// Notes by which dates the tables are refreshed that are read per case.
@@ -87,15 +87,17 @@ pub(in crate::mirror) fn note_rules(conn: &Connection, catalog: &Catalog) -> Res
         let is_case = match resource.group {
             Group::Case => true,
             Group::Ids => resource.table != "contacts",
-            Group::List | Group::Each(_) | Group::Child(_) | Group::Journal(_) => false,
+            Group::List | Group::ForEach(_) | Group::Child(_) | Group::Journal(_) => false,
         };
         let rule = match &resource.refresh {
             Refresh::None => "none".to_owned(),
             Refresh::Any => "any".to_owned(),
-            Refresh::Dates(facets) => {
-                let facets: Vec<String> =
-                    facets.iter().map(|facet| (*facet as usize).to_string()).collect();
-                facets.join(",")
+            Refresh::Dates(change_dates) => {
+                let change_dates: Vec<String> = change_dates
+                    .iter()
+                    .map(|change_date| (*change_date as usize).to_string())
+                    .collect();
+                change_dates.join(",")
             }
         };
         if is_case {
@@ -124,13 +126,13 @@ pub(in crate::mirror) fn note_rules(conn: &Connection, catalog: &Catalog) -> Res
 }
 
 /// What was fetched, on one connection.
-pub(in crate::mirror) struct FetchedBooks<'c> {
+pub(in crate::mirror) struct FetchedScopes<'c> {
     conn: &'c Connection,
 }
 
-impl<'c> FetchedBooks<'c> {
-    pub(in crate::mirror) fn new(conn: &'c Connection) -> FetchedBooks<'c> {
-        FetchedBooks { conn }
+impl<'c> FetchedScopes<'c> {
+    pub(in crate::mirror) fn new(conn: &'c Connection) -> FetchedScopes<'c> {
+        FetchedScopes { conn }
     }
 
     /// Everything that was fetched of these tables (SQL) is read again.
@@ -344,20 +346,20 @@ mod tests {
                WHERE table_name = 'costs' AND id = 4",
         )
         .unwrap();
-        let books = FetchedBooks::new(&conn);
+        let log = FetchedScopes::new(&conn);
         let before = shown(&conn);
         assert_eq!(before.len(), 17);
-        books.fold("SELECT id FROM sync.fetched_scopes WHERE id <> 1").unwrap();
+        log.fold("SELECT id FROM sync.fetched_scopes WHERE id <> 1").unwrap();
         assert_eq!(shown(&conn), before);
-        books.fold_all().unwrap();
+        log.fold_all().unwrap();
         assert_eq!(shown(&conn), before);
         // Four cases; three scopes that differ from their case, and a contact.
         assert_eq!((count(&conn, "fetched_cases"), count(&conn, "fetched_scopes")), (4, 4));
-        books.fold_all().unwrap();
-        books.fold("1, 2, 3, 4").unwrap();
+        log.fold_all().unwrap();
+        log.fold("1, 2, 3, 4").unwrap();
         assert_eq!(shown(&conn), before);
         assert_eq!(count(&conn, "fetched_scopes"), 4);
-        books.unfold("'activities'", "1, 3").unwrap();
+        log.unfold("'activities'", "1, 3").unwrap();
         assert_eq!(shown(&conn), before);
         assert_eq!(count(&conn, "fetched_cases"), 3, "of case 3 the row says nothing of it");
     }
@@ -365,7 +367,7 @@ mod tests {
     #[test]
     fn cases_of_which_the_same_was_read_have_one_coverage() {
         let conn = store();
-        FetchedBooks::new(&conn).fold_all().unwrap();
+        FetchedScopes::new(&conn).fold_all().unwrap();
         assert_eq!(count(&conn, "fetched_coverage"), 4, "four tables");
         let lists = "SELECT max(len(versions)) FROM sync.fetched_cases";
         assert_eq!(scalar_i64(&conn, lists).unwrap(), 3, "three rules");
@@ -374,8 +376,8 @@ mod tests {
     #[test]
     fn what_is_read_after_it_overrules_the_cases_row_until_it_is_folded() {
         let conn = store();
-        let books = FetchedBooks::new(&conn);
-        books.fold_all().unwrap();
+        let log = FetchedScopes::new(&conn);
+        log.fold_all().unwrap();
         conn.execute_batch(
             "INSERT INTO sync.fetched_scopes BY NAME SELECT 'activities' AS table_name, 2 AS id, \
                '' AS part, '8' AS version, true AS complete, now() AS fetched_at, \
@@ -386,7 +388,7 @@ mod tests {
         let versions = || sql::query(&conn, version, |row| row.get::<_, String>(0)).unwrap();
         assert_eq!(versions(), ["8"]);
         let before = shown(&conn);
-        books.fold("2").unwrap();
+        log.fold("2").unwrap();
         assert_eq!(versions(), ["8"]);
         assert_eq!(shown(&conn), before);
         assert_eq!(count(&conn, "fetched_scopes"), 1, "the contact");
@@ -395,9 +397,9 @@ mod tests {
     #[test]
     fn a_mark_holds_for_what_was_fetched_before_it_folded_or_not() {
         let conn = store();
-        let books = FetchedBooks::new(&conn);
-        books.fold("1, 2").unwrap();
-        books.mark_tables("SELECT 'entries'", Mark::Redefined).unwrap();
+        let log = FetchedScopes::new(&conn);
+        log.fold("1, 2").unwrap();
+        log.mark_tables("SELECT 'entries'", Mark::Redefined).unwrap();
         let marked = "activities current, cases current, costs current, entries redefined";
         let current = "activities current, cases current, costs current, entries current";
         for id in 1..=4 {
@@ -410,36 +412,36 @@ mod tests {
                {MARK_NOW} AS mark"
         ))
         .unwrap();
-        books.fold("1, 2").unwrap();
+        log.fold("1, 2").unwrap();
         assert_eq!(statuses(&conn, 1), current);
         assert_eq!(statuses(&conn, 2), marked, "folding takes no mark away");
-        books.mark_tables("SELECT 'entries'", Mark::Gap).unwrap();
+        log.mark_tables("SELECT 'entries'", Mark::Gap).unwrap();
         assert!(statuses(&conn, 1).ends_with("entries gap"));
     }
 
     #[test]
     fn a_forgotten_table_counts_as_never_read_whatever_is_marked_later() {
         let conn = store();
-        let books = FetchedBooks::new(&conn);
-        books.fold("1, 2").unwrap();
-        books.forget_table("entries").unwrap();
-        books.mark_tables("SELECT table_name FROM sync.fetched_scopes", Mark::Full).unwrap();
-        books.mark_tables("SELECT 'entries'", Mark::Full).unwrap();
+        let log = FetchedScopes::new(&conn);
+        log.fold("1, 2").unwrap();
+        log.forget_table("entries").unwrap();
+        log.mark_tables("SELECT table_name FROM sync.fetched_scopes", Mark::Full).unwrap();
+        log.mark_tables("SELECT 'entries'", Mark::Full).unwrap();
         let left = "activities full, cases full, costs full";
         for id in 1..=4 {
             assert_eq!(statuses(&conn, id), left, "{id}");
         }
-        books.unfold("'cases'", "1").unwrap();
-        books.fold("2").unwrap();
+        log.unfold("'cases'", "1").unwrap();
+        log.fold("2").unwrap();
         assert_eq!([statuses(&conn, 1), statuses(&conn, 2)], [left, left]);
     }
 
     #[test]
     fn a_case_is_marked_in_its_row_and_in_what_differs_from_it() {
         let conn = store();
-        let books = FetchedBooks::new(&conn);
-        books.fold("1, 2").unwrap();
-        books.mark_cases("s.case_id IN (1, 3)", FetchStatus::Asked(Mark::Reread)).unwrap();
+        let log = FetchedScopes::new(&conn);
+        log.fold("1, 2").unwrap();
+        log.mark_cases("s.case_id IN (1, 3)", FetchStatus::Asked(Mark::Reread)).unwrap();
         let all = "activities reread, cases reread, costs reread, entries reread";
         assert_eq!([statuses(&conn, 1), statuses(&conn, 3)], [all, all]);
         assert!(!statuses(&conn, 2).contains("reread") && !statuses(&conn, 4).contains("reread"));

@@ -108,12 +108,12 @@ async fn what_passes_is_tried_again() {
     let client = service.client();
     client.send(&request()).await.unwrap();
     assert_eq!(service.calls().len(), 3);
-    let books = client.take_calls();
-    let roles = books.iter().find(|stats| stats.endpoint.contains("Roles")).unwrap();
+    let counts = client.take_calls();
+    let roles = counts.iter().find(|stats| stats.endpoint.contains("Roles")).unwrap();
     assert_eq!(&*roles.endpoint, "/api/Cases/{case_id}/Roles");
     assert_eq!((roles.calls, roles.retries, roles.refusals, roles.bytes), (3, 2, 0, 20));
     assert_eq!(
-        books.iter().map(|stats| &*stats.endpoint).filter(|e| *e == "/authtoken").count(),
+        counts.iter().map(|stats| &*stats.endpoint).filter(|e| *e == "/authtoken").count(),
         1
     );
     assert!(client.take_calls().is_empty());

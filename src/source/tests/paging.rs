@@ -227,9 +227,9 @@ fn a_list_without_order_or_key_is_paged_by_skip() {
     let mut pager = Pager::new(Walk::Keyset, Sameness::Key, Some(Some(100)));
     let taken = pager.take(&marks((0..100).rev()), None);
     assert_eq!((taken.keep, taken.next), (vec![true; 100], skip));
-    let keyless: Vec<Mark> = marks(0..100).iter().map(|m| Mark { key: None, ..*m }).collect();
+    let without_key: Vec<Mark> = marks(0..100).iter().map(|m| Mark { key: None, ..*m }).collect();
     let mut pager = Pager::new(Walk::Keyset, Sameness::Key, Some(Some(100)));
-    assert_eq!(pager.take(&keyless, None).next, skip);
+    assert_eq!(pager.take(&without_key, None).next, skip);
 }
 
 #[test]

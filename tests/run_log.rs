@@ -1,4 +1,4 @@
-//! What the books keep open, and that they close it: rejects, failures and statuses
+//! What the store keep open, and that they close it: rejects, failures and statuses
 //! (docs/architecture.md, "What an error says").
 
 use casemirror::sandbox::{Act, Control, Facet, Fault, ListEdit};
@@ -70,7 +70,7 @@ fn a_search_row_without_key_decides_nothing_about_its_case() {
     assert_eq!(one::<i64>(&world.store(), OPEN_REJECTS), 0);
 }
 
-/// A scope that failed and a value that did not fit stay in the books; what is not read is no failure.
+/// A scope that failed and a value that did not fit stay in the store; what is not read is no failure.
 #[rstest]
 #[case::disabled(&["sync"], "[resources]\ndisable = [\"common_conditions\", \"activities\"]\n")]
 #[case::left_out_by_only(&["sync", "--only", "costs"], "")]
@@ -214,10 +214,10 @@ fn what_did_not_fit_in_a_search_row_is_over_when_the_case_moves_to_the_other_sea
         let rows = format!("SELECT count(*) FROM {table} WHERE id = {case_id}");
         assert_eq!(one::<i64>(&store, &rows), count, "{table}");
     }
-    let books = format!(
+    let log = format!(
         "SELECT table_name FROM sync.fetched WHERE id = {case_id} AND table_name IN ('cases', 'projects')"
     );
-    assert_eq!(one::<String>(&store, &books), "projects");
+    assert_eq!(one::<String>(&store, &log), "projects");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The beginning and the end of a cycle's books: tenant, permissions, statuses, problems.
+//! The beginning and the end of a cycle in the run log: tenant, permissions, statuses, problems.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::policy::ends_run;
 use crate::catalog::{Group, Resource};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Books, FEED_TABLES, ResourceRow, State, Store, Writer};
+use crate::mirror::{FEED_TABLES, ResourceRow, RunLog, State, Store, Writer};
 use crate::scope::TableStatus;
 use crate::source::Client;
 
@@ -42,7 +42,7 @@ impl Cycle {
         if !is_known || ends_run(error.kind()) {
             return Err(error);
         }
-        let error = self.note_reach("/api/User", error).await?;
+        let error = self.note_reachability("/api/User", error).await?;
         self.problem(error.within("whose data it is cannot be asked").chain());
         Ok(())
     }
@@ -59,7 +59,7 @@ impl Cycle {
     /// Makes the statuses follow `resources.disable`.
     pub(super) async fn align_statuses(&self) -> Result<()> {
         let disabled = self.config.resources.disable.clone();
-        let rows = Books::new(&self.store.connection()?).resources()?;
+        let rows = RunLog::new(&self.store.connection()?).resources()?;
         let changes: Vec<(String, bool)> = rows
             .into_iter()
             .filter_map(|(table, row)| {
@@ -73,11 +73,11 @@ impl Cycle {
         let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {
-                let (books, state) = (Books::new(conn), State::new(conn));
+                let (log, state) = (RunLog::new(conn), State::new(conn));
                 for (table, off) in &changes {
                     if *off {
                         let why = "resources.disable names it";
-                        books.set_status(table, TableStatus::Disabled, Some(why))?;
+                        log.set_status(table, TableStatus::Disabled, Some(why))?;
                     } else {
                         set_ok(conn, &catalog, table)?;
                         // A child's rows come with its parent's scopes.
@@ -100,7 +100,7 @@ impl Cycle {
             let state = State::new(&conn);
             Dependence {
                 catalog: &self.catalog,
-                rows: &Books::new(&conn).resources()?,
+                rows: &RunLog::new(&conn).resources()?,
                 named_journals: !self.config.journals.ids.is_empty(),
                 is_empty: |table: &str| Ok(state.count_rows(table)? == 0),
             }
@@ -111,38 +111,38 @@ impl Cycle {
         }
         self.writer
             .run(move |conn| {
-                let books = Books::new(conn);
+                let log = RunLog::new(conn);
                 changes.iter().try_for_each(|(table, now)| {
                     let (reason, because_of) = (now.reason.as_deref(), now.because_of.as_deref());
-                    books.set_status_of(table, now.status, reason, because_of)
+                    log.set_status_of(table, now.status, reason, because_of)
                 })
             })
             .await
     }
 
-    /// What is left undone at the end of a run, in words and in the books.
-    pub(super) async fn close_books(&mut self) -> Result<()> {
+    /// What is left undone at the end of a run, in words and in the store.
+    pub(super) async fn close_run(&mut self) -> Result<()> {
         self.keep_page_sizes().await?;
         let mut failed = std::mem::take(&mut self.failed);
         let mut answered = std::mem::take(&mut self.answered);
-        answered.retain(|table| !self.distrusted.contains_key(table));
-        failed.extend(std::mem::take(&mut self.distrusted));
+        answered.retain(|table| !self.incomplete_tables.contains_key(table));
+        failed.extend(std::mem::take(&mut self.incomplete_tables));
         let of_cases = self.catalog.resources().iter().filter(|r| r.group == Group::Case);
         let tables: Vec<String> = of_cases.map(|r| r.table.clone()).collect();
         let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {
-                let books = Books::new(conn);
-                let rows = books.resources()?;
+                let log = RunLog::new(conn);
+                let rows = log.resources()?;
                 for (table, reason) in &failed {
                     let ok = rows.get(table).is_some_and(|r| r.own_status() == TableStatus::Ok);
                     // One scope that fails is not the table; none that answers is.
                     if ok && !answered.contains(table) {
-                        books.set_status(table, TableStatus::Failing, Some(reason))?;
+                        log.set_status(table, TableStatus::Failing, Some(reason))?;
                     }
                 }
                 State::new(conn).forget_unnamed_contacts()?;
-                let waiting = books.failed_scopes(&tables, &[])?;
+                let waiting = log.failed_scopes(&tables, &[])?;
                 for (table, _) in
                     rows.iter().filter(|(_, row)| row.own_status() == TableStatus::Failing)
                 {
@@ -157,8 +157,8 @@ impl Cycle {
             .await?;
         self.derive_statuses().await?;
         let conn = self.store.connection()?;
-        let books = Books::new(&conn);
-        let rows = books.resources()?;
+        let log = RunLog::new(&conn);
+        let rows = log.resources()?;
         let catalog = Arc::clone(&self.catalog);
         let is_asked = |table: &str| rows.get(table).is_some_and(ResourceRow::is_asked);
         let asked: Vec<&str> = catalog
@@ -179,10 +179,10 @@ impl Cycle {
         }
         // The feeds are asked in every run.
         let asked: Vec<&str> = asked.into_iter().chain(FEED_TABLES).collect();
-        for (table, (count, error)) in books.failed_scopes(&asked, &self.options.cases)? {
+        for (table, (count, error)) in log.failed_scopes(&asked, &self.options.cases)? {
             self.problem(failed_text(&table, count, &error));
         }
-        for (table, count) in books.open_rejects(&asked, &self.options.cases)? {
+        for (table, count) in log.open_rejects(&asked, &self.options.cases)? {
             let s = if count == 1 { "" } else { "s" };
             self.problem(format!("{table}: {count} open reject{s}, see sync.rejects"));
         }

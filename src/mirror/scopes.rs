@@ -4,9 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
-use super::state::fetched::{apart, rows_of};
+use super::state::fetched::{exceptions, rows_of};
 use super::state::{State, ids, list};
-use crate::catalog::{Column, Each, Given, Group, Instead, Only, Partial, Resource, Scalar};
+use crate::catalog::{
+    Column, Condition, Fallback, ForEach, Group, Lookup, Partial, Resource, Scalar,
+};
 use crate::error::Result;
 use crate::scope::{FetchStatus, Fetched};
 use crate::sql::{self, scalar_i64};
@@ -43,8 +45,12 @@ impl State<'_> {
         Ok(rows.into_iter().collect())
     }
 
-    /// What `[only]` looks at, for these cases; those without a row there are missing.
-    pub fn only_values(&self, only: &Only, cases: &[i64]) -> Result<HashMap<i64, Option<String>>> {
+    /// What `[condition]` looks at, for these cases; those without a row there are missing.
+    pub fn only_values(
+        &self,
+        only: &Condition,
+        cases: &[i64],
+    ) -> Result<HashMap<i64, Option<String>>> {
         if cases.is_empty() {
             return Ok(HashMap::new());
         }
@@ -61,9 +67,9 @@ impl State<'_> {
         Ok(rows.into_iter().collect())
     }
 
-    /// The path parameter that `[given]` looks for, for these cases, as far as it is known. A case
+    /// The path parameter that `[lookup]` looks for, for these cases, as far as it is known. A case
     /// that is hidden now is known by its earlier rows.
-    pub fn given_values(&self, given: &Given, cases: &[i64]) -> Result<HashMap<i64, String>> {
+    pub fn given_values(&self, given: &Lookup, cases: &[i64]) -> Result<HashMap<i64, String>> {
         if cases.is_empty() {
             return Ok(HashMap::new());
         }
@@ -92,13 +98,13 @@ impl State<'_> {
 
     /// The scopes of a table that is read per row of another: the ids there, and those of which rows
     /// are mirrored still, so that what hangs on a row that left is asked for once more.
-    pub fn each_ids(&self, resource: &Resource, each: &Each) -> Result<Vec<i64>> {
+    pub fn each_ids(&self, resource: &Resource, each: &ForEach) -> Result<Vec<i64>> {
         ids(self.conn, &format!("{} ORDER BY id", each_scopes(resource, each)))
     }
 
     /// Those of them that are to be read though no schedule is due: never read, asked for again, or
     /// failed and no longer waiting.
-    pub fn stale_each_ids(&self, resource: &Resource, each: &Each) -> Result<Vec<i64>> {
+    pub fn stale_each_ids(&self, resource: &Resource, each: &ForEach) -> Result<Vec<i64>> {
         let now = Timestamp::now().as_microsecond();
         let stale = stale_each(resource, each);
         let stale = format!("SELECT id FROM ({stale}) WHERE coalesce(next_at, 0) <= {now}");
@@ -109,7 +115,7 @@ impl State<'_> {
     pub fn why_each_is_stale(
         &self,
         resource: &Resource,
-        each: &Each,
+        each: &ForEach,
     ) -> Result<Vec<(i64, String, bool)>> {
         let stale = stale_each(resource, each);
         self.query(&format!("SELECT id, why, never FROM ({stale}) ORDER BY id"), |row| {
@@ -125,9 +131,9 @@ impl State<'_> {
         Ok(scalar_i64(self.conn, &sql)? > 0)
     }
 
-    /// Rows of another table as records of this one, as JSON text (`[instead]` of the resource file):
+    /// Rows of another table as records of this one, as JSON text (`[fallback]` of the resource file):
     /// one for each key. Where the other table says several things of it, the first in order counts.
-    pub fn records_of(&self, resource: &Resource, instead: &Instead) -> Result<Vec<String>> {
+    pub fn records_of(&self, resource: &Resource, instead: &Fallback) -> Result<Vec<String>> {
         let columns: Vec<(&Column, String)> = instead
             .columns
             .iter()
@@ -220,14 +226,14 @@ impl State<'_> {
     /// How many scopes a table has, as far as is known.
     pub fn scopes(&self, resource: &Resource) -> Result<u64> {
         let count = match &resource.group {
-            Group::Case if resource.only.is_some() || resource.given.is_some() => {
+            Group::Case if resource.condition.is_some() || resource.lookup.is_some() => {
                 scalar_i64(self.conn, &scopes_that_are_asked(resource))?
             }
             Group::Case | Group::Ids => scalar_i64(
                 self.conn,
                 "SELECT count(*) FROM sync.seen WHERE NOT removed AND place IS NOT NULL",
             )?,
-            Group::Each(each) => self.each_ids(resource, each)?.len() as i64,
+            Group::ForEach(each) => self.each_ids(resource, each)?.len() as i64,
             Group::List | Group::Child(_) | Group::Journal(_) => 1,
         };
         Ok(u64::try_from(count).unwrap_or(0))
@@ -263,7 +269,7 @@ impl State<'_> {
                     FROM sync.failures {of_table}) x, \
                    (SELECT coalesce(max(status) FILTER (status <> 'current'), max(status)) AS status, \
                       coalesce(bool_or(complete), false) AS complete FROM ({}) {of_table}) f",
-                apart(None)
+                exceptions(None)
             ),
             |row| {
                 Ok(ListState {
@@ -355,7 +361,7 @@ impl State<'_> {
 /// How many cases are asked for a table that not all are asked for, as a query.
 fn scopes_that_are_asked(resource: &Resource) -> String {
     let ident = |name: &String| sql::ident(name);
-    let of_only = resource.only.as_ref().map(|only| {
+    let of_only = resource.condition.as_ref().map(|only| {
         format!(
             "SELECT {} AS id FROM main.{} WHERE {} IN ({})",
             ident(&only.scope),
@@ -364,7 +370,7 @@ fn scopes_that_are_asked(resource: &Resource) -> String {
             sql::texts(only.values.iter().map(String::as_str))
         )
     });
-    let of_given = resource.given.as_ref().map(|given| {
+    let of_given = resource.lookup.as_ref().map(|given| {
         let tables = given.tables.iter().map(|(table, scope)| {
             let column = ident(&given.column);
             let (scope, table) = (ident(scope), ident(table));
@@ -379,7 +385,7 @@ fn scopes_that_are_asked(resource: &Resource) -> String {
 }
 
 /// The ids of a table that is read per row of another, as a query of one column `id`.
-fn each_scopes(resource: &Resource, each: &Each) -> String {
+fn each_scopes(resource: &Resource, each: &ForEach) -> String {
     let ids = |column: &str, table: &str| {
         let (column, table) = (sql::ident(column), sql::ident(table));
         format!("SELECT {column} AS id FROM main.{table} WHERE {column} IS NOT NULL")
@@ -388,14 +394,14 @@ fn each_scopes(resource: &Resource, each: &Each) -> String {
         // Scope 0 is the list that names the others; those once named stay. An answer may carry
         // records with other ids than the one it was asked by, which the list never named.
         let table = sql::text(&resource.table);
-        let named = apart(None);
+        let named = exceptions(None);
         return format!("SELECT id FROM ({named}) WHERE table_name = {table} UNION SELECT 0");
     }
     format!("{} UNION {}", ids(&each.column, &each.table), ids(&each.param, &resource.table))
 }
 
 /// Its stale scopes: `id`, `why`, `never`, and `next_at` of those that wait, in microseconds.
-fn stale_each(resource: &Resource, each: &Each) -> String {
+fn stale_each(resource: &Resource, each: &ForEach) -> String {
     let of_table = format!("table_name = {} AND part = ''", sql::text(&resource.table));
     format!(
         "SELECT s.id, coalesce(x.error, nullif(f.status, 'current'), 'never fetched') AS why, \
@@ -405,11 +411,11 @@ fn stale_each(resource: &Resource, each: &Each) -> String {
          LEFT JOIN (SELECT id, error, next_at FROM sync.failures WHERE {of_table}) x ON x.id = s.id \
          WHERE f.id IS NULL OR f.status <> 'current' OR x.id IS NOT NULL",
         each_scopes(resource, each),
-        apart(None)
+        exceptions(None)
     )
 }
 
-/// What the books say of all scopes of a list.
+/// What the store say of all scopes of a list.
 #[derive(Debug, Default)]
 struct ListState {
     /// Of those that failed.

@@ -8,9 +8,9 @@ use super::guard::{self, Limits};
 use super::load::{Outcome, Settings, count_change};
 use super::merge::{self, Merged};
 use super::state::failures::{Failure, fail};
-use super::state::fetched::{FetchedBooks, rows_of};
+use super::state::fetched::{FetchedScopes, rows_of};
 use super::state::{ids, list};
-use crate::catalog::{Group, Only, Resource};
+use crate::catalog::{Condition, Group, Resource};
 use crate::error::Result;
 use crate::scope::{FailureKind, ScopeId};
 use crate::sql::{self, db, instant, scalar_i64};
@@ -37,7 +37,7 @@ pub(super) fn take_rows(
     Ok(())
 }
 
-/// Forgets what the books say of these scopes: there is nothing to be fetched, and nothing left that
+/// Forgets what the store say of these scopes: there is nothing to be fetched, and nothing left that
 /// did not fit.
 pub(super) fn forget_scopes<'a>(
     conn: &Connection,
@@ -46,7 +46,7 @@ pub(super) fn forget_scopes<'a>(
     now: Timestamp,
 ) -> Result<()> {
     let tables = sql::texts(tables);
-    FetchedBooks::new(conn).unfold(&tables, ids)?;
+    FetchedScopes::new(conn).unfold(&tables, ids)?;
     conn.execute_batch(&format!(
         "DELETE FROM sync.fetched_scopes WHERE table_name IN ({tables}) AND id IN ({ids}); \
          DELETE FROM sync.failures WHERE table_name IN ({tables}) AND id IN ({ids}); \
@@ -74,7 +74,7 @@ pub(super) fn take_scopes(
     forget_scopes(conn, tables.iter().map(|table| table.table.as_str()), ids, now)
 }
 
-/// After `tables` were read: cases in `temp.stage_scopes` that a table whose `[only]` looks there is no
+/// After `tables` were read: cases in `temp.stage_scopes` that a table whose `[condition]` looks there is no
 /// longer about leave it. A condition whose value did not fit is not known, and decides nothing.
 pub(super) fn unfulfilled(
     conn: &Connection,
@@ -85,7 +85,7 @@ pub(super) fn unfulfilled(
     outcome: &mut Outcome,
 ) -> Result<()> {
     for resource in settings.catalog.resources() {
-        let (Group::Case, Some(only)) = (&resource.group, &resource.only) else { continue };
+        let (Group::Case, Some(only)) = (&resource.group, &resource.condition) else { continue };
         if !tables.contains(&only.table.as_str()) {
             continue;
         }
@@ -132,7 +132,7 @@ pub(super) fn unfulfilled(
 fn believed(
     conn: &Connection,
     resource: &Resource,
-    only: &Only,
+    only: &Condition,
     left: Vec<i64>,
     run_id: i64,
     limits: Limits,
@@ -160,7 +160,7 @@ fn believed(
     let held = ids(conn, "SELECT DISTINCT id FROM temp.kept_back ORDER BY id")?;
     run("CREATE OR REPLACE TEMP TABLE kept_back AS FROM temp.kept_back_before")?;
     if !held.is_empty() {
-        FetchedBooks::new(conn).unfold(&sql::text(&only.table), &list(&held))?;
+        FetchedScopes::new(conn).unfold(&sql::text(&only.table), &list(&held))?;
         run(&format!(
             "UPDATE sync.fetched_scopes SET status = 'held', version = NULL WHERE table_name = {} AND part = '' \
                AND id IN ({held}); \

@@ -24,7 +24,7 @@ pub(super) fn server_date(headers: &HeaderMap) -> Option<Timestamp> {
 
 /// How long no further call should be made after an answer of `status` with these headers, as it
 /// came in at `now`: everything that is said is obeyed, the longest wins. `None`: nothing is asked.
-pub(super) fn asked_hold(status: u16, headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+pub(super) fn asked_wait(status: u16, headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     // Differences to the server's own clock are right even when ours is not.
     let server_now = server_date(headers).unwrap_or(now);
@@ -138,7 +138,7 @@ mod tests {
         #[case] said: &[(&str, &str)],
         #[case] milliseconds: Option<u64>,
     ) {
-        let hold = asked_hold(status, &headers(said), NOW);
+        let hold = asked_wait(status, &headers(said), NOW);
         assert_eq!(hold, milliseconds.map(Duration::from_millis));
     }
 

@@ -22,7 +22,7 @@ const SAID_AFTER: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// `Io` when the daemon ends before the command does.
-pub(crate) async fn hand_over(
+pub(crate) async fn forward(
     store: &Path,
     command: &impl Serialize,
     keys: BTreeMap<String, String>,

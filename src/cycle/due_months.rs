@@ -55,7 +55,7 @@ impl Wanted {
     }
 }
 
-/// The months of a journal's table that the next run reads: those that are due by the books, and those
+/// The months of a journal's table that the next run reads: those that are due by the store, and those
 /// that the schedules make due. Beside them how many failed and wait for their next attempt.
 ///
 /// # Errors

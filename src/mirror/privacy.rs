@@ -22,7 +22,7 @@ use crate::sql::{self, db, query, scalar_i64};
 /// Key of `sync.meta`: the modes of both classes that the store was last opened with.
 const MODES: &str = "privacy";
 
-/// A mode as it stands in the books.
+/// A mode as it stands in the store.
 pub(super) fn parse_mode(text: &str) -> Option<PrivacyMode> {
     [PrivacyMode::Keep, PrivacyMode::Hash, PrivacyMode::Drop]
         .into_iter()
@@ -30,7 +30,7 @@ pub(super) fn parse_mode(text: &str) -> Option<PrivacyMode> {
 }
 
 /// A column whose values are to hide more than they do.
-pub(super) struct Tightened<'r> {
+pub(super) struct Stricter<'r> {
     pub resource: &'r Resource,
     pub column: &'r Column,
     pub mode: PrivacyMode,
@@ -38,7 +38,7 @@ pub(super) struct Tightened<'r> {
 
 /// Whether a class as such was tightened since the store was last opened: fields without a column
 /// follow it by their names.
-pub(super) fn tightened_classes(
+pub(super) fn stricter_classes(
     conn: &Connection,
     now: &config::Privacy,
 ) -> Result<Option<config::Privacy>> {
@@ -69,7 +69,7 @@ pub(super) fn note_modes(conn: &Connection, now: &config::Privacy) -> Result<()>
 pub(super) fn rewrite(
     conn: &Connection,
     catalog: &Catalog,
-    columns: &[Tightened<'_>],
+    columns: &[Stricter<'_>],
     step: Option<&config::Privacy>,
     key: [u8; 32],
 ) -> Result<()> {
@@ -95,7 +95,7 @@ pub(super) fn rewrite(
         )
         .map_err(|e| db("cannot rewrite sync.verifications", e))?;
     for resource in catalog.resources() {
-        let of_table: Vec<&Tightened<'_>> =
+        let of_table: Vec<&Stricter<'_>> =
             columns.iter().filter(|t| t.resource.table == resource.table).collect();
         let classes = classes(catalog, resource, columns, &by_name, key);
         if !classes.hides_columns() && step.is_none() {
@@ -117,7 +117,7 @@ pub(super) fn rewrite(
 fn classes<'a>(
     catalog: &Catalog,
     resource: &Resource,
-    columns: &[Tightened<'_>],
+    columns: &[Stricter<'_>],
     by_name: &'a Privacy,
     key: [u8; 32],
 ) -> Classes<'a> {
@@ -150,24 +150,24 @@ fn classes<'a>(
 }
 
 /// The privacy of one tightened column, whatever its class.
-fn hiding(tightened: &Tightened<'_>, key: [u8; 32]) -> Privacy {
+fn hiding(tightened: &Stricter<'_>, key: [u8; 32]) -> Privacy {
     let modes = config::Privacy { identifiers: tightened.mode, contact_details: tightened.mode };
     Privacy::new(&modes, key)
 }
 
 /// A text that stood in the column, as it stands there now.
-fn hidden(tightened: &Tightened<'_>, text: &str, key: [u8; 32]) -> Option<String> {
+fn hidden(tightened: &Stricter<'_>, text: &str, key: [u8; 32]) -> Option<String> {
     hiding(tightened, key).text(Some(Class::Identifier), text.into()).map(|text| text.into_owned())
 }
 
 /// Rewrites the values of a column; returns how many rows that were.
 fn column_values(
     conn: &Connection,
-    tightened: &Tightened<'_>,
+    tightened: &Stricter<'_>,
     place: &str,
     key: [u8; 32],
 ) -> Result<usize> {
-    let Tightened { resource, column, mode } = tightened;
+    let Stricter { resource, column, mode } = tightened;
     let table = format!("{place}.{}", sql::ident(&resource.table));
     let name = sql::ident(&column.name);
     let failed = |e| db(&format!("cannot rewrite {table}.{}", column.name), e);
@@ -211,7 +211,7 @@ fn column_values(
     }
 }
 
-fn hidden_list(tightened: &Tightened<'_>, json: &str, key: [u8; 32]) -> Option<String> {
+fn hidden_list(tightened: &Stricter<'_>, json: &str, key: [u8; 32]) -> Option<String> {
     let items: Vec<Option<String>> = serde_json::from_str(json).ok()?;
     let items: Vec<Option<String>> =
         items.into_iter().map(|item| item.and_then(|item| hidden(tightened, &item, key))).collect();
@@ -322,7 +322,7 @@ fn drift(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Resul
 fn restatements(
     conn: &Connection,
     resource: &Resource,
-    columns: &[&Tightened<'_>],
+    columns: &[&Stricter<'_>],
     classes: &Classes<'_>,
     key: [u8; 32],
 ) -> Result<usize> {

@@ -15,7 +15,7 @@ use reqwest::{StatusCode, Version, redirect};
 use tokio::time::Instant;
 use url::Url;
 
-use super::calls::Books;
+use super::calls::CallCounts;
 use super::limits::Limits;
 use super::request::Method;
 use crate::config;
@@ -29,8 +29,8 @@ const LARGEST_REFUSAL: usize = 64 * 1024;
 
 const USER_AGENT: &str = concat!("casemirror/", env!("CARGO_PKG_VERSION"));
 
-/// Connections, limits and books: what every call needs, the token's too.
-pub(super) struct Line {
+/// Connections, limits and counts: what every call needs, the token's too.
+pub(super) struct Transport {
     http: reqwest::Client,
     /// The feed's own, without idle connections: a request on a connection that the server has
     /// closed meanwhile would be sent again below us, unseen by the ledger.
@@ -40,7 +40,7 @@ pub(super) struct Line {
     /// The largest answer that is read, in bytes after decompression.
     largest_answer: usize,
     pub(super) limits: Limits,
-    pub(super) books: Books,
+    pub(super) counts: CallCounts,
 }
 
 /// One request, ready to be sent.
@@ -71,7 +71,7 @@ pub(super) struct Incoming {
     pub(crate) ended_at: Timestamp,
 }
 
-impl Line {
+impl Transport {
     /// # Errors
     /// [`Kind::Config`] when the address or the certificate file cannot be used.
     pub(super) fn new(source: &config::Source, limits: &config::Limits) -> Result<Self> {
@@ -83,7 +83,7 @@ impl Line {
             None => Vec::new(),
         };
         let plain_text = source.base_url.scheme() == "http";
-        Ok(Line {
+        Ok(Transport {
             http: connect_with(&certificates, plain_text, |http| http)?,
             feed_http: connect_with(&certificates, plain_text, |http| {
                 http.pool_max_idle_per_host(0)
@@ -91,7 +91,7 @@ impl Line {
             base: source.base_url.as_str().trim_end_matches('/').to_owned(),
             largest_answer: usize::try_from(limits.answer_bytes).unwrap_or(usize::MAX),
             limits: Limits::new(limits),
-            books: Books::default(),
+            counts: CallCounts::default(),
         })
     }
 
@@ -131,13 +131,13 @@ impl Line {
             None => request,
         };
 
-        self.books.sent(&outgoing.endpoint, outgoing.again);
+        self.counts.sent(&outgoing.endpoint, outgoing.again);
         let (started, sent_at) = (Instant::now(), Timestamp::now());
         let answered = tokio::time::timeout(outgoing.time_limit, self.receive(request)).await;
         let bytes = answered
             .as_ref()
             .map_or(0, |answer| answer.as_ref().map_or(0, |(.., body)| body.len()));
-        self.books.ended(&outgoing.endpoint, bytes, started.elapsed());
+        self.counts.ended(&outgoing.endpoint, bytes, started.elapsed());
         let Ok(answer) = answered else {
             let text = format!("no complete answer within {:?}", outgoing.time_limit);
             return Err(Error::new(Kind::Timeout, text));

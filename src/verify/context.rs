@@ -9,10 +9,10 @@ use crate::config::Config;
 use crate::cycle::ends_run;
 use crate::error::{Error, Kind, Result};
 use crate::extract::Extractor;
-use crate::mirror::{Books, ResourceRow, State, Store, Writer};
+use crate::mirror::{ResourceRow, RunLog, State, Store, Writer};
 
 /// The store, the source, and what could not be compared.
-pub(crate) struct Bench {
+pub(crate) struct Context {
     pub(crate) config: Arc<Config>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) store: Arc<Store>,
@@ -43,7 +43,7 @@ pub(crate) struct Asked {
     pub(crate) at: i64,
 }
 
-impl Bench {
+impl Context {
     /// Nothing is asked yet.
     pub(crate) fn new(
         config: Arc<Config>,
@@ -51,8 +51,8 @@ impl Bench {
         store: Arc<Store>,
         writer: Writer,
         extractor: Extractor,
-    ) -> Bench {
-        Bench { config, catalog, store, writer, extractor, found: Mutex::default() }
+    ) -> Context {
+        Context { config, catalog, store, writer, extractor, found: Mutex::default() }
     }
 
     /// A connection for reading.
@@ -72,7 +72,7 @@ impl Bench {
     /// The tables that are read: enabled, permitted, there.
     pub(super) fn active(&self) -> Result<Vec<Arc<Resource>>> {
         let conn = self.reader()?;
-        let rows = Books::new(&conn).resources()?;
+        let rows = RunLog::new(&conn).resources()?;
         let asked = |r: &&Arc<Resource>| {
             r.read.is_some() && rows.get(&r.table).is_some_and(ResourceRow::is_asked)
         };
@@ -86,7 +86,7 @@ impl Bench {
 
     /// Why a table is not read, in words: `None` where it is.
     pub(super) fn why_not(&self, name: &str) -> Result<Option<String>> {
-        let rows = Books::new(&self.reader()?).resources()?;
+        let rows = RunLog::new(&self.reader()?).resources()?;
         let row = rows.get(name).filter(|row| !row.is_asked());
         Ok(row.map(|row| format!("{name} is {}", row.status)))
     }

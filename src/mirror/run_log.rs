@@ -1,4 +1,4 @@
-//! The books that people read: runs, resources, calls, failures, schedules, pending.
+//! the store that people read: runs, resources, calls, failures, schedules, pending.
 
 use std::collections::BTreeMap;
 
@@ -79,17 +79,17 @@ pub struct RunSummary {
     pub rows: Merged,
 }
 
-/// Reads and writes these books on one connection.
-pub struct Books<'c> {
+/// Reads and writes them on one connection.
+pub struct RunLog<'c> {
     conn: &'c Connection,
 }
 
-impl<'c> Books<'c> {
-    pub fn new(conn: &'c Connection) -> Books<'c> {
-        Books { conn }
+impl<'c> RunLog<'c> {
+    pub fn new(conn: &'c Connection) -> RunLog<'c> {
+        RunLog { conn }
     }
 
-    /// Opens the books of a run and returns its number.
+    /// Opens the store of a run and returns its number.
     pub fn start_run(&self, command: &str) -> Result<i64> {
         let id = scalar_i64(self.conn, "SELECT coalesce(max(run_id), 0) + 1 FROM sync.runs")?;
         self.conn
@@ -97,7 +97,7 @@ impl<'c> Books<'c> {
                 "INSERT INTO sync.runs (run_id, command, started_at) VALUES (?, ?, ?::TIMESTAMPTZ)",
                 params![id, command, instant_param(Timestamp::now())],
             )
-            .map_err(|e| db("cannot open the books of a run", e))?;
+            .map_err(|e| db("cannot note the start of a run", e))?;
         Ok(id)
     }
 
@@ -106,7 +106,7 @@ impl<'c> Books<'c> {
         scalar_i64(self.conn, "SELECT coalesce(max(run_id), 0) FROM sync.runs")
     }
 
-    /// Closes the books of a run.
+    /// Closes the store of a run.
     pub fn end_run(&self, run_id: i64, summary: &RunSummary) -> Result<()> {
         self.conn
             .execute(
@@ -127,7 +127,7 @@ impl<'c> Books<'c> {
                 ],
             )
             .map(drop)
-            .map_err(|e| db("cannot close the books of a run", e))
+            .map_err(|e| db("cannot note the end of a run", e))
     }
 
     /// Forgets the runs of a command that ended before `before`, and their calls.
@@ -244,7 +244,7 @@ impl<'c> Books<'c> {
     /// last answer of a table that never gave any other.
     pub fn scopes_not_found(&self, resource: &Resource) -> Result<i64> {
         let existing = match &resource.group {
-            Group::Each(each) => {
+            Group::ForEach(each) => {
                 format!("SELECT {} FROM main.{}", sql::ident(&each.column), sql::ident(&each.table))
             }
             Group::Case | Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => {
@@ -380,7 +380,7 @@ impl<'c> Books<'c> {
         Ok(rows.into_iter().collect())
     }
 
-    /// Open rejects of these tables: how many. `cases` as in [`Books::failed_scopes`]. Those of months
+    /// Open rejects of these tables: how many. `cases` as in [`RunLog::failed_scopes`]. Those of months
     /// that nobody wants now are open still, and are not counted.
     pub fn open_rejects(&self, tables: &[&str], cases: &[i64]) -> Result<BTreeMap<String, i64>> {
         let among = among("scope", "''", cases, |id| sql::text(&id.to_string()));
@@ -397,8 +397,8 @@ impl<'c> Books<'c> {
         Ok(rows.into_iter().collect())
     }
 
-    /// Begins a new `sync.pending`: what is pending now comes with [`Books::add_pending`], and takes
-    /// the place of what was with [`Books::replace_pending`].
+    /// Begins a new `sync.pending`: what is pending now comes with [`RunLog::add_pending`], and takes
+    /// the place of what was with [`RunLog::replace_pending`].
     pub fn begin_pending(&self) -> Result<()> {
         self.conn
             .execute_batch(

@@ -1,4 +1,4 @@
--- The daemon's own books. `runs`, `resources`, `pending`, `rejects`, `drift`, `verifications`, `calls`
+-- The daemon's own state. `runs`, `resources`, `pending`, `rejects`, `drift`, `verifications`, `calls`
 -- and `feed_calls` are for people to read; the rest is state and may change.
 CREATE SCHEMA IF NOT EXISTS history;
 CREATE SCHEMA IF NOT EXISTS report;

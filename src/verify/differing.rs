@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{Finding, Step, excess, judge};
+use super::{Finding, Step, decide, excess};
 use crate::mirror::CaseMoved;
 use crate::scope::{CaseState, Standing};
 
@@ -14,12 +14,12 @@ pub(super) struct Sides<'a> {
 }
 
 impl Sides<'_> {
-    pub(crate) fn apart(self) -> Vec<i64> {
+    pub(crate) fn differing(self) -> Vec<i64> {
         self.source.symmetric_difference(self.mirror).copied().collect()
     }
 }
 
-/// What the books say of cases that are apart.
+/// What the store say of cases that are differing.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// Pending, failed or rejected.
@@ -30,7 +30,7 @@ pub(super) struct Known {
 
 /// Cases that are apart, by what may be the reason.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Apart {
+pub(super) struct Differing {
     /// The mirror knows that it is not as the source has it.
     pub(crate) left_out: BTreeSet<i64>,
     /// Moved since the source was asked.
@@ -42,29 +42,29 @@ pub(super) struct Apart {
     pub(crate) certain: BTreeSet<i64>,
 }
 
-impl Apart {
-    /// Sorts what is apart. `sequence`: the last page of a feed before the source was asked; `listed`:
+impl Differing {
+    /// Sorts what is differing. `sequence`: the last page of a feed before the source was asked; `listed`:
     /// the cases were listed to find out about these.
     pub(crate) fn of(
         sides: Sides<'_>,
         known: &Known,
         sequence: i64,
         listed: &BTreeSet<i64>,
-    ) -> Apart {
-        let mut apart = Apart::default();
-        for id in sides.apart() {
+    ) -> Differing {
+        let mut differing = Differing::default();
+        for id in sides.differing() {
             let hidden = |case: &CaseState| case.state == Some(Standing::Hidden);
             let unannounced = sides.mirror.contains(&id) || known.cases.get(&id).is_none_or(hidden);
             let moved = known.moves.get(&id).is_some_and(|moved| moved.sequence > sequence);
             let of = match () {
-                () if known.undecided.contains(&id) => &mut apart.left_out,
-                () if moved => &mut apart.moved,
-                () if unannounced && !listed.contains(&id) => &mut apart.unlisted,
-                () => &mut apart.certain,
+                () if known.undecided.contains(&id) => &mut differing.left_out,
+                () if moved => &mut differing.moved,
+                () if unannounced && !listed.contains(&id) => &mut differing.unlisted,
+                () => &mut differing.certain,
             };
             of.insert(id);
         }
-        apart
+        differing
     }
 
     /// What would be a difference if it were apart once more.
@@ -80,7 +80,7 @@ impl Apart {
     /// What comes of it after the source was asked so many times.
     pub(crate) fn step(&self, asked: u32, before: &BTreeSet<i64>) -> Step {
         let open = self.moved.len() + self.unlisted.len() + self.certain.len();
-        judge(asked, open == 0, self.confirmed(before).is_empty())
+        decide(asked, open == 0, self.confirmed(before).is_empty())
     }
 
     /// The figures, without the cases that are apart and do not count, and what they come to. `None`
@@ -156,12 +156,12 @@ mod tests {
     fn what_is_known_of_one_case_does_not_hide_another() {
         let (source, mirror) = (set([1, 2, 3, 4, 7, 9]), set([6, 9]));
         let sides = Sides { source: &source, mirror: &mirror };
-        let apart = Apart::of(sides, &known(), 7, &set([]));
-        assert_eq!((&apart.left_out, &apart.moved), (&set([1]), &set([2])));
+        let differing = Differing::of(sides, &known(), 7, &set([]));
+        assert_eq!((&differing.left_out, &differing.moved), (&set([1]), &set([2])));
         // Hidden and back, gone from the search, never heard of: a listing tells.
-        assert_eq!(apart.unlisted, set([3, 6, 7]));
-        assert_eq!(apart.certain, set([4]));
-        let listed = Apart::of(sides, &known(), 7, &set([3, 6, 7]));
+        assert_eq!(differing.unlisted, set([3, 6, 7]));
+        assert_eq!(differing.certain, set([4]));
+        let listed = Differing::of(sides, &known(), 7, &set([3, 6, 7]));
         assert_eq!(listed.certain, set([3, 4, 6, 7]));
     }
 
@@ -169,13 +169,13 @@ mod tests {
     fn only_what_is_apart_twice_is_a_difference_and_only_that_is_counted() {
         let (source, mirror) = (set([1, 2, 4, 9]), set([9]));
         let sides = Sides { source: &source, mirror: &mirror };
-        let apart = Apart::of(sides, &known(), 7, &set([]));
-        assert_eq!(apart.step(2, &set([])), Step::Again);
-        let before = apart.suspected();
-        assert_eq!(apart.step(3, &before), Step::Different);
-        let found = apart.found(sides, Step::Different, &before);
+        let differing = Differing::of(sides, &known(), 7, &set([]));
+        assert_eq!(differing.step(2, &set([])), Step::Again);
+        let before = differing.suspected();
+        assert_eq!(differing.step(3, &before), Step::Different);
+        let found = differing.found(sides, Step::Different, &before);
         assert_eq!(found, Some((2, 1, Finding::Different("1".to_owned()))));
-        let found = apart.found(sides, Step::Unsettled, &before);
+        let found = differing.found(sides, Step::Unsettled, &before);
         assert_eq!(found, Some((3, 1, Finding::Unsettled("2".to_owned()))));
     }
 
@@ -183,17 +183,17 @@ mod tests {
     fn what_is_left_out_alone_is_no_difference() {
         let (source, mirror) = (set([1, 9]), set([9]));
         let sides = Sides { source: &source, mirror: &mirror };
-        let apart = Apart::of(sides, &known(), 7, &set([]));
-        assert_eq!(apart.step(2, &set([])), Step::Same);
-        assert_eq!(apart.found(sides, Step::Same, &set([])), Some((1, 1, Finding::Same)));
+        let differing = Differing::of(sides, &known(), 7, &set([]));
+        assert_eq!(differing.step(2, &set([])), Step::Same);
+        assert_eq!(differing.found(sides, Step::Same, &set([])), Some((1, 1, Finding::Same)));
     }
 
     #[test]
     fn as_many_lacking_as_too_many_is_a_difference_in_words() {
         let (source, mirror) = (set([4, 9]), set([5, 9]));
         let sides = Sides { source: &source, mirror: &mirror };
-        let apart = Apart::of(sides, &known(), 7, &set([5]));
-        let found = apart.found(sides, Step::Different, &set([4, 5]));
+        let differing = Differing::of(sides, &known(), 7, &set([5]));
+        let found = differing.found(sides, Step::Different, &set([4, 5]));
         let how = Finding::Different("1 lacking, 1 too many".to_owned());
         assert_eq!(found, Some((2, 2, how)));
     }

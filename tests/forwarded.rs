@@ -34,7 +34,7 @@ fn handed_and_own(world: &World, daemon: Daemon<'_>, all: &[&[&str]]) -> Vec<(Ou
 
 #[track_caller]
 fn assert_alike(args: &[&str], handed: &Output, own: &Output) {
-    let both = format!("{args:?} handed over:\n{}\non its own:\n{}", shown(handed), shown(own));
+    let both = format!("{args:?} forwarded:\n{}\non its own:\n{}", shown(handed), shown(own));
     assert_eq!(handed.status.code(), own.status.code(), "{both}");
     // The daemon has runs of its own.
     let text = |output: &Output| {
@@ -145,7 +145,7 @@ fn a_caller_with_another_configuration_is_told_the_keys_whatever_it_typed() {
 }
 
 #[test]
-fn journals_that_are_handed_over_are_read_into_the_daemons_mirror() {
+fn journals_that_are_forwarded_are_read_into_the_daemons_mirror() {
     let world = eager();
     let mut daemon = world.start_daemon();
     daemon.wait_until_idle();

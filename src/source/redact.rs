@@ -2,11 +2,11 @@
 //! and are kept in tables and logs whatever the privacy settings (docs/architecture.md, "Privacy").
 
 /// What stands in place of it.
-pub(super) const BLOT: &str = "***";
+pub(super) const REDACTED: &str = "***";
 
 /// `text` without e-mail addresses and without numbers of eleven digits, the length of a national
 /// identity number, also written as six and five.
-pub(super) fn blot(text: &str) -> String {
+pub(super) fn redact(text: &str) -> String {
     numbers(&addresses(text))
 }
 
@@ -24,7 +24,7 @@ fn addresses(text: &str) -> String {
         let domain = after.trim_start_matches(is_domain);
         if local.len() < before.len() && domain.len() < after.len() {
             out.push_str(local);
-            out.push_str(BLOT);
+            out.push_str(REDACTED);
             rest = domain;
         } else {
             out.push_str(&rest[..at + sign.len()]);
@@ -48,7 +48,7 @@ fn numbers(text: &str) -> String {
             (6, Some(5)) => Some(12),
             _ => None,
         };
-        out.push_str(if end.is_some() { BLOT } else { &rest[..first] });
+        out.push_str(if end.is_some() { REDACTED } else { &rest[..first] });
         rest = &rest[end.unwrap_or(first)..];
     }
     out + rest
@@ -68,7 +68,7 @@ mod tests {
     #[case("?email=ola%40example.no&top=1", "?email=***&top=1")]
     #[case("a@b a@ @a@b", "*** a@ @***")]
     fn addresses_and_identity_numbers_are_blotted_out(#[case] text: &str, #[case] shown: &str) {
-        assert_eq!(blot(text), shown);
+        assert_eq!(redact(text), shown);
     }
 
     #[rstest]
@@ -77,14 +77,14 @@ mod tests {
     #[case("1234567890 and 123456789012")]
     #[case("@ alone, @home, Cases - Read, 2026-11-21T09:54:56.1234567Z")]
     fn other_text_stays(#[case] text: &str) {
-        assert_eq!(blot(text), text);
+        assert_eq!(redact(text), text);
     }
 
     proptest! {
         #[test]
         fn nothing_makes_it_panic_and_nothing_is_left(text: String) {
-            let once = blot(&text);
-            prop_assert_eq!(blot(&once), once);
+            let once = redact(&text);
+            prop_assert_eq!(redact(&once), once);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Tables that no resource file describes any more: a file of the user's was taken away.
 //!
-//! Such a table leaves `main` and the books, because nothing would keep it true. Its history stays: what
+//! Such a table leaves `main` and the store, because nothing would keep it true. Its history stays: what
 //! the source once said is not ours to forget, and the file may only be misplaced. Nobody reads the table
 //! again, so no rewriting knows where its values are repeated; a privacy class that is tightened later
 //! therefore empties what the class covers there, whether it would hash or drop. With its file the table
@@ -13,17 +13,17 @@ use duckdb::{Connection, params};
 use super::definition::{is_text, with_mode};
 use super::load::count_change;
 use super::schema;
-use super::state::fetched::FetchedBooks;
+use super::state::fetched::FetchedScopes;
 use crate::catalog::{Catalog, Class, Column, Resource};
 use crate::config::{self, PrivacyMode};
 use crate::error::Result;
 use crate::sql::{self, db, query, scalar_i64};
 
-/// Books with rows of a table's own. `sync.changes` is not among them: a counter never begins anew,
+/// RunLog with rows of a table's own. `sync.changes` is not among them: a counter never begins anew,
 /// because snapshots are compared by it.
-const BOOKS: [&str; 6] = ["resources", "failures", "pending", "rejects", "drift", "journal_months"];
+const STATE: [&str; 6] = ["resources", "failures", "pending", "rejects", "drift", "journal_months"];
 
-/// Takes tables out of `main` and the books that the catalog does not have. Returns the tables whose
+/// Takes tables out of `main` and the store that the catalog does not have. Returns the tables whose
 /// records carried theirs: a list that no table takes belongs to `_extra` again.
 pub(super) fn retire(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<String>> {
     let failed = |e| db("cannot take a table without resource file out of the store", e);
@@ -45,12 +45,12 @@ pub(super) fn retire(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<St
                 "DROP TABLE history.{name}; DELETE FROM sync.columns WHERE table_name = {text};"
             );
         }
-        for book in BOOKS {
-            sql += &format!("DELETE FROM sync.{book} WHERE table_name = {text};");
+        for name in STATE {
+            sql += &format!("DELETE FROM sync.{name} WHERE table_name = {text};");
         }
         sql += &format!("DELETE FROM sync.restatements WHERE journal = {text};");
         conn.execute_batch(&sql).map_err(failed)?;
-        FetchedBooks::new(conn).forget_table(&table)?;
+        FetchedScopes::new(conn).forget_table(&table)?;
         count_change(conn, &table, "")?;
         let complete = schema::meta(conn, "complete_tables")?.unwrap_or_default();
         let others: Vec<&str> = complete.split(',').filter(|other| *other != table).collect();
@@ -108,7 +108,7 @@ pub(super) fn note_files(conn: &Connection, catalog: &Catalog) -> Result<()> {
     Ok(())
 }
 
-/// The privacy class of a column as it stands in the books; empty for none.
+/// The privacy class of a column as it stands in the store; empty for none.
 pub(super) fn class_name(column: &Column) -> String {
     column.class.map_or(String::new(), |class| format!("{class:?}"))
 }

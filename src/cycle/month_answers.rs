@@ -6,11 +6,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Cycle;
-use super::policy::{Evidence, MANY_SCOPES, Verdict, judge};
+use super::policy::{Evidence, MANY_SCOPES, Verdict, decide};
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
 use crate::journals::{Exploration, MonthRead};
-use crate::mirror::{Books, State};
+use crate::mirror::{RunLog, State};
 use crate::scope::{DueMonth, FailureKind, JournalScope, Month, ScopeId, TableStatus};
 
 /// Where fewer than many offices' journals are forbidden, all have to be, with no fewer months than
@@ -105,7 +105,7 @@ impl Cycle {
     async fn load_month(&mut self, month: &DueMonth, read: MonthRead) -> Result<bool> {
         self.answered.insert(month.table.clone());
         let incomplete =
-            read.load.decoded.any_keyless() || read.load.scopes.iter().any(|s| !s.complete);
+            read.load.decoded.any_without_key() || read.load.scopes.iter().any(|s| !s.complete);
         if incomplete {
             let why = "the month did not come completely: nothing is deleted";
             self.note_month_failure(month, FailureKind::Incomplete, why).await?;
@@ -135,7 +135,8 @@ impl Cycle {
         }
         // A journal that takes too long says nothing about whether the source can be reached.
         let too_long = error.kind() == Kind::Timeout;
-        let error = if too_long { error } else { self.note_reach(&month.table, error).await? };
+        let error =
+            if too_long { error } else { self.note_reachability(&month.table, error).await? };
         let kind = error.kind();
         let text = error.chain();
         let evidence = Evidence {
@@ -146,7 +147,7 @@ impl Cycle {
             has_rows: kind == Kind::NotFound && !self.has_no_journal(month)?,
             ..Evidence::default()
         };
-        match judge(kind, &evidence) {
+        match decide(kind, &evidence) {
             Verdict::EndRun => Err(error),
             Verdict::TableForbidden => self.journal_is_forbidden(&month.table, &text).await,
             Verdict::TableAbsent => {
@@ -209,7 +210,7 @@ impl Cycle {
     fn has_no_journal(&self, month: &DueMonth) -> Result<bool> {
         let conn = self.store.connection()?;
         let others = self.answered.contains(&month.table)
-            || Books::new(&conn).resources()?.get(&month.table).is_some_and(|row| row.answered);
+            || RunLog::new(&conn).resources()?.get(&month.table).is_some_and(|row| row.answered);
         Ok(others
             && self.knows(month.scope)?
             && State::new(&conn).month_may_be_empty(
