@@ -16,7 +16,7 @@ const LOG: &str = "daemon.log";
 
 /// A daemon that asks and publishes as often as it may.
 pub(crate) const EAGER: &str = "poll = \"200ms\"\ncontacts_poll = \"200ms\"\n\
-                         [publish]\nmin_interval = \"100ms\"\nparquet_interval = \"100ms\"\n";
+                         [publish]\nmin_interval = \"1s\"\nparquet_interval = \"1s\"\n";
 
 /// `casemirror run`; killed when it is dropped.
 pub(crate) struct Daemon<'w> {
