@@ -8,6 +8,7 @@
 
 mod keys;
 mod layers;
+mod notation;
 mod reader;
 mod redacted;
 mod sections;
