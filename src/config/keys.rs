@@ -1,105 +1,32 @@
-//! The table of all keys: name, shape and default.
+//! Every key of the configuration. This is the one place where a key is declared; how an entry is
+//! written stands at [`declare::sections`].
 //!
-//! Unknown keys are found, texts from the environment and the command line are converted, and the
-//! lowest layer is filled by it. What values are *allowed* is said in `sections`.
+//! `///` before a key is what its user reads in the sample file, `//` is what only a reader of the
+//! code has to know.
 
-use figment::value::Value;
-use toml::de::DeValue;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::layers::figment_value;
+use croner::Cron;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use secrecy::SecretString;
+use url::Url;
 
-/// What kind of value a key takes: how a text from outside the file becomes a value, and whether it
-/// may be shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
-    Text,
-    /// Text that is never shown.
-    Secret,
-    /// Text that is shown only without a user name, password or query in it.
-    Url,
-    Integer,
-    Number,
-    /// A list; `a,b` and `["a", "b"]` outside the file.
-    List,
-    /// A list, or the word `all`.
-    ListOrAll,
-}
+use super::declare::{self, Key};
+use super::reader::Reader;
+use super::rules;
+use super::setting::{Setting, Shape};
+use super::violation::Origin;
+use super::{Bytes, FeedStyle, HistoryTables, JournalLevel, PrivacyMode, Reread};
 
-/// One key.
-#[derive(Debug)]
-pub(super) struct Key {
-    /// `section.key`.
-    pub(crate) name: &'static str,
-    pub(crate) shape: Shape,
-    /// As it would be typed on the command line; `None` for a key that has no default. An empty
-    /// text stands for "none" or "off".
-    pub(crate) default: Option<&'static str>,
-}
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-const fn key(name: &'static str, shape: Shape, default: &'static str) -> Key {
-    Key { name, shape, default: Some(default) }
-}
-
-const fn required(name: &'static str, shape: Shape) -> Key {
-    Key { name, shape, default: None }
-}
-
-/// Every key, in the order of the sample configuration.
-pub(super) const KEYS: &[Key] = &[
-    required("source.base_url", Shape::Url),
-    required("source.client_id", Shape::Text),
-    required("source.client_secret", Shape::Secret),
-    key("source.client_secret_file", Shape::Text, ""),
-    key("source.time_zone", Shape::Text, "Europe/Oslo"),
-    key("source.search_delay", Shape::Text, "30s"),
-    key("source.doubt", Shape::Text, "10m"),
-    key("source.ca_file", Shape::Text, ""),
-    key("feed.style", Shape::Text, "odata"),
-    key("feed.calls", Shape::Integer, "6"),
-    key("feed.per", Shape::Text, "30s"),
-    key("feed.poll", Shape::Text, "10s"),
-    key("feed.contacts_poll", Shape::Text, "1m"),
-    key("feed.overlap", Shape::Text, "10m"),
-    key("limits.requests_per_second", Shape::Integer, "10"),
-    key("limits.concurrency", Shape::Integer, "4"),
-    key("limits.timeout", Shape::Text, "60s"),
-    key("limits.journal_timeout", Shape::Text, "10m"),
-    key("limits.answer_bytes", Shape::Text, "256MB"),
-    key("limits.answer_records", Shape::Integer, "2000000"),
-    key("bootstrap.since", Shape::Text, ""),
-    key("store.path", Shape::Text, "data/store.duckdb"),
-    key("store.memory_limit", Shape::Text, "1GB"),
-    key("store.threads", Shape::Integer, "0"),
-    key("publish.database", Shape::Text, "data/casemirror.duckdb"),
-    key("publish.parquet", Shape::Text, "data/parquet"),
-    key("publish.min_interval", Shape::Text, "60s"),
-    key("publish.parquet_interval", Shape::Text, "15m"),
-    key("publish.keep_snapshots", Shape::Integer, "7"),
-    key("publish.keep_for", Shape::Text, "2h"),
-    key("schedule.reference", Shape::Text, "15 1 * * *"),
-    key("schedule.journals", Shape::Text, "15 3 * * *"),
-    key("schedule.journals_recheck", Shape::Text, "15 5 * * Sun"),
-    key("schedule.reconcile", Shape::Text, "15 4 * * *"),
-    key("schedule.verify", Shape::Text, "15 6 * * *"),
-    key("schedule.time_zone", Shape::Text, ""),
-    key("journals.level", Shape::Text, "offices"),
-    key("journals.ids", Shape::List, ""),
-    key("journals.since", Shape::Text, ""),
-    key("journals.trailing_months", Shape::Integer, "3"),
-    key("journals.close_day", Shape::Integer, "10"),
-    key("journals.recheck_months", Shape::Integer, "24"),
-    key("reconcile.reread", Shape::Text, "changed"),
-    key("reconcile.max_removed", Shape::Number, "0.02"),
-    key("processing_bases.since", Shape::Text, "2018-01-01"),
-    key("resources.disable", Shape::List, ""),
-    key("resources.dir", Shape::Text, ""),
-    key("history.tables", Shape::ListOrAll, "all"),
-    key("privacy.identifiers", Shape::Text, "hash"),
-    key("privacy.contact_details", Shape::Text, "keep"),
-    key("serve.listen", Shape::Text, "127.0.0.1:8640"),
-    key("serve.webhooks", Shape::Text, ""),
-    key("serve.public_url", Shape::Url, ""),
-];
+/// Intervals below it would be a busy loop.
+const SHORTEST: Duration = Duration::from_millis(100);
 
 /// The key named `section.name`.
 pub(super) fn find(name: &str) -> Option<&'static Key> {
@@ -108,42 +35,216 @@ pub(super) fn find(name: &str) -> Option<&'static Key> {
 
 /// Whether some key lies in this section.
 pub(super) fn is_section(name: &str) -> bool {
-    KEYS.iter().any(|key| key.name.split_once('.').is_some_and(|(section, _)| section == name))
+    KEYS.iter().any(|key| key.path().0 == name)
 }
 
-impl Shape {
-    /// The value that a text outside the file stands for. A text that does not fit the shape stays
-    /// a text, and is refused with all other wrong types when it is read.
-    pub(super) fn parse(self, text: &str) -> Value {
-        match self {
-            Shape::Text | Shape::Secret | Shape::Url => Value::from(text),
-            Shape::Integer => integer_or_text(text),
-            Shape::Number => match text.trim().parse::<f64>() {
-                Ok(number) => Value::from(number),
-                Err(_) => Value::from(text),
-            },
-            Shape::ListOrAll if text.trim() == "all" => Value::from("all"),
-            Shape::List | Shape::ListOrAll => list(text),
-        }
-    }
-}
+declare::sections! {
+    /// The platform and how to log in to it.
+    pub struct Source in source {
+        /// Base of the API; may carry a path, as in "https://host.example.com/api-gateway/".
+        // `http` or `https`, without query, fragment or user; its path always ends in `/`, so that
+        // `Url::join` appends to it.
+        pub(crate) base_url: Url = for_login(rules::nowhere(), rules::base_url),
+            required "<address of the API>";
 
-fn integer_or_text(text: &str) -> Value {
-    match text.trim().parse::<i64>() {
-        Ok(number) => Value::from(number),
-        Err(_) => Value::from(text),
-    }
-}
+        /// The credentials that the platform has given you. The secret can stand in a file of its own, or in
+        /// the environment, instead of here: then delete the line `client_secret`.
+        pub(crate) client_id: String = for_login(String::new(), rules::client_id),
+            required "<client id>";
+        pub(crate) client_secret or client_secret_file: SecretString =
+            for_login(SecretString::default(), rules::client_secret),
+            required "<client secret>";
 
-/// A list in TOML's notation, or items separated by commas.
-fn list(text: &str) -> Value {
-    let text = text.trim();
-    if text.starts_with('[') {
-        return match DeValue::parse(text) {
-            Ok(value) => figment_value(value.get_ref()),
-            Err(_) => Value::from(text),
-        };
+        /// The zone of date-times without offset, of journal days and of report months.
+        // Always a zone with a name.
+        pub time_zone: TimeZone = time_zone(), default "Europe/Oslo";
+
+        /// How long the platform's search may lag behind its change feed.
+        pub(crate) search_delay: Duration = duration(Duration::ZERO..=DAY), default "30s";
+
+        /// An answer that would remove much is believed when a second equal one comes at least this much
+        /// later: a proxy that answers nothing for a while must not empty the mirror.
+        pub(crate) doubt: Duration = duration(Duration::ZERO..=DAY), default "10m";
+
+        /// An extra trusted certificate authority, a PEM file; "" is none.
+        pub(crate) ca_file: Option<PathBuf> = for_login(None, rules::ca_file), default "";
     }
-    let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-    Value::from(items.map(integer_or_text).collect::<Vec<_>>())
+
+    /// The change feeds and their throttle. Read the intervals through [`Feed::poll_interval`] and
+    /// [`Feed::contacts_interval`], which keep within the throttle.
+    pub struct Feed in feed {
+        /// How the platform's change feed is asked: "odata" ($filter, $orderby, $top) or "from_date"
+        /// (?fromDate=).
+        pub(crate) style: FeedStyle = choice(), default "odata";
+
+        /// The change feed's throttle: so many calls in any such period. It is never exceeded.
+        pub(crate) calls: u32 = integer(1..=10_000), default 6;
+        pub(crate) per: Duration = duration(SHORTEST..=DAY), default "30s";
+
+        /// How often `casemirror run` asks the feed of cases, and that of contacts ("0s" is off). Where both
+        /// together would exceed the throttle, both are asked less often.
+        pub(crate) poll: Duration = duration(SHORTEST..=DAY), default "10s";
+        pub contacts_poll: Option<Duration> = duration_or_off(SHORTEST..=7 * DAY), default "1m";
+
+        /// How far behind the last complete poll the next one starts.
+        pub(crate) overlap: Duration = duration(Duration::ZERO..=7 * DAY), default "10m";
+    }
+
+    /// Ceilings for all calls but those to the feeds.
+    pub struct Limits in limits {
+        /// Ceiling for all calls but those to the feed: calls a second, and calls in flight.
+        pub(crate) requests_per_second: u32 = integer(1..=10_000), default 10;
+        pub(crate) concurrency: usize = integer(1..=64), default 4;
+
+        /// How long one call may take, and one for a month of a journal.
+        pub(crate) timeout: Duration = duration(SHORTEST..=HOUR), default "60s";
+        pub(crate) journal_timeout: Duration = duration(SHORTEST..=6 * HOUR), default "10m";
+
+        /// The largest answer that is read: its size without compression, and how many records it has. A larger
+        /// one is a fault and is not loaded.
+        pub(crate) answer_bytes: Bytes = bytes(), default "256MB";
+        pub(crate) answer_records: u64 = integer(1..=u32::MAX), default 2000000;
+    }
+
+    /// What the first run leaves out.
+    pub(crate) struct Bootstrap in bootstrap {
+        /// Case resources only of cases modified since this day; "" is all.
+        // In `source.time_zone`.
+        pub(crate) since: Option<Date> = optional(Reader::day), default "";
+    }
+
+    /// The daemon's own DuckDB file.
+    pub struct Store in store {
+        /// casemirror's own DuckDB file. Nobody else should open it: publish.database is for reading.
+        pub path: PathBuf = path(), default "data/store.duckdb";
+
+        /// The memory that DuckDB may take, such as "400MB" or "1GB", and its threads; 0 is all cores.
+        // In DuckDB's own notation, checked.
+        pub memory_limit: String = memory_size(), default "1GB";
+        pub(crate) threads: Option<usize> = integer_or_unset(0..=1024), default 0;
+    }
+
+    /// What analysts and BI tools read.
+    pub struct Publish in publish {
+        /// The DuckDB file for analysts: replaced as a whole, never changed.
+        pub database: PathBuf = published_file(), default "data/casemirror.duckdb";
+
+        /// Folder for the Parquet snapshots, of which `latest` is always the newest; "" is off.
+        pub parquet: Option<PathBuf> = optional(Reader::snapshots_folder), default "data/parquet";
+
+        /// `casemirror run` publishes the file, and the snapshots, not more often than this, and rests ten
+        /// times as long as the last publishing took, an hour at most.
+        pub(crate) min_interval: Duration = duration(Duration::ZERO..=DAY), default "60s";
+        pub(crate) parquet_interval: Duration = duration(Duration::ZERO..=7 * DAY), default "15m";
+
+        /// Snapshots that are kept: this many, and all that are younger than this.
+        pub(crate) keep_snapshots: usize = integer(1..=10_000), default 7;
+        pub(crate) keep_for: Duration = duration(Duration::ZERO..=3650 * DAY), default "2h";
+    }
+
+    /// When the scheduled work is due.
+    pub(crate) struct Schedule in schedule {
+        /// Cron expressions: minute, hour, day of the month, month, weekday by name ("15 5 * * Sun"); six fields
+        /// begin with seconds. A local time that a clock change skips runs as long after it, one that comes
+        /// twice runs once; what was missed runs once at the next start or sync.
+        ///
+        /// Employees, offices, accounts, definitions, tags, processing bases, permissions, subscriptions.
+        pub(crate) reference: Cron = cron(), default "15 1 * * *";
+
+        /// The journals: the trailing months, and every month that was never read completely.
+        pub(crate) journals: Cron = cron(), default "15 3 * * *";
+
+        /// All synced journal months against their sums, and journals.recheck_months read once more in full.
+        pub(crate) journals_recheck: Cron = cron(), default "15 5 * * Sun";
+
+        /// Full listing of the cases, and reading again what changed.
+        pub(crate) reconcile: Cron = cron(), default "15 4 * * *";
+
+        /// Comparing control totals with the platform, as `casemirror verify` does.
+        pub(crate) verify: Cron = cron(), default "15 6 * * *";
+
+        /// The zone of these expressions; "" is source.time_zone.
+        pub(crate) time_zone: TimeZone = time_zone_or_that_of("source.time_zone"), default "";
+    }
+
+    /// The financial journals.
+    pub(crate) struct Journals in journals {
+        /// Whose journals are read: "offices", "broker_companies" or "chain".
+        pub(crate) level: JournalLevel = choice(), default "offices";
+
+        /// Ids of that level, such as [3, 17]; [] is all that are known.
+        pub(crate) ids: Vec<i64> = ids(), default [];
+
+        /// First day ever read, fixed at the first run; "" is the start of the previous year.
+        pub(crate) since: Option<Date> = optional(Reader::day), default "";
+
+        /// Months that are read again at each scheduled sync, the current one included.
+        pub(crate) trailing_months: u32 = integer(1..=120), default 3;
+
+        /// A month counts as closed from this day of the next month, 1 to 28.
+        pub(crate) close_day: u32 = integer(1..=28), default 10;
+
+        /// Months that schedule.journals_recheck reads again in full.
+        pub(crate) recheck_months: u32 = integer(0..=1200), default 24;
+    }
+
+    /// The full listing of the cases.
+    pub(crate) struct Reconcile in reconcile {
+        /// What is read again when the cases are listed: of cases that "changed", "all", or "off".
+        pub(crate) reread: Reread = choice(), default "changed";
+
+        /// The guard: the share of a table's rows, 0 to 1, that one list, or all answers of the last hour
+        /// together, may remove. What would remove more stays and is reported; `casemirror sync
+        /// --allow-removals` lets it pass.
+        pub(crate) max_removed: f64 = share(), default 0.02;
+    }
+
+    /// The windows of `processing_basis_relations`.
+    pub(crate) struct ProcessingBases in processing_bases {
+        /// First day of the windows in which processing_basis_relations is read.
+        pub(crate) since: Date = day(), default "2018-01-01";
+    }
+
+    /// Which resources are mirrored.
+    pub struct Resources in resources {
+        /// Tables not to mirror, such as ["notes"]; `casemirror schema` lists them all.
+        // `Config::check_tables` compares them with the catalog.
+        pub disable: Vec<String> =
+            names("must be a list of table names, such as [\"notes\"]"), default [];
+
+        /// Folder with resource files of your own: new resources, or changed copies of built-in ones.
+        pub(crate) dir: Option<PathBuf> = optional(|r, key| {
+            r.existing_path(key, "must name a folder that exists", Path::is_dir)
+        }), default "";
+    }
+
+    /// The `history` schema.
+    pub(crate) struct History in history {
+        /// Tables that keep earlier versions of their rows: "all", or a list such as ["cases", "costs"].
+        // `Config::check_tables` compares the names with the catalog.
+        pub(crate) tables: HistoryTables = names_or_all(), default "all";
+    }
+
+    /// Privacy classes (docs/architecture.md, "Privacy").
+    pub struct Privacy in privacy {
+        /// What becomes of columns of these classes: "keep" them, "hash" them with a key that never leaves
+        /// this mirror, or "drop" them.
+        pub(crate) identifiers: PrivacyMode = choice(), default "hash";
+        pub(crate) contact_details: PrivacyMode = choice(), default "keep";
+    }
+
+    /// Addresses that the daemon listens on.
+    pub(crate) struct Serve in serve {
+        /// Address and port of the status page and the metrics; "" is off.
+        pub(crate) listen: Option<SocketAddr> = optional(Reader::listen_address),
+            default "127.0.0.1:8640";
+
+        /// Address and port for webhooks of the platform; "" is off.
+        pub(crate) webhooks: Option<SocketAddr> = optional(Reader::webhooks_address), default "";
+
+        /// The address under which the platform reaches serve.webhooks. With it, casemirror manages its own
+        /// webhook subscriptions, which is the only thing it ever writes to the platform.
+        // Only set together with `webhooks`. Its path always ends in `/`.
+        pub(crate) public_url: Option<Url> = optional(Reader::public_address), default "";
+    }
 }

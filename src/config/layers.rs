@@ -12,8 +12,9 @@ use toml::de::{DeTable, DeValue};
 use crate::error::{Error, Kind, Result};
 
 use super::Config;
-use super::keys::{self, KEYS, Key};
-use super::sections::{self, Scope};
+use super::declare::Key;
+use super::keys::{self, KEYS};
+use super::reader::{Reader, Scope};
 use super::violation::{self, Origin, Violation};
 
 /// `CASEMIRROR_SOURCE__CLIENT_ID` sets `source.client_id`.
@@ -42,10 +43,8 @@ impl Layers {
     /// The lowest layer: the built-in defaults.
     pub(super) fn defaults() -> Layers {
         let mut layer = Layer::default();
-        for key in KEYS {
-            if let Some(default) = key.default {
-                layer.set(key, key.shape.parse(default), Origin::Default);
-            }
+        for key in KEYS.iter().filter(|key| !key.is_required) {
+            layer.set(key, key.sample_value(), Origin::Default);
         }
         let layers = Layers {
             figment: Figment::new(),
@@ -183,7 +182,12 @@ impl Layers {
     ///
     /// [`Kind::Config`] with all violations of all layers.
     pub(super) fn read(self, scope: Scope) -> Result<Config> {
-        sections::read(self, scope)
+        let mut reader = Reader::new(self, scope);
+        let config = Config::read(&mut reader);
+        let (origins, violations) = reader.finish();
+        violation::refuse_any(violations)?;
+        let config = config.expect("a value is missing only where a violation has been noted");
+        Ok(Config { origins, ..config })
     }
 }
 
@@ -196,8 +200,7 @@ struct Layer {
 
 impl Layer {
     fn set(&mut self, key: &'static Key, value: Value, origin: Origin) {
-        let (section, name) =
-            key.name.split_once('.').expect("every key is in a section, which the table shows");
+        let (section, name) = key.path();
         let section =
             self.values.entry(section.to_owned()).or_insert_with(|| Value::from(Dict::new()));
         if let Value::Dict(_, entries) = section {

@@ -3,20 +3,25 @@
 //!
 //! Nothing is guessed: `layers` turns each source of settings into a figment provider and remembers
 //! where every key stands, `reader` takes typed values out of the merged whole and notes what is
-//! wrong with them, `sections` says what is allowed for each key. All violations are reported in
-//! one error of [`Kind::Config`].
+//! wrong with them. All violations are reported in one error of [`Kind::Config`].
+//!
+//! A key is declared in one place, the table in `keys`: its comment in the sample file, its type,
+//! what is allowed, and its default. `declare` makes of it the types below, what reads and shows
+//! them, and the list of keys; `sample` makes the sample file. What is special, such as a rule over
+//! two keys, is in `rules`.
 
+mod declare;
 mod keys;
 mod layers;
 mod notation;
 mod reader;
-mod redacted;
-mod sections;
+mod rules;
+mod sample;
+mod setting;
 mod violation;
 mod words;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use secrecy::SecretString;
@@ -26,56 +31,16 @@ use url::Url;
 use crate::error::Kind;
 use crate::error::Result;
 
-use layers::Layers;
-use sections::Scope;
-use violation::{Origin, Violation};
+pub use keys::{Config, Feed, Limits, Privacy, Publish, Resources, Source, Store};
+pub(crate) use keys::{Journals, Schedule};
+pub(crate) use sample::TEMPLATE;
 
-/// The commented configuration file that `casemirror init` writes. Every key is in it: the required
-/// ones with a placeholder that is refused as long as it stands, all others with their default,
-/// commented out.
-pub(crate) const TEMPLATE: &str = include_str!("../../config/casemirror.toml");
+use layers::Layers;
+use reader::Scope;
+use violation::{Origin, Violation};
 
 /// Where the configuration is looked for when nothing else is said.
 pub(crate) const DEFAULT_PATH: &str = "casemirror.toml";
-
-/// Everything that can be set. Paths are absolute, durations are above zero where zero makes no
-/// sense: [`Config::load`] has checked it.
-#[derive(Debug, Clone)]
-pub struct Config {
-    pub source: Source,
-    pub feed: Feed,
-    pub limits: Limits,
-    pub(crate) bootstrap: Bootstrap,
-    pub store: Store,
-    pub publish: Publish,
-    pub(crate) schedule: Schedule,
-    pub(crate) journals: Journals,
-    pub(crate) reconcile: Reconcile,
-    pub(crate) processing_bases: ProcessingBases,
-    pub resources: Resources,
-    pub(crate) history: History,
-    pub privacy: Privacy,
-    pub(crate) serve: Serve,
-    /// Where each key was set, by its name, for messages that come after loading.
-    origins: BTreeMap<&'static str, Origin>,
-}
-
-/// The platform and how to log in to it.
-#[derive(Debug, Clone)]
-pub struct Source {
-    /// `http` or `https`, without query, fragment or user; its path always ends in `/`, so that
-    /// [`Url::join`] appends to it.
-    pub(crate) base_url: Url,
-    pub(crate) client_id: String,
-    /// From `source.client_secret` or the file named by `source.client_secret_file`.
-    pub(crate) client_secret: SecretString,
-    /// Always a zone with a name.
-    pub time_zone: jiff::tz::TimeZone,
-    pub(crate) search_delay: Duration,
-    /// How far apart two answers must lie that confirm a loss.
-    pub(crate) doubt: Duration,
-    pub(crate) ca_file: Option<PathBuf>,
-}
 
 /// How the change feed is queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,73 +51,9 @@ pub(crate) enum FeedStyle {
     FromDate,
 }
 
-/// The change feeds and their throttle. Read the intervals through [`Feed::poll_interval`] and
-/// [`Feed::contacts_interval`], which keep within the throttle.
-#[derive(Debug, Clone)]
-pub struct Feed {
-    pub(crate) style: FeedStyle,
-    pub(crate) calls: u32,
-    pub(crate) per: Duration,
-    pub(crate) poll: Duration,
-    /// `None` where the contacts feed is off.
-    pub contacts_poll: Option<Duration>,
-    pub(crate) overlap: Duration,
-}
-
-/// Ceilings for all calls but those to the feeds.
-#[derive(Debug, Clone)]
-pub struct Limits {
-    pub(crate) requests_per_second: u32,
-    pub(crate) concurrency: usize,
-    pub(crate) timeout: Duration,
-    pub(crate) journal_timeout: Duration,
-    /// The largest answer that is read, in bytes after decompression.
-    pub(crate) answer_bytes: u64,
-    /// The most records that an answer may have.
-    pub(crate) answer_records: u64,
-}
-
-/// What the first run leaves out.
-#[derive(Debug, Clone)]
-pub(crate) struct Bootstrap {
-    /// Case resources only of cases modified since this day, in `source.time_zone`.
-    pub(crate) since: Option<jiff::civil::Date>,
-}
-
-/// The daemon's own DuckDB file.
-#[derive(Debug, Clone)]
-pub struct Store {
-    pub path: PathBuf,
-    /// In DuckDB's own notation, checked: `400MB`, `1GB`.
-    pub memory_limit: String,
-    /// `None`: all cores.
-    pub(crate) threads: Option<usize>,
-}
-
-/// What analysts and BI tools read.
-#[derive(Debug, Clone)]
-pub struct Publish {
-    pub database: PathBuf,
-    /// `None` where Parquet snapshots are off.
-    pub parquet: Option<PathBuf>,
-    pub(crate) min_interval: Duration,
-    pub(crate) parquet_interval: Duration,
-    /// At least 1.
-    pub(crate) keep_snapshots: usize,
-    pub(crate) keep_for: Duration,
-}
-
-/// When the scheduled work is due.
-#[derive(Debug, Clone)]
-pub(crate) struct Schedule {
-    pub(crate) reference: croner::Cron,
-    pub(crate) journals: croner::Cron,
-    pub(crate) journals_recheck: croner::Cron,
-    pub(crate) reconcile: croner::Cron,
-    pub(crate) verify: croner::Cron,
-    /// The zone of the cron expressions; `source.time_zone` where it is not set.
-    pub(crate) time_zone: jiff::tz::TimeZone,
-}
+/// A size in bytes, zero or more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bytes(pub(crate) u64);
 
 /// Whose journals are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -160,20 +61,6 @@ pub(crate) enum JournalLevel {
     Offices,
     BrokerCompanies,
     Chain,
-}
-
-/// The financial journals.
-#[derive(Debug, Clone)]
-pub(crate) struct Journals {
-    pub(crate) level: JournalLevel,
-    /// Ids of that level; empty: all known.
-    pub(crate) ids: Vec<i64>,
-    /// `None`: the start of the year before the first run.
-    pub(crate) since: Option<jiff::civil::Date>,
-    pub(crate) trailing_months: u32,
-    /// Day of the next month, 1 to 28.
-    pub(crate) close_day: u32,
-    pub(crate) recheck_months: u32,
 }
 
 /// What a reconciliation reads again (docs/architecture.md, "Seen and fetched").
@@ -184,41 +71,11 @@ pub(crate) enum Reread {
     Off,
 }
 
-/// The full listing of the cases.
-#[derive(Debug, Clone)]
-pub(crate) struct Reconcile {
-    pub(crate) reread: Reread,
-    /// Share of a table's rows that one listing may remove, 0 to 1.
-    pub(crate) max_removed: f64,
-}
-
-/// The windows of `processing_basis_relations`.
-#[derive(Debug, Clone)]
-pub(crate) struct ProcessingBases {
-    pub(crate) since: jiff::civil::Date,
-}
-
-/// Which resources are mirrored.
-#[derive(Debug, Clone)]
-pub struct Resources {
-    /// Table names; [`Config::check_tables`] compares them with the catalog.
-    pub disable: Vec<String>,
-    /// An existing folder with the user's own resource files.
-    pub(crate) dir: Option<PathBuf>,
-}
-
 /// Tables that keep earlier versions of their rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HistoryTables {
     All,
     These(Vec<String>),
-}
-
-/// The `history` schema.
-#[derive(Debug, Clone)]
-pub(crate) struct History {
-    /// [`Config::check_tables`] compares the names with the catalog.
-    pub(crate) tables: HistoryTables,
 }
 
 /// What becomes of the columns of a privacy class, in the order of how much it hides.
@@ -227,25 +84,6 @@ pub(crate) enum PrivacyMode {
     Keep,
     Hash,
     Drop,
-}
-
-/// Privacy classes (docs/architecture.md, "Privacy").
-#[derive(Debug, Clone)]
-pub struct Privacy {
-    pub(crate) identifiers: PrivacyMode,
-    pub(crate) contact_details: PrivacyMode,
-}
-
-/// Addresses that the daemon listens on.
-#[derive(Debug, Clone)]
-pub(crate) struct Serve {
-    /// `None` where the status page is off.
-    pub(crate) listen: Option<std::net::SocketAddr>,
-    /// `None` where webhooks are off.
-    pub(crate) webhooks: Option<std::net::SocketAddr>,
-    /// Under which the platform reaches `webhooks`; only set together with it. Its path always ends
-    /// in `/`.
-    pub(crate) public_url: Option<Url>,
 }
 
 impl Config {

@@ -13,30 +13,40 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use url::Url;
 
-use super::keys::{self, Shape};
+use super::Bytes;
+use super::declare::Key;
+use super::keys;
 use super::layers::Layers;
-use super::notation::{cron, memory_bytes};
+use super::notation::{cron, integer, memory_bytes, named_zone, written};
+use super::setting::Shape;
 use super::violation::{Origin, Violation};
 use super::words::Word;
 
-/// Longer texts are cut in messages.
-const SHOWN_CHARACTERS: usize = 60;
-
 /// Smaller limits let DuckDB fail at work that this program must do.
 const LEAST_MEMORY_BYTES: f64 = 64e6;
+
+/// Which keys are needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// All.
+    Whole,
+    /// All but those that are needed to log in, which are not looked at.
+    Offline,
+}
 
 /// The merged layers, and what has been found wrong with them.
 pub(super) struct Reader {
     layers: Layers,
     folder: PathBuf,
+    pub(super) scope: Scope,
 }
 
 impl Reader {
-    pub(super) fn new(layers: Layers) -> Reader {
+    pub(super) fn new(layers: Layers, scope: Scope) -> Reader {
         // Fails only for an empty path or without a working folder; then paths stay relative.
         let file = std::path::absolute(&layers.path).unwrap_or_else(|_| layers.path.clone());
         let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
-        Reader { layers, folder }
+        Reader { layers, folder, scope }
     }
 
     /// Where each key was set, and everything that is wrong.
@@ -58,6 +68,17 @@ impl Reader {
     /// Whether `key` has a value other than the empty text.
     pub(super) fn is_set(&self, key: &str) -> bool {
         self.value(key).is_some_and(|value| value.as_str() != Some(""))
+    }
+
+    /// The value of a key that a rule for another key needs; nothing is noted where there is none
+    /// that `parse` understands.
+    pub(super) fn peek<T>(&self, key: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+        self.value(key)?.as_str().and_then(parse)
+    }
+
+    /// The same for a path.
+    pub(super) fn peek_path(&self, key: &str) -> Option<PathBuf> {
+        self.peek(key, |text| absolute(&self.folder, text))
     }
 
     /// Notes that the value of `key` is wrong; `rule` goes on "key = value: ...".
@@ -105,6 +126,22 @@ impl Reader {
         if self.is_set(key) { read(self, key).map(Some) } else { Some(None) }
     }
 
+    /// What `read` makes of a required key that is no longer the placeholder of the sample file.
+    pub(super) fn filled_in<T>(
+        &mut self,
+        key: &str,
+        read: impl FnOnce(&mut Self, &str) -> Option<T>,
+    ) -> Option<T> {
+        if keys::find(key).map(Key::sample_value) == self.value(key) {
+            self.refuse(
+                key,
+                "is still what `casemirror init` has written: put your own value in its place",
+            );
+            return None;
+        }
+        read(self, key)
+    }
+
     /// Any text but the empty one.
     pub(super) fn text(&mut self, key: &str, rule: &str) -> Option<String> {
         self.read_text(key, rule, |text| (!text.trim().is_empty()).then(|| text.to_owned()))
@@ -132,6 +169,15 @@ impl Reader {
                 .and_then(|number| T::try_from(number).ok())
                 .ok_or_else(|| rule.clone())
         })
+    }
+
+    /// A whole number, or zero for "not set".
+    pub(super) fn integer_or_unset(
+        &mut self,
+        key: &str,
+        range: RangeInclusive<u32>,
+    ) -> Option<Option<usize>> {
+        self.integer(key, range).map(|number: usize| Some(number).filter(|number| *number > 0))
     }
 
     /// A share, from 0 to 1.
@@ -196,11 +242,7 @@ impl Reader {
     /// A path, absolute from here on.
     pub(super) fn path(&mut self, key: &str) -> Option<PathBuf> {
         let folder = self.folder.clone();
-        self.read_text(key, "must be a path", |text| {
-            // `absolute` only takes the `./` away; it cannot fail for what follows a folder.
-            let path = Some(folder.join(text)).filter(|_| !text.is_empty())?;
-            Some(std::path::absolute(&path).unwrap_or(path))
-        })
+        self.read_text(key, "must be a path", |text| absolute(&folder, text))
     }
 
     /// The path of something that exists; `accepts` says of what kind, `rule` in words.
@@ -247,9 +289,7 @@ impl Reader {
     /// A time zone by its name.
     pub(super) fn time_zone(&mut self, key: &str) -> Option<TimeZone> {
         let rule = "must be the name of a time zone, such as \"Europe/Oslo\" or \"UTC\"";
-        self.read_text(key, rule, |text| {
-            TimeZone::get(text).ok().filter(|zone| !zone.is_unknown() && zone.iana_name().is_some())
-        })
+        self.read_text(key, rule, named_zone)
     }
 
     /// A cron expression of five fields, or six with seconds, that comes true some day.
@@ -269,11 +309,11 @@ impl Reader {
     }
 
     /// A size in the same notation, in bytes.
-    pub(super) fn bytes(&mut self, key: &str) -> Option<u64> {
+    pub(super) fn bytes(&mut self, key: &str) -> Option<Bytes> {
         let rule = "must be a size of at least 1kB, such as \"256MB\"";
         // The cast holds: a size lies below 2^63.
         self.read_text(key, rule, |text| {
-            memory_bytes(text).filter(|bytes| *bytes >= 1e3).map(|bytes| bytes as u64)
+            memory_bytes(text).filter(|bytes| *bytes >= 1e3).map(|bytes| Bytes(bytes as u64))
         })
     }
 
@@ -312,6 +352,13 @@ impl Reader {
     }
 }
 
+/// The path, seen from `folder`; the empty text is none.
+fn absolute(folder: &Path, text: &str) -> Option<PathBuf> {
+    let path = Some(folder.join(text)).filter(|_| !text.is_empty())?;
+    // `absolute` only takes the `./` away; it cannot fail for what follows a folder.
+    Some(std::path::absolute(&path).unwrap_or(path))
+}
+
 fn duration_rule(range: &RangeInclusive<Duration>) -> String {
     format!(
         "must be a duration from {} to {}, such as \"90s\", \"10m\" or \"2h 30m\"",
@@ -328,15 +375,6 @@ pub(super) fn with_final_slash(mut url: Url) -> Url {
     url
 }
 
-fn integer(value: &Value) -> Option<i128> {
-    match value {
-        Value::Num(_, number) => number
-            .to_i128()
-            .or_else(|| number.to_u128().and_then(|unsigned| i128::try_from(unsigned).ok())),
-        _ => None,
-    }
-}
-
 /// The value as it may be shown: nothing of a secret, and nothing of an address that may hold one.
 fn shown(key: &str, value: &Value) -> Option<String> {
     match keys::find(key).map(|key| key.shape) {
@@ -344,26 +382,6 @@ fn shown(key: &str, value: &Value) -> Option<String> {
         Some(Shape::Url) if value.as_str().is_some_and(|text| text.contains(['@', '?', '#'])) => {
             None
         }
-        Some(_) => Some(notation(value)),
-    }
-}
-
-fn notation(value: &Value) -> String {
-    match value {
-        Value::String(_, text) if text.chars().count() > SHOWN_CHARACTERS => {
-            let start: String = text.chars().take(SHOWN_CHARACTERS).collect();
-            format!("{start:?}...")
-        }
-        Value::String(_, text) => format!("{text:?}"),
-        Value::Char(_, letter) => format!("{:?}", letter.to_string()),
-        Value::Bool(_, yes) => yes.to_string(),
-        Value::Num(_, Num::F64(number)) => number.to_string(),
-        Value::Num(..) => integer(value).map_or_else(String::new, |number| number.to_string()),
-        Value::Empty(..) => "nothing".to_owned(),
-        Value::Dict(..) => "a section".to_owned(),
-        Value::Array(_, items) => {
-            let items: Vec<String> = items.iter().map(notation).collect();
-            format!("[{}]", items.join(", "))
-        }
+        Some(_) => Some(written(value)),
     }
 }

@@ -89,7 +89,7 @@ impl Transport {
                 http.pool_max_idle_per_host(0)
             })?,
             base: source.base_url.as_str().trim_end_matches('/').to_owned(),
-            largest_answer: usize::try_from(limits.answer_bytes).unwrap_or(usize::MAX),
+            largest_answer: usize::try_from(limits.answer_bytes.0).unwrap_or(usize::MAX),
             limits: Limits::new(limits),
             counts: CallCounts::default(),
         })

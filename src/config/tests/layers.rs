@@ -167,13 +167,29 @@ fn the_base_address_keeps_its_path_and_ends_in_a_slash() {
 
 #[test]
 fn the_template_is_refused_until_it_is_filled_in() {
-    let text = Folder::with(TEMPLATE).refusal(&[], &[]);
+    let text = Folder::with(&TEMPLATE).refusal(&[], &[]);
     insta::assert_snapshot!(text, @r#"
     the configuration is refused for 3 reasons:
       DIR/casemirror.toml:13: source.base_url = "<address of the API>": is still what `casemirror init` has written: put your own value in its place
       DIR/casemirror.toml:17: source.client_id = "<client id>": is still what `casemirror init` has written: put your own value in its place
       DIR/casemirror.toml:18: source.client_secret: is still what `casemirror init` has written: put your own value in its place
     "#);
+}
+
+#[test]
+fn no_key_of_the_template_is_without_a_comment() {
+    let mut current = "";
+    for key in keys::KEYS {
+        let (section, _) = key.path();
+        // Later keys of a section may share the comment of the one before.
+        assert!(section == current || !key.comment.is_empty(), "{} has none", key.name);
+        current = section;
+    }
+}
+
+#[test]
+fn the_template_is_the_file_that_was() {
+    assert_eq!(*TEMPLATE, include_str!("../../../config/casemirror.toml"));
 }
 
 #[test]

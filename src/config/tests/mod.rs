@@ -5,6 +5,7 @@ mod secrets;
 mod values;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use rstest::rstest;
 use secrecy::ExposeSecret;

@@ -302,7 +302,7 @@ async fn gzip_is_unpacked_and_its_unpacked_size_limited() {
     let address = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
     let client = |answer_bytes| {
-        let limits = config::Limits { answer_bytes, ..limits() };
+        let limits = config::Limits { answer_bytes: config::Bytes(answer_bytes), ..limits() };
         let ledger = Arc::new(MemoryLedger::new());
         Client::with_tuning(&source(&address), &feed(), &limits, ledger, tuning()).unwrap()
     };

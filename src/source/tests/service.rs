@@ -235,7 +235,7 @@ pub(crate) fn limits() -> config::Limits {
         concurrency: 8,
         timeout: Duration::from_secs(20),
         journal_timeout: Duration::from_secs(20),
-        answer_bytes: 256_000_000,
+        answer_bytes: config::Bytes(256_000_000),
         answer_records: 2_000_000,
     }
 }

@@ -1,0 +1,160 @@
+//! What is special: keys that look at another key, or that are not needed by every command. What
+//! holds for one key alone stands with it, in `keys`.
+//!
+//! A rule over two keys belongs to one of them, where it is reported. The other one is only looked
+//! at ([`Reader::peek`]): what is wrong with it is noted where it is read itself.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use jiff::tz::TimeZone;
+use secrecy::SecretString;
+use url::Url;
+
+use super::HistoryTables;
+use super::notation::named_zone;
+use super::reader::{Reader, Scope};
+
+/// A secret is a line of text; a larger file is some other file.
+const LARGEST_SECRET_BYTES: u64 = 64 * 1024;
+
+/// The platform's address for commands that never call it.
+pub(super) fn nowhere() -> Url {
+    // The top-level domain `invalid` is reserved for names that lead nowhere (RFC 2606).
+    Url::parse("http://source.invalid/").expect("it is a valid address")
+}
+
+pub(super) fn base_url(r: &mut Reader, key: &str) -> Option<Url> {
+    r.filled_in(key, Reader::web_address)
+}
+
+pub(super) fn client_id(r: &mut Reader, key: &str) -> Option<String> {
+    r.filled_in(key, |r, key| r.text(key, "must be the client id that the platform has given you"))
+}
+
+/// The secret itself or the first line of the file that holds it; never both.
+pub(super) fn client_secret(r: &mut Reader, inline: &str) -> Option<SecretString> {
+    let file = "source.client_secret_file";
+    match (r.is_set(inline), r.is_set(file)) {
+        (true, true) => {
+            let other = r.origin(inline);
+            r.refuse(file, format!("{inline} is set, too ({other}); only one of them may be"));
+            None
+        }
+        (false, true) => {
+            let path = r.path(file)?;
+            match read_secret(&path) {
+                Ok(secret) => Some(secret),
+                Err(problem) => {
+                    r.refuse(file, format!("{}: {problem}", path.display()));
+                    None
+                }
+            }
+        }
+        (_, false) => r
+            .filled_in(inline, |r, key| {
+                r.text(
+                    key,
+                    "must be the client secret that the platform has given you, unless \
+                     source.client_secret_file names a file that holds it",
+                )
+            })
+            .map(SecretString::from),
+    }
+}
+
+/// The content of a secret file without the line end that editors put there.
+fn read_secret(path: &Path) -> Result<SecretString, String> {
+    let length = std::fs::metadata(path).map_err(|error| format!("cannot read it: {error}"))?.len();
+    if length > LARGEST_SECRET_BYTES {
+        return Err(format!("has {length} bytes, which is no client secret"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read it: {error}"))?;
+    let secret = text.trim_end_matches(['\n', '\r']);
+    if secret.trim().is_empty() {
+        return Err("is empty".to_owned());
+    }
+    if secret.contains('\n') {
+        return Err("has more than one line".to_owned());
+    }
+    Ok(SecretString::from(secret))
+}
+
+pub(super) fn ca_file(r: &mut Reader, key: &str) -> Option<Option<PathBuf>> {
+    r.optional(key, |r, key| {
+        r.existing_path(key, "must name a PEM file that exists", Path::is_file)
+    })
+}
+
+impl Reader {
+    /// A key that is only needed to log in: commands that never call the platform do not look at
+    /// it, and have `offline` in its place.
+    pub(super) fn for_login<T>(
+        &mut self,
+        key: &str,
+        offline: T,
+        read: impl FnOnce(&mut Self, &str) -> Option<T>,
+    ) -> Option<T> {
+        match self.scope {
+            Scope::Whole => read(self, key),
+            Scope::Offline => Some(offline),
+        }
+    }
+
+    /// A time zone by its name, or that of `other` where the key is empty.
+    pub(super) fn time_zone_or_that_of(&mut self, key: &str, other: &str) -> Option<TimeZone> {
+        if self.is_set(key) { self.time_zone(key) } else { self.peek(other, named_zone) }
+    }
+
+    /// `publish.database`, which must not overwrite the store.
+    pub(super) fn published_file(&mut self, key: &str) -> Option<PathBuf> {
+        let path = self.path(key)?;
+        if self.peek_path("store.path").as_ref() == Some(&path) {
+            self.refuse(key, "must be another file than store.path");
+            return None;
+        }
+        Some(path)
+    }
+
+    /// `publish.parquet`, which must overwrite neither the store nor the published file.
+    pub(super) fn snapshots_folder(&mut self, key: &str) -> Option<PathBuf> {
+        let path = self.path(key)?;
+        let files = ["store.path", "publish.database"];
+        if files.iter().any(|file| self.peek_path(file).as_ref() == Some(&path)) {
+            self.refuse(key, "must be a folder, and store.path and publish.database are files");
+            return None;
+        }
+        Some(path)
+    }
+
+    /// `serve.webhooks`, which the status page must leave free.
+    pub(super) fn webhooks_address(&mut self, key: &str) -> Option<SocketAddr> {
+        let own = self.listen_address(key)?;
+        let page = self.peek("serve.listen", |text| text.parse::<SocketAddr>().ok());
+        // Port 0 asks the system for a free one, so two of them never meet.
+        if page == Some(own) && own.port() != 0 {
+            self.refuse(key, "must be another address than serve.listen");
+            return None;
+        }
+        Some(own)
+    }
+
+    /// `serve.public_url`, which leads to `serve.webhooks`.
+    pub(super) fn public_address(&mut self, key: &str) -> Option<Url> {
+        let url = self.web_address(key)?;
+        if !self.is_set("serve.webhooks") {
+            self.refuse(key, "serve.webhooks must be set, too: nothing would answer there");
+            return None;
+        }
+        Some(url)
+    }
+
+    /// Table names, or all of them.
+    pub(super) fn names_or_all(&mut self, key: &str) -> Option<HistoryTables> {
+        if self.is_word(key, "all") {
+            return Some(HistoryTables::All);
+        }
+        self.names(key, "must be \"all\" or a list of table names, such as [\"cases\", \"costs\"]")
+            .map(HistoryTables::These)
+    }
+}

@@ -1,0 +1,192 @@
+//! What the type of a key decides: how a text from outside the file becomes a value, and how the
+//! value is shown.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use croner::Cron;
+use figment::value::Value;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use secrecy::SecretString;
+use toml::de::DeValue;
+use url::Url;
+
+use super::layers::figment_value;
+use super::{Bytes, FeedStyle, HistoryTables, JournalLevel, PrivacyMode, Reread};
+
+/// What kind of value a key takes: how a text from outside the file becomes a value, and whether it
+/// may be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Text,
+    /// Text that is never shown.
+    Secret,
+    /// Text that is shown only without a user name, password or query in it.
+    Url,
+    Integer,
+    Number,
+    /// A list; `a,b` and `["a", "b"]` outside the file.
+    List,
+    /// A list, or the word `all`.
+    ListOrAll,
+}
+
+impl Shape {
+    /// The value that a text outside the file stands for. A text that does not fit the shape stays
+    /// a text, and is refused with all other wrong types when it is read.
+    pub(super) fn parse(self, text: &str) -> Value {
+        match self {
+            Shape::Text | Shape::Secret | Shape::Url => Value::from(text),
+            Shape::Integer => integer_or_text(text),
+            Shape::Number => match text.trim().parse::<f64>() {
+                Ok(number) => Value::from(number),
+                Err(_) => Value::from(text),
+            },
+            Shape::ListOrAll if text.trim() == "all" => Value::from("all"),
+            Shape::List | Shape::ListOrAll => list(text),
+        }
+    }
+}
+
+fn integer_or_text(text: &str) -> Value {
+    match text.trim().parse::<i64>() {
+        Ok(number) => Value::from(number),
+        Err(_) => Value::from(text),
+    }
+}
+
+/// A list in TOML's notation, or items separated by commas.
+fn list(text: &str) -> Value {
+    let text = text.trim();
+    if text.starts_with('[') {
+        return toml_value(text);
+    }
+    let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+    Value::from(items.map(integer_or_text).collect::<Vec<_>>())
+}
+
+/// The value that stands in TOML; a text that is not TOML stays a text.
+pub(super) fn toml_value(text: &str) -> Value {
+    match DeValue::parse(text) {
+        Ok(value) => figment_value(value.get_ref()),
+        Err(_) => Value::from(text),
+    }
+}
+
+/// A type that a key can have.
+pub(super) trait Setting {
+    const SHAPE: Shape;
+
+    /// How "none" or "off" is shown where the key may be without a value.
+    const NONE: &'static str = "";
+
+    /// The value as it may be shown, in the notation of the configuration. Equal texts mean equal
+    /// values, but of a secret nothing is shown.
+    fn shown(&self) -> String;
+}
+
+/// Settings that are shown as they display themselves.
+macro_rules! displayed {
+    ($($shape:ident: $($type:ty),+;)+) => {$($(
+        impl Setting for $type {
+            const SHAPE: Shape = Shape::$shape;
+
+            fn shown(&self) -> String {
+                self.to_string()
+            }
+        }
+    )+)+};
+}
+
+displayed! {
+    Text: String, Cron, Date, SocketAddr, FeedStyle, JournalLevel, Reread, PrivacyMode;
+    Integer: u32, u64;
+    Number: f64;
+    Url: Url;
+}
+
+impl Setting for usize {
+    const SHAPE: Shape = Shape::Integer;
+    const NONE: &'static str = "0";
+
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Setting for SecretString {
+    const SHAPE: Shape = Shape::Secret;
+
+    fn shown(&self) -> String {
+        "set".to_owned()
+    }
+}
+
+impl Setting for Duration {
+    const SHAPE: Shape = Shape::Text;
+    const NONE: &'static str = "0s";
+
+    fn shown(&self) -> String {
+        humantime::format_duration(*self).to_string()
+    }
+}
+
+impl Setting for Bytes {
+    const SHAPE: Shape = Shape::Text;
+
+    /// In the largest unit that says it exactly.
+    fn shown(&self) -> String {
+        let units =
+            [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)];
+        let bytes = self.0;
+        let exact = units.iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
+        exact.map_or_else(|| format!("{bytes}B"), |(name, unit)| format!("{}{name}", bytes / unit))
+    }
+}
+
+impl Setting for PathBuf {
+    const SHAPE: Shape = Shape::Text;
+
+    fn shown(&self) -> String {
+        self.display().to_string()
+    }
+}
+
+impl Setting for TimeZone {
+    const SHAPE: Shape = Shape::Text;
+
+    fn shown(&self) -> String {
+        self.iana_name().unwrap_or_default().to_owned()
+    }
+}
+
+impl<T: Display> Setting for Vec<T> {
+    const SHAPE: Shape = Shape::List;
+
+    fn shown(&self) -> String {
+        let items: Vec<String> = self.iter().map(ToString::to_string).collect();
+        format!("[{}]", items.join(", "))
+    }
+}
+
+impl Setting for HistoryTables {
+    const SHAPE: Shape = Shape::ListOrAll;
+
+    fn shown(&self) -> String {
+        match self {
+            HistoryTables::All => "all".to_owned(),
+            HistoryTables::These(tables) => tables.shown(),
+        }
+    }
+}
+
+impl<T: Setting> Setting for Option<T> {
+    const SHAPE: Shape = T::SHAPE;
+
+    fn shown(&self) -> String {
+        self.as_ref().map_or_else(|| T::NONE.to_owned(), Setting::shown)
+    }
+}
