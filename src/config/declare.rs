@@ -100,7 +100,7 @@ macro_rules! sections {
             $(#[$attribute])*
             #[derive(Debug, Clone)]
             // The lines are written for the sample file, which is not Markdown.
-            #[allow(rustdoc::bare_urls, rustdoc::broken_intra_doc_links)]
+            #[allow(rustdoc::bare_urls)]
             $visibility struct $Section {
                 $( $(#[doc = $line])* $key_visibility $key: $type, )+
             }

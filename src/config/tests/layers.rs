@@ -188,11 +188,6 @@ fn no_key_of_the_template_is_without_a_comment() {
 }
 
 #[test]
-fn the_template_is_the_file_that_was() {
-    assert_eq!(*TEMPLATE, include_str!("../../../config/casemirror.toml"));
-}
-
-#[test]
 fn the_templates_comments_are_the_defaults_and_leave_no_key_out() {
     let filled = TEMPLATE
         .replace("<address of the API>", "https://api.example.com")
