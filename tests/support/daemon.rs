@@ -63,7 +63,7 @@ impl Daemon<'_> {
                 panic!("the daemon ended ({status}) before {what}:\n{}", self.log());
             }
             assert!(start.elapsed() < LONGEST, "not in time: {what}\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(200));
         }
     }
 
