@@ -33,6 +33,7 @@
 //! - [`verify`]: control totals: the mirror held against the source.
 //! - [`forecast`]: what the next run would call, for people to read.
 //! - [`pending`]: what is stale and why, for people to read.
+//! - [`status`]: all of it that people want to know at a glance.
 //! - [`ticks`]: instants as the source counts them, in 100 ns.
 //! - [`sql`]: SQL identifiers and literals, quoted.
 //! - [`error`]: one error, whose kind decides retry, exit status and hint.
@@ -68,5 +69,6 @@ pub mod scope;
 mod session;
 pub mod source;
 mod sql;
+mod status;
 mod ticks;
 mod verify;

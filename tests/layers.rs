@@ -44,6 +44,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
     ("cycle", &["feed", "plan", "source", "extract", "journals", "decode", "mirror"]),
     ("verify", &["cycle", "source", "extract", "journals", "decode", "mirror"]),
     ("pending", &["cycle", "plan", "mirror"]),
+    ("status", &["cycle", "mirror", "pending"]),
     ("forecast", &["cycle", "feed", "plan", "source", "journals", "mirror", "verify"]),
     (
         "session",
@@ -54,7 +55,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
         "cli",
         &[
             "cycle", "daemon", "forecast", "journals", "mirror", "pending", "publish", "sandbox",
-            "session", "source", "verify",
+            "session", "source", "status", "verify",
         ],
     ),
     // The simulated brokerage shares nothing with the client: a mistake made twice would cancel out.

@@ -47,7 +47,7 @@ pub use compare::{CellDifference, Compared, Line, compare, journal_lines};
 pub(crate) use guard::guarded;
 pub use load::{Outcome, Settings};
 pub use merge::Merged;
-pub use run_log::{FailureRow, ResourceRow, RunLog, RunRow, RunSummary};
+pub use run_log::{FailureRow, Freshness, ResourceRow, RunLog, RunRow, RunSummary};
 pub use state::State;
 pub use state::failures::{Failure, digest_of_404};
 pub use suspects::SuspectStep;

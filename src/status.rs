@@ -1,0 +1,264 @@
+//! What is mirrored, how fresh it is, what failed and what waits: `casemirror status`, which `text` and
+//! `--json` show alike.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::catalog::Catalog;
+use crate::config::Config;
+use crate::cycle::failed_text;
+use crate::error::Result;
+use crate::mirror::{
+    FEED_TABLES, FailureRow, Freshness, ResourceRow, RunLog, RunRow, State, Store,
+};
+use crate::pending::{self, PendingTable};
+use crate::scope::TableStatus;
+use crate::ticks::Ticks;
+
+/// Runs and failures that are shown.
+const LATEST_RUNS: usize = 5;
+const MOST_FAILURES: usize = 100;
+
+/// The whole of it. Instants are texts in UTC, to the second: people read them.
+#[derive(Debug, Serialize)]
+pub(crate) struct Status {
+    pub(crate) store: String,
+    pub(crate) database: String,
+    tenant: Option<String>,
+    /// Every change up to here is in, but for what is pending.
+    pub(crate) watermark: Option<String>,
+    /// When the cases were last listed completely.
+    listed_at: Option<String>,
+    late_rows: LateRows,
+    pub(crate) complete: bool,
+    pub(crate) tables: Vec<Table>,
+    failures: Vec<Failure>,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) verified: Option<Verified>,
+    /// What is not as it should be: each makes the exit status 3.
+    pub(crate) problems: Vec<String>,
+    /// What waits for its turn, which is no failure.
+    pub(crate) waiting: Vec<String>,
+}
+
+/// How late rows appeared in the feeds, as the last listing found.
+#[derive(Debug, Serialize)]
+struct LateRows {
+    cases: Option<String>,
+    contacts: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Table {
+    pub(crate) table: String,
+    pub(crate) status: &'static str,
+    pub(crate) reason: Option<String>,
+    pub(crate) since: Option<String>,
+    pub(crate) rows: i64,
+    pub(crate) last_change: Option<String>,
+    pub(crate) last_checked: Option<String>,
+    /// Scopes.
+    pub(crate) pending: usize,
+    pending_reason: Option<String>,
+    pub(crate) rejected: i64,
+}
+
+#[derive(Debug, Serialize)]
+struct Failure {
+    table: String,
+    scope: i64,
+    attempts: i64,
+    next_try: Option<String>,
+    kind: String,
+    error: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Run {
+    run_id: i64,
+    pub(crate) command: String,
+    pub(crate) started_at: Option<String>,
+    ended_at: Option<String>,
+    pub(crate) outcome: Option<String>,
+    exit_status: Option<i64>,
+    pub(crate) calls: Option<i64>,
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Verified {
+    pub(crate) at: String,
+    pub(crate) comparisons: i64,
+    pub(crate) differences: i64,
+    pub(crate) unsettled: i64,
+}
+
+impl Status {
+    /// Of an open store.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub(crate) fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Status> {
+        let conn = store.connection()?;
+        let (state, log) = (State::new(&conn), RunLog::new(&conn));
+        let pending = pending::collect(&conn, config, catalog, |_| Ok(()))?;
+        let findings = Findings::of(&log, catalog)?;
+        let watermark = state.feed("cases")?.bound.and_then(|b| Ticks::new(b).to_timestamp());
+        let (mut tables, mut problems, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, fresh) in log.freshness()? {
+            let Some(row) = findings.resources.get(&name) else { continue };
+            let stale = pending.get(&name);
+            problems.extend(findings.problems(&name, row, catalog));
+            waiting.extend(stale.map(|stale| waits(&name, stale)));
+            tables.push(findings.table(name, row, fresh, stale));
+        }
+        problems.extend(findings.beside_the_catalog());
+        Ok(Status {
+            store: store.path().display().to_string(),
+            database: config.publish.database.display().to_string(),
+            tenant: state.meta("tenant")?,
+            watermark: watermark.map(shown),
+            listed_at: state.meta("listed_at")?,
+            late_rows: LateRows {
+                cases: state.meta("late_rows_cases")?,
+                contacts: state.meta("late_rows_contacts")?,
+            },
+            complete: pending::is_complete_by(&conn, &pending, catalog)?,
+            tables,
+            failures: log.failures(MOST_FAILURES)?.into_iter().map(Failure::from).collect(),
+            runs: log.runs(LATEST_RUNS)?.into_iter().map(Run::from).collect(),
+            verified: state.last_verification()?.map(|last| Verified {
+                at: shown(last.at),
+                comparisons: last.comparisons,
+                differences: last.differences,
+                unsettled: last.unsettled,
+            }),
+            problems,
+            waiting,
+        })
+    }
+}
+
+/// What the store says is wrong, by table.
+struct Findings {
+    resources: BTreeMap<String, ResourceRow>,
+    /// Open rejects.
+    rejects: BTreeMap<String, i64>,
+    /// Failed scopes, and the error of one of them.
+    failed: BTreeMap<String, (i64, String)>,
+}
+
+impl Findings {
+    fn of(log: &RunLog<'_>, catalog: &Catalog) -> Result<Findings> {
+        let resources = log.resources()?;
+        let is_asked = |table: &str| is_asked(&resources, table);
+        let tables: Vec<&str> = catalog.names().into_iter().chain(FEED_TABLES).collect();
+        // The feeds are asked in every run.
+        let asked: Vec<&str> = catalog
+            .resources()
+            .iter()
+            .filter(|r| is_asked(&r.table) && is_asked(r.read_with()))
+            .map(|r| r.table.as_str())
+            .chain(FEED_TABLES)
+            .collect();
+        let (rejects, failed) = (log.open_rejects(&tables, &[])?, log.failed_scopes(&asked, &[])?);
+        Ok(Findings { resources, rejects, failed })
+    }
+
+    /// What is wrong with a table.
+    fn problems(&self, table: &str, row: &ResourceRow, catalog: &Catalog) -> Vec<String> {
+        let mut problems = Vec::new();
+        if row.own_status() == TableStatus::Failing {
+            problems.push(format!("{table} is failing: {}", row.reason.as_deref().unwrap_or("")));
+        }
+        if let Some((count, error)) = self.failed.get(table) {
+            problems.push(failed_text(table, *count, error));
+        }
+        let read_with = catalog.get(table).map_or(table, |r| r.read_with());
+        let are_asked = is_asked(&self.resources, table) && is_asked(&self.resources, read_with);
+        if let Some(rejected) = self.rejects.get(table).filter(|n| **n > 0 && are_asked) {
+            problems.push(rejected_text(table, *rejected));
+        }
+        problems
+    }
+
+    /// What is wrong with what is no table of the catalog: rows of the feeds that cannot be read.
+    fn beside_the_catalog(&self) -> Vec<String> {
+        let is_beside = |table: &str| !self.resources.contains_key(table);
+        let failed = self.failed.iter().filter(|(table, _)| is_beside(table));
+        let rejects = self.rejects.iter().filter(|(table, _)| is_beside(table));
+        failed
+            .map(|(table, (count, error))| failed_text(table, *count, error))
+            .chain(rejects.map(|(table, rejected)| rejected_text(table, *rejected)))
+            .collect()
+    }
+
+    fn table(
+        &self,
+        table: String,
+        row: &ResourceRow,
+        fresh: Freshness,
+        stale: Option<&PendingTable>,
+    ) -> Table {
+        Table {
+            status: row.status.name(),
+            reason: row.reason.clone(),
+            since: row.since.map(shown),
+            rows: fresh.rows,
+            last_change: fresh.last_change.map(shown),
+            last_checked: fresh.last_checked.map(shown),
+            pending: stale.map_or(0, |stale| stale.scopes),
+            pending_reason: stale.map(|stale| stale.reason.clone()),
+            rejected: self.rejects.get(&table).copied().unwrap_or(0),
+            table,
+        }
+    }
+}
+
+fn is_asked(resources: &BTreeMap<String, ResourceRow>, table: &str) -> bool {
+    resources.get(table).is_some_and(ResourceRow::is_asked)
+}
+
+fn waits(table: &str, stale: &PendingTable) -> String {
+    let PendingTable { scopes, reason, .. } = stale;
+    let (s, are) = if *scopes == 1 { ("", "is") } else { ("s", "are") };
+    format!("{table}: {scopes} scope{s} {are} pending: {reason}")
+}
+
+fn rejected_text(table: &str, rejected: i64) -> String {
+    format!("{table}: {rejected} open reject(s), see sync.rejects")
+}
+
+impl From<RunRow> for Run {
+    fn from(run: RunRow) -> Run {
+        Run {
+            run_id: run.run_id,
+            command: run.command,
+            started_at: run.started_at.map(shown),
+            ended_at: run.ended_at.map(shown),
+            outcome: run.outcome,
+            exit_status: run.exit_status,
+            calls: run.calls,
+            error: run.error,
+        }
+    }
+}
+
+impl From<FailureRow> for Failure {
+    fn from(failure: FailureRow) -> Failure {
+        Failure {
+            table: failure.table,
+            scope: failure.id,
+            attempts: failure.attempts,
+            next_try: failure.next_at.map(shown),
+            kind: failure.kind,
+            error: failure.error,
+        }
+    }
+}
+
+fn shown(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
