@@ -19,7 +19,7 @@ const BASE: [&str; 10] = [
 ];
 
 /// What else each part may name. What is missing here is forbidden.
-const ARROWS: [(&str, &[&str]); 27] = [
+const ARROWS: &[(&str, &[&str])] = &[
     // What everything stands on names no step.
     ("ticks", &[]),
     ("error", &[]),

@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_secs(240);
 const LOG: &str = "daemon.log";
 
 /// A daemon that asks and publishes as often as it may.
-pub(crate) const EAGER: &str = "poll = \"200ms\"\ncontacts_poll = \"200ms\"\n\
+pub(crate) const EAGER: &str = "poll = \"500ms\"\ncontacts_poll = \"500ms\"\n\
                          [publish]\nmin_interval = \"1s\"\nparquet_interval = \"1s\"\n";
 
 /// `casemirror run`; killed when it is dropped.
