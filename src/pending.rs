@@ -19,7 +19,7 @@ pub(crate) struct PendingScope {
     /// The case, the contact, or empty for a whole list.
     pub(crate) scope: String,
     pub(crate) reason: String,
-    /// It was never fetched completely, as far as the store tell.
+    /// It was never fetched completely, as far as the store tells.
     pub(crate) never: bool,
 }
 

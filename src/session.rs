@@ -110,7 +110,7 @@ impl Session {
     /// give way is left in `verifying`, and gone on with where it is given back.
     ///
     /// # Errors
-    /// What ended the cycle or the publishing; the store say so too.
+    /// What ended the cycle or the publishing; the store says so too.
     pub(crate) async fn sync(
         &self,
         command: &str,
@@ -137,7 +137,7 @@ impl Session {
     /// One run of the daemon's, like [`Session::sync`]; publishing has its own pace there.
     ///
     /// # Errors
-    /// What ended the cycle; the store say so too.
+    /// What ended the cycle; the store says so too.
     pub(crate) async fn follow(
         &self,
         options: Options,

@@ -49,6 +49,7 @@ fn assert_alike(args: &[&str], handed: &Output, own: &Output) {
 #[test]
 fn journals_verify_plan_and_export_are_as_if_typed_without_it() {
     let world = eager();
+    world.publish_snapshots();
     let mut daemon = world.start_daemon();
     daemon.wait_until_idle();
     let (from, to) = (first_day(2), first_day(1));
@@ -86,6 +87,7 @@ fn journals_verify_plan_and_export_are_as_if_typed_without_it() {
 #[test]
 fn what_fails_is_told_alike_and_gives_status_3_whoever_does_the_work() {
     let world = eager();
+    world.publish_snapshots();
     world.sandbox.fault(fault("/api/Offices/*/DepotJournals", None, refuse(400)));
     let mut daemon = world.start_daemon();
     daemon.wait_for_socket();
@@ -124,6 +126,7 @@ fn what_fails_is_told_alike_and_gives_status_3_whoever_does_the_work() {
 #[test]
 fn a_caller_with_another_configuration_is_told_the_keys_whatever_it_typed() {
     let world = eager();
+    world.publish_snapshots();
     let mut daemon = world.start_daemon();
     daemon.wait_until_idle();
     world.sandbox.reset_stats();

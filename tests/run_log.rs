@@ -1,4 +1,4 @@
-//! What the store keep open, and that they close it: rejects, failures and statuses
+//! What the store keeps open, and that it is closed: rejects, failures and statuses
 //! (docs/architecture.md, "What an error says").
 
 use casemirror::sandbox::{Act, Control, Facet, Fault, ListEdit};

@@ -46,7 +46,7 @@ pub(super) struct Dependence<'a, E> {
 }
 
 impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
-    /// The tables of which the store say something else than they should.
+    /// The tables of which the store says something else than they should.
     ///
     /// # Errors
     /// Those of looking into a table.

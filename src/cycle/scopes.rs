@@ -81,7 +81,7 @@ impl Cycle {
             .collect())
     }
 
-    /// The same cases, as the store have them now.
+    /// The same cases, as the store has them now.
     pub(super) fn again(&self, batch: &[CaseState]) -> Result<Vec<CaseState>> {
         let ids: Vec<i64> = batch.iter().map(|c| c.case_id).collect();
         let conn = self.store.connection()?;
@@ -209,7 +209,7 @@ pub fn since(config: &crate::config::Config) -> Result<Option<i64>> {
     Ok(Some(crate::ticks::Ticks::from(start.timestamp()).get()))
 }
 
-/// Plans cases from what the store say on `conn`; `day` is `bootstrap.since` in ticks.
+/// Plans cases from what the store says on `conn`; `day` is `bootstrap.since` in ticks.
 pub fn plan_cases(
     conn: &duckdb::Connection,
     batch: &[CaseState],

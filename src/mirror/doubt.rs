@@ -1,7 +1,7 @@
 //! Readings of a journal's month that lack so much of what is mirrored that they are not believed at
 //! once: an empty answer looks like a complete one (docs/architecture.md, "Journals").
 //!
-//! The month stays as it is, and the store keep since when it is doubted, a digest of the doubted lines,
+//! The month stays as it is, and the store keeps since when it is doubted, a digest of the doubted lines,
 //! and what they add up to. It is believed when an equal answer comes `source.doubt` later, or when the
 //! platform's own sum, asked after the doubted answer, is that of the doubted lines.
 
@@ -25,7 +25,7 @@ use crate::sql::{self, db, instant, query};
 /// So many lines of a month may always go.
 const FEW_LINES: i64 = 10;
 
-/// A doubted month, as the store say it.
+/// A doubted month, as the store says it.
 struct Doubted {
     id: i64,
     part: String,

@@ -1,4 +1,4 @@
-//! What the store tell of the calls that are to come.
+//! What the store tells of the calls that are to come.
 
 use std::collections::BTreeMap;
 

@@ -37,7 +37,7 @@ pub(super) fn take_rows(
     Ok(())
 }
 
-/// Forgets what the store say of these scopes: there is nothing to be fetched, and nothing left that
+/// Forgets what the store says of these scopes: there is nothing to be fetched, and nothing left that
 /// did not fit.
 pub(super) fn forget_scopes<'a>(
     conn: &Connection,

@@ -415,7 +415,7 @@ fn stale_each(resource: &Resource, each: &ForEach) -> String {
     )
 }
 
-/// What the store say of all scopes of a list.
+/// What the store says of all scopes of a list.
 #[derive(Debug, Default)]
 struct ListState {
     /// Of those that failed.

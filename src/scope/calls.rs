@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What was asked of one endpoint since the store were last taken.
+/// What was asked of one endpoint since the counts were last taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallStats {
     /// The path's template; `/authtoken` for tokens.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::names::name_in;
 use crate::error::Kind;
 
 /// Why a scope waits for its next attempt.
@@ -67,11 +68,9 @@ impl FailureKind {
     /// As it stands in `sync.failures.kind`.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            FailureKind::Call(kind) => {
-                // Only kinds of the list are noted: the others end the run.
-                CALL_KINDS.iter().find(|(known, _)| *known == kind).map_or("Call", |(_, n)| n)
-            }
-            own => OWN_KINDS.iter().find(|(known, _)| *known == own).map_or("Call", |(_, n)| n),
+            // Only kinds of the list are noted: the others end the run.
+            FailureKind::Call(kind) => name_in(&CALL_KINDS, kind),
+            own => name_in(&OWN_KINDS, own),
         }
     }
 
@@ -100,6 +99,7 @@ pub(crate) fn backoff(attempts: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use super::super::names::are_of_their_own;
     use super::*;
 
     #[test]
@@ -114,12 +114,10 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_name_of_its_own() {
-        let calls = CALL_KINDS.map(|(kind, name)| (FailureKind::of(kind), name));
-        let mut names = std::collections::BTreeSet::new();
-        for (kind, name) in calls.into_iter().chain(OWN_KINDS) {
-            assert_eq!(kind.name(), name);
-            assert!(names.insert(name), "{name} stands for two kinds");
-        }
+        are_of_their_own(&CALL_KINDS);
+        are_of_their_own(&OWN_KINDS);
+        let is_own = |name: &str| OWN_KINDS.iter().any(|(_, own)| *own == name);
+        assert!(CALL_KINDS.iter().all(|(_, name)| !is_own(name)));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod feed;
 mod fetched;
 mod journal;
 mod month;
+mod names;
 mod status;
 mod window;
 mod work;

@@ -1,7 +1,9 @@
-//! States that the store keep of tables and cases, and why months are due: enums with one table of
+//! States that the store keeps of tables and cases, and why months are due: enums with one table of
 //! stored names each.
 
 use std::fmt;
+
+use super::names::{name_in, named_in};
 
 /// Why a table is filled or empty (`sync.resources.status`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -138,30 +140,10 @@ impl fmt::Display for DueReason {
     }
 }
 
-fn name_in<T: Copy + PartialEq>(names: &[(T, &'static str)], of: T) -> &'static str {
-    names.iter().find(|(known, _)| *known == of).map_or("", |(_, name)| name)
-}
-
-fn named_in<T: Copy>(names: &[(T, &'static str)], name: &str) -> Option<T> {
-    names.iter().find(|(_, known)| *known == name).map(|(value, _)| *value)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::fmt::Debug;
-
+    use super::super::names::are_of_their_own;
     use super::*;
-
-    fn are_of_their_own<T: Copy + PartialEq + Debug>(names: &[(T, &'static str)]) {
-        let mut met = BTreeSet::new();
-        for (value, name) in names {
-            assert_eq!(name_in(names, *value), *name);
-            assert_eq!(named_in(names, name), Some(*value));
-            assert!(!name.is_empty() && met.insert(*name), "{name} stands for two");
-        }
-        assert_eq!(named_in(names, "?"), None);
-    }
 
     #[test]
     fn every_state_has_a_name_of_its_own_and_is_read_back_from_it() {

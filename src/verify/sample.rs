@@ -46,7 +46,7 @@ pub(crate) struct Sample {
     pending: usize,
 }
 
-/// What the store say when answers are compared.
+/// What the store says when answers are compared.
 struct RunLog {
     /// Stale, failed, or about to be searched again: known to be not as the source has it.
     pending: HashSet<Scope>,

@@ -332,7 +332,7 @@ impl Totals {
     }
 }
 
-/// What the store say of cases that are differing.
+/// What the store says of cases that are differing.
 fn known(state: &State<'_>, total: Total, differing: &[i64]) -> Result<Known> {
     if differing.is_empty() {
         return Ok(Known::default());
