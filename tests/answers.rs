@@ -1,7 +1,7 @@
 //! What is no answer is never taken for one: it is asked again, and while it stays so, what is mirrored
 //! stays and the run says that it is incomplete.
 
-use casemirror::sandbox::{Control, Facet, Fault};
+use casemirror::sandbox::{Control, Facet, Fault, Spoil};
 use rstest::rstest;
 use serde_json::Value;
 
@@ -96,6 +96,18 @@ fn an_id_that_stands_twice_in_a_search_row_makes_no_phantom() {
 
 #[test]
 fn records_that_come_twice_do_not_stand_for_those_that_did_not_come() {
+    let world = mirrored(6);
+    let roles = "SELECT string_agg(t::TEXT, '|' ORDER BY t::TEXT) FROM case_roles t";
+    let before: String = one(&world.published(), roles);
+    // As many as there are, but the first stands in the place of the last one too.
+    world.sandbox.fault(fault(ROLES, None, Fault::Spoil { how: Spoil::DuplicateRecord }));
+    assert_incomplete(&world.run(&["sync", "--full"]), "case_roles");
+    assert_eq!(one::<String>(&world.published(), roles), before);
+    assert_mended(&world);
+}
+
+#[test]
+fn listed_cases_that_come_twice_do_not_stand_for_those_that_did_not_come() {
     let world = mirrored(12);
     let rows = property_rows(&world, None);
     let last = rows.len() - 3;
@@ -132,6 +144,9 @@ fn on_the_feed_an_answer_that_is_none_moves_nothing(#[case] wrong: Fault) {
 #[test]
 fn a_date_that_jumps_ahead_does_not_move_the_watermark_with_it() {
     let world = mirrored(4);
+    // A change that is seen at once: the service's clock is that of its change dates.
+    change(&world, shown_cases(&world)[1], Facet::Nothing);
+    world.sync();
     world.sandbox.control(Control::DateSkew { ms: 3_600_000 });
     world.sync();
     let ahead =
