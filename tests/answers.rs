@@ -97,13 +97,11 @@ fn an_id_that_stands_twice_in_a_search_row_makes_no_phantom() {
 #[test]
 fn records_that_come_twice_do_not_stand_for_those_that_did_not_come() {
     let world = mirrored(6);
-    let roles = "SELECT string_agg(t::TEXT, '|' ORDER BY t::TEXT) FROM case_roles t";
-    let before: String = one(&world.published(), roles);
-    // As many as there are, but the first stands in the place of the last one too.
+    // As many as there are, but the first stands in the place of the last one too. What it hides is
+    // found by looking behind it.
     world.sandbox.fault(fault(ROLES, None, Fault::Spoil { how: Spoil::DuplicateRecord }));
-    assert_incomplete(&world.run(&["sync", "--full"]), "case_roles");
-    assert_eq!(one::<String>(&world.published(), roles), before);
-    assert_mended(&world);
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    world.assert_equal();
 }
 
 #[test]
