@@ -1,5 +1,4 @@
-//! What the next `sync` would call, by what the store says was
-//! seen and fetched. Nothing is asked here.
+//! What the next `sync` would call, by what the store says was seen and fetched. Nothing is asked here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

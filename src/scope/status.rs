@@ -31,7 +31,7 @@ impl TableStatus {
 
     /// As it stands in `sync.resources.status`.
     pub(crate) fn name(self) -> &'static str {
-        name_in(&TableStatus::NAMES, self)
+        name_in(&TableStatus::NAMES, self).unwrap_or_default()
     }
 
     /// The status of that name.
@@ -63,7 +63,7 @@ impl Standing {
 
     /// As it stands in `sync.seen.state`.
     pub(crate) fn name(self) -> &'static str {
-        name_in(&Standing::NAMES, self)
+        name_in(&Standing::NAMES, self).unwrap_or_default()
     }
 
     /// The standing of that name.
@@ -125,7 +125,7 @@ impl DueReason {
 
     /// As it stands in `sync.journal_months.due`.
     pub(crate) fn name(self) -> &'static str {
-        name_in(&DueReason::NAMES, self)
+        name_in(&DueReason::NAMES, self).unwrap_or_default()
     }
 
     /// The reason of that name.
@@ -142,8 +142,20 @@ impl fmt::Display for DueReason {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::are_of_their_own;
+    use std::collections::BTreeSet;
+    use std::fmt::Debug;
+
     use super::*;
+
+    fn are_of_their_own<T: Copy + PartialEq + Debug>(names: &[(T, &'static str)]) {
+        let mut met = BTreeSet::new();
+        for (value, name) in names {
+            assert_eq!(name_in(names, *value), Some(*name));
+            assert_eq!(named_in(names, name), Some(*value));
+            assert!(!name.is_empty() && met.insert(*name), "{name} stands for two");
+        }
+        assert_eq!(named_in(names, "?"), None);
+    }
 
     #[test]
     fn every_state_has_a_name_of_its_own_and_is_read_back_from_it() {

@@ -19,7 +19,7 @@ impl Sides<'_> {
     }
 }
 
-/// What the store says of cases that are differing.
+/// What the store says of cases that differ.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// Pending, failed or rejected.

@@ -332,7 +332,7 @@ impl Totals {
     }
 }
 
-/// What the store says of cases that are differing.
+/// What the store says of cases that differ.
 fn known(state: &State<'_>, total: Total, differing: &[i64]) -> Result<Known> {
     if differing.is_empty() {
         return Ok(Known::default());
