@@ -186,6 +186,11 @@ fn scaled(raw: &str, scale: u32, wanted: &str) -> Result<i128, String> {
     // The value is `significant` × 10^shift in units of 10^-scale.
     let mut shift = i64::from(exponent) - fraction.len() as i64 + i64::from(scale);
     let mut digits = significant.as_slice();
+    if scale > 0
+        && let Some(value) = without_tail(digits, shift)
+    {
+        return Ok(if negative { -value } else { value });
+    }
     while shift < 0 {
         match digits.split_last() {
             Some((b'0', rest)) => digits = rest,
@@ -208,6 +213,36 @@ fn scaled(raw: &str, scale: u32, wanted: &str) -> Result<i128, String> {
         value *= 10;
     }
     Ok(if negative { -value } else { value })
+}
+
+/// Decimals beyond the column's from which on a number can be the tail of a binary fraction: an amount
+/// has eight in all.
+const TAIL_DECIMALS: usize = 6;
+/// How far such a number may be from one that fits, as a power of ten of the column's last decimal: an
+/// amount 0.000001, which is 10^-4 of 0.01.
+const TAIL_ZEROS: usize = 4;
+
+/// The value of `digits` × 10^shift, rounded, where what is beyond its last decimal is the tail of a
+/// binary fraction: `1234.5600000001` was an amount before it was a double.
+fn without_tail(digits: &[u8], shift: i64) -> Option<i128> {
+    let ends = digits.iter().rposition(|b| *b != b'0')? + 1;
+    let beyond = usize::try_from(-shift).ok()?.checked_sub(digits.len() - ends)?;
+    if beyond < TAIL_DECIMALS || ends > beyond + 30 {
+        return None;
+    }
+    let whole = digits[..ends.saturating_sub(beyond)].iter();
+    let whole = whole.fold(0, |value: i128, digit| value * 10 + i128::from(digit - b'0'));
+    // What is beyond begins with so many zeros, or is a nine short of the next: 0.0000.. or 0.9999..
+    let zeros = beyond.saturating_sub(ends).min(TAIL_ZEROS);
+    let first = &digits[ends.saturating_sub(beyond)..ends];
+    let first = &first[..first.len().min(TAIL_ZEROS - zeros)];
+    if first.iter().all(|b| *b == b'0') {
+        Some(whole)
+    } else if zeros == 0 && first.iter().all(|b| *b == b'9') {
+        Some(whole + 1)
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -238,6 +273,41 @@ mod tests {
         assert_eq!(money("10000000000000000"), Err("out of the range of DECIMAL(18,2)".to_owned()));
         assert_eq!(money("1e999999999"), Err("out of range".to_owned()));
         assert!(money("\"12.50\"").is_err());
+    }
+
+    #[test]
+    fn the_tail_of_a_binary_fraction_is_no_part_of_an_amount() {
+        for (text, ore) in [
+            ("1234.5600000001", 123_456),
+            ("-1234.5600000001", -123_456),
+            ("1234.5599999999", 123_456),
+            ("0.30000000000000004", 30),
+            ("0.29999999999999999", 30),
+            ("99.99999999999999", 10_000),
+            ("-0.00000001", 0),
+            ("1e-12", 0),
+            ("123456000000001e-11", 123_456),
+            ("1234.56000099", 123_456),
+        ] {
+            assert_eq!(read(Scalar::Money, text), Ok(Some(Value::Decimal(ore))), "{text}");
+        }
+        // Further off than a tail, or with fewer decimals than one has.
+        for text in [
+            "1234.56000101",
+            "1234.5600010000000",
+            "1234.5600001",
+            "1234.5599999",
+            "1234.55999899",
+            "1234.565",
+            "1234.56500000001",
+            "0.00123456789",
+        ] {
+            let told = read(Scalar::Money, text);
+            assert_eq!(told, Err("more than 2 decimals".to_owned()), "{text}");
+        }
+        assert_eq!(read(Scalar::Decimal, "0.30000000000000004"), Ok(Some(Value::Decimal(300_000))));
+        assert!(read(Scalar::Decimal, "0.12345678").is_err());
+        assert!(read(Scalar::Int, "5.00000000000001").is_err());
     }
 
     #[test]
