@@ -303,6 +303,7 @@ impl Forecaster<'_> {
         Ok(vec![
             line("verify: numbers of cases", asks.counts, asks.counts),
             line("verify: sums of revenue", asks.sums, asks.sums),
+            line("verify: months line by line", asks.months, asks.months),
             line("verify: sampled cases", asks.cases, asks.sample_calls),
         ])
     }

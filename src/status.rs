@@ -14,7 +14,7 @@ use crate::mirror::{
     FEED_TABLES, FailureRow, Freshness, ResourceRow, RunLog, RunRow, State, Store,
 };
 use crate::pending::{self, PendingTable};
-use crate::scope::TableStatus;
+use crate::scope::{REVENUE, TableStatus};
 use crate::ticks::Ticks;
 
 /// Runs and failures that are shown.
@@ -93,6 +93,18 @@ pub(crate) struct Verified {
     pub(crate) comparisons: i64,
     pub(crate) differences: i64,
     pub(crate) unsettled: i64,
+    /// Controls that could not be read.
+    pub(crate) not_compared: i64,
+    /// What differed, and that no later verification has found gone.
+    pub(crate) standing: Vec<Standing>,
+}
+
+/// A difference, which makes the exit status 4. Its values may be a person's: they are in
+/// `sync.verifications`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Standing {
+    pub(crate) what: String,
+    pub(crate) since: String,
 }
 
 impl Status {
@@ -115,6 +127,16 @@ impl Status {
             tables.push(findings.table(name, row, fresh, stale));
         }
         problems.extend(findings.beside_the_catalog());
+        if is_asked(&findings.resources, REVENUE) {
+            problems.extend(state.control_problems()?);
+        }
+        let verified = verified(&state)?;
+        if let Some(last) = verified.as_ref().filter(|last| last.not_compared > 0) {
+            let n = last.not_compared;
+            problems.push(format!(
+                "the last verification could not read {n} control(s), see sync.verifications"
+            ));
+        }
         Ok(Status {
             store: store.path().display().to_string(),
             database: config.publish.database.display().to_string(),
@@ -129,16 +151,37 @@ impl Status {
             tables,
             failures: log.failures(MOST_FAILURES)?.into_iter().map(Failure::from).collect(),
             runs: log.runs(LATEST_RUNS)?.into_iter().map(Run::from).collect(),
-            verified: state.last_verification()?.map(|last| Verified {
-                at: shown(last.at),
-                comparisons: last.comparisons,
-                differences: last.differences,
-                unsettled: last.unsettled,
-            }),
+            verified,
             problems,
             waiting,
         })
     }
+
+    /// 4 while a difference stands, else 3 when something is not as it should be, else 0
+    /// (docs/architecture.md, "Commands").
+    pub(crate) fn exit_status(&self) -> u8 {
+        match &self.verified {
+            Some(verified) if !verified.standing.is_empty() => 4,
+            _ if self.problems.is_empty() => 0,
+            _ => 3,
+        }
+    }
+}
+
+fn verified(state: &State<'_>) -> Result<Option<Verified>> {
+    let Some(last) = state.last_verification()? else { return Ok(None) };
+    let standing = state.standing_differences()?;
+    Ok(Some(Verified {
+        at: shown(last.at),
+        comparisons: last.comparisons,
+        differences: last.differences,
+        unsettled: last.unsettled,
+        not_compared: last.not_compared,
+        standing: standing
+            .into_iter()
+            .map(|found| Standing { what: found.what, since: shown(found.at) })
+            .collect(),
+    }))
 }
 
 /// What the store says is wrong, by table.

@@ -14,7 +14,9 @@
 //! narrower date, and lines of a journal's month that is not closed yet.
 //!
 //! What the mirror itself knows to be otherwise (pending, failed, rejected) is left out and named: it
-//! is no difference, and must hide none.
+//! is no difference, and must hide none. A control that cannot be read is named, and is no agreement.
+//!
+//! Of journals without a sum one month of each scope is read again, line by line, in turn.
 //!
 //! What is found to differ is made stale, so that the next cycle mends it.
 //!
@@ -29,18 +31,21 @@ mod lines;
 mod revenue;
 mod sample;
 mod totals;
+mod turns;
 mod whole;
 
 pub(crate) use context::Context;
 pub(crate) use forecast::Asks;
 
 use crate::error::{Error, Kind, Result};
-use crate::scope::{REVENUE, REVENUE_SUMS};
+use crate::mirror::{Difference, VerifiedRow};
+use crate::scope::REVENUE;
 pub(crate) use asking::Gate;
 use context::Asked;
 use revenue::Revenue;
 use sample::Sample;
 use totals::Totals;
+use turns::Turns;
 
 /// Cases read whole where nobody says how many (`--sample`).
 pub(crate) const SAMPLE: usize = 20;
@@ -64,18 +69,29 @@ pub(crate) struct Comparison {
     pub(crate) source: String,
     pub(crate) mirror: String,
     pub(crate) finding: Finding,
+    /// What it is about: a difference stands until a later comparison of the same finds none.
+    pub(crate) subject: String,
 }
 
 impl Comparison {
-    /// As in `sync.verifications`: NULL where both are the same.
-    pub(crate) fn difference(&self) -> Option<String> {
-        match &self.finding {
-            Finding::Same => None,
-            Finding::Different(how) => Some(how.clone()),
-            Finding::Unsettled(how) => Some(format!("unsettled: {how}")),
+    /// As in `sync.verifications`.
+    pub(crate) fn row(&self) -> VerifiedRow {
+        VerifiedRow {
+            what: self.what.clone(),
+            source: self.source.clone(),
+            mirror: self.mirror.clone(),
+            difference: match &self.finding {
+                Finding::Same => Difference::None,
+                Finding::Different(how) => Difference::Standing(how.clone()),
+                Finding::Unsettled(how) => Difference::Unsettled(how.clone()),
+            },
+            subject: self.subject.clone(),
         }
     }
 }
+
+/// The subject of comparisons of cases read whole.
+const SAMPLED: &str = "sampled cases";
 
 /// Everything that was compared.
 #[derive(Debug, Clone, Default)]
@@ -89,6 +105,8 @@ pub(crate) struct Verified {
     pub(crate) left_out: Vec<String>,
     /// How many things could not be compared, for either reason.
     pub(crate) not_compared: usize,
+    /// Months that have no control.
+    pub(crate) without_control: usize,
 }
 
 impl Verified {
@@ -103,14 +121,15 @@ impl Verified {
     }
 }
 
-/// The tables that control totals are of; a month's sum is compared with its lines.
-const TOTALLED: [&str; 4] = ["cases", "projects", REVENUE, REVENUE_SUMS];
+/// The tables that control totals are of.
+const TOTALLED: [&str; 3] = ["cases", "projects", REVENUE];
 
 /// All comparisons, settled and open.
 pub(crate) struct Verification {
     context: Context,
     totals: Totals,
     revenue: Revenue,
+    turns: Turns,
     sample: Sample,
     settled: Vec<Comparison>,
     /// What is not compared because it is not read.
@@ -128,6 +147,7 @@ impl Verification {
         Ok(Verification {
             totals: Totals::of(&context)?,
             revenue: Revenue::of(&context)?,
+            turns: Turns::of(&context)?,
             sample: Sample::of(&context, sample)?,
             not_read: TOTALLED
                 .into_iter()
@@ -142,7 +162,10 @@ impl Verification {
 
     /// Whether every comparison is settled.
     pub(crate) fn is_done(&self) -> bool {
-        self.totals.is_done() && self.revenue.is_done() && self.sample.is_done()
+        self.totals.is_done()
+            && self.revenue.is_done()
+            && self.turns.is_done()
+            && self.sample.is_done()
     }
 
     /// Asks the source for what is open, as long as the gate is open. False when it was left: called
@@ -156,12 +179,17 @@ impl Verification {
             self.asked = Some(context.now()?);
             self.totals.begin();
             self.revenue.begin();
+            self.turns.begin();
             self.sample.begin(context)?;
         }
         self.totals.ask(context, gate).await?;
         self.revenue.ask(context, gate).await?;
+        self.turns.ask(context, gate, &mut self.settled).await?;
         self.sample.ask(context, gate).await?;
-        Ok(self.totals.is_asked() && self.revenue.is_asked() && self.sample.is_asked())
+        Ok(self.totals.is_asked()
+            && self.revenue.is_asked()
+            && self.turns.is_asked()
+            && self.sample.is_asked())
     }
 
     /// Holds the answers against the mirror. A cycle has to lie between: it follows what has changed
@@ -174,6 +202,7 @@ impl Verification {
         let context = &self.context;
         self.totals.compare(context, asked, &mut self.settled).await?;
         self.revenue.compare(context, &mut self.settled).await?;
+        self.turns.compare(context, &mut self.settled).await?;
         self.sample.compare(context, asked, &mut self.settled).await
     }
 
@@ -195,6 +224,7 @@ impl Verification {
             problems: could_not.problems,
             left_out: could_not.left_out,
             not_compared: could_not.count,
+            without_control: could_not.without_control,
         })
     }
 }

@@ -40,6 +40,11 @@ const FIRST_FORMAT: &str = "
     ALTER TABLE sync.journal_months DROP COLUMN doubted_change;
     ALTER TABLE sync.journal_months DROP COLUMN doubted_price;
     ALTER TABLE sync.journal_months DROP COLUMN not_found_at;
+    ALTER TABLE sync.journal_months DROP COLUMN verified_at;
+    ALTER TABLE sync.journal_months DROP COLUMN off_rounds;
+    ALTER TABLE sync.verifications DROP COLUMN subject;
+    ALTER TABLE sync.verifications DROP COLUMN standing;
+    DROP TABLE sync.journal_scopes;
     UPDATE sync.meta SET value = '1' WHERE key = 'format';";
 
 /// The words that were statuses then.
@@ -109,7 +114,7 @@ fn a_store_of_the_first_format_is_upgraded_and_nothing_is_fetched_again() {
     {
         let store = world.store();
         assert_eq!(fetched(&store), before);
-        assert_eq!(one::<String>(&store, "SELECT value FROM sync.meta WHERE key = 'format'"), "2");
+        assert_eq!(one::<String>(&store, "SELECT value FROM sync.meta WHERE key = 'format'"), "3");
         assert_eq!(one::<i64>(&store, "SELECT count(*) FROM sync.seen WHERE dirty"), 0);
     }
     world.sync();

@@ -10,6 +10,9 @@ use crate::mirror::Store;
 use crate::session::Session;
 use crate::status::Status;
 
+/// Differences that are shown as text.
+const MOST_STANDING: usize = 20;
+
 pub(crate) fn run(config: &Config, args: &args::Status) -> Result<u8> {
     let catalog = Catalog::load(config.resources.dir.as_deref())?;
     config.check_tables(&catalog.names())?;
@@ -36,7 +39,7 @@ pub(crate) fn execute(args: &args::Status, session: &Session, out: &Printer) -> 
 
 fn show(status: &Status, args: &args::Status, out: &Printer) -> Result<u8> {
     out.print(&if args.json { json(status)? } else { text(status) })?;
-    Ok(if status.problems.is_empty() { 0 } else { 3 })
+    Ok(status.exit_status())
 }
 
 fn json(status: &Status) -> Result<String> {
@@ -102,9 +105,21 @@ fn text(status: &Status) -> String {
     }
     if let Some(verified) = &status.verified {
         out.push_str(&format!(
-            "\nlast verified: {}, {} comparisons, {} differences, {} unsettled",
-            verified.at, verified.comparisons, verified.differences, verified.unsettled
+            "\nlast verified: {}, {} comparisons, {} differences, {} unsettled, {} not compared",
+            verified.at,
+            verified.comparisons,
+            verified.differences,
+            verified.unsettled,
+            verified.not_compared
         ));
+        let standing = &verified.standing;
+        for found in standing.iter().take(MOST_STANDING) {
+            out.push_str(&format!("\ndiffers since {}: {}", found.since, found.what));
+        }
+        if standing.len() > MOST_STANDING {
+            let more = standing.len() - MOST_STANDING;
+            out.push_str(&format!("\nand {more} more, see sync.verifications"));
+        }
     }
     out.push('\n');
     out

@@ -15,7 +15,10 @@ pub(crate) async fn execute(args: &Verify, host: &Host, out: &Printer) -> Result
     if let Some(verified) = &ran.verified {
         out.print(&table(verified))?;
     }
-    Ok(ran.report.exit_status())
+    let status = ran.report.exit_status();
+    let lacks_control = ran.verified.as_ref().is_some_and(|verified| verified.without_control > 0);
+    // What nothing was held against is no agreement, also where nobody wants the control.
+    Ok(if status == 0 && lacks_control { 3 } else { status })
 }
 
 /// Everything that was compared, as a table, and what it comes to.
@@ -30,7 +33,7 @@ fn table(verified: &Verified) -> String {
 /// What differs, and what it comes to: for a run that verified because it was due.
 pub(crate) fn differences(verified: &Verified) -> String {
     let found: Vec<Comparison> =
-        verified.comparisons.iter().filter(|c| c.difference().is_some()).cloned().collect();
+        verified.comparisons.iter().filter(|c| c.finding != Finding::Same).cloned().collect();
     let shown = if found.is_empty() { String::new() } else { rows(&found) };
     format!(
         "verified: {} comparisons\n{shown}{}{}",
@@ -88,6 +91,7 @@ mod tests {
             source: "2".to_owned(),
             mirror: "1".to_owned(),
             finding,
+            subject: "cases".to_owned(),
         };
         let comparisons = findings.into_iter().map(comparison).collect();
         total(&Verified { comparisons, not_compared, ..Verified::default() })

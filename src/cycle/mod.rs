@@ -8,6 +8,7 @@ mod errors;
 mod feed_memory;
 mod feeds;
 mod fetch;
+mod gone;
 mod journals;
 mod lists;
 mod month_answers;

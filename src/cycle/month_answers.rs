@@ -133,6 +133,10 @@ impl Cycle {
             // It was set aside while this call was under way.
             return Ok(());
         }
+        if error.kind() == Kind::NotFound && self.take_unlisted(month).await? {
+            self.reached();
+            return Ok(());
+        }
         // A journal that takes too long says nothing about whether the source can be reached.
         let too_long = error.kind() == Kind::Timeout;
         let error =
@@ -175,7 +179,7 @@ impl Cycle {
         }
     }
 
-    fn note_month_failing(&mut self, month: &DueMonth, weight: u32, why: &str) {
+    pub(super) fn note_month_failing(&mut self, month: &DueMonth, weight: u32, why: &str) {
         tracing::warn!(
             table = month.table,
             scope = %month.scope,
@@ -232,7 +236,7 @@ impl Cycle {
         Ok(())
     }
 
-    async fn note_month_failure(
+    pub(super) async fn note_month_failure(
         &self,
         month: &DueMonth,
         kind: FailureKind,

@@ -13,7 +13,7 @@ use crate::catalog::{Group, Resource};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{FEED_TABLES, ResourceRow, RunLog, State, Store, Writer};
-use crate::scope::TableStatus;
+use crate::scope::{REVENUE, TableStatus};
 use crate::source::Client;
 
 /// Key of `sync.meta`: the `$top` that each endpoint takes, as JSON.
@@ -156,6 +156,14 @@ impl Cycle {
             })
             .await?;
         self.derive_statuses().await?;
+        let controls = self
+            .writer
+            .run(|conn| {
+                let state = State::new(conn);
+                state.sums_follow_their_lines()?;
+                state.keep_control_problems()
+            })
+            .await?;
         let conn = self.store.connection()?;
         let log = RunLog::new(&conn);
         let rows = log.resources()?;
@@ -185,6 +193,9 @@ impl Cycle {
         for (table, count) in log.open_rejects(&asked, &self.options.cases)? {
             let s = if count == 1 { "" } else { "s" };
             self.problem(format!("{table}: {count} open reject{s}, see sync.rejects"));
+        }
+        if whole && asked.contains(&REVENUE) {
+            controls.into_iter().for_each(|problem| self.problem(problem));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 mod align;
 mod compare;
 mod contacts;
+mod controls;
 mod definition;
 mod doubt;
 mod first_load;
@@ -52,8 +53,10 @@ pub use state::State;
 pub use state::failures::{Failure, digest_of_404};
 pub use suspects::SuspectStep;
 pub use unreadable::FEED_TABLES;
-pub use verifications::{CaseMoved, RevenueMonth, ScopeTimes, rows_of_month};
-pub use wanted::id_column;
+pub use verifications::{
+    CaseMoved, Difference, RevenueMonth, ScopeTimes, TurnMonth, VerifiedRow, rows_of_month,
+};
+pub use wanted::{NotFound, id_column};
 pub use writer::{Loader, Writer};
 
 use crate::catalog::Catalog;

@@ -8,6 +8,7 @@ use duckdb::params;
 use jiff::Timestamp;
 
 use super::state::{State, list};
+use super::wanted::IS_GONE;
 use crate::config::JournalLevel;
 use crate::error::{Error, Kind, Result};
 use crate::scope::{JournalScope, Month};
@@ -74,7 +75,8 @@ impl State<'_> {
     /// Makes every month of a table due that was read before and is wanted still.
     pub fn synced_months_are_due(&self, table: &str, reason: DueReason) -> Result<()> {
         self.batch(&format!(
-            "UPDATE sync.journal_months SET due = {} WHERE table_name = {} AND complete AND wanted",
+            "UPDATE sync.journal_months m SET due = {} WHERE table_name = {} AND complete AND wanted \
+               AND NOT {IS_GONE}",
             sql::text(reason.name()),
             sql::text(table)
         ))
@@ -275,7 +277,7 @@ impl State<'_> {
     pub fn rejected_months_are_due(&self) -> Result<()> {
         self.batch(&format!(
             "UPDATE sync.journal_months m SET due = {} FROM sync.rejects r \
-             WHERE r.resolved_at IS NULL AND m.complete AND m.due IS NULL \
+             WHERE r.resolved_at IS NULL AND m.complete AND m.due IS NULL AND NOT {IS_GONE} \
                AND r.scope = m.journal_level || '/' || m.journal_id || '/' \
                  || strftime(m.journal_month, '%Y-%m')",
             sql::text(DueReason::Rejects.name())

@@ -13,7 +13,7 @@ use crate::error::{Error, Kind, Result};
 use crate::sql::{db, scalar_i64};
 
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
-const FORMAT: i64 = 2;
+const FORMAT: i64 = 3;
 
 /// Key of `sync.meta`: by what the key of the privacy hashes is known again.
 const KEY_FINGERPRINT: &str = "hash_key_fingerprint";
@@ -56,8 +56,11 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
                 ),
             ));
         }
-        if format < FORMAT {
+        if format < 2 {
             upgrade::from_first(conn)?;
+        }
+        if format < FORMAT {
+            upgrade::from_second(conn)?;
         }
         upgraded = format < FORMAT;
     }

@@ -139,9 +139,11 @@ CREATE TABLE sync.verifications (
   what VARCHAR,
   source VARCHAR,
   mirror VARCHAR,
-  difference VARCHAR
+  difference VARCHAR,
+  subject VARCHAR,
+  standing BOOLEAN
 );
-COMMENT ON TABLE sync.verifications IS 'Every comparison of verify with the source: difference is NULL where both are the same, and begins with unsettled where the source changed each time it was asked';
+COMMENT ON TABLE sync.verifications IS 'Comparisons of verify with the source, all of the last one and what differed in those before it: difference is NULL where both are the same, begins with unsettled where the source changed each time it was asked, and with not compared where a control was not read; standing: a difference that no later verification of the same subject has found gone';
 
 CREATE TABLE sync.calls (
   run_id BIGINT,
@@ -188,9 +190,21 @@ CREATE TABLE sync.journal_months (
   doubted_payment DECIMAL(38,2),
   doubted_change DECIMAL(38,2),
   doubted_price DECIMAL(38,2),
-  not_found_at TIMESTAMPTZ
+  not_found_at TIMESTAMPTZ,
+  verified_at TIMESTAMPTZ,
+  off_rounds BIGINT
 );
-COMMENT ON TABLE sync.journal_months IS 'Per journal, scope and month: whether and when it was read completely (read_at), the first time since the month was closed (closed_read_at), why it is to be read (due), and whether it still is to be (wanted: journals.level and journals.ids); doubted_at, doubted_digest and doubted sums: since when, and with which lines, its answer lacks so much that it is not believed yet; not_found_at: its first 404';
+COMMENT ON TABLE sync.journal_months IS 'Per journal, scope and month: whether and when it was read completely (read_at), the first time since the month was closed (closed_read_at), why it is to be read (due), and whether it still is to be (wanted: journals.level and journals.ids); doubted_at, doubted_digest and doubted sums: since when, and with which lines, its answer lacks so much that it is not believed yet; not_found_at: its first 404; verified_at: when verify last held it against the source line by line; off_rounds: of a sum, how often in a row it was not that of its lines while neither changed';
+
+-- Whose journals were ever known: they stay known when they leave the list of the offices.
+CREATE TABLE sync.journal_scopes (
+  journal_level VARCHAR,
+  journal_id BIGINT,
+  name VARCHAR,
+  not_found_at TIMESTAMPTZ,
+  gone_at TIMESTAMPTZ
+);
+COMMENT ON TABLE sync.journal_scopes IS 'Offices, broker companies and chains that were ever listed, with their last known name; one that left the list is asked until the source answers 404 to its id (not_found_at), and again source.doubt later (gone_at)';
 
 -- What changed in closed months; report.journal_restatements shows it.
 CREATE TABLE sync.restatements (

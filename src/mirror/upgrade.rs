@@ -41,3 +41,17 @@ pub(super) fn from_first(conn: &Connection) -> Result<()> {
     .map_err(failed)?;
     fetched::create_view(conn)
 }
+
+/// From the second format: what journals are known by, and what became of what they were verified to be.
+pub(super) fn from_second(conn: &Connection) -> Result<()> {
+    conn.execute_batch(
+        "ALTER TABLE sync.verifications ADD COLUMN IF NOT EXISTS subject VARCHAR; \
+         ALTER TABLE sync.verifications ADD COLUMN IF NOT EXISTS standing BOOLEAN; \
+         ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS verified_at TIMESTAMPTZ; \
+         ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS off_rounds BIGINT; \
+         CREATE TABLE IF NOT EXISTS sync.journal_scopes \
+           (journal_level VARCHAR, journal_id BIGINT, name VARCHAR, not_found_at TIMESTAMPTZ, \
+            gone_at TIMESTAMPTZ)",
+    )
+    .map_err(|e| db("cannot bring the store's state up to this version", e))
+}

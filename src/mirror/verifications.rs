@@ -10,6 +10,7 @@ use jiff::civil::Date;
 
 use super::state::fetched::rows_of;
 use super::state::{State, ids, list};
+use super::wanted::IS_GONE;
 use crate::config::JournalLevel;
 use crate::error::Result;
 use crate::scope::{CaseState, JournalScope, Month, Place};
@@ -32,7 +33,71 @@ pub struct RevenueMonth {
     /// Something of it is not known: it is to be read, or a value did not fit.
     pub unsure: bool,
     pub window_days: Option<u32>,
+    /// The source no longer knows whose month it is.
+    pub gone: bool,
+    /// The platform's sum is that of something else.
+    pub without_control: bool,
 }
+
+/// A month of a journal without a sum, whose turn it is to be read again line by line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnMonth {
+    pub table: String,
+    pub scope: JournalScope,
+    pub name: Option<String>,
+    /// The last reading was after the month was closed.
+    pub closed: bool,
+    pub window_days: Option<u32>,
+}
+
+impl TurnMonth {
+    /// What comparisons of it are about.
+    pub fn subject(&self) -> String {
+        format!("{} {}", self.table, self.scope)
+    }
+}
+
+/// A comparison with the source, as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifiedRow {
+    pub what: String,
+    pub source: String,
+    pub mirror: String,
+    pub difference: Difference,
+    /// What it is about: a difference stands until a later comparison of the same finds none.
+    pub subject: String,
+}
+
+/// In what the mirror is not as the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Difference {
+    None,
+    Standing(String),
+    Unsettled(String),
+}
+
+impl Difference {
+    fn text(&self) -> Option<String> {
+        match self {
+            Difference::None => None,
+            Difference::Standing(how) => Some(how.clone()),
+            Difference::Unsettled(how) => Some(format!("unsettled: {how}")),
+        }
+    }
+}
+
+/// What stands for the difference where a control could not be read,
+const NOT_COMPARED: &str = "not compared";
+/// and where the mirror itself knows to be otherwise.
+const LEFT_OUT: &str = "left out";
+/// SQL for the rows that are comparisons.
+const COMPARED: &str = "(difference IS NULL OR difference NOT IN ('not compared', 'left out'))";
+
+/// So many rounds in a row without any change say that a sum is that of something else.
+const ROUNDS: u32 = 3;
+/// SQL for a month `m` as a scope: `offices/11/2026-03`.
+const MONTH: &str =
+    "m.journal_level || '/' || m.journal_id || '/' || strftime(m.journal_month, '%Y-%m')";
 
 /// Findings of an earlier year are nobody's to look up; those of the year before a closing are.
 const KEPT: Duration = Duration::from_secs(400 * 86_400);
@@ -45,6 +110,15 @@ pub struct LastVerification {
     pub differences: i64,
     /// Something changed each time it was asked.
     pub unsettled: i64,
+    /// Controls that could not be read.
+    pub not_compared: i64,
+}
+
+/// A difference that no later verification has found gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StandingDifference {
+    pub at: Timestamp,
+    pub what: String,
 }
 
 /// When a scope was read, and when its case moved; microseconds of our clock.
@@ -205,24 +279,29 @@ impl State<'_> {
                      sum(payment_change) AS change \
                    FROM main.revenue_journal_annotations GROUP BY ALL) \
                  SELECT m.journal_id, strftime(m.journal_month, '%Y-%m') AS month, \
-                   coalesce(o.name, c.name), coalesce(l.payment, 0)::VARCHAR, \
+                   coalesce(o.name, k.name, c.name), coalesce(l.payment, 0)::VARCHAR, \
                    coalesce(n.change, 0)::VARCHAR, coalesce(l.price, 0)::VARCHAR, \
                    t.total_payment::VARCHAR, t.total_purchase_price::VARCHAR, \
                    m.closed_read_at IS NOT NULL, NOT m.complete OR m.due IS NOT NULL \
                      OR m.journal_level || '/' \
                      || m.journal_id || '/' || strftime(m.journal_month, '%Y-%m') IN \
-                     (SELECT scope FROM rejected), m.window_days \
+                     (SELECT scope FROM rejected), m.window_days, k.gone_at IS NOT NULL, \
+                   coalesce(x.off_rounds, 0) >= {ROUNDS} \
                  FROM sync.journal_months m \
                  LEFT JOIN lines l ON {} LEFT JOIN notes n ON {} \
                  LEFT JOIN main.revenue_journal_sums t ON {} \
+                 LEFT JOIN sync.journal_months x ON x.table_name = 'revenue_journal_sums' AND {} \
+                 LEFT JOIN sync.journal_scopes k ON k.journal_level = m.journal_level \
+                   AND k.journal_id = m.journal_id \
                  LEFT JOIN main.offices o ON m.journal_level = 'offices' AND o.id = m.journal_id \
                  LEFT JOIN main.contacts c ON c.id = m.journal_id \
                  WHERE m.table_name = 'revenue_journals' AND m.wanted AND m.journal_level = {} \
-                   AND (m.complete OR m.due IS NOT NULL) \
+                   AND (m.complete OR m.due IS NOT NULL OR k.gone_at IS NOT NULL) \
                  ORDER BY m.journal_id, m.journal_month",
                 same("l"),
                 same("n"),
                 same("t"),
+                same("x"),
                 sql::text(&level.to_string())
             ),
             |row| {
@@ -242,60 +321,197 @@ impl State<'_> {
                     window_days: row
                         .get::<_, Option<i64>>(10)?
                         .and_then(|days| u32::try_from(days).ok()),
+                    gone: row.get(11)?,
+                    without_control: row.get(12)?,
                 }))
             },
         )?;
         Ok(rows.into_iter().flatten().collect())
     }
 
+    /// Of these tables one month of each scope at a level: the one that was not held against the source for
+    /// longest, those that differed first. Only months that are over, and as the last reading had them.
+    /// `has_sums`: of the revenue only those of which the platform's sum says nothing.
+    pub fn months_in_turn(
+        &self,
+        tables: &[String],
+        level: JournalLevel,
+        has_sums: bool,
+    ) -> Result<Vec<TurnMonth>> {
+        let without_sum = if has_sums {
+            format!(
+                "AND (m.table_name <> 'revenue_journals' OR EXISTS (SELECT 1 FROM \
+                   sync.journal_months x WHERE x.table_name = 'revenue_journal_sums' \
+                   AND x.journal_level = m.journal_level AND x.journal_id = m.journal_id \
+                   AND x.journal_month = m.journal_month AND x.off_rounds >= {ROUNDS}))"
+            )
+        } else {
+            String::new()
+        };
+        let rows = self.query(
+            &format!(
+                "WITH months AS (SELECT month, max(ends_at) AS ends_at FROM report.calendar \
+                   GROUP BY month), \
+                 standing AS (SELECT DISTINCT subject FROM sync.verifications WHERE standing) \
+                 SELECT m.table_name, m.journal_id, strftime(m.journal_month, '%Y-%m'), \
+                   coalesce(o.name, k.name, c.name), m.closed_read_at IS NOT NULL, m.window_days \
+                 FROM sync.journal_months m JOIN months e ON e.month = m.journal_month \
+                 LEFT JOIN standing s ON s.subject = m.table_name || ' ' || {MONTH} \
+                 LEFT JOIN sync.journal_scopes k ON k.journal_level = m.journal_level \
+                   AND k.journal_id = m.journal_id \
+                 LEFT JOIN main.offices o ON m.journal_level = 'offices' AND o.id = m.journal_id \
+                 LEFT JOIN main.contacts c ON c.id = m.journal_id \
+                 WHERE m.table_name IN ({}) AND m.journal_level = {} AND m.wanted AND m.complete \
+                   AND m.due IS NULL AND m.doubted_at IS NULL AND m.sent_at >= e.ends_at \
+                   AND k.gone_at IS NULL {without_sum} \
+                 QUALIFY row_number() OVER (PARTITION BY m.table_name, m.journal_id \
+                   ORDER BY s.subject IS NULL, m.verified_at NULLS FIRST, m.journal_month DESC) = 1 \
+                 ORDER BY m.table_name, m.journal_id",
+                sql::texts(tables.iter().map(String::as_str).chain([""])),
+                sql::text(&level.to_string())
+            ),
+            |row| {
+                Ok((
+                    (row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?),
+                    (row.get(3)?, row.get(4)?, row.get::<_, Option<i64>>(5)?),
+                ))
+            },
+        )?;
+        Ok(rows
+            .into_iter()
+            .filter_map(|((table, id, month), (name, closed, days))| {
+                let scope = JournalScope { level, id, month: month.parse().ok()? };
+                let window_days = days.and_then(|days| u32::try_from(days).ok());
+                Some(TurnMonth { table, scope, name, closed, window_days })
+            })
+            .collect())
+    }
+
+    /// Notes that months were held against the source line by line: the next ones have their turn.
+    pub fn months_were_verified(
+        &self,
+        months: &[(String, JournalScope)],
+        at: Timestamp,
+    ) -> Result<()> {
+        months.iter().try_for_each(|(table, scope)| {
+            self.execute(
+                "UPDATE sync.journal_months SET verified_at = ?::TIMESTAMPTZ WHERE table_name = ? \
+                   AND journal_level = ? AND journal_id = ? AND journal_month = ?::DATE",
+                params![
+                    instant_param(at),
+                    table,
+                    scope.level.to_string(),
+                    scope.id,
+                    scope.month.first().to_string()
+                ],
+            )
+        })
+    }
+
     /// What the last comparison came to; `None` before the first.
     pub fn last_verification(&self) -> Result<Option<LastVerification>> {
         let rows = self.query(
-            "SELECT epoch_us(verified_at), count(*), \
-               count(*) FILTER (difference NOT LIKE 'unsettled:%'), \
-               count(*) FILTER (difference LIKE 'unsettled:%') \
-             FROM sync.verifications GROUP BY run_id, verified_at ORDER BY verified_at DESC LIMIT 1",
+            &format!(
+                "SELECT epoch_us(verified_at), count(*) FILTER ({COMPARED}), \
+                   count(*) FILTER ({COMPARED} AND difference NOT LIKE 'unsettled:%'), \
+                   count(*) FILTER (difference LIKE 'unsettled:%'), \
+                   count(*) FILTER (difference = '{NOT_COMPARED}') \
+                 FROM sync.verifications GROUP BY run_id, verified_at \
+                 ORDER BY verified_at DESC LIMIT 1"
+            ),
             |row| {
                 let at = Timestamp::from_microsecond(row.get(0)?).unwrap_or_default();
                 let (comparisons, differences, unsettled) = (row.get(1)?, row.get(2)?, row.get(3)?);
-                Ok(LastVerification { at, comparisons, differences, unsettled })
+                let not_compared = row.get(4)?;
+                Ok(LastVerification { at, comparisons, differences, unsettled, not_compared })
             },
         )?;
         Ok(rows.into_iter().next())
     }
 
-    /// RunLog what was compared: what, source, mirror, difference. What was booked long ago goes.
+    /// Differences that stand, the first found first.
+    pub fn standing_differences(&self) -> Result<Vec<StandingDifference>> {
+        self.query(
+            "SELECT epoch_us(min(verified_at)), what FROM sync.verifications WHERE standing \
+             GROUP BY what ORDER BY ALL",
+            |row| {
+                let at = Timestamp::from_microsecond(row.get(0)?).unwrap_or_default();
+                Ok(StandingDifference { at, what: row.get(1)? })
+            },
+        )
+    }
+
+    /// Keeps what was compared, and in words what could not be and what was left out. Of earlier
+    /// verifications only differences stay, for a year.
     pub fn note_verifications(
         &self,
         run_id: i64,
         at: Timestamp,
-        rows: &[(String, String, String, Option<String>)],
+        rows: &[VerifiedRow],
+        problems: &[String],
+        left_out: &[String],
     ) -> Result<()> {
         let failed = |e| db("cannot note what was verified", e);
         self.batch(
-            "CREATE OR REPLACE TEMP TABLE verified \
-             (what VARCHAR, source VARCHAR, mirror VARCHAR, difference VARCHAR)",
+            "CREATE OR REPLACE TEMP TABLE verified (what VARCHAR, source VARCHAR, mirror VARCHAR, \
+               difference VARCHAR, subject VARCHAR, standing BOOLEAN)",
         )?;
         {
             let mut appender = self.conn.appender("verified").map_err(failed)?;
-            for (what, source, mirror, difference) in rows {
-                appender.append_row(params![what, source, mirror, difference]).map_err(failed)?;
+            for row in rows {
+                let VerifiedRow { what, source, mirror, difference, subject } = row;
+                let standing = matches!(difference, Difference::Standing(_));
+                appender
+                    .append_row(params![what, source, mirror, difference.text(), subject, standing])
+                    .map_err(failed)?;
+            }
+            let none: Option<&str> = None;
+            let others = problems
+                .iter()
+                .map(|what| (what, NOT_COMPARED))
+                .chain(left_out.iter().map(|what| (what, LEFT_OUT)));
+            for (what, why) in others {
+                appender.append_row(params![what, none, none, why, none, false]).map_err(failed)?;
             }
             appender.flush().map_err(failed)?;
         }
+        self.batch(&format!(
+            "UPDATE sync.verifications v SET standing = false WHERE standing AND ({})",
+            no_longer_stands(at)
+        ))?;
         self.execute(
             "INSERT INTO sync.verifications BY NAME SELECT ?::BIGINT AS run_id, \
-               ?::TIMESTAMPTZ AS verified_at, what, source, mirror, difference FROM temp.verified",
+               ?::TIMESTAMPTZ AS verified_at, * FROM temp.verified",
             params![run_id, instant_param(at)],
         )?;
         let old = at.checked_sub(KEPT).unwrap_or(Timestamp::MIN);
-        self.batch(&format!("DELETE FROM sync.verifications WHERE verified_at < {}", instant(old)))
+        self.batch(&format!(
+            "DELETE FROM sync.verifications WHERE standing IS NOT TRUE AND verified_at < {} \
+               AND (difference IS NULL OR NOT {COMPARED} OR verified_at < {})",
+            instant(at),
+            instant(old)
+        ))
     }
 
     /// the store of these cases; those that are removed are left out.
     pub fn cases(&self, cases: &[i64]) -> Result<Vec<CaseState>> {
         self.case_states("", cases, "case_id", cases.len())
     }
+}
+
+/// SQL for the differences `v` that do not stand after a verification: it has compared the same, or nobody
+/// can any more, because the month of signed cases is too old, or nothing says what a month of a journal
+/// should come to.
+fn no_longer_stands(at: Timestamp) -> String {
+    format!(
+        "v.subject IN (SELECT subject FROM temp.verified WHERE subject IS NOT NULL) \
+         OR v.subject LIKE 'signed cases %' AND v.verified_at < {} \
+         OR v.subject LIKE '%/%/%' AND NOT EXISTS (SELECT 1 FROM sync.journal_months m \
+           WHERE m.wanted AND NOT {IS_GONE} \
+             AND v.subject IN ({MONTH}, m.table_name || ' ' || {MONTH}) \
+             AND coalesce(m.off_rounds, 0) < {ROUNDS})",
+        instant(at.checked_sub(Duration::from_secs(366 * 86_400)).unwrap_or(Timestamp::MIN)),
+    )
 }
 
 /// SQL that selects the mirrored rows of a journal's month.

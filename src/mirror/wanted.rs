@@ -1,11 +1,18 @@
 //! Which of the journals' months are wanted: those of `journals.level` and `journals.ids`, and those that
 //! were asked for by name. All others stay as they are, in `main` and in the store: nobody reads them,
 //! they are no failure, and what is due of them waits until they are wanted again.
+//!
+//! Whose journals were ever known stay known (`sync.journal_scopes`): an office that left the list of the
+//! offices is asked until the source answers 404 to its id. Then it is *gone*: nothing of it is asked for
+//! any more, and what was read stays as it is and is shown as that.
+
+use jiff::Timestamp;
 
 use super::state::{State, ids, list};
 use crate::catalog::Resource;
 use crate::config::{JournalLevel, Journals};
 use crate::error::Result;
+use crate::scope::JournalScope;
 use crate::sql::{self, scalar_i64};
 
 /// Key of `sync.meta`: the tables of which every scope has been read once.
@@ -14,27 +21,161 @@ const COMPLETE_TABLES: &str = "complete_tables";
 /// SQL for the scopes of rejects (`offices/11/2026-10`) that nobody wants now.
 pub(super) const UNWANTED_SCOPES: &str = "\
     SELECT journal_level || '/' || journal_id || '/' || strftime(journal_month, '%Y-%m') \
-    FROM sync.journal_months GROUP BY ALL HAVING NOT bool_or(wanted)";
+    FROM sync.journal_months m GROUP BY journal_level, journal_id, journal_month \
+    HAVING NOT bool_or(wanted) OR EXISTS (SELECT 1 FROM sync.journal_scopes g \
+      WHERE g.journal_level = m.journal_level AND g.journal_id = m.journal_id \
+        AND g.gone_at IS NOT NULL)";
+
+/// SQL for the scopes of which months nothing is asked for any more, in a query of months `m`.
+pub(super) const IS_GONE: &str = "\
+    EXISTS (SELECT 1 FROM sync.journal_scopes g WHERE g.journal_level = m.journal_level \
+      AND g.journal_id = m.journal_id AND g.gone_at IS NOT NULL)";
+
+/// What a 404 says about the office, broker company or chain that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotFound {
+    /// Nothing: it is listed, or was never known.
+    Listed,
+    /// It left the list, and this is the first 404, or not yet long after it.
+    Doubted,
+    /// It left the list, and answered 404 before, as long ago as it takes to believe it.
+    Confirmed,
+    /// It is known to be gone.
+    Gone,
+}
 
 impl State<'_> {
-    /// The ids of a level that the mirror knows.
+    /// The ids of a level that the mirror knows, and that the source still may.
     pub fn journal_ids(&self, level: JournalLevel) -> Result<Vec<i64>> {
         ids(
             self.conn,
             &format!(
-                "SELECT DISTINCT {0} FROM main.offices WHERE {0} IS NOT NULL ORDER BY 1",
-                sql::ident(id_column(level))
+                "SELECT {column} FROM main.offices WHERE {column} IS NOT NULL \
+                 UNION SELECT journal_id FROM sync.journal_scopes \
+                   WHERE journal_level = {level} AND gone_at IS NULL ORDER BY 1",
+                column = sql::ident(id_column(level)),
+                level = sql::text(&level.to_string())
             ),
         )
     }
 
-    /// Whose journals are read: those of the configuration, else all that are known.
+    /// Whose journals are read: those of the configuration, else all that are known; of either without
+    /// those that are gone.
     pub fn wanted_ids(&self, journals: &Journals) -> Result<Vec<i64>> {
         if journals.ids.is_empty() {
-            self.journal_ids(journals.level)
-        } else {
-            Ok(journals.ids.clone())
+            return self.journal_ids(journals.level);
         }
+        let gone = ids(
+            self.conn,
+            &format!(
+                "SELECT journal_id FROM sync.journal_scopes WHERE gone_at IS NOT NULL \
+                   AND journal_level = {} ORDER BY 1",
+                sql::text(&journals.level.to_string())
+            ),
+        )?;
+        Ok(journals.ids.iter().copied().filter(|id| !gone.contains(id)).collect())
+    }
+
+    /// The listed ids of a level, each with its name where the list has one, that are not known by it.
+    fn unknown_scopes(&self, level: JournalLevel) -> String {
+        let column = sql::ident(id_column(level));
+        let name = match level {
+            JournalLevel::Offices => "name",
+            JournalLevel::BrokerCompanies | JournalLevel::Chain => "NULL::VARCHAR",
+        };
+        let level = sql::text(&level.to_string());
+        // One that left the list before the store knew scopes is in the history of the list.
+        format!(
+            "WITH listed AS (SELECT {column} AS id, max({name}) AS name FROM main.offices GROUP BY 1), \
+             left_list AS (SELECT {column} AS id, arg_max({name}, _valid_to) AS name \
+               FROM history.offices WHERE {column} NOT IN (SELECT id FROM listed WHERE id IS NOT NULL) \
+               GROUP BY 1) \
+             SELECT l.id, l.name AS name FROM \
+               (SELECT id, name, true AS is_listed FROM listed \
+                UNION ALL SELECT id, name, false FROM left_list) l \
+             LEFT JOIN sync.journal_scopes s ON s.journal_level = {level} AND s.journal_id = l.id \
+             WHERE l.id IS NOT NULL AND (s.journal_id IS NULL OR l.is_listed \
+               AND (s.name IS DISTINCT FROM l.name OR s.gone_at IS NOT NULL \
+                 OR s.not_found_at IS NOT NULL))"
+        )
+    }
+
+    /// Notes whose journals the list of the offices speaks of: they stay known when they leave it.
+    fn note_scopes(&self, level: JournalLevel) -> Result<()> {
+        let unknown = self.unknown_scopes(level);
+        let level = sql::text(&level.to_string());
+        self.batch(&format!(
+            "CREATE OR REPLACE TEMP TABLE noted_scopes AS {unknown}; \
+             DELETE FROM sync.journal_scopes s USING temp.noted_scopes n \
+               WHERE s.journal_level = {level} AND s.journal_id = n.id; \
+             INSERT INTO sync.journal_scopes BY NAME \
+               SELECT {level} AS journal_level, id AS journal_id, name FROM temp.noted_scopes; \
+             DROP TABLE temp.noted_scopes"
+        ))
+    }
+
+    /// What a 404 for a scope means, by the list of the offices and by earlier ones; the first is noted.
+    /// Those that came by `before` confirm it.
+    pub fn scope_was_not_found(
+        &self,
+        scope: JournalScope,
+        before: Timestamp,
+        now: Timestamp,
+    ) -> Result<NotFound> {
+        let JournalScope { level, id, .. } = scope;
+        let of_scope =
+            format!("journal_level = {} AND journal_id = {id}", sql::text(&level.to_string()));
+        // Where no office is listed, nothing is said about any.
+        let known = self.query(
+            &format!(
+                "SELECT gone_at IS NOT NULL, epoch_us(not_found_at) FROM sync.journal_scopes \
+                 WHERE {of_scope} AND EXISTS (SELECT 1 FROM main.offices) \
+                   AND NOT EXISTS (SELECT 1 FROM main.offices WHERE {} = {id})",
+                sql::ident(id_column(level))
+            ),
+            |row| Ok((row.get::<_, bool>(0)?, row.get::<_, Option<i64>>(1)?)),
+        )?;
+        match known.first() {
+            None => Ok(NotFound::Listed),
+            Some((true, _)) => Ok(NotFound::Gone),
+            Some((false, Some(first))) if *first <= before.as_microsecond() => {
+                Ok(NotFound::Confirmed)
+            }
+            Some((false, Some(_))) => Ok(NotFound::Doubted),
+            Some((false, None)) => {
+                self.batch(&format!(
+                    "UPDATE sync.journal_scopes SET not_found_at = {} WHERE {of_scope}",
+                    sql::instant(now)
+                ))?;
+                Ok(NotFound::Doubted)
+            }
+        }
+    }
+
+    /// The source knows the scope still, whatever it answered for one of its journals.
+    pub fn scope_is_there(&self, scope: JournalScope) -> Result<()> {
+        self.batch(&format!(
+            "UPDATE sync.journal_scopes SET not_found_at = NULL \
+             WHERE journal_level = {} AND journal_id = {}",
+            sql::text(&scope.level.to_string()),
+            scope.id
+        ))
+    }
+
+    /// The source no longer knows the scope: nothing of it is asked for any more, and what was read of it
+    /// stays as it is.
+    pub fn scope_is_gone(&self, scope: JournalScope, now: Timestamp) -> Result<()> {
+        let (level, id) = (scope.level.to_string(), scope.id);
+        let (text, parts) = (sql::text(&level), sql::text(&format!("{level}/%")));
+        self.batch(&format!(
+            "UPDATE sync.journal_scopes SET gone_at = {} \
+               WHERE journal_level = {text} AND journal_id = {id}; \
+             UPDATE sync.journal_months SET due = NULL \
+               WHERE journal_level = {text} AND journal_id = {id}; \
+             DELETE FROM sync.failures WHERE id = {id} AND part LIKE {parts} \
+               AND table_name IN (SELECT DISTINCT table_name FROM sync.journal_months)",
+            sql::instant(now)
+        ))
     }
 
     /// Whether the mirror knows whose journals this id means: it is in the list of the offices, or one
@@ -61,6 +202,10 @@ impl State<'_> {
 
     /// Whether the store agree with the configuration already: see [`State::want_journals`].
     pub fn all_are_wanted(&self, journals: &Journals) -> Result<bool> {
+        let unknown = self.unknown_scopes(journals.level);
+        if scalar_i64(self.conn, &format!("SELECT count(*) FROM ({unknown})"))? > 0 {
+            return Ok(false);
+        }
         let [wanted, unwanted] = self.misplaced(journals)?;
         let differing =
             format!("SELECT count(*) FROM sync.journal_months WHERE {wanted} OR {unwanted}");
@@ -70,6 +215,7 @@ impl State<'_> {
     /// Makes the months wanted again that the configuration speaks of, and lets those of other levels
     /// go.
     pub fn want_journals(&self, journals: &Journals) -> Result<()> {
+        self.note_scopes(journals.level)?;
         let [wanted, unwanted] = self.misplaced(journals)?;
         // The configuration asks for more than it did, and that may never have been read
         // (`report.snapshot`; docs/architecture.md, "Reports").
@@ -110,8 +256,11 @@ impl State<'_> {
             return Ok(());
         }
         let level = sql::text(&level.to_string());
+        // What is gone is asked for no more, and shown still.
         self.let_go(&format!(
-            "wanted AND (journal_level <> {level} OR journal_id NOT IN ({}))",
+            "wanted AND (journal_level <> {level} OR journal_id NOT IN ({}) \
+               AND journal_id NOT IN (SELECT journal_id FROM sync.journal_scopes \
+                 WHERE journal_level = {level} AND gone_at IS NOT NULL))",
             list(ids)
         ))
     }

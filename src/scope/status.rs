@@ -89,6 +89,8 @@ pub(crate) enum DueReason {
     Doubted,
     /// Its lines do not come to the platform's sum.
     OffItsSum,
+    /// A sum is older than the lines that it is held against.
+    Control,
     /// `casemirror journals`.
     AskedFor,
     /// `schedule.journals`
@@ -108,11 +110,12 @@ pub(crate) enum DueReason {
 }
 
 impl DueReason {
-    const NAMES: [(DueReason, &str); 12] = [
+    const NAMES: [(DueReason, &str); 13] = [
         (DueReason::NeverFetched, "never fetched"),
         (DueReason::Incomplete, "incomplete"),
         (DueReason::Doubted, "doubted"),
         (DueReason::OffItsSum, "the lines do not add up to the platform's sum"),
+        (DueReason::Control, "its lines were read after it"),
         (DueReason::AskedFor, "asked for"),
         (DueReason::Schedule, "schedule.journals"),
         (DueReason::Recheck, "schedule.journals_recheck"),

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::extract::Extractor;
 use crate::mirror::{RunLog, State};
 use crate::schedule::Name;
-use crate::verify::{Context, Finding, Gate, Verification, Verified};
+use crate::verify::{Comparison, Context, Finding, Gate, Verification, Verified};
 
 impl Session {
     /// Holds the mirror against the source, with `sample` cases read whole, and returns what was compared.
@@ -100,15 +100,12 @@ impl Session {
 
     async fn note_verified(&self, run_id: i64, verified: &Verified) -> Result<()> {
         let at = Timestamp::now();
-        let rows: Vec<_> = verified
-            .comparisons
-            .iter()
-            .map(|c| (c.what.clone(), c.source.clone(), c.mirror.clone(), c.difference()))
-            .collect();
+        let rows: Vec<_> = verified.comparisons.iter().map(Comparison::row).collect();
+        let (problems, left_out) = (verified.problems.clone(), verified.left_out.clone());
         self.writer
             .run(move |conn| {
                 RunLog::new(conn).set_schedule(Name::Verify.as_str(), at)?;
-                State::new(conn).note_verifications(run_id, at, &rows)
+                State::new(conn).note_verifications(run_id, at, &rows, &problems, &left_out)
             })
             .await
     }

@@ -30,6 +30,8 @@ pub(crate) struct Unknown {
     pub(crate) left_out: Vec<String>,
     /// How many things these are.
     pub(crate) count: usize,
+    /// How many of them are months that have no control.
+    pub(crate) without_control: usize,
     /// The kind of the first error.
     pub(crate) kind: Option<Kind>,
 }
@@ -124,6 +126,16 @@ impl Context {
         if count > 0 {
             found.left_out.push(what);
             found.count += count;
+        }
+    }
+
+    /// Notes months that have no control; `what`: in words, where no cycle says it.
+    pub(super) fn without_control(&self, what: Option<String>, months: usize) {
+        let mut found = self.found();
+        found.count += months;
+        found.without_control += months;
+        if months > 0 {
+            found.left_out.extend(what);
         }
     }
 

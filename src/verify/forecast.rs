@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use duckdb::Connection;
 
+use super::turns::tables_in_turn;
 use super::{SAMPLE, totals, whole};
 use crate::catalog::Resource;
 use crate::config::Config;
@@ -20,6 +21,8 @@ pub(crate) struct Asks {
     pub(crate) counts: u64,
     /// Sums of months: one call each.
     pub(crate) sums: u64,
+    /// Months of journals without a sum, read line by line.
+    pub(crate) months: u64,
     /// Cases read whole. Which ones is left to chance, so that what they cost is an estimate wherever
     /// there are more.
     pub(crate) cases: u64,
@@ -50,6 +53,10 @@ impl Asks {
             let complete = known.iter().filter(|(_, complete)| **complete).map(|(month, _)| month);
             sums = complete.chain(months).collect::<BTreeSet<_>>().len() as u64;
         }
+        let in_turn: Vec<String> =
+            tables_in_turn(active).into_iter().map(|r| r.table.clone()).collect();
+        let level = config.journals.level;
+        let months = state.months_in_turn(&in_turn, level, is_read(REVENUE_SUMS))?.len() as u64;
         let cases = state.random_cases(SAMPLE)?;
         let mut scopes: BTreeMap<String, u64> = BTreeMap::new();
         for (table, _) in whole::scopes(conn, config, active, &cases)? {
@@ -64,6 +71,6 @@ impl Asks {
             }
         };
         let sample_calls = active.iter().map(calls).sum();
-        Ok(Asks { counts, sums, cases: cases.len() as u64, sample_calls })
+        Ok(Asks { counts, sums, months, cases: cases.len() as u64, sample_calls })
     }
 }

@@ -8,7 +8,7 @@ use arrow::datatypes::Decimal128Type;
 
 use super::asking::{Asking, Gate, Reach};
 use super::context::Context;
-use super::lines;
+use super::lines::{self, LineDifference};
 use super::{Comparison, Finding, Step, amount, decide, hundredths};
 use crate::catalog::{Group, Resource};
 use crate::decode::Decoded;
@@ -60,10 +60,29 @@ impl Revenue {
     /// Those of the store.
     pub(crate) fn of(context: &Context) -> Result<Revenue> {
         let mut all = Revenue::default();
-        if context.table(REVENUE)?.is_none() || context.table(REVENUE_SUMS)?.is_none() {
+        if context.table(REVENUE)?.is_none() {
             return Ok(all);
         }
-        for month in State::new(&context.reader()?).revenue_months(context.config.journals.level)? {
+        let months =
+            State::new(&context.reader()?).revenue_months(context.config.journals.level)?;
+        let gone = months.iter().filter(|month| month.gone).count();
+        let known = months.into_iter().filter(|month| !month.gone);
+        context.leave_out(
+            format!("{gone} months of revenue journals whose office the source no longer knows"),
+            gone,
+        );
+        if let Some(why) = context.why_not(REVENUE_SUMS)? {
+            let months = known.count();
+            let what = format!("{why}: {months} months of the revenue journals have no control");
+            context.without_control(Some(what), months);
+            return Ok(all);
+        }
+        for month in known {
+            if month.without_control {
+                // Each cycle says it.
+                context.without_control(None, 1);
+                continue;
+            }
             if month.unsure {
                 leave_out(context, &month);
                 continue;
@@ -314,6 +333,7 @@ impl Own {
         if off || matches.is_some() {
             rows.push(Comparison {
                 what: format!("{what}: payments"),
+                subject: month.scope.to_string(),
                 source: amount(source.0),
                 mirror,
                 finding: finding.clone(),
@@ -323,6 +343,7 @@ impl Own {
             let how = amount(source.1 - self.price);
             rows.push(Comparison {
                 what: format!("{what}: purchase prices"),
+                subject: month.scope.to_string(),
                 source: amount(source.1),
                 mirror: amount(self.price),
                 finding: match finding {
@@ -342,10 +363,15 @@ fn leave_out(context: &Context, month: &RevenueMonth) {
 
 /// `revenue Sentrum (offices/11) 2026-03`.
 fn name(month: &RevenueMonth) -> String {
-    let JournalScope { level, id, month: of } = month.scope;
-    match &month.name {
-        Some(name) => format!("revenue {name} ({level}/{id}) {of}"),
-        None => format!("revenue {level}/{id} {of}"),
+    named("revenue", month.name.as_deref(), month.scope)
+}
+
+/// `revenue Sentrum (offices/11) 2026-03`.
+pub(super) fn named(journal: &str, name: Option<&str>, scope: JournalScope) -> String {
+    let JournalScope { level, id, month } = scope;
+    match name {
+        Some(name) => format!("{journal} {name} ({level}/{id}) {month}"),
+        None => format!("{journal} {level}/{id} {month}"),
     }
 }
 
@@ -371,10 +397,21 @@ async fn name_lines(
         line_key,
         &rows_of_month(month.scope),
     )?;
-    for difference in lines::differences(&source, &mirror).into_iter().take(MOST_NAMED) {
-        let at = format!("{}: {}", name(month), difference.line);
-        let none = || "NULL".to_owned();
-        done.push(Comparison {
+    let differences = lines::differences(&source, &mirror);
+    done.extend(rows_of(&name(month), &month.scope.to_string(), differences));
+    Ok(())
+}
+
+/// What is shown of lines that differ in a month.
+pub(super) fn rows_of(
+    month: &str,
+    subject: &str,
+    differences: Vec<LineDifference>,
+) -> Vec<Comparison> {
+    let none = || "NULL".to_owned();
+    let row = |difference: LineDifference| {
+        let at = format!("{month}: {}", difference.line);
+        Comparison {
             what: match &difference.column {
                 Some(column) => format!("{at} {column}"),
                 None => at,
@@ -388,12 +425,13 @@ async fn name_lines(
             }),
             source: difference.source.unwrap_or_else(none),
             mirror: difference.mirror.unwrap_or_else(none),
-        });
-    }
-    Ok(())
+            subject: subject.to_owned(),
+        }
+    };
+    differences.into_iter().take(MOST_NAMED).map(row).collect()
 }
 
-fn line_key(resource: &Resource) -> Option<&str> {
+pub(super) fn line_key(resource: &Resource) -> Option<&str> {
     match &resource.group {
         Group::Journal(journal) => journal.line_key.as_deref(),
         _ => None,

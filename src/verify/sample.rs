@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::asking::{Asking, Gate, Reach};
 use super::context::{Asked, Context};
 use super::whole::{Answer, Ask, Scope, is_search, only, scopes};
-use super::{Comparison, Finding, MOST_ASKED, Step, decide};
+use super::{Comparison, Finding, MOST_ASKED, SAMPLED, Step, decide};
 use crate::catalog::{Refresh, Resource};
 use crate::cycle::{IDS_PER_CALL, plan_cases, since};
 use crate::decode::Decoded;
@@ -233,6 +233,7 @@ impl Sample {
                         source: shown(cell.source.as_deref()),
                         mirror: shown(cell.mirror.as_deref()),
                         finding: finding.clone(),
+                        subject: SAMPLED.to_owned(),
                     }));
                 }
             }
@@ -254,6 +255,7 @@ impl Sample {
                     source: format!("{} rows", tally.source_rows),
                     mirror: format!("{} rows", tally.mirror_rows),
                     finding: Finding::Same,
+                    subject: SAMPLED.to_owned(),
                 });
             }
         }

@@ -106,13 +106,31 @@ impl Total {
     }
 
     /// How many the mirror has; `None` where the report does not know.
-    fn mirrored(self, state: &State<'_>) -> Result<Option<i64>> {
+    fn mirrored(self, state: &State<'_>, context: &Context) -> Result<Option<i64>> {
         match self {
             Total::Rows(place) => {
                 Ok(Some(i64::try_from(state.count_rows(place.table())?).unwrap_or(i64::MAX)))
             }
             Total::Signed(month) => {
-                Ok(state.signed_by_month()?.get(&month).copied().unwrap_or(Some(0)))
+                let counted = state.signed_by_month()?.get(&month).copied().unwrap_or(Some(0));
+                // What the report counts and no filter reaches.
+                let (_, last) = bounds(month, context)?;
+                let (next, _) = bounds(month.plus(1), context)?;
+                let later = state.signed_ids(last + Duration::from_micros(1), next)?.len();
+                Ok(counted.map(|counted| counted - i64::try_from(later).unwrap_or(i64::MAX)))
+            }
+        }
+    }
+
+    /// The cases of which a filter to the millisecond does not say whether they are among them: the
+    /// mirror's instants are cut to microseconds, so that one at the last millisecond may lie after it.
+    fn at_the_end(self, state: &State<'_>, context: &Context) -> Result<Vec<i64>> {
+        match self {
+            Total::Rows(_) => Ok(Vec::new()),
+            Total::Signed(month) => {
+                let (_, last) = bounds(month, context)?;
+                let (next, _) = bounds(month.plus(1), context)?;
+                state.signed_ids(last, next)
             }
         }
     }
@@ -140,7 +158,7 @@ impl Total {
 
     fn row(self, source: i64, mirror: i64, finding: Finding) -> Comparison {
         let (source, mirror) = (source.to_string(), mirror.to_string());
-        Comparison { what: self.name(), source, mirror, finding }
+        Comparison { what: self.name(), source, mirror, finding, subject: self.name() }
     }
 }
 
@@ -281,14 +299,18 @@ impl Totals {
                 let total = open.total;
                 match open.told.take() {
                     None => context.unknown(format!("{} was not asked for", total.name())),
-                    Some(Told::Count(source)) => match total.mirrored(&state)? {
+                    Some(Told::Count(source)) => match total.mirrored(&state, context)? {
                         Some(mirror) if mirror == source => {
                             done.push(total.row(source, mirror, Finding::Same));
                         }
                         Some(_) | None => self.open.push(open),
                     },
-                    Some(Told::Ids(source)) => {
-                        let mirror = total.mirrored_ids(&state, context)?;
+                    Some(Told::Ids(mut source)) => {
+                        let mut mirror = total.mirrored_ids(&state, context)?;
+                        for id in total.at_the_end(&state, context)? {
+                            source.remove(&id);
+                            mirror.remove(&id);
+                        }
                         let sides = Sides { source: &source, mirror: &mirror };
                         let known = known(&state, total, &sides.differing())?;
                         let differing = Differing::of(sides, &known, asked.sequence, &open.listed);
@@ -351,6 +373,7 @@ fn named(total: Total, sides: Sides<'_>, confirmed: &BTreeSet<i64>) -> Vec<Compa
         |ids: &BTreeSet<i64>, id: &i64| if ids.contains(id) { "there" } else { "" }.to_owned();
     let row = |id: &i64| Comparison {
         what: format!("{}: case {id}", total.name()),
+        subject: total.name(),
         source: side(sides.source, id),
         mirror: side(sides.mirror, id),
         finding: Finding::Different(

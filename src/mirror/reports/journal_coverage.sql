@@ -1,5 +1,5 @@
--- What of the journals is here, and what is missing: one row per journal, scope
--- and month of the configured level that should be there.
+-- What of the journals is here, and what is missing: one row per journal (the platform's sums are one),
+-- scope and month of the configured level that should be there.
 CREATE OR REPLACE VIEW report.journal_coverage AS
 WITH
 lines AS (
@@ -18,6 +18,15 @@ lines AS (
     SELECT 'settlement_journals', journal_level, journal_id, journal_month, count(*)
     FROM main.settlement_journals
     GROUP BY ALL
+    UNION ALL
+    SELECT 'revenue_journal_sums', journal_level, journal_id, journal_month, count(*)
+    FROM main.revenue_journal_sums
+    GROUP BY ALL
+),
+months AS (
+    SELECT month, max(ends_at) AS ends_at
+    FROM report.calendar
+    GROUP BY month
 ),
 revenue AS (
     SELECT
@@ -85,15 +94,18 @@ SELECT
     m.table_name AS journal,
     m.journal_level,
     m.journal_id,
-    coalesce(o.name, c.name) AS name,
+    coalesce(o.name, g.name, c.name) AS name,
     m.journal_month,
     coalesce(l.lines, 0) AS lines,
     m.read_at,
     CASE
         WHEN t.status IN ('disabled', 'forbidden', 'absent') THEN t.status
+        WHEN g.gone_at IS NOT NULL THEN 'gone'
         WHEN m.doubted_at IS NOT NULL THEN 'doubted'
         WHEN f.kind = 'Incomplete' THEN 'incomplete'
         WHEN f.kind IS NOT NULL THEN 'failing'
+        -- What was read before the month's end is not all of it, however late it is now.
+        WHEN m.complete AND m.sent_at < e.ends_at THEN 'open'
         WHEN m.complete THEN 'complete'
         ELSE 'missing'
     END AS status,
@@ -113,23 +125,26 @@ LEFT JOIN sync.failures AS f
     ON f.table_name = m.table_name
     AND f.id = m.journal_id
     AND f.part = m.journal_level || '/' || strftime(m.journal_month, '%Y-%m')
+LEFT JOIN months AS e ON e.month = m.journal_month
+LEFT JOIN sync.journal_scopes AS g
+    ON g.journal_level = m.journal_level
+    AND g.journal_id = m.journal_id
 LEFT JOIN main.offices AS o ON m.journal_level = 'offices' AND o.id = m.journal_id
 LEFT JOIN main.contacts AS c ON c.id = m.journal_id
-WHERE m.table_name <> 'revenue_journal_sums'
-  AND m.wanted
-  -- What is neither here nor due was once asked for.
-  AND (m.complete OR m.due IS NOT NULL);
+WHERE m.wanted
+  -- What is neither here nor due was once asked for, or can no longer be.
+  AND (m.complete OR m.due IS NOT NULL OR g.gone_at IS NOT NULL);
 
 COMMENT ON VIEW report.journal_coverage IS
     'One row per journal, scope and month that should be mirrored: whether it is, and whether its lines add up to the platform''s own sum.';
-COMMENT ON COLUMN report.journal_coverage.journal IS 'The table: case_journals, depot_journals, revenue_journals or settlement_journals.';
+COMMENT ON COLUMN report.journal_coverage.journal IS 'The table: case_journals, depot_journals, revenue_journals, settlement_journals, or the platform''s own revenue_journal_sums.';
 COMMENT ON COLUMN report.journal_coverage.journal_level IS 'offices, broker_companies or chain.';
 COMMENT ON COLUMN report.journal_coverage.journal_id IS 'The office, broker company or chain.';
 COMMENT ON COLUMN report.journal_coverage.name IS 'Its name, where it is known.';
 COMMENT ON COLUMN report.journal_coverage.journal_month IS 'First day of the month, in source.time_zone.';
-COMMENT ON COLUMN report.journal_coverage.lines IS 'Lines that are mirrored.';
+COMMENT ON COLUMN report.journal_coverage.lines IS 'Lines that are mirrored; of a sum 1 where there is one.';
 COMMENT ON COLUMN report.journal_coverage.read_at IS 'When the month was last read completely; NULL: never.';
 COMMENT ON COLUMN report.journal_coverage.status IS
-    'complete; missing: never read completely; incomplete or failing: the last reading was, and it is tried again; doubted: the last reading lacked all lines, or most, and the month stays as it was until that is confirmed; else the status of the table (sync.resources).';
+    'complete; open: read, but before the month''s end; missing: never read completely; incomplete or failing: the last reading was, and it is tried again; doubted: the last reading lacked all lines, or most, and the month stays as it was until that is confirmed; gone: the source no longer knows the office, broker company or chain, and the month stays as it was; else the status of the table (sync.resources).';
 COMMENT ON COLUMN report.journal_coverage.sum_matches IS
     'Revenue journals: whether the lines, with or without the payment changes of their annotations, add up to the platform''s sum; NULL where that is not known.';

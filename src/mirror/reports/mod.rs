@@ -18,10 +18,14 @@ use crate::sql::{self, db};
 const SIGNED_CASES: &str = include_str!("signed_cases.sql");
 /// The same between two instants.
 const SIGNED_CASES_BETWEEN: &str = include_str!("signed_cases_between.sql");
+/// Cases that were counted in a month and no longer are.
+const SIGNED_CASES_LOST: &str = include_str!("signed_cases_lost.sql");
 /// What a sale costs in all, per case.
 const TOTAL_COST: &str = include_str!("total_cost.sql");
 /// Which months of the journals are here.
 const JOURNAL_COVERAGE: &str = include_str!("journal_coverage.sql");
+/// The revenue journals against the platform's own sums.
+const JOURNAL_RECONCILIATION: &str = include_str!("journal_reconciliation.sql");
 /// What changed in closed months.
 const JOURNAL_RESTATEMENTS: &str = include_str!("journal_restatements.sql");
 /// What the revenue journals come to.
@@ -34,14 +38,16 @@ const FRESHNESS: &str = include_str!("freshness.sql");
 const SNAPSHOT: &str = include_str!("snapshot.sql");
 
 /// Everything in schema `report` that can be read like a table, and is published as Parquet.
-pub const RELATIONS: [&str; 9] = [
+pub const RELATIONS: [&str; 11] = [
     "calendar",
     "commission",
     "freshness",
     "journal_coverage",
+    "journal_reconciliation",
     "journal_restatements",
     "revenue_by_month",
     "signed_cases",
+    "signed_cases_lost",
     "snapshot",
     "total_cost",
 ];
@@ -138,12 +144,14 @@ fn names(conn: &Connection, sql: &str) -> Result<BTreeSet<String>> {
 }
 
 /// Every view and macro, in an order in which each finds what it names.
-fn all(freshness: &str) -> [(&'static str, &str); 9] {
+fn all(freshness: &str) -> [(&'static str, &str); 11] {
     [
         ("signed_cases", SIGNED_CASES),
         ("signed_cases_between", SIGNED_CASES_BETWEEN),
+        ("signed_cases_lost", SIGNED_CASES_LOST),
         ("total_cost", TOTAL_COST),
         ("journal_coverage", JOURNAL_COVERAGE),
+        ("journal_reconciliation", JOURNAL_RECONCILIATION),
         ("journal_restatements", JOURNAL_RESTATEMENTS),
         ("revenue_by_month", REVENUE_BY_MONTH),
         ("commission", COMMISSION),

@@ -33,7 +33,7 @@ months AS (
 SELECT
     m.journal_month AS month,
     m.journal_id,
-    coalesce(o.name, c.name) AS name,
+    coalesce(o.name, g.name, c.name) AS name,
     m.lines,
     CASE WHEN k.revenue AND NOT coalesce(r.payment, false) THEN m.payment END AS payment,
     CASE
@@ -41,6 +41,9 @@ SELECT
     END AS purchase_price
 FROM months AS m
 CROSS JOIN known AS k
+LEFT JOIN sync.journal_scopes AS g
+    ON g.journal_level = m.journal_level
+    AND g.journal_id = m.journal_id
 LEFT JOIN main.offices AS o ON m.journal_level = 'offices' AND o.id = m.journal_id
 LEFT JOIN main.contacts AS c ON c.id = m.journal_id
 LEFT JOIN rejected AS r

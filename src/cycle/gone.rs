@@ -1,0 +1,59 @@
+//! Offices, broker companies and chains that left the list of the offices: each is asked for until the
+//! source answers 404 to its id (docs/architecture.md, "Journals").
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::Cycle;
+use crate::catalog::{Group, Resource};
+use crate::error::Result;
+use crate::mirror::{NotFound, State};
+use crate::scope::{DueMonth, FailureKind};
+
+/// Kept with the months of a scope that answered 404 and is in no list any more.
+const LEFT: &str = "the source answers 404, and no office of the list has this id any more; a second 404, \
+                    source.doubt after the first, means that it is gone";
+
+impl Cycle {
+    /// What a 404 to a month means where its scope left the list: after a second one, and where none of
+    /// its journals answers otherwise, that the source no longer knows it. False where nothing says that
+    /// it left.
+    pub(super) async fn take_unlisted(&mut self, month: &DueMonth) -> Result<bool> {
+        let (scope, before) = (month.scope, self.doubted_before());
+        // Asked of the writer, so that what was answered so far is counted.
+        let found = self
+            .writer
+            .run(move |conn| State::new(conn).scope_was_not_found(scope, before, Timestamp::now()))
+            .await?;
+        match found {
+            NotFound::Listed => return Ok(false),
+            NotFound::Gone => return Ok(true),
+            NotFound::Doubted => {
+                self.note_month_failing(month, 1, LEFT);
+                self.note_month_failure(month, FailureKind::NotFound, LEFT).await?;
+                return Ok(true);
+            }
+            NotFound::Confirmed => {}
+        }
+        let journals: Vec<Arc<Resource>> =
+            self.active.iter().filter(|r| matches!(r.group, Group::Journal(_))).cloned().collect();
+        for resource in &journals {
+            // An error says nothing about the id.
+            if self.extractor.has_journal(resource, scope).await.unwrap_or(true) {
+                self.writer.run(move |conn| State::new(conn).scope_is_there(scope)).await?;
+                return Ok(false);
+            }
+        }
+        tracing::warn!(
+            level = %scope.level,
+            id = scope.id,
+            "the source no longer knows whose journals these are: they stay as they were read, and are \
+             shown as gone"
+        );
+        self.writer
+            .run(move |conn| State::new(conn).scope_is_gone(scope, Timestamp::now()))
+            .await?;
+        Ok(true)
+    }
+}

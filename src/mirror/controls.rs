@@ -1,0 +1,160 @@
+//! Whether there is a control behind the revenue journals: what is said of the months that are not their
+//! sum, or have none (docs/architecture.md, "Control totals").
+
+use super::state::State;
+use crate::error::Result;
+use crate::scope::DueReason;
+use crate::sql;
+
+/// Key of `sync.meta`: what is wrong with the controls, in words, below what that was said of.
+const PROBLEMS: &str = "control_problems";
+/// Scopes that are named of many.
+const MOST_NAMED: usize = 3;
+
+/// SQL for what decides about the controls: while it stands, they say what they said. Adding up the lines
+/// of all months takes seconds, and a status is asked often.
+const BASIS: &str = "\
+    SELECT md5(concat_ws('|', \
+      (SELECT concat_ws(' ', count(*), count(due), count(*) FILTER (complete), \
+         count(*) FILTER (wanted), max(read_at), max(sent_at), max(doubted_at), count(doubted_at), \
+         sum(off_rounds)) FROM sync.journal_months \
+       WHERE table_name IN ('revenue_journals', 'revenue_journal_sums')), \
+      (SELECT string_agg(status, ' ' ORDER BY table_name) FROM sync.resources \
+       WHERE table_name IN ('revenue_journals', 'revenue_journal_sums')), \
+      (SELECT concat_ws(' ', count(*), max(last_at)) FROM sync.rejects WHERE resolved_at IS NULL \
+         AND table_name IN ('revenue_journals', 'revenue_journal_annotations', \
+           'revenue_journal_sums')), \
+      (SELECT count(gone_at) FROM sync.journal_scopes), \
+      (SELECT count(*) FROM sync.failures WHERE table_name = 'revenue_journals')))";
+
+impl State<'_> {
+    /// What is wrong with the controls of the revenue journals, in words: months that do not add up to the
+    /// platform's sum, and months that have none. What waits to be read, and what did not fit, is told
+    /// elsewhere.
+    pub fn control_problems(&self) -> Result<Vec<String>> {
+        let basis = self.basis()?;
+        match self.meta(PROBLEMS)? {
+            Some(kept) if kept.lines().next() == Some(basis.as_str()) => {
+                Ok(kept.lines().skip(1).map(str::to_owned).collect())
+            }
+            _ => self.look_for_control_problems(),
+        }
+    }
+
+    /// The same, kept for those who ask later.
+    pub fn keep_control_problems(&self) -> Result<Vec<String>> {
+        let problems = self.control_problems()?;
+        let kept: Vec<String> = std::iter::once(self.basis()?).chain(problems.clone()).collect();
+        self.set_meta(PROBLEMS, &kept.join("\n"))?;
+        Ok(problems)
+    }
+
+    fn basis(&self) -> Result<String> {
+        Ok(self.query(BASIS, |row| row.get(0))?.pop().unwrap_or_default())
+    }
+
+    fn look_for_control_problems(&self) -> Result<Vec<String>> {
+        let found = self.query(
+            "WITH off AS (SELECT r.status, r.difference IS NULL AS no_sum, \
+                 r.journal_level || '/' || r.journal_id || '/' \
+                   || strftime(r.journal_month, '%Y-%m') AS scope, t.status AS of_sums \
+               FROM report.journal_reconciliation r \
+               LEFT JOIN sync.resources t ON t.table_name = 'revenue_journal_sums' \
+               WHERE r.status IN ('differs', 'no_control') AND r.payment IS NOT NULL \
+                 AND r.payment_change IS NOT NULL \
+                 AND NOT EXISTS (SELECT 1 FROM sync.journal_months m WHERE m.due IS NOT NULL \
+                   AND m.table_name IN ('revenue_journals', 'revenue_journal_sums') \
+                   AND m.journal_level = r.journal_level AND m.journal_id = r.journal_id \
+                   AND m.journal_month = r.journal_month)), \
+             said AS (SELECT *, CASE WHEN status = 'differs' THEN 'differs' \
+                 WHEN NOT no_sum THEN 'means' \
+                 WHEN of_sums IN ('disabled', 'forbidden', 'absent') THEN of_sums \
+                 ELSE 'none' END AS why FROM off) \
+             SELECT why, count(*), list_slice(list(scope ORDER BY scope), 1, 4)::VARCHAR FROM said \
+             WHERE why <> 'disabled' GROUP BY why ORDER BY why",
+            |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?)),
+        )?;
+        Ok(found.into_iter().map(|(why, months, scopes)| told(&why, months, &scopes)).collect())
+    }
+
+    /// Makes the sums of months due whose lines were read after them, or without them: a control that was
+    /// not asked says nothing.
+    pub fn sums_follow_their_lines(&self) -> Result<()> {
+        let read = "FROM sync.journal_months l WHERE l.table_name = 'revenue_journals' AND l.complete \
+               AND l.wanted AND l.due IS NULL AND NOT EXISTS (SELECT 1 FROM sync.resources \
+                 WHERE table_name = 'revenue_journal_sums' \
+                   AND status IN ('disabled', 'forbidden', 'absent')) \
+               AND NOT EXISTS (SELECT 1 FROM sync.journal_scopes g \
+                 WHERE g.journal_level = l.journal_level AND g.journal_id = l.journal_id \
+                   AND g.gone_at IS NOT NULL) \
+               AND {} EXISTS (SELECT 1 FROM sync.journal_months s \
+                 WHERE s.table_name = 'revenue_journal_sums' AND s.journal_level = l.journal_level \
+                   AND s.journal_id = l.journal_id AND s.journal_month = l.journal_month {more})";
+        let without = read.replace("{}", "NOT").replace("{more}", "");
+        let stale = read
+            .replace("{}", "")
+            .replace("{more}", "AND s.complete AND s.due IS NULL AND s.sent_at < l.sent_at");
+        if self
+            .query(&format!("SELECT 1 {without} UNION ALL SELECT 1 {stale}"), |_| Ok(()))?
+            .is_empty()
+        {
+            return Ok(());
+        }
+        let due = sql::text(DueReason::Control.name());
+        let never = sql::text(DueReason::NeverFetched.name());
+        self.batch(&format!(
+            "INSERT INTO sync.journal_months BY NAME SELECT 'revenue_journal_sums' AS table_name, \
+               l.journal_level, l.journal_id, l.journal_month, {never} AS due, false AS complete \
+               {without}; \
+             UPDATE sync.journal_months m SET due = {due} \
+             FROM (SELECT l.journal_level, l.journal_id, l.journal_month {stale}) x \
+             WHERE m.table_name = 'revenue_journal_sums' AND m.journal_level = x.journal_level \
+               AND m.journal_id = x.journal_id AND m.journal_month = x.journal_month"
+        ))
+    }
+}
+
+/// What is said of so many months; `scopes` as DuckDB shows a list of some of them.
+fn told(why: &str, months: i64, scopes: &str) -> String {
+    let named = scopes.trim_matches(['[', ']']).split(", ").take(MOST_NAMED);
+    let mut named: Vec<&str> = named.collect();
+    if months > MOST_NAMED as i64 {
+        named.push("...");
+    }
+    let (named, s) = (named.join(", "), if months == 1 { "" } else { "s" });
+    let (have, do_not) = if months == 1 { ("has", "does not") } else { ("have", "do not") };
+    let reason = match why {
+        "differs" => {
+            return format!(
+                "revenue_journals: {months} month{s} {do_not} add up to the platform's sum, see \
+                 report.journal_reconciliation: {named}"
+            );
+        }
+        "means" => "the platform's sum is that of something else".to_owned(),
+        "none" => "the platform gives no sum".to_owned(),
+        status => format!("revenue_journal_sums is {status}"),
+    };
+    format!(
+        "revenue_journals: {months} month{s} {have} no control, {reason}, see \
+         report.journal_reconciliation: {named}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_months_are_counted_and_some_are_named() {
+        assert_eq!(
+            told("differs", 1, "[offices/11/2026-08]"),
+            "revenue_journals: 1 month does not add up to the platform's sum, see \
+             report.journal_reconciliation: offices/11/2026-08"
+        );
+        assert_eq!(
+            told("forbidden", 24, "[a, b, c, d]"),
+            "revenue_journals: 24 months have no control, revenue_journal_sums is forbidden, see \
+             report.journal_reconciliation: a, b, c, ..."
+        );
+    }
+}

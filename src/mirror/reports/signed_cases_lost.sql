@@ -1,0 +1,57 @@
+-- Why an earlier month has fewer signed cases than it had: cases that were counted in a month of
+-- report.signed_cases, as history.cases tells, and are no longer.
+CREATE OR REPLACE VIEW report.signed_cases_lost AS
+WITH
+months AS (
+    SELECT month, min(starts_at) AS starts_at, max(ends_at) AS ends_at
+    FROM report.calendar
+    GROUP BY month
+),
+versions AS (
+    SELECT id, assignment_type, case_activated_date, _valid_from, _valid_to, _change
+    FROM history.cases
+    UNION ALL
+    SELECT id, assignment_type, case_activated_date, _synced_at, NULL, NULL
+    FROM main.cases
+),
+counted AS (
+    SELECT m.month, v.id, v._valid_to, v._change
+    FROM versions AS v
+    -- The last month that began by then; a plain range join is many times slower.
+    ASOF JOIN months AS m ON v.case_activated_date >= m.starts_at
+    WHERE v.case_activated_date < m.ends_at AND v.assignment_type IS DISTINCT FROM 'Valuation'
+),
+lost AS (
+    SELECT month, id, max(_valid_to) AS at, arg_max(_change, _valid_to) AS change
+    FROM counted
+    GROUP BY month, id
+    -- What is valid now is in main.
+    HAVING count(*) = count(_valid_to)
+),
+became AS (
+    -- A row that is written again without a new version begins later than the one before it ended.
+    SELECT l.month, l.id, arg_min(v.assignment_type IS NOT DISTINCT FROM 'Valuation', v._valid_from)
+        AS is_valuation
+    FROM lost AS l
+    JOIN versions AS v ON v.id = l.id AND v._valid_from >= l.at
+    GROUP BY l.month, l.id
+)
+SELECT
+    l.month,
+    l.id AS case_id,
+    CASE
+        WHEN l.change IN ('hidden', 'deleted') THEN l.change
+        WHEN b.is_valuation THEN 'type changed'
+        ELSE 'date changed'
+    END AS reason,
+    l.at
+FROM lost AS l
+LEFT JOIN became AS b USING (month, id);
+
+COMMENT ON VIEW report.signed_cases_lost IS
+    'Cases that report.signed_cases counted in a month and no longer does, and why: one row per month and case.';
+COMMENT ON COLUMN report.signed_cases_lost.month IS 'First day of the month, in source.time_zone, in which the case was counted.';
+COMMENT ON COLUMN report.signed_cases_lost.case_id IS 'The case.';
+COMMENT ON COLUMN report.signed_cases_lost.reason IS
+    'hidden: no search shows it any more; deleted; date changed: case_activated_date lies in another month, or in none; type changed: it is a valuation.';
+COMMENT ON COLUMN report.signed_cases_lost.at IS 'When the mirror learned of it.';
