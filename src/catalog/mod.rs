@@ -27,7 +27,8 @@ pub(crate) use dictionary::DictionaryFormat;
 pub(crate) use names::class_of_name;
 pub(crate) use resource::{
     Address, ChangeDate, Child, Condition, EXTRA_COLUMN, Fallback, ForEach, JOURNAL_COLUMNS,
-    Journal, LINE_NUMBER, Lookup, Method, Partial, Read, Refresh, SYNCED_AT_COLUMN, Windows,
+    Journal, LINE_ID, LINE_NUMBER, Lookup, Method, Partial, Read, Refresh, SYNCED_AT_COLUMN,
+    Windows,
 };
 pub use resource::{Answer, Group, Paging, Resource};
 

@@ -179,6 +179,8 @@ pub struct Journal {
 
 /// The columns that say of which journal a row is, in order; the parameters of its call.
 pub(crate) const JOURNAL_COLUMNS: [&str; 3] = ["journal_level", "journal_id", "journal_month"];
+/// The column with a line's name for good, which the mirror gives. As decoded it is the line's number.
+pub(crate) const LINE_ID: &str = "line_id";
 /// The column with a line's place in the answer, from 1.
 pub(crate) const LINE_NUMBER: &str = "line_number";
 
@@ -302,6 +304,12 @@ impl Resource {
     pub(crate) fn calls_per_scope(&self) -> u64 {
         let values = self.read.as_ref().and_then(|read| read.values.as_ref());
         values.map_or(1, |(_, values)| values.len() as u64)
+    }
+
+    /// Whether its rows are lines of a journal, or hang on such lines.
+    pub(crate) fn has_line_ids(&self) -> bool {
+        self.key.first().is_some_and(|first| first == JOURNAL_COLUMNS[0])
+            && self.key.iter().any(|key| key == LINE_ID)
     }
 
     /// Whether rows of this table hang on one case and leave with it.

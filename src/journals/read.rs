@@ -13,7 +13,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::path_of;
-use crate::catalog::{Answer as Shape, JOURNAL_COLUMNS, LINE_NUMBER, Resource};
+use crate::catalog::{Answer as Shape, JOURNAL_COLUMNS, LINE_ID, LINE_NUMBER, Resource};
 use crate::decode::{Load, LoadKind, LoadedScope, Param, Params};
 use crate::error::{Error, Kind, Result};
 use crate::extract::{Extractor, read_of, trimmed};
@@ -61,6 +61,8 @@ impl Extractor {
             .zip(1_i64..)
             .map(|(line, number)| {
                 let mut params = params.clone();
+                // Its place stands for the name that the mirror gives it (`mirror/lines.rs`).
+                params.insert(LINE_ID.to_owned(), Param::Int(number));
                 params.insert(LINE_NUMBER.to_owned(), Param::Int(number));
                 (line, params)
             })

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
@@ -12,7 +14,7 @@ use super::first_load;
 use super::lines::{self, Lines, MergedTable};
 use super::load::{Outcome, Settings, count_change};
 use super::merge::{self, Merged};
-use crate::catalog::{Group, Resource};
+use crate::catalog::{Group, LINE_ID, Resource};
 use crate::decode::{Decoded, Load};
 use crate::error::{Error, Kind, Result};
 use crate::scope::{DueReason, JournalScope};
@@ -43,6 +45,9 @@ pub(super) fn apply(
         {
             note_whole(conn, table, first_load::insert(conn, table, rows, now)?, outcome)?;
         }
+        // The places of a month's first lines are their names.
+        conn.execute_batch("UPDATE temp.stage_months SET last_line_id = lines")
+            .map_err(|e| db("cannot note the names of lines", e))?;
     } else {
         merge::stage_rows(conn, resource, &decoded)?;
         let redefined = align::redefined(conn, &resource.table)?;
@@ -92,8 +97,7 @@ fn stage_months(
     conn.execute_batch(
         "CREATE OR REPLACE TEMP TABLE staged_months \
          (journal_level VARCHAR, journal_id BIGINT, journal_month VARCHAR, part VARCHAR, \
-          complete BOOLEAN, is_closed BOOLEAN, sent VARCHAR, \
-          not_found BOOLEAN)",
+          complete BOOLEAN, is_closed BOOLEAN, sent VARCHAR, not_found BOOLEAN, lines BIGINT)",
     )
     .map_err(failed)?;
     {
@@ -114,18 +118,31 @@ fn stage_months(
                         scope.complete && !load.decoded.any_without_key(),
                         is_closed,
                         instant_param(scope.sent_at),
-                        load.not_found
+                        load.not_found,
+                        last_place(&load.decoded)
                     ])
                     .map_err(failed)?;
             }
         }
         appender.flush().map_err(failed)?;
     }
+    // The names that a month has given. History alone knows those of a table whose file was away.
+    let last_line_id = if resource.has_line_ids() {
+        format!(
+            "coalesce(m.last_line_id, (SELECT max(h.{LINE_ID}) FROM history.{} h \
+               WHERE h.journal_level = s.journal_level AND h.journal_id = s.journal_id \
+                 AND h.journal_month = s.journal_month::DATE), 0)",
+            sql::ident(&resource.table)
+        )
+    } else {
+        "0".to_owned()
+    };
     conn.execute_batch(&format!(
         "CREATE OR REPLACE TEMP TABLE stage_months AS \
          SELECT s.journal_level, s.journal_id, s.journal_month::DATE AS journal_month, s.part, \
            s.complete, s.is_closed, s.sent::TIMESTAMPTZ AS sent_at, s.not_found, \
-           coalesce(m.complete, false) AS was_read, m.closed_read_at IS NOT NULL AS closed, m.definition \
+           coalesce(m.complete, false) AS was_read, m.closed_read_at IS NOT NULL AS closed, m.definition, \
+           {last_line_id}::BIGINT AS last_line_id, s.lines \
          FROM temp.staged_months s LEFT JOIN sync.journal_months m ON m.table_name = {} \
            AND m.journal_level = s.journal_level AND m.journal_id = s.journal_id \
            AND m.journal_month = s.journal_month::DATE",
@@ -134,12 +151,22 @@ fn stage_months(
     .map_err(failed)
 }
 
-/// Whether no row of the staged months is mirrored, and none can be a restatement.
+/// The highest number of an answer's lines; 0 where it has none.
+fn last_place(decoded: &Decoded) -> i64 {
+    decoded
+        .rows
+        .column_by_name(LINE_ID)
+        .and_then(|ids| ids.as_primitive_opt::<Int64Type>())
+        .and_then(|ids| ids.iter().flatten().max())
+        .unwrap_or(0)
+}
+
+/// Whether no row of the staged months is mirrored or was, and none can be a restatement.
 fn is_new(conn: &Connection, resource: &Resource) -> Result<bool> {
     let known = format!(
         "SELECT (SELECT count(*) FROM main.{} m JOIN temp.stage_months c \
            USING (journal_level, journal_id, journal_month)) \
-         + (SELECT count(*) FROM temp.stage_months WHERE closed)",
+         + (SELECT count(*) FROM temp.stage_months WHERE closed OR last_line_id > 0)",
         sql::ident(&resource.table)
     );
     Ok(scalar_i64(conn, &known)? == 0)
@@ -224,6 +251,9 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND c.complete; \
          UPDATE sync.journal_months m SET not_found_at = NULL \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND NOT c.not_found; \
+         UPDATE sync.journal_months m SET last_line_id = c.last_line_id \
+         FROM temp.stage_months c WHERE m.table_name = {name} AND {same} \
+           AND c.last_line_id > coalesce(m.last_line_id, 0); \
          UPDATE sync.journal_months m SET due = '{incomplete}' \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND NOT c.complete; \
          DELETE FROM sync.failures f USING temp.stage_months c WHERE c.complete \

@@ -5,15 +5,19 @@
 //! included, in order; then those of one key of their own, in order. What is left has come or gone. A
 //! number alone is no change: it is set, the row's version and `_synced_at` stay.
 //!
+//! A line that stays keeps its `line_id`, and a new one gets the next that its month has never had.
+//! Annotations hang on it, in `main` and in `history`. What is staged has the line's number in its
+//! place until [`give_ids`].
+//!
 //! Everything is found by joins over all staged months at once. Beside the staging tables of lines and
 //! annotations this reads `temp.stage_months(journal_level, journal_id, journal_month, complete,
-//! closed, definition)`; `closed` months are those that were read completely since they were closed:
-//! what changes in them is a restatement.
+//! closed, definition, last_line_id)`; `closed` months are those that were read completely since they
+//! were closed: what changes in them is a restatement.
 
 use duckdb::Connection;
 
 use super::merge::{self, Merged, compared, differences, differs};
-use crate::catalog::{JOURNAL_COLUMNS, LINE_NUMBER, Resource};
+use crate::catalog::{EXTRA_COLUMN, JOURNAL_COLUMNS, LINE_ID, LINE_NUMBER, Resource};
 use crate::error::Result;
 use crate::sql::{self, db, scalar_i64};
 
@@ -55,6 +59,36 @@ pub(super) fn pair(conn: &Connection, lines: &Lines<'_>) -> Result<()> {
     run("pair the lines of", PAIRS)
 }
 
+/// Gives the staged lines, and their annotations, the ids of the lines that [`pair`] found them to be,
+/// and new lines new ones.
+fn give_ids(conn: &Connection, lines: &Lines<'_>) -> Result<()> {
+    let named = |table: &str, same: &str| {
+        format!(
+            "UPDATE {table} s SET {LINE_ID} = n.{LINE_ID} FROM temp.new_lines n \
+             WHERE {same} AND s.{LINE_ID} <> n.{LINE_ID}; "
+        )
+    };
+    let of_notes = lines.notes.map_or(String::new(), |(notes, _)| {
+        let same = format!("{} AND s.{LINE_NUMBER} = n.number", same_month("s", "n"));
+        named(&stage(notes), &same)
+    });
+    conn.execute_batch(&format!(
+        "CREATE OR REPLACE TEMP TABLE new_lines AS \
+           SELECT n.* REPLACE (coalesce(p.{LINE_ID}, c.last_line_id + row_number() OVER \
+             (PARTITION BY {month}, p.{LINE_ID} IS NULL ORDER BY n.number)) AS {LINE_ID}) \
+           FROM temp.new_lines n JOIN temp.stage_months c ON {of_month} \
+           LEFT JOIN temp.line_pairs p ON p.new_row = n.line; \
+         UPDATE temp.stage_months c SET last_line_id = greatest(c.last_line_id, n.last) \
+           FROM (SELECT {month}, max({LINE_ID}) AS last FROM temp.new_lines n GROUP BY ALL) n \
+           WHERE {of_month}; \
+         {of_lines} {of_notes}",
+        month = month_of("n"),
+        of_month = same_month("n", "c"),
+        of_lines = named(&stage(lines.resource), "s.rowid = n.line"),
+    ))
+    .map_err(|e| db(&format!("cannot name the lines of {}", lines.resource.table), e))
+}
+
 /// Merges the lines that [`pair`] has paired, and their annotations after them.
 pub(super) fn merge(
     conn: &Connection,
@@ -67,30 +101,30 @@ pub(super) fn merge(
     };
     let restated = scalar_i64(conn, "SELECT count(*) FROM temp.stage_months WHERE closed")? > 0;
 
+    give_ids(conn, lines)?;
     run("compare the lines of", &lines.diff())?;
     if restated {
         run("note restatements of", &lines.restatements(now))?;
     }
-    let of_lines = write(conn, lines.resource, "line_pairs", "old_row", now)?;
+    let of_lines = write(conn, lines.resource, "line_pairs", now)?;
 
     let Some((notes, redefined)) = lines.notes else { return Ok((of_lines, None)) };
+    run("pair the annotations of", &note_pairs(notes, redefined))?;
+    if scalar_i64(conn, "SELECT count(*) FROM temp.stage_months WHERE NOT complete")? > 0 {
+        run("keep annotations of", &keep_notes(notes))?;
+        run("pair the annotations of", &note_pairs(notes, redefined))?;
+    }
     run("compare the annotations of", &notes_diff(notes, redefined))?;
     if restated {
         run("note restatements of", &notes_restatements(lines.resource, notes, redefined, now))?;
     }
-    let of_notes = write(conn, notes, "note_pairs", "mid", now)?;
+    let of_notes = write(conn, notes, "note_pairs", now)?;
     Ok((of_lines, Some(of_notes)))
 }
 
 /// Writes `temp.diff` and `temp.gone`, then the new line numbers of the rows that stay: `pairs` names
-/// them in the column `row`.
-fn write(
-    conn: &Connection,
-    resource: &Resource,
-    pairs: &str,
-    row: &str,
-    now: &str,
-) -> Result<MergedTable> {
+/// them in the column `old_row`.
+fn write(conn: &Connection, resource: &Resource, pairs: &str, now: &str) -> Result<MergedTable> {
     let failed = |e| db(&format!("cannot renumber {}", resource.table), e);
     let months: Vec<String> = conn
         .prepare(&format!(
@@ -107,7 +141,7 @@ fn write(
     let merged = merge::write_differences(conn, resource, true, now)?;
     conn.execute_batch(&format!(
         "UPDATE {} t SET {LINE_NUMBER} = p.new_number FROM temp.{pairs} p \
-         WHERE t.rowid = p.{row} AND p.new_number <> p.old_number",
+         WHERE t.rowid = p.old_row AND p.new_number <> p.old_number",
         main(resource)
     ))
     .map_err(failed)?;
@@ -127,13 +161,26 @@ pub(super) fn same_month(a: &str, b: &str) -> String {
     JOURNAL_COLUMNS.map(|c| format!("{a}.{c} = {b}.{c}")).join(" AND ")
 }
 
+/// `a.journal_level, a.journal_id, a.journal_month`
+pub(super) fn month_of(a: &str) -> String {
+    JOURNAL_COLUMNS.map(|c| format!("{a}.{c}")).join(", ")
+}
+
+/// The columns that say what a line is. What moves by itself, and what no column takes, is not among
+/// them: another release of the platform would be a restatement of every line.
+fn telling(resource: &Resource) -> impl Iterator<Item = &str> {
+    compared(resource)
+        .filter(|(name, volatile)| !volatile && *name != EXTRA_COLUMN)
+        .map(|(name, _)| name)
+}
+
 /// SQL for a text that is the same when and only when a row's fields are: each as its own text, so
 /// that no number passes through a binary float.
 ///
 /// A column that is newer than the month's last reading (`c.definition`) says nothing about its lines.
 fn content(resource: &Resource, alias: &str, redefined: &Redefined) -> String {
-    let fields: Vec<String> = compared(resource)
-        .map(|(name, _)| {
+    let fields: Vec<String> = telling(resource)
+        .map(|name| {
             let text = match resource.column(name) {
                 Some(column) if column.kind.list => {
                     format!("to_json({alias}.{})::VARCHAR", sql::ident(name))
@@ -152,29 +199,25 @@ fn content(resource: &Resource, alias: &str, redefined: &Redefined) -> String {
 }
 
 impl Lines<'_> {
-    /// A subquery with the annotations of each line as one text, staged or mirrored.
+    /// A subquery with the annotations of each line as one text, staged or mirrored: in whatever order.
     fn notes_of(&self, staged: bool) -> Option<String> {
         let (notes, redefined) = self.notes?;
-        let from = if staged {
-            format!("{} a JOIN temp.stage_months c ON {}", stage(notes), same_month("a", "c"))
-        } else {
-            format!("{} a JOIN temp.stage_months c ON {}", main(notes), same_month("a", "c"))
-        };
-        let month = JOURNAL_COLUMNS.map(|c| format!("a.{c}")).join(", ");
+        let from = if staged { stage(notes) } else { main(notes) };
         Some(format!(
-            "(SELECT {month}, a.{LINE_NUMBER}, string_agg({}, ',' ORDER BY a.position) AS notes \
-              FROM {from} GROUP BY {month}, a.{LINE_NUMBER})",
-            content(notes, "a", redefined)
+            "(SELECT {month}, a.{LINE_ID}, string_agg({content}, ',' ORDER BY {content}) AS notes \
+              FROM {from} a JOIN temp.stage_months c ON {same} GROUP BY {month}, a.{LINE_ID})",
+            month = month_of("a"),
+            content = content(notes, "a", redefined),
+            same = same_month("a", "c"),
         ))
     }
 
-    /// One row per line: where it stands, its own key, and a digest of its content.
+    /// One row per line: where it stands, its name, its own key, and a digest of its content.
     fn marks(&self, name: &str, table: &str, notes: Option<String>) -> String {
-        let month = JOURNAL_COLUMNS.map(|c| format!("l.{c}")).join(", ");
         let (joined, noted) = match notes {
             Some(notes) => (
                 format!(
-                    " LEFT JOIN {notes} n ON {} AND n.{LINE_NUMBER} = l.{LINE_NUMBER}",
+                    " LEFT JOIN {notes} n ON {} AND n.{LINE_ID} = l.{LINE_ID}",
                     same_month("n", "l")
                 ),
                 " || coalesce(n.notes, '')",
@@ -183,9 +226,10 @@ impl Lines<'_> {
         };
         format!(
             "CREATE OR REPLACE TEMP TABLE {name} AS \
-             SELECT l.rowid AS line, {month}, l.{LINE_NUMBER} AS number, \
+             SELECT l.rowid AS line, {month}, l.{LINE_NUMBER} AS number, l.{LINE_ID}, \
                l.{key}::VARCHAR AS line_key, sha256({content}{noted}) AS content \
              FROM {table} l JOIN temp.stage_months c ON {same}{joined}",
+            month = month_of("l"),
             key = sql::ident(self.line_key),
             content = content(self.resource, "l", self.redefined),
             same = same_month("l", "c"),
@@ -252,14 +296,14 @@ impl Lines<'_> {
 const PAIRS: &str = "\
 CREATE OR REPLACE TEMP TABLE line_pairs AS
 SELECT n.line AS new_row, o.line AS old_row, n.journal_level, n.journal_id, n.journal_month,
-  n.number AS new_number, o.number AS old_number
+  n.number AS new_number, o.number AS old_number, o.line_id
 FROM (SELECT *, row_number() OVER (PARTITION BY journal_level, journal_id, journal_month, content
                                    ORDER BY number) AS nth FROM temp.new_lines) n
 JOIN (SELECT *, row_number() OVER (PARTITION BY journal_level, journal_id, journal_month, content
                                    ORDER BY number) AS nth FROM temp.old_lines) o
   USING (journal_level, journal_id, journal_month, content, nth);
 INSERT INTO temp.line_pairs
-SELECT n.line, o.line, n.journal_level, n.journal_id, n.journal_month, n.number, o.number
+SELECT n.line, o.line, n.journal_level, n.journal_id, n.journal_month, n.number, o.number, o.line_id
 FROM (SELECT *, row_number() OVER (PARTITION BY journal_level, journal_id, journal_month, own_key
                                    ORDER BY number) AS nth
       FROM (SELECT *, coalesce(line_key, '') AS own_key FROM temp.new_lines) l
@@ -273,7 +317,7 @@ INSERT INTO temp.line_pairs
 SELECT NULL, o.line, o.journal_level, o.journal_id, o.journal_month,
   coalesce(n.lines, 0) + row_number() OVER (PARTITION BY o.journal_level, o.journal_id,
                                               o.journal_month ORDER BY o.number),
-  o.number
+  o.number, o.line_id
 FROM temp.old_lines o
 JOIN temp.stage_months c ON c.journal_level = o.journal_level AND c.journal_id = o.journal_id
   AND c.journal_month = o.journal_month AND NOT c.complete
@@ -284,7 +328,7 @@ LEFT JOIN (SELECT journal_level, journal_id, journal_month, max(number) AS lines
 WHERE NOT EXISTS (SELECT 1 FROM temp.line_pairs p WHERE p.old_row = o.line)";
 
 /// What every restatement says of its line `l`.
-const MONTH_AND_KEY: &str = "l.journal_level, l.journal_id, l.journal_month, \
+const MONTH_AND_KEY: &str = "l.journal_level, l.journal_id, l.journal_month, l.line_id, \
                              coalesce(l.line_key, '#' || l.number) AS line_key";
 
 fn insert_restatements(resource: &Resource, select: &str, now: &str) -> String {
@@ -295,13 +339,13 @@ fn insert_restatements(resource: &Resource, select: &str, now: &str) -> String {
     )
 }
 
-/// The compared columns, each with SQL for the month's closedness (`c`) that leaves out what only our
-/// own definition changed.
+/// The columns whose changes are told, each with SQL for the month's closedness (`c`) that leaves out
+/// what only our own definition changed.
 fn told_columns<'r>(
     resource: &'r Resource,
     redefined: &'r Redefined,
 ) -> impl Iterator<Item = (&'r str, String)> {
-    compared(resource).map(|(name, _)| {
+    telling(resource).map(|name| {
         let since = redefined.iter().find(|(redefined, _)| redefined == name);
         let told = match since {
             Some((_, since)) => format!("c.closed AND coalesce(c.definition, 0) >= {since}"),
@@ -311,34 +355,110 @@ fn told_columns<'r>(
     })
 }
 
-/// Annotations are compared for themselves, whether or not their line changed. `note_pairs` says to
-/// which line of the answer each mirrored one belongs now.
+/// Pairs the annotations of each line as lines are paired: those of one content, then the others, each
+/// in order. Those of a line that stays without being in the answer follow it to its place.
+fn note_pairs(notes: &Resource, redefined: &Redefined) -> String {
+    let marks = |name: &str, table: &str| {
+        format!(
+            "CREATE OR REPLACE TEMP TABLE {name} AS \
+             SELECT a.rowid AS note, {month}, a.{LINE_ID}, a.{LINE_NUMBER} AS number, a.position, \
+               sha256({content}) AS content \
+             FROM {table} a JOIN temp.stage_months c ON {same}; ",
+            month = month_of("a"),
+            content = content(notes, "a", redefined),
+            same = same_month("a", "c"),
+        )
+    };
+    let pairs = |by: &str, condition: &dyn Fn(&str) -> String| {
+        let nth = |table: &str, row: &str| {
+            format!(
+                "(SELECT *, row_number() OVER (PARTITION BY {by} ORDER BY position) AS nth \
+                  FROM temp.{table} a {})",
+                condition(row)
+            )
+        };
+        format!(
+            "SELECT n.note AS new_row, o.note AS old_row, {month}, n.number AS new_number, \
+               o.number AS old_number \
+             FROM {new} n JOIN {old} o USING ({by}, nth); ",
+            month = month_of("n"),
+            new = nth("new_notes", "new_row"),
+            old = nth("old_notes", "old_row"),
+        )
+    };
+    let line = format!("{}, {LINE_ID}", JOURNAL_COLUMNS.join(", "));
+    let unpaired = |row: &str| {
+        format!("WHERE NOT EXISTS (SELECT 1 FROM temp.note_pairs p WHERE p.{row} = a.note)")
+    };
+    format!(
+        "{new} {old} CREATE OR REPLACE TEMP TABLE note_pairs AS {equal} \
+         INSERT INTO temp.note_pairs {others} \
+         INSERT INTO temp.note_pairs \
+         SELECT NULL, o.note, {month}, p.new_number, o.number FROM temp.old_notes o \
+         JOIN temp.line_pairs p ON {of_line} AND p.{LINE_ID} = o.{LINE_ID} AND p.new_row IS NULL",
+        new = marks("new_notes", &stage(notes)),
+        old = marks("old_notes", &main(notes)),
+        equal = pairs(&format!("{line}, content"), &|_| String::new()),
+        others = pairs(&line, &unpaired),
+        month = month_of("o"),
+        of_line = same_month("p", "o"),
+    )
+}
+
+/// An incomplete answer removes nothing: of a line that it has, the annotations that it lacks are staged
+/// behind the others.
+fn keep_notes(notes: &Resource) -> String {
+    let columns: Vec<String> = notes
+        .columns
+        .iter()
+        .map(|column| match column.name.as_str() {
+            LINE_NUMBER => format!("l.number AS {LINE_NUMBER}"),
+            "position" => format!(
+                "(SELECT coalesce(max(n.position), 0) FROM temp.new_notes n \
+                   WHERE {} AND n.{LINE_ID} = o.{LINE_ID}) \
+                 + row_number() OVER (PARTITION BY {}, o.{LINE_ID} ORDER BY o.position) AS position",
+                same_month("n", "o"),
+                month_of("o")
+            ),
+            name => format!("m.{}", sql::ident(name)),
+        })
+        .collect();
+    format!(
+        "INSERT INTO {stage} BY NAME SELECT {columns}, m.{EXTRA_COLUMN} \
+         FROM temp.old_notes o JOIN {main} m ON m.rowid = o.note \
+         JOIN temp.stage_months c ON {of_month} AND NOT c.complete \
+         JOIN temp.new_lines l ON {of_line} AND l.{LINE_ID} = o.{LINE_ID} \
+         WHERE NOT EXISTS (SELECT 1 FROM temp.note_pairs p WHERE p.old_row = o.note)",
+        stage = stage(notes),
+        columns = columns.join(", "),
+        main = main(notes),
+        of_month = same_month("o", "c"),
+        of_line = same_month("l", "o"),
+    )
+}
+
+/// Annotations are compared for themselves, whether or not their line changed. One that stands at
+/// another place of its line has another key.
 fn notes_diff(notes: &Resource, redefined: &Redefined) -> String {
     let (any, versioned) = differences(notes, redefined, "c");
+    let moved = "s.position <> m.position";
     format!(
-        "CREATE OR REPLACE TEMP TABLE note_pairs AS \
-         SELECT m.rowid AS mid, p.new_row, p.journal_level, p.journal_id, p.journal_month, \
-           p.new_number, p.old_number, m.position \
-         FROM {main} m JOIN temp.line_pairs p ON {of_line} AND m.{LINE_NUMBER} = p.old_number; \
-         CREATE OR REPLACE TEMP TABLE diff AS \
-         SELECT s.rowid AS sid, m.rowid AS mid, m._synced_at AS synced, ({versioned}) AS versioned \
-         FROM {stage} s JOIN temp.stage_months c ON {of_month} \
-         LEFT JOIN temp.note_pairs p \
-           ON {same} AND p.new_number = s.{LINE_NUMBER} AND p.position = s.position \
-         LEFT JOIN {main} m ON m.rowid = p.mid \
-         WHERE m.rowid IS NULL OR {any}; \
+        "CREATE OR REPLACE TEMP TABLE diff AS \
+         SELECT n.note AS sid, m.rowid AS mid, m._synced_at AS synced, \
+           ({versioned} OR {moved}) AS versioned \
+         FROM temp.new_notes n JOIN {stage} s ON s.rowid = n.note \
+         JOIN temp.stage_months c ON {of_month} \
+         LEFT JOIN temp.note_pairs p ON p.new_row = n.note \
+         LEFT JOIN {main} m ON m.rowid = p.old_row \
+         WHERE m.rowid IS NULL OR {any} OR {moved}; \
          CREATE OR REPLACE TEMP TABLE gone AS \
-         SELECT m.rowid AS mid FROM {main} m JOIN temp.stage_months c ON {mirrored} \
+         SELECT o.note AS mid FROM temp.old_notes o JOIN temp.stage_months c ON {mirrored} \
          WHERE c.complete AND NOT EXISTS ( \
-           SELECT 1 FROM temp.note_pairs p JOIN {stage} s \
-             ON {same} AND p.new_number = s.{LINE_NUMBER} AND p.position = s.position \
-           WHERE p.mid = m.rowid)",
+           SELECT 1 FROM temp.note_pairs p WHERE p.old_row = o.note)",
         main = main(notes),
         stage = stage(notes),
-        of_line = same_month("m", "p"),
-        of_month = same_month("s", "c"),
-        mirrored = same_month("m", "c"),
-        same = same_month("p", "s"),
+        of_month = same_month("n", "c"),
+        mirrored = same_month("o", "c"),
     )
 }
 
@@ -350,17 +470,22 @@ fn notes_restatements(
     redefined: &Redefined,
     now: &str,
 ) -> String {
+    let of_line = |row: &str| {
+        format!(
+            "JOIN temp.new_lines l ON {} AND l.{LINE_ID} = {row}.{LINE_ID} \
+             JOIN temp.line_pairs p ON p.new_row = l.line",
+            same_month("l", row)
+        )
+    };
     let staged = format!(
-        "temp.diff d JOIN {stage} s ON s.rowid = d.sid LEFT JOIN {main} m ON m.rowid = d.mid \
-         JOIN temp.new_lines l ON {same} AND l.number = s.{LINE_NUMBER} \
-         JOIN temp.line_pairs p ON p.new_row = l.line",
+        "temp.diff d JOIN {stage} s ON s.rowid = d.sid LEFT JOIN {main} m ON m.rowid = d.mid {}",
+        of_line("s"),
         stage = stage(notes),
         main = main(notes),
-        same = same_month("l", "s"),
     );
     let gone = format!(
-        "temp.gone g JOIN {main} m ON m.rowid = g.mid JOIN temp.note_pairs p ON p.mid = g.mid \
-         JOIN temp.new_lines l ON l.line = p.new_row",
+        "temp.gone g JOIN {main} m ON m.rowid = g.mid {}",
+        of_line("m"),
         main = main(notes)
     );
     let cells: Vec<String> = told_columns(notes, redefined)

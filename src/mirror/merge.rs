@@ -9,7 +9,7 @@ use duckdb::Connection;
 
 use super::guard::{self, Limits};
 use super::state::fetched::rows_of;
-use crate::catalog::{EXTRA_COLUMN, Resource};
+use crate::catalog::{EXTRA_COLUMN, LINE_NUMBER, Resource};
 use crate::decode::Decoded;
 use crate::error::Result;
 use crate::sql::{self, db, scalar_i64};
@@ -186,12 +186,14 @@ pub(super) fn remove(
     Ok(gone)
 }
 
-/// Columns that are compared, with whether they are volatile: all but the key, and `_extra`.
+/// Columns that are compared, with whether they are volatile: all but the key, and `_extra`. Where a
+/// journal's line stands is no part of it.
 pub(super) fn compared(resource: &Resource) -> impl Iterator<Item = (&str, bool)> {
     resource
         .columns
         .iter()
         .filter(|c| !resource.key.contains(&c.name))
+        .filter(|c| !(resource.has_line_ids() && c.name == LINE_NUMBER))
         .map(|c| (c.name.as_str(), c.volatile))
         .chain([(EXTRA_COLUMN, false)])
 }

@@ -15,6 +15,7 @@ mod first_load;
 mod forecast;
 mod guard;
 mod journals;
+mod levels;
 mod lines;
 mod load;
 mod merge;

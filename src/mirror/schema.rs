@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 
 use super::state::State;
 use super::state::fetched::{self, FetchedScopes};
-use super::{align, reports, secrets, upgrade};
+use super::{align, levels, reports, secrets, upgrade};
 use crate::catalog::Catalog;
 use crate::config::{Config, PrivacyMode};
 use crate::error::{Error, Kind, Result};
@@ -59,8 +59,8 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
         if format < 2 {
             upgrade::from_first(conn)?;
         }
-        if format < FORMAT {
-            upgrade::from_second(conn)?;
+        if format < 3 {
+            upgrade::from_second(conn, config, catalog)?;
         }
         upgraded = format < FORMAT;
     }
@@ -68,6 +68,7 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
     set_meta(conn, "journal_level", &config.journals.level.to_string())?;
     let key = hash_key(conn, config)?;
     align::align(conn, config, catalog, key)?;
+    levels::leave_others(conn, catalog, config.journals.level, jiff::Timestamp::now())?;
     fetched::note_rules(conn, catalog)?;
     if upgraded {
         FetchedScopes::new(conn).fold_all()?;

@@ -192,9 +192,10 @@ CREATE TABLE sync.journal_months (
   doubted_price DECIMAL(38,2),
   not_found_at TIMESTAMPTZ,
   verified_at TIMESTAMPTZ,
-  off_rounds BIGINT
+  off_rounds BIGINT,
+  last_line_id BIGINT
 );
-COMMENT ON TABLE sync.journal_months IS 'Per journal, scope and month: whether and when it was read completely (read_at), the first time since the month was closed (closed_read_at), why it is to be read (due), and whether it still is to be (wanted: journals.level and journals.ids); doubted_at, doubted_digest and doubted sums: since when, and with which lines, its answer lacks so much that it is not believed yet; not_found_at: its first 404; verified_at: when verify last held it against the source line by line; off_rounds: of a sum, how often in a row it was not that of its lines while neither changed';
+COMMENT ON TABLE sync.journal_months IS 'Per journal, scope and month: whether and when it was read completely (read_at), the first time since the month was closed (closed_read_at), why it is to be read (due), and whether it still is to be (wanted: journals.level and journals.ids); doubted_at, doubted_digest and doubted sums: since when, and with which lines, its answer lacks so much that it is not believed yet; not_found_at: its first 404; verified_at: when verify last held it against the source line by line; off_rounds: of a sum, how often in a row it was not that of its lines while neither changed; last_line_id: the highest line_id that was ever given in it';
 
 -- Whose journals were ever known: they stay known when they leave the list of the offices.
 CREATE TABLE sync.journal_scopes (
@@ -212,6 +213,7 @@ CREATE TABLE sync.restatements (
   journal_level VARCHAR,
   journal_id BIGINT,
   journal_month DATE,
+  line_id BIGINT,
   line_key VARCHAR,
   change VARCHAR,
   column_name VARCHAR,

@@ -1,11 +1,18 @@
 //! Bringing the store of a store that an earlier version made up to this one's.
 
-use duckdb::Connection;
+use std::sync::Arc;
 
+use duckdb::{Connection, params};
+
+use super::definition::definition;
+use super::lines::{month_of, same_month};
 use super::state::fetched;
+use super::undescribed;
+use crate::catalog::{Catalog, Group, JOURNAL_COLUMNS, LINE_ID, LINE_NUMBER, Resource};
+use crate::config::Config;
 use crate::error::Result;
 use crate::scope::FetchStatus;
-use crate::sql::{self, db};
+use crate::sql::{self, db, scalar_i64};
 
 /// From the first format: what was fetched was one row per table and scope, whose `stamp` was at once
 /// the version and, in words, the status. Columns that were added within that format are made first.
@@ -42,10 +49,13 @@ pub(super) fn from_first(conn: &Connection) -> Result<()> {
     fetched::create_view(conn)
 }
 
-/// From the second format: what journals are known by, and what became of what they were verified to be.
-pub(super) fn from_second(conn: &Connection) -> Result<()> {
+/// From the second format: lines of journals had no name but the place where they stood, and nothing was
+/// kept of journals that leave the list of the offices, nor of what verifications found.
+pub(super) fn from_second(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
     conn.execute_batch(
-        "ALTER TABLE sync.verifications ADD COLUMN IF NOT EXISTS subject VARCHAR; \
+        "ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS last_line_id BIGINT; \
+         ALTER TABLE sync.restatements ADD COLUMN IF NOT EXISTS line_id BIGINT; \
+         ALTER TABLE sync.verifications ADD COLUMN IF NOT EXISTS subject VARCHAR; \
          ALTER TABLE sync.verifications ADD COLUMN IF NOT EXISTS standing BOOLEAN; \
          ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS verified_at TIMESTAMPTZ; \
          ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS off_rounds BIGINT; \
@@ -53,5 +63,133 @@ pub(super) fn from_second(conn: &Connection) -> Result<()> {
            (journal_level VARCHAR, journal_id BIGINT, name VARCHAR, not_found_at TIMESTAMPTZ, \
             gone_at TIMESTAMPTZ)",
     )
-    .map_err(|e| db("cannot bring the store's state up to this version", e))
+    .map_err(|e| db("cannot bring the store's state up to this version", e))?;
+    let known: Vec<String> = sql::query(
+        conn,
+        &format!(
+            "SELECT table_name FROM sync.resources WHERE table_name IN \
+               (SELECT table_name FROM sync.columns GROUP BY ALL \
+                HAVING bool_or(column_name = '{LINE_NUMBER}') \
+                  AND NOT bool_or(column_name = '{LINE_ID}'))"
+        ),
+        |row| row.get(0),
+    )?;
+    let has_lines = |r: &&Arc<Resource>| r.has_line_ids() && known.contains(&r.table);
+    for resource in catalog.resources().iter().filter(has_lines) {
+        name_rows(conn, config, resource)?;
+    }
+    for resource in catalog.resources().iter().filter(has_lines) {
+        let Group::Journal(journal) = &resource.group else { continue };
+        let Some(line_key) = &journal.line_key else { continue };
+        let notes = catalog.resources().iter().filter(has_lines).find(
+            |notes| matches!(&notes.group, Group::Child(child) if child.table == resource.table),
+        );
+        name_history(conn, resource, line_key, notes.map(AsRef::as_ref))?;
+    }
+    Ok(())
+}
+
+/// Gives a journal's table the column of the names, where each row has its line's place. Nothing is
+/// stale because of it: names are not the source's.
+fn name_rows(conn: &Connection, config: &Config, resource: &Resource) -> Result<()> {
+    let failed = |e| db(&format!("cannot name the lines of {}", resource.table), e);
+    let Some(column) = resource.column(LINE_ID) else { return Ok(()) };
+    for (schema, history) in [("main", false), ("history", true)] {
+        let table = format!("{schema}.{}", sql::ident(&resource.table));
+        conn.execute_batch(&format!(
+            "ALTER TABLE {table} ADD COLUMN {LINE_ID} BIGINT; \
+             ALTER TABLE {table} ALTER {LINE_ID} SET DATA TYPE BIGINT USING {LINE_NUMBER}; {}",
+            resource.comments(schema, history).join(";\n")
+        ))
+        .map_err(failed)?;
+    }
+    conn.execute(
+        "INSERT INTO sync.columns BY NAME SELECT table_name, ? AS column_name, ? AS definition, \
+           min(since) AS since, ? AS class FROM sync.columns WHERE table_name = ? GROUP BY table_name",
+        params![
+            LINE_ID,
+            definition(config, column),
+            undescribed::class_name(column),
+            resource.table
+        ],
+    )
+    .map(drop)
+    .map_err(failed)
+}
+
+/// Gives the earlier versions of a journal's lines their names, as far as it is known which lines they
+/// were: a version ended when the next one of its line was written, and both have one key. A line that
+/// left has a name of its own, so that no other line is taken for it.
+///
+/// Of the annotations' earlier versions the line's place at their end is known. They take the name of the
+/// line whose version ended there with them, and else that of the line that stands there now.
+fn name_history(
+    conn: &Connection,
+    resource: &Resource,
+    line_key: &str,
+    notes: Option<&Resource>,
+) -> Result<()> {
+    let table = sql::ident(&resource.table);
+    let failed = |e| db(&format!("cannot name the earlier lines of {}", resource.table), e);
+    if scalar_i64(conn, &format!("SELECT count(*) FROM history.{table}"))? > 0 {
+        conn.execute_batch(&format!(
+            "CREATE OR REPLACE TEMP TABLE line_versions AS \
+               SELECT {month_of_m}, m.rowid AS line, false AS is_past, m._synced_at AS valid_from, \
+                 NULL::TIMESTAMPTZ AS valid_to, '' AS change, m.{LINE_NUMBER} AS number, \
+                 coalesce(m.{key}::VARCHAR, '') AS own_key FROM main.{table} m \
+               UNION ALL SELECT {month_of_m}, m.rowid, true, m._valid_from, m._valid_to, m._change, \
+                 m.{LINE_NUMBER}, coalesce(m.{key}::VARCHAR, '') FROM history.{table} m; \
+             CREATE OR REPLACE TEMP TABLE line_links AS \
+               SELECT b.line, a.line AS next, a.is_past AS next_is_past \
+               FROM (SELECT *, row_number() OVER (PARTITION BY {month}, valid_to, own_key \
+                       ORDER BY number) AS nth FROM temp.line_versions WHERE change = 'updated') b \
+               JOIN (SELECT *, row_number() OVER (PARTITION BY {month}, valid_from, own_key \
+                       ORDER BY number) AS nth FROM temp.line_versions) a \
+                 ON {same} AND a.valid_from = b.valid_to AND a.own_key = b.own_key AND a.nth = b.nth; \
+             CREATE OR REPLACE TEMP TABLE line_names AS \
+               WITH RECURSIVE names AS ( \
+                 SELECT line, is_past, number AS line_id FROM temp.line_versions WHERE NOT is_past \
+                 UNION ALL SELECT v.line, v.is_past, l.last + row_number() OVER \
+                     (PARTITION BY {month_of_v} ORDER BY v.valid_to, v.number) \
+                   FROM temp.line_versions v \
+                   JOIN (SELECT {month}, max(number) AS last FROM temp.line_versions GROUP BY ALL) l \
+                     ON {last_of} \
+                   WHERE v.is_past AND NOT EXISTS \
+                     (SELECT 1 FROM temp.line_links k WHERE k.line = v.line) \
+                 UNION ALL SELECT k.line, true, n.line_id FROM temp.line_links k \
+                   JOIN names n ON n.line = k.next AND n.is_past = k.next_is_past) \
+               SELECT * FROM names WHERE is_past; \
+             UPDATE history.{table} h SET {LINE_ID} = n.line_id FROM temp.line_names n \
+               WHERE n.line = h.rowid AND n.line_id <> h.{LINE_ID}",
+            key = sql::ident(line_key),
+            month = JOURNAL_COLUMNS.join(", "),
+            month_of_m = month_of("m"),
+            month_of_v = month_of("v"),
+            same = same_month("a", "b"),
+            last_of = same_month("l", "v"),
+        ))
+        .map_err(failed)?;
+        if let Some(notes) = notes {
+            conn.execute_batch(&format!(
+                "UPDATE history.{notes} a SET {LINE_ID} = h.{LINE_ID} FROM history.{table} h \
+                 WHERE {same} AND h.{LINE_NUMBER} = a.{LINE_NUMBER} AND h._valid_to = a._valid_to",
+                notes = sql::ident(&notes.table),
+                same = same_month("h", "a"),
+            ))
+            .map_err(failed)?;
+        }
+    }
+    conn.execute_batch(&format!(
+        "UPDATE sync.journal_months m SET last_line_id = n.last FROM ( \
+           SELECT {month}, max({LINE_ID}) AS last FROM ( \
+             SELECT {month}, {LINE_ID} FROM main.{table} \
+             UNION ALL SELECT {month}, {LINE_ID} FROM history.{table}) GROUP BY ALL) n \
+         WHERE m.table_name = {name} AND {same}; \
+         DROP TABLE IF EXISTS temp.line_versions; DROP TABLE IF EXISTS temp.line_links; \
+         DROP TABLE IF EXISTS temp.line_names",
+        month = JOURNAL_COLUMNS.join(", "),
+        name = sql::text(&resource.table),
+        same = same_month("n", "m"),
+    ))
+    .map_err(failed)
 }

@@ -244,7 +244,14 @@ pub(crate) fn differences_of(conn: &Connection, state: &Value) -> Vec<String> {
             None => true,
         });
         let truth = by_key(resource, truth, &mut all);
-        let mirror = by_key(resource, mirrored(conn, resource), &mut all);
+        let mut mirror: Vec<Row> = mirrored(conn, resource);
+        // The source knows a line by its place only: the mirror's names for lines are held against
+        // nothing but each other.
+        if resource.key.iter().any(|column| column == LINE_ID) {
+            by_own_key(resource, &mirror, &mut all);
+        }
+        mirror.iter_mut().for_each(|row| drop(row.remove(LINE_ID)));
+        let mirror = by_key(resource, mirror, &mut all);
         // What has begun stays; the sandbox shows what is still to come.
         let stays = |row: &Row| {
             let at = resource.stays_after.as_ref().and_then(|column| row[column].as_str());
@@ -277,7 +284,21 @@ pub(crate) fn differences_of(conn: &Connection, state: &Value) -> Vec<String> {
     all
 }
 
-/// Rows by their keys, which are unique.
+/// The mirror's name for a journal's line.
+const LINE_ID: &str = "line_id";
+
+/// Rows of the mirror have a key that is theirs alone.
+fn by_own_key(resource: &Resource, rows: &[Row], differences: &mut Vec<String>) {
+    let mut met = BTreeSet::new();
+    for row in rows {
+        let key: Vec<String> = resource.key.iter().map(|k| row[k].to_string()).collect();
+        if key.iter().any(|value| value == "null") || !met.insert(key.clone()) {
+            differences.push(format!("{} {} is no key", resource.table, key.join("/")));
+        }
+    }
+}
+
+/// Rows by their keys, which are unique; of a journal's line the place stands for its name.
 pub(crate) fn by_key(
     resource: &Resource,
     rows: impl IntoIterator<Item = Row>,
@@ -285,7 +306,9 @@ pub(crate) fn by_key(
 ) -> BTreeMap<String, Row> {
     let mut all = BTreeMap::new();
     for row in rows {
-        let key = resource.key.iter().map(|k| row[k].to_string()).collect::<Vec<_>>().join("/");
+        let place = |k: &String| if k == LINE_ID { "line_number" } else { k.as_str() }.to_owned();
+        let key: Vec<String> = resource.key.iter().map(|k| row[&place(k)].to_string()).collect();
+        let key = key.join("/");
         if all.insert(key.clone(), row).is_some() {
             differences.push(format!("{} {key} is there twice", resource.table));
         }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::{
-    Child, Column, Condition, Fallback, ForEach, Group, JOURNAL_COLUMNS, LINE_NUMBER, Lookup,
-    Origin, Resource, Scalar,
+    Child, Column, Condition, Fallback, ForEach, Group, JOURNAL_COLUMNS, LINE_ID, LINE_NUMBER,
+    Lookup, Origin, Resource, Scalar,
 };
 use super::table::is_open_text;
 
@@ -247,14 +247,15 @@ impl<'r> Rules<'r> {
             let position = resource.columns.iter().find(|c| c.origin == Origin::Position);
             let wanted: Vec<&str> = JOURNAL_COLUMNS
                 .into_iter()
-                .chain([LINE_NUMBER])
+                .chain([LINE_ID])
                 .chain(position.map(|c| c.name.as_str()))
                 .collect();
             let right = position.is_some() && resource.key == wanted && journal.line_key.is_some();
-            if !right || !wanted[..4].iter().all(|name| repeated(name).is_some()) {
+            let mut of_line = wanted.iter().take(4).chain([&LINE_NUMBER]);
+            if !right || !of_line.all(|name| repeated(name).is_some_and(|c| c.name == *name)) {
                 faults.push(format!(
-                    "key: that of a journal's child is {}, {LINE_NUMBER}, each from = \"parent\", and \
-                     a column with from = \"position\"",
+                    "key: that of a journal's child is {}, {LINE_ID}, each from = \"parent\", and a \
+                     column with from = \"position\"; {LINE_NUMBER}, from = \"parent\", stands beside it",
                     JOURNAL_COLUMNS.join(", ")
                 ));
             }

@@ -6,8 +6,8 @@ use heck::ToSnakeCase;
 
 use super::super::file::{ClassName, ColumnFile, CutName, FromName};
 use super::super::{
-    Answer, Class, Column, ColumnType, Cut, Group, JOURNAL_COLUMNS, LINE_NUMBER, Origin, Resource,
-    Scalar,
+    Answer, Class, Column, ColumnType, Cut, Group, JOURNAL_COLUMNS, LINE_ID, LINE_NUMBER, Origin,
+    Resource, Scalar,
 };
 
 /// Whether a text can be the name of a table or column everywhere: in SQL, as a folder, as a field of
@@ -198,7 +198,7 @@ fn params(resource: &Resource) -> Vec<(&str, &'static [Scalar])> {
         Group::Journal(_) => {
             let kinds = [TEXT, INT, &[Scalar::Date]];
             all.extend(JOURNAL_COLUMNS.into_iter().zip(kinds));
-            all.push((LINE_NUMBER, INT));
+            all.extend([(LINE_ID, INT), (LINE_NUMBER, INT)]);
         }
         Group::Ids | Group::List | Group::Child(_) => {}
     }

@@ -2,8 +2,8 @@
 //! without effect.
 
 use super::super::{
-    Answer, Column, ColumnType, Group, JOURNAL_COLUMNS, Journal, LINE_NUMBER, Method, Origin,
-    Paging, Read, Refresh, Resource, Scalar,
+    Answer, Column, ColumnType, Group, JOURNAL_COLUMNS, Journal, LINE_ID, LINE_NUMBER, Method,
+    Origin, Paging, Read, Refresh, Resource, Scalar,
 };
 use super::column::{is_plain_name, param_names};
 use super::placeholders;
@@ -15,13 +15,20 @@ const SEARCHES: [&str; 3] = ["cases", "projects", "contacts"];
 const TAKEN: [&str; 8] =
     ["history", "information_schema", "main", "pg_catalog", "report", "sync", "system", "temp"];
 /// Tables in which the program works while it writes.
-const WORKING: [&str; 9] = [
+const WORKING: [&str; 16] = [
     "diff",
     "gone",
     "left_months",
+    "line_links",
+    "line_names",
     "line_pairs",
+    "line_versions",
+    "new_lines",
+    "new_notes",
     "note_pairs",
     "now_pending",
+    "old_lines",
+    "old_notes",
     "staged_months",
     "tightened",
     "wanted_months",
@@ -170,15 +177,19 @@ fn fills(resource: &Resource, column: &Column) -> bool {
     column.origin == Origin::Path || is_own()
 }
 
-/// A journal's key is where its lines stand; the calls bring it, not the records.
+/// A journal's key is whose line it is and the name that the mirror gives it; the calls bring that, not
+/// the records.
 fn journal(resource: &Resource, journal: &Journal, faults: &mut Vec<String>) {
     let lines = resource.read.as_ref().is_some_and(|read| read.answer == Answer::List);
     let mut wanted = JOURNAL_COLUMNS.to_vec();
     if lines {
-        wanted.push(LINE_NUMBER);
+        wanted.push(LINE_ID);
     }
     if resource.key != wanted {
         faults.push(format!("key: that of a journal is {}", wanted.join(", ")));
+    }
+    if lines {
+        wanted.push(LINE_NUMBER);
     }
     for name in wanted {
         if !resource.columns.iter().any(|c| c.name == name && c.origin == Origin::Path) {

@@ -6,6 +6,7 @@ SELECT
     journal_level,
     journal_id,
     journal_month,
+    line_id,
     line_key,
     change,
     column_name,
@@ -20,6 +21,8 @@ COMMENT ON COLUMN report.journal_restatements.journal IS 'The table: case_journa
 COMMENT ON COLUMN report.journal_restatements.journal_level IS 'offices, broker_companies or chain.';
 COMMENT ON COLUMN report.journal_restatements.journal_id IS 'The office, broker company or chain.';
 COMMENT ON COLUMN report.journal_restatements.journal_month IS 'First day of the month.';
+COMMENT ON COLUMN report.journal_restatements.line_id IS
+    'The line, by its name for good: line_id of the journal and of its history.';
 COMMENT ON COLUMN report.journal_restatements.line_key IS
     'The line''s own key, such as revenue_referral_key; #n for the n-th line where it has none.';
 COMMENT ON COLUMN report.journal_restatements.change IS 'added, removed, or changed.';
