@@ -14,7 +14,7 @@ pub(crate) use publishing::{Forms, NOTHING_LISTED, When, export};
 
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::cycle::{self, Cycle, Notifier, Options, Polls, Signals};
+use crate::cycle::{self, Cycle, MonthsUnderWay, Notifier, Options, Polls, Signals};
 use crate::decode::Context;
 use crate::error::{Error, Result};
 use crate::mirror::{Loader, RunLog, RunSummary, Settings, Store, Writer};
@@ -32,6 +32,8 @@ pub(crate) struct Session {
     polls: Polls,
     progress: Progress,
     publishing: Publishing,
+    /// What a cycle has begun to read and the next one goes on with.
+    months: MonthsUnderWay,
 }
 
 /// What a run did, and what it published.
@@ -73,6 +75,7 @@ impl Session {
             polls,
             progress,
             publishing: Publishing::default(),
+            months: MonthsUnderWay::default(),
         })
     }
 
@@ -219,6 +222,7 @@ impl Session {
             progress: self.progress.clone(),
             run_id,
             signals,
+            months: self.months.clone(),
         };
         Cycle::new(parts, options).run().await
     }

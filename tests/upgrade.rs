@@ -41,10 +41,15 @@ const FIRST_FORMAT: &str = "
     ALTER TABLE sync.journal_months DROP COLUMN doubted_price;
     ALTER TABLE sync.journal_months DROP COLUMN not_found_at;
     ALTER TABLE sync.journal_months DROP COLUMN verified_at;
-    ALTER TABLE sync.journal_months DROP COLUMN off_rounds;
     ALTER TABLE sync.verifications DROP COLUMN subject;
     ALTER TABLE sync.verifications DROP COLUMN standing;
     DROP TABLE sync.journal_scopes;
+    ALTER TABLE sync.journal_months DROP COLUMN lines_digest;
+    ALTER TABLE sync.journal_months DROP COLUMN larger_at;
+    ALTER TABLE sync.journal_months DROP COLUMN larger_failures;
+    ALTER TABLE sync.journal_months DROP COLUMN off_rounds;
+    ALTER TABLE sync.journal_months DROP COLUMN off_compared;
+    ALTER TABLE sync.journal_months DROP COLUMN no_control_at;
     UPDATE sync.meta SET value = '1' WHERE key = 'format';";
 
 /// The words that were statuses then.

@@ -89,7 +89,9 @@ pub fn planned_months(
     }
     if wanted.scheduled {
         planned.extend(of_all(&wanted.trailing));
-        planned.extend(of_all(&wanted.all).into_iter().filter(|month| !known.contains_key(month)));
+        let early = state.months_read_too_early(table, level, now)?;
+        let is_due = |month: &(i64, Month)| !known.contains_key(month) || early.contains(month);
+        planned.extend(of_all(&wanted.all).into_iter().filter(is_due));
     }
     // A schedule does not shorten their wait.
     let mut waiting = state.waiting_months(table, level, now)?;

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
@@ -14,9 +15,9 @@ use crate::catalog::{Group, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
 use crate::extract::Extractor;
-use crate::journals::MonthRead;
+use crate::journals::{Gate, MonthRead, MonthsUnderWay};
 use crate::mirror::State;
-use crate::scope::{CaseState, Stale, Urgency, Version, Work};
+use crate::scope::{CaseState, DueMonth, Stale, Urgency, Version, Work};
 
 /// Scopes under way for each call that may be in flight, so that decoding never holds a call back.
 const SCOPES_PER_CALL: usize = 2;
@@ -26,7 +27,15 @@ pub(super) const MOST_FRESH: usize = 200;
 /// What came of work.
 enum Answer {
     Load(Result<Load>),
-    Month(Result<MonthRead>),
+    Month(MonthAnswer),
+}
+
+/// What came of a month.
+pub(super) struct MonthAnswer {
+    /// `None`: it gave way, and its reading is set aside.
+    pub read: Option<Result<MonthRead>>,
+    /// For how long it was asked.
+    pub took: Duration,
 }
 
 struct Done {
@@ -120,8 +129,15 @@ impl Cycle {
             self.progress.step(&format!("reading {}", resource.table));
         }
         let extractor = self.extractor.clone();
+        let (months, signals) = (self.months.clone(), self.signals.clone());
         under_way.spawn(async move {
-            let answer = ask(&extractor, &resource, &work).await;
+            let answer = match &work {
+                Work::Month(month) => {
+                    let gate = Gate::new(move || signals.interrupt() != Interrupt::None);
+                    Answer::Month(read_month(&extractor, &months, &resource, month, gate).await)
+                }
+                other => Answer::Load(ask(&extractor, &resource, other).await),
+            };
             Done { work, resource, answer }
         });
     }
@@ -129,8 +145,8 @@ impl Cycle {
     async fn take(&mut self, done: Done, months: &mut MonthNotes) -> Result<()> {
         let Done { work, resource, answer } = done;
         match (work, answer) {
-            (Work::Month(month), Answer::Month(read)) => {
-                self.take_month(&month, &resource, read, months).await
+            (Work::Month(month), Answer::Month(answer)) => {
+                self.take_month(&month, &resource, answer, months).await
             }
             (Work::Case(stale), Answer::Load(load)) => {
                 self.take_scope(&resource, stale.id, Version::Known(stale.version), load).await
@@ -209,26 +225,40 @@ impl Cycle {
     }
 }
 
-/// Makes the calls of one piece of work.
-async fn ask(extractor: &Extractor, resource: &Arc<Resource>, work: &Work) -> Answer {
+/// Makes the calls of a month, or the rest of them.
+async fn read_month(
+    extractor: &Extractor,
+    months: &MonthsUnderWay,
+    resource: &Arc<Resource>,
+    month: &DueMonth,
+    gate: Gate,
+) -> MonthAnswer {
+    let begun = Instant::now();
+    let scope = Work::Month(month.clone()).scope();
+    let read = months.read(scope, || extractor.month(resource, month, gate)).await;
+    MonthAnswer { read, took: begun.elapsed() }
+}
+
+/// Makes the calls of one piece of other work.
+async fn ask(extractor: &Extractor, resource: &Arc<Resource>, work: &Work) -> Result<Load> {
     let scope = |id, version| extractor.scope(resource, id, None, Version::Known(version));
     match work {
-        Work::Month(month) => {
-            Answer::Month(extractor.journal(resource, month.scope, month.window_days).await)
-        }
         Work::Case(Stale { id, version, given, .. }) => {
             let version = Version::Known(version.clone());
-            Answer::Load(extractor.scope(resource, *id, given.as_deref(), version).await)
+            extractor.scope(resource, *id, given.as_deref(), version).await
         }
-        Work::Row { id, .. } => Answer::Load(scope(*id, String::new()).await),
-        Work::List { .. } => Answer::Load(scope(0, String::new()).await),
+        Work::Row { id, .. } => scope(*id, String::new()).await,
+        Work::List { .. } => scope(0, String::new()).await,
         Work::Names { .. } => match &resource.group {
             Group::ForEach(each) => match &each.list {
-                Some(path) => Answer::Load(extractor.named(resource, each, path).await),
-                None => Answer::Load(Err(no_names(resource))),
+                Some(path) => extractor.named(resource, each, path).await,
+                None => Err(no_names(resource)),
             },
-            _ => Answer::Load(Err(no_names(resource))),
+            _ => Err(no_names(resource)),
         },
+        Work::Month(month) => {
+            Err(Error::new(Kind::Internal, format!("{} is read as a month", month.scope)))
+        }
     }
 }
 

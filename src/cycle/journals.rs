@@ -243,6 +243,10 @@ impl Cycle {
             let (sums, lines): (Vec<_>, Vec<_>) =
                 due.into_iter().partition(|d| d.table == REVENUE_SUMS);
             if sums.is_empty() && lines.is_empty() {
+                // What gave way and is not due any more is nobody's.
+                if only.is_none() && !self.options.is_partial() {
+                    self.months.forget();
+                }
                 return Ok(());
             }
             let totals: BTreeSet<(i64, Month)> =
@@ -262,10 +266,7 @@ impl Cycle {
                     move |conn: &_| State::new(conn).confirmed_months_wait_no_longer(level);
                 self.writer.run(confirmed).await?
             };
-            let off = {
-                let conn = self.store.connection()?;
-                State::new(&conn).months_off_their_sum(level)?
-            };
+            let off = self.off_their_sums(&totals, &reread).await?;
             let off: BTreeSet<(i64, Month)> = off
                 .into_iter()
                 .chain(confirmed.iter().copied())
@@ -288,6 +289,31 @@ impl Cycle {
                     .await?;
             }
         }
+    }
+
+    /// The months whose lines do not add up to the sums that were just read after them, unless that is
+    /// known to be no fault of theirs. `again`: those that were read once more in this run.
+    async fn off_their_sums(
+        &self,
+        totals: &BTreeSet<(i64, Month)>,
+        again: &BTreeSet<(i64, Month)>,
+    ) -> Result<Vec<(i64, Month)>> {
+        if totals.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (level, totals, again) = (self.config.journals.level, totals.clone(), again.clone());
+        let compare =
+            move |conn: &_| State::new(conn).compare_sums(level, &totals, &again, Timestamp::now());
+        let compared = self.writer.run(compare).await?;
+        if let Some((id, month)) = compared.no_control.first() {
+            tracing::warn!(
+                months = compared.no_control.len(),
+                first = %JournalScope { level, id: *id, month: *month },
+                "the platform's sum is no control of its lines: three rounds found the same \
+                 difference, and nothing changed; the lines are not read again for it"
+            );
+        }
+        Ok(compared.off)
     }
 
     /// Reads months; returns those that could not be read completely: table, id, month.

@@ -39,6 +39,8 @@ pub use scopes::{MOST_FAILURES, plan_cases, plan_rereading, scopes_of, since};
 pub use search::IDS_PER_CALL;
 pub use signals::{Controls, Interrupt, Notifier, Signals};
 
+pub(crate) use crate::journals::MonthsUnderWay;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +72,8 @@ pub struct Parts {
     pub progress: Progress,
     pub run_id: i64,
     pub signals: Signals,
+    /// Months whose reading gave way to others.
+    pub months: MonthsUnderWay,
 }
 
 /// A cycle under way.
@@ -103,6 +107,8 @@ pub struct Cycle {
     /// when it is first needed.
     with_part: HashMap<String, HashSet<i64>>,
     signals: Signals,
+    /// Months whose reading gave way to others.
+    months: MonthsUnderWay,
     /// Up to where what polls moved has been planned: a poll, and of its cases the last one.
     planned: (i64, i64),
 }
@@ -141,6 +147,7 @@ impl Cycle {
             retried: BTreeMap::new(),
             with_part: HashMap::new(),
             signals: parts.signals,
+            months: parts.months,
             planned: (handled, i64::MAX),
         }
     }

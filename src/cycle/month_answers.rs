@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::Cycle;
+use super::fetch::MonthAnswer;
 use super::policy::{Evidence, MANY_SCOPES, Verdict, decide};
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
-use crate::journals::{Exploration, MonthRead};
+use crate::journals::{Exploration, MonthRead, is_more};
 use crate::mirror::{RunLog, State};
 use crate::scope::{DueMonth, FailureKind, JournalScope, Month, ScopeId, TableStatus};
 
@@ -47,15 +49,15 @@ impl MonthNotes {
         self.not_found.iter().filter(|(_, all)| **all).map(|(table, _)| table.as_str())
     }
 
-    fn ended(&mut self, month: &DueMonth, read: &Result<MonthRead>) {
+    fn ended(&mut self, month: &DueMonth, read: Option<&Result<MonthRead>>) {
         self.under_way -= 1;
         match read {
-            Ok(read) => {
+            Some(Ok(read)) => {
                 self.not_found.insert(month.table.clone(), false);
                 self.forbidden.remove(&month.table);
-                self.exploration.was_read(month, read.window_days);
+                self.exploration.was_read(month, read.window_days, read.too_much);
             }
-            Err(_) => self.exploration.failed(month),
+            Some(Err(_)) | None => self.exploration.failed(month),
         }
     }
 
@@ -70,14 +72,17 @@ impl Cycle {
         &mut self,
         month: &DueMonth,
         resource: &Arc<Resource>,
-        read: Result<MonthRead>,
+        answer: MonthAnswer,
         notes: &mut MonthNotes,
     ) -> Result<()> {
-        notes.ended(month, &read);
+        notes.ended(month, answer.read.as_ref());
+        // It is due still.
+        let Some(read) = answer.read else { return Ok(()) };
+        let took = answer.took;
         let error = match read {
             Ok(read) => {
                 self.reached();
-                if !self.load_month(month, read).await? {
+                if !self.load_month(month, read, took).await? {
                     notes.lacks(month);
                 }
                 return Ok(());
@@ -98,22 +103,29 @@ impl Cycle {
             months.insert((month.scope.id, month.scope.month));
             self.are_all(months)?
         };
-        self.month_failed(month, resource, error, is_everywhere).await
+        self.month_failed(month, resource, (error, took), is_everywhere).await
     }
 
     /// Loads a month; returns whether it is complete.
-    async fn load_month(&mut self, month: &DueMonth, read: MonthRead) -> Result<bool> {
+    async fn load_month(
+        &mut self,
+        month: &DueMonth,
+        read: MonthRead,
+        took: Duration,
+    ) -> Result<bool> {
         self.answered.insert(month.table.clone());
         let incomplete =
             read.load.decoded.any_without_key() || read.load.scopes.iter().any(|s| !s.complete);
         if incomplete {
             let why = "the month did not come completely: nothing is deleted";
-            self.note_month_failure(month, FailureKind::Incomplete, why).await?;
-        } else if read.window_days != month.window_days {
+            self.note_month_failure(month, FailureKind::Incomplete, why, took).await?;
+        } else if read.too_much || read.window_days != month.known_days {
             let (table, scope, days) = (month.table.clone(), month.scope, read.window_days);
-            self.writer
-                .run(move |conn| State::new(conn).set_window_days(&table, scope, days))
-                .await?;
+            let too_much = read.too_much || is_more(month.known_days, days);
+            let learn = move |conn: &_| {
+                State::new(conn).learn_window(&table, scope, days, too_much, Timestamp::now())
+            };
+            self.writer.run(learn).await?;
         }
         self.progress.rows(read.load.decoded.rows.num_rows() as u64);
         self.writer.load(read.load).await?;
@@ -126,7 +138,7 @@ impl Cycle {
         &mut self,
         month: &DueMonth,
         resource: &Arc<Resource>,
-        error: Error,
+        (error, took): (Error, Duration),
         is_everywhere: bool,
     ) -> Result<()> {
         if !self.is_active(&month.table) {
@@ -169,12 +181,12 @@ impl Cycle {
                         State::new(conn).month_was_not_found(&table, scope, Timestamp::now())
                     })
                     .await?;
-                self.note_month_failure(month, FailureKind::NotFound, &text).await
+                self.note_month_failure(month, FailureKind::NotFound, &text, took).await
             }
             Verdict::ScopeFailed => {
                 // Each that took too long has waited for limits.journal_timeout.
                 self.note_month_failing(month, if too_long { 5 } else { 1 }, &text);
-                self.note_month_failure(month, FailureKind::of(kind), &text).await
+                self.note_month_failure(month, FailureKind::of(kind), &text, took).await
             }
         }
     }
@@ -241,9 +253,15 @@ impl Cycle {
         month: &DueMonth,
         kind: FailureKind,
         why: &str,
+        took: Duration,
     ) -> Result<()> {
         let JournalScope { id, .. } = month.scope;
         let scope = ScopeId { table: month.table.clone(), id, part: month.scope.part() };
-        self.note_scope_failure(scope, kind, why).await
+        let (run_id, why) = (self.run_id, why.to_owned());
+        let fail = move |conn: &_| {
+            let now = Timestamp::now();
+            State::new(conn).month_failed(run_id, now, &scope, (kind, &why), took)
+        };
+        self.writer.run(fail).await
     }
 }

@@ -5,11 +5,13 @@
 
 mod exploration;
 pub(crate) mod read;
+mod under_way;
 
 use crate::scope::{REVENUE, REVENUE_SUMS};
 
-pub(crate) use exploration::Exploration;
+pub(crate) use exploration::{Exploration, is_more};
 pub(crate) use read::MonthRead;
+pub(crate) use under_way::{Gate, MonthsUnderWay};
 
 use crate::config::JournalLevel;
 

@@ -1,26 +1,34 @@
 //! The calls of one journal's month.
 //!
-//! A month is asked in one call. One that times out, breaks off, comes incomplete or has a round number
-//! of lines that its halves do not add up to is asked in halves, down to days, and is complete when
-//! a second pass over the parts gives the same lines (docs/architecture.md, "Journals"): a line
-//! whose date is edited meanwhile could otherwise be in both halves, or in none. Pages are such
+//! A month is asked in one call. One that times out, breaks off, is too large, comes incomplete or has a
+//! round number of lines that its halves do not add up to is asked in halves, down to days, and is
+//! complete when a second pass over the parts gives the same lines (docs/architecture.md, "Journals"):
+//! a line whose date is edited meanwhile could otherwise be in both halves, or in none. Pages are such
 //! parts too: a line that comes or goes meanwhile moves those behind it to other pages, and lines
 //! have no key to be told apart by (docs/architecture.md, "Scopes").
+//!
+//! The lines of the last complete reading prove themselves: where exactly these come again, neither
+//! halves nor a second pass would show anything new.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
+use sha2::{Digest, Sha256};
 
 use super::path_of;
+use super::under_way::{Gate, Reading};
 use crate::catalog::{Answer as Shape, JOURNAL_COLUMNS, LINE_ID, LINE_NUMBER, Resource};
 use crate::decode::{Load, LoadKind, LoadedScope, Param, Params};
 use crate::error::{Error, Kind, Result};
 use crate::extract::{Extractor, read_of, trimmed};
 use crate::failpoint;
-use crate::scope::{JournalScope, Version, Window};
-use crate::source::split::fingerprint;
-use crate::source::{self, CallClass, Identity, PagePlan, Pages, Paging, Query, Request, Verdict};
+use crate::scope::{DueMonth, JournalScope, Version, Window};
+use crate::source::{
+    self, CallClass, Identity, PagePlan, Pages, Paging, Query, Request, Verdict, refusal,
+};
 
 /// Passes over the parts of a month that may differ from the one before.
 const MOST_PASSES: usize = 4;
@@ -33,9 +41,23 @@ pub(crate) struct MonthRead {
     /// Days of the largest call that was answered whole: what to begin with the next time. `None` for
     /// a month that came in one call.
     pub(crate) window_days: Option<u32>,
+    /// More than that was asked for at once, and was too much.
+    pub(crate) too_much: bool,
 }
 
 impl Extractor {
+    /// The reading of a month that is due, as [`Extractor::journal`].
+    pub(crate) fn month(&self, resource: &Arc<Resource>, month: &DueMonth, gate: Gate) -> Reading {
+        let (extractor, resource) = (self.clone(), Arc::clone(resource));
+        let (scope, window_days, digest) = (month.scope, month.window_days, month.digest.clone());
+        let passes = gate.clone();
+        let read = async move {
+            let known = Known { window_days, digest: digest.as_deref() };
+            extractor.journal_within(&resource, scope, known, passes).await
+        };
+        Reading::new(Box::pin(read), gate)
+    }
+
     /// Reads a month of a journal, or its control total. `window_days` is what an earlier reading
     /// found to be as much as the service answers at once.
     ///
@@ -48,9 +70,20 @@ impl Extractor {
         scope: JournalScope,
         window_days: Option<u32>,
     ) -> Result<MonthRead> {
-        let calls = Calls { extractor: self, resource, scope };
+        let known = Known { window_days, digest: None };
+        self.journal_within(resource, scope, known, Gate::open()).await
+    }
+
+    async fn journal_within(
+        &self,
+        resource: &Arc<Resource>,
+        scope: JournalScope,
+        known: Known<'_>,
+        gate: Gate,
+    ) -> Result<MonthRead> {
+        let calls = Calls { extractor: self, resource, scope, gate };
         let lines = match read_of(resource)?.answer {
-            Shape::List => calls.month(window_days).await?,
+            Shape::List => calls.month(known).await?,
             Shape::Record | Shape::Scalar => calls.sum().await?,
         };
         failpoint::hit("answer-received");
@@ -78,7 +111,7 @@ impl Extractor {
             scopes: vec![LoadedScope {
                 id: scope.id,
                 part: scope.part(),
-                version: Version::Known(String::new()),
+                version: Version::Known(lines.digest),
                 complete: lines.complete,
                 sent_at: lines.sent_at.unwrap_or_else(Timestamp::now),
             }],
@@ -87,7 +120,7 @@ impl Extractor {
             missing: Vec::new(),
             not_found: false,
         };
-        Ok(MonthRead { load, window_days: lines.window_days })
+        Ok(MonthRead { load, window_days: lines.window_days, too_much: lines.too_much })
     }
 }
 
@@ -102,7 +135,7 @@ impl Extractor {
         resource: &Arc<Resource>,
         scope: JournalScope,
     ) -> Result<bool> {
-        let calls = Calls { extractor: self, resource, scope };
+        let calls = Calls { extractor: self, resource, scope, gate: Gate::open() };
         let first = scope.month.first();
         let asked = match read_of(resource)?.answer {
             Shape::List => {
@@ -149,6 +182,18 @@ struct Lines {
     complete: bool,
     sent_at: Option<Timestamp>,
     window_days: Option<u32>,
+    too_much: bool,
+    /// Of the lines, in whatever order.
+    digest: String,
+}
+
+/// What earlier readings of the month found.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    /// As many days as are asked at once.
+    window_days: Option<u32>,
+    /// The lines of the last complete one.
+    digest: Option<&'a str>,
 }
 
 /// The lines of one window.
@@ -167,21 +212,22 @@ impl Part {
     }
 }
 
-/// What is still to be done for the parts of a month.
-enum Step {
-    Read(Window),
-    /// The parts from there on are those of this window, which was answered whole: where they add up to
-    /// it, it takes their place.
-    Compare {
-        whole: Part,
-        halves_from: usize,
-    },
+/// What the first pass over a month has shown so far.
+struct Shown {
+    sent_at: Option<Timestamp>,
+    /// Days of the shortest window that got no answer.
+    too_long: u32,
+    /// Something was answered, so that the source is there.
+    is_reached: bool,
+    /// As many lines came where there were more: the service gives no more at once.
+    cut_at: BTreeSet<usize>,
 }
 
 struct Calls<'a> {
     extractor: &'a Extractor,
     resource: &'a Arc<Resource>,
     scope: JournalScope,
+    gate: Gate,
 }
 
 impl Calls<'_> {
@@ -211,6 +257,7 @@ impl Calls<'_> {
         });
         let sum = self.extractor.expected(self.resource, Shape::Record, &Params::new());
         let request = self.request(source::Method::Put)?.body(body.to_string()).expecting(sum);
+        self.gate.pass().await;
         let answer = self.extractor.client().send(&request).await?;
         let body = trimmed(&answer);
         let none = body.is_empty() || body[..] == *b"null";
@@ -219,96 +266,129 @@ impl Calls<'_> {
             complete: true,
             sent_at: Some(answer.sent_at),
             window_days: None,
+            too_much: false,
+            digest: String::new(),
         })
     }
 
-    async fn month(&self, window_days: Option<u32>) -> Result<Lines> {
+    async fn month(&self, known: Known<'_>) -> Result<Lines> {
         let whole = self.scope.month.window();
-        let mut sent_at = None;
-        let windows = whole.parts(window_days.unwrap_or(u32::MAX));
+        let windows = whole.parts(known.window_days.unwrap_or(u32::MAX));
         let asked = windows.len();
-        let first = self.first_pass(windows, &mut sent_at).await?;
-        let halved = first.len() > asked;
-        let complete = first.iter().all(|part| part.complete);
-        let in_one_call = first.len() == 1 && first.iter().all(|part| part.pages <= 1);
-        // What an earlier reading found stays, unless this one found out more.
-        let found = halved.then(|| first.iter().map(|part| part.window.days()).max());
-        let window_days = found.flatten().or(window_days);
-        let parts = if complete && !in_one_call {
-            match self.until_it_stands_still(first).await? {
-                Ok(parts) => parts,
-                Err(parts) => return Ok(lines(parts, false, sent_at, window_days)),
-            }
-        } else {
-            first
+        let mut shown =
+            Shown { sent_at: None, too_long: u32::MAX, is_reached: false, cut_at: BTreeSet::new() };
+        let mut parts = self.answered(windows, &mut shown).await?;
+        let came = digest_of(&parts);
+        let is_complete = |parts: &[Part]| parts.iter().all(|part| part.complete);
+        let is_known = is_complete(&parts) && known.digest == Some(came.as_str());
+        if !is_known {
+            parts = self.proven(parts, &mut shown).await?;
+            self.distrust_cut_days(&mut parts, &shown);
+        }
+        let too_much = parts.len() > asked;
+        // Of a month that came in one call nothing has to be remembered.
+        let window_days = match (too_much, parts.len()) {
+            (true, _) => parts.iter().map(|part| part.window.days()).max(),
+            (false, 1) => None,
+            (false, _) => known.window_days,
         };
-        Ok(lines(parts, complete, sent_at, window_days))
+        let mut complete = is_complete(&parts);
+        let in_one_call = parts.len() == 1 && parts.iter().all(|part| part.pages <= 1);
+        if complete && !in_one_call && !is_known {
+            (parts, complete) = self.until_it_stands_still(parts).await?;
+        }
+        let digest = digest_of(&parts);
+        let records = parts.into_iter().flat_map(|part| part.records).collect();
+        let sent_at = shown.sent_at;
+        Ok(Lines { records, complete, sent_at, window_days, too_much, digest })
     }
 
-    /// Reads the windows, and halves those that are too much. Of lines without documented paging a round
-    /// number may be as many as the service gives, whatever it does with `$skip`: their window is read
-    /// in halves too, which have to add up to it.
-    async fn first_pass(
-        &self,
-        windows: Vec<Window>,
-        sent_at: &mut Option<Timestamp>,
-    ) -> Result<Vec<Part>> {
-        let mut steps: Vec<Step> = windows.into_iter().rev().map(Step::Read).collect();
+    /// Reads the windows, and halves those that are too much.
+    async fn answered(&self, windows: Vec<Window>, shown: &mut Shown) -> Result<Vec<Part>> {
+        let mut left: Vec<Window> = windows.into_iter().rev().collect();
         let mut parts: Vec<Part> = Vec::new();
-        // Days of the shortest window that got no answer.
-        let mut too_long = u32::MAX;
-        let mut is_reached = false;
-        while let Some(step) = steps.pop() {
-            let window = match step {
-                Step::Read(window) => window,
-                Step::Compare { whole, halves_from } => {
-                    let halves = parts.split_off(halves_from.min(parts.len()));
-                    parts.extend(compared(whole, halves));
-                    continue;
-                }
-            };
+        while let Some(window) = left.pop() {
             // The other half of what was too much is as long, or a day shorter.
-            if let Some([first, second]) = window.halves().filter(|_| window.days() + 1 >= too_long)
+            if let Some([first, second]) =
+                window.halves().filter(|_| window.days() + 1 >= shown.too_long)
             {
-                steps.extend([Step::Read(second), Step::Read(first)]);
+                left.extend([second, first]);
                 continue;
             }
-            let read = self.window(window, sent_at).await;
+            let read = self.window(window, &mut shown.sent_at).await;
             let halves = match &read {
-                Ok(part) if part.complete && !part.is_round() => None,
+                Ok(part) if part.complete => None,
                 Ok(_) => window.halves(),
                 Err(error) if is_too_much(error) => window.halves(),
                 // It broke off because it is too long, or the source is out of reach: a day tells.
                 Err(error) if error.kind() == Kind::Unreachable && window.days() > 1 => {
-                    is_reached = is_reached || self.answers_a_day(window).await;
-                    window.halves().filter(|_| is_reached)
+                    shown.is_reached = shown.is_reached || self.answers_a_day(window).await;
+                    window.halves().filter(|_| shown.is_reached)
                 }
                 Err(_) => None,
             };
-            is_reached |= read.is_ok();
+            shown.is_reached |= read.is_ok();
             let Some([first, second]) = halves else {
                 parts.push(read?);
                 continue;
             };
-            match read {
-                Ok(whole) if whole.complete => {
-                    steps.push(Step::Compare { whole, halves_from: parts.len() });
-                }
-                read => {
-                    if read.is_err() {
-                        too_long = too_long.min(window.days());
-                    }
-                    tracing::info!(
-                        table = self.resource.table,
-                        scope = %self.scope,
-                        %window,
-                        "too much for one call: it is asked in halves"
-                    );
-                }
+            if read.is_err() {
+                shown.too_long = shown.too_long.min(window.days());
             }
-            steps.extend([Step::Read(second), Step::Read(first)]);
+            tracing::info!(
+                table = self.resource.table,
+                scope = %self.scope,
+                %window,
+                "too much for one call: it is asked in halves"
+            );
+            left.extend([second, first]);
         }
         Ok(parts)
+    }
+
+    /// Of lines without documented paging a round number may be as many as the service gives, whatever it
+    /// does with `$skip`: their window is read in halves too, which have to add up to it.
+    fn proven<'s>(
+        &'s self,
+        parts: Vec<Part>,
+        shown: &'s mut Shown,
+    ) -> BoxFuture<'s, Result<Vec<Part>>> {
+        Box::pin(async move {
+            let mut proven = Vec::with_capacity(parts.len());
+            for part in parts {
+                let halves = part.window.halves().filter(|_| part.complete && part.is_round());
+                let Some(halves) = halves else {
+                    proven.push(part);
+                    continue;
+                };
+                let halves = self.answered(halves.into(), shown).await?;
+                let halves = self.proven(halves, shown).await?;
+                let lines = part.records.len();
+                if halves.iter().map(|half| half.records.len()).sum::<usize>() > lines {
+                    shown.cut_at.insert(lines);
+                }
+                proven.extend(compared(part, halves));
+            }
+            Ok(proven)
+        })
+    }
+
+    /// A day with as many lines as the service was seen to give at once may have more, and there are no
+    /// halves to tell.
+    fn distrust_cut_days(&self, parts: &mut [Part], shown: &Shown) {
+        let cut = parts.iter_mut().filter(|part| {
+            part.window.days() == 1 && part.complete && shown.cut_at.contains(&part.records.len())
+        });
+        for day in cut {
+            day.complete = false;
+            tracing::warn!(
+                table = self.resource.table,
+                scope = %self.scope,
+                day = %day.window.from,
+                lines = day.records.len(),
+                "a day has as many lines as the service gives at once: there may be more"
+            );
+        }
     }
 
     /// Whether the first day of a window is answered.
@@ -317,22 +397,19 @@ impl Calls<'_> {
         self.window(day, &mut None).await.is_ok()
     }
 
-    /// Reads the same windows until two passes in a row give the same lines; `Err` with the last pass
-    /// where they never do.
-    async fn until_it_stands_still(
-        &self,
-        mut last: Vec<Part>,
-    ) -> Result<std::result::Result<Vec<Part>, Vec<Part>>> {
+    /// Reads the same windows until two passes in a row give the same lines, in whatever order; the last
+    /// pass, and whether they did.
+    async fn until_it_stands_still(&self, mut last: Vec<Part>) -> Result<(Vec<Part>, bool)> {
         for _ in 0..MOST_PASSES {
             let mut next = Vec::with_capacity(last.len());
             for part in &last {
                 next.push(self.window(part.window, &mut None).await?);
             }
             if !next.iter().all(|part| part.complete) {
-                return Ok(Err(next));
+                return Ok((next, false));
             }
             if marks(&last) == marks(&next) {
-                return Ok(Ok(next));
+                return Ok((next, true));
             }
             last = next;
         }
@@ -341,7 +418,7 @@ impl Calls<'_> {
             scope = %self.scope,
             "{MOST_PASSES} readings of the month in parts differed: it is read again later"
         );
-        Ok(Err(last))
+        Ok((last, false))
     }
 
     async fn window(&self, window: Window, sent_at: &mut Option<Timestamp>) -> Result<Part> {
@@ -359,7 +436,9 @@ impl Calls<'_> {
         };
         let mut pages = Pages::new(self.extractor.client(), plan);
         let (mut records, mut brought) = (Vec::new(), 0);
-        while let Some(page) = pages.next().await? {
+        loop {
+            self.gate.pass().await;
+            let Some(page) = pages.next().await? else { break };
             brought += usize::from(!page.records.is_empty());
             records.extend(page.records);
         }
@@ -385,7 +464,9 @@ impl Calls<'_> {
 
 /// Failures that less to do may mend. A service that is too busy, or refuses us, is not among them.
 fn is_too_much(error: &Error) -> bool {
+    const TOO_LARGE: u16 = 413;
     matches!(error.kind(), Kind::Timeout | Kind::Server | Kind::BadAnswer)
+        || refusal(error).is_some_and(|refusal| refusal.status == TOO_LARGE)
 }
 
 /// What a window that was answered whole is worth beside its halves. Where they add up to it, it takes
@@ -408,24 +489,19 @@ fn compared(whole: Part, mut halves: Vec<Part>) -> Vec<Part> {
 }
 
 /// The lines, in whatever order: equal ones are as many.
-fn marks(parts: &[Part]) -> Vec<u128> {
-    let mut marks: Vec<u128> = parts
-        .iter()
-        .flat_map(|part| &part.records)
-        .map(|line| fingerprint([std::str::from_utf8(line).unwrap_or_default()]))
-        .collect();
+fn marks(parts: &[Part]) -> Vec<[u8; 32]> {
+    let lines = parts.iter().flat_map(|part| &part.records);
+    let mut marks: Vec<[u8; 32]> = lines.map(|line| Sha256::digest(line).into()).collect();
     marks.sort_unstable();
     marks
 }
 
-fn lines(
-    parts: Vec<Part>,
-    complete: bool,
-    sent_at: Option<Timestamp>,
-    window_days: Option<u32>,
-) -> Lines {
-    let records = parts.into_iter().flat_map(|part| part.records).collect();
-    Lines { records, complete, sent_at, window_days }
+fn digest_of(parts: &[Part]) -> String {
+    let mut hash = Sha256::new();
+    for mark in marks(parts) {
+        hash.update(mark);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::align;
 use super::doubt;
 use super::first_load;
+use super::learned;
 use super::lines::{self, Lines, MergedTable};
 use super::load::{Outcome, Settings, count_change};
 use super::merge::{self, Merged};
@@ -83,6 +84,7 @@ pub(super) fn apply(
         }
     }
     months_were_read(conn, resource, now)?;
+    learned::keep_digests(conn, resource)?;
     Ok(doubted)
 }
 

@@ -15,6 +15,7 @@ mod first_load;
 mod forecast;
 mod guard;
 mod journals;
+mod learned;
 mod levels;
 mod lines;
 mod load;

@@ -1,5 +1,4 @@
-//! the store of the journals' months: which are due, waiting, read, or off their sum
-//! (docs/architecture.md, "Journals").
+//! The store of the journals' months: which are due, waiting, or read (docs/architecture.md, "Journals").
 
 use crate::scope::{DueMonth, DueReason};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +13,14 @@ use crate::error::{Error, Kind, Result};
 use crate::scope::{JournalScope, Month};
 use crate::sql::{self, db, instant, instant_param, scalar_i64};
 
+/// SQL for whether a month `m`, of which `e` is the last day, was last read before it ended, and is over.
+fn read_too_early(now: Timestamp) -> String {
+    format!("m.sent_at < e.ends_at AND e.ends_at <= {}", instant(now))
+}
+
 impl State<'_> {
-    /// Makes these months wanted, and due, for each table and id: those that were never read
-    /// completely, and, where a reason is given, all of them.
+    /// Makes these months wanted, and due, for each table and id: those that were not read completely
+    /// since they ended, and, where a reason is given, all of them.
     pub fn months_are_due(
         &self,
         tables: &[String],
@@ -51,24 +55,36 @@ impl State<'_> {
         let never = sql::text(DueReason::NeverFetched.name());
         let due = match reason {
             Some(reason) => sql::text(reason.name()),
-            None => format!("coalesce(m.due, CASE WHEN NOT m.complete THEN {never} END)"),
+            None => format!(
+                "coalesce(m.due, CASE WHEN NOT m.complete THEN {never} WHEN {} THEN {} END)",
+                read_too_early(Timestamp::now()),
+                sql::text(DueReason::BeforeItsEnd.name())
+            ),
         };
         self.batch(&format!(
             "UPDATE sync.journal_months m SET wanted = true, due = {due} \
-             FROM temp.wanted_months w WHERE {same} \
-               AND (NOT m.wanted OR m.due IS DISTINCT FROM {due})"
+             FROM temp.wanted_months w \
+             LEFT JOIN report.calendar e ON e.day = last_day(w.journal_month::DATE) \
+             WHERE {same} AND (NOT m.wanted OR m.due IS DISTINCT FROM {due})"
         ))?;
         // What was as much as the service answers at once last month is so this month too.
+        let of_last = |column: &str| {
+            format!(
+                "(SELECT first(m.{column} ORDER BY m.journal_month DESC) FILTER (m.complete) \
+                    FROM sync.journal_months m WHERE m.table_name = w.table_name \
+                      AND m.journal_level = {level} AND m.journal_id = w.journal_id) AS {column}"
+            )
+        };
         self.batch(&format!(
             "INSERT INTO sync.journal_months BY NAME SELECT w.table_name, {level} AS journal_level, \
                w.journal_id, w.journal_month::DATE AS journal_month, {never} AS due, \
                false AS complete, \
-               (SELECT first(m.window_days ORDER BY m.journal_month DESC) FILTER (m.complete) \
-                  FROM sync.journal_months m \
-                WHERE m.table_name = w.table_name AND m.journal_level = {level} \
-                  AND m.journal_id = w.journal_id) AS window_days \
+               {}, {}, {} \
              FROM temp.wanted_months w WHERE NOT EXISTS \
-               (SELECT 1 FROM sync.journal_months m WHERE {same})"
+               (SELECT 1 FROM sync.journal_months m WHERE {same})",
+            of_last("window_days"),
+            of_last("larger_at"),
+            of_last("larger_failures")
         ))
     }
 
@@ -92,31 +108,32 @@ impl State<'_> {
         let rows = self.query(
             &format!(
                 "SELECT m.table_name, m.journal_id, strftime(m.journal_month, '%Y-%m'), m.due, \
-                   m.complete, m.window_days \
+                   m.complete, m.window_days, coalesce(m.larger_at <= {now}, true), m.lines_digest \
                  FROM sync.journal_months m LEFT JOIN sync.failures f \
                    ON f.table_name = m.table_name AND f.id = m.journal_id \
                    AND f.part = m.journal_level || '/' || strftime(m.journal_month, '%Y-%m') \
                  WHERE m.due IS NOT NULL AND m.wanted AND m.journal_level = {} \
                    AND m.table_name IN ({}) \
-                   AND (f.next_at IS NULL OR f.next_at <= {}) \
+                   AND (f.next_at IS NULL OR f.next_at <= {now}) \
                  ORDER BY m.journal_month DESC, m.journal_id, m.table_name",
                 sql::text(&level.to_string()),
                 sql::texts(tables.iter().map(String::as_str).chain([""])),
-                instant(now)
+                now = instant(now)
             ),
             |row| {
+                let learned = (row.get::<_, Option<i64>>(5)?, row.get(6)?, row.get(7)?);
                 Ok((
                     row.get::<_, String>(0)?,
                     row.get::<_, i64>(1)?,
                     row.get::<_, String>(2)?,
                     row.get::<_, String>(3)?,
                     row.get::<_, bool>(4)?,
-                    row.get::<_, Option<i64>>(5)?,
+                    learned,
                 ))
             },
         )?;
         rows.into_iter()
-            .map(|(table, id, month, reason, complete, days)| {
+            .map(|(table, id, month, reason, complete, (days, may_be_larger, digest))| {
                 let month: Month = month.parse().map_err(|e| {
                     Error::caused(Kind::Store, format!("sync.journal_months: {month}"), e)
                 })?;
@@ -124,9 +141,40 @@ impl State<'_> {
                 let window_days = days.and_then(|days| u32::try_from(days).ok());
                 // A reason that this version does not know makes the month due all the same.
                 let reason = DueReason::from_name(&reason).unwrap_or(DueReason::AskedFor);
-                Ok(DueMonth { table, scope, reason, complete, window_days })
+                Ok(DueMonth {
+                    table,
+                    scope,
+                    reason,
+                    complete,
+                    known_days: window_days,
+                    may_be_larger,
+                    window_days,
+                    digest,
+                })
             })
             .collect()
+    }
+
+    /// The months of a table that were read completely before they ended, and not since.
+    pub fn months_read_too_early(
+        &self,
+        table: &str,
+        level: JournalLevel,
+        now: Timestamp,
+    ) -> Result<BTreeSet<(i64, Month)>> {
+        let rows = self.query(
+            &format!(
+                "SELECT m.journal_id, strftime(m.journal_month, '%Y-%m') \
+                 FROM sync.journal_months m \
+                 JOIN report.calendar e ON e.day = last_day(m.journal_month) \
+                 WHERE m.table_name = {} AND m.journal_level = {} AND m.complete AND {}",
+                sql::text(table),
+                sql::text(&level.to_string()),
+                read_too_early(now)
+            ),
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)),
+        )?;
+        Ok(rows.into_iter().filter_map(|(id, month)| Some((id, month.parse().ok()?))).collect())
     }
 
     /// The months of a table that are in the store, with whether they were ever read completely.
@@ -191,28 +239,6 @@ impl State<'_> {
                 Some((table, JournalScope::of(id, &part)?, reason, never))
             })
             .collect())
-    }
-
-    /// Keeps how many days of a journal the service answers at once, for this month, the later ones,
-    /// and all that were never read.
-    pub fn set_window_days(
-        &self,
-        table: &str,
-        scope: JournalScope,
-        days: Option<u32>,
-    ) -> Result<()> {
-        self.execute(
-            "UPDATE sync.journal_months SET window_days = ? WHERE table_name = ? \
-               AND journal_level = ? AND journal_id = ? \
-               AND (journal_month >= ?::DATE OR NOT complete)",
-            params![
-                days,
-                table,
-                scope.level.to_string(),
-                scope.id,
-                scope.month.first().to_string()
-            ],
-        )
     }
 
     /// Whether any month of this level is in the store.
@@ -312,26 +338,5 @@ impl State<'_> {
             ))?;
         }
         Ok(other == 0)
-    }
-
-    /// Months whose mirrored lines do not add up to the sum that was read after them: the scopes.
-    pub fn months_off_their_sum(&self, level: JournalLevel) -> Result<Vec<(i64, Month)>> {
-        let rows = self.query(
-            &format!(
-                "SELECT v.journal_id, strftime(v.journal_month, '%Y-%m') \
-                 FROM report.journal_coverage v \
-                 JOIN sync.journal_months l ON l.table_name = 'revenue_journals' \
-                   AND l.journal_level = v.journal_level AND l.journal_id = v.journal_id \
-                   AND l.journal_month = v.journal_month \
-                 JOIN sync.journal_months s ON s.table_name = 'revenue_journal_sums' \
-                   AND s.journal_level = v.journal_level AND s.journal_id = v.journal_id \
-                   AND s.journal_month = v.journal_month \
-                 WHERE v.journal = 'revenue_journals' AND v.journal_level = {} \
-                   AND NOT v.sum_matches AND l.sent_at < s.sent_at ORDER BY 2 DESC, 1",
-                sql::text(&level.to_string())
-            ),
-            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)),
-        )?;
-        Ok(rows.into_iter().filter_map(|(id, month)| Some((id, month.parse().ok()?))).collect())
     }
 }

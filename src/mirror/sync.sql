@@ -192,10 +192,18 @@ CREATE TABLE sync.journal_months (
   doubted_price DECIMAL(38,2),
   not_found_at TIMESTAMPTZ,
   verified_at TIMESTAMPTZ,
+  last_line_id BIGINT,
+  -- Which lines the last complete reading brought, in whatever order.
+  lines_digest VARCHAR,
+  -- When more days at once are tried again, and how often in a row they were too much.
+  larger_at TIMESTAMPTZ,
+  larger_failures BIGINT,
+  -- Of a sum: in how many rounds the same differed, and since when it is therefore no control.
   off_rounds BIGINT,
-  last_line_id BIGINT
+  off_compared VARCHAR,
+  no_control_at TIMESTAMPTZ
 );
-COMMENT ON TABLE sync.journal_months IS 'Per journal, scope and month: whether and when it was read completely (read_at), the first time since the month was closed (closed_read_at), why it is to be read (due), and whether it still is to be (wanted: journals.level and journals.ids); doubted_at, doubted_digest and doubted sums: since when, and with which lines, its answer lacks so much that it is not believed yet; not_found_at: its first 404; verified_at: when verify last held it against the source line by line; off_rounds: of a sum, how often in a row it was not that of its lines while neither changed; last_line_id: the highest line_id that was ever given in it';
+COMMENT ON TABLE sync.journal_months IS 'Per journal, scope and month: whether and when it was read completely (read_at), the first time since the month was closed (closed_read_at), why it is to be read (due), and whether it still is to be (wanted: journals.level and journals.ids); doubted_at, doubted_digest and doubted sums: since when, and with which lines, its answer lacks so much that it is not believed yet; not_found_at: its first 404; verified_at: when verify last held it against the source line by line; window_days and larger_at: how many days at once it is asked in, and when more are tried; off_rounds, off_compared and no_control_at (of revenue_journal_sums): how often the same difference was found, which, and since when the sum is no control of its lines; last_line_id: the highest line_id that was ever given in it';
 
 -- Whose journals were ever known: they stay known when they leave the list of the offices.
 CREATE TABLE sync.journal_scopes (

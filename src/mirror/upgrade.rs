@@ -58,7 +58,12 @@ pub(super) fn from_second(conn: &Connection, config: &Config, catalog: &Catalog)
          ALTER TABLE sync.verifications ADD COLUMN IF NOT EXISTS subject VARCHAR; \
          ALTER TABLE sync.verifications ADD COLUMN IF NOT EXISTS standing BOOLEAN; \
          ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS verified_at TIMESTAMPTZ; \
+         ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS lines_digest VARCHAR; \
+         ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS larger_at TIMESTAMPTZ; \
+         ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS larger_failures BIGINT; \
          ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS off_rounds BIGINT; \
+         ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS off_compared VARCHAR; \
+         ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS no_control_at TIMESTAMPTZ; \
          CREATE TABLE IF NOT EXISTS sync.journal_scopes \
            (journal_level VARCHAR, journal_id BIGINT, name VARCHAR, not_found_at TIMESTAMPTZ, \
             gone_at TIMESTAMPTZ)",

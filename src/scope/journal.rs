@@ -56,8 +56,14 @@ pub(crate) struct DueMonth {
     pub(crate) reason: DueReason,
     /// It was read completely before.
     pub(crate) complete: bool,
-    /// As many days as the service was found to answer at once.
+    /// As many days as the service was found to answer at once; `None`: all of them.
+    pub(crate) known_days: Option<u32>,
+    /// More days than that may be tried.
+    pub(crate) may_be_larger: bool,
+    /// So many days are asked at once.
     pub(crate) window_days: Option<u32>,
+    /// Which lines the last complete reading brought.
+    pub(crate) digest: Option<String>,
 }
 
 #[cfg(test)]

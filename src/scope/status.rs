@@ -83,6 +83,8 @@ impl fmt::Display for Standing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum DueReason {
     NeverFetched,
+    /// It was last read before it ended: lines may have come since.
+    BeforeItsEnd,
     /// Not every window of the last reading answered.
     Incomplete,
     /// The last answer lacked so much that it is not believed yet.
@@ -112,6 +114,7 @@ pub(crate) enum DueReason {
 impl DueReason {
     const NAMES: [(DueReason, &str); 13] = [
         (DueReason::NeverFetched, "never fetched"),
+        (DueReason::BeforeItsEnd, "last read before its end"),
         (DueReason::Incomplete, "incomplete"),
         (DueReason::Doubted, "doubted"),
         (DueReason::OffItsSum, "the lines do not add up to the platform's sum"),
