@@ -2,6 +2,7 @@
 //! source answers 404 to its id (docs/architecture.md, "Journals").
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -31,7 +32,7 @@ impl Cycle {
             NotFound::Gone => return Ok(true),
             NotFound::Doubted => {
                 self.note_month_failing(month, 1, LEFT);
-                self.note_month_failure(month, FailureKind::NotFound, LEFT).await?;
+                self.note_month_failure(month, FailureKind::NotFound, LEFT, Duration::ZERO).await?;
                 return Ok(true);
             }
             NotFound::Confirmed => {}

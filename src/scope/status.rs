@@ -112,7 +112,7 @@ pub(crate) enum DueReason {
 }
 
 impl DueReason {
-    const NAMES: [(DueReason, &str); 13] = [
+    const NAMES: [(DueReason, &str); 14] = [
         (DueReason::NeverFetched, "never fetched"),
         (DueReason::BeforeItsEnd, "last read before its end"),
         (DueReason::Incomplete, "incomplete"),
