@@ -1,6 +1,7 @@
 //! Runs on the open store, from their start in the run log to their end: what `sync`, `run` and `demo`
 //! have in common.
 
+mod closing;
 mod publishing;
 mod verifying;
 
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+pub(crate) use closing::ToClose;
 use publishing::Publishing;
 pub(crate) use publishing::{Forms, NOTHING_LISTED, When, export};
 

@@ -7,6 +7,7 @@ mod support;
 mod answers;
 mod belief;
 mod cli;
+mod closings;
 mod contacts;
 mod daemon;
 mod evidence;

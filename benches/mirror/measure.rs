@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use casemirror::catalog::{Catalog, Resource};
 use casemirror::config::Config;
-use casemirror::cycle::{Cycle, Notifier, Options, Parts, Polls, Signals};
+use casemirror::cycle::{Cycle, MonthsUnderWay, Notifier, Options, Parts, Polls, Signals};
 use casemirror::decode::{Context, Decoder, Params, Privacy};
 use casemirror::mirror::{RunLog, Settings, Store, Writer};
 use casemirror::progress::Progress;
@@ -156,6 +156,7 @@ pub(crate) fn list(address: &str, folder: &Path) -> Figures {
             progress: Progress::silent(),
             run_id,
             signals: Signals::none(),
+            months: MonthsUnderWay::default(),
         };
         let cycle = Cycle::new(parts, options);
         cycle.run().await.expect("the run ends well")

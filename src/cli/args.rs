@@ -28,8 +28,8 @@ const RUN: &str = "\
 SIGTERM or Ctrl-C stops it: what is under way is finished. A second one ends it at once; nothing that
 is committed is lost.
 
-While it runs, sync, journals, export, verify, plan and status are handed to it and print what they always
-print; query reads the published file. All of them need the same configuration.";
+While it runs, sync, journals, close, export, verify, plan and status are handed to it and print what
+they always print; query reads the published file. All of them need the same configuration.";
 
 /// Mirrors a property brokerage's data into a DuckDB database and Parquet snapshots, and keeps the
 /// mirror true.
@@ -108,6 +108,8 @@ pub enum Command {
     Sync(Sync),
     /// Mirror the journals of a period now
     Journals(Journals),
+    /// Close a month of the journals: read it again, freeze what it is, write its pack
+    Close(Close),
     /// Hold the mirror against the platform: number of cases, signed cases, sums of the revenue
     /// journals, random cases cell by cell; exit status 4 where something differs
     Verify(Verify),
@@ -222,6 +224,45 @@ pub struct Journals {
         value_parser = clap::value_parser!(i64).range(1..)
     )]
     pub(crate) ids: Vec<i64>,
+}
+
+/// `casemirror close`.
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
+#[command(after_help = "\
+The month is read once more, and the revenue journals are held against the platform's sums. What is not
+complete (exit status 3) or differs (4) is not closed, nor is anything else then, but with --force.
+Closed months are in report.closings; what changes in them later is in report.journal_statement. The
+pack goes to closings/<month>/ in publish.parquet; a month that is closed already has it written again.
+
+Examples:
+  casemirror close --month 2026-10
+  casemirror close --month 2026-10 --kind revenue --office 11,12
+  casemirror close --month 2026-10 --reopen")]
+pub struct Close {
+    /// A month that has ended
+    #[arg(long, value_name = "yyyy-mm")]
+    pub(crate) month: String,
+    /// Only those of these offices (or broker companies, or chain: journals.level) [default: all that
+    /// are mirrored]
+    #[arg(
+        long = "office",
+        value_name = "ID,...",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(i64).range(1..)
+    )]
+    pub(crate) ids: Vec<i64>,
+    /// Only these journals: case, depot, revenue, settlement [default: all]
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
+    pub(crate) kind: Vec<String>,
+    /// Close what is not complete or differs too; what was wrong is noted with the closing
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Open the month again: its closing stays, with the time of the opening
+    #[arg(long, conflicts_with = "force")]
+    pub(crate) reopen: bool,
+    /// Who types it
+    #[arg(skip)]
+    pub(crate) by: String,
 }
 
 /// `casemirror verify`.
@@ -419,6 +460,7 @@ mod tests {
                 "check",
                 "sync",
                 "journals",
+                "close",
                 "verify",
                 "export",
                 "run",

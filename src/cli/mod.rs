@@ -2,6 +2,7 @@
 
 pub mod args;
 mod check;
+mod close;
 mod demo;
 mod export;
 mod init;
@@ -36,6 +37,9 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Init(args) => init::run(args),
         Command::Check => check::run(load()?).await,
         Command::Run => run::run(load()?, quiet).await,
+        Command::Close(args) => {
+            work::run(&Command::Close(close::typed_by_user(args)?), load()?, quiet).await
+        }
         command
         @ (Command::Sync(_) | Command::Journals(_) | Command::Verify(_) | Command::Plan) => {
             work::run(command, load()?, quiet).await

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::args::Command;
-use super::{export, journals, plan, status, sync, verify};
+use super::{close, export, journals, plan, status, sync, verify};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::daemon::{self, Forwarded, Host, Printer};
@@ -14,13 +14,17 @@ use crate::session::Session;
 
 impl Forwarded for Command {
     fn in_turn(&self) -> bool {
-        matches!(self, Command::Sync(_) | Command::Journals(_) | Command::Verify(_))
+        matches!(
+            self,
+            Command::Sync(_) | Command::Journals(_) | Command::Close(_) | Command::Verify(_)
+        )
     }
 
     async fn execute(self, host: Host, out: Printer) -> Result<u8> {
         match &self {
             Command::Sync(args) => sync::execute(args, &host, &out).await,
             Command::Journals(args) => journals::execute(args, &host, &out).await,
+            Command::Close(args) => close::execute(args, &host, &out).await,
             Command::Verify(args) => verify::execute(args, &host, &out).await,
             Command::Export => export::execute(&host.session, &out).await,
             Command::Plan => plan::execute(&host.session, &out).await,
@@ -38,6 +42,7 @@ pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Resul
     match command {
         Command::Sync(args) => sync::check(args, &catalog)?,
         Command::Journals(args) => journals::check(args, &config)?,
+        Command::Close(args) => close::check(args, &config)?,
         _ => {}
     }
     let session = match Session::open(config.clone(), Progress::new(quiet)) {

@@ -181,8 +181,9 @@ declare::sections! {
         /// Months that are read again at each scheduled sync, the current one included.
         pub(crate) trailing_months: u32 = integer(1..=120), default 3;
 
-        /// A month counts as closed from this day of the next month, 1 to 28.
-        pub(crate) close_day: u32 = integer(1..=28), default 10;
+        /// A month is closed by its first complete reading from this day of the next month on, 1 to 28;
+        /// 0: only by `casemirror close`.
+        pub(crate) close_day: u32 = integer(0..=28), default 10;
 
         /// Months that schedule.journals_recheck reads again in full.
         pub(crate) recheck_months: u32 = integer(0..=1200), default 24;

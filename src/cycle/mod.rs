@@ -39,7 +39,7 @@ pub use scopes::{MOST_FAILURES, plan_cases, plan_rereading, scopes_of, since};
 pub use search::IDS_PER_CALL;
 pub use signals::{Controls, Interrupt, Notifier, Signals};
 
-pub(crate) use crate::journals::MonthsUnderWay;
+pub use crate::journals::MonthsUnderWay;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

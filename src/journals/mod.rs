@@ -11,7 +11,8 @@ use crate::scope::{REVENUE, REVENUE_SUMS};
 
 pub(crate) use exploration::{Exploration, is_more};
 pub(crate) use read::MonthRead;
-pub(crate) use under_way::{Gate, MonthsUnderWay};
+pub(crate) use under_way::Gate;
+pub use under_way::MonthsUnderWay;
 
 use crate::config::JournalLevel;
 

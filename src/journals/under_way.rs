@@ -65,7 +65,7 @@ impl Reading {
 
 /// Readings that were set aside. Clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct MonthsUnderWay {
+pub struct MonthsUnderWay {
     aside: Arc<Mutex<HashMap<ScopeId, Reading>>>,
 }
 

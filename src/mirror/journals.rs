@@ -9,6 +9,7 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::align;
+use super::closings;
 use super::doubt;
 use super::first_load;
 use super::learned;
@@ -85,6 +86,7 @@ pub(super) fn apply(
     }
     months_were_read(conn, resource, now)?;
     learned::keep_digests(conn, resource)?;
+    closings::close_what_was_read(conn, &settings.catalog, resource, now)?;
     Ok(doubted)
 }
 
@@ -249,7 +251,9 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
            complete = true, doubted_at = NULL, doubted_digest = NULL, doubted_payment = NULL, \
            doubted_change = NULL, doubted_price = NULL, not_found_at = NULL, definition = \
              (SELECT max(definition) FROM sync.resources WHERE table_name = {name}), \
-           closed_read_at = CASE WHEN c.is_closed THEN coalesce(m.closed_read_at, {now}) END \
+           closed_read_at = coalesce(m.closed_read_at, CASE WHEN c.is_closed AND NOT EXISTS \
+             (SELECT 1 FROM sync.closings o WHERE o.journal = {name} AND o.reopened_at IS NOT NULL \
+                AND {reopened}) THEN {now} END) \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND c.complete; \
          UPDATE sync.journal_months m SET not_found_at = NULL \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND NOT c.not_found; \
@@ -262,6 +266,7 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
            AND f.table_name = {name} AND f.id = c.journal_id AND f.part = c.part",
         asked = DueReason::AskedFor,
         incomplete = DueReason::Incomplete,
+        reopened = lines::same_month("o", "m"),
     ))
     .map_err(|e| db("cannot note which months were read", e))
 }

@@ -6,6 +6,7 @@
 //! writer is doing.
 
 mod align;
+mod closings;
 mod compare;
 mod contacts;
 mod controls;
@@ -46,6 +47,7 @@ use std::sync::{Mutex, PoisonError};
 
 use duckdb::{Config as DuckConfig, Connection};
 
+pub(crate) use closings::{ClosingMonth, Closings, MonthOf};
 pub use compare::{CellDifference, Compared, Line, compare, journal_lines};
 pub(crate) use guard::guarded;
 pub use load::{Outcome, Settings};

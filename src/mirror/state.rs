@@ -100,8 +100,8 @@ impl<'c> State<'c> {
     }
 
     /// A text that moves with whatever readers of the published copy can see change: rows, statuses, what
-    /// is read in part, rejects, drift, what is pending, which months of the journals were read. Not with
-    /// the store of runs that changed nothing.
+    /// is read in part, rejects, drift, what is pending, which months of the journals were read or closed. Not
+    /// with the store of runs that changed nothing.
     pub fn readable_state(&self) -> Result<String> {
         let rows = self.query(
             "SELECT concat_ws('|', \
@@ -114,6 +114,7 @@ impl<'c> State<'c> {
                (SELECT count(*) || coalesce(max(since)::VARCHAR, '') FROM sync.pending), \
                (SELECT concat_ws('/', count(*), count(*) FILTER (wanted), max(read_at)) \
                   FROM sync.journal_months), \
+               (SELECT count(*) || '/' || count(reopened_at) FROM sync.closings), \
                (SELECT bit_xor(hash(table_name, id, part, kind)) FROM sync.failures \
                   WHERE table_name IN (SELECT table_name FROM sync.journal_months)), \
                (SELECT max(value) FROM sync.meta WHERE key = 'complete_tables'), \

@@ -230,6 +230,23 @@ CREATE TABLE sync.restatements (
   changed_at TIMESTAMPTZ
 );
 
+-- What months of the journals were when they were closed; report.closings shows it. No row is ever
+-- removed: a month that is opened again has reopened_at, and another row when it is closed again.
+-- forced_over says what was wrong when it was closed all the same.
+CREATE TABLE sync.closings (
+  journal VARCHAR,
+  journal_level VARCHAR,
+  journal_id BIGINT,
+  journal_month DATE,
+  closed_at TIMESTAMPTZ,
+  closed_by VARCHAR,
+  lines BIGINT,
+  payment DECIMAL(38,2),
+  sha256 VARCHAR,
+  reopened_at TIMESTAMPTZ,
+  forced_over VARCHAR
+);
+
 -- How many rows of a table answers removed, for the guard over the answers of the last hour.
 CREATE TABLE sync.removals (table_name VARCHAR, removed_at TIMESTAMPTZ, removed BIGINT);
 

@@ -21,6 +21,10 @@ pub(super) fn from_first(conn: &Connection) -> Result<()> {
     conn.execute_batch(
         "CREATE TABLE IF NOT EXISTS sync.removals \
            (table_name VARCHAR, removed_at TIMESTAMPTZ, removed BIGINT); \
+         CREATE TABLE IF NOT EXISTS sync.closings \
+           (journal VARCHAR, journal_level VARCHAR, journal_id BIGINT, journal_month DATE, \
+            closed_at TIMESTAMPTZ, closed_by VARCHAR, lines BIGINT, payment DECIMAL(38,2), \
+            sha256 VARCHAR, reopened_at TIMESTAMPTZ, forced_over VARCHAR); \
          ALTER TABLE sync.seen_contacts ADD COLUMN IF NOT EXISTS moved_at TIMESTAMPTZ; \
          ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS wanted BOOLEAN DEFAULT true; \
          ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS doubted_at TIMESTAMPTZ; \

@@ -11,9 +11,11 @@
 mod database;
 mod earlier;
 mod manifest;
+mod pack;
 mod parquet;
 mod parts;
 mod snapshots;
+mod workbook;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,6 +29,7 @@ use crate::failpoint;
 use crate::sql::db;
 
 pub use manifest::Manifest;
+pub(crate) use pack::{PackTarget, write_pack};
 
 /// Rows in a row group of what is published. A group is compressed as a whole by each thread, and at
 /// DuckDB's 122,880 a group of the widest tables does not fit a store.memory_limit of 400 MB.

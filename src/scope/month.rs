@@ -41,8 +41,11 @@ impl Month {
         Month(self.0.saturating_add(Span::new().months(months)).first_of_month())
     }
 
-    /// From when on the month counts as closed: `close_day` of the next month at the source.
+    /// From when on the month closes by itself: `close_day` of the next month at the source; of 0 never.
     pub(crate) fn closes_at(self, close_day: u32, zone: &TimeZone) -> Timestamp {
+        if close_day == 0 {
+            return Timestamp::MAX;
+        }
         let day = Span::new().days(i64::from(close_day.saturating_sub(1)));
         let day = self.plus(1).0.saturating_add(day);
         day.to_zoned(zone.clone())
@@ -113,5 +116,6 @@ mod tests {
         let closes = month("2026-09").closes_at(10, &oslo());
         assert_eq!(closes.to_string(), "2026-10-09T22:00:00Z");
         assert_eq!(month("2026-12").closes_at(1, &oslo()).to_string(), "2026-12-31T23:00:00Z");
+        assert_eq!(month("2026-12").closes_at(0, &oslo()), Timestamp::MAX, "only by hand");
     }
 }

@@ -41,7 +41,7 @@ ids = [3, 3]
       DIR/casemirror.toml:9: feed.pol: there is no such key; did you mean feed.poll?
       DIR/casemirror.toml:10: feed.per = "a while": must be a duration from 100ms to 1day, such as "90s", "10m" or "2h 30m"
       DIR/casemirror.toml:13: limit.concurrency: there is no such key; did you mean limits.concurrency?
-      DIR/casemirror.toml:16: journals.close_day = 31: must be a whole number from 1 to 28
+      DIR/casemirror.toml:16: journals.close_day = 31: must be a whole number from 0 to 28
       DIR/casemirror.toml:17: journals.ids = [3, 3]: must be a list of ids, each a whole number above zero and there once, such as [3, 17]
       environment variable CASEMIRROR_STORE_PATH: store_path: there is no such key; did you mean CASEMIRROR_STORE__PATH?
       environment variable CASEMIRROR_STORE__MEMORY_LIMIT: store.memory_limit = "lots": must be a size of at least 64MB in DuckDB's notation, such as "400MB" or "1GB"
@@ -143,7 +143,7 @@ ids = [3, 3]
     "must be a list of ids, each a whole number above zero and there once, such as [3, 17]"
 )]
 #[case("journals", "trailing_months = 0", "must be a whole number from 1 to 120")]
-#[case("journals", "close_day = 29", "must be a whole number from 1 to 28")]
+#[case("journals", "close_day = 29", "must be a whole number from 0 to 28")]
 #[case(
     "reconcile",
     "max_removed = nan",

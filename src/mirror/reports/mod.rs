@@ -4,7 +4,9 @@
 //! they answer both where their file is opened and where it is attached under another name; and they
 //! use nothing that needs an extension, so instants meet days only through `report.calendar`.
 
-use std::borrow::Borrow;
+mod as_of;
+
+use std::borrow::{Borrow, Cow};
 use std::collections::BTreeSet;
 
 use duckdb::Connection;
@@ -28,8 +30,14 @@ const JOURNAL_COVERAGE: &str = include_str!("journal_coverage.sql");
 const JOURNAL_RECONCILIATION: &str = include_str!("journal_reconciliation.sql");
 /// What changed in closed months.
 const JOURNAL_RESTATEMENTS: &str = include_str!("journal_restatements.sql");
+/// What months of the journals were when they were closed.
+const CLOSINGS: &str = include_str!("closings.sql");
+/// What was closed, and what it is now.
+const JOURNAL_STATEMENT: &str = include_str!("journal_statement.sql");
 /// What the revenue journals come to.
 const REVENUE_BY_MONTH: &str = include_str!("revenue_by_month.sql");
+/// A journal as of an earlier instant.
+const JOURNALS_AS_OF: &str = include_str!("journals_as_of.sql");
 /// What each employee is due of a case's commission.
 const COMMISSION: &str = include_str!("commission.sql");
 /// How fresh each table is; see [`freshness_sql`].
@@ -38,13 +46,15 @@ const FRESHNESS: &str = include_str!("freshness.sql");
 const SNAPSHOT: &str = include_str!("snapshot.sql");
 
 /// Everything in schema `report` that can be read like a table, and is published as Parquet.
-pub const RELATIONS: [&str; 11] = [
+pub const RELATIONS: [&str; 13] = [
     "calendar",
+    "closings",
     "commission",
     "freshness",
     "journal_coverage",
     "journal_reconciliation",
     "journal_restatements",
+    "journal_statement",
     "revenue_by_month",
     "signed_cases",
     "signed_cases_lost",
@@ -74,16 +84,17 @@ pub fn create_all<R: Borrow<Resource>>(conn: &Connection, resources: &[R]) -> Re
          WHERE database_name = current_database() AND schema_name = 'main'",
     )?;
     for (name, sql) in all(&freshness) {
-        let lacking = tables_read(sql).find(|table| !tables.contains(*table));
+        let lacking = tables_read(&sql).find(|table| !tables.contains(*table));
         let sql = match lacking {
             Some(table) => {
                 tracing::debug!("report.{name} is left out: there is no table {table}");
                 // One of an earlier version could not be read any more.
-                &format!("DROP VIEW IF EXISTS report.{}", sql::ident(name))
+                let kind = if sql.contains("MACRO report.") { "MACRO TABLE" } else { "VIEW" };
+                Cow::from(format!("DROP {kind} IF EXISTS report.{}", sql::ident(name)))
             }
             None => sql,
         };
-        conn.execute_batch(sql).map_err(|e| db(&format!("cannot create report.{name}"), e))?;
+        conn.execute_batch(&sql).map_err(|e| db(&format!("cannot create report.{name}"), e))?;
     }
     Ok(())
 }
@@ -144,8 +155,8 @@ fn names(conn: &Connection, sql: &str) -> Result<BTreeSet<String>> {
 }
 
 /// Every view and macro, in an order in which each finds what it names.
-fn all(freshness: &str) -> [(&'static str, &str); 11] {
-    [
+fn all(freshness: &str) -> Vec<(&'static str, Cow<'_, str>)> {
+    let written = [
         ("signed_cases", SIGNED_CASES),
         ("signed_cases_between", SIGNED_CASES_BETWEEN),
         ("signed_cases_lost", SIGNED_CASES_LOST),
@@ -153,11 +164,35 @@ fn all(freshness: &str) -> [(&'static str, &str); 11] {
         ("journal_coverage", JOURNAL_COVERAGE),
         ("journal_reconciliation", JOURNAL_RECONCILIATION),
         ("journal_restatements", JOURNAL_RESTATEMENTS),
+        ("closings", CLOSINGS),
+        ("journal_statement", JOURNAL_STATEMENT),
         ("revenue_by_month", REVENUE_BY_MONTH),
         ("commission", COMMISSION),
         ("freshness", freshness),
         ("snapshot", SNAPSHOT),
-    ]
+        ("journals_as_of", JOURNALS_AS_OF),
+    ];
+    let made = [
+        (
+            "signed_cases_as_of",
+            as_of::macro_of(
+                "signed_cases",
+                SIGNED_CASES,
+                "report.signed_cases as the mirror held it at an instant.",
+            ),
+        ),
+        (
+            "total_cost_as_of",
+            as_of::macro_of(
+                "total_cost",
+                TOTAL_COST,
+                "report.total_cost as the mirror held it at an instant. What could not be read then \
+                 and has been read since counts as known.",
+            ),
+        ),
+    ];
+    let written = written.into_iter().map(|(name, sql)| (name, Cow::from(sql)));
+    written.chain(made.into_iter().map(|(name, sql)| (name, Cow::from(sql)))).collect()
 }
 
 /// A text that moves with the relations and with the tables that they read: while it stands, what
@@ -166,7 +201,7 @@ pub(super) fn digest<R: Borrow<Resource>>(resources: &[R]) -> String {
     let mut hasher = Sha256::new();
     let freshness = freshness_sql(resources);
     for (_, sql) in all(&freshness) {
-        hasher.update(sql);
+        hasher.update(sql.as_bytes());
     }
     for resource in resources {
         hasher.update(resource.borrow().create_table("main", false));

@@ -1,0 +1,217 @@
+//! `casemirror close`: closing months of the journals by hand (docs/finance.md).
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+
+use super::args::Close;
+use super::output;
+use super::sync::summary;
+use crate::config::Config;
+use crate::cycle::{JournalRequest, Options};
+use crate::daemon::{Host, Printer};
+use crate::error::{Error, Kind, Result};
+use crate::journals::{KINDS, tables_of};
+use crate::mirror::{ClosingMonth, MonthOf};
+use crate::scope::{Month, REVENUE, REVENUE_SUMS};
+use crate::session::ToClose;
+
+/// The command as the user who runs this process typed it.
+pub(super) fn typed_by_user(args: &Close) -> Result<Close> {
+    let by = whoami::username()
+        .map_err(|e| Error::caused(Kind::Io, "cannot tell which system user this is", e))?;
+    Ok(Close { by, ..args.clone() })
+}
+
+/// Refuses a month that has not ended, and a kind that does not exist.
+pub(super) fn check(args: &Close, config: &Config) -> Result<()> {
+    let current = Month::at(Timestamp::now(), &config.source.time_zone);
+    meant(args, config, current).map(drop)
+}
+
+/// Which months are meant.
+fn meant(args: &Close, config: &Config, current: Month) -> Result<MonthOf> {
+    let usage = |text: String| Error::new(Kind::Usage, text);
+    let month: Month = args.month.parse().map_err(|_| {
+        usage(format!("--month {}: expected a month as yyyy-mm, such as 2026-10", args.month))
+    })?;
+    if month >= current {
+        return Err(usage(format!(
+            "--month {month}: it has not ended; the last month that has is {}",
+            current.plus(-1)
+        )));
+    }
+    let mut journals = tables_of(&args.kind).map_err(|unknown| {
+        let known = KINDS.map(|(kind, _)| kind).join(", ");
+        usage(format!("--kind {unknown}: there is no such kind; there are {known}"))
+    })?;
+    journals.retain(|table| table != REVENUE_SUMS);
+    Ok(MonthOf { level: config.journals.level, month, journals, ids: args.ids.clone() })
+}
+
+pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<u8> {
+    let session = &host.session;
+    let current = Month::at(Timestamp::now(), &session.config().source.time_zone);
+    let of = meant(args, session.config(), current)?;
+    if args.reopen {
+        let opened = session.reopen_months(&of).await?;
+        if opened == 0 {
+            return Err(Error::new(Kind::Usage, format!("{}: nothing of it is closed", of.month)));
+        }
+        out.print(&format!("{}: {opened} opened again; the closings are kept\n", of.month))?;
+        return Ok(0);
+    }
+
+    let known = session.closing_months(&of)?;
+    if known.is_empty() || known.iter().any(|month| month.closed.is_none()) {
+        let request =
+            JournalRequest { from: of.month, to: of.month, ids: of.ids.clone(), planned: false };
+        let mut only = of.journals.clone();
+        if only.iter().any(|table| table == REVENUE) {
+            only.push(REVENUE_SUMS.to_owned());
+        }
+        let options = Options { only, journals: Some(request), ..Options::default() };
+        out.print(&summary(&host.run("close", options).await?))?;
+    }
+    let months = session.closing_months(&of)?;
+    let judged: Vec<(ClosingMonth, Judged)> =
+        months.into_iter().map(|month| (month.clone(), judge(&month))).collect();
+    out.print(&table(&judged))?;
+
+    let status = judged.iter().filter_map(|(_, judged)| judged.exit_status()).max();
+    if let (Some(status), false) = (status, args.force) {
+        out.print("nothing is closed: see above; --force closes what was read all the same\n")?;
+        return Ok(status);
+    }
+    let to_close: Vec<ToClose> = judged
+        .iter()
+        .filter(|(_, judged)| matches!(judged, Judged::Good | Judged::Bad { read: true, .. }))
+        .map(|(month, judged)| ToClose {
+            journal: month.journal.clone(),
+            id: month.id,
+            forced_over: judged.problem().map(str::to_owned),
+        })
+        .collect();
+    let never_read = judged.iter().any(|(_, j)| matches!(j, Judged::Bad { read: false, .. }));
+    let closed = session.close_months(&of, to_close, &args.by).await?;
+    let mut text = format!("{}: {closed} closed by {}\n", of.month, args.by);
+    match session.write_pack(&of).await? {
+        Some(folder) => text.push_str(&format!("pack {}\n", folder.display())),
+        None => text.push_str("no pack: publish.parquet is off\n"),
+    }
+    out.print(&text)?;
+    Ok(if never_read { 3 } else { 0 })
+}
+
+/// Whether a month can be closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Judged {
+    Closed(String),
+    Good,
+    Bad {
+        problem: String,
+        status: u8,
+        /// There is something that could be closed.
+        read: bool,
+    },
+}
+
+impl Judged {
+    fn exit_status(&self) -> Option<u8> {
+        match self {
+            Judged::Bad { status, .. } => Some(*status),
+            Judged::Closed(_) | Judged::Good => None,
+        }
+    }
+
+    fn problem(&self) -> Option<&str> {
+        match self {
+            Judged::Bad { problem, .. } => Some(problem),
+            Judged::Closed(_) | Judged::Good => None,
+        }
+    }
+}
+
+/// A month is good when it was read completely just now, and its control agrees where it has one.
+fn judge(month: &ClosingMonth) -> Judged {
+    let bad = |problem: &str, status| Judged::Bad {
+        problem: problem.to_owned(),
+        status,
+        read: month.was_read,
+    };
+    if let Some((at, by)) = &month.closed {
+        return Judged::Closed(format!("closed {} by {by}", at.strftime("%Y-%m-%d")));
+    }
+    match (month.status.as_str(), month.sum_matches) {
+        ("complete", Some(false)) => bad("its lines do not add up to the platform's sum", 4),
+        ("complete", None) if month.journal == REVENUE => {
+            bad("the platform's sum could not be read", 3)
+        }
+        ("complete", _) => Judged::Good,
+        (status, _) => bad(status, 3),
+    }
+}
+
+fn table(judged: &[(ClosingMonth, Judged)]) -> String {
+    let mut table = output::table(&["journal", "id", "name", "lines", "state"]);
+    for (month, judged) in judged {
+        let state = match judged {
+            Judged::Closed(how) => how,
+            Judged::Good => "complete",
+            Judged::Bad { problem, .. } => problem,
+        };
+        table.add_row([
+            &month.journal,
+            &month.id.to_string(),
+            month.name.as_deref().unwrap_or_default(),
+            &month.lines.to_string(),
+            state,
+        ]);
+    }
+    output::align_numbers(&mut table, 1..2);
+    output::align_numbers(&mut table, 3..4);
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    let _ = writeln!(text, "{table}");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn month(journal: &str, status: &str, sum_matches: Option<bool>) -> ClosingMonth {
+        ClosingMonth {
+            journal: journal.to_owned(),
+            id: 11,
+            name: None,
+            lines: 3,
+            was_read: true,
+            status: status.to_owned(),
+            sum_matches,
+            closed: None,
+        }
+    }
+
+    #[test]
+    fn only_what_is_complete_and_adds_up_is_closed() {
+        let status =
+            |journal, status, sum| judge(&month(journal, status, sum)).exit_status().unwrap_or(0);
+        assert_eq!(status("revenue_journals", "complete", Some(true)), 0);
+        assert_eq!(status("revenue_journals", "complete", Some(false)), 4);
+        assert_eq!(status("revenue_journals", "complete", None), 3, "no control is no agreement");
+        assert_eq!(status("depot_journals", "complete", None), 0, "it has no control");
+        for bad in ["open", "missing", "incomplete", "failing", "doubted", "forbidden", "gone"] {
+            assert_eq!(status("depot_journals", bad, None), 3, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_closed_is_not_judged_again() {
+        let closed = ClosingMonth {
+            closed: Some(("2026-11-10T03:15:00Z".parse().unwrap(), "close_day".to_owned())),
+            ..month("revenue_journals", "failing", Some(false))
+        };
+        assert_eq!(judge(&closed), Judged::Closed("closed 2026-11-10 by close_day".to_owned()));
+    }
+}

@@ -1,0 +1,231 @@
+//! Closing months of the journals: what a month was when it was closed is frozen in `sync.closings`
+//! (docs/architecture.md, "Journals").
+//!
+//! A month is closed by its first complete reading after `journals.close_day`, or by hand before or after
+//! that. From then on what changes in it is a restatement. Reopened by hand, it stays open until it is
+//! closed by hand. No closing is ever removed.
+
+use duckdb::{Connection, params};
+use jiff::Timestamp;
+
+use super::lines;
+use super::state::{State, list};
+use crate::catalog::{Catalog, Group, JOURNAL_COLUMNS, Resource};
+use crate::config::JournalLevel;
+use crate::error::Result;
+use crate::scope::Month;
+use crate::sql::{self, db, from_micros, instant};
+
+/// Who closes the months that nobody closes by hand.
+pub(crate) const BY_CLOSE_DAY: &str = "close_day";
+
+/// Which months of the journals are meant: those of one calendar month that are mirrored.
+#[derive(Debug, Clone)]
+pub(crate) struct MonthOf {
+    pub(crate) level: JournalLevel,
+    pub(crate) month: Month,
+    /// Tables of journals.
+    pub(crate) journals: Vec<String>,
+    /// Offices, or what the level says; empty: all that are mirrored.
+    pub(crate) ids: Vec<i64>,
+}
+
+impl MonthOf {
+    /// SQL for the rows `m` of a table with the columns `table_name` or `journal`, scope and month.
+    fn condition(&self, journal: &str) -> String {
+        let ids = match self.ids.as_slice() {
+            [] => "true".to_owned(),
+            ids => format!("m.journal_id IN ({})", list(ids)),
+        };
+        format!(
+            "m.{journal} IN ({}) AND m.journal_level = {} AND m.journal_month = DATE {} AND {ids}",
+            sql::texts(self.journals.iter().map(String::as_str).chain([""])),
+            sql::text(&self.level.to_string()),
+            sql::text(&self.month.first().to_string()),
+        )
+    }
+}
+
+/// A journal's month as it stands before it is closed, or after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClosingMonth {
+    pub(crate) journal: String,
+    pub(crate) id: i64,
+    pub(crate) name: Option<String>,
+    pub(crate) lines: i64,
+    /// It was read completely once.
+    pub(crate) was_read: bool,
+    /// That of `report.journal_coverage`.
+    pub(crate) status: String,
+    /// Of the revenue journals: whether the lines add up to the platform's sum; `None` where that is
+    /// not known.
+    pub(crate) sum_matches: Option<bool>,
+    /// Since when it is closed, and by whom.
+    pub(crate) closed: Option<(Timestamp, String)>,
+}
+
+/// The closings of a store.
+pub(crate) struct Closings<'c> {
+    conn: &'c Connection,
+}
+
+impl<'c> Closings<'c> {
+    pub(crate) fn new(conn: &'c Connection) -> Closings<'c> {
+        Closings { conn }
+    }
+
+    /// The months that are meant, in the order of journals and ids.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn months(&self, of: &MonthOf) -> Result<Vec<ClosingMonth>> {
+        sql::query(
+            self.conn,
+            &format!(
+                "SELECT m.journal, m.journal_id, m.name, m.lines, m.status, m.sum_matches, \
+                   epoch_us(c.closed_at), c.closed_by, m.read_at IS NOT NULL \
+                 FROM report.journal_coverage m LEFT JOIN sync.closings c \
+                   ON c.journal = m.journal AND c.journal_level = m.journal_level \
+                   AND c.journal_id = m.journal_id AND c.journal_month = m.journal_month \
+                   AND c.reopened_at IS NULL \
+                 WHERE {} ORDER BY m.journal, m.journal_id",
+                of.condition("journal")
+            ),
+            |row| {
+                let closed_at = from_micros(row.get(6)?);
+                Ok(ClosingMonth {
+                    journal: row.get(0)?,
+                    id: row.get(1)?,
+                    name: row.get(2)?,
+                    lines: row.get(3)?,
+                    status: row.get(4)?,
+                    sum_matches: row.get(5)?,
+                    closed: closed_at.zip(row.get(7)?),
+                    was_read: row.get(8)?,
+                })
+            },
+        )
+    }
+
+    /// Closes the months that are meant and not closed: freezes what they are. `forced_over` says what
+    /// was wrong with them all the same. Returns how many.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn close(
+        &self,
+        catalog: &Catalog,
+        of: &MonthOf,
+        by: &str,
+        forced_over: Option<&str>,
+        now: Timestamp,
+    ) -> Result<usize> {
+        let mut closed = 0;
+        for resource in catalog.resources() {
+            if !of.journals.contains(&resource.table) {
+                continue;
+            }
+            let months = format!(
+                "SELECT m.journal_level, m.journal_id, m.journal_month FROM sync.journal_months m \
+                 WHERE {} AND m.complete",
+                of.condition("table_name")
+            );
+            let notes = catalog.children(&resource.table).next().map(AsRef::as_ref);
+            closed += freeze(self.conn, (resource, notes), &months, by, forced_over, now)?;
+        }
+        State::new(self.conn).batch(&format!(
+            "UPDATE sync.journal_months m SET closed_read_at = {} \
+             WHERE {} AND m.complete AND m.closed_read_at IS NULL",
+            instant(now),
+            of.condition("table_name")
+        ))?;
+        Ok(closed)
+    }
+
+    /// Opens the months that are meant and closed. Their closings stay, with the time of the opening.
+    /// Returns how many.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn reopen(&self, of: &MonthOf, now: Timestamp) -> Result<u64> {
+        let state = State::new(self.conn);
+        state.batch(&format!(
+            "UPDATE sync.journal_months m SET closed_read_at = NULL WHERE {}",
+            of.condition("table_name")
+        ))?;
+        state.count(&format!(
+            "UPDATE sync.closings m SET reopened_at = {} WHERE {} AND m.reopened_at IS NULL",
+            instant(now),
+            of.condition("journal")
+        ))
+    }
+}
+
+/// Closes those of the staged months that were read completely after their close day, and that no one
+/// has opened again.
+pub(super) fn close_what_was_read(
+    conn: &Connection,
+    catalog: &Catalog,
+    resource: &Resource,
+    now: Timestamp,
+) -> Result<()> {
+    let months = format!(
+        "SELECT m.journal_level, m.journal_id, m.journal_month FROM sync.journal_months m \
+         JOIN temp.stage_months c ON {} \
+         WHERE m.table_name = {} AND c.complete AND m.closed_read_at IS NOT NULL",
+        lines::same_month("m", "c"),
+        sql::text(&resource.table)
+    );
+    let notes = catalog.children(&resource.table).next().map(AsRef::as_ref);
+    freeze(conn, (resource, notes), &months, BY_CLOSE_DAY, None, now).map(drop)
+}
+
+/// Writes what these months (a query of level, id and month) of a journal and its annotations are, where
+/// they are not closed yet. The sums of the platform have no lines that could be frozen.
+fn freeze(
+    conn: &Connection,
+    (resource, notes): (&Resource, Option<&Resource>),
+    months: &str,
+    by: &str,
+    forced_over: Option<&str>,
+    now: Timestamp,
+) -> Result<usize> {
+    let Group::Journal(journal) = &resource.group else { return Ok(0) };
+    if journal.line_key.is_none() {
+        return Ok(0);
+    }
+    let name = sql::text(&resource.table);
+    let month = JOURNAL_COLUMNS.map(|c| format!("t.{c}")).join(", ");
+    let payment = if resource.column(PAYMENT).is_some() {
+        // A sum without a value that did not fit is no sum. The scope is offices/11/2026-10.
+        format!(
+            "CASE WHEN NOT EXISTS (SELECT 1 FROM sync.rejects r WHERE r.resolved_at IS NULL \
+               AND r.table_name = {name} AND (r.column_name = '{PAYMENT}' OR r.column_name IS NULL) \
+               AND r.scope = t.journal_level || '/' || t.journal_id || '/' \
+                 || strftime(t.journal_month, '%Y-%m')) \
+             THEN coalesce(d.payment, 0) END"
+        )
+    } else {
+        "NULL".to_owned()
+    };
+    conn.execute(
+        &format!(
+            "INSERT INTO sync.closings BY NAME \
+             SELECT {name} AS journal, {month}, {now} AS closed_at, ? AS closed_by, \
+               coalesce(d.lines, 0) AS lines, {payment} AS payment, \
+               coalesce(d.sha256, sha256('')) AS sha256, ? AS forced_over \
+             FROM ({months}) t LEFT JOIN ({digests}) d ON {same} \
+             WHERE NOT EXISTS (SELECT 1 FROM sync.closings c WHERE c.journal = {name} AND {known} \
+               AND c.reopened_at IS NULL)",
+            now = instant(now),
+            digests = lines::digests(resource, notes, months),
+            same = lines::same_month("t", "d"),
+            known = lines::same_month("t", "c"),
+        ),
+        params![by, forced_over],
+    )
+    .map_err(|e| db("cannot write the closings", e))
+}
+
+/// The column of a journal's lines that is added up.
+const PAYMENT: &str = "payment";

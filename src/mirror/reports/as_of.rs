@@ -1,0 +1,164 @@
+//! Reports as of an earlier instant: the same SQL over the rows that the mirror held then.
+//!
+//! A view becomes a table macro whose tables are their versions of that instant, so that no rule is
+//! written twice. Values that did not fit are those that were open then. Whether a scope was ever
+//! fetched, or its last call failed, is as it is now: no history is kept of that.
+
+use crate::sql;
+
+/// The macro `report.<name>_as_of(at_instant)` for the view that this SQL creates.
+pub(super) fn macro_of(name: &str, view: &str, comment: &str) -> String {
+    let created = format!("CREATE OR REPLACE VIEW report.{name} AS");
+    let body = view.split_once(&created).map_or(view, |(_, body)| body);
+    let body = body.split_once("\nCOMMENT ON").map_or(body, |(body, _)| body);
+    let body = body.trim().trim_end_matches(';');
+    format!(
+        "CREATE OR REPLACE MACRO report.{name}_as_of(at_instant) AS TABLE\n{}; \
+         COMMENT ON MACRO TABLE report.{name}_as_of IS {}",
+        rejects_then(&tables_then(body)),
+        sql::text(comment)
+    )
+}
+
+/// Every `main.table` as the rows of then.
+fn tables_then(body: &str) -> String {
+    let mut parts = body.split("main.");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len());
+        let (table, rest) = part.split_at(end);
+        text.push_str(&format!(
+            "(SELECT * FROM main.{table} WHERE _synced_at <= CAST(at_instant AS TIMESTAMPTZ) \
+              UNION ALL BY NAME \
+              SELECT * EXCLUDE (_valid_from, _valid_to, _change) FROM history.{table} \
+              WHERE _valid_from <= CAST(at_instant AS TIMESTAMPTZ) \
+                AND _valid_to > CAST(at_instant AS TIMESTAMPTZ)){rest}"
+        ));
+    }
+    text
+}
+
+/// `sync.rejects` as those that were open then.
+fn rejects_then(body: &str) -> String {
+    body.replace(
+        "FROM sync.rejects",
+        "FROM (SELECT * REPLACE (CAST(NULL AS TIMESTAMPTZ) AS resolved_at) FROM sync.rejects \
+          WHERE first_at <= CAST(at_instant AS TIMESTAMPTZ) \
+            AND (resolved_at IS NULL OR resolved_at > CAST(at_instant AS TIMESTAMPTZ)))",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use duckdb::Connection;
+
+    use crate::mirror::reports::fixture;
+    use crate::sql;
+
+    /// What happens at the source, one thing a day; each sets the rows of a table anew.
+    const DAYS: [(&str, &str); 6] = [
+        (
+            "cases",
+            "SELECT 7 AS id, 3 AS office_id, 'Sale' AS assignment_type, 2500000 AS asking_price, \
+             TIMESTAMPTZ '2026-03-04 12:00:00+00' AS case_activated_date",
+        ),
+        (
+            "costs",
+            "SELECT 7 AS case_id, 'Buyer' AS cost_type, 1 AS id, 900.5 AS amount, true AS selected",
+        ),
+        (
+            "costs",
+            "SELECT 7 AS case_id, 'Buyer' AS cost_type, 1 AS id, 1200 AS amount, true AS selected",
+        ),
+        (
+            "cases",
+            "SELECT 7 AS id, 3 AS office_id, 'Valuation' AS assignment_type, \
+             2600000 AS asking_price, TIMESTAMPTZ '2026-03-04 12:00:00+00' AS case_activated_date",
+        ),
+        ("costs", "SELECT 7 AS case_id, 'Buyer' AS cost_type, 1 AS id, 1 AS amount WHERE false"),
+        ("cases", "SELECT 7 AS id WHERE false"),
+    ];
+
+    fn instant(day: usize, hour: u32) -> String {
+        format!("TIMESTAMPTZ '2026-06-{:02} {hour:02}:00:00+00'", day + 1)
+    }
+
+    /// Sets the rows of a table; what was there becomes history.
+    fn set(conn: &Connection, table: &str, rows: &str, now: &str) {
+        conn.execute_batch(&format!(
+            "INSERT INTO history.{table} BY NAME SELECT *, _synced_at AS _valid_from, \
+               {now} AS _valid_to, 'updated' AS _change FROM main.{table}; \
+             DELETE FROM main.{table}; \
+             INSERT INTO main.{table} BY NAME SELECT *, {now} AS _synced_at FROM ({rows})"
+        ))
+        .unwrap();
+    }
+
+    fn rows(conn: &Connection, from: &str) -> Vec<String> {
+        let sql = format!("SELECT t::VARCHAR FROM {from} t ORDER BY ALL");
+        sql::query(conn, &sql, |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn each_report_as_of_an_instant_is_what_it_was_then() {
+        let conn = fixture::store(None, 2026..=2026);
+        for table in [
+            "cases",
+            "costs",
+            "document_costs",
+            "common_conditions",
+            "case_conditions",
+            "property_conditions",
+        ] {
+            let row = format!(
+                "INSERT INTO sync.fetched_scopes BY NAME SELECT '{table}' AS table_name, 7 AS id, \
+                   '' AS part, true AS complete"
+            );
+            conn.execute_batch(&row).unwrap();
+        }
+        let reports = ["total_cost", "signed_cases"];
+        let mut then = Vec::new();
+        for (day, (table, content)) in DAYS.into_iter().enumerate() {
+            set(&conn, table, content, &instant(day, 8));
+            then.push(reports.map(|name| rows(&conn, &format!("report.{name}"))));
+            let journal = "report.journals_as_of('cases', now())";
+            assert_eq!(rows(&conn, journal), rows(&conn, "main.cases"));
+        }
+        let distinct: std::collections::BTreeSet<_> = then.iter().map(|day| &day[0]).collect();
+        assert!(distinct.len() >= 5, "{then:?}");
+        for (day, was) in then.iter().enumerate() {
+            for (hour, expected) in
+                [(8, Some(was)), (23, Some(was)), (7, then.get(day.wrapping_sub(1)))]
+            {
+                let Some(expected) = expected else { continue };
+                for (name, expected) in reports.iter().zip(expected) {
+                    let as_of = format!("report.{name}_as_of({})", instant(day, hour));
+                    assert_eq!(rows(&conn, &as_of), *expected, "{as_of}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn values_that_did_not_fit_then_leave_the_report_of_then_open() {
+        let conn = fixture::store(None, 2026..=2026);
+        set(&conn, DAYS[0].0, DAYS[0].1, &instant(0, 8));
+        conn.execute_batch(&format!(
+            "INSERT INTO sync.rejects BY NAME SELECT 'cases' AS table_name, '7' AS record_key, \
+               'assignment_type' AS column_name, {} AS first_at, {} AS resolved_at",
+            instant(1, 8),
+            instant(3, 8)
+        ))
+        .unwrap();
+        let known = |day| {
+            let sql = format!(
+                "SELECT CAST(signed_cases AS VARCHAR) FROM report.signed_cases_as_of({})",
+                instant(day, 12)
+            );
+            sql::query(&conn, &sql, |row| row.get::<_, Option<String>>(0)).unwrap()
+        };
+        assert_eq!(known(0), [Some("1".to_owned())]);
+        assert_eq!([known(1), known(2)], [[None], [None]]);
+        assert_eq!(known(3), [Some("1".to_owned())]);
+    }
+}

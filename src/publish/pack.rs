@@ -1,0 +1,191 @@
+//! The pack of a closed month: what a controller keeps of it, in `closings/<month>/` of the Parquet
+//! folder (docs/finance.md).
+//!
+//! The same tables three times: as Parquet, as CSV, and as sheets of one workbook. Lines and annotations
+//! are those of the moment when their month was closed, whatever became of them since; what became of
+//! them is in the restatements and the statement. Equal content gives equal bytes, and a file whose bytes
+//! are equal is not written again. Nothing here is ever removed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use duckdb::{AccessMode, Config, Connection};
+use jiff::tz::TimeZone;
+
+use super::utf8;
+use super::workbook::Workbook;
+use crate::catalog::{Catalog, EXTRA_COLUMN, Group, JOURNAL_COLUMNS, LINE_NUMBER, Resource};
+use crate::config::JournalLevel;
+use crate::durable::{self, Access, Replacement};
+use crate::error::{self, Result};
+use crate::scope::{Month, REVENUE, REVENUE_SUMS};
+use crate::sql::{self, db, from_micros};
+
+/// Which month to write, and where.
+#[derive(Debug, Clone)]
+pub(crate) struct PackTarget<'a> {
+    /// The published database: the pack shows what readers see.
+    pub(crate) database: &'a Path,
+    /// The Parquet folder (`publish.parquet`).
+    pub(crate) root: &'a Path,
+    pub(crate) level: JournalLevel,
+    pub(crate) month: Month,
+    /// Zone of the workbook's times: Excel knows none.
+    pub(crate) zone: &'a TimeZone,
+}
+
+/// One table of the pack.
+struct Sheet {
+    name: String,
+    /// Its rows in their order.
+    query: String,
+}
+
+/// Writes the pack of a month as far as it is closed; returns its folder.
+///
+/// # Errors
+/// `Kind::DiskFull`, `Kind::Io`, `Kind::Store`: every file is the old or the new one, whole.
+pub(crate) fn write_pack(catalog: &Catalog, target: &PackTarget<'_>) -> Result<PathBuf> {
+    let folder = target.root.join("closings").join(target.month.to_string());
+    fs::create_dir_all(&folder).map_err(|e| error::io("create the folder", &folder, e))?;
+    durable::remove_stale_in(&folder)?;
+
+    let conn = open(target.database)?;
+    let sheets = sheets(catalog, target);
+    for sheet in &sheets {
+        let rows = &sheet.query;
+        for (extension, format) in
+            [("parquet", "FORMAT parquet, COMPRESSION zstd"), ("csv", "FORMAT csv, HEADER")]
+        {
+            put(&folder.join(format!("{}.{extension}", sheet.name)), |path| {
+                let sql = format!("COPY ({rows}) TO {} ({format})", sql::text(utf8(path)?));
+                conn.execute_batch(&sql)
+                    .map_err(|e| db(&format!("cannot write {}.{extension}", sheet.name), e))
+            })?;
+        }
+    }
+    put(&folder.join(format!("closing-{}.xlsx", target.month)), |path| {
+        let mut workbook = Workbook::new(target.zone);
+        workbook.created_at(last_closed(&conn, target)?)?;
+        for sheet in &sheets {
+            workbook.add(&conn, &sheet.name, &sheet.query)?;
+        }
+        workbook.save(path)
+    })?;
+    Ok(folder)
+}
+
+/// The published file, by an instance of its own: one thread that keeps the order, so that equal rows
+/// give equal bytes, and no lock that the store's would meet.
+fn open(database: &Path) -> Result<Connection> {
+    let failed = |e| db(&format!("cannot open {}", database.display()), e);
+    let config = Config::default()
+        .access_mode(AccessMode::ReadOnly)
+        .and_then(|c| c.threads(1))
+        .and_then(|c| c.enable_autoload_extension(false))
+        .map_err(failed)?;
+    Connection::open_with_flags(database, config).map_err(failed)
+}
+
+/// Writes a file beside its place and puts it there, unless its bytes are there already.
+fn put(target: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let file = Replacement::of(target)?;
+    write(file.path())?;
+    if same_bytes(file.path(), target)? { Ok(()) } else { file.finish(Access::ReadOnly) }
+}
+
+fn same_bytes(one: &Path, other: &Path) -> Result<bool> {
+    let read = |path: &Path| fs::read(path).map_err(|e| error::io("read", path, e));
+    let length = |path: &Path| fs::metadata(path).ok().map(|data| data.len());
+    Ok(length(one) == length(other) && read(one)? == read(other)?)
+}
+
+/// When the last of what is in the pack was closed.
+fn last_closed(conn: &Connection, target: &PackTarget<'_>) -> Result<Option<jiff::Timestamp>> {
+    let sql = format!("SELECT max(epoch_us(closed_at)) FROM report.closings WHERE {}", of(target));
+    let micros = conn.query_row(&sql, [], |row| row.get(0));
+    Ok(from_micros(micros.map_err(|e| db("cannot read the closings", e))?))
+}
+
+/// What people look at first comes first.
+fn sheets(catalog: &Catalog, target: &PackTarget<'_>) -> Vec<Sheet> {
+    let of = of(target);
+    let report = |name: &str, columns: &str, order: &str| Sheet {
+        name: name.to_owned(),
+        query: format!("SELECT {columns} FROM report.{name} WHERE {of} ORDER BY {order}"),
+    };
+    let mut sheets = vec![
+        // When it was read moves every night, and is no content.
+        report("journal_reconciliation", "* EXCLUDE (read_at)", "journal_id"),
+        report("journal_statement", "*", "journal, journal_id"),
+        report("closings", "*", "journal, journal_id, closed_at"),
+        report(
+            "journal_restatements",
+            "*",
+            "journal, journal_id, changed_at, line_key, change, column_name, before, after",
+        ),
+    ];
+    for resource in catalog.resources() {
+        let Group::Journal(journal) = &resource.group else { continue };
+        if journal.line_key.is_none() {
+            continue;
+        }
+        sheets.push(as_closed(resource, &resource.table, &of));
+        for notes in catalog.children(&resource.table) {
+            sheets.push(as_closed(notes, &resource.table, &of));
+        }
+        if resource.table == REVENUE {
+            sheets.push(Sheet {
+                name: REVENUE_SUMS.to_owned(),
+                query: format!(
+                    "SELECT * EXCLUDE (_synced_at, {EXTRA_COLUMN}) FROM main.{REVENUE_SUMS} \
+                     WHERE {of} AND journal_id IN (SELECT journal_id FROM report.closings \
+                       WHERE {of} AND journal = '{REVENUE}' AND reopened_at IS NULL) \
+                     ORDER BY journal_id"
+                ),
+            });
+        }
+    }
+    sheets
+}
+
+/// SQL for the rows of the month.
+fn of(target: &PackTarget<'_>) -> String {
+    format!(
+        "journal_level = {} AND journal_month = DATE {}",
+        sql::text(&target.level.to_string()),
+        sql::text(&target.month.first().to_string())
+    )
+}
+
+/// The rows that a journal's table had when each scope of it was closed. The number of a line is left
+/// out: it moves with the answers, and no version is kept of it.
+fn as_closed(resource: &Resource, journal: &str, of: &str) -> Sheet {
+    let columns: Vec<&str> =
+        resource.columns.iter().map(|c| c.name.as_str()).filter(|c| *c != LINE_NUMBER).collect();
+    let key = resource.key.iter().map(|c| format!("x.{}", sql::ident(c)));
+    let listed = |alias: &str| {
+        let all = columns.iter().map(|c| format!("{alias}.{}", sql::ident(c)));
+        all.collect::<Vec<_>>().join(", ")
+    };
+    let table = sql::ident(&resource.table);
+    Sheet {
+        name: resource.table.clone(),
+        query: format!(
+            "SELECT {listed} FROM ( \
+               SELECT *, _synced_at AS since, NULL::TIMESTAMPTZ AS until FROM main.{table} \
+                 WHERE {of} \
+               UNION ALL BY NAME \
+               SELECT * EXCLUDE (_change), _valid_from AS since, _valid_to AS until \
+                 FROM history.{table} WHERE {of}) x \
+             JOIN report.closings c ON c.journal = {journal} AND {same} \
+               AND c.reopened_at IS NULL AND c.closed_at >= x.since \
+               AND (x.until IS NULL OR c.closed_at < x.until) \
+             ORDER BY {key}",
+            listed = listed("x"),
+            journal = sql::text(journal),
+            same = JOURNAL_COLUMNS.map(|c| format!("c.{c} = x.{c}")).join(" AND "),
+            key = key.collect::<Vec<_>>().join(", "),
+        ),
+    }
+}

@@ -1,0 +1,218 @@
+//! Months of the journals that are closed: what they were stays known, whatever becomes of them
+//! (docs/finance.md).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use casemirror::sandbox::{Journal, JournalEdit};
+
+use crate::support::daemon::Daemon;
+use crate::support::follow::{assert_status, unthrottled};
+use crate::support::journals::{OFFICE, edit, mirrored, month, options, read_again, rows};
+use crate::support::scripted::{fault, garbage, refuse};
+use crate::support::{World, one, shown};
+
+/// Nothing is closed but by hand.
+const BY_HAND: &str = "[journals]\nclose_day = 0\n";
+const SUMS: &str = "/api/Offices/*/RevenueJournals/Sum";
+
+fn by_hand() -> World {
+    mirrored(options(40), 2, BY_HAND)
+}
+
+/// `casemirror close` of a month, with these further arguments.
+fn close(world: &World, month: &str, more: &[&str]) -> std::process::Output {
+    world.run(&[&["close", "--month", month], more].concat())
+}
+
+/// Closings of a month of [`OFFICE`]'s revenue journal: by whom, lines, payment, opened again.
+fn closings(world: &World, month: &str) -> Vec<String> {
+    rows(
+        &world.published(),
+        &format!(
+            "SELECT closed_by, lines, payment, reopened_at IS NOT NULL FROM report.closings \
+             WHERE journal = 'revenue_journals' AND journal_id = {OFFICE} \
+               AND journal_month = '{month}-01' ORDER BY closed_at"
+        ),
+    )
+}
+
+/// What the revenue journal of [`OFFICE`] comes to at the source: lines and payments.
+fn at_source(world: &World, month: &str) -> String {
+    one(
+        &world.published(),
+        &format!(
+            "SELECT lines || ' | ' || payment FROM report.revenue_by_month \
+             WHERE journal_id = {OFFICE} AND month = '{month}-01'"
+        ),
+    )
+}
+
+fn user() -> String {
+    let output = std::process::Command::new("id").arg("-un").output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// The files of a pack with their bytes.
+fn pack(world: &World, month: &str) -> BTreeMap<String, Vec<u8>> {
+    let folder = world.path("data/parquet/closings").join(month);
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (name(&path), fs::read(&path).unwrap()))
+        .collect()
+}
+
+#[test]
+fn the_first_complete_reading_after_the_close_day_closes_a_month() {
+    let (open, closed) = (month(0), month(2));
+    let world = mirrored(options(40), 2, "");
+    let expected = format!("close_day | {} | false", at_source(&world, &closed));
+    assert_eq!(closings(&world, &closed), [expected.as_str()]);
+    assert_eq!(closings(&world, &open), [""; 0]);
+    let each = "SELECT count(*) = 4 * count(DISTINCT journal_id) AND count(DISTINCT journal) = 4 \
+                FROM report.closings WHERE journal_month = ";
+    assert!(one::<bool>(&world.published(), &format!("{each} '{closed}-01'")));
+
+    // What comes later changes no closing, and shows in the statement.
+    edit(&world, &closed, Journal::RevenueJournals, JournalEdit::Amount, Some(1));
+    read_again(&world, &closed);
+    assert_eq!(closings(&world, &closed), [expected.as_str()]);
+    let now = at_source(&world, &closed);
+    let statement = rows(
+        &world.published(),
+        &format!(
+            "SELECT 'close_day', closed_lines, closed_payment, false, current_lines || ' | ' || \
+               current_payment = '{now}', net_payment = current_payment - closed_payment, \
+               net_payment <> 0, restatements, last_changed_at IS NOT NULL \
+             FROM report.journal_statement WHERE journal = 'revenue_journals' \
+               AND journal_id = {OFFICE} AND journal_month = '{closed}-01'"
+        ),
+    );
+    assert_eq!(statement, [format!("{expected} | true | true | true | 1 | true")]);
+    let unchanged = "SELECT count(*) FROM report.journal_statement WHERE restatements = 0 AND \
+                     closed_lines = current_lines AND coalesce(net_payment, 0) = 0";
+    let all = "SELECT count(*) - 1 FROM report.journal_statement";
+    assert_eq!(one::<i64>(&world.published(), unchanged), one::<i64>(&world.published(), all));
+}
+
+#[test]
+fn a_month_that_is_closed_by_hand_is_read_again_and_frozen() {
+    let last = month(1);
+    let world = by_hand();
+    world.publish_snapshots();
+    assert_eq!(rows(&world.published(), "FROM report.closings"), [""; 0], "close_day is 0");
+    // A line has changed since it was mirrored, with the platform's sum, and nobody has noticed.
+    edit(&world, &last, Journal::RevenueJournals, JournalEdit::Amount, Some(1));
+    let output = close(&world, &last, &[]);
+    assert_status(&output, 0);
+    assert!(shown(&output).contains("0 inserted, 2 updated, 0 deleted"), "{}", shown(&output));
+    let expected = format!("{} | {} | false", user(), at_source(&world, &last));
+    assert_eq!(closings(&world, &last), [expected.as_str()]);
+
+    // What is closed is not closed again, and its pack is the same to the byte.
+    let before = pack(&world, &last);
+    let output = close(&world, &last, &[]);
+    assert_status(&output, 0);
+    assert!(shown(&output).contains(": 0 closed by"), "{}", shown(&output));
+    assert_eq!(closings(&world, &last), [expected.as_str()]);
+    let differing: Vec<_> = before.iter().filter(|(n, b)| pack(&world, &last)[*n] != **b).collect();
+    assert!(differing.is_empty(), "{:?}", differing.iter().map(|(n, _)| n).collect::<Vec<_>>());
+
+    // From now on what changes is a restatement, and the pack has the lines that were closed.
+    edit(&world, &last, Journal::RevenueJournals, JournalEdit::Removed, Some(1));
+    read_again(&world, &last);
+    assert_status(&close(&world, &last, &[]), 0);
+    let after = pack(&world, &last);
+    let changed: Vec<&str> =
+        before.keys().filter(|n| after[*n] != before[*n]).map(String::as_str).collect();
+    let workbook = format!("closing-{last}.xlsx");
+    let mut expected: Vec<String> = ["reconciliation", "restatements", "statement"]
+        .iter()
+        .flat_map(|name| ["csv", "parquet"].map(|kind| format!("journal_{name}.{kind}")))
+        .chain(["csv", "parquet"].map(|kind| format!("revenue_journal_sums.{kind}")))
+        .chain([workbook])
+        .collect();
+    expected.sort();
+    assert_eq!(changed, expected);
+}
+
+#[test]
+fn a_month_that_differs_or_has_no_control_is_closed_by_force_alone() {
+    let last = month(1);
+    let world = by_hand();
+    world.sandbox.fault(fault(SUMS, None, refuse(500)));
+    world.retry_at_once();
+    let output = close(&world, &last, &["--kind", "revenue"]);
+    assert_status(&output, 3);
+    assert!(shown(&output).contains("nothing is closed"), "{}", shown(&output));
+    // A control that was read before the lines were is none.
+    world.sandbox.clear_faults();
+    let wrong = r#"{"TotalPayment": 1.00, "TotalPurchasePrice": 1.00}"#;
+    world.sandbox.fault(fault(SUMS, None, garbage(wrong)));
+    let output = close(&world, &last, &["--kind", "revenue", "--office", &OFFICE.to_string()]);
+    assert_status(&output, 4);
+    assert!(shown(&output).contains("do not add up to the platform's sum"), "{}", shown(&output));
+    assert_eq!(rows(&world.published(), "FROM report.closings"), [""; 0]);
+
+    let forced = ["--kind", "revenue", "--office", &OFFICE.to_string(), "--force"];
+    assert_status(&close(&world, &last, &forced), 0);
+    assert_eq!(closings(&world, &last).len(), 1);
+    let noted = "SELECT DISTINCT forced_over FROM sync.closings";
+    assert_eq!(rows(&world.published(), noted), ["its lines do not add up to the platform's sum"]);
+}
+
+#[test]
+fn a_month_that_is_opened_again_stays_open_until_it_is_closed_by_hand() {
+    let closed = month(2);
+    let world = mirrored(options(40), 2, "");
+    let first = closings(&world, &closed).remove(0);
+    assert_status(&close(&world, &closed, &["--reopen"]), 0);
+    // Nothing that comes while it is open is a restatement, and no reading closes it.
+    edit(&world, &closed, Journal::RevenueJournals, JournalEdit::Amount, Some(1));
+    read_again(&world, &closed);
+    let opened = first.replace("false", "true");
+    assert_eq!(closings(&world, &closed), [opened.as_str()]);
+    assert_eq!(rows(&world.published(), "FROM report.journal_restatements"), [""; 0]);
+    let stated = format!(
+        "SELECT count(*) FROM report.journal_statement WHERE journal_month = '{closed}-01'"
+    );
+    assert_eq!(one::<i64>(&world.published(), &stated), 0);
+
+    assert_status(&close(&world, &closed, &[]), 0);
+    let again = format!("{} | {} | false", user(), at_source(&world, &closed));
+    assert_eq!(closings(&world, &closed), [opened, again]);
+    edit(&world, &closed, Journal::RevenueJournals, JournalEdit::Amount, Some(1));
+    read_again(&world, &closed);
+    assert_eq!(rows(&world.published(), "FROM report.journal_restatements").len(), 1);
+}
+
+#[test]
+fn what_cannot_be_closed_or_opened_is_wrong_usage() {
+    let world = by_hand();
+    for (month, more, words) in [
+        (month(0), &[][..], "has not ended"),
+        ("2026".to_owned(), &[], "yyyy-mm"),
+        (month(1), &["--kind", "rent"], "case, depot, revenue, settlement"),
+        (month(1), &["--reopen"], "nothing of it is closed"),
+    ] {
+        let output = close(&world, &month, more);
+        assert_status(&output, 2);
+        assert!(shown(&output).contains(words), "{}", shown(&output));
+    }
+}
+
+#[test]
+fn a_month_is_closed_by_the_daemon_in_the_name_of_who_typed_it() {
+    let world = World::with(unthrottled(8));
+    world.journals_since(&format!("{}-01", month(1)));
+    world.configure_eager(BY_HAND);
+    let mut daemon: Daemon<'_> = world.start_daemon();
+    daemon.wait_until_idle();
+    assert_status(&close(&world, &month(1), &[]), 0);
+    let by = rows(&world.published(), "SELECT DISTINCT closed_by FROM report.closings");
+    assert_eq!(by, [user()]);
+    daemon.stop();
+}
