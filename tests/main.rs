@@ -9,6 +9,7 @@ mod belief;
 mod cli;
 mod closings;
 mod contacts;
+mod controls;
 mod daemon;
 mod evidence;
 mod export;

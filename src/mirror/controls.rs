@@ -17,7 +17,7 @@ const BASIS: &str = "\
     SELECT md5(concat_ws('|', \
       (SELECT concat_ws(' ', count(*), count(due), count(*) FILTER (complete), \
          count(*) FILTER (wanted), max(read_at), max(sent_at), max(doubted_at), count(doubted_at), \
-         sum(off_rounds)) FROM sync.journal_months \
+         count(no_control_at)) FROM sync.journal_months \
        WHERE table_name IN ('revenue_journals', 'revenue_journal_sums')), \
       (SELECT string_agg(status, ' ' ORDER BY table_name) FROM sync.resources \
        WHERE table_name IN ('revenue_journals', 'revenue_journal_sums')), \

@@ -93,8 +93,6 @@ const LEFT_OUT: &str = "left out";
 /// SQL for the rows that are comparisons.
 const COMPARED: &str = "(difference IS NULL OR difference NOT IN ('not compared', 'left out'))";
 
-/// So many rounds in a row without any change say that a sum is that of something else.
-const ROUNDS: u32 = 3;
 /// SQL for a month `m` as a scope: `offices/11/2026-03`.
 const MONTH: &str =
     "m.journal_level || '/' || m.journal_id || '/' || strftime(m.journal_month, '%Y-%m')";
@@ -286,7 +284,7 @@ impl State<'_> {
                      OR m.journal_level || '/' \
                      || m.journal_id || '/' || strftime(m.journal_month, '%Y-%m') IN \
                      (SELECT scope FROM rejected), m.window_days, k.gone_at IS NOT NULL, \
-                   coalesce(x.off_rounds, 0) >= {ROUNDS} \
+                   x.no_control_at IS NOT NULL \
                  FROM sync.journal_months m \
                  LEFT JOIN lines l ON {} LEFT JOIN notes n ON {} \
                  LEFT JOIN main.revenue_journal_sums t ON {} \
@@ -343,7 +341,7 @@ impl State<'_> {
                 "AND (m.table_name <> 'revenue_journals' OR EXISTS (SELECT 1 FROM \
                    sync.journal_months x WHERE x.table_name = 'revenue_journal_sums' \
                    AND x.journal_level = m.journal_level AND x.journal_id = m.journal_id \
-                   AND x.journal_month = m.journal_month AND x.off_rounds >= {ROUNDS}))"
+                   AND x.journal_month = m.journal_month AND x.no_control_at IS NOT NULL))"
             )
         } else {
             String::new()
@@ -508,8 +506,7 @@ fn no_longer_stands(at: Timestamp) -> String {
          OR v.subject LIKE 'signed cases %' AND v.verified_at < {} \
          OR v.subject LIKE '%/%/%' AND NOT EXISTS (SELECT 1 FROM sync.journal_months m \
            WHERE m.wanted AND NOT {IS_GONE} \
-             AND v.subject IN ({MONTH}, m.table_name || ' ' || {MONTH}) \
-             AND coalesce(m.off_rounds, 0) < {ROUNDS})",
+             AND v.subject = m.table_name || ' ' || {MONTH} AND m.no_control_at IS NULL)",
         instant(at.checked_sub(Duration::from_secs(366 * 86_400)).unwrap_or(Timestamp::MIN)),
     )
 }

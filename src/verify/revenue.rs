@@ -333,7 +333,7 @@ impl Own {
         if off || matches.is_some() {
             rows.push(Comparison {
                 what: format!("{what}: payments"),
-                subject: month.scope.to_string(),
+                subject: subject(month),
                 source: amount(source.0),
                 mirror,
                 finding: finding.clone(),
@@ -343,7 +343,7 @@ impl Own {
             let how = amount(source.1 - self.price);
             rows.push(Comparison {
                 what: format!("{what}: purchase prices"),
-                subject: month.scope.to_string(),
+                subject: subject(month),
                 source: amount(source.1),
                 mirror: amount(self.price),
                 finding: match finding {
@@ -398,8 +398,13 @@ async fn name_lines(
         &rows_of_month(month.scope),
     )?;
     let differences = lines::differences(&source, &mirror);
-    done.extend(rows_of(&name(month), &month.scope.to_string(), differences));
+    done.extend(rows_of(&name(month), &subject(month), differences));
     Ok(())
+}
+
+/// What the comparisons of a month's sum are about.
+fn subject(month: &RevenueMonth) -> String {
+    format!("{REVENUE_SUMS} {}", month.scope)
 }
 
 /// What is shown of lines that differ in a month.

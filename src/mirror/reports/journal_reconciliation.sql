@@ -35,10 +35,10 @@ rejected AS (
     GROUP BY scope
 ),
 off_meaning AS (
-    -- Asked three times, and neither the sum nor the lines changed: it means something else.
+    -- Three rounds found the same difference, and nothing changed: it is the sum of something else.
     SELECT journal_level, journal_id, journal_month
     FROM sync.journal_months
-    WHERE table_name = 'revenue_journal_sums' AND off_rounds >= 3
+    WHERE table_name = 'revenue_journal_sums' AND no_control_at IS NOT NULL
 ),
 months AS (
     SELECT

@@ -1,4 +1,5 @@
 mod commission;
+mod lost;
 
 use duckdb::Connection;
 

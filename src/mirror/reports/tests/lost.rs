@@ -1,0 +1,83 @@
+use duckdb::Connection;
+
+use super::super::fixture::{oslo, store};
+
+/// A version of a case that was valid until a day of May 2026, and how it ended.
+fn version(conn: &Connection, id: i64, kind: &str, signed: Option<&str>, until: u32, change: &str) {
+    conn.execute(
+        "INSERT INTO history.cases (id, assignment_type, case_activated_date, _synced_at, _valid_from, \
+           _valid_to, _change) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        duckdb::params![id, kind, signed.map(oslo), at(until - 1), at(until - 1), at(until), change],
+    )
+    .unwrap();
+}
+
+fn now(conn: &Connection, id: i64, kind: &str, signed: Option<&str>, since: u32) {
+    conn.execute(
+        "INSERT INTO main.cases (id, assignment_type, case_activated_date, _synced_at) \
+         VALUES (?, ?, ?, ?)",
+        duckdb::params![id, kind, signed.map(oslo), at(since)],
+    )
+    .unwrap();
+}
+
+fn at(day: u32) -> String {
+    format!("2026-05-{day:02}T10:00:00Z")
+}
+
+fn lost(conn: &Connection) -> Vec<(String, i64, String, String)> {
+    conn.prepare(
+        "SELECT month::VARCHAR, case_id, reason, strftime(at::TIMESTAMP, '%d') \
+         FROM report.signed_cases_lost ORDER BY ALL",
+    )
+    .unwrap()
+    .query_map([], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?, r.get(3)?)))
+    .unwrap()
+    .map(Result::unwrap)
+    .collect()
+}
+
+const MARCH: Option<&str> = Some("2026-03-31T23:59:59.999999");
+const APRIL: Option<&str> = Some("2026-04-01T00:00:00");
+
+#[test]
+fn a_case_is_lost_in_the_month_that_counted_it_and_why_says_what_it_became() {
+    let conn = store(None, 2026..=2026);
+    // Its type became that of a valuation; later, and that is not why, its date moved.
+    version(&conn, 1, "Sale", MARCH, 4, "updated");
+    version(&conn, 1, "Valuation", MARCH, 5, "updated");
+    now(&conn, 1, "Valuation", APRIL, 5);
+    // Its date moved by a microsecond, into the next month, and back, and for good.
+    version(&conn, 2, "Sale", MARCH, 4, "updated");
+    version(&conn, 2, "Sale", APRIL, 5, "updated");
+    version(&conn, 2, "Sale", MARCH, 6, "updated");
+    now(&conn, 2, "Sale", APRIL, 6);
+    // It was hidden, and its date is another since it was shown again.
+    version(&conn, 3, "Sale", MARCH, 4, "hidden");
+    now(&conn, 3, "Sale", None, 8);
+    version(&conn, 4, "Sale", MARCH, 7, "deleted");
+    let row = |month: &str, id, reason: &str, day: &str| {
+        (format!("2026-{month}-01"), id, reason.to_owned(), day.to_owned())
+    };
+    assert_eq!(
+        lost(&conn),
+        [
+            row("03", 1, "type changed", "04"),
+            row("03", 2, "date changed", "06"),
+            row("03", 3, "hidden", "04"),
+            row("03", 4, "deleted", "07"),
+        ]
+    );
+}
+
+#[test]
+fn what_changes_otherwise_or_never_counted_is_no_loss() {
+    let conn = store(None, 2026..=2026);
+    version(&conn, 1, "Sale", MARCH, 4, "updated");
+    now(&conn, 1, "Rental", MARCH, 4);
+    version(&conn, 2, "Sale", MARCH, 4, "hidden");
+    now(&conn, 2, "Sale", Some("2026-03-02T10:00:00"), 6);
+    version(&conn, 3, "Valuation", MARCH, 4, "deleted");
+    version(&conn, 4, "Sale", None, 4, "deleted");
+    assert_eq!(lost(&conn), []);
+}
