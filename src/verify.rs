@@ -184,7 +184,7 @@ impl Verification {
         }
         self.totals.ask(context, gate).await?;
         self.revenue.ask(context, gate).await?;
-        self.turns.ask(context, gate, &mut self.settled).await?;
+        self.turns.ask(context, gate).await?;
         self.sample.ask(context, gate).await?;
         Ok(self.totals.is_asked()
             && self.revenue.is_asked()

@@ -72,7 +72,6 @@ fn sum_answers(world: &World, answer: Fault) {
 #[test]
 fn an_office_that_left_the_list_is_asked_until_the_source_answers_404_and_is_shown() {
     let world = mirrored(2);
-    world.doubt("0s");
     let listed = Integrator::log_in(&world).call("GET", "/api/Offices", &Value::Null);
     let mut others = listed.as_array().unwrap().clone();
     others.retain(|office| office["Id"] != OFFICE);
@@ -112,7 +111,7 @@ fn an_office_that_left_the_list_is_asked_until_the_source_answers_404_and_is_sho
     assert_status(&verify(&world), 0);
 
     // The source does not know it any more: one 404 says nothing yet.
-    let path = format!("/api/Offices/{OFFICE}/*");
+    let path = format!("/api/Offices/{OFFICE}/*Journals*");
     world.sandbox.fault(fault(&path, None, refuse(404)));
     let asked = |world: &World| {
         let of_office = format!("/api/Offices/{OFFICE}/");
@@ -125,6 +124,14 @@ fn an_office_that_left_the_list_is_asked_until_the_source_answers_404_and_is_sho
         world.run(&["sync"])
     };
     assert_status(&one_more(&world), 3);
+    assert_status(&one_more(&world), 3);
+    let gone = "SELECT count(*) FROM report.journal_coverage WHERE status = 'gone'";
+    assert_eq!(one::<i64>(&world.published(), gone), 0, "source.doubt has not passed");
+    alter(
+        &world,
+        "UPDATE sync.journal_scopes SET not_found_at = '2026-01-01 00:00:00+00' \
+                   WHERE not_found_at IS NOT NULL",
+    );
     let output = one_more(&world);
     assert_status(&output, 0);
     assert!(shown(&output).contains("no longer knows whose journals"), "{}", shown(&output));
@@ -152,7 +159,6 @@ fn an_office_that_left_the_list_is_asked_until_the_source_answers_404_and_is_sho
     // It comes back.
     world.sandbox.clear_faults();
     world.sync();
-    let gone = "SELECT count(*) FROM report.journal_coverage WHERE status = 'gone'";
     assert_eq!(one::<i64>(&world.published(), gone), 0);
     assert!(asked(&world) > 0);
     world.assert_equal();
@@ -313,7 +319,7 @@ fn a_difference_stands_in_status_until_a_later_verification_finds_none() {
     let kept = "SELECT count(DISTINCT verified_at) FROM sync.verifications WHERE difference";
     assert_eq!(one::<i64>(&world.store(), &format!("{kept} IS NULL")), 1);
     assert_eq!(one::<i64>(&world.store(), &format!("{kept} IS NOT NULL")), 1);
-    alter(&world, "UPDATE sync.verifications SET verified_at = verified_at - INTERVAL 401 DAY");
+    alter(&world, "UPDATE sync.verifications SET verified_at = '2025-01-01 00:00:00+00'");
     assert_status(&verify(&world), 0);
     assert_eq!(one::<i64>(&world.store(), &format!("{kept} IS NOT NULL")), 0);
 }
@@ -354,8 +360,8 @@ fn journals_without_a_sum_are_held_against_the_source_in_turn(
 fn what_was_booked_since_into_a_month_without_a_sum_is_followed() {
     let world = brisk(unthrottled(12));
     world.journals_since(&format!("{}-01", month(1)));
-    world.configure(&format!("{UNTHROTTLED}[journals]\nclose_day = 0\n"));
     world.sync();
+    alter(&world, "UPDATE sync.journal_months SET closed_read_at = NULL");
     let act = Act::Journal {
         journal: Journal::DepotJournals,
         office_id: OFFICE,

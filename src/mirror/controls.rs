@@ -63,7 +63,8 @@ impl State<'_> {
                WHERE r.status IN ('differs', 'no_control') AND r.payment IS NOT NULL \
                  AND r.payment_change IS NOT NULL \
                  AND NOT EXISTS (SELECT 1 FROM sync.journal_months m WHERE m.due IS NOT NULL \
-                   AND m.table_name IN ('revenue_journals', 'revenue_journal_sums') \
+                   AND (m.table_name = 'revenue_journals' OR m.table_name = 'revenue_journal_sums' \
+                     AND t.status NOT IN ('disabled', 'forbidden', 'absent')) \
                    AND m.journal_level = r.journal_level AND m.journal_id = r.journal_id \
                    AND m.journal_month = r.journal_month)), \
              said AS (SELECT *, CASE WHEN status = 'differs' THEN 'differs' \

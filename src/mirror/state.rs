@@ -110,9 +110,13 @@ impl<'c> State<'c> {
                 FROM sync.resources), \
                (SELECT count(*) || '/' || count(resolved_at) FROM sync.rejects), \
                (SELECT count(*) FROM sync.drift), \
-               (SELECT count(*) FROM sync.verifications), \
+               (SELECT concat_ws('/', count(*), count(*) FILTER (standing), max(verified_at)) \
+                  FROM sync.verifications), \
+               (SELECT concat_ws('/', count(*), count(gone_at), max(gone_at)) \
+                  FROM sync.journal_scopes), \
                (SELECT count(*) || coalesce(max(since)::VARCHAR, '') FROM sync.pending), \
-               (SELECT concat_ws('/', count(*), count(*) FILTER (wanted), max(read_at)) \
+               (SELECT concat_ws('/', count(*), count(*) FILTER (wanted), max(read_at), \
+                    count(no_control_at)) \
                   FROM sync.journal_months), \
                (SELECT count(*) || '/' || count(reopened_at) FROM sync.closings), \
                (SELECT bit_xor(hash(table_name, id, part, kind)) FROM sync.failures \

@@ -39,8 +39,8 @@ pub(crate) struct Turns {
     due: VecDeque<Key>,
     asking: Asking<(Key, Result<MonthRead>)>,
     reach: Reach,
-    /// Compared, and to be noted as that.
-    compared: Vec<(String, JournalScope)>,
+    /// Found to be the same: in whatever order the answers came.
+    same: Vec<(TurnMonth, Comparison)>,
 }
 
 /// The journals of which no sum says whether they are right.
@@ -73,7 +73,7 @@ impl Turns {
 
     /// Whether all are settled.
     pub(crate) fn is_done(&self) -> bool {
-        self.open.is_empty() && self.compared.is_empty()
+        self.open.is_empty() && self.same.is_empty()
     }
 
     /// Whether everything that is open was asked in this attempt.
@@ -86,16 +86,11 @@ impl Turns {
         self.due = self.open.keys().cloned().collect();
     }
 
-    /// Reads the months while the gate is open; what is equal goes to `done`.
+    /// Reads the months while the gate is open, and holds each against the mirror.
     ///
     /// # Errors
     /// Those of the store, and what makes all further calls senseless.
-    pub(crate) async fn ask(
-        &mut self,
-        context: &Context,
-        gate: &mut Gate,
-        done: &mut Vec<Comparison>,
-    ) -> Result<()> {
+    pub(crate) async fn ask(&mut self, context: &Context, gate: &mut Gate) -> Result<()> {
         let width = context.config.limits.concurrency;
         loop {
             let (due, open, reach) = (&mut self.due, &mut self.open, &self.reach);
@@ -116,17 +111,11 @@ impl Turns {
             let Some((key, read)) = self.asking.next(gate, width, more).await? else {
                 return Ok(());
             };
-            self.take(context, key, read, done)?;
+            self.take(context, key, read)?;
         }
     }
 
-    fn take(
-        &mut self,
-        context: &Context,
-        key: Key,
-        read: Result<MonthRead>,
-        done: &mut Vec<Comparison>,
-    ) -> Result<()> {
+    fn take(&mut self, context: &Context, key: Key, read: Result<MonthRead>) -> Result<()> {
         let Some(open) = self.open.get_mut(&key) else { return Ok(()) };
         let name = named(&key.0, open.month.name.as_deref(), open.month.scope);
         let read = match read {
@@ -154,18 +143,18 @@ impl Turns {
         let differences = lines::differences(&source, &mirror);
         open.moved = open.asked > 0 && open.differences != differences;
         open.asked += 1;
-        if differences.is_empty() {
-            done.push(Comparison {
+        open.differences = differences;
+        if open.differences.is_empty()
+            && let Some(open) = self.open.remove(&key)
+        {
+            let same = Comparison {
                 what: name,
                 source: format!("{} lines", source.len()),
                 mirror: format!("{} lines", mirror.len()),
                 finding: Finding::Same,
                 subject: open.month.subject(),
-            });
-            self.compared.push((key.0.clone(), open.month.scope));
-            self.open.remove(&key);
-        } else {
-            open.differences = differences;
+            };
+            self.same.push((open.month, same));
         }
         Ok(())
     }
@@ -179,7 +168,13 @@ impl Turns {
         context: &Context,
         done: &mut Vec<Comparison>,
     ) -> Result<()> {
-        let mut compared = std::mem::take(&mut self.compared);
+        let mut same = std::mem::take(&mut self.same);
+        same.sort_by(|(a, _), (b, _)| (&a.table, a.scope.id).cmp(&(&b.table, b.scope.id)));
+        let mut compared = Vec::new();
+        for (month, comparison) in same {
+            compared.push((month.table, month.scope));
+            done.push(comparison);
+        }
         let mut again = Vec::new();
         for (key, mut open) in std::mem::take(&mut self.open) {
             // A month that is not closed grows: what has come since the last reading is followed.
