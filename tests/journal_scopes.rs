@@ -250,7 +250,11 @@ fn what_nobody_wants_falls_due_for_no_schedule_and_no_full_sync() {
     world.sync();
     assert_eq!(pending(&world), 0);
     let offices = one::<i64>(&world.store(), "SELECT count(*) FROM offices").unsigned_abs();
-    assert_eq!(of_offices(&world) as u64, 5 * 2 * offices, "both months, sums too, of every office");
+    assert_eq!(
+        of_offices(&world) as u64,
+        5 * 2 * offices,
+        "both months, sums too, of every office"
+    );
     // Nothing of the chain is there any more.
     world.assert_equal();
 }

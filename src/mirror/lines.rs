@@ -552,3 +552,6 @@ fn notes_restatements(
         .collect();
     insert_restatements(lines, &cells.join(" UNION ALL "), now)
 }
+
+#[cfg(test)]
+mod tests;
