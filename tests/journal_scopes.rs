@@ -15,7 +15,7 @@ use crate::support::follow::{
     Integrator, UNTHROTTLED, assert_status, lines, start, unthrottled, while_held,
 };
 use crate::support::scripted::{fault, garbage, refuse};
-use crate::support::{World, differences, differences_of, one, shown};
+use crate::support::{World, differences_of, one, shown};
 
 /// Whose journals are edited or fail.
 const OFFICE: i64 = 11;

@@ -458,3 +458,112 @@ fn coverage_says_of_journals_that_were_never_readable_why_they_are_not_there() {
     assert_eq!(coverage(&world), read);
     world.assert_equal();
 }
+
+/// As of then: every annotated line with its annotations, joined by the line's name.
+fn annotated_as_of(conn: &Connection, month: &str, then: &str) -> Vec<String> {
+    let as_of = |table: &str| {
+        format!(
+            "SELECT * EXCLUDE (_valid_from, _valid_to, _change) FROM history.{table} \
+               WHERE _valid_from <= '{then}' AND _valid_to > '{then}' \
+             UNION ALL BY NAME SELECT * FROM main.{table} WHERE _synced_at <= '{then}'"
+        )
+    };
+    rows(
+        conn,
+        &format!(
+            "SELECT l.revenue_referral_key, l.payment, a.position, a.payment_change \
+             FROM ({}) l JOIN ({}) a USING (journal_level, journal_id, journal_month, line_id) \
+             WHERE journal_id = {OFFICE} AND journal_month = '{month}-01' ORDER BY ALL",
+            as_of("revenue_journals"),
+            as_of("revenue_journal_annotations")
+        ),
+    )
+}
+
+#[test]
+fn annotations_of_the_past_are_those_of_their_lines_after_an_insertion() {
+    let closed = month(2);
+    let lines = Options { journal_lines: Some(40), ..options(10) };
+    let world = mirrored(lines, 2, &format!("[journals]\nids = [{OFFICE}]\n"));
+    let now = || {
+        let store = world.store();
+        one::<String>(&store, "SELECT max(ended_at)::VARCHAR FROM sync.runs")
+    };
+    let annotated = {
+        let store = world.store();
+        let sql = format!(
+            "SELECT DISTINCT line_number FROM revenue_journal_annotations \
+             WHERE journal_id = {OFFICE} AND journal_month = '{closed}-01' ORDER BY 1 LIMIT 1"
+        );
+        usize::try_from(one::<i64>(&store, &sql)).unwrap()
+    };
+    let mut states = Vec::new();
+    let mut keep = |world: &World| {
+        let then = now();
+        let state = annotated_as_of(&world.store(), &closed, &then);
+        assert!(!state.is_empty());
+        states.push((then, state));
+    };
+    keep(&world);
+    // The annotation's version ends, and then its line moves down.
+    let revenue = Journal::RevenueJournals;
+    for (change, line) in [
+        (JournalEdit::AnnotationEdited, Some(annotated)),
+        (JournalEdit::Inserted, None),
+        (JournalEdit::AnnotationRemoved, Some(annotated + 1)),
+        (JournalEdit::Removed, Some(annotated + 1)),
+    ] {
+        edit(&world, &closed, revenue, change, line);
+        read_again(&world, &closed);
+        keep(&world);
+    }
+    let store = world.store();
+    for (then, state) in &states {
+        assert_eq!(annotated_as_of(&store, &closed, then), *state, "as of {then}");
+    }
+    let distinct: std::collections::BTreeSet<_> = states.iter().map(|(_, state)| state).collect();
+    assert!(distinct.len() >= 3, "the states differ: {states:?}");
+    let whose = "SELECT count(*) FROM sync.restatements WHERE line_id IS NULL";
+    assert_eq!(one::<i64>(&store, whose), 0);
+}
+
+#[test]
+fn rows_of_another_level_leave_and_come_back() {
+    let world = World::with(options(12));
+    world.publish_snapshots();
+    let chain = format!("{FEED}[journals]\nlevel = \"chain\"\n");
+    world.configure(FEED);
+    world.sync();
+    let levels = |world: &World, of: &str| {
+        let count = format!("SELECT journal_level, count(*) FROM {of} GROUP BY ALL ORDER BY ALL");
+        rows(&world.store(), &count)
+    };
+    let snapshot = format!(
+        "read_parquet('{}/revenue_journals/*.parquet')",
+        world.path("data/parquet/latest").display()
+    );
+    let offices = levels(&world, "main.revenue_journals");
+    assert_eq!(offices.len(), 1, "{offices:?}");
+    let last = "SELECT max(line_id) FROM main.revenue_journals";
+    let given: i64 = one(&world.store(), last);
+
+    world.configure(&format!("{chain}[schedule]\njournals = \"* * * * * *\"\n"));
+    world.sync();
+    for table in JOURNALS {
+        let there = levels(&world, &format!("main.{table}"));
+        assert!(there.len() == 1 && there[0].starts_with("chain | "), "{table}: {there:?}");
+    }
+    assert_eq!(levels(&world, "history.revenue_journals"), offices);
+    let published = levels(&world, &snapshot);
+    assert!(published.len() == 1 && published[0].starts_with("chain | "), "{published:?}");
+    assert_eq!(restatements(&world), [""; 0]);
+
+    world.configure(FEED);
+    world.sync();
+    world.assert_equal();
+    assert_eq!(levels(&world, &snapshot), offices);
+    assert_eq!(restatements(&world), [""; 0], "what comes back was not restated");
+    let first = "SELECT min(line_id) FROM main.revenue_journals";
+    assert!(one::<i64>(&world.store(), first) > 1, "no name is given twice");
+    assert!(one::<i64>(&world.store(), last) > given);
+}

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 
 use duckdb::Connection;
 
+use casemirror::sandbox::{Journal, JournalEdit, Options};
+
+use crate::support::journals::{OFFICE, edit, mirrored, month, options, read_again};
 use crate::support::{World, one};
 
 /// the store of the first format, as far as they were others: what was fetched was one row per table
@@ -51,6 +54,33 @@ const FIRST_FORMAT: &str = "
     ALTER TABLE sync.journal_months DROP COLUMN off_compared;
     ALTER TABLE sync.journal_months DROP COLUMN no_control_at;
     UPDATE sync.meta SET value = '1' WHERE key = 'format';";
+
+/// The tables whose rows hang on a journal's lines.
+const OF_LINES: [&str; 6] = [
+    "case_journals",
+    "case_journal_annotations",
+    "depot_journals",
+    "revenue_journals",
+    "revenue_journal_annotations",
+    "settlement_journals",
+];
+
+/// the store of the second format: lines of journals had no name but their place.
+fn second_format() -> String {
+    let tables = OF_LINES.map(|table| {
+        format!(
+            "ALTER TABLE main.{table} DROP COLUMN line_id; \
+             ALTER TABLE history.{table} DROP COLUMN line_id; "
+        )
+    });
+    format!(
+        "{} DELETE FROM sync.columns WHERE column_name = 'line_id'; \
+         ALTER TABLE sync.journal_months DROP COLUMN last_line_id; \
+         ALTER TABLE sync.restatements DROP COLUMN line_id; \
+         UPDATE sync.meta SET value = '2' WHERE key = 'format';",
+        tables.concat()
+    )
+}
 
 /// The words that were statuses then.
 const WORDS: [&str; 10] = [
@@ -112,7 +142,7 @@ fn a_store_of_the_first_format_is_upgraded_and_nothing_is_fetched_again() {
         assert!(case_scopes * 10 <= cases, "{case_scopes} scopes differ from their {cases} cases");
         (calls(&store), fetched(&store))
     };
-    open(&world).execute_batch(FIRST_FORMAT).unwrap();
+    open(&world).execute_batch(&(second_format() + FIRST_FORMAT)).unwrap();
 
     let status = world.run(&["status"]);
     assert_eq!(status.status.code(), Some(0), "{status:?}");
@@ -138,7 +168,7 @@ fn the_words_of_the_first_format_become_statuses() {
     world.sync();
     {
         let conn = open(&world);
-        conn.execute_batch(FIRST_FORMAT).unwrap();
+        conn.execute_batch(&(second_format() + FIRST_FORMAT)).unwrap();
         let ids = lines(&conn, "SELECT case_id::VARCHAR FROM sync.seen ORDER BY case_id");
         assert!(ids.len() >= WORDS.len());
         for (id, word) in ids.iter().zip(WORDS) {
@@ -165,4 +195,83 @@ fn the_words_of_the_first_format_become_statuses() {
     let roles = calls(&store).into_iter().filter(|(endpoint, _)| endpoint.contains("Roles"));
     assert_eq!(roles.map(|(_, calls)| calls).sum::<i64>(), WORDS.len() as i64);
     assert_eq!(lines(&store, "SELECT status FROM sync.fetched WHERE status <> 'current'"), [""; 0]);
+}
+
+/// The lines of the month, each with its name, as what they say; of `history` with what ended it.
+fn named(conn: &Connection, schema: &str, month: &str) -> Vec<String> {
+    let change = if schema == "history" { "_change || ' '" } else { "''" };
+    lines(
+        conn,
+        &format!(
+            "SELECT {change} || line_id || ' ' || revenue_referral_key || ' ' || payment \
+             FROM {schema}.revenue_journals WHERE journal_id = {OFFICE} \
+               AND journal_month = '{month}-01' ORDER BY 1"
+        ),
+    )
+}
+
+#[test]
+fn lines_of_a_store_without_names_get_them_and_no_two_have_one() {
+    let closed = month(2);
+    let lines_of_month = Options { journal_lines: Some(12), ..options(10) };
+    let world = mirrored(lines_of_month, 2, &format!("[journals]\nids = [{OFFICE}]\n"));
+    let revenue = Journal::RevenueJournals;
+    // The fourth line changes, then leaves; the seventh changes twice, and has become the sixth.
+    for (change, line) in [
+        (JournalEdit::Amount, 4),
+        (JournalEdit::Amount, 7),
+        (JournalEdit::Removed, 4),
+        (JournalEdit::Amount, 6),
+    ] {
+        edit(&world, &closed, revenue, change, Some(line));
+        read_again(&world, &closed);
+    }
+    let changed = {
+        let store = world.store();
+        let six = format!(
+            "SELECT revenue_referral_key FROM revenue_journals WHERE journal_id = {OFFICE} \
+             AND journal_month = '{closed}-01' AND line_number = 6"
+        );
+        one::<String>(&store, &six)
+    };
+    open(&world).execute_batch(&second_format()).unwrap();
+    assert_eq!(world.run(&["status"]).status.code(), Some(0));
+    let store = world.store();
+    let is = "SELECT count(*) FROM revenue_journals WHERE line_id <> line_number";
+    assert_eq!(one::<i64>(&store, is), 0, "a line's place is its first name");
+    let due = "SELECT count(*) FROM sync.journal_months WHERE due IS NOT NULL";
+    assert_eq!(one::<i64>(&store, due), 0, "nothing is read again because of it");
+    let history = named(&store, "history", &closed);
+    let of = |what: &str| history.iter().filter(|line| line.starts_with(what)).count();
+    // What left has a name of its own, and its earlier version too.
+    assert_eq!(
+        (history.len(), of("updated 6 "), of("updated 12 "), of("deleted 12 ")),
+        (4, 2, 1, 1)
+    );
+    let sixth = history.iter().filter(|line| line.starts_with("updated 6 "));
+    assert!(sixth.clone().all(|line| line.contains(&changed)), "{history:?} {changed}");
+    let described = "SELECT count(*) FROM duckdb_columns() WHERE column_name = 'line_id' \
+                     AND schema_name IN ('main', 'history') AND comment IS NOT NULL";
+    assert_eq!(one::<i64>(&store, described), 2 * OF_LINES.len() as i64);
+    drop(store);
+
+    edit(&world, &closed, revenue, JournalEdit::Inserted, None);
+    read_again(&world, &closed);
+    let store = world.store();
+    let top = "SELECT max(line_id) FROM revenue_journals WHERE line_number = 1 AND line_id > 1";
+    assert_eq!(one::<i64>(&store, top), 13, "none of a line that was there");
+    assert_eq!(named(&store, "history", &closed), history);
+    drop(store);
+    // An office that was left out is no difference here.
+    let differing = crate::support::differences_of(
+        &world.store(),
+        &world.sandbox.journal_tables(
+            casemirror::sandbox::Level::Offices,
+            Some(&closed),
+            &["revenue_journals", "revenue_journal_annotations"],
+        ),
+    );
+    let own = format!("\"offices\"/{OFFICE}/\"{closed}");
+    let differing: Vec<&String> = differing.iter().filter(|line| line.contains(&own)).collect();
+    assert!(differing.is_empty(), "{differing:?}");
 }
