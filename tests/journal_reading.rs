@@ -11,7 +11,7 @@ use duckdb::Connection;
 
 use crate::support::follow::{assert_status, start};
 use crate::support::journals::{FEED, OFFICE, edit, mirrored, month, options, rows};
-use crate::support::scripted::{fault, garbage};
+use crate::support::scripted::{fault, garbage, refuse};
 use crate::support::{World, differences_of, one, shown};
 
 /// Nothing of a journal falls due by itself.
@@ -203,7 +203,29 @@ fn a_month_of_round_length_is_read_in_halves_once_in_its_life() {
     edit(&world, &closed, Journal::RevenueJournals, JournalEdit::Amount, Some(1));
     assert!(asked(&world) > 2, "another hundred lines are proven anew");
     assert_eq!(asked(&world), 2);
+    // As if it had been read before its end: the hundred may have become more since.
+    alter(
+        &world,
+        &format!("UPDATE sync.journal_months SET sent_at = TIMESTAMPTZ '{closed}-15 03:15:00+00'"),
+    );
+    assert!(asked(&world) > 2, "it is over only now");
+    assert_eq!(asked(&world), 2);
     assert_journal(&world, "revenue_journals", None);
+}
+
+/// However the service says that a month is too large.
+#[test]
+fn a_month_that_is_too_large_is_read_in_halves() {
+    let world = depot_only(options(10), 2);
+    let closed = month(2);
+    let last: i64 = one(&world.store(), &format!("SELECT day(last_day(DATE '{closed}-01'))"));
+    let query = Some(format!("fromDate={closed}-01&toDate={closed}-{last}"));
+    let rule = fault(&path_of("DepotJournals"), None, refuse(413));
+    world.sandbox.fault(Rule { query, ..rule });
+    world.sandbox.reset_stats();
+    assert_status(&read(&world, &closed, &[]), 0);
+    assert_eq!(asked(&world, "DepotJournals").len(), 3, "and of halves that are known one pass");
+    assert_journal(&world, "depot_journals", None);
 }
 
 /// A day with more lines than the service gives at once cannot be asked in halves.

@@ -49,10 +49,11 @@ impl Extractor {
     /// The reading of a month that is due, as [`Extractor::journal`].
     pub(crate) fn month(&self, resource: &Arc<Resource>, month: &DueMonth, gate: Gate) -> Reading {
         let (extractor, resource) = (self.clone(), Arc::clone(resource));
-        let (scope, window_days, digest) = (month.scope, month.window_days, month.digest.clone());
+        let (scope, digest) = (month.scope, month.digest.clone());
+        let (window_days, was_over) = (month.window_days, month.was_over);
         let passes = gate.clone();
         let read = async move {
-            let known = Known { window_days, digest: digest.as_deref() };
+            let known = Known { window_days, digest: digest.as_deref(), was_over };
             extractor.journal_within(&resource, scope, known, passes).await
         };
         Reading::new(Box::pin(read), gate)
@@ -70,7 +71,7 @@ impl Extractor {
         scope: JournalScope,
         window_days: Option<u32>,
     ) -> Result<MonthRead> {
-        let known = Known { window_days, digest: None };
+        let known = Known { window_days, digest: None, was_over: false };
         self.journal_within(resource, scope, known, Gate::open()).await
     }
 
@@ -194,6 +195,8 @@ struct Known<'a> {
     window_days: Option<u32>,
     /// The lines of the last complete one.
     digest: Option<&'a str>,
+    /// That was after the month's end.
+    was_over: bool,
 }
 
 /// The lines of one window.
@@ -280,7 +283,9 @@ impl Calls<'_> {
         let mut parts = self.answered(windows, &mut shown).await?;
         let came = digest_of(&parts);
         let is_complete = |parts: &[Part]| parts.iter().all(|part| part.complete);
-        let is_known = is_complete(&parts) && known.digest == Some(came.as_str());
+        // A month that was still to grow may have more than the round number it had then.
+        let may_be_cut = !known.was_over && parts.iter().any(Part::is_round);
+        let is_known = is_complete(&parts) && known.digest == Some(came.as_str()) && !may_be_cut;
         if !is_known {
             parts = self.proven(parts, &mut shown).await?;
             self.distrust_cut_days(&mut parts, &shown);

@@ -108,8 +108,11 @@ impl State<'_> {
         let rows = self.query(
             &format!(
                 "SELECT m.table_name, m.journal_id, strftime(m.journal_month, '%Y-%m'), m.due, \
-                   m.complete, m.window_days, coalesce(m.larger_at <= {now}, true), m.lines_digest \
-                 FROM sync.journal_months m LEFT JOIN sync.failures f \
+                   m.complete, m.window_days, coalesce(m.larger_at <= {now}, true), m.lines_digest, \
+                   coalesce(m.sent_at >= e.ends_at, false) \
+                 FROM sync.journal_months m \
+                 LEFT JOIN report.calendar e ON e.day = last_day(m.journal_month) \
+                 LEFT JOIN sync.failures f \
                    ON f.table_name = m.table_name AND f.id = m.journal_id \
                    AND f.part = m.journal_level || '/' || strftime(m.journal_month, '%Y-%m') \
                  WHERE m.due IS NOT NULL AND m.wanted AND m.journal_level = {} \
@@ -121,7 +124,8 @@ impl State<'_> {
                 now = instant(now)
             ),
             |row| {
-                let learned = (row.get::<_, Option<i64>>(5)?, row.get(6)?, row.get(7)?);
+                let learned =
+                    (row.get::<_, Option<i64>>(5)?, row.get(6)?, row.get(7)?, row.get(8)?);
                 Ok((
                     row.get::<_, String>(0)?,
                     row.get::<_, i64>(1)?,
@@ -133,7 +137,7 @@ impl State<'_> {
             },
         )?;
         rows.into_iter()
-            .map(|(table, id, month, reason, complete, (days, may_be_larger, digest))| {
+            .map(|(table, id, month, reason, complete, (days, may_be_larger, digest, was_over))| {
                 let month: Month = month.parse().map_err(|e| {
                     Error::caused(Kind::Store, format!("sync.journal_months: {month}"), e)
                 })?;
@@ -150,6 +154,7 @@ impl State<'_> {
                     may_be_larger,
                     window_days,
                     digest,
+                    was_over,
                 })
             })
             .collect()

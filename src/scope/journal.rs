@@ -64,6 +64,8 @@ pub(crate) struct DueMonth {
     pub(crate) window_days: Option<u32>,
     /// Which lines the last complete reading brought.
     pub(crate) digest: Option<String>,
+    /// That was after the month's end.
+    pub(crate) was_over: bool,
 }
 
 #[cfg(test)]
