@@ -216,3 +216,28 @@ fn a_month_is_closed_by_the_daemon_in_the_name_of_who_typed_it() {
     assert_eq!(by, [user()]);
     daemon.stop();
 }
+
+/// Every query of the guide answers, and what it joins finds its case.
+#[test]
+fn the_queries_of_the_guide_answer() {
+    let closed = month(2);
+    let world = mirrored(options(40), 2, "");
+    edit(&world, &closed, Journal::RevenueJournals, JournalEdit::Amount, Some(1));
+    read_again(&world, &closed);
+    let guide = include_str!("../docs/finance.md");
+    let queries: Vec<&str> = guide
+        .split("```sql\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    assert!(queries.len() >= 14, "{}", queries.len());
+    let conn = world.published();
+    let may_be_empty = ["status NOT IN", "signed_cases_lost"];
+    for query in queries {
+        let found = rows(&conn, query.trim().trim_end_matches(';'));
+        let empty = may_be_empty.iter().any(|words| query.contains(words));
+        assert!(empty || !found.is_empty(), "no row of:\n{query}");
+    }
+    let linked = "SELECT count(*) FROM revenue_journals JOIN cases USING (case_referral_key)";
+    assert!(one::<i64>(&conn, linked) > 0);
+}
