@@ -21,10 +21,6 @@ pub(super) fn from_first(conn: &Connection) -> Result<()> {
     conn.execute_batch(
         "CREATE TABLE IF NOT EXISTS sync.removals \
            (table_name VARCHAR, removed_at TIMESTAMPTZ, removed BIGINT); \
-         CREATE TABLE IF NOT EXISTS sync.closings \
-           (journal VARCHAR, journal_level VARCHAR, journal_id BIGINT, journal_month DATE, \
-            closed_at TIMESTAMPTZ, closed_by VARCHAR, lines BIGINT, payment DECIMAL(38,2), \
-            sha256 VARCHAR, reopened_at TIMESTAMPTZ, forced_over VARCHAR); \
          ALTER TABLE sync.seen_contacts ADD COLUMN IF NOT EXISTS moved_at TIMESTAMPTZ; \
          ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS wanted BOOLEAN DEFAULT true; \
          ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS doubted_at TIMESTAMPTZ; \
@@ -68,6 +64,10 @@ pub(super) fn from_second(conn: &Connection, config: &Config, catalog: &Catalog)
          ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS off_rounds BIGINT; \
          ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS off_compared VARCHAR; \
          ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS no_control_at TIMESTAMPTZ; \
+         CREATE TABLE IF NOT EXISTS sync.closings \
+           (journal VARCHAR, journal_level VARCHAR, journal_id BIGINT, journal_month DATE, \
+            closed_at TIMESTAMPTZ, closed_by VARCHAR, lines BIGINT, payment DECIMAL(38,2), \
+            sha256 VARCHAR, reopened_at TIMESTAMPTZ, forced_over VARCHAR); \
          CREATE TABLE IF NOT EXISTS sync.journal_scopes \
            (journal_level VARCHAR, journal_id BIGINT, name VARCHAR, not_found_at TIMESTAMPTZ, \
             gone_at TIMESTAMPTZ)",
