@@ -250,7 +250,7 @@ impl Session {
     /// # Errors
     /// Those of the store.
     pub(crate) async fn forget_runs(&self, before: Timestamp) -> Result<()> {
-        self.writer.run(move |conn| RunLog::new(conn).forget_runs("run", before)).await
+        self.writer.run(move |conn| RunLog::new(conn).forget_runs(Some("run"), before)).await
     }
 
     /// Ends the thread that writes: with the process's last connection the store's log is worked into

@@ -38,6 +38,7 @@ mod undescribed;
 mod unreadable;
 mod upgrade;
 mod verifications;
+mod verified;
 mod wanted;
 mod writer;
 
@@ -57,9 +58,8 @@ pub use state::State;
 pub use state::failures::{Failure, digest_of_404};
 pub use suspects::SuspectStep;
 pub use unreadable::FEED_TABLES;
-pub use verifications::{
-    CaseMoved, Difference, RevenueMonth, ScopeTimes, TurnMonth, VerifiedRow, rows_of_month,
-};
+pub use verifications::{CaseMoved, RevenueMonth, ScopeTimes, TurnMonth, rows_of_month};
+pub use verified::{Difference, KEPT, VerifiedRow};
 pub use wanted::{NotFound, id_column};
 pub use writer::{Loader, Writer};
 

@@ -130,13 +130,12 @@ impl<'c> RunLog<'c> {
             .map_err(|e| db("cannot note the end of a run", e))
     }
 
-    /// Forgets the runs of a command that ended before `before`, and their calls.
-    pub fn forget_runs(&self, command: &str, before: Timestamp) -> Result<()> {
-        let old = format!(
-            "SELECT run_id FROM sync.runs WHERE command = {} AND ended_at < {}",
-            sql::text(command),
-            instant(before)
-        );
+    /// Forgets the runs of a command, or of any, that ended before `before`, and their calls.
+    pub fn forget_runs(&self, command: Option<&str>, before: Timestamp) -> Result<()> {
+        let of =
+            command.map_or_else(|| "true".to_owned(), |c| format!("command = {}", sql::text(c)));
+        let old =
+            format!("SELECT run_id FROM sync.runs WHERE {of} AND ended_at < {}", instant(before));
         self.conn
             .execute_batch(&format!(
                 "DELETE FROM sync.calls WHERE run_id IN ({old}); \

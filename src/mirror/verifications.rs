@@ -2,7 +2,6 @@
 //! (docs/architecture.md, "Control totals").
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
 
 use duckdb::params;
 use jiff::Timestamp;
@@ -10,7 +9,6 @@ use jiff::civil::Date;
 
 use super::state::fetched::rows_of;
 use super::state::{State, ids, list};
-use super::wanted::IS_GONE;
 use crate::config::JournalLevel;
 use crate::error::Result;
 use crate::scope::{CaseState, JournalScope, Month, Place};
@@ -57,67 +55,9 @@ impl TurnMonth {
     }
 }
 
-/// A comparison with the source, as it is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VerifiedRow {
-    pub what: String,
-    pub source: String,
-    pub mirror: String,
-    pub difference: Difference,
-    /// What it is about: a difference stands until a later comparison of the same finds none.
-    pub subject: String,
-}
-
-/// In what the mirror is not as the source.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Difference {
-    None,
-    Standing(String),
-    Unsettled(String),
-}
-
-impl Difference {
-    fn text(&self) -> Option<String> {
-        match self {
-            Difference::None => None,
-            Difference::Standing(how) => Some(how.clone()),
-            Difference::Unsettled(how) => Some(format!("unsettled: {how}")),
-        }
-    }
-}
-
-/// What stands for the difference where a control could not be read,
-const NOT_COMPARED: &str = "not compared";
-/// and where the mirror itself knows to be otherwise.
-const LEFT_OUT: &str = "left out";
-/// SQL for the rows that are comparisons.
-const COMPARED: &str = "(difference IS NULL OR difference NOT IN ('not compared', 'left out'))";
-
 /// SQL for a month `m` as a scope: `offices/11/2026-03`.
-const MONTH: &str =
+pub(super) const MONTH: &str =
     "m.journal_level || '/' || m.journal_id || '/' || strftime(m.journal_month, '%Y-%m')";
-
-/// Findings of an earlier year are nobody's to look up; those of the year before a closing are.
-const KEPT: Duration = Duration::from_secs(400 * 86_400);
-
-/// What a comparison with the source came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LastVerification {
-    pub at: Timestamp,
-    pub comparisons: i64,
-    pub differences: i64,
-    /// Something changed each time it was asked.
-    pub unsettled: i64,
-    /// Controls that could not be read.
-    pub not_compared: i64,
-}
-
-/// A difference that no later verification has found gone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StandingDifference {
-    pub at: Timestamp,
-    pub what: String,
-}
 
 /// When a scope was read, and when its case moved; microseconds of our clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -406,109 +346,10 @@ impl State<'_> {
         })
     }
 
-    /// What the last comparison came to; `None` before the first.
-    pub fn last_verification(&self) -> Result<Option<LastVerification>> {
-        let rows = self.query(
-            &format!(
-                "SELECT epoch_us(verified_at), count(*) FILTER ({COMPARED}), \
-                   count(*) FILTER ({COMPARED} AND difference NOT LIKE 'unsettled:%'), \
-                   count(*) FILTER (difference LIKE 'unsettled:%'), \
-                   count(*) FILTER (difference = '{NOT_COMPARED}') \
-                 FROM sync.verifications GROUP BY run_id, verified_at \
-                 ORDER BY verified_at DESC LIMIT 1"
-            ),
-            |row| {
-                let at = Timestamp::from_microsecond(row.get(0)?).unwrap_or_default();
-                let (comparisons, differences, unsettled) = (row.get(1)?, row.get(2)?, row.get(3)?);
-                let not_compared = row.get(4)?;
-                Ok(LastVerification { at, comparisons, differences, unsettled, not_compared })
-            },
-        )?;
-        Ok(rows.into_iter().next())
-    }
-
-    /// Differences that stand, the first found first.
-    pub fn standing_differences(&self) -> Result<Vec<StandingDifference>> {
-        self.query(
-            "SELECT epoch_us(min(verified_at)), what FROM sync.verifications WHERE standing \
-             GROUP BY what ORDER BY ALL",
-            |row| {
-                let at = Timestamp::from_microsecond(row.get(0)?).unwrap_or_default();
-                Ok(StandingDifference { at, what: row.get(1)? })
-            },
-        )
-    }
-
-    /// Keeps what was compared, and in words what could not be and what was left out. Of earlier
-    /// verifications only differences stay, for a year.
-    pub fn note_verifications(
-        &self,
-        run_id: i64,
-        at: Timestamp,
-        rows: &[VerifiedRow],
-        problems: &[String],
-        left_out: &[String],
-    ) -> Result<()> {
-        let failed = |e| db("cannot note what was verified", e);
-        self.batch(
-            "CREATE OR REPLACE TEMP TABLE verified (what VARCHAR, source VARCHAR, mirror VARCHAR, \
-               difference VARCHAR, subject VARCHAR, standing BOOLEAN)",
-        )?;
-        {
-            let mut appender = self.conn.appender("verified").map_err(failed)?;
-            for row in rows {
-                let VerifiedRow { what, source, mirror, difference, subject } = row;
-                let standing = matches!(difference, Difference::Standing(_));
-                appender
-                    .append_row(params![what, source, mirror, difference.text(), subject, standing])
-                    .map_err(failed)?;
-            }
-            let none: Option<&str> = None;
-            let others = problems
-                .iter()
-                .map(|what| (what, NOT_COMPARED))
-                .chain(left_out.iter().map(|what| (what, LEFT_OUT)));
-            for (what, why) in others {
-                appender.append_row(params![what, none, none, why, none, false]).map_err(failed)?;
-            }
-            appender.flush().map_err(failed)?;
-        }
-        self.batch(&format!(
-            "UPDATE sync.verifications v SET standing = false WHERE standing AND ({})",
-            no_longer_stands(at)
-        ))?;
-        self.execute(
-            "INSERT INTO sync.verifications BY NAME SELECT ?::BIGINT AS run_id, \
-               ?::TIMESTAMPTZ AS verified_at, * FROM temp.verified",
-            params![run_id, instant_param(at)],
-        )?;
-        let old = at.checked_sub(KEPT).unwrap_or(Timestamp::MIN);
-        self.batch(&format!(
-            "DELETE FROM sync.verifications WHERE standing IS NOT TRUE AND verified_at < {} \
-               AND (difference IS NULL OR NOT {COMPARED} OR verified_at < {})",
-            instant(at),
-            instant(old)
-        ))
-    }
-
     /// the store of these cases; those that are removed are left out.
     pub fn cases(&self, cases: &[i64]) -> Result<Vec<CaseState>> {
         self.case_states("", cases, "case_id", cases.len())
     }
-}
-
-/// SQL for the differences `v` that do not stand after a verification: it has compared the same, or nobody
-/// can any more, because the month of signed cases is too old, or nothing says what a month of a journal
-/// should come to.
-fn no_longer_stands(at: Timestamp) -> String {
-    format!(
-        "v.subject IN (SELECT subject FROM temp.verified WHERE subject IS NOT NULL) \
-         OR v.subject LIKE 'signed cases %' AND v.verified_at < {} \
-         OR v.subject LIKE '%/%/%' AND NOT EXISTS (SELECT 1 FROM sync.journal_months m \
-           WHERE m.wanted AND NOT {IS_GONE} \
-             AND v.subject = m.table_name || ' ' || {MONTH} AND m.no_control_at IS NULL)",
-        instant(at.checked_sub(Duration::from_secs(366 * 86_400)).unwrap_or(Timestamp::MIN)),
-    )
 }
 
 /// SQL that selects the mirrored rows of a journal's month.

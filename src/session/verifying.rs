@@ -9,7 +9,7 @@ use super::Session;
 use crate::cycle::{Interrupt, Options, Report, Signals};
 use crate::error::Result;
 use crate::extract::Extractor;
-use crate::mirror::{RunLog, State};
+use crate::mirror::{KEPT, RunLog, State};
 use crate::schedule::Name;
 use crate::verify::{Comparison, Context, Finding, Gate, Verification, Verified};
 
@@ -105,7 +105,10 @@ impl Session {
         self.writer
             .run(move |conn| {
                 RunLog::new(conn).set_schedule(Name::Verify.as_str(), at)?;
-                State::new(conn).note_verifications(run_id, at, &rows, &problems, &left_out)
+                State::new(conn).note_verifications(run_id, at, &rows, &problems, &left_out)?;
+                // A program that runs every few minutes leaves as many rows a year as a journal.
+                let old = at.checked_sub(KEPT).unwrap_or(Timestamp::MIN);
+                RunLog::new(conn).forget_runs(None, old)
             })
             .await
     }

@@ -17,7 +17,7 @@ use crate::catalog::{Group, Resource};
 use crate::error::Result;
 use crate::journals::MonthRead;
 use crate::mirror::{State, TurnMonth, journal_lines, rows_of_month};
-use crate::scope::{DueReason, JournalScope, REVENUE_SUMS};
+use crate::scope::{DueReason, REVENUE_SUMS};
 
 /// A table and the id whose turn it is there.
 type Key = (String, i64);
