@@ -12,7 +12,7 @@ use super::state::{State, ids, list};
 use crate::config::JournalLevel;
 use crate::error::Result;
 use crate::scope::{CaseState, JournalScope, Month, Place};
-use crate::sql::{self, db, instant, instant_param};
+use crate::sql::{self, instant, instant_param};
 
 /// A month of the revenue journals as it is mirrored. Amounts are decimal texts with two places.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -277,14 +277,12 @@ impl State<'_> {
         has_sums: bool,
     ) -> Result<Vec<TurnMonth>> {
         let without_sum = if has_sums {
-            format!(
-                "AND (m.table_name <> 'revenue_journals' OR EXISTS (SELECT 1 FROM \
+            "AND (m.table_name <> 'revenue_journals' OR EXISTS (SELECT 1 FROM \
                    sync.journal_months x WHERE x.table_name = 'revenue_journal_sums' \
                    AND x.journal_level = m.journal_level AND x.journal_id = m.journal_id \
                    AND x.journal_month = m.journal_month AND x.no_control_at IS NOT NULL))"
-            )
         } else {
-            String::new()
+            ""
         };
         let rows = self.query(
             &format!(

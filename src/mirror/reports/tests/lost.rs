@@ -27,7 +27,7 @@ fn at(day: u32) -> String {
 
 fn lost(conn: &Connection) -> Vec<(String, i64, String, String)> {
     conn.prepare(
-        "SELECT month::VARCHAR, case_id, reason, strftime(at::TIMESTAMP, '%d') \
+        "SELECT month::VARCHAR, case_id, reason, strftime(\"at\"::TIMESTAMP, '%d') \
          FROM report.signed_cases_lost ORDER BY ALL",
     )
     .unwrap()
