@@ -29,7 +29,12 @@ impl Cycle {
             .await?;
         match found {
             NotFound::Listed => return Ok(false),
-            NotFound::Gone => return Ok(true),
+            NotFound::Gone => {
+                // Asked for by name: what was due of it is nobody's again.
+                let gone = move |conn: &_| State::new(conn).scope_is_gone(scope, Timestamp::now());
+                self.writer.run(gone).await?;
+                return Ok(true);
+            }
             NotFound::Doubted => {
                 self.note_month_failing(month, 1, LEFT);
                 self.note_month_failure(month, FailureKind::NotFound, LEFT, Duration::ZERO).await?;

@@ -168,7 +168,7 @@ impl State<'_> {
         let (level, id) = (scope.level.to_string(), scope.id);
         let (text, parts) = (sql::text(&level), sql::text(&format!("{level}/%")));
         self.batch(&format!(
-            "UPDATE sync.journal_scopes SET gone_at = {} \
+            "UPDATE sync.journal_scopes SET gone_at = coalesce(gone_at, {}) \
                WHERE journal_level = {text} AND journal_id = {id}; \
              UPDATE sync.journal_months SET due = NULL \
                WHERE journal_level = {text} AND journal_id = {id}; \
