@@ -422,7 +422,7 @@ fn coverage_has_the_months_of_the_configured_level_and_no_others() {
     let of_chain = ["complete", "open"].map(|s| format!("chain | {s} | 5 | 5 | true"));
     assert_eq!(coverage(&world), of_chain);
     let lines = "SELECT count(DISTINCT journal_level) FROM main.revenue_journals";
-    assert_eq!(one::<i64>(&world.store(), lines), 2, "what was mirrored stays");
+    assert_eq!(one::<i64>(&world.store(), lines), 1, "those of the offices are history");
 
     world.configure(FEED);
     world.sync();
