@@ -442,7 +442,10 @@ impl Calls<'_> {
         let mut pages = Pages::new(self.extractor.client(), plan);
         let (mut records, mut brought) = (Vec::new(), 0);
         loop {
-            self.gate.pass().await;
+            // At its end there is no call that others could go before.
+            if pages.verdict().is_none() {
+                self.gate.pass().await;
+            }
             let Some(page) = pages.next().await? else { break };
             brought += usize::from(!page.records.is_empty());
             records.extend(page.records);
