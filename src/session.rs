@@ -115,7 +115,7 @@ impl Session {
     /// give way is left in `verifying`, and gone on with where it is given back.
     ///
     /// # Errors
-    /// What ended the cycle or the publishing; the store says so too.
+    /// What ended the cycle or the publishing; the run log says so too.
     pub(crate) async fn sync(
         &self,
         command: &str,
@@ -142,7 +142,7 @@ impl Session {
     /// One run of the daemon's, like [`Session::sync`]; publishing has its own pace there.
     ///
     /// # Errors
-    /// What ended the cycle; the store says so too.
+    /// What ended the cycle; the run log says so too.
     pub(crate) async fn follow(
         &self,
         options: Options,
@@ -244,8 +244,8 @@ impl Session {
         self.writer.loader(settings, run_id)
     }
 
-    /// Forgets the store of the daemon's own runs that ended before `before`: a brokerage's day has
-    /// thousands of them.
+    /// Forgets the daemon's own runs that ended before `before`: a brokerage's day has thousands of
+    /// them.
     ///
     /// # Errors
     /// Those of the store.

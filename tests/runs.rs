@@ -145,7 +145,7 @@ fn a_table_that_only_fails_is_left_for_the_next_run_after_some_scopes() {
 }
 
 #[test]
-fn all_that_is_pending_is_in_the_books_however_much_it_is() {
+fn all_that_is_pending_is_listed_however_much_it_is() {
     let world = World::unthrottled(500);
     assert_eq!(world.run(&["sync", "--only", "cases,projects"]).status.code(), Some(0));
     let store = world.store();

@@ -10,7 +10,7 @@ use casemirror::sandbox::{Journal, JournalEdit, Options};
 use crate::support::journals::{OFFICE, edit, mirrored, month, options, read_again};
 use crate::support::{World, one};
 
-/// the store of the first format, as far as they were others: what was fetched was one row per table
+/// The state tables of the first format, where they were others: what was fetched was one row per table
 /// and scope, whose stamp was the version or, in words, the status. The released version had none of
 /// the columns that are dropped here.
 const FIRST_FORMAT: &str = "

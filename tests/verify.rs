@@ -76,7 +76,7 @@ fn assert_same(output: &Output) {
 }
 
 #[test]
-fn an_equal_mirror_is_equal_and_every_comparison_is_in_the_books() {
+fn an_equal_mirror_is_equal_and_every_comparison_is_noted() {
     let world = mirrored(unthrottled(40), 3);
     let output = verify(&world, "10");
     assert_same(&output);

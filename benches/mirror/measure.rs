@@ -133,7 +133,7 @@ pub(crate) fn list(address: &str, folder: &Path) -> Figures {
     let report = runtime.expect("a runtime starts").block_on(async {
         let store = Arc::new(Store::open(&config, &catalog).expect("a store can be made"));
         let connection = || store.connection().expect("another connection");
-        let run_id = RunLog::new(&connection()).start_run("bench").expect("the store are open");
+        let run_id = RunLog::new(&connection()).start_run("bench").expect("the store is open");
         let settings = Settings::new(&config, &catalog, false);
         let writer = Writer::start(connection()).expect("a writer");
         let ledger = Arc::new(StoredLedger::new(connection()));

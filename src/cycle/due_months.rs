@@ -69,9 +69,9 @@ pub fn planned_months(
     let state = State::new(conn);
     let level = config.journals.level;
     let now = due.at.unwrap_or_else(Timestamp::now);
-    let of_books = state.due_months(&[table.to_owned()], level, now)?;
+    let noted = state.due_months(&[table.to_owned()], level, now)?;
     let mut planned: BTreeSet<(i64, Month)> =
-        of_books.into_iter().map(|due| (due.scope.id, due.scope.month)).collect();
+        noted.into_iter().map(|due| (due.scope.id, due.scope.month)).collect();
     let wanted = Wanted::of(conn, config, due)?;
     let known = state.known_months(table, level)?;
     let of_all = |months: &[Month]| -> Vec<(i64, Month)> {

@@ -30,7 +30,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(300);
 const LEAST_HOLD: Duration = Duration::from_secs(60);
 /// and later no more seldom than this.
 const LONGEST_HOLD: Duration = Duration::from_secs(3600);
-/// The daemon's own runs stay in the store this long.
+/// The daemon's own runs stay in the run log this long.
 const RUNS_KEPT: Duration = Duration::from_secs(7 * 86_400);
 
 /// Work that another command forwarded, to be done in its turn.
@@ -132,7 +132,7 @@ impl Worker {
     async fn wait(&mut self, memory: &mut Memory, until: Option<Timestamp>) {
         let now = Timestamp::now();
         let nap = until.map_or(LONGEST_NAP, |until| schedule::nap(now, until, LONGEST_NAP));
-        // A cycle that has to wait is not hurried by notifier.
+        // A cycle that has to wait is not woken by new changes.
         let waits = memory.retry_at.is_some_and(|at| at > now);
         let known = if waits || !*self.polled.borrow() { i64::MAX } else { memory.handled };
         let mut signals = self.controls.listen();

@@ -1,5 +1,5 @@
-//! The store: the daemon's own DuckDB file with the mirrored tables, their history, the reports and
-//! the store.
+//! The store: the daemon's own DuckDB file with the mirrored tables, their history, the reports, the
+//! state of what was seen and fetched, and the run log.
 //!
 //! One thread owns the connection that writes ([`Writer`]); everything else reads through clones.
 //! The feed's ledger is the one exception: it must be written before a call is sent, whatever the

@@ -1,4 +1,4 @@
-//! The store of the journals' months: which are due, waiting, or read (docs/architecture.md, "Journals").
+//! The state of the journals' months: which are due, waiting, or read (docs/architecture.md, "Journals").
 
 use crate::scope::{DueMonth, DueReason};
 use std::collections::{BTreeMap, BTreeSet};

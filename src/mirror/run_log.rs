@@ -1,4 +1,4 @@
-//! the store that people read: runs, resources, calls, failures, schedules, pending.
+//! The run log, which people read: runs, resources, calls, failures, schedules, pending.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ impl<'c> RunLog<'c> {
         RunLog { conn }
     }
 
-    /// Opens the store of a run and returns its number.
+    /// Notes the start of a run and returns its number.
     pub fn start_run(&self, command: &str) -> Result<i64> {
         let id = scalar_i64(self.conn, "SELECT coalesce(max(run_id), 0) + 1 FROM sync.runs")?;
         self.conn
@@ -106,7 +106,7 @@ impl<'c> RunLog<'c> {
         scalar_i64(self.conn, "SELECT coalesce(max(run_id), 0) FROM sync.runs")
     }
 
-    /// Closes the store of a run.
+    /// Notes how a run ended.
     pub fn end_run(&self, run_id: i64, summary: &RunSummary) -> Result<()> {
         self.conn
             .execute(

@@ -15,7 +15,7 @@ use self::fetched::FetchedScopes;
 use crate::error::Result;
 use crate::sql::{self, db, instant_param};
 
-/// Asks and tells the store on one connection.
+/// Reads and writes the state on one connection.
 pub struct State<'c> {
     pub(super) conn: &'c Connection,
 }
@@ -101,7 +101,7 @@ impl<'c> State<'c> {
 
     /// A text that moves with whatever readers of the published copy can see change: rows, statuses, what
     /// is read in part, rejects, drift, what is pending, which months of the journals were read or closed. Not
-    /// with the store of runs that changed nothing.
+    /// with runs that changed nothing.
     pub fn readable_state(&self) -> Result<String> {
         let rows = self.query(
             "SELECT concat_ws('|', \

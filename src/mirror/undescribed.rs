@@ -1,6 +1,6 @@
 //! Tables that no resource file describes any more: a file of the user's was taken away.
 //!
-//! Such a table leaves `main` and the store, because nothing would keep it true. Its history stays: what
+//! Such a table leaves `main` and the state tables, because nothing would keep it true. Its history stays: what
 //! the source once said is not ours to forget, and the file may only be misplaced. Nobody reads the table
 //! again, so no rewriting knows where its values are repeated; a privacy class that is tightened later
 //! therefore empties what the class covers there, whether it would hash or drop. With its file the table
@@ -19,11 +19,11 @@ use crate::config::{self, PrivacyMode};
 use crate::error::Result;
 use crate::sql::{self, db, query, scalar_i64};
 
-/// RunLog with rows of a table's own. `sync.changes` is not among them: a counter never begins anew,
+/// State tables with rows of a table's own. `sync.changes` is not among them: a counter never begins anew,
 /// because snapshots are compared by it.
 const STATE: [&str; 6] = ["resources", "failures", "pending", "rejects", "drift", "journal_months"];
 
-/// Takes tables out of `main` and the store that the catalog does not have. Returns the tables whose
+/// Takes tables that the catalog does not have out of `main` and the state tables. Returns the tables whose
 /// records carried theirs: a list that no table takes belongs to `_extra` again.
 pub(super) fn retire(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<String>> {
     let failed = |e| db("cannot take a table without resource file out of the store", e);

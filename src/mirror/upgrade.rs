@@ -1,4 +1,4 @@
-//! Bringing the store of a store that an earlier version made up to this one's.
+//! Bringing a store that an earlier version made up to this version's state tables.
 
 use std::sync::Arc;
 

@@ -344,7 +344,7 @@ impl State<'_> {
         })
     }
 
-    /// the store of these cases; those that are removed are left out.
+    /// The state of these cases; those that are removed are left out.
     pub fn cases(&self, cases: &[i64]) -> Result<Vec<CaseState>> {
         self.case_states("", cases, "case_id", cases.len())
     }

@@ -1,5 +1,5 @@
 //! Which of the journals' months are wanted: those of `journals.level` and `journals.ids`, and those that
-//! were asked for by name. All others stay as they are, in `main` and in the store: nobody reads them,
+//! were asked for by name. All others stay as they are, in `main` and in `sync.journal_months`: nobody reads them,
 //! they are no failure, and what is due of them waits until they are wanted again.
 //!
 //! Whose journals were ever known stay known (`sync.journal_scopes`): an office that left the list of the
@@ -200,7 +200,7 @@ impl State<'_> {
             > 0)
     }
 
-    /// Whether the store agree with the configuration already: see [`State::want_journals`].
+    /// Whether the store agrees with the configuration already: see [`State::want_journals`].
     pub fn all_are_wanted(&self, journals: &Journals) -> Result<bool> {
         let unknown = self.unknown_scopes(journals.level);
         if scalar_i64(self.conn, &format!("SELECT count(*) FROM ({unknown})"))? > 0 {

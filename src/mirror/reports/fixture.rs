@@ -1,4 +1,4 @@
-//! A store by hand, for tests: the tables of the catalog, the store that reports read, a calendar.
+//! A store by hand, for tests: the tables of the catalog, the state that reports read, a calendar.
 
 use std::path::Path;
 

@@ -60,7 +60,7 @@ pub(in crate::mirror) fn rows_of(ids: &str) -> String {
     format!("{} UNION ALL {}", exceptions(Some(ids)), folded(Some(ids)))
 }
 
-/// Makes the store of what was fetched, and the view.
+/// Makes the tables of what was fetched, and the view.
 pub(in crate::mirror) fn create(conn: &Connection) -> Result<()> {
     conn.execute_batch(include_str!("fetched.sql"))
         .map_err(|e| db("cannot create the store's state", e))
