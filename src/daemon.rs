@@ -122,7 +122,8 @@ impl Host {
             let mut report = ran.report;
             report.continue_with(later.report);
             let verified = later.verified.or(ran.verified);
-            ran = Ran { report, verified, published: later.published.or(ran.published) };
+            let published = later.published.or(ran.published);
+            ran = Ran { report, verified, published, nothing_listed: later.nothing_listed };
         }
         Ok(ran)
     }

@@ -20,6 +20,8 @@ use crate::source::pages::FIRST_TOP;
 use crate::ticks::Ticks;
 use crate::verify;
 
+/// The table whose rows say whose journals there are.
+const OFFICES: &str = "offices";
 /// Cases planned at once.
 const BATCH: usize = 2_000;
 
@@ -41,9 +43,10 @@ pub(crate) struct Forecast {
     pub(crate) lines: Vec<Line>,
     /// Stale, but waiting for its next attempt.
     pub(crate) waiting: u64,
-    /// There may be cases that are known only when they have been listed, and only then what of them
-    /// has to be read.
+    /// There may be cases that are known only when they have been listed.
     pub(crate) unlisted: bool,
+    /// By the table that has to be read first: the tables whose calls its rows decide.
+    pub(crate) uncounted: BTreeMap<String, Vec<String>>,
 }
 
 impl Forecast {
@@ -134,6 +137,9 @@ impl Forecaster<'_> {
         let cases = self.cases()?;
         all.waiting = cases.waiting;
         for resource in &self.active {
+            if let Some(source) = self.unread_source(resource, all.unlisted)? {
+                all.uncounted.entry(source).or_default().push(resource.table.clone());
+            }
             let line = match &resource.group {
                 Group::Case => self.of_cases(resource, &cases),
                 Group::Ids if resource.table == Place::Contacts.table() => {
@@ -156,6 +162,21 @@ impl Forecaster<'_> {
             all.lines.extend(self.verify()?);
         }
         Ok(all)
+    }
+
+    /// The table whose rows decide what is called for this one, where it has never been read.
+    fn unread_source(&self, resource: &Resource, unlisted: bool) -> Result<Option<String>> {
+        let state = State::new(self.conn);
+        let source = match &resource.group {
+            Group::ForEach(each) => each.table.as_str(),
+            Group::Journal(_) if self.config.journals.ids.is_empty() => OFFICES,
+            Group::Case if resource.lookup.is_some() && unlisted => {
+                return Ok(Some(Place::Cases.table().to_owned()));
+            }
+            _ => return Ok(None),
+        };
+        let never = state.why_list_is_stale(source)?.is_some_and(|(_, never)| never);
+        Ok(never.then(|| source.to_owned()))
     }
 
     /// A poll; another one where a verify is due, which follows what has changed while it asked; and

@@ -11,36 +11,49 @@
 //!                             └────── seen and fetched ◄───────┘
 //! ```
 //!
-//! The steps, in that order, and what joins them:
+//! Which part may name which others is a table in `tests/layers.rs`; no arrow leads back. The steps, in
+//! the order of the data:
 //!
 //! - [`feed`]: the change feeds become what was *seen*.
 //! - [`plan`]: seen against *fetched*: what is stale (pure).
 //! - [`extract`]: stale scopes become answers.
 //! - [`decode`]: answers become record batches, rejects and drift; privacy is applied.
 //! - [`mirror`]: the store: merges scopes, keeps history, state, run log and reports.
-//! - [`publish`]: the DuckDB copy, the Parquet snapshots and the durable rename.
-//! - [`cycle`]: one cycle: joins the steps and says what it did.
-//! - [`session`]: runs on the open store, from their start in the run log to their end.
-//! - [`daemon`]: `casemirror run`: polls, cycles, publishing and the socket for other commands.
+//! - [`publish`]: the DuckDB copy and the Parquet snapshots.
 //!
-//! What they stand on:
+//! Beside them, what makes the calls:
 //!
 //! - [`source`]: the API as a client: token, throttle ledger, limits, retry, OData, pages.
+//! - [`journals`]: months, windows, and the calls of a journal's month.
+//!
+//! What joins them:
+//!
+//! - [`cycle`]: one cycle: joins the steps and says what it did.
+//! - [`verify`]: control totals: the mirror held against the source.
+//! - [`pending`]: what is stale and why, for people to read.
+//! - [`status`]: all of it that people want to know at a glance.
+//! - [`forecast`]: what the next run would call, for people to read.
+//! - [`session`]: runs on the open store, from their start in the run log to their end.
+//! - [`daemon`]: `casemirror run`: polls, cycles, publishing and the socket for other commands.
+//! - [`cli`]: the commands.
+//!
+//! What everything stands on, and what names no step:
+//!
+//! - [`scope`]: the nouns that all steps share: what a scope is, was fetched at, and is read for.
 //! - [`catalog`]: `schemas/*.toml` as resources and columns: Arrow schema, DDL, dictionary.
 //! - [`config`]: layers of settings become one typed configuration.
 //! - [`schedule`]: cron expressions in their zone: when something is due (pure).
-//! - [`journals`]: months, windows, and the calls of a journal's month.
-//! - [`verify`]: control totals: the mirror held against the source.
-//! - [`forecast`]: what the next run would call, for people to read.
-//! - [`pending`]: what is stale and why, for people to read.
-//! - [`status`]: all of it that people want to know at a glance.
+//! - [`durable`]: files that are synced and then renamed: the one place that makes something visible.
 //! - [`ticks`]: instants as the source counts them, in 100 ns.
 //! - [`sql`]: SQL identifiers and literals, quoted.
+//! - [`text`]: numbers with their noun.
 //! - [`error`]: one error, whose kind decides retry, exit status and hint.
 //! - [`progress`]: a bar on a terminal, log lines elsewhere.
 //! - [`failpoint`]: named points at which a test kills the process.
+//!
+//! Apart from all of it, sharing nothing with the client:
+//!
 //! - [`sandbox`]: the simulated brokerage behind the demo and the tests.
-//! - [`cli`]: the commands.
 
 pub mod catalog;
 pub mod cli;
@@ -70,5 +83,6 @@ mod session;
 pub mod source;
 mod sql;
 mod status;
+mod text;
 mod ticks;
 mod verify;

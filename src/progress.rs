@@ -67,6 +67,20 @@ impl Progress {
         Progress::new(true)
     }
 
+    /// A cycle begins: what earlier ones did and planned is over.
+    pub(crate) fn begin(&self) {
+        self.update(|shared| {
+            (shared.done, shared.planned, shared.rows, shared.calls) = (0, 0, 0, 0);
+        });
+    }
+
+    /// What is done, what was planned, and the rows that came.
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> (u64, u64, u64) {
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        (shared.done, shared.planned, shared.rows)
+    }
+
     /// What is being done now.
     pub(crate) fn step(&self, what: &str) {
         self.update(|shared| what.clone_into(&mut shared.step));

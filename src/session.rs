@@ -45,6 +45,8 @@ pub(crate) struct Ran {
     /// What was compared with the source, where it was.
     pub(crate) verified: Option<Verified>,
     pub(crate) published: Option<Published>,
+    /// Nothing could be published, because the cases have never been listed completely.
+    pub(crate) nothing_listed: bool,
 }
 
 impl Session {
@@ -130,7 +132,9 @@ impl Session {
         let published = self.publish_run(begun).await;
         self.progress.finish();
         let ran = match (ran, published) {
-            (Ok(ran), Ok(published)) => Ok(Ran { published, ..ran }),
+            (Ok(ran), Ok(published)) => {
+                self.has_listed().map(|listed| Ran { published, nothing_listed: !listed, ..ran })
+            }
             (Err(error), _) | (_, Err(error)) => Err(error),
         };
         let closed = self.end_run(run_id, ran.as_ref().map(|ran| &ran.report)).await;
@@ -178,7 +182,7 @@ impl Session {
                 None => *verifying = None,
             }
         }
-        Ok(Ran { report, verified, published: None })
+        Ok(Ran { report, verified, published: None, nothing_listed: false })
     }
 
     fn start_run(&self, command: &str) -> Result<i64> {

@@ -13,8 +13,9 @@ use crate::error::Result;
 use crate::mirror::{
     FEED_TABLES, FailureRow, Freshness, ResourceRow, RunLog, RunRow, State, Store,
 };
-use crate::pending::{self, PendingTable};
+use crate::pending::{self, Pending, PendingTable};
 use crate::scope::{REVENUE, TableStatus};
+use crate::text::counted;
 use crate::ticks::Ticks;
 
 /// Runs and failures that are shown.
@@ -84,7 +85,7 @@ pub(crate) struct Run {
     pub(crate) outcome: Option<String>,
     exit_status: Option<i64>,
     pub(crate) calls: Option<i64>,
-    error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -118,12 +119,11 @@ impl Status {
         let pending = pending::collect(&conn, config, catalog, |_| Ok(()))?;
         let findings = Findings::of(&log, catalog)?;
         let watermark = state.feed("cases")?.bound.and_then(|b| Ticks::new(b).to_timestamp());
-        let (mut tables, mut problems, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut tables, mut problems) = (Vec::new(), Vec::new());
         for (name, fresh) in log.freshness()? {
             let Some(row) = findings.resources.get(&name) else { continue };
             let stale = pending.get(&name);
             problems.extend(findings.problems(&name, row, catalog));
-            waiting.extend(stale.map(|stale| waits(&name, stale)));
             tables.push(findings.table(name, row, fresh, stale));
         }
         problems.extend(findings.beside_the_catalog());
@@ -137,6 +137,8 @@ impl Status {
                 "the last verification could not read {n} control(s), see sync.verifications"
             ));
         }
+        let runs = log.runs(LATEST_RUNS)?;
+        problems.extend(last_failure(&runs));
         Ok(Status {
             store: store.path().display().to_string(),
             database: config.publish.database.display().to_string(),
@@ -150,10 +152,10 @@ impl Status {
             complete: pending::is_complete_by(&conn, &pending, catalog)?,
             tables,
             failures: log.failures(MOST_FAILURES)?.into_iter().map(Failure::from).collect(),
-            runs: log.runs(LATEST_RUNS)?.into_iter().map(Run::from).collect(),
+            runs: runs.into_iter().map(Run::from).collect(),
             verified,
             problems,
-            waiting,
+            waiting: waits(&pending),
         })
     }
 
@@ -264,14 +266,26 @@ fn is_asked(resources: &BTreeMap<String, ResourceRow>, table: &str) -> bool {
     resources.get(table).is_some_and(ResourceRow::is_asked)
 }
 
-fn waits(table: &str, stale: &PendingTable) -> String {
-    let PendingTable { scopes, reason, .. } = stale;
-    let (s, are) = if *scopes == 1 { ("", "is") } else { ("s", "are") };
-    format!("{table}: {scopes} scope{s} {are} pending: {reason}")
+/// What waits, in one line per reason.
+fn waits(pending: &Pending) -> Vec<String> {
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (table, PendingTable { scopes, reason, .. }) in pending {
+        let tables = by_reason.entry(reason).or_default();
+        tables.push(format!("{table} ({})", counted(*scopes, "scope")));
+    }
+    by_reason.iter().map(|(reason, tables)| format!("{}: {reason}", tables.join(", "))).collect()
+}
+
+/// What the last run that ended failed with: what it should have done, publishing too, may be undone.
+fn last_failure(runs: &[RunRow]) -> Option<String> {
+    let last = runs.iter().find(|run| run.outcome.is_some())?;
+    let failed = last.outcome.as_deref() == Some("failed");
+    let error = last.error.as_deref().unwrap_or("no error was noted");
+    failed.then(|| format!("the last run ({}) failed: {error}", last.command))
 }
 
 fn rejected_text(table: &str, rejected: i64) -> String {
-    format!("{table}: {rejected} open reject(s), see sync.rejects")
+    format!("{table}: {}, see sync.rejects", counted(rejected, "open reject"))
 }
 
 impl From<RunRow> for Run {

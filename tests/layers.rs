@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What everything may use: it knows nothing of any step.
-const BASE: [&str; 10] = [
+const BASE: [&str; 11] = [
     "catalog",
     "config",
     "durable",
@@ -15,6 +15,7 @@ const BASE: [&str; 10] = [
     "schedule",
     "scope",
     "sql",
+    "text",
     "ticks",
 ];
 
@@ -24,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ticks", &[]),
     ("error", &[]),
     ("sql", &[]),
+    ("text", &[]),
     ("failpoint", &[]),
     ("durable", &[]),
     ("progress", &[]),
@@ -150,6 +152,27 @@ fn no_part_names_one_that_it_must_not_know() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// `src/lib.rs` and the README draw the same parts as the table above.
+#[test]
+fn every_part_is_described_where_people_look() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let lib = fs::read_to_string(root.join("src/lib.rs")).unwrap();
+    let described: BTreeSet<&str> =
+        lib.lines().filter_map(|line| line.strip_prefix("//! - [`")?.split('`').next()).collect();
+    let parts: BTreeSet<&str> =
+        ARROWS.iter().map(|(part, _)| *part).filter(|part| *part != "main").collect();
+    assert_eq!(described, parts, "src/lib.rs");
+    // The README leaves out what is only a tool.
+    let tools = ["error", "failpoint", "progress", "schedule", "sql", "text", "ticks"];
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let layout = readme.split("```text\nsrc/").nth(1).unwrap().split("```").next().unwrap();
+    let words: BTreeSet<&str> =
+        layout.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let missing: Vec<_> =
+        parts.iter().filter(|part| !tools.contains(part) && !words.contains(*part)).collect();
+    assert!(missing.is_empty(), "README.md lacks {missing:?}");
 }
 
 #[test]

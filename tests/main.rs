@@ -40,6 +40,7 @@ mod showings;
 mod spoilt;
 mod tables;
 mod throttle;
+mod told;
 mod upgrade;
 mod user_files;
 mod values;

@@ -253,7 +253,7 @@ fn a_rejected_date_of_signing_is_left_out_and_hides_no_other() {
     );
     let output = verify(&world, "0");
     assert_status(&output, 3);
-    let left_out = format!("1 cases that are pending, failed or rejected: {rejected}");
+    let left_out = format!("1 case pending, failed or rejected: {rejected}");
     assert!(shown(&output).contains(&left_out), "{}", shown(&output));
     assert_eq!(
         last_line(&output),

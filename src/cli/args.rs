@@ -49,7 +49,7 @@ pub struct Global {
     /// Configuration file [default: ./casemirror.toml]
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) config: Option<PathBuf>,
-    /// Set one key of the configuration, before file and environment; can be repeated
+    /// Set one key of the configuration: overrides file and environment; can be repeated
     #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = key_and_value)]
     pub(crate) set: Vec<Setting>,
     /// How logs are written to stderr

@@ -15,6 +15,7 @@ use crate::mirror::RunLog;
 use crate::progress::Progress;
 use crate::sandbox::{self, Act, Sandbox};
 use crate::session::Session;
+use crate::text::counted;
 
 /// What the folder of an earlier demo holds.
 const OURS: [&str; 6] = [
@@ -172,8 +173,10 @@ async fn live_on(sandbox: &Sandbox) -> Result<()> {
 
 fn changes(ran: &crate::session::Ran) -> String {
     let mut text = format!(
-        "   {} cases and {} contacts had changed; {} calls brought\n",
-        ran.report.cases_moved, ran.report.contacts_moved, ran.report.calls
+        "   {} and {} had changed; {} brought\n",
+        counted(ran.report.cases_moved, "case"),
+        counted(ran.report.contacts_moved, "contact"),
+        counted(ran.report.calls, "call")
     );
     for (table, merged) in &ran.report.outcome.tables {
         if merged.changed() {

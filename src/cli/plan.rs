@@ -69,14 +69,23 @@ fn text(forecast: &Forecast, config: &Config) -> String {
     );
     if forecast.unlisted {
         text.push_str(
-            "The cases have not been listed yet: those that did not change for a year are not known, \
-             nor is what\nsome tables have to be asked for.\n",
+            "Not counted yet: cases that did not change for a year, because no listing has been read.\n",
         );
     }
-    if forecast.waiting > 0 {
+    for (source, tables) in &forecast.uncounted {
         text.push_str(&format!(
-            "{} scopes failed or wait for the search, and are tried again later; `casemirror status` \
-             says why.\n",
+            "Not counted yet, because {source} has not been read: {}\n",
+            tables.join(", ")
+        ));
+    }
+    if forecast.waiting > 0 {
+        let (scopes, wait, are) = match forecast.waiting {
+            1 => ("scope", "waits", "is"),
+            _ => ("scopes", "wait", "are"),
+        };
+        text.push_str(&format!(
+            "{} {scopes} failed or {wait} for the search, and {are} tried again later; `casemirror \
+             status` says why.\n",
             forecast.waiting
         ));
     }

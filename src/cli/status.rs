@@ -102,6 +102,12 @@ fn text(status: &Status) -> String {
             or_dash(run.started_at.as_deref()),
             run.calls.map_or("-".to_owned(), |calls| calls.to_string())
         ));
+        // What stands above already is not said twice.
+        let errors = run.error.as_deref().unwrap_or_default().lines();
+        let said = |error: &str| status.problems.iter().any(|problem| problem.contains(error));
+        for error in errors.filter(|error| !said(error)) {
+            out.push_str(&format!("\n  {error}"));
+        }
     }
     if let Some(verified) = &status.verified {
         out.push_str(&format!(

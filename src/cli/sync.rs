@@ -7,7 +7,8 @@ use crate::cycle::Options;
 use crate::daemon::{Host, Printer};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::RunLog;
-use crate::session::Ran;
+use crate::session::{NOTHING_LISTED, Ran};
+use crate::text::counted;
 
 /// Refuses tables that do not exist.
 pub(crate) fn check(args: &Sync, catalog: &Catalog) -> Result<()> {
@@ -42,12 +43,11 @@ pub(crate) fn summary(ran: &Ran) -> String {
     let report = &ran.report;
     let rows = RunLog::total(&report.outcome);
     let mut text = format!(
-        "run {}: {} calls, {} cases and {} contacts changed at the source; rows: {} inserted, {} \
-         updated, {} deleted\n",
+        "run {}: {}, {} and {} changed at the source; rows: {} inserted, {} updated, {} deleted\n",
         report.run_id,
-        report.calls,
-        report.cases_moved,
-        report.contacts_moved,
+        counted(report.calls, "call"),
+        counted(report.cases_moved, "case"),
+        counted(report.contacts_moved, "contact"),
         rows.inserted,
         rows.updated,
         rows.deleted
@@ -59,13 +59,16 @@ pub(crate) fn summary(ran: &Ran) -> String {
         }
         if let Some(parquet) = &published.parquet {
             text.push_str(&format!(
-                "\n  parquet   {} ({} files, {} of them unchanged)",
+                "\n  parquet   {} ({}, {} of them unchanged)",
                 parquet.path.display(),
-                parquet.files,
+                counted(parquet.files, "file"),
                 parquet.linked
             ));
         }
         text.push('\n');
+    }
+    if ran.nothing_listed {
+        text.push_str(&format!("{NOTHING_LISTED}\n"));
     }
     for problem in &report.problems {
         text.push_str(&format!("incomplete: {problem}\n"));

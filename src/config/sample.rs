@@ -35,6 +35,6 @@ const HEADER: &str = "\
 # and changes nothing.
 #
 # Durations are written \"90s\", \"10m\" or \"2h 30m\", days \"yyyy-mm-dd\". Relative paths are relative to
-# the folder of this file. Environment variables and the command line go before this file:
+# the folder of this file. Environment variables and the command line override this file:
 # CASEMIRROR_SOURCE__CLIENT_SECRET and `--set source.client_secret=...` both set client_secret here.
 ";

@@ -146,6 +146,8 @@ impl Cycle {
         let Done { work, resource, answer } = done;
         match (work, answer) {
             (Work::Month(month), Answer::Month(answer)) => {
+                let read = answer.read.as_ref().and_then(|read| read.as_ref().ok());
+                self.progress.rows(read.map_or(0, |read| read.load.decoded.count_rows()));
                 self.take_month(&month, &resource, answer, months).await
             }
             (Work::Case(stale), Answer::Load(load)) => {

@@ -1,6 +1,5 @@
 //! One cycle: poll, list, fetch what is stale, load, publish. The only place that sees all steps.
 
-mod ask;
 mod dependence;
 mod due;
 mod due_months;
@@ -23,6 +22,7 @@ mod run_log;
 mod scopes;
 mod search;
 mod signals;
+mod suspects;
 mod wait;
 
 pub use due::{Due, last_runs};
@@ -158,6 +158,7 @@ impl Cycle {
     /// What ends the run: the source cannot be reached or refuses us, the feed cannot be read, the
     /// store fails. A resource or case that fails does not; it is in [`Report::problems`].
     pub async fn run(mut self) -> Result<Report> {
+        self.progress.begin();
         let ran = self.work().await;
         // What was loaded before an error stays loaded, and is counted.
         let flushed = self.flush().await;
@@ -188,6 +189,7 @@ impl Cycle {
         if !self.options.following {
             self.poll_feeds().await?;
         }
+        self.check_cases()?;
         if self.options.full {
             let journals = self.catalog.journals();
             self.writer

@@ -24,6 +24,22 @@ const BATCH_CASES: usize = 1_000;
 pub const MOST_FAILURES: u32 = 20;
 
 impl Cycle {
+    /// Says which of the cases that were asked for by id are not known: nothing is read of them.
+    pub(super) fn check_cases(&mut self) -> Result<()> {
+        if self.options.cases.is_empty() {
+            return Ok(());
+        }
+        let known = State::new(&self.store.connection()?).cases(&self.options.cases)?;
+        for id in self.options.cases.clone() {
+            if !known.iter().any(|case| case.case_id == id) {
+                self.problem(format!(
+                    "case {id}: no such case is known; neither a listing nor the change feed has named it"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Goes once through all cases that may have something stale. Returns how many scopes were read.
     pub(super) async fn read_cases(&mut self) -> Result<usize> {
         let now = Timestamp::now().as_microsecond();
@@ -146,6 +162,7 @@ impl Cycle {
         if !self.answered.contains(&resource.table) {
             self.answered.insert(resource.table.clone());
         }
+        self.progress.rows(load.decoded.count_rows());
         self.look_at_part(&resource, id, &load).await?;
         let half_missing = self.half_is_missing(&resource, id, &mut load).await?;
         let incomplete = if load.decoded.any_without_key() {

@@ -77,7 +77,7 @@ impl Cycle {
             if self.signals.interrupt() == Interrupt::Cancel {
                 return Ok(false);
             }
-            self.ask(id).await?;
+            self.ask_whether_it_exists(id).await?;
             self.progress.done(1);
         }
         self.flush().await?;
@@ -188,8 +188,10 @@ impl Cycle {
             !self.options.allow_removals && guarded(leaving, of, self.config.reconcile.max_removed);
         if !suspects.is_empty() && held {
             let why = format!(
-                "the listing lacks {leaving} of {of} cases; reconcile.max_removed holds them (if \
-                 they are really gone, run `casemirror sync --full --allow-removals`)"
+                "the listing lacks {} of {shown} cases{}; reconcile.max_removed holds them (if they \
+                 are really gone, run `casemirror sync --allow-removals`)",
+                suspects.len(),
+                left_of_late(of_late)
             );
             self.listing_failed(FailureKind::Held, &why).await?;
             return Ok((Vec::new(), true));
@@ -202,20 +204,21 @@ impl Cycle {
     /// Whether the guard holds cases that both searches lack by their ids: an index that suddenly
     /// lists nothing must not empty the mirror case by case.
     async fn hold(&mut self, unknown: &[i64]) -> Result<bool> {
-        let (leaving, of) = {
+        let (leaving, shown, of_late) = {
             let conn = self.store.connection()?;
             let state = State::new(&conn);
+            let count = |n: i64| u64::try_from(n).unwrap_or(0);
             let of_late = state.hidden_of_late(Timestamp::now())?;
-            let count = |n: i64| u64::try_from(n).unwrap_or(0) + of_late;
-            (count(state.leaving(unknown)?), count(state.shown_cases()?))
+            (count(state.leaving(unknown)?), count(state.shown_cases()?), of_late)
         };
         let max = self.config.reconcile.max_removed;
-        if self.options.allow_removals || !guarded(leaving, of, max) {
+        if self.options.allow_removals || !guarded(leaving + of_late, shown + of_late, max) {
             return Ok(false);
         }
         self.problem(format!(
-            "the searches no longer show {leaving} of {of} cases; reconcile.max_removed holds them \
-             (if they are really gone, run `casemirror sync --full --allow-removals`)"
+            "the searches no longer show {leaving} of {shown} cases{}; reconcile.max_removed holds \
+             them (if they are really gone, run `casemirror sync --allow-removals`)",
+            left_of_late(of_late)
         ));
         let why = "no search shows the case, nor many others: reconcile.max_removed holds it";
         for id in unknown {
@@ -278,7 +281,7 @@ impl Cycle {
             return Ok(());
         }
         for id in unknown {
-            self.ask(id).await?;
+            self.ask_whether_it_exists(id).await?;
         }
         Ok(())
     }
@@ -430,6 +433,11 @@ enum Searched {
     NotRead,
     /// The answer proves nothing: the ids are asked for again.
     Failed,
+}
+
+/// Of cases that left in the last hour: they count for the guard, though they are not among those shown.
+fn left_of_late(cases: u64) -> String {
+    if cases == 0 { String::new() } else { format!(" ({cases} more left in the last hour)") }
 }
 
 /// The id of a search row.

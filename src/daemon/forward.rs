@@ -58,7 +58,7 @@ async fn first_frame(read: &mut (impl AsyncBufRead + Unpin)) -> Result<Option<Fr
         first = &mut answer => return first,
         () = tokio::time::sleep(SAID_AFTER) => {}
     }
-    tracing::info!("the daemon that holds the store does it, once its calls under way have ended");
+    tracing::info!("forwarded to the daemon; waiting for its current calls");
     answer.await
 }
 

@@ -24,6 +24,7 @@ struct Place {
     sandbox: Sandbox,
     session: Arc<Session>,
     controls: Arc<Controls>,
+    progress: Progress,
     _folder: TempDir,
 }
 
@@ -51,13 +52,14 @@ impl Place {
         let path = folder.path().join("casemirror.toml");
         std::fs::write(&path, text).unwrap();
         let config = Config::load(&path, &[]).unwrap();
-        let session = Arc::new(Session::open(config, Progress::new(true)).unwrap());
+        let progress = Progress::silent();
+        let session = Arc::new(Session::open(config, progress.clone()).unwrap());
         let own = Host::own(Arc::clone(&session));
         let done = own.run("sync", Options::default()).await.unwrap();
         assert_eq!(done.report.exit_status(), 0, "{:?}", done.report.problems);
         sandbox.reset_stats();
         let controls = Arc::new(Controls::new(&session.polls().notifier));
-        Place { sandbox, session, controls, _folder: folder }
+        Place { sandbox, session, controls, progress, _folder: folder }
     }
 
     fn host(&self) -> Host {
@@ -117,6 +119,22 @@ fn assert_each_was_asked_once(calls: &BTreeMap<String, i32>) {
     let offices = calls.keys().filter(|path| path.contains("/Sum")).count();
     assert!(offices > 1);
     assert_eq!(calls.len(), offices * (4 * MONTHS as usize + 1), "{calls:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_counts_the_rows_of_every_table_and_begins_anew_with_each_cycle() {
+    let place = Place::mirrored().await;
+    let (done, planned, rows) = place.progress.counts();
+    let of_cases = "SELECT (SELECT count(*) FROM activities) + (SELECT count(*) FROM case_roles) \
+                    + (SELECT count(*) FROM revenue_journals)";
+    let least = u64::try_from(place.count(of_cases)).unwrap();
+    let listed = "SELECT (SELECT count(*) FROM cases) + (SELECT count(*) FROM projects) \
+                  + (SELECT count(*) FROM contacts)";
+    assert!(rows > least + u64::try_from(place.count(listed)).unwrap(), "{rows}");
+    assert!(planned > 0 && done == planned, "{done} of {planned}");
+    let nothing = place.host().run("sync", Options::default()).await.unwrap();
+    assert_eq!(nothing.report.exit_status(), 0);
+    assert_eq!(place.progress.counts(), (0, 0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -186,6 +186,11 @@ impl Session {
             .map_err(|e| Error::caused(Kind::Internal, "the export ended early", e))?
     }
 
+    /// Whether the cases have been listed completely at least once.
+    pub(super) fn has_listed(&self) -> Result<bool> {
+        Ok(State::new(&self.store.connection()?).meta("listed_at")?.is_some())
+    }
+
     /// What there is to publish, if anything.
     fn unpublished(&self, forms: Forms, when: When) -> Result<Option<Unpublished>> {
         let conn = self.store.connection()?;

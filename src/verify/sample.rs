@@ -13,6 +13,7 @@ use crate::decode::Decoded;
 use crate::error::Result;
 use crate::mirror::{CaseMoved, CellDifference, ScopeTimes, State, compare};
 use crate::scope::{CaseState, Place, Standing};
+use crate::text::counted;
 
 /// Cases whose answers are held in memory at once.
 const CASES_AT_ONCE: usize = 100;
@@ -241,19 +242,22 @@ impl Sample {
         if self.is_done() {
             let pending = std::mem::take(&mut self.pending);
             let given_up = std::mem::take(&mut self.given_up);
-            context
-                .leave_out(format!("{pending} pending or failed parts of sampled cases"), pending);
-            let problem =
-                format!("{given_up} parts of sampled cases were not asked for: nothing answered");
+            context.leave_out(
+                format!("parts of sampled cases, pending or failed: {pending}"),
+                pending,
+            );
+            let problem = format!(
+                "parts of sampled cases not asked for, because nothing answered: {given_up}"
+            );
             context.unknown_many(problem, given_up);
             for (table, tally) in std::mem::take(&mut self.tallies) {
                 if tally.off {
                     continue;
                 }
                 done.push(Comparison {
-                    what: format!("{table} of {} sampled cases", tally.scopes),
-                    source: format!("{} rows", tally.source_rows),
-                    mirror: format!("{} rows", tally.mirror_rows),
+                    what: format!("{table} of {}", counted(tally.scopes, "sampled case")),
+                    source: counted(tally.source_rows, "row"),
+                    mirror: counted(tally.mirror_rows, "row"),
                     finding: Finding::Same,
                     subject: SAMPLED.to_owned(),
                 });

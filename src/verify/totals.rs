@@ -19,6 +19,7 @@ use crate::error::{Error, Kind, Result};
 use crate::mirror::State;
 use crate::scope::{Month, Place, months_back};
 use crate::source::Filter;
+use crate::text::counted;
 use crate::ticks::Ticks;
 
 /// Months of signed cases, the current one included.
@@ -387,9 +388,9 @@ fn leave_out(context: &Context, total: Total, cases: &BTreeSet<i64>) {
     let ids: Vec<String> = cases.iter().take(MOST_NAMED).map(i64::to_string).collect();
     let more = if cases.len() > MOST_NAMED { ", ..." } else { "" };
     let what = format!(
-        "{}: {} cases that are pending, failed or rejected: {}{more}",
+        "{}: {} pending, failed or rejected: {}{more}",
         total.name(),
-        cases.len(),
+        counted(cases.len(), "case"),
         ids.join(", ")
     );
     context.leave_out(what, cases.len());

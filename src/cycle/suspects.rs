@@ -15,7 +15,7 @@ const PATH_ROLES: &str = "/api/Cases/{caseId}/Roles";
 impl Cycle {
     /// Asks whether the case exists. 404 removes it; 200 or 204 twice, `source.search_delay` apart,
     /// means that the search hides it; any other answer decides nothing.
-    pub(super) async fn ask(&mut self, id: i64) -> Result<()> {
+    pub(super) async fn ask_whether_it_exists(&mut self, id: i64) -> Result<()> {
         let sequence = self.sequence()?;
         let settings = Settings::new(&self.config, &self.catalog, true);
         let delay = self.config.source.search_delay;

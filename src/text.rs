@@ -1,0 +1,21 @@
+//! Words that go with numbers.
+
+use std::fmt::Display;
+
+/// So many of something: `1 case`, `2 cases`.
+pub(crate) fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let s = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{s}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted;
+
+    #[test]
+    fn one_has_no_s() {
+        assert_eq!(counted(0_u64, "case"), "0 cases");
+        assert_eq!(counted(1_usize, "case"), "1 case");
+        assert_eq!(counted(21_i64, "open reject"), "21 open rejects");
+    }
+}

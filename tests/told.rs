@@ -1,0 +1,128 @@
+//! What the commands say of what is not as it should be, or not done.
+
+use casemirror::catalog::Catalog;
+use casemirror::sandbox::Act;
+
+use crate::support::follow::{UNTHROTTLED, assert_status, calls, shown_cases, unthrottled};
+use crate::support::{World, one, shown};
+
+#[test]
+fn a_run_that_could_not_publish_is_told_by_status() {
+    let world = World::unthrottled(6);
+    world.sync();
+    let output = world.run(&["sync", "--set", "publish.parquet=/dev/null/x"]);
+    assert_status(&output, 1);
+    let output = world.run(&["status"]);
+    assert_status(&output, 3);
+    let said = shown(&output);
+    assert!(said.contains("incomplete: the last run (sync) failed: "), "{said}");
+    assert!(said.contains("/dev/null/x"), "{said}");
+    world.sync();
+    assert_status(&world.run(&["status"]), 0);
+}
+
+#[test]
+fn a_run_before_the_first_listing_says_that_nothing_is_published() {
+    let told = "nothing is published before the first complete listing of the cases";
+    let world = World::unthrottled(6);
+    let output = world.run(&["sync", "--only", "offices"]);
+    assert_status(&output, 0);
+    assert!(String::from_utf8_lossy(&output.stdout).contains(told), "{}", shown(&output));
+    assert!(!world.path("data/casemirror.duckdb").exists());
+    assert!(!world.sync().contains(told));
+    let output = world.run(&["sync", "--only", "offices"]);
+    assert_status(&output, 0);
+    assert!(!shown(&output).contains(told), "{}", shown(&output));
+}
+
+#[test]
+fn a_case_that_is_asked_for_and_not_known_is_told() {
+    let world = World::unthrottled(6);
+    world.sync();
+    let known = shown_cases(&world)[0].to_string();
+    let output = world.run(&["sync", "--case", &known, "--case", "999999"]);
+    assert_status(&output, 3);
+    let said = shown(&output);
+    assert!(said.contains("incomplete: case 999999: no such case is known"), "{said}");
+    assert!(!said.contains(&format!("case {known}:")), "{said}");
+    assert_status(&world.run(&["sync", "--case", &known]), 0);
+}
+
+#[test]
+fn what_the_listing_lacks_is_counted_and_let_go_without_reading_all_again() {
+    let world = World::with(unthrottled(90));
+    // The roles alone: what else is read of a case is not asked about here.
+    let kept = ["cases", "projects", "case_roles"];
+    let catalog = Catalog::load(None).unwrap();
+    let off: Vec<String> = catalog
+        .resources()
+        .iter()
+        .map(|r| r.table.clone())
+        .filter(|t| !kept.contains(&t.as_str()))
+        .collect();
+    world.configure(&format!("{UNTHROTTLED}[resources]\ndisable = {off:?}"));
+    world.sync();
+    let cases = shown_cases(&world);
+    let (left, rest) = cases.split_at(2);
+    let (gone, stay) = rest.split_at(60);
+    let hide = |ids: &[i64]| {
+        for case_id in ids {
+            world.sandbox.act(&Act::HideCase { case_id: *case_id, silent: true }).unwrap();
+        }
+    };
+    hide(left);
+    world.run(&["sync", "--full"]);
+    let mirrored = "SELECT count(*) FROM (SELECT id FROM cases UNION ALL SELECT id FROM projects)";
+    let before: i64 = one(&world.store(), mirrored);
+    assert!(before > 60);
+    assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM cases"), cases.len() as i64 - 2);
+    hide(gone);
+    let output = world.run(&["sync", "--full"]);
+    assert_status(&output, 3);
+    let said = shown(&output);
+    let lacks = format!("the listing lacks 60 of {before} cases (2 more left in the last hour)");
+    assert!(said.contains(&lacks), "{said}");
+    assert!(said.contains("run `casemirror sync --allow-removals`"), "{said}");
+    world.sandbox.reset_stats();
+    assert_status(&world.run(&["sync", "--allow-removals"]), 0);
+    assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM cases"), stay.len() as i64);
+    let made = calls(&world);
+    let read_again = |case_id: &&i64| made.contains_key(&format!("GET /api/Cases/{case_id}/Roles"));
+    assert_eq!(stay.iter().find(read_again), None);
+}
+
+#[test]
+fn a_plan_on_a_new_store_names_what_it_cannot_count() {
+    let world = World::unthrottled(6);
+    let output = world.run(&["plan"]);
+    assert_status(&output, 0);
+    let said = shown(&output);
+    let line = |source: &str| {
+        let begin = format!("Not counted yet, because {source} has not been read: ");
+        let found = said.lines().find_map(|line| line.strip_prefix(&begin));
+        found.unwrap_or_else(|| panic!("{source}:\n{said}")).to_owned()
+    };
+    assert!(line("offices").contains("accounts"), "{said}");
+    assert!(line("offices").contains("revenue_journals"), "{said}");
+    assert!(line("employees").contains("employee_offices"), "{said}");
+    world.sync();
+    let output = world.run(&["plan"]);
+    assert!(!shown(&output).contains("Not counted yet"), "{}", shown(&output));
+}
+
+#[test]
+fn what_waits_for_one_reason_is_told_in_one_line() {
+    let world = World::unthrottled(6);
+    assert_status(&world.run(&["sync", "--only", "cases,projects"]), 0);
+    let output = world.run(&["status"]);
+    assert_status(&output, 0);
+    let said = shown(&output);
+    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("waiting: ")).collect();
+    assert!(!lines.is_empty() && lines.len() < 5, "{said}");
+    let reasons: Vec<&str> = lines.iter().filter_map(|l| l.rsplit("): ").next()).collect();
+    let mut different = reasons.clone();
+    different.sort_unstable();
+    different.dedup();
+    assert_eq!(different.len(), reasons.len(), "{said}");
+    assert!(said.contains("activities (") && said.contains("notes ("), "{said}");
+}
