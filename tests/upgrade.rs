@@ -275,3 +275,19 @@ fn lines_of_a_store_without_names_get_them_and_no_two_have_one() {
     let differing: Vec<&String> = differing.iter().filter(|line| line.contains(&own)).collect();
     assert!(differing.is_empty(), "{differing:?}");
 }
+
+#[test]
+fn tables_of_state_say_what_they_are_in_stores_of_earlier_versions_too() {
+    let world = World::unthrottled(4);
+    world.sync();
+    let silent =
+        "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'sync' AND comment IS NULL";
+    assert_eq!(lines(&world.published(), silent), [""; 0]);
+    {
+        let conn = open(&world);
+        conn.execute_batch("COMMENT ON TABLE sync.meta IS NULL").unwrap();
+        assert_eq!(lines(&conn, silent), ["meta"]);
+    }
+    assert_eq!(world.run(&["status"]).status.code(), Some(0));
+    assert_eq!(lines(&world.store(), silent), [""; 0]);
+}

@@ -64,6 +64,7 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
         }
         upgraded = format < FORMAT;
     }
+    comment_state(conn)?;
     calendar(conn, &config.source.time_zone)?;
     set_meta(conn, "journal_level", &config.journals.level.to_string())?;
     let key = hash_key(conn, config)?;
@@ -85,6 +86,21 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
         set_meta(conn, "reports", &digest)?;
     }
     Ok(key)
+}
+
+/// Says of each table of state what it is, where one has no comment: readers of the published file look
+/// there.
+fn comment_state(conn: &Connection) -> Result<()> {
+    let uncommented = scalar_i64(
+        conn,
+        "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() \
+         AND schema_name = 'sync' AND comment IS NULL",
+    )?;
+    if uncommented == 0 {
+        return Ok(());
+    }
+    conn.execute_batch(include_str!("comments.sql"))
+        .map_err(|e| db("cannot comment the store's state", e))
 }
 
 /// The key of the privacy hashes. From when a class is hidden on, the store is bound to it.

@@ -1,0 +1,17 @@
+-- What the tables of state are, where sync.sql and fetched.sql do not say it already: stores of earlier
+-- versions get these too.
+COMMENT ON TABLE sync.meta IS 'Values of the store as a whole, by key: its format, its tenant, when the cases were last listed';
+COMMENT ON TABLE sync.seen_contacts IS 'What the feed last said of each contact: its change date in ticks of 100 ns since 1970';
+COMMENT ON TABLE sync.feeds IS 'How far each change feed was read: bound is the date up to which every change has been seen, skew how far the server''s clock runs ahead, next_bound and cursor those of a poll under way; in ticks of 100 ns';
+COMMENT ON TABLE sync.failures IS 'Scopes that could not be read: since when, how often, why, and when they are asked again (next_at)';
+COMMENT ON TABLE sync.columns IS 'The columns of the tables as they are stored: their definition, their privacy class, and since which definition of the catalog';
+COMMENT ON TABLE sync.schedules IS 'When each schedule last ran';
+COMMENT ON TABLE sync.restatements IS 'What changed in closed months; report.journal_restatements shows it';
+COMMENT ON TABLE sync.removals IS 'How many rows of a table answers removed, and when, for the guard over the answers of the last hour';
+COMMENT ON TABLE sync.changes IS 'Per table, or part of it: a counter that every insert, update and delete of a row moves; snapshots link unchanged files by it';
+COMMENT ON TABLE sync.snapshot IS 'Of a published file: the id of its snapshot, when it was taken, up to when every change is in (watermark), and whether every scope asked for was fetched once (complete)';
+COMMENT ON TABLE sync.fetched_cases IS 'Per case of which everything is as it was read: its coverage and, per refresh rule, the version it was fetched at; sync.fetched shows it per table';
+COMMENT ON TABLE sync.fetched_coverage IS 'Which tables a row of sync.fetched_cases with this coverage speaks for, and where their versions and times stand in its lists';
+COMMENT ON TABLE sync.fetched_scopes IS 'Scopes that differ from their case''s row in sync.fetched_cases, which they overrule, and those that belong to no case; sync.fetched shows both';
+COMMENT ON TABLE sync.fetched_marks IS 'Tables that are read again as a whole: what was fetched under a smaller mark is stale, under a smaller forgotten it counts as never read';
+COMMENT ON TABLE sync.refresh_rules IS 'By which change dates each table that is read per case is refreshed';
