@@ -277,8 +277,9 @@ fn waits(pending: &Pending) -> Vec<String> {
 }
 
 /// What the last run that ended failed with: what it should have done, publishing too, may be undone.
+/// One that was refused for its usage or configuration (2) has begun nothing.
 fn last_failure(runs: &[RunRow]) -> Option<String> {
-    let last = runs.iter().find(|run| run.outcome.is_some())?;
+    let last = runs.iter().find(|run| run.outcome.is_some() && run.exit_status != Some(2))?;
     let failed = last.outcome.as_deref() == Some("failed");
     let error = last.error.as_deref().unwrap_or("no error was noted");
     failed.then(|| format!("the last run ({}) failed: {error}", last.command))
