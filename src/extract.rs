@@ -60,7 +60,7 @@ impl Extractor {
     }
 
     /// Reads one scope whole: a case's part of a resource, a parent's, or a whole list (`id` 0).
-    /// `given` is the path parameter that another table gives.
+    /// `lookup` is the path parameter that another table gives.
     ///
     /// # Errors
     /// Those of the calls and of decoding; nothing of a scope is loaded when one of its calls fails.
@@ -68,7 +68,7 @@ impl Extractor {
         &self,
         resource: &Arc<Resource>,
         id: i64,
-        given: Option<&str>,
+        lookup: Option<&str>,
         version: Version,
     ) -> Result<Load> {
         let read = read_of(resource)?;
@@ -78,7 +78,7 @@ impl Extractor {
             Group::ForEach(each) => drop(params.insert(each.param.clone(), Param::Int(id))),
             Group::List | Group::Ids | Group::Child(_) | Group::Journal(_) => {}
         }
-        if let (Some(from), Some(value)) = (&resource.lookup, given) {
+        if let (Some(from), Some(value)) = (&resource.lookup, lookup) {
             params.insert(from.param.clone(), Param::Text(value.to_owned()));
         }
         let mut parts = Parts::default();

@@ -42,8 +42,6 @@ pub(crate) struct Polled {
     pub(crate) calls: u64,
     /// The last complete poll is so long ago that the feed cannot tell what happened since.
     pub(crate) gap: bool,
-    /// The bound stays before a row that could not be read: the next poll asks for it again.
-    pub(crate) held: bool,
 }
 
 /// What reading a stretch of a feed again brought.
@@ -98,9 +96,9 @@ impl<M: Memory> Feed<'_, M> {
         }
         let mut reading = Reading::new(self, name, Reader::Poll, lower, recalled);
         reading.run().await?;
-        let held = self.complete(&reading).await?;
+        self.complete(&reading).await?;
         failpoint::hit("poll-complete");
-        Ok(Polled { moved: reading.moved, calls: reading.calls, gap, held })
+        Ok(Polled { moved: reading.moved, calls: reading.calls, gap })
     }
 
     /// Reads the last `reach` of the feed again, as a poll would, and commits what it says; the
@@ -126,8 +124,8 @@ impl<M: Memory> Feed<'_, M> {
         })
     }
 
-    /// Moves the bound; `true` when a row holds it back.
-    async fn complete(&self, reading: &Reading<'_, M>) -> Result<bool> {
+    /// Moves the bound, but not past the low watermark.
+    async fn complete(&self, reading: &Reading<'_, M>) -> Result<()> {
         let mut state = reading.state.clone();
         let overlap = self.settings.overlap;
         let next = if reading.dated {
@@ -148,8 +146,7 @@ impl<M: Memory> Feed<'_, M> {
             );
         }
         let usual = reading.usual.map(|usual| usual.to_string());
-        self.memory.complete(reading.name, state, usual).await?;
-        Ok(reading.low_watermark.is_some())
+        self.memory.complete(reading.name, state, usual).await
     }
 }
 

@@ -21,7 +21,7 @@ pub fn version_of(case: &CaseState, refresh: &Refresh) -> String {
     }
     match refresh {
         Refresh::None => String::new(),
-        Refresh::Any => case.any_stamp.clone(),
+        Refresh::Any => case.any_version.clone(),
         Refresh::Dates(change_dates) => change_dates
             .iter()
             .map(|f| case.dates[*f as usize].map_or_else(|| "null".to_owned(), |t| t.to_string()))
@@ -67,7 +67,7 @@ pub struct Inputs<'a> {
     /// Values of the columns that `[condition]`s look at, by table and column.
     pub values: &'a HashMap<(String, String), HashMap<i64, Option<String>>>,
     /// The path parameters that `[lookup]` asks for, by the table that is read with them.
-    pub given: &'a HashMap<String, HashMap<i64, String>>,
+    pub lookups: &'a HashMap<String, HashMap<i64, String>>,
     /// `bootstrap.since`, where it is set.
     pub since: Option<&'a Since>,
     /// Tables chosen with `--only`; empty: all.
@@ -113,16 +113,17 @@ pub fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
         let Some(reason) = why_stale(inputs.fetched.get(&key), &version, inputs.now_us) else {
             continue;
         };
-        let given = match &resource.lookup {
+        let lookup = match &resource.lookup {
             None => None,
             // Where it is not known there is nothing to ask.
-            Some(_) => match inputs.given.get(&resource.table).and_then(|g| g.get(&case.case_id)) {
+            Some(_) => match inputs.lookups.get(&resource.table).and_then(|g| g.get(&case.case_id))
+            {
                 Some(value) => Some(value.clone()),
                 None => continue,
             },
         };
         let stale =
-            Stale { table: resource.table.clone(), id: case.case_id, version, given, reason };
+            Stale { table: resource.table.clone(), id: case.case_id, version, lookup, reason };
         let backing_off = inputs.failures.get(&key).is_some_and(|next| *next > inputs.now_us);
         let left_out = !inputs.only.is_empty() && !inputs.only.contains(&resource.table);
         if backing_off || left_out {
@@ -131,13 +132,13 @@ pub fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
             plan.stale.push(stale);
         }
     }
-    hold_conditioned(&mut plan, inputs);
+    postpone_conditioned(&mut plan, inputs);
     plan
 }
 
 /// Whether a case is asked for a resource with a `[condition]` is known when what it looks at is read: until
 /// then it waits. (Rows of searches are read before anything is planned.)
-fn hold_conditioned(plan: &mut CasePlan, inputs: &Inputs<'_>) {
+fn postpone_conditioned(plan: &mut CasePlan, inputs: &Inputs<'_>) {
     let condition = |table: &str| {
         let resource = inputs.resources.iter().find(|r| r.table == table && r.group == Group::Case);
         resource.and_then(|r| r.condition.as_ref())
@@ -150,11 +151,11 @@ fn hold_conditioned(plan: &mut CasePlan, inputs: &Inputs<'_>) {
         .filter(|stale| of_case(&stale.table))
         .map(|stale| stale.table.clone())
         .collect();
-    let (held, stale) = std::mem::take(&mut plan.stale)
+    let (postponed, stale) = std::mem::take(&mut plan.stale)
         .into_iter()
-        .partition(|stale| condition(&stale.table).is_some_and(|only| read.contains(&only.table)));
+        .partition(|stale| condition(&stale.table).is_some_and(|on| read.contains(&on.table)));
     plan.stale = stale;
-    plan.waiting.extend::<Vec<Stale>>(held);
+    plan.waiting.extend::<Vec<Stale>>(postponed);
 }
 
 fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
@@ -169,10 +170,10 @@ fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
             if inputs.since.is_some_and(|since| !since.lets_through(case)) {
                 return false;
             }
-            let Some(only) = &resource.condition else { return true };
-            let known = inputs.values.get(&(only.table.clone(), only.column.clone()));
+            let Some(condition) = &resource.condition else { return true };
+            let known = inputs.values.get(&(condition.table.clone(), condition.column.clone()));
             match known.and_then(|values| values.get(&case.case_id)) {
-                Some(value) => value.as_ref().is_some_and(|value| only.values.contains(value)),
+                Some(value) => value.as_ref().is_some_and(|value| condition.values.contains(value)),
                 // A hidden case has no row to look at: what was asked of it before is followed on.
                 None => {
                     let key = (resource.table.clone(), case.case_id);
@@ -195,7 +196,7 @@ mod tests {
             case_id: 17,
             reported,
             dates,
-            any_stamp: format!("{dates:?}"),
+            any_version: format!("{dates:?}"),
             moved: 1,
             place: Some(Place::Cases),
             state: Some(Standing::Found),
@@ -262,7 +263,7 @@ mod tests {
             fetched: &all,
             failures: &HashMap::new(),
             values: &values,
-            given: &HashMap::new(),
+            lookups: &HashMap::new(),
             since: None,
             only: &[],
             now_us: 0,
@@ -293,7 +294,7 @@ mod tests {
             fetched: &HashMap::new(),
             failures: &failures,
             values: &HashMap::new(),
-            given: &HashMap::new(),
+            lookups: &HashMap::new(),
             since: None,
             only: &[],
             now_us: 49,
@@ -319,7 +320,7 @@ mod tests {
                 fetched: &HashMap::new(),
                 failures: &HashMap::new(),
                 values: &HashMap::new(),
-                given: &HashMap::new(),
+                lookups: &HashMap::new(),
                 since: Some(&since),
                 only: &[],
                 now_us: 0,
@@ -351,7 +352,7 @@ mod tests {
                 fetched,
                 failures: &HashMap::new(),
                 values: &HashMap::new(),
-                given: &HashMap::new(),
+                lookups: &HashMap::new(),
                 since: None,
                 only: &[],
                 now_us: 0,

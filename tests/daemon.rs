@@ -1,4 +1,4 @@
-//! `casemirror run` and the commands that are handed to it (docs/architecture.md, "Commands").
+//! `casemirror run` and the commands that are forwarded to it (docs/architecture.md, "Commands").
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Privacy that is tightened or relaxed: what is stored follows, history included.
+//! Privacy that becomes stricter or milder: what is stored follows, history included.
 
 use casemirror::sandbox::{Act, Facet, Fault, Options};
 use duckdb::Connection;
@@ -67,7 +67,7 @@ fn columns(class: casemirror::catalog::Class) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn a_tightened_class_is_hidden_in_rows_history_and_published_files_without_a_call() {
+fn a_stricter_class_is_hidden_in_rows_history_and_published_files_without_a_call() {
     use casemirror::catalog::Class;
     let world = kept();
     let filled: Vec<(String, bool)> = columns(Class::ContactDetail)

@@ -14,7 +14,7 @@ use crate::support::scripted::{
 };
 use crate::support::{World, one};
 
-const KEYLESS: &str = "[{\"Subject\": \"Viewing\"}]";
+const WITHOUT_KEY: &str = "[{\"Subject\": \"Viewing\"}]";
 const CONDITIONS: &str = "/api/Properties/*/CommonConditions";
 const OPEN_REJECTS: &str = "SELECT count(*) FROM sync.rejects WHERE resolved_at IS NULL";
 
@@ -37,7 +37,7 @@ fn records_without_key_are_noted_under_their_case_and_mended_with_it() {
     let world = mirrored(8);
     let cases = [world.sandbox.case_ids()[2], world.sandbox.case_ids()[5]];
     for case_id in cases {
-        world.sandbox.fault(fault(&activities(case_id), None, garbage(KEYLESS)));
+        world.sandbox.fault(fault(&activities(case_id), None, garbage(WITHOUT_KEY)));
         change(&world, case_id, Facet::Activity);
     }
     assert_incomplete(&world.run(&["sync"]), "activities");
@@ -226,7 +226,7 @@ fn what_failed_of_a_case_is_over_when_the_case_is_deleted() {
     let case_id = shown_cases(&world)[3];
     let conditions = CONDITIONS.replace('*', &case_id.to_string());
     world.sandbox.fault(fault(&conditions, None, refuse(400)));
-    world.sandbox.fault(fault(&activities(case_id), None, garbage(KEYLESS)));
+    world.sandbox.fault(fault(&activities(case_id), None, garbage(WITHOUT_KEY)));
     change(&world, case_id, Facet::Activity);
     assert_incomplete(&world.run(&["sync"]), "activities");
     world.sandbox.act(&Act::DeleteCase { case_id }).unwrap();

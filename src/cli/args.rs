@@ -28,7 +28,7 @@ const RUN: &str = "\
 SIGTERM or Ctrl-C stops it: what is under way is finished. A second one ends it at once; nothing that
 is committed is lost.
 
-While it runs, sync, journals, close, export, verify, plan and status are handed to it and print what
+While it runs, sync, journals, close, export, verify, plan and status are forwarded to it and print what
 they always print; query reads the published file. All of them need the same configuration.";
 
 /// Mirrors a property brokerage's data into a DuckDB database and Parquet snapshots, and keeps the
@@ -88,7 +88,7 @@ impl fmt::Debug for Setting {
     }
 }
 
-/// What to do. What can be serialized is handed to the daemon where it holds the store.
+/// What to do. What can be serialized is forwarded to the daemon where it holds the store.
 #[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {

@@ -1,4 +1,4 @@
-//! Commands that work on the store: in a process of their own, or handed to the daemon that holds it
+//! Commands that work on the store: in a process of their own, or forwarded to the daemon that holds it
 //! (docs/architecture.md, "Commands").
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Forwarded for Command {
     }
 }
 
-/// Runs a command on the store, or hands it over.
+/// Runs a command on the store, or forwards it.
 pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Result<u8> {
     // Before the store is opened: wrong usage touches nothing.
     let catalog = Catalog::load(config.resources.dir.as_deref())?;
@@ -64,7 +64,7 @@ pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Resul
     Ok(status)
 }
 
-/// Hands a command to the process that holds the store; the error stands where the store is not held,
+/// Forwards a command to the process that holds the store; the error stands where the store is not held,
 /// or nothing answers.
 pub(crate) async fn forward(command: &Command, config: &Config, error: Error) -> Result<u8> {
     if error.kind() != Kind::StoreLocked {

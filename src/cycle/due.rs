@@ -41,7 +41,7 @@ impl Due {
             return Ok(Due { listing, ..Due::default() });
         }
         let mut schedules = schedule::due(&config.schedule, &last_runs(conn)?, now)?;
-        if options.hold_listing {
+        if options.postpone_listing {
             schedules.remove(&Name::Reconcile);
             return Ok(Due { schedules, listing: false, at: Some(now) });
         }

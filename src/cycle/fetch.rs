@@ -53,8 +53,8 @@ pub(super) struct Worked {
 }
 
 impl Cycle {
-    /// Does this work and what changes meanwhile, and commits it. What could not be begun before a
-    /// halt stays as stale, or as due, as it was.
+    /// Does this work and what changes meanwhile, and commits it. What could not be begun before an
+    /// interrupt stays as stale, or as due, as it was.
     pub(super) async fn fetch(&mut self, queue: Queue) -> Result<MonthNotes> {
         let Worked { moved, months } = self.fetch_all(queue).await?;
         self.flush().await?;
@@ -68,13 +68,13 @@ impl Cycle {
         let mut under_way: JoinSet<Done> = JoinSet::new();
         let mut fetched = Worked::default();
         loop {
-            let halt = self.signals.interrupt();
-            let follows = |queue: &Queue| halt == Interrupt::None && !queue.has_changes();
+            let interrupt = self.signals.interrupt();
+            let follows = |queue: &Queue| interrupt == Interrupt::None && !queue.has_changes();
             if follows(&queue) && self.signals.latest() > self.handled() {
                 fetched.moved.extend(self.take_changes(&mut queue).await?);
             }
             while under_way.len() < width {
-                let ready = |work: &Work| self.readiness(work, halt, &fetched.months);
+                let ready = |work: &Work| self.readiness(work, interrupt, &fetched.months);
                 let Some(mut work) = queue.pop(ready) else { break };
                 if let Work::Month(month) = &mut work {
                     fetched.months.begin(month);
@@ -85,7 +85,7 @@ impl Cycle {
             let known = if follows(&queue) { self.handled() } else { i64::MAX };
             let done = tokio::select! {
                 done = under_way.join_next() => done,
-                () = self.signals.beyond(known, halt) => continue,
+                () = self.signals.beyond(known, interrupt) => continue,
             };
             let Some(done) = done else { return Ok(fetched) };
             let done = done.map_err(|e| Error::caused(Kind::Internal, "a fetch ended early", e))?;
@@ -100,13 +100,15 @@ impl Cycle {
     /// Whether work can begin: its table is still read, nothing has to end first, and the run goes on.
     /// Lists are read to their end unless the process stops: they are few, and their schedule is noted
     /// when all were read.
-    fn readiness(&self, work: &Work, halt: Interrupt, months: &MonthNotes) -> Ready {
+    fn readiness(&self, work: &Work, interrupt: Interrupt, months: &MonthNotes) -> Ready {
         if !self.is_active(work.table()) {
             return Ready::Never;
         }
         let goes_on = match work {
-            Work::Case(_) | Work::Month(_) => halt == Interrupt::None,
-            Work::List { .. } | Work::Names { .. } | Work::Row { .. } => halt < Interrupt::Cancel,
+            Work::Case(_) | Work::Month(_) => interrupt == Interrupt::None,
+            Work::List { .. } | Work::Names { .. } | Work::Row { .. } => {
+                interrupt < Interrupt::Cancel
+            }
         };
         let gives_up = match work {
             Work::Case(_) | Work::Month(_) => self.gives_up(work.table()),
@@ -245,9 +247,9 @@ async fn read_month(
 async fn ask(extractor: &Extractor, resource: &Arc<Resource>, work: &Work) -> Result<Load> {
     let scope = |id, version| extractor.scope(resource, id, None, Version::Known(version));
     match work {
-        Work::Case(Stale { id, version, given, .. }) => {
+        Work::Case(Stale { id, version, lookup, .. }) => {
             let version = Version::Known(version.clone());
-            extractor.scope(resource, *id, given.as_deref(), version).await
+            extractor.scope(resource, *id, lookup.as_deref(), version).await
         }
         Work::Row { id, .. } => scope(*id, String::new()).await,
         Work::List { .. } => scope(0, String::new()).await,

@@ -57,8 +57,9 @@ impl Cycle {
                 Group::List if due || self.list_is_stale(resource)? => {
                     work.push(Work::List { table });
                 }
-                Group::ForEach(each)
-                    if each.list.is_some() && self.each_ids(resource, each, due)?.contains(&0) =>
+                Group::ForEach(for_each)
+                    if for_each.list.is_some()
+                        && self.each_ids(resource, for_each, due)?.contains(&0) =>
                 {
                     work.push(Work::Names { table });
                 }
@@ -72,10 +73,10 @@ impl Cycle {
     fn rows_of_lists(&self, lists: &[Arc<Resource>], due: bool) -> Result<Vec<Work>> {
         let mut work = Vec::new();
         for resource in lists.iter().filter(|resource| self.is_active(&resource.table)) {
-            let Group::ForEach(each) = &resource.group else { continue };
-            let ids = self.each_ids(resource, each, due)?;
+            let Group::ForEach(for_each) = &resource.group else { continue };
+            let ids = self.each_ids(resource, for_each, due)?;
             // Scope 0 is the list that names the others.
-            let ids = ids.into_iter().filter(|id| each.list.is_none() || *id != 0);
+            let ids = ids.into_iter().filter(|id| for_each.list.is_none() || *id != 0);
             work.extend(ids.map(|id| Work::Row { table: resource.table.clone(), id }));
         }
         Ok(work)
@@ -98,10 +99,10 @@ impl Cycle {
             }
             Err(error) => match (error.kind(), &resource.fallback) {
                 // A list that was there before is no reason to give up what it said.
-                (Kind::NotFound | Kind::NotAllowed, Some(instead))
+                (Kind::NotFound | Kind::NotAllowed, Some(fallback))
                     if !self.has_answered(&resource.table)? =>
                 {
-                    self.take_instead(resource, instead, &error).await
+                    self.take_fallback(resource, fallback, &error).await
                 }
                 _ => self.list_failed(resource, error).await,
             },
@@ -115,14 +116,14 @@ impl Cycle {
 
     /// The service has no such list: rows of another table stand for it. What that table does not
     /// know for certain removes nothing.
-    async fn take_instead(
+    async fn take_fallback(
         &mut self,
         resource: &Arc<Resource>,
-        instead: &Fallback,
+        fallback: &Fallback,
         error: &Error,
     ) -> Result<()> {
         self.flush().await?;
-        let Some(other) = self.active.iter().find(|r| r.table == instead.table).cloned() else {
+        let Some(other) = self.active.iter().find(|r| r.table == fallback.table).cloned() else {
             return self.set_aside(&resource.table, TableStatus::Absent, &error.chain()).await;
         };
         tracing::info!(table = resource.table, "there is no such list: taken from {}", other.table);
@@ -130,10 +131,10 @@ impl Cycle {
             let conn = self.store.connection()?;
             let state = State::new(&conn);
             let complete = match &other.group {
-                Group::ForEach(each) => state.why_each_is_stale(&other, each)?.is_empty(),
+                Group::ForEach(for_each) => state.why_each_is_stale(&other, for_each)?.is_empty(),
                 _ => state.why_list_is_stale(&other.table)?.is_none(),
             };
-            (state.records_of(resource, instead)?, complete)
+            (state.records_of(resource, fallback)?, complete)
         };
         let load = self.extractor.made_of(resource, records, complete, Timestamp::now()).await?;
         self.reached();
@@ -141,10 +142,14 @@ impl Cycle {
     }
 
     /// The scopes of a table per row of another: all, or those that are stale.
-    fn each_ids(&self, resource: &Resource, each: &ForEach, all: bool) -> Result<Vec<i64>> {
+    fn each_ids(&self, resource: &Resource, for_each: &ForEach, all: bool) -> Result<Vec<i64>> {
         let conn = self.store.connection()?;
         let state = State::new(&conn);
-        if all { state.each_ids(resource, each) } else { state.stale_each_ids(resource, each) }
+        if all {
+            state.each_ids(resource, for_each)
+        } else {
+            state.stale_each_ids(resource, for_each)
+        }
     }
 
     /// Takes what names the scopes of a table: they are stale until they are read themselves.

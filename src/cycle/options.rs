@@ -19,7 +19,7 @@ pub struct Options {
     /// to a later cycle.
     pub following: bool,
     /// The listing that is due was tried a short time ago and has to wait.
-    pub hold_listing: bool,
+    pub postpone_listing: bool,
     /// After the cycle the mirror is held against the source, with so many cases read whole
     /// (docs/architecture.md, "Control totals").
     pub verify: Option<usize>,

@@ -284,13 +284,13 @@ fn plan_by(
     for condition in active.iter().filter_map(|r| r.condition.as_ref()) {
         let key = (condition.table.clone(), condition.column.clone());
         if let Entry::Vacant(entry) = values.entry(key) {
-            entry.insert(state.only_values(condition, &ids)?);
+            entry.insert(state.condition_values(condition, &ids)?);
         }
     }
-    let mut given = HashMap::new();
+    let mut lookups = HashMap::new();
     for resource in active {
-        if let Some(wanted) = &resource.lookup {
-            given.insert(resource.table.clone(), state.given_values(wanted, &ids)?);
+        if let Some(lookup) = &resource.lookup {
+            lookups.insert(resource.table.clone(), state.lookup_values(lookup, &ids)?);
         }
     }
     let since = match day {
@@ -307,7 +307,7 @@ fn plan_by(
         fetched,
         failures,
         values: &values,
-        given: &given,
+        lookups: &lookups,
         since: since.as_ref(),
         only,
         now_us: Timestamp::now().as_microsecond(),

@@ -17,7 +17,7 @@ use crate::error::{Error, Kind, Result};
 /// Who waits longer is told for what.
 const SAID_AFTER: Duration = Duration::from_secs(3);
 
-/// Hands a command to the daemon that holds the store at `store`, prints what it answers and returns
+/// Forwards a command to the daemon that holds the store at `store`, prints what it answers and returns
 /// its exit status. `None` where nothing answers.
 ///
 /// # Errors

@@ -72,12 +72,12 @@ impl Place {
     }
 
     /// Holds the `nth` call to a journal with its answer in hand, sets the controls, lets it go.
-    async fn interrupt_in_call(&self, nth: u64, halt: Interrupt) {
+    async fn interrupt_in_call(&self, nth: u64, interrupt: Interrupt) {
         let fault = Fault::Hold { name: "call".to_owned(), when: When::After };
         let path = JOURNALS.to_owned();
         self.sandbox.fault(Rule { method: None, path, query: None, nth, count: Some(1), fault });
         assert!(self.sandbox.wait_until_held("call").await);
-        self.controls.set(halt);
+        self.controls.set(interrupt);
         self.sandbox.release("call");
     }
 

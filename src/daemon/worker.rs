@@ -27,9 +27,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
 /// A listing that was due and could not be completed is tried again after this,
-const LEAST_HOLD: Duration = Duration::from_secs(60);
+const LEAST_POSTPONED: Duration = Duration::from_secs(60);
 /// and later no more seldom than this.
-const LONGEST_HOLD: Duration = Duration::from_secs(3600);
+const LONGEST_POSTPONED: Duration = Duration::from_secs(3600);
 /// The daemon's own runs stay in the run log this long.
 const RUNS_KEPT: Duration = Duration::from_secs(7 * 86_400);
 
@@ -56,8 +56,8 @@ struct Memory {
     last_cycle: Option<Timestamp>,
     retry_at: Option<Timestamp>,
     patience: Patience,
-    held_until: Option<Timestamp>,
-    hold: Patience,
+    postponed_until: Option<Timestamp>,
+    postponing: Patience,
     problems: Vec<String>,
     /// What had to give way to a job.
     verifying: Option<Verification>,
@@ -79,8 +79,8 @@ impl Worker {
             last_cycle: None,
             retry_at: None,
             patience: Patience::new(LEAST_PAUSE, LONGEST_RETRY),
-            held_until: None,
-            hold: Patience::new(LEAST_HOLD, LONGEST_HOLD),
+            postponed_until: None,
+            postponing: Patience::new(LEAST_POSTPONED, LONGEST_POSTPONED),
             problems: Vec::new(),
             verifying: None,
             went_well: false,
@@ -114,7 +114,7 @@ impl Worker {
         let due_at = due_at.map_or(at_last, |due| due.max(soonest).min(at_last));
         let schedules = &self.session.config().schedule;
         let mut last_runs = last_runs(&conn)?;
-        if memory.held_until.is_some() {
+        if memory.postponed_until.is_some() {
             // It is due still, and waits.
             last_runs.remove(&Name::Reconcile);
         }
@@ -124,7 +124,7 @@ impl Worker {
             polled: *self.polled.borrow(),
             work_left: memory.interrupted || signals.latest() > memory.handled,
             retry_at: memory.retry_at,
-            due_at: decide::earlier(Some(due_at), memory.held_until),
+            due_at: decide::earlier(Some(due_at), memory.postponed_until),
             schedule_at: schedule::next_of_all(schedules, &last_runs)?,
         })
     }
@@ -153,17 +153,17 @@ impl Worker {
         memory.last_cycle = Some(now);
         let options = Options {
             following: true,
-            hold_listing: memory.held_until.is_some_and(|until| until > now),
+            postpone_listing: memory.postponed_until.is_some_and(|until| until > now),
             ..Options::default()
         };
-        let held = options.hold_listing;
+        let postponed = options.postpone_listing;
         let session = Arc::clone(&self.session);
         let mut verifying = memory.verifying.take();
         let cycle = session.follow(options, signals, &mut verifying);
         let report = self.supervise(memory, cycle, true).await;
         memory.verifying = verifying;
         match report {
-            Ok(report) => self.cycle_done(memory, report, held).await,
+            Ok(report) => self.cycle_done(memory, report, postponed).await,
             Err(error) if ends_the_daemon(&error, memory.went_well) => Err(error),
             Err(error) => {
                 let trouble = memory.patience.fail(std::time::Instant::now());
@@ -175,7 +175,7 @@ impl Worker {
         }
     }
 
-    async fn cycle_done(&self, memory: &mut Memory, report: Report, held: bool) -> Result<()> {
+    async fn cycle_done(&self, memory: &mut Memory, report: Report, postponed: bool) -> Result<()> {
         let now = std::time::Instant::now();
         say_recovery("following the changes", memory.patience.succeed(now));
         memory.went_well = true;
@@ -183,11 +183,11 @@ impl Worker {
         memory.interrupted = report.interrupted;
         memory.handled = memory.handled.max(report.handled);
         if report.undone {
-            let trouble = memory.hold.fail(now);
-            memory.held_until = Some(Timestamp::now() + trouble.wait);
-        } else if !held {
-            memory.hold.succeed(now);
-            memory.held_until = None;
+            let trouble = memory.postponing.fail(now);
+            memory.postponed_until = Some(Timestamp::now() + trouble.wait);
+        } else if !postponed {
+            memory.postponing.succeed(now);
+            memory.postponed_until = None;
         }
         for problem in report.problems.iter().filter(|p| !memory.problems.contains(p)) {
             tracing::warn!(problem, "incomplete");

@@ -1,4 +1,4 @@
-//! Privacy applied to JSON that is stored already, where a setting was tightened.
+//! Privacy applied to JSON that is stored already, where a setting became stricter.
 
 use std::collections::BTreeMap;
 

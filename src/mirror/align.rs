@@ -25,7 +25,7 @@ pub(super) fn align(
     catalog: &Catalog,
     key: [u8; 32],
 ) -> Result<()> {
-    let freed = undescribed::retire(conn, catalog)?;
+    let freed = undescribed::take_out(conn, catalog)?;
     let mut alignment = Alignment::begin(conn, config)?;
     for resource in catalog.resources() {
         alignment.table(resource, freed.contains(&resource.table))?;
@@ -45,7 +45,7 @@ struct Alignment<'a> {
     /// anything moved.
     generation: i64,
     newest: i64,
-    tightened: Vec<Stricter<'a>>,
+    stricter: Vec<Stricter<'a>>,
     /// What `sync.columns` has to say anew.
     defined: Vec<Defined<'a>>,
     /// Whether there is a table that is not as it was.
@@ -89,7 +89,7 @@ impl<'a> Alignment<'a> {
             known,
             generation,
             newest: generation,
-            tightened: Vec::new(),
+            stricter: Vec::new(),
             defined: Vec::new(),
             any_changed: false,
         })
@@ -186,13 +186,13 @@ impl<'a> Alignment<'a> {
                     params![now, resource.table, column.name],
                 )
                 .map_err(|e| db("cannot write sync.columns", e))?;
-            self.tightened.push(Stricter { resource, column, mode });
+            self.stricter.push(Stricter { resource, column, mode });
             return Ok(false);
         }
         // What the column takes from now on was kept elsewhere, as if it had no class.
         let takes_other = was.is_none_or(|was| !differ_in_mode_alone(was, &now));
         if mode != PrivacyMode::Keep && takes_other && (!is_new_table || is_new_child) {
-            self.tightened.push(Stricter { resource, column, mode });
+            self.stricter.push(Stricter { resource, column, mode });
         }
         if !is_new_table {
             self.newest = self.generation + 1;
@@ -249,8 +249,8 @@ impl<'a> Alignment<'a> {
         }
         let privacy = &self.config.privacy;
         let step = privacy::stricter_classes(conn, privacy)?;
-        if !self.tightened.is_empty() || step.is_some() {
-            privacy::rewrite(conn, catalog, &self.tightened, step.as_ref(), key)?;
+        if !self.stricter.is_empty() || step.is_some() {
+            privacy::rewrite(conn, catalog, &self.stricter, step.as_ref(), key)?;
         }
         undescribed::note_files(conn, catalog)?;
         undescribed::hide(conn, catalog, privacy, step.as_ref())?;

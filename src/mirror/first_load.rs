@@ -66,7 +66,7 @@ pub(super) fn insert(
     let mut appender =
         conn.appender_with_columns_to_db(&resource.table, "main", &names).map_err(failed)?;
     for rows in decoded.iter().filter(|rows| rows.rows.num_rows() > 0) {
-        appender.append_record_batch(stamped(&rows.rows, now)?).map_err(failed)?;
+        appender.append_record_batch(with_synced_at(&rows.rows, now)?).map_err(failed)?;
     }
     // Errors of appended rows surface here and nowhere else.
     appender.flush().map_err(failed)?;
@@ -74,16 +74,16 @@ pub(super) fn insert(
 }
 
 /// The rows with `_synced_at` behind them.
-fn stamped(rows: &RecordBatch, now: Timestamp) -> Result<RecordBatch> {
+fn with_synced_at(rows: &RecordBatch, now: Timestamp) -> Result<RecordBatch> {
     let zone: Arc<str> = Arc::from("UTC");
-    let stamps = TimestampMicrosecondArray::from_value(now.as_microsecond(), rows.num_rows())
+    let synced_at = TimestampMicrosecondArray::from_value(now.as_microsecond(), rows.num_rows())
         .with_timezone(Arc::clone(&zone));
     let kind = DataType::Timestamp(TimeUnit::Microsecond, Some(zone));
     let field = Arc::new(Field::new(SYNCED_AT_COLUMN, kind, false));
     let schema = rows.schema();
     let fields: Vec<_> = schema.fields().iter().cloned().chain([field]).collect();
-    let stamps: ArrayRef = Arc::new(stamps);
-    let columns = rows.columns().iter().cloned().chain([stamps]).collect();
+    let synced_at: ArrayRef = Arc::new(synced_at);
+    let columns = rows.columns().iter().cloned().chain([synced_at]).collect();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
         .map_err(|e| Error::caused(Kind::Internal, "decoded columns do not fit together", e))
 }

@@ -1,7 +1,7 @@
-//! Privacy that was tightened: what is stored already is rewritten, history included, as if it had
+//! Privacy that became stricter: what is stored already is rewritten, history included, as if it had
 //! been stored so (docs/architecture.md, "Privacy").
 //!
-//! A column with a class that is new, or that takes its value from elsewhere now, is tightened too: what
+//! A column with a class that is new, or that takes its value from elsewhere now, is stricter too: what
 //! it takes was kept in `_extra` and shown in drift, rejects and restatements. Only what became stricter
 //! is touched, and what was hashed before is not hashed again: a hash says of itself that it is one
 //! ([`Privacy::hash`]), so it does not matter which of the rows were stored while the class was kept.
@@ -36,7 +36,7 @@ pub(super) struct Stricter<'r> {
     pub mode: PrivacyMode,
 }
 
-/// Whether a class as such was tightened since the store was last opened: fields without a column
+/// Whether a class as such became stricter since the store was last opened: fields without a column
 /// follow it by their names.
 pub(super) fn stricter_classes(
     conn: &Connection,
@@ -44,7 +44,7 @@ pub(super) fn stricter_classes(
 ) -> Result<Option<config::Privacy>> {
     let Some(before) = schema::meta(conn, MODES)? else { return Ok(None) };
     let mut modes = before.split('|').map(|mode| parse_mode(mode).unwrap_or(PrivacyMode::Keep));
-    // What is not tightened is kept as it is.
+    // What did not become stricter is kept as it is.
     let mut step = |now: PrivacyMode| {
         let before = modes.next().unwrap_or(now);
         if now > before { now } else { PrivacyMode::Keep }
@@ -74,13 +74,13 @@ pub(super) fn rewrite(
     key: [u8; 32],
 ) -> Result<()> {
     tracing::info!(columns = columns.len(), "privacy is stricter now: what is stored is rewritten");
-    for tightened in columns {
+    for stricter in columns {
         let mut written = 0;
         for place in ["main", "history"] {
-            written += column_values(conn, tightened, place, key)?;
+            written += column_values(conn, stricter, place, key)?;
         }
         if written > 0 {
-            touched(conn, &tightened.resource.table)?;
+            touched(conn, &stricter.resource.table)?;
         }
     }
     let keep =
@@ -126,18 +126,18 @@ fn classes<'a>(
         Group::Child(child) => child.scalar.as_ref() == Some(&column.name),
         _ => false,
     };
-    for tightened in columns.iter().filter(|t| t.resource.table == resource.table) {
-        let column = tightened.column;
+    for stricter in columns.iter().filter(|t| t.resource.table == resource.table) {
+        let column = stricter.column;
         match column.origin {
-            Origin::Field => classes.hide_field(column.path.clone(), hiding(tightened, key)),
+            Origin::Field => classes.hide_field(column.path.clone(), hiding(stricter, key)),
             // A bare value is kept under its column's name.
             Origin::Scalar => {
-                classes.hide_field(vec![column.name.clone()], hiding(tightened, key));
+                classes.hide_field(vec![column.name.clone()], hiding(stricter, key));
             }
             Origin::Path | Origin::Position | Origin::Parent => {}
         }
         if takes_bare(column) || column.origin == Origin::Scalar {
-            classes.hide_bare(hiding(tightened, key));
+            classes.hide_bare(hiding(stricter, key));
         }
     }
     for child in catalog.children(&resource.table) {
@@ -149,25 +149,25 @@ fn classes<'a>(
     classes
 }
 
-/// The privacy of one tightened column, whatever its class.
-fn hiding(tightened: &Stricter<'_>, key: [u8; 32]) -> Privacy {
-    let modes = config::Privacy { identifiers: tightened.mode, contact_details: tightened.mode };
+/// The privacy of one stricter column, whatever its class.
+fn hiding(stricter: &Stricter<'_>, key: [u8; 32]) -> Privacy {
+    let modes = config::Privacy { identifiers: stricter.mode, contact_details: stricter.mode };
     Privacy::new(&modes, key)
 }
 
 /// A text that stood in the column, as it stands there now.
-fn hidden(tightened: &Stricter<'_>, text: &str, key: [u8; 32]) -> Option<String> {
-    hiding(tightened, key).text(Some(Class::Identifier), text.into()).map(|text| text.into_owned())
+fn hidden(stricter: &Stricter<'_>, text: &str, key: [u8; 32]) -> Option<String> {
+    hiding(stricter, key).text(Some(Class::Identifier), text.into()).map(|text| text.into_owned())
 }
 
 /// Rewrites the values of a column; returns how many rows that were.
 fn column_values(
     conn: &Connection,
-    tightened: &Stricter<'_>,
+    stricter: &Stricter<'_>,
     place: &str,
     key: [u8; 32],
 ) -> Result<usize> {
-    let Stricter { resource, column, mode } = tightened;
+    let Stricter { resource, column, mode } = stricter;
     let table = format!("{place}.{}", sql::ident(&resource.table));
     let name = sql::ident(&column.name);
     let failed = |e| db(&format!("cannot rewrite {table}.{}", column.name), e);
@@ -190,9 +190,9 @@ fn column_values(
             )?;
             let hide = |before: &str| {
                 if column.kind.list {
-                    hidden_list(tightened, before, key)
+                    hidden_list(stricter, before, key)
                 } else {
-                    hidden(tightened, before, key)
+                    hidden(stricter, before, key)
                 }
             };
             if !stage(conn, &distinct, hide)? {
@@ -200,7 +200,7 @@ fn column_values(
             }
             conn.execute(
                 &format!(
-                    "UPDATE {table} t SET {name} = {back} FROM temp.tightened m \
+                    "UPDATE {table} t SET {name} = {back} FROM temp.stricter m \
                      WHERE m.before = {}",
                     text.replace(&name, &format!("t.{name}"))
                 ),
@@ -211,14 +211,14 @@ fn column_values(
     }
 }
 
-fn hidden_list(tightened: &Stricter<'_>, json: &str, key: [u8; 32]) -> Option<String> {
+fn hidden_list(stricter: &Stricter<'_>, json: &str, key: [u8; 32]) -> Option<String> {
     let items: Vec<Option<String>> = serde_json::from_str(json).ok()?;
     let items: Vec<Option<String>> =
-        items.into_iter().map(|item| item.and_then(|item| hidden(tightened, &item, key))).collect();
+        items.into_iter().map(|item| item.and_then(|item| hidden(stricter, &item, key))).collect();
     Some(serde_json::json!(items).to_string())
 }
 
-/// Fills `temp.tightened(before, after)` with those of the texts that `hide` changes; `false` where
+/// Fills `temp.stricter(before, after)` with those of the texts that `hide` changes; `false` where
 /// there are none.
 fn stage(
     conn: &Connection,
@@ -234,9 +234,9 @@ fn stage(
         return Ok(false);
     }
     let failed = |e| db("cannot stage what privacy hides", e);
-    conn.execute_batch("CREATE OR REPLACE TEMP TABLE tightened (before VARCHAR, after VARCHAR)")
+    conn.execute_batch("CREATE OR REPLACE TEMP TABLE stricter (before VARCHAR, after VARCHAR)")
         .map_err(failed)?;
-    let mut appender = conn.appender("tightened").map_err(failed)?;
+    let mut appender = conn.appender("stricter").map_err(failed)?;
     for (before, after) in changed {
         appender.append_row(params![before, after]).map_err(failed)?;
     }
@@ -263,7 +263,7 @@ fn texts(
     }
     conn.execute(
         &format!(
-            "UPDATE {table} AS t SET {column} = m.after FROM temp.tightened m \
+            "UPDATE {table} AS t SET {column} = m.after FROM temp.stricter m \
              WHERE t.{column} = m.before AND {among}"
         ),
         [],
@@ -344,10 +344,10 @@ fn restatements(
         format!("journal = {} AND {shown}", sql::text(journal))
     };
     for column in ["before", "after"] {
-        for tightened in columns {
-            let among = of_column(&tightened.column.name);
+        for stricter in columns {
+            let among = of_column(&stricter.column.name);
             rewritten += texts(conn, "sync.restatements", column, &among, |text| {
-                hidden(tightened, text, key)
+                hidden(stricter, text, key)
             })?;
         }
         let extra = of_column(EXTRA_COLUMN);

@@ -46,9 +46,9 @@ impl State<'_> {
     }
 
     /// What `[condition]` looks at, for these cases; those without a row there are missing.
-    pub fn only_values(
+    pub fn condition_values(
         &self,
-        only: &Condition,
+        condition: &Condition,
         cases: &[i64],
     ) -> Result<HashMap<i64, Option<String>>> {
         if cases.is_empty() {
@@ -57,10 +57,10 @@ impl State<'_> {
         let rows = self.query(
             &format!(
                 "SELECT {scope}, {}::VARCHAR FROM main.{} WHERE {scope} IN ({})",
-                sql::ident(&only.column),
-                sql::ident(&only.table),
+                sql::ident(&condition.column),
+                sql::ident(&condition.table),
                 list(cases),
-                scope = sql::ident(&only.scope),
+                scope = sql::ident(&condition.scope),
             ),
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
@@ -69,21 +69,21 @@ impl State<'_> {
 
     /// The path parameter that `[lookup]` looks for, for these cases, as far as it is known. A case
     /// that is hidden now is known by its earlier rows.
-    pub fn given_values(&self, given: &Lookup, cases: &[i64]) -> Result<HashMap<i64, String>> {
+    pub fn lookup_values(&self, lookup: &Lookup, cases: &[i64]) -> Result<HashMap<i64, String>> {
         if cases.is_empty() {
             return Ok(HashMap::new());
         }
         let places = ["main", "history"].into_iter().enumerate();
         let parts: Vec<String> = places
             .flat_map(|(rank, schema)| {
-                given.tables.iter().map(move |(table, scope)| {
+                lookup.tables.iter().map(move |(table, scope)| {
                     format!(
                         "SELECT {scope} AS id, {column}::VARCHAR AS value, {rank} AS rank \
                          FROM {schema}.{} WHERE {column} IS NOT NULL AND {scope} IN ({})",
                         sql::ident(table),
                         list(cases),
                         scope = sql::ident(scope),
-                        column = sql::ident(&given.column),
+                        column = sql::ident(&lookup.column),
                     )
                 })
             })
@@ -98,15 +98,15 @@ impl State<'_> {
 
     /// The scopes of a table that is read per row of another: the ids there, and those of which rows
     /// are mirrored still, so that what hangs on a row that left is asked for once more.
-    pub fn each_ids(&self, resource: &Resource, each: &ForEach) -> Result<Vec<i64>> {
-        ids(self.conn, &format!("{} ORDER BY id", each_scopes(resource, each)))
+    pub fn each_ids(&self, resource: &Resource, for_each: &ForEach) -> Result<Vec<i64>> {
+        ids(self.conn, &format!("{} ORDER BY id", each_scopes(resource, for_each)))
     }
 
     /// Those of them that are to be read though no schedule is due: never read, asked for again, or
     /// failed and no longer waiting.
-    pub fn stale_each_ids(&self, resource: &Resource, each: &ForEach) -> Result<Vec<i64>> {
+    pub fn stale_each_ids(&self, resource: &Resource, for_each: &ForEach) -> Result<Vec<i64>> {
         let now = Timestamp::now().as_microsecond();
-        let stale = stale_each(resource, each);
+        let stale = stale_each(resource, for_each);
         let stale = format!("SELECT id FROM ({stale}) WHERE coalesce(next_at, 0) <= {now}");
         ids(self.conn, &format!("{stale} ORDER BY id"))
     }
@@ -115,9 +115,9 @@ impl State<'_> {
     pub fn why_each_is_stale(
         &self,
         resource: &Resource,
-        each: &ForEach,
+        for_each: &ForEach,
     ) -> Result<Vec<(i64, String, bool)>> {
-        let stale = stale_each(resource, each);
+        let stale = stale_each(resource, for_each);
         self.query(&format!("SELECT id, why, never FROM ({stale}) ORDER BY id"), |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })
@@ -233,7 +233,7 @@ impl State<'_> {
                 self.conn,
                 "SELECT count(*) FROM sync.seen WHERE NOT removed AND place IS NOT NULL",
             )?,
-            Group::ForEach(each) => self.each_ids(resource, each)?.len() as i64,
+            Group::ForEach(for_each) => self.each_ids(resource, for_each)?.len() as i64,
             Group::List | Group::Child(_) | Group::Journal(_) => 1,
         };
         Ok(u64::try_from(count).unwrap_or(0))
@@ -361,47 +361,51 @@ impl State<'_> {
 /// How many cases are asked for a table that not all are asked for, as a query.
 fn scopes_that_are_asked(resource: &Resource) -> String {
     let ident = |name: &String| sql::ident(name);
-    let of_only = resource.condition.as_ref().map(|only| {
+    let of_condition = resource.condition.as_ref().map(|condition| {
         format!(
             "SELECT {} AS id FROM main.{} WHERE {} IN ({})",
-            ident(&only.scope),
-            ident(&only.table),
-            ident(&only.column),
-            sql::texts(only.values.iter().map(String::as_str))
+            ident(&condition.scope),
+            ident(&condition.table),
+            ident(&condition.column),
+            sql::texts(condition.values.iter().map(String::as_str))
         )
     });
-    let of_given = resource.lookup.as_ref().map(|given| {
-        let tables = given.tables.iter().map(|(table, scope)| {
-            let column = ident(&given.column);
+    let of_lookup = resource.lookup.as_ref().map(|lookup| {
+        let tables = lookup.tables.iter().map(|(table, scope)| {
+            let column = ident(&lookup.column);
             let (scope, table) = (ident(scope), ident(table));
             format!("SELECT {scope} AS id FROM main.{table} WHERE {column} IS NOT NULL")
         });
         tables.collect::<Vec<_>>().join(" UNION ALL ")
     });
-    let parts: Vec<String> = of_only.into_iter().chain(of_given).collect();
+    let parts: Vec<String> = of_condition.into_iter().chain(of_lookup).collect();
     let sets: Vec<String> =
         parts.iter().map(|part| format!("SELECT DISTINCT id FROM ({part})")).collect();
     format!("SELECT count(*) FROM ({})", sets.join(" INTERSECT "))
 }
 
 /// The ids of a table that is read per row of another, as a query of one column `id`.
-fn each_scopes(resource: &Resource, each: &ForEach) -> String {
+fn each_scopes(resource: &Resource, for_each: &ForEach) -> String {
     let ids = |column: &str, table: &str| {
         let (column, table) = (sql::ident(column), sql::ident(table));
         format!("SELECT {column} AS id FROM main.{table} WHERE {column} IS NOT NULL")
     };
-    if each.list.is_some() {
+    if for_each.list.is_some() {
         // Scope 0 is the list that names the others; those once named stay. An answer may carry
         // records with other ids than the one it was asked by, which the list never named.
         let table = sql::text(&resource.table);
         let named = exceptions(None);
         return format!("SELECT id FROM ({named}) WHERE table_name = {table} UNION SELECT 0");
     }
-    format!("{} UNION {}", ids(&each.column, &each.table), ids(&each.param, &resource.table))
+    format!(
+        "{} UNION {}",
+        ids(&for_each.column, &for_each.table),
+        ids(&for_each.param, &resource.table)
+    )
 }
 
 /// Its stale scopes: `id`, `why`, `never`, and `next_at` of those that wait, in microseconds.
-fn stale_each(resource: &Resource, each: &ForEach) -> String {
+fn stale_each(resource: &Resource, for_each: &ForEach) -> String {
     let of_table = format!("table_name = {} AND part = ''", sql::text(&resource.table));
     format!(
         "SELECT s.id, coalesce(x.error, nullif(f.status, 'current'), 'never fetched') AS why, \
@@ -410,7 +414,7 @@ fn stale_each(resource: &Resource, each: &ForEach) -> String {
          LEFT JOIN (SELECT id, status, complete FROM ({}) WHERE {of_table}) f ON f.id = s.id \
          LEFT JOIN (SELECT id, error, next_at FROM sync.failures WHERE {of_table}) x ON x.id = s.id \
          WHERE f.id IS NULL OR f.status <> 'current' OR x.id IS NOT NULL",
-        each_scopes(resource, each),
+        each_scopes(resource, for_each),
         exceptions(None)
     )
 }

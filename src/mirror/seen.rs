@@ -14,7 +14,7 @@ use crate::catalog::ChangeDate;
 use crate::error::Result;
 use crate::scope::{
     CaseDates, CaseState, ContactSeen, DueReason, FeedName, FetchStatus, Mark, Place, Standing,
-    UNREADABLE_BELOW, any_stamp,
+    UNREADABLE_BELOW, any_version,
 };
 use crate::sql::{self, db, instant, scalar_i64};
 
@@ -64,7 +64,7 @@ impl State<'_> {
                         d[8],
                         d[9],
                         d[10],
-                        any_stamp(d)
+                        any_version(d)
                     ])
                     .map_err(failed)?;
             }
@@ -204,7 +204,7 @@ impl State<'_> {
                     case_id: row.get(0)?,
                     reported: row.get(1)?,
                     dates,
-                    any_stamp: row.get(2)?,
+                    any_version: row.get(2)?,
                     moved: row.get(3)?,
                     place: row.get::<_, Option<String>>(4)?.as_deref().and_then(Place::parse),
                     state: row.get::<_, Option<String>>(5)?.as_deref().and_then(Standing::from_name),

@@ -2,7 +2,7 @@
 //!
 //! Such a table leaves `main` and the state tables, because nothing would keep it true. Its history stays: what
 //! the source once said is not ours to forget, and the file may only be misplaced. Nobody reads the table
-//! again, so no rewriting knows where its values are repeated; a privacy class that is tightened later
+//! again, so no rewriting knows where its values are repeated; a class that becomes stricter later
 //! therefore empties what the class covers there, whether it would hash or drop. With its file the table
 //! comes back beside that history.
 
@@ -25,7 +25,7 @@ const STATE: [&str; 6] = ["resources", "failures", "pending", "rejects", "drift"
 
 /// Takes tables that the catalog does not have out of `main` and the state tables. Returns the tables whose
 /// records carried theirs: a list that no table takes belongs to `_extra` again.
-pub(super) fn retire(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<String>> {
+pub(super) fn take_out(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<String>> {
     let failed = |e| db("cannot take a table without resource file out of the store", e);
     let known: Vec<(String, Option<String>)> =
         query(conn, "SELECT table_name, read_with FROM sync.resources", |row| {
@@ -60,8 +60,8 @@ pub(super) fn retire(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<St
     Ok(parents)
 }
 
-/// Makes the table of a retired resource anew, empty and with the columns of its history, which are then
-/// brought up to the file like those of any table.
+/// Makes the table of an undescribed resource anew, empty and with the columns of its history, which are
+/// then brought up to the file like those of any table.
 pub(super) fn revive(conn: &Connection, resource: &Resource) -> Result<()> {
     let name = sql::ident(&resource.table);
     conn.execute_batch(&format!(
@@ -113,8 +113,8 @@ pub(super) fn class_name(column: &Column) -> String {
     column.class.map_or(String::new(), |class| format!("{class:?}"))
 }
 
-/// Empties what the history of retired tables has of a class that hides more now. `step` says which
-/// classes were tightened as such.
+/// Empties what the history of undescribed tables has of a class that hides more now. `step` says which
+/// classes became stricter as such.
 pub(super) fn hide(
     conn: &Connection,
     catalog: &Catalog,
@@ -127,7 +127,7 @@ pub(super) fn hide(
          ORDER BY table_name, column_name",
         |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
     )?;
-    let mut retired = BTreeSet::new();
+    let mut undescribed = BTreeSet::new();
     for (table, column, definition, class) in known {
         if catalog.get(&table).is_some() {
             continue;
@@ -140,8 +140,8 @@ pub(super) fn hide(
             () if class.is_none() && step.is_some() => PrivacyMode::Drop,
             () => PrivacyMode::Keep,
         };
-        let tightened = with_mode(&definition, mode).filter(|_| is_text(&definition));
-        if let Some(definition) = tightened {
+        let stricter = with_mode(&definition, mode).filter(|_| is_text(&definition));
+        if let Some(definition) = stricter {
             empty(conn, &table, &column)?;
             conn.execute(
                 "UPDATE sync.columns SET definition = ? WHERE table_name = ? AND column_name = ?",
@@ -149,10 +149,10 @@ pub(super) fn hide(
             )
             .map_err(|e| db("cannot write sync.columns", e))?;
         }
-        retired.insert(table);
+        undescribed.insert(table);
     }
     // Fields that had no column fall under a class by their names.
-    for table in retired.iter().filter(|_| step.is_some()) {
+    for table in undescribed.iter().filter(|_| step.is_some()) {
         empty(conn, table, "_extra")?;
     }
     Ok(())

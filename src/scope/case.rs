@@ -8,7 +8,7 @@ use super::Standing;
 pub(crate) type CaseDates = [Option<i64>; 11];
 
 /// A digest of all eleven dates: equal when and only when each of them is.
-pub(crate) fn any_stamp(dates: &CaseDates) -> String {
+pub(crate) fn any_version(dates: &CaseDates) -> String {
     let mut hasher = Sha256::new();
     for date in dates {
         match date {
@@ -57,7 +57,7 @@ pub(crate) struct CaseState {
     /// The feed has reported it; otherwise its dates are unknown.
     pub(crate) reported: bool,
     pub(crate) dates: CaseDates,
-    pub(crate) any_stamp: String,
+    pub(crate) any_version: String,
     /// The page of a poll that last moved a date (see `State::sequence` of the store).
     pub(crate) moved: i64,
     pub(crate) place: Option<Place>,

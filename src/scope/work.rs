@@ -12,7 +12,7 @@ pub struct Stale {
     /// The dates it will be fetched at.
     pub(crate) version: String,
     /// The path parameter that another table gives, where the resource needs one.
-    pub(crate) given: Option<String>,
+    pub(crate) lookup: Option<String>,
     pub(crate) reason: Reason,
 }
 

@@ -38,7 +38,7 @@ impl Session {
                 // What has changed comes before the rest that is to be asked.
                 let options = Options {
                     following: !asked,
-                    hold_listing: !asked,
+                    postpone_listing: !asked,
                     handled: Some(report.handled),
                     ..Options::default()
                 };

@@ -136,7 +136,7 @@ impl Client {
     /// took; the cause says what happened. A refusal's cause is a [`Refusal`]: see
     /// [`super::refusal()`]. [`Kind::Forbidden`] (403) names the missing permissions,
     /// [`Kind::NotFound`] is 404 and 410, [`Kind::NotAllowed`] 405, [`Kind::Throttled`] 429
-    /// and 408 or a hold beyond our patience, [`Kind::Refused`] another 4xx, [`Kind::Server`] 5xx,
+    /// and 408 or a Retry-After beyond our patience, [`Kind::Refused`] another 4xx, [`Kind::Server`] 5xx,
     /// [`Kind::BadAnswer`] what is another 2xx, has no end, is no JSON, not what was expected, too
     /// large, or a redirect.
     pub(crate) async fn send(&self, request: &Request) -> Result<Answer> {
@@ -290,7 +290,7 @@ impl Client {
                 shared.ledger.ready(deadline).await.map_err(Failure::last)?;
                 let slot = transport.limits.slot(request.class).await?;
                 let bearer = shared.tokens.bearer(transport, rejected, deadline).await?;
-                transport.limits.unheld(deadline).await.map_err(Failure::last)?;
+                transport.limits.after_retry_at(deadline).await.map_err(Failure::last)?;
                 if !shared.tokens.is_good(&bearer) {
                     continue;
                 }
@@ -343,13 +343,13 @@ impl Client {
         self.validate(request, incoming, &bearer)
     }
 
-    /// Holds back what the service asks to hold back, and ends a feed call.
+    /// Obeys what the service says of Retry-After, and ends a feed call.
     async fn obey(&self, incoming: &Incoming, permit: Option<FeedPermit>) -> Result<()> {
         let asked = asked_wait(incoming.status, &incoming.headers, incoming.ended_at);
         match permit {
             None => {
-                if let Some(hold) = asked {
-                    self.shared.transport.limits.wait_for(hold);
+                if let Some(retry_after) = asked {
+                    self.shared.transport.limits.wait_for(retry_after);
                 }
                 Ok(())
             }
@@ -359,8 +359,8 @@ impl Client {
                 let refused = matches!(incoming.status, 403 | 408 | 429)
                     || (incoming.status >= 400 && asked.is_some());
                 let least = if refused { self.shared.feed_per } else { Duration::ZERO };
-                let hold = asked.unwrap_or_default().max(least);
-                permit.answered(incoming.status, hold).await
+                let retry_after = asked.unwrap_or_default().max(least);
+                permit.answered(incoming.status, retry_after).await
             }
         }
     }

@@ -39,7 +39,7 @@ pub struct Ended {
     /// The answer's status; `None` when no answer came.
     pub(crate) status: Option<u16>,
     /// How long after the end the source wants no call to the feeds; zero when it said nothing.
-    pub(crate) hold: Duration,
+    pub(crate) retry_after: Duration,
 }
 
 /// Where the calls to the feed are kept. All methods block until what they did is durable; they are
@@ -123,12 +123,12 @@ pub(crate) fn decide(
         calls.iter().map(|call| ended(call).later_by(per)).filter(|free| *free > now).collect();
     free.sort_unstable();
     let by_count = if free.len() < limit { now } else { free[free.len() - limit] };
-    let by_hold = calls
+    let by_retry_after = calls
         .iter()
-        .filter_map(|call| call.end.as_ref().map(|end| ended(call).later_by(end.hold)))
+        .filter_map(|call| call.end.as_ref().map(|end| ended(call).later_by(end.retry_after)))
         .max()
         .unwrap_or(now);
-    let go_at = by_count.max(by_hold);
+    let go_at = by_count.max(by_retry_after);
     if go_at <= now { Decision::Go } else { Decision::Wait(go_at.since(now)) }
 }
 
@@ -164,7 +164,8 @@ pub(crate) fn adopt(
                     gone_by = gone_by.min(call.sent);
                 }
                 let boot_id = boot_id.to_owned();
-                let ended = Ended { boot_id, at, time: now, status: None, hold: Duration::ZERO };
+                let ended =
+                    Ended { boot_id, at, time: now, status: None, retry_after: Duration::ZERO };
                 call.boot_id.clone_from(&ended.boot_id);
                 call.end = Some(ended.clone());
                 written.push((call.id, ended));

@@ -156,21 +156,23 @@ impl Shared {
     }
 
     /// Notes the end in memory, and forgets what does not count any more.
-    fn end(&self, id: i64, status: Option<u16>, hold: Duration, grace: Duration) -> Ended {
+    fn end(&self, id: i64, status: Option<u16>, retry_after: Duration, grace: Duration) -> Ended {
         let now = self.clock.now();
         let ended = Ended {
             boot_id: self.clock.boot_id().to_owned(),
             at: wall_later_by(grace),
             time: now.later_by(grace),
             status,
-            hold,
+            retry_after,
         };
         let mut calls = self.calls();
         if let Some(call) = calls.iter_mut().find(|call| call.id == id) {
             call.end = Some(ended.clone());
         }
         calls.retain(|call| {
-            call.end.as_ref().is_none_or(|end| end.time.later_by(self.window.max(end.hold)) > now)
+            call.end
+                .as_ref()
+                .is_none_or(|end| end.time.later_by(self.window.max(end.retry_after)) > now)
         });
         ended
     }
@@ -185,13 +187,13 @@ pub(crate) struct FeedPermit {
 }
 
 impl FeedPermit {
-    /// The answer is complete. `hold`: how long the source wants no further call; zero for none.
+    /// The answer is complete. `retry_after`: how long the source wants no further call; zero for none.
     ///
     /// # Errors
     /// Those of the store. The end counts all the same.
-    pub(crate) async fn answered(mut self, status: u16, hold: Duration) -> Result<()> {
+    pub(crate) async fn answered(mut self, status: u16, retry_after: Duration) -> Result<()> {
         self.open = false;
-        let ended = self.shared.end(self.id, Some(status), hold, Duration::ZERO);
+        let ended = self.shared.end(self.id, Some(status), retry_after, Duration::ZERO);
         self.shared.writer.end(self.id, ended).await
     }
 

@@ -84,7 +84,7 @@ pub(super) struct Limits {
     slots: Arc<Semaphore>,
     /// One fewer: journals take minutes, and must not keep the feed from being asked.
     journal_slots: Arc<Semaphore>,
-    held_until: Mutex<Option<Instant>>,
+    retry_at: Mutex<Option<Instant>>,
 }
 
 impl Limits {
@@ -94,7 +94,7 @@ impl Limits {
             pace: Pace::per_second(limits.requests_per_second),
             slots: Arc::new(Semaphore::new(slots)),
             journal_slots: Arc::new(Semaphore::new((slots - 1).max(1))),
-            held_until: Mutex::new(None),
+            retry_at: Mutex::new(None),
         }
     }
 
@@ -111,12 +111,12 @@ impl Limits {
         Ok(Slot { _any: any, _journal: journal })
     }
 
-    /// The next call's turn: waits until no hold is in force.
+    /// The next call's turn: waits until no Retry-After is in force.
     ///
     /// # Errors
-    /// [`Kind::Throttled`] when the hold goes beyond `deadline`.
-    pub(super) async fn unheld(&self, deadline: Instant) -> Result<()> {
-        while let Some(until) = self.hold() {
+    /// [`Kind::Throttled`] when that goes beyond `deadline`.
+    pub(super) async fn after_retry_at(&self, deadline: Instant) -> Result<()> {
+        while let Some(until) = self.retry_after() {
             if until > deadline {
                 let seconds = until.duration_since(Instant::now()).as_secs_f64().ceil();
                 let text = format!("the service wants no call for another {seconds:.0} s");
@@ -132,31 +132,31 @@ impl Limits {
     /// # Errors
     /// [`Kind::Throttled`] when the service wants no call before `deadline`.
     pub(super) async fn acquire(&self, deadline: Instant) -> Result<()> {
-        self.unheld(deadline).await?;
+        self.after_retry_at(deadline).await?;
         self.pace.ready().await;
         // A refusal can have come in the meantime.
-        self.unheld(deadline).await
+        self.after_retry_at(deadline).await
     }
 
-    /// The service wants no call for `duration` from now. A longer hold stays.
+    /// The service wants no call for `duration` from now. A longer Retry-After stays.
     pub(super) fn wait_for(&self, duration: Duration) {
         // Beyond what the clock can count: a year stands in for it.
         let now = Instant::now();
         let until =
             now.checked_add(duration).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400));
-        let mut held = self.held_until.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.is_none_or(|known| known < until) {
-            *held = Some(until);
+        let mut retry_at = self.retry_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if retry_at.is_none_or(|known| known < until) {
+            *retry_at = Some(until);
         }
     }
 
     /// Until when calls are held back; `None` when they are not.
-    fn hold(&self) -> Option<Instant> {
-        let mut held = self.held_until.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.is_some_and(|until| until <= Instant::now()) {
-            *held = None;
+    fn retry_after(&self) -> Option<Instant> {
+        let mut retry_at = self.retry_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if retry_at.is_some_and(|until| until <= Instant::now()) {
+            *retry_at = None;
         }
-        *held
+        *retry_at
     }
 }
 

@@ -4,7 +4,7 @@
 //! ```text
 //! Pages ──► Client::send ──► slot, token, limits ──► Transport ──► service
 //!   ▲            │      └──► Ledger (change feeds)      │
-//!   └── Pager    └── retries, holds, judgement ◄────────┘
+//!   └── Pager    └── retries, Retry-After, verdict ◄────┘
 //! ```
 //!
 //! - [`odata`] and [`Request`]: what is asked, as typed pieces.

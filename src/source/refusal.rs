@@ -26,7 +26,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// Reads the body of a refusal, whatever its shape. `secrets` are blotted out of it.
+    /// Reads the body of a refusal, whatever its shape. `secrets` are redacted in it.
     pub(super) fn read(status: u16, body: &[u8], secrets: &[&str]) -> Self {
         let mut permissions = Vec::new();
         let said = match serde_json::from_slice::<Value>(body) {

@@ -16,7 +16,7 @@ pub(crate) struct Retry {
     /// added at random, so that callers that failed together do not come back together.
     pub(crate) first_wait: Duration,
     pub(crate) longest_wait: Duration,
-    /// No attempt begins so long after the first, and no hold is waited for that ends later.
+    /// No attempt begins so long after the first, and no Retry-After is waited for that ends later.
     pub(crate) patience: Duration,
     /// Makes the random part repeatable.
     pub(crate) seed: Option<u64>,

@@ -45,7 +45,7 @@ pub(super) fn asked_wait(status: u16, headers: &HeaderMap, now: Timestamp) -> Op
         .and_then(|milliseconds| Duration::try_from_secs_f64(milliseconds / 1e3).ok());
     let said = [retry_after, reset, delayed].into_iter().flatten().max();
     match said {
-        Some(hold) if hold > Duration::ZERO => Some(hold),
+        Some(wait) if wait > Duration::ZERO => Some(wait),
         _ if status == 429 || used_up => Some(UNSAID),
         _ => None,
     }
@@ -58,7 +58,7 @@ fn retry_after(text: &str, server_now: Timestamp) -> Option<Duration> {
 
 /// The end of the window: a date, seconds or milliseconds since 1970, or seconds from now.
 fn reset(text: &str, server_now: Timestamp) -> Option<Duration> {
-    let hold = match text.parse::<i64>() {
+    let wait = match text.parse::<i64>() {
         Ok(number) if number >= SMALLEST_EPOCH_MILLIS => {
             until(Timestamp::from_millisecond(number).ok()?, server_now)?
         }
@@ -66,11 +66,11 @@ fn reset(text: &str, server_now: Timestamp) -> Option<Duration> {
             until(Timestamp::from_second(number).ok()?, server_now)?
         }
         _ => match seconds(text) {
-            Some(hold) => hold,
+            Some(wait) => wait,
             None => until(text.parse().ok().or_else(|| http_date(text))?, server_now)?,
         },
     };
-    Some(hold.min(LONGEST_RESET))
+    Some(wait.min(LONGEST_RESET))
 }
 
 fn seconds(text: &str) -> Option<Duration> {
@@ -138,8 +138,8 @@ mod tests {
         #[case] said: &[(&str, &str)],
         #[case] milliseconds: Option<u64>,
     ) {
-        let hold = asked_wait(status, &headers(said), NOW);
-        assert_eq!(hold, milliseconds.map(Duration::from_millis));
+        let wait = asked_wait(status, &headers(said), NOW);
+        assert_eq!(wait, milliseconds.map(Duration::from_millis));
     }
 
     #[test]

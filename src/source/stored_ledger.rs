@@ -54,7 +54,7 @@ impl LedgerStore for StoredLedger {
                 },
             )?;
             rows.into_iter()
-                .map(|(id, feed, boot_id, sent_at, sent, ended_at, ended, status, hold)| {
+                .map(|(id, feed, boot_id, sent_at, sent, ended_at, ended, status, retry_after)| {
                     let broken = || {
                         Error::new(
                             Kind::Store,
@@ -67,7 +67,9 @@ impl LedgerStore for StoredLedger {
                             at,
                             time: BootTime::from_nanos(time),
                             status,
-                            hold: Duration::from_nanos(hold.unwrap_or(0).max(0) as u64),
+                            retry_after: Duration::from_nanos(
+                                retry_after.unwrap_or(0).max(0) as u64
+                            ),
                         }),
                         _ => None,
                     };
@@ -111,7 +113,7 @@ impl LedgerStore for StoredLedger {
                     instant_param(ended.at),
                     ended.time.as_nanos(),
                     ended.status,
-                    i64::try_from(ended.hold.as_nanos()).unwrap_or(i64::MAX),
+                    i64::try_from(ended.retry_after.as_nanos()).unwrap_or(i64::MAX),
                     ended.boot_id,
                     id
                 ],

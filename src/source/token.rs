@@ -36,7 +36,7 @@ pub(super) struct Bearer {
 }
 
 impl Bearer {
-    /// For blotting it out of what the service says. Not to be printed.
+    /// For redacting it in what the service says. Not to be printed.
     pub(super) fn secret(&self) -> &str {
         self.token.expose_secret()
     }
@@ -119,7 +119,7 @@ impl Tokens {
         }
     }
 
-    /// The client secret, for blotting it out of what the service says. Not to be printed.
+    /// The client secret, for redacting it in what the service says. Not to be printed.
     pub(super) fn client_secret(&self) -> &str {
         self.client_secret.expose_secret()
     }
@@ -238,8 +238,9 @@ impl Tokens {
         let within =
             |error: Error| error.within(format!("no token from {}{PATH}", transport.base()));
         let incoming = transport.exchange(&outgoing).await.map_err(within)?;
-        if let Some(hold) = asked_wait(incoming.status, &incoming.headers, incoming.ended_at) {
-            transport.limits.wait_for(hold);
+        if let Some(retry_after) = asked_wait(incoming.status, &incoming.headers, incoming.ended_at)
+        {
+            transport.limits.wait_for(retry_after);
         }
         // The last of the form is the secret or the refresh token.
         let secrets: Vec<&str> =

@@ -57,7 +57,7 @@ pub(super) fn redirect_target(headers: &HeaderMap) -> String {
     }
 }
 
-/// The address as it may be shown: parameters that look like secrets are blotted out, a long
+/// The address as it may be shown: parameters that look like secrets are redacted, a long
 /// query is cut.
 pub(super) fn shown_address(base: &str, request: &Request) -> String {
     const LONGEST_QUERY: usize = 200;

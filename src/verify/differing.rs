@@ -133,7 +133,7 @@ mod tests {
             case_id,
             reported: true,
             dates: [Some(1); 11],
-            any_stamp: String::new(),
+            any_version: String::new(),
             moved: 1,
             place: None,
             state: Some(state),

@@ -30,7 +30,7 @@ const WORKING: [&str; 16] = [
     "old_lines",
     "old_notes",
     "staged_months",
-    "tightened",
+    "stricter",
     "wanted_months",
 ];
 /// Names of such tables begin with this.

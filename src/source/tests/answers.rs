@@ -178,7 +178,7 @@ async fn a_refused_feed_call_holds_the_feed_for_a_window_and_nothing_else() {
     let calls = service.calls();
     assert!(calls[1].at - calls[0].at >= per);
     let end = ledger.calls()[0].end.clone().unwrap();
-    assert_eq!((end.status, end.hold >= per), (Some(429), true));
+    assert_eq!((end.status, end.retry_after >= per), (Some(429), true));
 }
 
 #[tokio::test]

@@ -32,12 +32,12 @@ fn call(id: i64, sent: i64, end: Option<(i64, u64)>) -> FeedCall {
         boot_id: "boot".to_owned(),
         sent_at: Timestamp::UNIX_EPOCH,
         sent: at(sent),
-        end: end.map(|(ended, hold)| Ended {
+        end: end.map(|(ended, retry_after)| Ended {
             boot_id: "boot".to_owned(),
             at: Timestamp::UNIX_EPOCH,
             time: at(ended),
             status: Some(200),
-            hold: seconds(hold),
+            retry_after: seconds(retry_after),
         }),
     }
 }
@@ -135,7 +135,7 @@ enum Event {
     Call {
         latency: u64,
         arrival: u64,
-        hold: u64,
+        retry_after: u64,
     },
     Pass {
         milliseconds: u64,
@@ -156,7 +156,7 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         8 => (0_u64..45_000, 0_u64..=100, prop_oneof![9 => Just(0_u64), 1 => 0_u64..90_000])
-            .prop_map(|(latency, arrival, hold)| Event::Call { latency, arrival, hold }),
+            .prop_map(|(latency, arrival, retry_after)| Event::Call { latency, arrival, retry_after }),
         2 => (0_u64..20_000).prop_map(|milliseconds| Event::Pass { milliseconds }),
         1 => Just(Event::Abort),
         1 => (0_u64..3_000).prop_map(|away| Event::Kill { away }),
@@ -172,7 +172,7 @@ struct World {
     boot: u32,
     limit: u32,
     calls: Vec<FeedCall>,
-    /// Id, arrival, end, hold of the calls under way.
+    /// Id, arrival, end, retry_after of the calls under way.
     flying: Vec<(i64, u64, u64, u64)>,
     arrivals: Vec<u64>,
     held_until: u64,
@@ -190,13 +190,13 @@ impl World {
         format!("boot {}", self.boot)
     }
 
-    fn end(&mut self, id: i64, now: u64, hold: u64) {
+    fn end(&mut self, id: i64, now: u64, retry_after: u64) {
         let ended = Ended {
             boot_id: self.boot_id(),
             at: Timestamp::UNIX_EPOCH,
             time: self.boot_time(now),
             status: None,
-            hold: Duration::from_millis(hold),
+            retry_after: Duration::from_millis(retry_after),
         };
         let call = self.calls.iter_mut().find(|call| call.id == id).unwrap();
         call.boot_id.clone_from(&ended.boot_id);
@@ -206,14 +206,14 @@ impl World {
     /// Lets time pass; calls end on the way.
     fn pass_to(&mut self, until: u64) {
         self.flying.sort_by_key(|call| call.2);
-        while let Some(&(id, arrival, end, hold)) = self.flying.first()
+        while let Some(&(id, arrival, end, retry_after)) = self.flying.first()
             && end <= until
         {
             self.flying.remove(0);
             self.arrivals.push(arrival);
-            self.end(id, end, hold);
-            if hold > 0 {
-                self.held_until = self.held_until.max(end + hold);
+            self.end(id, end, retry_after);
+            if retry_after > 0 {
+                self.held_until = self.held_until.max(end + retry_after);
             }
         }
         self.now = until;
@@ -226,7 +226,7 @@ impl World {
         }
     }
 
-    fn call(&mut self, latency: u64, arrival: u64, hold: u64) {
+    fn call(&mut self, latency: u64, arrival: u64, retry_after: u64) {
         loop {
             let now = self.boot_time(self.now);
             match decide(&self.calls, now, &self.boot_id(), self.limit, PER) {
@@ -249,7 +249,7 @@ impl World {
             end: None,
         });
         let arrives = self.now + latency * arrival / 100;
-        self.flying.push((id, arrives, self.now + latency, hold));
+        self.flying.push((id, arrives, self.now + latency, retry_after));
     }
 
     fn restart(&mut self, away: u64) {
@@ -263,7 +263,9 @@ impl World {
 
     fn step(&mut self, event: &Event) {
         match *event {
-            Event::Call { latency, arrival, hold } => self.call(latency, arrival, hold),
+            Event::Call { latency, arrival, retry_after } => {
+                self.call(latency, arrival, retry_after)
+            }
             Event::Pass { milliseconds } => self.pass_to(self.now + milliseconds),
             Event::Abort => {
                 if !self.flying.is_empty() {
@@ -410,7 +412,7 @@ async fn the_start_is_in_the_store_before_the_call_is_sent_and_the_end_after_it(
     assert_eq!((begun[0].feed, &begun[0].end), (FeedName::Contacts, &None));
     permit.answered(429, seconds(60)).await.unwrap();
     let end = store.calls()[0].end.clone().unwrap();
-    assert_eq!((end.status, end.hold), (Some(429), seconds(60)));
+    assert_eq!((end.status, end.retry_after), (Some(429), seconds(60)));
 }
 
 #[tokio::test(start_paused = true)]
