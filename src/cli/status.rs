@@ -9,6 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::mirror::Store;
 use crate::session::Session;
 use crate::status::Status;
+use crate::text::counted;
 
 /// Differences that are shown as text.
 const MOST_STANDING: usize = 20;
@@ -96,11 +97,11 @@ fn text(status: &Status) -> String {
     }
     if let Some(run) = status.runs.first() {
         out.push_str(&format!(
-            "\nlast run: {} {}, started {}, {} calls",
+            "\nlast run: {} {}, started {}, {}",
             run.command,
             run.outcome.as_deref().unwrap_or("did not end"),
             or_dash(run.started_at.as_deref()),
-            run.calls.map_or("-".to_owned(), |calls| calls.to_string())
+            run.calls.map_or("- calls".to_owned(), |calls| counted(calls, "call"))
         ));
         // What stands above already is not said twice.
         let errors = run.error.as_deref().unwrap_or_default().lines();
@@ -111,10 +112,11 @@ fn text(status: &Status) -> String {
     }
     if let Some(verified) = &status.verified {
         out.push_str(&format!(
-            "\nlast verified: {}, {} comparisons, {} differences, {} unsettled, {} not compared",
+            "
+last verified: {}, {}, {}, {} unsettled, {} not compared",
             verified.at,
-            verified.comparisons,
-            verified.differences,
+            counted(verified.comparisons, "comparison"),
+            counted(verified.differences, "difference"),
             verified.unsettled,
             verified.not_compared
         ));

@@ -6,6 +6,7 @@ use super::sync::summary;
 use crate::cycle::Options;
 use crate::daemon::{Host, Printer};
 use crate::error::Result;
+use crate::text::counted;
 use crate::verify::{Comparison, Finding, Verified};
 
 pub(crate) async fn execute(args: &Verify, host: &Host, out: &Printer) -> Result<u8> {
@@ -36,8 +37,8 @@ pub(crate) fn differences(verified: &Verified) -> String {
         verified.comparisons.iter().filter(|c| c.finding != Finding::Same).cloned().collect();
     let shown = if found.is_empty() { String::new() } else { rows(&found) };
     format!(
-        "verified: {} comparisons\n{shown}{}{}",
-        verified.comparisons.len(),
+        "verified: {}\n{shown}{}{}",
+        counted(verified.comparisons.len(), "comparison"),
         left_out(verified),
         total(verified)
     )
@@ -68,12 +69,12 @@ fn total(verified: &Verified) -> String {
     match (differences, unsettled, verified.not_compared) {
         (0, 0, 0) => return "the mirror equals the source\n".to_owned(),
         (0, ..) => parts.push("what could be compared equals the source".to_owned()),
-        (n, ..) => parts.push(format!("{n} differences; they are read again at the next sync")),
+        (n, ..) => {
+            parts.push(format!("{}, to be read again at the next sync", counted(n, "difference")))
+        }
     }
     if unsettled > 0 {
-        parts.push(format!(
-            "{unsettled} are unsettled: something changed each time they were asked"
-        ));
+        parts.push(format!("{unsettled} unsettled: something changed each time that it was asked"));
     }
     if verified.not_compared > 0 {
         parts.push(format!("{} could not be compared (see above)", verified.not_compared));
@@ -107,13 +108,13 @@ mod tests {
         );
         assert_eq!(
             last_line(vec![Finding::Same, unsettled()], 0),
-            "what could be compared equals the source; 1 are unsettled: something changed each time \
-             they were asked\n"
+            "what could be compared equals the source; 1 unsettled: something changed each time \
+             that it was asked\n"
         );
         assert_eq!(
             last_line(vec![Finding::Different("1".to_owned()), unsettled()], 3),
-            "1 differences; they are read again at the next sync; 1 are unsettled: something changed \
-             each time they were asked; 3 could not be compared (see above)\n"
+            "1 difference, to be read again at the next sync; 1 unsettled: something changed each time \
+             that it was asked; 3 could not be compared (see above)\n"
         );
     }
 }
