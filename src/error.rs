@@ -64,6 +64,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether the service says that it has no such call.
+    pub(crate) fn is_no_such_call(self) -> bool {
+        matches!(self, Kind::NotFound | Kind::NotAllowed)
+    }
+
     /// Whether the same call can succeed later without anybody doing anything.
     pub(crate) fn is_retryable(self) -> bool {
         match self {

@@ -228,7 +228,7 @@ impl Extractor {
             Shape::List => {
                 let listed =
                     self.list(resource, page_plan(resource, read, request), params, parts).await;
-                let absent = |e: &Error| matches!(e.kind(), Kind::NotFound | Kind::NotAllowed);
+                let absent = |e: &Error| e.kind().is_no_such_call();
                 match (listed, &read.fallback) {
                     (Err(error), Some(fallback)) if absent(&error) => {
                         let plan = fallback_plan(resource, fallback, params)?;

@@ -10,7 +10,7 @@ use super::queue::Queue;
 use super::signals::Interrupt;
 use crate::catalog::{Fallback, ForEach, Group, Resource};
 use crate::decode::Load;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::mirror::State;
 use crate::scope::{FailureKind, TableStatus, Urgency, Version, Work};
 
@@ -97,10 +97,10 @@ impl Cycle {
                 self.reached();
                 self.take_load(0, load).await
             }
-            Err(error) => match (error.kind(), &resource.fallback) {
+            Err(error) => match &resource.fallback {
                 // A list that was there before is no reason to give up what it said.
-                (Kind::NotFound | Kind::NotAllowed, Some(fallback))
-                    if !self.has_answered(&resource.table)? =>
+                Some(fallback)
+                    if error.kind().is_no_such_call() && !self.has_answered(&resource.table)? =>
                 {
                     self.take_fallback(resource, fallback, &error).await
                 }

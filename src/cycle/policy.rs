@@ -90,9 +90,10 @@ pub(crate) fn ends_run(kind: Kind) -> bool {
     decide(kind, &Evidence::default()) == Verdict::EndRun
 }
 
-/// Whether the source has no such call for us.
-pub(super) fn is_missing(kind: Kind) -> bool {
-    matches!(kind, Kind::Forbidden | Kind::NotFound | Kind::NotAllowed)
+/// Whether an endpoint that nothing is known of is not there for us.
+pub(super) fn is_closed(kind: Kind) -> bool {
+    let endpoint = Evidence { is_whole_table: true, ..Evidence::default() };
+    matches!(decide(kind, &endpoint), Verdict::TableForbidden | Verdict::TableAbsent)
 }
 
 /// Whether an error says that the source was not reached.
@@ -139,6 +140,14 @@ mod tests {
         let ends = |kind| decide(kind, &Evidence::default()) == Verdict::EndRun;
         assert!(ends(Kind::Credentials) && ends(Kind::Store) && ends(Kind::DiskFull));
         assert!(!ends(Kind::Unauthorized) && !ends(Kind::Unreachable) && !ends(Kind::Server));
+    }
+
+    #[test]
+    fn an_endpoint_is_closed_by_a_403_404_and_405_and_by_nothing_else() {
+        assert!([Kind::Forbidden, Kind::NotFound, Kind::NotAllowed].into_iter().all(is_closed));
+        let others =
+            [Kind::Unauthorized, Kind::Server, Kind::Timeout, Kind::BadAnswer, Kind::Store];
+        assert!(!others.into_iter().any(is_closed));
     }
 
     #[test]

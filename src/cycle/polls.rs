@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio::sync::Mutex;
 
 use super::feed_memory::FeedMemory;
-use super::policy::{ends_run, is_missing};
+use super::policy::{ends_run, is_closed};
 use super::signals::Notifier;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -121,7 +121,7 @@ impl Polls {
         }
         match self.poll(FeedName::Contacts).await {
             Ok(polled) => Ok(Some(polled)),
-            Err(error) if is_missing(error.kind()) => {
+            Err(error) if is_closed(error.kind()) => {
                 tracing::info!(
                     reason = error.chain(),
                     "there is no contacts feed for us: contacts are read again by age"
