@@ -31,8 +31,9 @@ pub use feeds::REREAD;
 pub use journals::JournalRequest;
 pub use options::Options;
 pub use permissions::{is_granted, restriction};
-pub(crate) use policy::ends_run;
+pub(crate) use policy::{ends_run, month_takes_too_long, weight_of_month};
 pub use polls::Polls;
+pub(crate) use reach::{Unreached, is_out_of_reach};
 pub use report::Report;
 pub use run_log::{check_tenant, failed_text, page_sizes};
 pub use scopes::{MOST_FAILURES, plan_cases, plan_rereading, scopes_of, since};
@@ -51,7 +52,6 @@ use crate::catalog::{Catalog, Group, Resource};
 use crate::config::{Config, Reread};
 use crate::decode::Context;
 use permissions::Granted;
-use reach::Unreached;
 
 use crate::error::Result;
 use crate::extract::Extractor;

@@ -90,6 +90,17 @@ pub(crate) fn ends_run(kind: Kind) -> bool {
     decide(kind, &Evidence::default()) == Verdict::EndRun
 }
 
+/// Whether a journal's month takes too long. That says nothing about whether the source can be reached,
+/// and counts as several failures: each has waited for `limits.journal_timeout`.
+pub(crate) fn month_takes_too_long(kind: Kind) -> bool {
+    kind == Kind::Timeout
+}
+
+/// As how many failures of its table that of a journal's month counts.
+pub(crate) fn weight_of_month(kind: Kind) -> u32 {
+    if month_takes_too_long(kind) { 5 } else { 1 }
+}
+
 /// Whether an endpoint that nothing is known of is not there for us.
 pub(super) fn is_closed(kind: Kind) -> bool {
     let endpoint = Evidence { is_whole_table: true, ..Evidence::default() };

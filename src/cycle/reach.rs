@@ -4,21 +4,47 @@ use std::collections::BTreeSet;
 
 use super::Cycle;
 use super::policy;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
+use crate::source::Client;
 
 /// So many different endpoints in a row that cannot be reached are the source.
 const SEVERAL_ENDPOINTS: usize = 3;
 
-/// The endpoints that could not be reached, in a row.
+/// The endpoints that could not be reached, in a row (pure).
 #[derive(Debug, Default)]
-pub(super) struct Unreached {
+pub(crate) struct Unreached {
     endpoints: BTreeSet<String>,
+}
+
+impl Unreached {
+    /// A call was answered: the source is there.
+    pub(crate) fn reached(&mut self) {
+        self.endpoints.clear();
+    }
+
+    /// A call failed. Returns whether so many different endpoints could not be reached that one more has
+    /// to be asked.
+    pub(crate) fn failed(&mut self, endpoint: &str, kind: Kind) -> bool {
+        if !policy::is_unreached(kind) {
+            self.reached();
+            return false;
+        }
+        self.endpoints.insert(endpoint.to_owned());
+        self.endpoints.len() >= SEVERAL_ENDPOINTS
+    }
+}
+
+/// Asks one more endpoint after others could not be reached: whether that cannot be either, so that
+/// everything else would fail as well.
+pub(crate) async fn is_out_of_reach(client: &Client) -> bool {
+    let asked = client.permissions().await;
+    asked.is_err_and(|error| policy::is_unreached(error.kind()))
 }
 
 impl Cycle {
     /// A call was answered: the source is there.
     pub(super) fn reached(&mut self) {
-        self.unreached.endpoints.clear();
+        self.unreached.reached();
     }
 
     /// Counts the different endpoints that cannot be reached, in a row. When several cannot, one more
@@ -31,15 +57,10 @@ impl Cycle {
         endpoint: &str,
         error: Error,
     ) -> Result<Error> {
-        if !policy::is_unreached(error.kind()) {
-            self.reached();
-            return Ok(error);
+        if self.unreached.failed(endpoint, error.kind()) {
+            return self.ask_another(error).await;
         }
-        self.unreached.endpoints.insert(endpoint.to_owned());
-        if self.unreached.endpoints.len() < SEVERAL_ENDPOINTS {
-            return Ok(error);
-        }
-        self.ask_another(error).await
+        Ok(error)
     }
 
     /// After an endpoint could not be reached: asks another one, and where that cannot be reached
@@ -48,12 +69,36 @@ impl Cycle {
     /// # Errors
     /// The error itself, where it ends the run.
     pub(super) async fn ask_another(&mut self, error: Error) -> Result<Error> {
-        match self.extractor.client().permissions().await {
-            Err(again) if policy::is_unreached(again.kind()) => Err(error),
-            _ => {
-                self.reached();
-                Ok(error)
-            }
+        if is_out_of_reach(self.extractor.client()).await {
+            return Err(error);
         }
+        self.reached();
+        Ok(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_different_endpoints_that_cannot_be_reached_speak_for_the_source() {
+        let mut unreached = Unreached::default();
+        for _ in 0..100 {
+            assert!(!unreached.failed("notes", Kind::Unreachable));
+        }
+        assert!(!unreached.failed("costs", Kind::Tls));
+        assert!(unreached.failed("cases", Kind::Timeout));
+        unreached.reached();
+        assert!(!unreached.failed("cases", Kind::Timeout));
+    }
+
+    #[test]
+    fn any_status_is_an_answer_of_the_source() {
+        let mut unreached = Unreached::default();
+        assert!(!unreached.failed("notes", Kind::Unreachable));
+        assert!(!unreached.failed("costs", Kind::Unreachable));
+        assert!(!unreached.failed("cases", Kind::Server));
+        assert!(!unreached.failed("cases", Kind::Unreachable));
     }
 }

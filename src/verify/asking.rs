@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use tokio::task::JoinSet;
 
-use crate::cycle::{Interrupt, MOST_FAILURES, Signals};
+use crate::cycle::{
+    Interrupt, MOST_FAILURES, Signals, Unreached, month_takes_too_long, weight_of_month,
+};
 use crate::error::{Error, Kind, Result};
 
 /// Whether asking may go on: changes come first, and so does what asks for an end.
@@ -77,43 +79,61 @@ impl<T: Send + 'static> Asking<T> {
     }
 }
 
-/// So many calls in a row that do not reach the source end the asking: the rest would fail as well.
-const MOST_UNREACHABLE: u32 = 8;
-
-/// How often in a row the source gave no answer (pure). As in a cycle, so many calls that do not reach
-/// it end the asking, and so many failures of a table that never answered end that of the table: each
-/// of the rest would cost all of its repetitions.
+/// Whether asking on makes sense (pure), by the rules of a cycle: several different endpoints that cannot
+/// be reached, and one more that cannot either, end the asking; so many failures of a table that never
+/// answered end that of the table. Each of the rest would cost all of its repetitions.
 #[derive(Debug, Default)]
 pub(super) struct Reach {
-    unreachable: u32,
+    unreached: Unreached,
+    /// One more endpoint was asked in vain.
+    is_lost: bool,
     /// Failures of each table; `None` once it has answered.
     failures: BTreeMap<String, Option<u32>>,
 }
 
 impl Reach {
     pub(crate) fn answered(&mut self, table: &str) {
-        self.unreachable = 0;
+        self.reached();
         self.failures.insert(table.to_owned(), None);
     }
 
-    pub(crate) fn failed(&mut self, table: &str, kind: Kind) {
-        match kind {
-            Kind::Unreachable | Kind::Timeout => self.unreachable += 1,
-            _ => self.unreachable = 0,
-        }
+    /// Something was answered.
+    pub(crate) fn reached(&mut self) {
+        self.unreached.reached();
+        self.is_lost = false;
+    }
+
+    /// A call failed. Returns whether one more endpoint has to be asked.
+    pub(crate) fn failed(&mut self, table: &str, kind: Kind) -> bool {
+        self.count(table, 1);
+        self.unreached.failed(table, kind)
+    }
+
+    /// The same of a call for a journal's month.
+    pub(crate) fn month_failed(&mut self, table: &str, kind: Kind) -> bool {
+        self.count(table, weight_of_month(kind));
+        !month_takes_too_long(kind) && self.unreached.failed(table, kind)
+    }
+
+    fn count(&mut self, table: &str, weight: u32) {
         if let Some(failures) = self.failures.entry(table.to_owned()).or_insert(Some(0)) {
-            *failures += 1;
+            *failures += weight;
         }
+    }
+
+    /// That one cannot be reached either.
+    pub(crate) fn lost(&mut self) {
+        self.is_lost = true;
     }
 
     /// Whether the source is out of reach, whatever is asked.
     pub(crate) fn is_lost(&self) -> bool {
-        self.unreachable >= MOST_UNREACHABLE
+        self.is_lost
     }
 
     /// Whether nothing more is asked of a table.
     pub(crate) fn gives_up(&self, table: &str) -> bool {
-        self.is_lost() || self.failures.get(table).copied().flatten() >= Some(MOST_FAILURES)
+        self.is_lost || self.failures.get(table).copied().flatten() >= Some(MOST_FAILURES)
     }
 }
 
@@ -147,19 +167,32 @@ mod tests {
     }
 
     #[test]
-    fn a_source_out_of_reach_ends_the_asking_and_an_answer_begins_anew() {
+    fn one_endpoint_out_of_reach_ends_nothing_and_several_do_once_another_is_too() {
         let mut reach = Reach::default();
-        for _ in 1..MOST_UNREACHABLE {
-            reach.failed("notes", Kind::Unreachable);
+        reach.answered("notes");
+        for _ in 0..100 {
+            assert!(!reach.failed("notes", Kind::Tls));
         }
-        assert!(!reach.is_lost());
+        assert!(!reach.failed("costs", Kind::Unreachable));
+        assert!(reach.failed("cases", Kind::Timeout));
+        assert!(!reach.is_lost() && !reach.gives_up("notes"));
+        reach.lost();
+        assert!(reach.is_lost() && reach.gives_up("notes"));
         reach.answered("costs");
-        reach.failed("notes", Kind::Timeout);
-        assert!(!reach.is_lost());
-        for _ in 1..MOST_UNREACHABLE {
-            reach.failed("costs", Kind::Unreachable);
+        assert!(!reach.is_lost() && !reach.failed("cases", Kind::Timeout));
+    }
+
+    #[test]
+    fn a_journal_that_takes_too_long_says_nothing_about_the_others() {
+        let mut reach = Reach::default();
+        assert!(!reach.failed("notes", Kind::Timeout));
+        assert!(!reach.failed("costs", Kind::Timeout));
+        for _ in 0..4 {
+            assert!(!reach.gives_up("revenue_journal_sums"));
+            assert!(!reach.month_failed("revenue_journal_sums", Kind::Timeout));
         }
-        assert!(reach.is_lost() && reach.gives_up("cases"));
+        assert!(reach.gives_up("revenue_journal_sums"));
+        assert!(reach.month_failed("revenue_journal_sums", Kind::Unreachable));
     }
 
     #[test]

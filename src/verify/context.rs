@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use duckdb::Connection;
 
+use super::asking::Reach;
 use crate::catalog::{Catalog, Resource};
 use crate::config::Config;
-use crate::cycle::ends_run;
+use crate::cycle::{ends_run, is_out_of_reach};
 use crate::error::{Error, Kind, Result};
 use crate::extract::Extractor;
 use crate::mirror::{ResourceRow, RunLog, State, Store, Writer};
@@ -19,6 +20,8 @@ pub(crate) struct Context {
     pub(crate) writer: Writer,
     pub(crate) extractor: Extractor,
     found: Mutex<Unknown>,
+    /// Of all comparisons together: their endpoints are different ones.
+    reach: Mutex<Reach>,
 }
 
 /// What could not be compared.
@@ -54,7 +57,15 @@ impl Context {
         writer: Writer,
         extractor: Extractor,
     ) -> Context {
-        Context { config, catalog, store, writer, extractor, found: Mutex::default() }
+        Context {
+            config,
+            catalog,
+            store,
+            writer,
+            extractor,
+            found: Mutex::default(),
+            reach: Mutex::default(),
+        }
     }
 
     /// A connection for reading.
@@ -91,6 +102,51 @@ impl Context {
         let rows = RunLog::new(&self.reader()?).resources()?;
         let row = rows.get(name).filter(|row| !row.is_asked());
         Ok(row.map(|row| format!("{name} is {}", row.status)))
+    }
+
+    /// A table has answered.
+    pub(super) fn answered(&self, table: &str) {
+        self.reach().answered(table);
+    }
+
+    /// Whether the source is out of reach, whatever is asked.
+    pub(super) fn is_lost(&self) -> bool {
+        self.reach().is_lost()
+    }
+
+    /// Whether nothing more is asked of a table.
+    pub(super) fn gives_up(&self, table: &str) -> bool {
+        self.reach().gives_up(table)
+    }
+
+    /// A call for a table failed: notes what cannot be compared for it, and whether the source can be
+    /// reached.
+    ///
+    /// # Errors
+    /// What makes all further calls senseless.
+    pub(super) async fn failed(&self, table: &str, what: &str, error: Error) -> Result<()> {
+        let asks_another = self.reach().failed(table, error.kind());
+        self.after(asks_another, what, error).await
+    }
+
+    /// The same of a call for a journal's month.
+    ///
+    /// # Errors
+    /// What makes all further calls senseless.
+    pub(super) async fn month_failed(&self, table: &str, what: &str, error: Error) -> Result<()> {
+        let asks_another = self.reach().month_failed(table, error.kind());
+        self.after(asks_another, what, error).await
+    }
+
+    async fn after(&self, asks_another: bool, what: &str, error: Error) -> Result<()> {
+        if asks_another {
+            if is_out_of_reach(self.extractor.client()).await {
+                self.reach().lost();
+            } else {
+                self.reach().reached();
+            }
+        }
+        self.cannot(what, error)
     }
 
     /// Notes what cannot be compared, because the source does not answer it.
@@ -142,6 +198,10 @@ impl Context {
     /// What could not be compared.
     pub(crate) fn could_not(&self) -> Unknown {
         self.found().clone()
+    }
+
+    fn reach(&self) -> MutexGuard<'_, Reach> {
+        self.reach.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn found(&self) -> MutexGuard<'_, Unknown> {

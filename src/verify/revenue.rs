@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::Decimal128Type;
 
-use super::asking::{Asking, Gate, Reach};
+use super::asking::{Asking, Gate};
 use super::context::Context;
 use super::lines::{self, LineDifference};
 use super::{Comparison, Finding, Step, amount, decide, hundredths};
@@ -49,7 +49,6 @@ pub(crate) struct Revenue {
     /// To be asked in this attempt.
     due: VecDeque<JournalScope>,
     asking: Asking<(JournalScope, Result<MonthRead>)>,
-    reach: Reach,
     matches: BTreeMap<Matches, u64>,
 }
 
@@ -144,14 +143,14 @@ impl Revenue {
             let Some((scope, read)) = self.asking.next(gate, width, more).await? else {
                 return Ok(());
             };
-            self.take(context, scope, read)?;
-            if self.reach.gives_up(REVENUE_SUMS) {
+            self.take(context, scope, read).await?;
+            if context.gives_up(REVENUE_SUMS) {
                 self.give_up(context);
             }
         }
     }
 
-    fn take(
+    async fn take(
         &mut self,
         context: &Context,
         scope: JournalScope,
@@ -160,13 +159,13 @@ impl Revenue {
         let key = (scope.id, scope.month);
         let told = match read {
             Ok(read) => {
-                self.reach.answered(REVENUE_SUMS);
+                context.answered(REVENUE_SUMS);
                 sums(&read.load.decoded)
             }
             Err(error) => {
-                self.reach.failed(REVENUE_SUMS, error.kind());
                 self.open.remove(&key);
-                return context.cannot(&format!("the revenue of {scope}"), error);
+                let what = format!("the revenue of {scope}");
+                return context.month_failed(REVENUE_SUMS, &what, error).await;
             }
         };
         match (told, self.open.get_mut(&key)) {

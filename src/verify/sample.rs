@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use super::asking::{Asking, Gate, Reach};
+use super::asking::{Asking, Gate};
 use super::context::{Asked, Context};
 use super::whole::{Answer, Ask, Scope, is_search, only, scopes};
 use super::{Comparison, Finding, MOST_ASKED, SAMPLED, Step, decide};
@@ -38,7 +38,6 @@ pub(crate) struct Sample {
     /// What is to be asked in this attempt.
     due: VecDeque<Ask>,
     asking: Asking<Answer>,
-    reach: Reach,
     answers: BTreeMap<Scope, Decoded>,
     tallies: BTreeMap<String, Tally>,
     /// Scopes that were not asked for, because nothing answered.
@@ -112,11 +111,11 @@ impl Sample {
     pub(crate) async fn ask(&mut self, context: &Context, gate: &mut Gate) -> Result<()> {
         let width = context.config.limits.concurrency;
         loop {
-            let (due, reach) = (&mut self.due, &self.reach);
+            let due = &mut self.due;
             let mut given_up = 0;
             let more = || loop {
                 let ask = due.pop_front()?;
-                if reach.gives_up(&ask.resource().table) {
+                if context.gives_up(&ask.resource().table) {
                     given_up += 1;
                     continue;
                 }
@@ -125,14 +124,14 @@ impl Sample {
             let answer = self.asking.next(gate, width, more).await?;
             self.given_up += given_up;
             let Some(answer) = answer else { return Ok(()) };
-            self.take(context, answer)?;
+            self.take(context, answer).await?;
         }
     }
 
-    fn take(&mut self, context: &Context, answer: Answer) -> Result<()> {
+    async fn take(&mut self, context: &Context, answer: Answer) -> Result<()> {
         match answer {
             Answer::Scope(scope, Ok(load)) => {
-                self.reach.answered(&scope.0);
+                context.answered(&scope.0);
                 let whole = load.scopes.iter().all(|scope| scope.complete);
                 if whole && !load.decoded.any_without_key() {
                     self.answers.insert(scope, load.decoded);
@@ -141,11 +140,10 @@ impl Sample {
                 }
             }
             Answer::Scope((table, id), Err(error)) => {
-                self.reach.failed(&table, error.kind());
-                context.cannot(&format!("{table} of {id}"), error)?;
+                context.failed(&table, &format!("{table} of {id}"), error).await?;
             }
             Answer::Search(resource, Ok(found)) => {
-                self.reach.answered(&resource.table);
+                context.answered(&resource.table);
                 if !found.complete {
                     context.unknown(format!("{}: no complete answer came", resource.table));
                 }
@@ -157,8 +155,7 @@ impl Sample {
                 }
             }
             Answer::Search(resource, Err(error)) => {
-                self.reach.failed(&resource.table, error.kind());
-                context.cannot(&resource.table, error)?;
+                context.failed(&resource.table, &resource.table, error).await?;
             }
         }
         Ok(())

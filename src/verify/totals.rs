@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::asking::{Asking, Gate, Reach};
+use super::asking::{Asking, Gate};
 use super::context::{Asked, Context};
 use super::differing::{Differing, Known, Sides};
 use super::{Comparison, Finding};
@@ -60,7 +60,6 @@ pub(crate) struct Totals {
     /// To be asked in this attempt.
     due: VecDeque<Total>,
     asking: Asking<Answer>,
-    reach: Reach,
 }
 
 /// The first instant of a month at the source, and the last that a filter to the millisecond can name.
@@ -245,8 +244,8 @@ impl Totals {
             };
             let width = context.config.limits.concurrency;
             let Some(answer) = self.asking.next(gate, width, more).await? else { break };
-            self.take(context, answer)?;
-            if self.reach.is_lost() {
+            self.take(context, answer).await?;
+            if context.is_lost() {
                 requests.clear();
             }
         }
@@ -254,17 +253,16 @@ impl Totals {
         Ok(())
     }
 
-    fn take(&mut self, context: &Context, (total, told): Answer) -> Result<()> {
+    async fn take(&mut self, context: &Context, (total, told): Answer) -> Result<()> {
         let (name, table) = (total.name(), total.place().table());
         let told = match told {
             Ok(told) => {
-                self.reach.answered(table);
+                context.answered(table);
                 told
             }
             Err(error) => {
-                self.reach.failed(table, error.kind());
                 self.open.retain(|open| open.total != total);
-                return context.cannot(&name, error);
+                return context.failed(table, &name, error).await;
             }
         };
         if told.is_none() {
