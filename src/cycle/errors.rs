@@ -107,17 +107,18 @@ impl Cycle {
     ) -> Result<()> {
         let text = error.chain();
         tracing::warn!(table, id, reason = text, "a scope failed");
-        self.note_failing(table, &text);
+        self.note_failing(table, 1, &text);
         if is_scope {
             self.note_failure(table, id, FailureKind::of(error.kind()), &text).await?;
         }
         Ok(())
     }
 
-    /// Counts a failure of a table, which is failing when nothing else of it is read in this run.
-    pub(super) fn note_failing(&mut self, table: &str, why: &str) {
+    /// Counts a failure of a table as so many; the table is failing when nothing else of it is read in
+    /// this run.
+    pub(super) fn note_failing(&mut self, table: &str, weight: u32, why: &str) {
         self.failed.entry(table.to_owned()).or_insert_with(|| why.to_owned());
-        *self.failures_in_a_row.entry(table.to_owned()).or_default() += 1;
+        *self.failures_in_a_row.entry(table.to_owned()).or_default() += weight;
     }
 
     async fn evidence(

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::Cycle;
 use crate::catalog::{Group, Resource};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::mirror::{NotFound, State};
 use crate::scope::{DueMonth, FailureKind};
 
@@ -36,7 +36,7 @@ impl Cycle {
                 return Ok(true);
             }
             NotFound::Doubted => {
-                self.note_month_failing(month, 1, LEFT);
+                self.month_is_failing(month, Kind::NotFound, LEFT);
                 self.note_month_failure(month, FailureKind::NotFound, LEFT, Duration::ZERO).await?;
                 return Ok(true);
             }

@@ -1,6 +1,6 @@
 //! What the answers of a journal's month mean (docs/architecture.md, "Journals").
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,16 +8,12 @@ use jiff::Timestamp;
 
 use super::Cycle;
 use super::fetch::MonthAnswer;
-use super::policy::{Evidence, MANY_SCOPES, Verdict, decide};
+use super::policy::{Evidence, Verdict, decide, month_takes_too_long, weight_of_month};
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
 use crate::journals::{Exploration, MonthRead, is_more};
 use crate::mirror::{RunLog, State};
 use crate::scope::{DueMonth, FailureKind, JournalScope, Month, ScopeId, TableStatus};
-
-/// Where fewer than many offices' journals are forbidden, all have to be, with no fewer months than
-/// this.
-const FORBIDDEN_MONTHS: usize = 3;
 
 /// What the months that were read together say about each other and about their journals.
 #[derive(Debug, Default)]
@@ -26,8 +22,6 @@ pub(super) struct MonthNotes {
     under_way: usize,
     /// Per table, whether every month of somebody known answered 404.
     not_found: BTreeMap<String, bool>,
-    /// Months that answered 403, while no other of their table answered otherwise.
-    forbidden: BTreeMap<String, BTreeSet<(i64, Month)>>,
     /// Months that could not be read completely: table, id, month.
     pub lacking: Vec<(String, i64, Month)>,
 }
@@ -54,7 +48,6 @@ impl MonthNotes {
         match read {
             Some(Ok(read)) => {
                 self.not_found.insert(month.table.clone(), false);
-                self.forbidden.remove(&month.table);
                 self.exploration.was_read(month, read.window_days, read.too_much);
             }
             Some(Err(_)) | None => self.exploration.failed(month),
@@ -91,19 +84,11 @@ impl Cycle {
         };
         notes.lacks(month);
         let missing = error.kind() == Kind::NotFound;
-        if missing {
-            notes.forbidden.remove(&month.table);
-        }
         // That nobody has no journal either says nothing about the journal.
         if !missing || self.knows(month.scope)? {
             *notes.not_found.entry(month.table.clone()).or_insert(true) &= missing;
         }
-        let is_everywhere = error.kind() == Kind::Forbidden && {
-            let months = notes.forbidden.entry(month.table.clone()).or_default();
-            months.insert((month.scope.id, month.scope.month));
-            self.are_all(months)?
-        };
-        self.month_failed(month, resource, (error, took), is_everywhere).await
+        self.month_failed(month, resource, (error, took)).await
     }
 
     /// Loads a month; returns whether it is complete.
@@ -127,19 +112,16 @@ impl Cycle {
             };
             self.writer.run(learn).await?;
         }
-        self.progress.rows(read.load.decoded.rows.num_rows() as u64);
         self.writer.load(read.load).await?;
         Ok(!incomplete)
     }
 
-    /// A month that cannot be read does not stop the others, and is visibly missing. `is_everywhere`: the
-    /// other months that were asked for answered 403 as well.
+    /// A month that cannot be read does not stop the others, and is visibly missing.
     async fn month_failed(
         &mut self,
         month: &DueMonth,
         resource: &Arc<Resource>,
         (error, took): (Error, Duration),
-        is_everywhere: bool,
     ) -> Result<()> {
         if !self.is_active(&month.table) {
             // It was set aside while this call was under way.
@@ -149,20 +131,18 @@ impl Cycle {
             self.reached();
             return Ok(());
         }
-        // A journal that takes too long says nothing about whether the source can be reached.
-        let too_long = error.kind() == Kind::Timeout;
-        let error =
-            if too_long { error } else { self.note_reachability(&month.table, error).await? };
         let kind = error.kind();
-        let text = error.chain();
-        let evidence = Evidence {
-            lacks_permission: kind == Kind::Forbidden
-                && self.lacks_permission(resource, &error).await,
-            forbidden: if is_everywhere { MANY_SCOPES } else { 1 },
-            scopes: MANY_SCOPES,
-            has_rows: kind == Kind::NotFound && !self.has_no_journal(month)?,
-            ..Evidence::default()
+        let error = if month_takes_too_long(kind) {
+            error
+        } else {
+            self.note_reachability(&month.table, error).await?
         };
+        let text = error.chain();
+        if kind == Kind::Forbidden {
+            // It counts among those that speak for the table.
+            self.note_month_failure(month, FailureKind::of(kind), &text, took).await?;
+        }
+        let evidence = self.evidence_of_month(month, resource, &error).await?;
         match decide(kind, &evidence) {
             Verdict::EndRun => Err(error),
             Verdict::TableForbidden => self.journal_is_forbidden(&month.table, &text).await,
@@ -174,7 +154,7 @@ impl Cycle {
                 self.writer.load(nothing).await
             }
             Verdict::Doubted => {
-                self.note_month_failing(month, 1, &text);
+                self.month_is_failing(month, kind, &text);
                 let (table, scope) = (month.table.clone(), month.scope);
                 self.writer
                     .run(move |conn| {
@@ -184,33 +164,47 @@ impl Cycle {
                 self.note_month_failure(month, FailureKind::NotFound, &text, took).await
             }
             Verdict::ScopeFailed => {
-                // Each that took too long has waited for limits.journal_timeout.
-                self.note_month_failing(month, if too_long { 5 } else { 1 }, &text);
+                self.month_is_failing(month, kind, &text);
+                if kind == Kind::Forbidden {
+                    return Ok(());
+                }
                 self.note_month_failure(month, FailureKind::of(kind), &text, took).await
             }
         }
     }
 
-    pub(super) fn note_month_failing(&mut self, month: &DueMonth, weight: u32, why: &str) {
-        tracing::warn!(
-            table = month.table,
-            scope = %month.scope,
-            reason = why,
-            "a journal's month failed"
-        );
-        self.failed.entry(month.table.clone()).or_insert_with(|| why.to_owned());
-        *self.failures_in_a_row.entry(month.table.clone()).or_default() += weight;
+    /// What is known beside an error of a month.
+    async fn evidence_of_month(
+        &mut self,
+        month: &DueMonth,
+        resource: &Arc<Resource>,
+        error: &Error,
+    ) -> Result<Evidence> {
+        let mut evidence = Evidence::default();
+        match error.kind() {
+            Kind::Forbidden => {
+                evidence.lacks_permission = self.lacks_permission(resource, error).await;
+                // Asked of the writer, so that what was answered so far is counted.
+                let (table, config) = (month.table.clone(), Arc::clone(&self.config));
+                let count = move |conn: &_| {
+                    let state = State::new(conn);
+                    let wanted = state.wanted_ids(&config.journals)?;
+                    let level = config.journals.level;
+                    let forbidden = state.forbidden_journals(&table, level, &wanted)?;
+                    Ok((forbidden, wanted.len() as u64))
+                };
+                (evidence.forbidden, evidence.scopes) = self.writer.run(count).await?;
+            }
+            Kind::NotFound => evidence.has_rows = !self.has_no_journal(month)?,
+            _ => {}
+        }
+        Ok(evidence)
     }
 
-    /// Whether a journal is forbidden of which these months are, and none else is known: they are
-    /// everybody's, or those of so many.
-    fn are_all(&self, months: &BTreeSet<(i64, Month)>) -> Result<bool> {
-        if months.len() < FORBIDDEN_MONTHS {
-            return Ok(false);
-        }
-        let ids: BTreeSet<i64> = months.iter().map(|(id, _)| *id).collect();
-        Ok(ids.len() as u64 >= MANY_SCOPES
-            || self.journal_ids(&[])?.iter().all(|wanted| ids.contains(wanted)))
+    pub(super) fn month_is_failing(&mut self, month: &DueMonth, kind: Kind, why: &str) {
+        let (table, scope) = (&month.table, month.scope);
+        tracing::warn!(table, %scope, reason = why, "a journal's month failed");
+        self.note_failing(table, weight_of_month(kind), why);
     }
 
     /// What all may not be read is no failure of each.

@@ -7,7 +7,8 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::State;
-use crate::error::Result;
+use crate::config::JournalLevel;
+use crate::error::{Kind, Result};
 use crate::mirror::guard::NOTHING;
 use crate::mirror::unreadable::places;
 use crate::scope::{FailureKind, FeedName, ScopeId, backoff};
@@ -57,20 +58,50 @@ impl State<'_> {
             self.conn,
             &format!(
                 "SELECT count(DISTINCT id) FROM sync.failures \
-                 WHERE table_name = {table} AND kind = 'Forbidden' AND first_at > coalesce( \
+                 WHERE table_name = {table} AND kind = '{forbidden}' AND first_at > coalesce( \
                    (SELECT max(fetched_at) FROM sync.fetched WHERE table_name = {table}), \
                    TIMESTAMPTZ '1970-01-01 00:00:00+00')",
-                table = sql::text(table)
+                table = sql::text(table),
+                forbidden = FailureKind::of(Kind::Forbidden).name(),
             ),
         )?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
+    /// How many journals of a table answered 403 since any of its months answered otherwise. Where every
+    /// `wanted` one did, each of their months counts: a brokerage may have one office only.
+    pub fn forbidden_journals(
+        &self,
+        table: &str,
+        level: JournalLevel,
+        wanted: &[i64],
+    ) -> Result<u64> {
+        let forbidden: HashMap<i64, u64> = self
+            .query(
+                &format!(
+                    "SELECT id, count(*)::UBIGINT FROM sync.failures \
+                     WHERE table_name = {table} AND kind = '{forbidden}' \
+                       AND starts_with(part, {level}) AND first_at > coalesce( \
+                       (SELECT max(greatest(sent_at, read_at)) FROM sync.journal_months \
+                        WHERE table_name = {table}), TIMESTAMPTZ '1970-01-01 00:00:00+00') \
+                     GROUP BY id",
+                    table = sql::text(table),
+                    forbidden = FailureKind::of(Kind::Forbidden).name(),
+                    level = sql::text(&format!("{level}/")),
+                ),
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )?
+            .into_iter()
+            .collect();
+        let all = wanted.iter().all(|id| forbidden.contains_key(id));
+        Ok(if all { forbidden.values().sum() } else { forbidden.len() as u64 })
+    }
+
     /// Forgets that scopes of a table answered 403: the table as a whole is forbidden now.
     pub fn forget_forbidden(&self, table: &str) -> Result<()> {
         self.execute(
-            "DELETE FROM sync.failures WHERE table_name = ? AND kind = 'Forbidden'",
-            params![table],
+            "DELETE FROM sync.failures WHERE table_name = ? AND kind = ?",
+            params![table, FailureKind::of(Kind::Forbidden).name()],
         )
     }
 
@@ -217,4 +248,42 @@ pub(in crate::mirror) fn fail(
     )
     .map_err(failed)?;
     Ok(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::reports::fixture;
+
+    #[test]
+    fn the_journals_that_are_forbidden_are_those_since_the_last_month_that_was_read() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let at = |second: i64| Timestamp::from_second(1_790_000_000 + second).unwrap();
+        let forbid = |id, month: &str, second| {
+            let part = format!("offices/2026-{month}");
+            let scope = ScopeId { table: "depot_journals".to_owned(), id, part };
+            let failure = Failure::new(FailureKind::of(Kind::Forbidden), "403");
+            state.fail(1, at(second), &scope, &failure).unwrap();
+        };
+        let count = |wanted: &[i64]| {
+            state.forbidden_journals("depot_journals", JournalLevel::Offices, wanted).unwrap()
+        };
+        forbid(1, "01", 1);
+        forbid(1, "02", 2);
+        assert_eq!(count(&[1, 2]), 1, "one of two");
+        assert_eq!(count(&[1]), 2, "all that are wanted: each month counts");
+        forbid(2, "01", 3);
+        assert_eq!(count(&[1, 2]), 3);
+        assert_eq!(count(&[1, 2, 3]), 2);
+        let other = state.forbidden_journals("depot_journals", JournalLevel::Chain, &[1]).unwrap();
+        assert_eq!(other, 0, "of another level");
+        let read = format!(
+            "INSERT INTO sync.journal_months BY NAME SELECT 'depot_journals' AS table_name, \
+               {} AS read_at",
+            instant(at(2))
+        );
+        conn.execute_batch(&read).unwrap();
+        assert_eq!(count(&[1, 2, 3]), 1, "another month was read since");
+    }
 }
