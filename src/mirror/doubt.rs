@@ -210,9 +210,10 @@ impl State<'_> {
             let scope = JournalScope { level, id: *id, month: *month };
             self.batch(&format!(
                 "UPDATE sync.failures SET next_at = first_at WHERE table_name = {} AND id = {id} \
-                   AND part = {} AND kind = 'Doubted'",
+                   AND part = {} AND kind = '{}'",
                 sql::text(REVENUE),
-                sql::text(&scope.part())
+                sql::text(&scope.part()),
+                FailureKind::Doubted
             ))?;
         }
         Ok(months)
@@ -220,6 +221,9 @@ impl State<'_> {
 
     /// Lets all that is doubted or held be read at once: its removal is allowed.
     pub fn what_is_held_waits_no_longer(&self) -> Result<()> {
-        self.batch("UPDATE sync.failures SET next_at = first_at WHERE kind IN ('Doubted', 'Held')")
+        self.batch(&format!(
+            "UPDATE sync.failures SET next_at = first_at WHERE kind IN ({})",
+            FailureKind::names(&[FailureKind::Doubted, FailureKind::Held])
+        ))
     }
 }

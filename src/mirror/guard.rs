@@ -41,12 +41,12 @@ pub(crate) fn guarded(leaving: u64, of: u64, max: f64) -> bool {
 /// What an answer without any row is noted as.
 pub(super) const NOTHING: &str = "none";
 
-/// Begins to collect what is held of the staged scopes, in `temp.kept_back`: per scope and table why, how
-/// many rows, and a digest of what the answer has instead.
+/// Begins to collect what is held of the staged scopes, in `temp.kept_back`: per scope and table whether
+/// the guard holds it or it is doubted, how many rows, and a digest of what the answer has instead.
 pub(super) fn begin(conn: &Connection) -> Result<()> {
     conn.execute_batch(
         "CREATE OR REPLACE TEMP TABLE kept_back \
-         (id BIGINT, kind VARCHAR, held BIGINT, table_name VARCHAR, digest VARCHAR)",
+         (id BIGINT, by_guard BOOLEAN, held BIGINT, table_name VARCHAR, digest VARCHAR)",
     )
     .map_err(|e| db("cannot note what is held", e))
 }
@@ -72,15 +72,15 @@ pub(super) fn hold(
     run(&stage_answers(resource))?;
     // What is held of a scope's parent rows holds their child rows too.
     run(&format!(
-        "INSERT INTO temp.kept_back SELECT g.scope, k.kind, g.n, {table}, a.digest \
+        "INSERT INTO temp.kept_back SELECT g.scope, k.by_guard, g.n, {table}, a.digest \
            FROM (SELECT scope, count(*) AS n FROM temp.gone GROUP BY scope) g \
-           JOIN (SELECT id, max(kind) AS kind FROM temp.kept_back GROUP BY id) k ON k.id = g.scope \
+           JOIN (SELECT id, bool_or(by_guard) AS by_guard FROM temp.kept_back GROUP BY id) k ON k.id = g.scope \
            JOIN temp.answers a ON a.scope = g.scope; \
          {TAKE_HELD}"
     ))?;
     if let Some(column) = resource.scope_column().map(sql::ident) {
         run(&format!(
-            "INSERT INTO temp.kept_back SELECT g.scope, 'Doubted', g.n, {table}, a.digest FROM \
+            "INSERT INTO temp.kept_back SELECT g.scope, false, g.n, {table}, a.digest FROM \
                (SELECT scope, count(*) AS n FROM temp.gone GROUP BY scope HAVING count(*) >= {MANY_ROWS}) g \
                JOIN temp.answers a ON a.scope = g.scope \
              WHERE n = (SELECT count(*) FROM {main} m WHERE m.{column} = g.scope) \
@@ -102,7 +102,7 @@ pub(super) fn hold(
             None => "NULL".to_owned(),
         };
         run(&format!(
-            "INSERT INTO temp.kept_back SELECT g.scope, 'Held', count(*), {table}, max(a.digest) \
+            "INSERT INTO temp.kept_back SELECT g.scope, true, count(*), {table}, max(a.digest) \
                FROM temp.gone g JOIN temp.answers a ON a.scope = g.scope \
                WHERE (g.scope IN ({believed})) IS NOT TRUE GROUP BY g.scope; \
              {TAKE_HELD}"
@@ -141,7 +141,7 @@ fn confirmed(resource: &Resource, before: Timestamp) -> String {
            AND (x.digest = '{NOTHING}' AND a.digest = '{NOTHING}' \
              OR contains(x.digest, concat({}, '=', a.digest, ';')))",
         sql::text(resource.read_with()),
-        FailureKind::GONE,
+        FailureKind::names(&FailureKind::GONE),
         instant(before),
         sql::text(&resource.table),
     )
@@ -192,7 +192,7 @@ pub(super) fn note_held(
     let held = query(
         conn,
         &format!(
-            "SELECT id, max(kind), sum(held)::BIGINT, \
+            "SELECT id, bool_or(by_guard), sum(held)::BIGINT, \
                CASE WHEN bool_and(digest = '{NOTHING}') THEN '{NOTHING}' ELSE \
                  string_agg(concat(table_name, '=', digest, ';'), '' ORDER BY table_name) END \
              FROM temp.kept_back GROUP BY id ORDER BY id"
@@ -200,14 +200,15 @@ pub(super) fn note_held(
         |row| {
             Ok((
                 row.get::<_, i64>(0)?,
-                row.get::<_, String>(1)?,
+                row.get::<_, bool>(1)?,
                 row.get::<_, i64>(2)?,
                 row.get::<_, String>(3)?,
             ))
         },
     )?;
-    for (id, kind, rows, digest) in held {
-        let (kind, why, not_before) = if kind == "Doubted" {
+    for (id, by_guard, rows, digest) in held {
+        // What the guard holds waits for more than a second answer.
+        let (kind, why, not_before) = if !by_guard {
             let why = format!(
                 "an answer lacks all {rows} rows that are mirrored: they stay until an equal one \
                  comes, source.doubt after the first"

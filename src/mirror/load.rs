@@ -1,7 +1,7 @@
 //! Decoded scopes go into the tables together with the state that says so, in one transaction.
 
 use crate::decode::{Load, LoadKind};
-use crate::scope::Version;
+use crate::scope::{FailureKind, FetchStatus, Version};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -311,7 +311,11 @@ fn note_scopes(conn: &Connection, table: &str, now: Timestamp) -> Result<()> {
     };
     // Rows that are held are still there, and so their scope is not what the answer said.
     let complete = "(c.complete AND k.id IS NULL)";
-    let incomplete = "CASE WHEN k.id IS NULL THEN 'incomplete' ELSE 'held' END";
+    let incomplete = format!(
+        "CASE WHEN k.id IS NULL THEN '{}' ELSE '{}' END",
+        FetchStatus::Incomplete,
+        FetchStatus::Held
+    );
     let moved = "(c.sequence IS NOT NULL AND coalesce(s.moved > c.sequence, false))";
     let before = rows_of("SELECT id FROM temp.stage_scopes");
     let now = instant(now);
@@ -322,7 +326,7 @@ fn note_scopes(conn: &Connection, table: &str, now: Timestamp) -> Result<()> {
                 WHEN c.sequence IS NULL THEN c.version \
                 ELSE coalesce(s.version, 'unknown') END AS version, \
            CASE WHEN NOT {complete} THEN {incomplete} \
-                WHEN {moved} THEN 'moved' ELSE 'current' END AS status, \
+                WHEN {moved} THEN '{as_moved}' ELSE '{current}' END AS status, \
            c.sent::TIMESTAMPTZ AS sent_at, {now} AS fetched_at, \
            (SELECT max(definition) FROM sync.resources WHERE table_name = {name}) AS definition, \
            {complete} OR coalesce(f.complete, false) AS complete, \
@@ -336,7 +340,10 @@ fn note_scopes(conn: &Connection, table: &str, now: Timestamp) -> Result<()> {
          INSERT INTO sync.fetched_scopes BY NAME SELECT * FROM temp.stage_fetched; \
          DELETE FROM sync.failures f USING temp.stage_fetched n \
          WHERE f.table_name = {name} AND f.id = n.id AND f.part = n.part \
-           AND n.status NOT IN ('incomplete', 'held') AND f.kind <> 'Lag'"
+           AND n.status IN ('{as_moved}', '{current}') AND f.kind <> '{lag}'",
+        as_moved = FetchStatus::Moved,
+        current = FetchStatus::Current,
+        lag = FailureKind::Lag,
     ))
     .map_err(failed)
 }

@@ -1,6 +1,6 @@
 //! The state of the journals' months: which are due, waiting, or read (docs/architecture.md, "Journals").
 
-use crate::scope::{DueMonth, DueReason};
+use crate::scope::{DueMonth, DueReason, FailureKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 use duckdb::params;
@@ -333,7 +333,8 @@ impl State<'_> {
             &format!(
                 "SELECT (SELECT count(*) FROM sync.resources WHERE table_name = {name} AND answered) \
                  + (SELECT count(*) FROM sync.failures WHERE table_name = {name} \
-                      AND kind <> 'NotFound')"
+                      AND kind <> '{}')",
+                FailureKind::NotFound
             ),
         )?;
         if other == 0 {

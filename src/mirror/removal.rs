@@ -12,7 +12,7 @@ use super::state::fetched::{FetchedScopes, rows_of};
 use super::state::{ids, list};
 use crate::catalog::{Condition, Group, Resource};
 use crate::error::Result;
-use crate::scope::{FailureKind, ScopeId};
+use crate::scope::{FailureKind, FetchStatus, ScopeId};
 use crate::sql::{self, db, instant, scalar_i64};
 
 /// Takes the rows of these scopes out of a table; they stay in history, ended by `change`. `ids` is
@@ -162,11 +162,12 @@ fn believed(
     if !held.is_empty() {
         FetchedScopes::new(conn).unfold(&sql::text(&only.table), &list(&held))?;
         run(&format!(
-            "UPDATE sync.fetched_scopes SET status = 'held', version = NULL WHERE table_name = {} AND part = '' \
+            "UPDATE sync.fetched_scopes SET status = '{kept}', version = NULL WHERE table_name = {} AND part = '' \
                AND id IN ({held}); \
              UPDATE sync.seen SET dirty = true WHERE NOT removed AND case_id IN ({held})",
             sql::text(&only.table),
-            held = list(&held)
+            held = list(&held),
+            kept = FetchStatus::Held
         ))?;
     }
     for id in &held {

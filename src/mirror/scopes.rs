@@ -10,7 +10,7 @@ use crate::catalog::{
     Column, Condition, Fallback, ForEach, Group, Lookup, Partial, Resource, Scalar,
 };
 use crate::error::Result;
-use crate::scope::{FetchStatus, Fetched};
+use crate::scope::{FailureKind, FetchStatus, Fetched};
 use crate::sql::{self, scalar_i64};
 use crate::ticks::Ticks;
 
@@ -349,8 +349,9 @@ impl State<'_> {
                 "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched_scopes \
                    WHERE again_at IS NOT NULL {among} \
                  UNION ALL SELECT epoch_us(next_at) FROM sync.failures \
-                   WHERE kind IN ('Lag', 'Suspect', 'NotShown') {among}) \
-                 WHERE due > {after}"
+                   WHERE kind IN ({waiting}) {among}) \
+                 WHERE due > {after}",
+                waiting = FailureKind::names(&FailureKind::OF_THE_SEARCH),
             ),
             |row| row.get(0),
         )?;

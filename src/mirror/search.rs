@@ -13,7 +13,7 @@ use super::state::failures::Failure;
 use super::state::{self, failures};
 use crate::catalog::{ChangeDate, Resource, Scalar};
 use crate::error::Result;
-use crate::scope::{FailureKind, Place, ScopeId, UNREADABLE_BELOW};
+use crate::scope::{FailureKind, FetchStatus, Place, ScopeId, Standing, UNREADABLE_BELOW};
 use crate::sql::{self, db};
 use crate::ticks::Ticks;
 
@@ -50,18 +50,18 @@ pub(super) fn after_search(
 
 /// Cases that a search shows exist: those that nobody knew become known, suspects are cleared.
 fn found(conn: &Connection, place: Place) -> Result<()> {
-    let place = sql::text(place.table());
+    let (place, found) = (sql::text(place.table()), Standing::Found);
     conn.execute_batch(&format!(
         "INSERT INTO sync.seen BY NAME \
          SELECT c.id AS case_id, false AS reported, 'unknown' AS any_stamp, 0 AS moved, \
-           true AS dirty, {place} AS place, 'found' AS state, 'unknown' AS rereading, \
+           true AS dirty, {place} AS place, '{found}' AS state, 'unknown' AS rereading, \
            false AS removed \
          FROM temp.stage_scopes c WHERE NOT EXISTS \
            (SELECT 1 FROM sync.seen s WHERE s.case_id = c.id); \
-         UPDATE sync.seen s SET place = {place}, state = 'found', suspect_at = NULL, \
+         UPDATE sync.seen s SET place = {place}, state = '{found}', suspect_at = NULL, \
            removed = false, dirty = s.dirty OR s.removed \
          FROM temp.stage_scopes c WHERE s.case_id = c.id \
-           AND (s.place IS DISTINCT FROM {place} OR s.state IS DISTINCT FROM 'found' OR s.removed)"
+           AND (s.place IS DISTINCT FROM {place} OR s.state IS DISTINCT FROM '{found}' OR s.removed)"
     ))
     .map_err(|e| db("cannot note which cases were found", e))
 }
@@ -95,6 +95,7 @@ fn again(
     let delay_us = delay_ticks / 10;
     let now_us = now.as_microsecond();
     let table = sql::text(&resource.table);
+    let (incomplete, moved) = (FetchStatus::Incomplete, FetchStatus::Moved);
     conn.execute_batch(&format!(
         "UPDATE sync.fetched_scopes f \
              SET again_at = {now_us} + (s.modified_date + {delay_ticks} - {answered}) // 10 \
@@ -102,14 +103,14 @@ fn again(
              FROM {seen} s, temp.stage_scopes c \
              WHERE f.table_name = {table} AND f.id = c.id AND s.{id} = c.id \
                AND s.modified_date + {delay_ticks} > {answered} \
-               AND f.status NOT IN ('incomplete', 'moved'); \
+               AND f.status NOT IN ('{incomplete}', '{moved}'); \
              UPDATE sync.fetched_scopes f \
              SET again_at = epoch_us(s.moved_at) + {delay_us} + {DATE_STEP_MICROS} \
              FROM {seen} s, temp.stage_scopes c \
              WHERE f.table_name = {table} AND f.id = c.id AND s.{id} = c.id \
                AND s.modified_date < {UNREADABLE_BELOW} \
                AND epoch_us(s.moved_at) + {delay_us} > epoch_us(f.sent_at) \
-               AND f.status NOT IN ('incomplete', 'moved')"
+               AND f.status NOT IN ('{incomplete}', '{moved}')"
     ))
     .map_err(|e| db("cannot note what to search again", e))
 }
@@ -161,8 +162,9 @@ fn lagging(
     // A lag that goes on counts its attempts, one that is over is forgotten.
     conn.execute(
         &format!(
-            "DELETE FROM sync.failures WHERE table_name = ? AND kind = 'Lag' \
+            "DELETE FROM sync.failures WHERE table_name = ? AND kind = '{}' \
                AND id IN (SELECT id FROM temp.stage_scopes) AND id NOT IN ({})",
+            FailureKind::Lag,
             state::list(&ids.iter().copied().chain([-1]).collect::<Vec<_>>())
         ),
         [&resource.table],
@@ -170,9 +172,9 @@ fn lagging(
     .map_err(|e| db("cannot forget a lagging search", e))?;
     for id in ids {
         conn.execute(
-            "UPDATE sync.fetched_scopes SET status = 'lagging', again_at = NULL \
+            "UPDATE sync.fetched_scopes SET status = ?, again_at = NULL \
              WHERE table_name = ? AND id = ?",
-            duckdb::params![resource.table, id],
+            duckdb::params![FetchStatus::Lagging.name(), resource.table, id],
         )
         .map_err(|e| db("cannot note a lagging search", e))?;
         let scope = ScopeId { table: resource.table.clone(), id, part: String::new() };

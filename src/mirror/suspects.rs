@@ -15,7 +15,7 @@ use super::state::fetched::MARK_NOW;
 use super::unreadable::places;
 use crate::catalog::Group;
 use crate::error::Result;
-use crate::scope::{FailureKind, FeedName, ScopeId, Standing};
+use crate::scope::{FailureKind, FeedName, FetchStatus, ScopeId, Standing};
 use crate::sql::{db, instant, query};
 
 /// What became of a case that no search shows.
@@ -85,10 +85,12 @@ impl State<'_> {
         let at = instant(since);
         self.fetched_scopes().unfold("'cases', 'projects'", &id.to_string())?;
         self.write(&format!(
-            "UPDATE sync.seen SET state = 'suspect', suspect_at = {at}, dirty = true \
+            "UPDATE sync.seen SET state = '{state}', suspect_at = {at}, dirty = true \
              WHERE case_id = {id}; \
-             UPDATE sync.fetched_scopes SET status = 'suspect', again_at = NULL \
-             WHERE table_name IN ('cases', 'projects') AND id = {id}"
+             UPDATE sync.fetched_scopes SET status = '{status}', again_at = NULL \
+             WHERE table_name IN ('cases', 'projects') AND id = {id}",
+            state = Standing::Suspect,
+            status = FetchStatus::Suspect,
         ))?;
         let left = Duration::try_from((since + delay).duration_since(now)).unwrap_or_default();
         let kind =
@@ -168,7 +170,8 @@ impl State<'_> {
             guard::note_removed(self.conn, table, left, now)?;
         }
         self.write(&format!(
-            "UPDATE sync.seen SET state = 'hidden', suspect_at = {} WHERE case_id = {id}",
+            "UPDATE sync.seen SET state = '{}', suspect_at = {} WHERE case_id = {id}",
+            Standing::Hidden,
             // Kept for a case that no search ever showed: by it a later 404 is believed.
             instant(now)
         ))?;
@@ -184,14 +187,16 @@ impl State<'_> {
              CREATE OR REPLACE TEMP TABLE stage_hidden AS \
                SELECT coalesce(s.place, 'cases') AS table_name, s.case_id AS id, '' AS part, \
                  CASE WHEN s.moved <= {sequence} THEN s.any_stamp END AS version, \
-                 CASE WHEN s.moved > {sequence} THEN 'moved' ELSE 'current' END AS status, \
+                 CASE WHEN s.moved > {sequence} THEN '{moved}' ELSE '{current}' END AS status, \
                  {at} AS sent_at, {at} AS fetched_at, \
                  (SELECT max(definition) FROM sync.resources r \
                     WHERE r.table_name = coalesce(s.place, 'cases')) AS definition, true AS complete, \
                  NULL::BIGINT AS again_at, {MARK_NOW} AS mark \
                FROM sync.seen s WHERE s.case_id = {id}; \
              DELETE FROM sync.fetched_scopes WHERE table_name IN ('cases', 'projects') AND id = {id}; \
-             INSERT INTO sync.fetched_scopes BY NAME SELECT * FROM temp.stage_hidden"
+             INSERT INTO sync.fetched_scopes BY NAME SELECT * FROM temp.stage_hidden",
+            moved = FetchStatus::Moved,
+            current = FetchStatus::Current,
         ))
     }
 

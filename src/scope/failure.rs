@@ -1,5 +1,6 @@
 //! Why a scope could not be read, as `sync.failures` keeps it.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::names::name_in;
@@ -75,18 +76,35 @@ impl FailureKind {
         name.unwrap_or("Call")
     }
 
-    /// Whether an answer said that rows which are mirrored are gone: such answers confirm each other.
-    pub(crate) fn says_gone(self) -> bool {
-        matches!(self, FailureKind::NotFound | FailureKind::Doubted | FailureKind::Held)
+    /// SQL for the names of these kinds.
+    pub(crate) fn names(kinds: &[FailureKind]) -> String {
+        let names: Vec<String> = kinds.iter().map(|kind| format!("'{kind}'")).collect();
+        names.join(", ")
     }
 
-    /// SQL for the names of these kinds.
-    pub(crate) const GONE: &str = "'NotFound', 'Doubted', 'Held'";
+    /// Whether an answer said that rows which are mirrored are gone: such answers confirm each other.
+    pub(crate) fn says_gone(self) -> bool {
+        FailureKind::GONE.contains(&self)
+    }
+
+    /// Those kinds.
+    pub(crate) const GONE: [FailureKind; 3] =
+        [FailureKind::NotFound, FailureKind::Doubted, FailureKind::Held];
+
+    /// Those that wait for the search.
+    pub(crate) const OF_THE_SEARCH: [FailureKind; 3] =
+        [FailureKind::Lag, FailureKind::Suspect, FailureKind::NotShown];
 
     /// Whether the run itself waits for what this holds back (the search catches up), so that another
     /// attempt in the same run makes sense.
     pub(crate) fn passes_within_a_run(self) -> bool {
-        matches!(self, FailureKind::Lag | FailureKind::Suspect | FailureKind::NotShown)
+        FailureKind::OF_THE_SEARCH.contains(&self)
+    }
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -102,14 +120,55 @@ pub(crate) fn backoff(attempts: u32) -> Duration {
 mod tests {
     use super::*;
 
+    /// What the column `kind` of `report.total_cost` says.
+    const KINDS_OF_SALE: [&str; 2] = ["regular", "resale"];
+
+    /// Every `kind = '...'`, `kind <> '...'` and `kind IN ('...', ...)` of a statement, and those that
+    /// stand in place of NULL.
+    fn kinds_in(statement: &str) -> Vec<&str> {
+        let mut found = Vec::new();
+        for (at, _) in statement.match_indices("kind") {
+            let rest = statement[at + "kind".len()..].trim_start_matches(", '')").trim_start();
+            let rest = rest.strip_prefix("NOT").map_or(rest, str::trim_start);
+            let operator = ["=", "<>", "IN"].into_iter().find_map(|op| rest.strip_prefix(op));
+            let Some(value) = operator.map(str::trim_start) else { continue };
+            let end = match value.strip_prefix('(') {
+                Some(list) => list.find(')').map_or(value.len(), |end| end + 1),
+                None => value.match_indices('\'').nth(1).map_or(0, |(end, _)| end),
+            };
+            found.extend(value[..end].split('\'').skip(1).step_by(2));
+        }
+        found
+    }
+
     #[test]
-    fn the_kinds_that_say_gone_are_those_of_the_statements() {
-        let gone = OWN_KINDS.iter().filter(|(kind, _)| kind.says_gone());
-        let mut names: Vec<String> = gone.map(|(_, name)| format!("'{name}'")).collect();
-        names.sort_unstable();
-        let mut stated: Vec<&str> = FailureKind::GONE.split(", ").collect();
-        stated.sort_unstable();
-        assert_eq!(names, stated);
+    fn every_kind_that_a_statement_compares_with_is_one_of_the_names() {
+        let mut files = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+        let mut compared = std::collections::BTreeSet::new();
+        while let Some(path) = files.pop() {
+            if path.is_dir() {
+                files.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            } else if path.extension().is_some_and(|end| end == "sql") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                // `report.total_cost` has a column of that name too.
+                let names =
+                    kinds_in(&text).into_iter().filter(|name| !KINDS_OF_SALE.contains(name));
+                compared.extend(names.map(str::to_owned));
+            }
+        }
+        let own = OWN_KINDS.iter().map(|(_, name)| *name);
+        let known: Vec<&str> = own.chain(CALL_KINDS.iter().map(|(_, name)| *name)).collect();
+        assert!(compared.len() >= 5, "{compared:?}");
+        for name in compared {
+            assert!(known.contains(&name.as_str()), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_kinds_of_a_statement_are_found() {
+        let statement = "kind = 'A' AND coalesce(f.kind, '') NOT IN ('B', 'C') OR kind <> 'D' \
+                         OR kind IS NULL";
+        assert_eq!(kinds_in(statement), ["A", "B", "C", "D"]);
     }
 
     #[test]

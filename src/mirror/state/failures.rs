@@ -46,7 +46,7 @@ impl State<'_> {
                    AND part = '' AND kind IN ({}) AND first_at <= {} \
                    AND (digest = '{NOTHING}' {of_value})",
                 sql::text(table),
-                FailureKind::GONE,
+                FailureKind::names(&FailureKind::GONE),
                 instant(before)
             ),
         )? > 0)
@@ -221,7 +221,7 @@ pub(in crate::mirror) fn fail(
     // Two answers confirm each other only when they are equal and nothing else came between them.
     let same = before.filter(|(_, _, was, said)| {
         let alike = was == kind.name()
-            || kind.says_gone() && FailureKind::GONE.contains(&format!("'{was}'"));
+            || kind.says_gone() && FailureKind::GONE.iter().any(|gone| was == gone.name());
         alike && said.as_deref() == digest
     });
     let first = same.and_then(|(_, us, ..)| Timestamp::from_microsecond(us).ok()).unwrap_or(now);

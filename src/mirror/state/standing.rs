@@ -2,7 +2,7 @@
 
 use super::{State, ids, list};
 use crate::error::Result;
-use crate::scope::Place;
+use crate::scope::{FailureKind, Place, Standing};
 use crate::sql::{self, scalar_i64};
 
 impl State<'_> {
@@ -13,9 +13,9 @@ impl State<'_> {
     pub fn suspects(&self, listed: &str, hidden: bool, places: &[Place]) -> Result<Vec<i64>> {
         // One that no search ever showed is followed like a hidden one.
         let of = if hidden {
-            "state = 'hidden'"
+            format!("state = '{}'", Standing::Hidden)
         } else {
-            "state IS DISTINCT FROM 'hidden' AND place IS NOT NULL"
+            format!("state IS DISTINCT FROM '{}' AND place IS NOT NULL", Standing::Hidden)
         };
         let places = sql::texts(places.iter().map(|place| place.table()));
         ids(
@@ -38,11 +38,13 @@ impl State<'_> {
             self.conn,
             &format!(
                 "SELECT count(*) FROM sync.seen s WHERE NOT removed AND place IS NOT NULL \
-                   AND state IS DISTINCT FROM 'hidden' AND (case_id IN ({}) OR EXISTS \
+                   AND state IS DISTINCT FROM '{}' AND (case_id IN ({}) OR EXISTS \
                      (SELECT 1 FROM sync.failures x WHERE x.id = s.case_id \
                         AND x.table_name IN ('cases', 'projects') \
-                        AND x.kind IN ('Suspect', 'Held')))",
-                list(ids)
+                        AND x.kind IN ({})))",
+                Standing::Hidden,
+                list(ids),
+                FailureKind::names(&[FailureKind::Suspect, FailureKind::Held]),
             ),
         )
     }
@@ -72,8 +74,11 @@ impl State<'_> {
     pub fn shown_cases(&self) -> Result<i64> {
         scalar_i64(
             self.conn,
-            "SELECT count(*) FROM sync.seen WHERE NOT removed AND place IS NOT NULL \
-               AND state IS DISTINCT FROM 'hidden'",
+            &format!(
+                "SELECT count(*) FROM sync.seen WHERE NOT removed AND place IS NOT NULL \
+                   AND state IS DISTINCT FROM '{}'",
+                Standing::Hidden
+            ),
         )
     }
 
