@@ -21,8 +21,12 @@ use crate::scope::{CaseState, DueMonth, Stale, Urgency, Version, Work};
 
 /// Scopes under way for each call that may be in flight, so that decoding never holds a call back.
 const SCOPES_PER_CALL: usize = 2;
-/// Cases, and contacts, taken in between at once; the next follow when these are under way.
-pub(super) const MOST_FRESH: usize = 200;
+/// Cases, and contacts, that have changed and are taken in between at once; the next follow when these
+/// are under way.
+pub(super) const MOST_CHANGES: usize = 200;
+
+/// No table is named, so that all are meant.
+const ALL_TABLES: [String; 0] = [];
 
 /// What came of work.
 enum Answer {
@@ -185,38 +189,30 @@ impl Cycle {
 
     /// Searches and plans the next cases that moved since this was last asked, and puts what is stale
     /// of them first; contacts that moved are searched at once. Changes are followed whatever else this
-    /// run was asked for.
+    /// run was asked for: `--only` and `--case` say nothing of them.
     async fn take_changes(&mut self, queue: &mut Queue) -> Result<Vec<CaseState>> {
-        let only = std::mem::take(&mut self.options.only);
-        let cases = std::mem::take(&mut self.options.cases);
-        let taken = self.take_moved(queue).await;
-        (self.options.only, self.options.cases) = (only, cases);
-        taken
-    }
-
-    async fn take_moved(&mut self, queue: &mut Queue) -> Result<Vec<CaseState>> {
         let latest = self.signals.latest();
         let moved = {
             let conn = self.store.connection()?;
-            State::new(&conn).moved_cases(self.planned, MOST_FRESH)?
+            State::new(&conn).moved_cases(self.planned, MOST_CHANGES)?
         };
-        self.planned = match moved.last().filter(|_| moved.len() == MOST_FRESH) {
+        self.planned = match moved.last().filter(|_| moved.len() == MOST_CHANGES) {
             Some(last) => (last.moved, last.case_id),
             None => (latest, i64::MAX),
         };
-        self.search_batch(&moved).await?;
+        self.search_batch(&moved, &ALL_TABLES).await?;
         // What they are decides what is read of them: planned after their rows are there.
-        let fresh = self.again(&moved)?;
-        let here: HashSet<i64> = fresh.iter().map(|case| case.case_id).collect();
+        let searched = self.reload(&moved)?;
+        let here: HashSet<i64> = searched.iter().map(|case| case.case_id).collect();
         queue.remove(moved.iter().map(|case| case.case_id).filter(|id| !here.contains(id)));
         queue.restore(&here);
-        let stale = self.stale_scopes(&fresh)?;
+        let stale = self.stale_scopes(&searched, &ALL_TABLES)?;
         self.progress.more(stale.len() as u64);
         for stale in stale {
             queue.push(Urgency::Change, Work::Case(stale));
         }
-        self.search_contacts(Some(MOST_FRESH)).await?;
-        Ok(fresh)
+        self.search_contacts(Some(MOST_CHANGES)).await?;
+        Ok(searched)
     }
 
     /// Fetches what polls have seen since this was last asked, and nothing else.

@@ -205,7 +205,7 @@ impl Cycle {
                 .await?;
         }
         if due.takes_long() && !self.reads_everything()? {
-            self.follow_newest().await?;
+            self.read_changed_cases().await?;
         }
         let done = self.catch_up(due).await?;
         self.follow().await?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::Cycle;
-use super::fetch::MOST_FRESH;
+use super::fetch::MOST_CHANGES;
 use super::queue::Queue;
 use super::signals::Interrupt;
 use crate::catalog::{Group, Resource};
@@ -64,33 +64,36 @@ impl Cycle {
 
     /// Before work that takes long, what has changed of the cases that were read before: one batch of
     /// them, because a backfill is no change.
-    pub(super) async fn follow_newest(&mut self) -> Result<()> {
+    pub(super) async fn read_changed_cases(&mut self) -> Result<()> {
         let batch = {
             let conn = self.store.connection()?;
             State::new(&conn).changed_cases(&self.options.cases, BATCH_CASES)?
         };
         self.read_batch(&batch).await?;
-        self.search_contacts(Some(MOST_FRESH)).await.map(drop)
+        if self.wants_contacts() {
+            self.search_contacts(Some(MOST_CHANGES)).await?;
+        }
+        Ok(())
     }
 
     async fn read_batch(&mut self, batch: &[CaseState]) -> Result<usize> {
-        let searched = self.search_batch(batch).await?;
+        let searched = self.search_batch(batch, &self.options.only.clone()).await?;
         // What a case is decides what is read of it: planned after its row is there.
-        let fresh = if searched > 0 { self.again(batch)? } else { batch.to_vec() };
-        let stale = self.stale_scopes(&fresh)?;
+        let batch = if searched > 0 { self.reload(batch)? } else { batch.to_vec() };
+        let stale = self.stale_scopes(&batch, &self.options.only)?;
         let read = stale.len();
         self.progress.step("fetching what is stale");
         self.progress.more(read as u64);
         let work = stale.into_iter().map(Work::Case);
         self.fetch(Queue::of(Urgency::Backlog, work)).await?;
-        self.clean(&fresh).await?;
+        self.clean(&batch).await?;
         Ok(searched + read)
     }
 
-    /// What is stale of these cases beside their search rows.
-    pub(super) fn stale_scopes(&self, cases: &[CaseState]) -> Result<Vec<Stale>> {
+    /// What is stale of these cases beside their search rows, in the tables `only`; empty: in all.
+    pub(super) fn stale_scopes(&self, cases: &[CaseState], only: &[String]) -> Result<Vec<Stale>> {
         Ok(self
-            .plan(cases)?
+            .plan(cases, only)?
             .into_iter()
             .flat_map(|(_, plan)| plan.stale)
             .filter(|stale| self.is_case_scope(&stale.table) && !self.gives_up(&stale.table))
@@ -98,7 +101,7 @@ impl Cycle {
     }
 
     /// The same cases, as the store has them now.
-    pub(super) fn again(&self, batch: &[CaseState]) -> Result<Vec<CaseState>> {
+    pub(super) fn reload(&self, batch: &[CaseState]) -> Result<Vec<CaseState>> {
         let ids: Vec<i64> = batch.iter().map(|c| c.case_id).collect();
         let conn = self.store.connection()?;
         State::new(&conn).dirty_cases(None, &ids, ids.len())
@@ -115,10 +118,14 @@ impl Cycle {
         self.catalog.get(table).is_some_and(|r| r.group == Group::Case)
     }
 
-    /// Plans cases of a batch.
-    pub(super) fn plan(&self, batch: &[CaseState]) -> Result<Vec<(CaseState, CasePlan)>> {
+    /// Plans cases of a batch, in the tables `only`; empty: in all.
+    pub(super) fn plan(
+        &self,
+        batch: &[CaseState],
+        only: &[String],
+    ) -> Result<Vec<(CaseState, CasePlan)>> {
         let conn = self.store.connection()?;
-        let mut plans = plan_cases(&conn, batch, &self.active, &self.options.only, self.since()?)?;
+        let mut plans = plan_cases(&conn, batch, &self.active, only, self.since()?)?;
         if self.tried.is_empty() {
             return Ok(plans);
         }
@@ -148,7 +155,7 @@ impl Cycle {
         }
         let marks = State::new(&self.store.connection()?).marks()?;
         let done: Vec<(i64, i64)> = self
-            .plan(batch)?
+            .plan(batch, &self.options.only)?
             .into_iter()
             .filter(|(_, plan)| plan.stale.is_empty() && plan.waiting.is_empty())
             .map(|(case, _)| (case.case_id, case.moved))

@@ -238,9 +238,14 @@ impl Cycle {
         self.note_failure(place.table(), id, kind, why).await
     }
 
-    /// Searches the cases of a batch whose search row is stale. Returns how many were searched.
-    pub(super) async fn search_batch(&mut self, batch: &[CaseState]) -> Result<usize> {
-        let plans = self.plan(batch)?;
+    /// Searches the cases of a batch whose search row is stale, in the tables `only`; empty: in both.
+    /// Returns how many were searched.
+    pub(super) async fn search_batch(
+        &mut self,
+        batch: &[CaseState],
+        only: &[String],
+    ) -> Result<usize> {
+        let plans = self.plan(batch, only)?;
         let stale = |table: &str| -> Vec<i64> {
             plans
                 .iter()
@@ -346,16 +351,18 @@ impl Cycle {
 
     /// Searches the contacts that are stale. Returns how many.
     pub(super) async fn read_contacts(&mut self) -> Result<usize> {
-        self.search_contacts(None).await
+        if self.wants_contacts() { self.search_contacts(None).await } else { Ok(0) }
+    }
+
+    /// Whether this run was asked to read contacts.
+    pub(super) fn wants_contacts(&self) -> bool {
+        self.options.wants("contacts") && self.options.cases.is_empty()
     }
 
     /// Searches the contacts that are stale, those that moved last first; at most so many, where
     /// something else waits. Returns how many.
     pub(super) async fn search_contacts(&mut self, most: Option<usize>) -> Result<usize> {
         let Some(resource) = self.active_resource(Place::Contacts) else { return Ok(0) };
-        if !self.options.wants("contacts") || !self.options.cases.is_empty() {
-            return Ok(0);
-        }
         let followed = self.polls.follows_contacts()?;
         let mut ids = {
             let conn = self.store.connection()?;
