@@ -67,6 +67,63 @@ impl<F: FnMut(Vec<PendingScope>) -> Result<()>> Collector<F> {
         Ok(())
     }
 
+    /// What is stale of cases.
+    fn cases(
+        &mut self,
+        conn: &Connection,
+        active: &[Arc<Resource>],
+        since: Option<i64>,
+        errors: &Errors,
+    ) -> Result<()> {
+        let mut after = None;
+        loop {
+            let batch = State::new(conn).dirty_cases(after, &[], BATCH)?;
+            let Some(last) = batch.last() else { return Ok(()) };
+            after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
+            for (_, plan) in plan_cases(conn, &batch, active, &[], since)? {
+                for stale in plan.stale.into_iter().chain(plan.waiting) {
+                    let error = errors.get(&(stale.table.clone(), stale.id));
+                    self.push(PendingScope {
+                        reason: error.cloned().unwrap_or_else(|| stale.reason.to_string()),
+                        never: matches!(stale.reason, Reason::New | Reason::Incomplete),
+                        scope: stale.id.to_string(),
+                        table: stale.table,
+                    })?;
+                }
+            }
+        }
+    }
+
+    /// What is stale of a table that is no case's and no journal.
+    fn table(&mut self, state: &State<'_>, resource: &Resource, errors: &Errors) -> Result<()> {
+        let table = || resource.table.clone();
+        match &resource.group {
+            Group::ForEach(each) => {
+                for (id, reason, never) in state.why_each_is_stale(resource, each)? {
+                    let scope = id.to_string();
+                    self.push(PendingScope { table: table(), scope, reason, never })?;
+                }
+            }
+            Group::List if resource.schedule.is_some() => {
+                if let Some((reason, never)) = state.why_list_is_stale(&resource.table)? {
+                    let scope = String::new();
+                    self.push(PendingScope { table: table(), scope, reason, never })?;
+                }
+            }
+            Group::Ids if resource.table == "contacts" => {
+                for (id, never) in state.contacts_unfetched()? {
+                    let own = if never { "never fetched" } else { "changed" };
+                    let error = errors.get(&(table(), id)).cloned();
+                    let reason = error.unwrap_or_else(|| own.to_owned());
+                    let scope = id.to_string();
+                    self.push(PendingScope { table: table(), scope, reason, never })?;
+                }
+            }
+            Group::Case | Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => {}
+        }
+        Ok(())
+    }
+
     fn finish(mut self) -> Result<Pending> {
         if !self.chunk.is_empty() {
             (self.hand_on)(self.chunk)?;
@@ -74,6 +131,9 @@ impl<F: FnMut(Vec<PendingScope>) -> Result<()>> Collector<F> {
         Ok(self.pending)
     }
 }
+
+/// Why a scope failed when it was last read: by table and id.
+type Errors = BTreeMap<(String, i64), String>;
 
 /// Cases planned at once.
 const BATCH: usize = 2_000;
@@ -96,57 +156,12 @@ pub(crate) fn collect(
         .filter(|r| status.get(&r.table).is_some_and(ResourceRow::is_asked))
         .cloned()
         .collect();
-    let errors: BTreeMap<(String, i64), String> =
+    let errors: Errors =
         log.failures(usize::MAX >> 1)?.into_iter().map(|f| ((f.table, f.id), f.error)).collect();
     let mut pending = Collector { pending: Pending::new(), chunk: Vec::new(), hand_on };
-    let since = since(config)?;
-    let mut after = None;
-    loop {
-        let batch = state.dirty_cases(after, &[], BATCH)?;
-        let Some(last) = batch.last() else { break };
-        after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
-        for (_, plan) in plan_cases(conn, &batch, &active, &[], since)? {
-            for stale in plan.stale.into_iter().chain(plan.waiting) {
-                let error = errors.get(&(stale.table.clone(), stale.id));
-                pending.push(PendingScope {
-                    reason: error.cloned().unwrap_or_else(|| stale.reason.to_string()),
-                    never: matches!(stale.reason, Reason::New | Reason::Incomplete),
-                    scope: stale.id.to_string(),
-                    table: stale.table,
-                })?;
-            }
-        }
-    }
+    pending.cases(conn, &active, since(config)?, &errors)?;
     for resource in &active {
-        match &resource.group {
-            Group::ForEach(each) => {
-                for (id, reason, never) in state.why_each_is_stale(resource, each)? {
-                    let (table, scope) = (resource.table.clone(), id.to_string());
-                    pending.push(PendingScope { table, scope, reason, never })?;
-                }
-            }
-            Group::List if resource.schedule.is_some() => {
-                if let Some((reason, never)) = state.why_list_is_stale(&resource.table)? {
-                    let table = resource.table.clone();
-                    let scope = String::new();
-                    pending.push(PendingScope { table, scope, reason, never })?;
-                }
-            }
-            Group::Ids if resource.table == "contacts" => {
-                for (id, never) in state.contacts_unfetched()? {
-                    let error = errors.get(&("contacts".to_owned(), id)).cloned();
-                    pending.push(PendingScope {
-                        table: "contacts".to_owned(),
-                        scope: id.to_string(),
-                        reason: error.unwrap_or_else(|| {
-                            if never { "never fetched" } else { "changed" }.to_owned()
-                        }),
-                        never,
-                    })?;
-                }
-            }
-            Group::Case | Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => {}
-        }
+        pending.table(&state, resource, &errors)?;
     }
     for (table, scope, reason, never) in state.pending_months()? {
         if active.iter().any(|r| r.table == table) {

@@ -79,6 +79,24 @@ pub fn compare(
         .query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))
         .and_then(Iterator::collect)
         .map_err(failed)?;
+    let mut statement = conn.prepare(&cells_of(resource, &scope, &stage, &main)).map_err(failed)?;
+    let cells = statement
+        .query_map([], |row| {
+            Ok(CellDifference {
+                id: row.get(0)?,
+                key: row.get(1)?,
+                column: row.get(2)?,
+                source: row.get(3)?,
+                mirror: row.get(4)?,
+            })
+        })
+        .and_then(Iterator::collect)
+        .map_err(failed)?;
+    Ok(Compared { rows, cells })
+}
+
+/// A query for the cells that differ between `stage` and `main`, both of `resource`.
+fn cells_of(resource: &Resource, scope: &str, stage: &str, main: &str) -> String {
     let keys: Vec<String> = resource.key.iter().map(|key| sql::ident(key)).collect();
     let same: Vec<String> = keys.iter().map(|key| format!("s.{key} = m.{key}")).collect();
     let shown: Vec<String> =
@@ -96,7 +114,7 @@ pub fn compare(
             format!("CASE WHEN {} THEN {both} END", merge::differs(name))
         })
         .collect();
-    let sql = format!(
+    format!(
         "SELECT id, key, cell['name'], cell['source'], cell['mirror'] FROM ( \
            SELECT coalesce(s.{scope}, m.{scope}) AS id, concat_ws('/', {shown}) AS key, \
              unnest(CASE WHEN s._here IS NULL THEN [{extra}] WHEN m._here IS NULL THEN [{missing}] \
@@ -109,21 +127,7 @@ pub fn compare(
         missing = cell("NULL", "'a row'", "NULL"),
         cells = cells.join(", "),
         same = same.join(" AND "),
-    );
-    let mut statement = conn.prepare(&sql).map_err(failed)?;
-    let cells = statement
-        .query_map([], |row| {
-            Ok(CellDifference {
-                id: row.get(0)?,
-                key: row.get(1)?,
-                column: row.get(2)?,
-                source: row.get(3)?,
-                mirror: row.get(4)?,
-            })
-        })
-        .and_then(Iterator::collect)
-        .map_err(failed)?;
-    Ok(Compared { rows, cells })
+    )
 }
 
 /// A line of a journal: its cells as text, annotations as `annotations[n].column`.

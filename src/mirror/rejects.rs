@@ -39,26 +39,6 @@ pub(super) fn note(
     }
     stage(conn, &rejects)?;
     let now = instant(now);
-    let scope_text = match resource.group {
-        Group::List => "''",
-        // As a journal's month is written: offices/11/2026-10.
-        Group::Journal(_) => "replace(c.part, '/', '/' || c.id || '/')",
-        _ => "c.id::VARCHAR",
-    };
-    // A list that names scopes has not read them, and says nothing of what was wrong within.
-    let only_named = match &resource.group {
-        Group::ForEach(_)
-            if loads.iter().flat_map(|load| &load.scopes).any(|scope| scope.id == 0) =>
-        {
-            "AND c.id = 0"
-        }
-        _ => "",
-    };
-    // What is held of a scope stays as it was, and so does what did not fit in it.
-    let only_believed = match &resource.group {
-        Group::Journal(_) => "",
-        _ => "AND c.id NOT IN (SELECT id FROM temp.kept_back)",
-    };
     // An answer without the fault is enough for a record that could not be placed.
     let lacking: Vec<i64> = loads.iter().flat_map(|load| load.lacking.iter().copied()).collect();
     let was_lacking = if lacking.is_empty() {
@@ -80,12 +60,39 @@ pub(super) fn note(
          FROM temp.stage_rejects n WHERE NOT EXISTS \
            (SELECT 1 FROM sync.rejects o WHERE o.resolved_at IS NULL AND {SAME}); \
          UPDATE sync.rejects o SET resolved_at = {now} FROM temp.stage_scopes c \
-         WHERE o.resolved_at IS NULL AND o.table_name IN ({tables}) AND o.scope = {scope_text} \
-           AND (c.complete OR o.column_name IS NULL {only_named}) {only_believed} AND NOT EXISTS \
+         WHERE o.resolved_at IS NULL AND o.table_name IN ({tables}) AND {is_answered} AND NOT EXISTS \
            (SELECT 1 FROM temp.stage_rejects n WHERE {SAME}); \
-         {was_lacking}"
+         {was_lacking}",
+        is_answered = is_answered(resource, loads),
     ))
     .map_err(failed)
+}
+
+/// SQL for whether a staged scope `c` answers an open reject `o`, so that it is closed unless it came again.
+fn is_answered(resource: &Resource, loads: &[Load]) -> String {
+    let scope_text = match resource.group {
+        Group::List => "''",
+        // As a journal's month is written: offices/11/2026-10.
+        Group::Journal(_) => "replace(c.part, '/', '/' || c.id || '/')",
+        _ => "c.id::VARCHAR",
+    };
+    // A list that names scopes has not read them, and says nothing of what was wrong within.
+    let only_named = match &resource.group {
+        Group::ForEach(_)
+            if loads.iter().flat_map(|load| &load.scopes).any(|scope| scope.id == 0) =>
+        {
+            "AND c.id = 0"
+        }
+        _ => "",
+    };
+    // What is held of a scope stays as it was, and so does what did not fit in it.
+    let only_believed = match &resource.group {
+        Group::Journal(_) => "",
+        _ => "AND c.id NOT IN (SELECT id FROM temp.kept_back)",
+    };
+    format!(
+        "o.scope = {scope_text} AND (c.complete OR o.column_name IS NULL {only_named}) {only_believed}"
+    )
 }
 
 /// One open row per record and column.

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::boot::{BootClock, SystemBootClock};
 use super::feed_calls::LedgerStore;
 use super::ledger::{FeedPermit, Ledger};
+use super::limits::Slot;
 use super::refusal::Refusal;
 use super::request::{Answer, CallClass, Request};
 use super::retry::Retry;
@@ -264,6 +265,43 @@ impl Client {
         }
     }
 
+    /// Waits until a call of this class may go out.
+    async fn admit(
+        &self,
+        class: CallClass,
+        rejected: Option<u64>,
+        deadline: Instant,
+    ) -> Result<(Slot, Option<FeedPermit>, Bearer), Failure> {
+        let shared = &*self.shared;
+        let transport = &shared.transport;
+        match class {
+            CallClass::Plain | CallClass::Journal => {
+                let slot = transport.limits.slot(class).await?;
+                let mut bearer = shared.tokens.bearer(transport, rejected, deadline).await?;
+                transport.limits.acquire(deadline).await.map_err(Failure::last)?;
+                while !shared.tokens.is_good(&bearer) {
+                    // Refused while we waited: a new token, and a turn of its own.
+                    bearer = shared.tokens.bearer(transport, rejected, deadline).await?;
+                    transport.limits.acquire(deadline).await.map_err(Failure::last)?;
+                }
+                Ok((slot, None, bearer))
+            }
+            CallClass::Feed(feed) => loop {
+                // The wait for the window is long: no slot is held and no token is aged by it.
+                shared.ledger.ready(deadline).await.map_err(Failure::last)?;
+                let slot = transport.limits.slot(class).await?;
+                let bearer = shared.tokens.bearer(transport, rejected, deadline).await?;
+                transport.limits.unheld(deadline).await.map_err(Failure::last)?;
+                if !shared.tokens.is_good(&bearer) {
+                    continue;
+                }
+                if let Some(permit) = shared.ledger.begin(feed).await? {
+                    return Ok((slot, Some(permit), bearer));
+                }
+            },
+        }
+    }
+
     async fn send_once(
         &self,
         request: &Request,
@@ -272,33 +310,7 @@ impl Client {
         deadline: Instant,
     ) -> Result<Outcome, Failure> {
         let shared = &*self.shared;
-        let transport = &shared.transport;
-        let (_slot, permit, bearer) = match request.class {
-            CallClass::Plain | CallClass::Journal => {
-                let slot = transport.limits.slot(request.class).await?;
-                let mut bearer = shared.tokens.bearer(transport, rejected, deadline).await?;
-                transport.limits.acquire(deadline).await.map_err(Failure::last)?;
-                while !shared.tokens.is_good(&bearer) {
-                    // Refused while we waited: a new token, and a turn of its own.
-                    bearer = shared.tokens.bearer(transport, rejected, deadline).await?;
-                    transport.limits.acquire(deadline).await.map_err(Failure::last)?;
-                }
-                (slot, None, bearer)
-            }
-            CallClass::Feed(feed) => loop {
-                // The wait for the window is long: no slot is held and no token is aged by it.
-                shared.ledger.ready(deadline).await.map_err(Failure::last)?;
-                let slot = transport.limits.slot(request.class).await?;
-                let bearer = shared.tokens.bearer(transport, rejected, deadline).await?;
-                transport.limits.after_retry_at(deadline).await.map_err(Failure::last)?;
-                if !shared.tokens.is_good(&bearer) {
-                    continue;
-                }
-                if let Some(permit) = shared.ledger.begin(feed).await? {
-                    break (slot, Some(permit), bearer);
-                }
-            },
-        };
+        let (_slot, permit, bearer) = self.admit(request.class, rejected, deadline).await?;
         let outgoing = Outgoing {
             method: request.method,
             path: request.path.clone(),
@@ -314,8 +326,7 @@ impl Client {
             again: *sent > 0,
         };
         *sent += 1;
-        let exchanged = transport.exchange(&outgoing).await;
-        let incoming = match exchanged {
+        let incoming = match shared.transport.exchange(&outgoing).await {
             Ok(incoming) => incoming,
             Err(error) => {
                 if let Some(permit) = permit

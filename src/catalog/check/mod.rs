@@ -31,10 +31,8 @@ pub(super) fn own_file(resource: &Resource, built_in: &[Resource], faults: &mut 
 }
 
 impl File {
-    /// The resource that the file describes; `None` where it says too little of what it is.
-    pub(super) fn check(self, faults: &mut Vec<String>) -> Option<Resource> {
-        let columns: Vec<Column> =
-            self.column.into_iter().filter_map(|c| c.check(faults)).collect();
+    /// How the resource is read; `None` where the section that says so is missing.
+    fn group(&mut self, faults: &mut Vec<String>) -> Option<Group> {
         let sections = [
             ("for_each", self.for_each.is_some(), GroupName::ForEach),
             ("child", self.child.is_some(), GroupName::Child),
@@ -45,11 +43,11 @@ impl File {
                 faults.push(format!("[{name}] goes with group = \"{name}\" only"));
             }
         }
-        let group = match self.group {
+        match self.group {
             GroupName::Case => Some(Group::Case),
             GroupName::Ids => Some(Group::Ids),
             GroupName::List => Some(Group::List),
-            GroupName::ForEach => self.for_each.map(|e| {
+            GroupName::ForEach => self.for_each.take().map(|e| {
                 if e.table.is_some() == e.list.is_some() {
                     faults.push("[for_each] needs a table or a list, one of them".to_owned());
                 }
@@ -60,7 +58,7 @@ impl File {
                     param: e.param,
                 })
             }),
-            GroupName::Child => self.child.map(|c| {
+            GroupName::Child => self.child.take().map(|c| {
                 Group::Child(Child {
                     table: c.table,
                     field: c.field,
@@ -69,10 +67,16 @@ impl File {
                 })
             }),
             GroupName::Journal => {
-                Some(Group::Journal(Journal { line_key: self.journal.map(|j| j.line_key) }))
+                Some(Group::Journal(Journal { line_key: self.journal.take().map(|j| j.line_key) }))
             }
-        };
-        let Some(group) = group else {
+        }
+    }
+
+    /// The resource that the file describes; `None` where it says too little of what it is.
+    pub(super) fn check(mut self, faults: &mut Vec<String>) -> Option<Resource> {
+        let columns: Vec<Column> =
+            std::mem::take(&mut self.column).into_iter().filter_map(|c| c.check(faults)).collect();
+        let Some(group) = self.group(faults) else {
             faults.push(
                 "group = \"for_each\" needs [for_each], group = \"child\" needs [child]".to_owned(),
             );
