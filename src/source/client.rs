@@ -291,7 +291,7 @@ impl Client {
                 shared.ledger.ready(deadline).await.map_err(Failure::last)?;
                 let slot = transport.limits.slot(class).await?;
                 let bearer = shared.tokens.bearer(transport, rejected, deadline).await?;
-                transport.limits.unheld(deadline).await.map_err(Failure::last)?;
+                transport.limits.after_retry_at(deadline).await.map_err(Failure::last)?;
                 if !shared.tokens.is_good(&bearer) {
                     continue;
                 }
