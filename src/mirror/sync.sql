@@ -170,8 +170,8 @@ CREATE TABLE sync.feed_calls (
 COMMENT ON TABLE sync.feed_calls IS 'Every call to the change feeds: the proof that the throttle was kept';
 
 -- One row per journal's month that is to be mirrored; `due` says why it is to be read, NULL that it
--- is not. A month of another level, or of an id that is not wanted any more, stays as it is: it is not
--- read, and what is due of it waits until it is wanted again.
+-- is not. A month of an id that is not wanted any more stays as it is: it is not read, and what is due
+-- of it waits until it is wanted again. One of another level has no rows, and is read anew then.
 CREATE TABLE sync.journal_months (
   table_name VARCHAR,
   journal_level VARCHAR,

@@ -1,6 +1,7 @@
 //! Which of the journals' months are wanted: those of `journals.level` and `journals.ids`, and those that
-//! were asked for by name. All others stay as they are, in `main` and in `sync.journal_months`: nobody reads them,
-//! they are no failure, and what is due of them waits until they are wanted again.
+//! were asked for by name. All others stay as they are in the store, and in `main` where they are of this
+//! level: nobody reads them, they are no failure, and what is due of them waits until they are wanted
+//! again.
 //!
 //! Whose journals were ever known stay known (`sync.journal_scopes`): an office that left the list of the
 //! offices is asked until the source answers 404 to its id. Then it is *gone*: nothing of it is asked for
