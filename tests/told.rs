@@ -45,6 +45,9 @@ fn a_case_that_is_asked_for_and_not_known_is_told() {
     let said = shown(&output);
     assert!(said.contains("incomplete: case 999999: no such case is known"), "{said}");
     assert!(!said.contains(&format!("case {known}:")), "{said}");
+    let status = shown(&world.run(&["status"]));
+    let (_, of_run) = status.split_once("\nlast run: sync incomplete").unwrap();
+    assert!(of_run.contains("\n  case 999999: no such case is known"), "{status}");
     assert_status(&world.run(&["sync", "--case", &known]), 0);
 }
 

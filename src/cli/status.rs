@@ -103,9 +103,13 @@ fn text(status: &Status) -> String {
             or_dash(run.started_at.as_deref()),
             run.calls.map_or("- calls".to_owned(), |calls| counted(calls, "call"))
         ));
-        // What stands above already is not said twice.
+        // What stands above already, of a table by whatever example, is not said twice.
         let errors = run.error.as_deref().unwrap_or_default().lines();
-        let said = |error: &str| status.problems.iter().any(|problem| problem.contains(error));
+        let said = |error: &str| {
+            let of_what = error.split(": ").next().unwrap_or(error);
+            let problems = &mut status.problems.iter();
+            problems.any(|p| p.contains(error) || p.starts_with(of_what))
+        };
         for error in errors.filter(|error| !said(error)) {
             out.push_str(&format!("\n  {error}"));
         }
