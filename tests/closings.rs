@@ -225,11 +225,8 @@ fn the_queries_of_the_guide_answer() {
     edit(&world, &closed, Journal::RevenueJournals, JournalEdit::Amount, Some(1));
     read_again(&world, &closed);
     let guide = include_str!("../docs/finance.md");
-    let queries: Vec<&str> = guide
-        .split("```sql\n")
-        .skip(1)
-        .map(|rest| rest.split("```").next().unwrap())
-        .collect();
+    let queries: Vec<&str> =
+        guide.split("```sql\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(queries.len() >= 14, "{}", queries.len());
     let conn = world.published();
     let may_be_empty = ["status NOT IN", "signed_cases_lost"];
