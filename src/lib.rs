@@ -58,7 +58,6 @@
 pub mod catalog;
 pub mod cli;
 pub mod config;
-#[allow(unreachable_pub, private_interfaces)]
 pub mod cycle;
 mod daemon;
 pub mod decode;
@@ -69,10 +68,8 @@ pub mod failpoint;
 pub mod feed;
 mod forecast;
 mod journals;
-#[allow(unreachable_pub, private_interfaces)]
 pub mod mirror;
 mod pending;
-#[allow(unreachable_pub)]
 mod plan;
 pub mod progress;
 pub mod publish;

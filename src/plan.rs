@@ -12,10 +12,10 @@ use crate::catalog::{Group, Refresh, Resource};
 use crate::scope::{CaseState, FetchStatus, Fetched, Place, Standing, is_unreadable};
 
 /// The version of a case that the feed has not reported.
-pub const UNKNOWN: &str = "unknown";
+pub(crate) const UNKNOWN: &str = "unknown";
 
 /// The version of a case's dates for a refresh rule.
-pub fn version_of(case: &CaseState, refresh: &Refresh) -> String {
+pub(crate) fn version_of(case: &CaseState, refresh: &Refresh) -> String {
     if !case.reported {
         return UNKNOWN.to_owned();
     }
@@ -31,7 +31,7 @@ pub fn version_of(case: &CaseState, refresh: &Refresh) -> String {
 }
 
 /// Whether a scope fetched like this is stale for dates with this version.
-pub fn why_stale(fetched: Option<&Fetched>, version: &str, now_us: i64) -> Option<Reason> {
+pub(crate) fn why_stale(fetched: Option<&Fetched>, version: &str, now_us: i64) -> Option<Reason> {
     let Some(fetched) = fetched else { return Some(Reason::New) };
     match fetched.status {
         FetchStatus::Current if fetched.version.as_deref() == Some(version) => {}
@@ -51,39 +51,39 @@ pub fn why_stale(fetched: Option<&Fetched>, version: &str, now_us: i64) -> Optio
 
 /// What of a case is stale and may be fetched now, and whether anything else of it has to wait.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CasePlan {
-    pub stale: Vec<Stale>,
+pub(crate) struct CasePlan {
+    pub(crate) stale: Vec<Stale>,
     /// Stale, but waiting for its backoff or left out of this run.
-    pub waiting: Vec<Stale>,
+    pub(crate) waiting: Vec<Stale>,
 }
 
 /// What the plan may look at beside the case itself.
-pub struct Inputs<'a> {
+pub(crate) struct Inputs<'a> {
     /// The tables that are fetched in this run: enabled and permitted.
-    pub resources: &'a [Arc<Resource>],
-    pub fetched: &'a HashMap<(String, i64), Fetched>,
+    pub(crate) resources: &'a [Arc<Resource>],
+    pub(crate) fetched: &'a HashMap<(String, i64), Fetched>,
     /// Failed scopes: when they may be tried again, in microseconds.
-    pub failures: &'a HashMap<(String, i64), i64>,
+    pub(crate) failures: &'a HashMap<(String, i64), i64>,
     /// Values of the columns that `[condition]`s look at, by table and column.
-    pub values: &'a HashMap<(String, String), HashMap<i64, Option<String>>>,
+    pub(crate) values: &'a HashMap<(String, String), HashMap<i64, Option<String>>>,
     /// The path parameters that `[lookup]` asks for, by the table that is read with them.
-    pub lookups: &'a HashMap<String, HashMap<i64, String>>,
+    pub(crate) lookups: &'a HashMap<String, HashMap<i64, String>>,
     /// `bootstrap.since`, where it is set.
-    pub since: Option<&'a Since>,
+    pub(crate) since: Option<&'a Since>,
     /// Tables chosen with `--only`; empty: all.
-    pub only: &'a [String],
-    pub now_us: i64,
+    pub(crate) only: &'a [String],
+    pub(crate) now_us: i64,
 }
 
 /// `bootstrap.since`, and what is known of cases that the feed has not reported; ticks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Since {
+pub(crate) struct Since {
     /// The first instant of that day at the source.
-    pub day: i64,
+    pub(crate) day: i64,
     /// How far back the feed has been read completely: what it did not report was not modified since.
-    pub reach: Option<i64>,
+    pub(crate) reach: Option<i64>,
     /// Of cases that the feed has not reported, the newest date that their search row shows.
-    pub newest: HashMap<i64, i64>,
+    pub(crate) newest: HashMap<i64, i64>,
 }
 
 impl Since {
@@ -102,7 +102,7 @@ impl Since {
 }
 
 /// Plans one case.
-pub fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
+pub(crate) fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
     let mut plan = CasePlan::default();
     for resource in inputs.resources {
         if !applies(case, resource, inputs) {

@@ -13,13 +13,13 @@ use crate::schedule::{self, LastRuns, Name};
 
 /// What is due in a run, decided at its start.
 #[derive(Debug, Clone, Default)]
-pub struct Due {
+pub(crate) struct Due {
     /// The schedules that fell due.
-    pub schedules: BTreeSet<Name>,
+    pub(crate) schedules: BTreeSet<Name>,
     /// All cases are listed: by `schedule.reconcile`, at first, or for `--full`.
-    pub listing: bool,
+    pub(crate) listing: bool,
     /// When this was decided. A schedule that falls due again during a long run runs again after it.
-    pub at: Option<Timestamp>,
+    pub(crate) at: Option<Timestamp>,
 }
 
 impl Due {
@@ -27,7 +27,7 @@ impl Due {
     ///
     /// # Errors
     /// Those of the store, and of [`schedule::due`].
-    pub fn of(
+    pub(crate) fn of(
         config: &Config,
         conn: &Connection,
         options: &Options,
@@ -61,7 +61,7 @@ impl Due {
     }
 
     /// Whether `schedule.reconcile` re-reads what changed.
-    pub fn rereads(&self, config: &Config) -> bool {
+    pub(crate) fn rereads(&self, config: &Config) -> bool {
         self.has(Name::Reconcile) && config.reconcile.reread != Reread::Off
     }
 
@@ -83,7 +83,7 @@ impl Due {
 ///
 /// # Errors
 /// Those of the store.
-pub fn last_runs(conn: &Connection) -> Result<LastRuns> {
+pub(crate) fn last_runs(conn: &Connection) -> Result<LastRuns> {
     let log = RunLog::new(conn);
     let mut last = LastRuns::new();
     for name in Name::ALL {

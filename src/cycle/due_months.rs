@@ -18,20 +18,20 @@ pub(super) const FIRST_MONTH: &str = "journals_since";
 
 /// What the schedules want of the journals.
 pub(super) struct Wanted {
-    pub ids: Vec<i64>,
-    pub first: Month,
+    pub(crate) ids: Vec<i64>,
+    pub(crate) first: Month,
     /// From the first month on.
-    pub all: Vec<Month>,
-    pub trailing: Vec<Month>,
-    pub recheck: Vec<Month>,
+    pub(crate) all: Vec<Month>,
+    pub(crate) trailing: Vec<Month>,
+    pub(crate) recheck: Vec<Month>,
     /// `schedule.journals` is due.
-    pub scheduled: bool,
+    pub(crate) scheduled: bool,
     /// `schedule.journals_recheck` is due.
-    pub rechecked: bool,
+    pub(crate) rechecked: bool,
 }
 
 impl Wanted {
-    pub fn of(conn: &Connection, config: &Config, due: &Due) -> Result<Wanted> {
+    pub(crate) fn of(conn: &Connection, config: &Config, due: &Due) -> Result<Wanted> {
         let settings = &config.journals;
         let zone = &config.source.time_zone;
         let now = due.at.unwrap_or_else(Timestamp::now);
@@ -60,7 +60,7 @@ impl Wanted {
 ///
 /// # Errors
 /// Those of the store.
-pub fn planned_months(
+pub(crate) fn planned_months(
     conn: &Connection,
     config: &Config,
     due: &Due,

@@ -10,10 +10,10 @@ use crate::scope::{FeedName, FeedState, Late, Mark, Reader};
 
 /// The store as the feeds' memory.
 pub(super) struct FeedMemory<'a> {
-    pub store: &'a Store,
-    pub writer: &'a Writer,
+    pub(crate) store: &'a Store,
+    pub(crate) writer: &'a Writer,
     /// The run that rejects are noted for.
-    pub run_id: i64,
+    pub(crate) run_id: i64,
 }
 
 /// Where `sync.meta` keeps what is usual between the service's clock and ours.

@@ -10,7 +10,7 @@ use crate::mirror::State;
 use crate::scope::FeedName;
 
 /// So much of the feeds is read again when the cases are listed.
-pub const REREAD: Duration = Duration::from_secs(48 * 3600);
+pub(crate) const REREAD: Duration = Duration::from_secs(48 * 3600);
 
 impl Cycle {
     /// Reads the last two days of the feeds again: the source's commit order is not its clock's, and

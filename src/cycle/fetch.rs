@@ -37,9 +37,9 @@ enum Answer {
 /// What came of a month.
 pub(super) struct MonthAnswer {
     /// `None`: it gave way, and its reading is set aside.
-    pub read: Option<Result<MonthRead>>,
+    pub(crate) read: Option<Result<MonthRead>>,
     /// For how long it was asked.
-    pub took: Duration,
+    pub(crate) took: Duration,
 }
 
 struct Done {
@@ -52,8 +52,8 @@ struct Done {
 #[derive(Debug, Default)]
 pub(super) struct Worked {
     /// Cases that moved meanwhile, and were fetched.
-    pub moved: Vec<CaseState>,
-    pub months: MonthNotes,
+    pub(crate) moved: Vec<CaseState>,
+    pub(crate) months: MonthNotes,
 }
 
 impl Cycle {

@@ -22,12 +22,12 @@ use crate::scope::{
 /// What `casemirror journals` asks for; its tables are the run's `only`.
 #[derive(Debug, Clone)]
 pub struct JournalRequest {
-    pub from: Month,
-    pub to: Month,
+    pub(crate) from: Month,
+    pub(crate) to: Month,
     /// Of `journals.level`; empty: those of the configuration, or all that are known.
-    pub ids: Vec<i64>,
+    pub(crate) ids: Vec<i64>,
     /// The months are due in the store already: a run that had to give way goes on.
-    pub planned: bool,
+    pub(crate) planned: bool,
 }
 
 impl JournalRequest {

@@ -25,20 +25,21 @@ mod signals;
 mod suspects;
 mod wait;
 
-pub use due::{Due, last_runs};
-pub use due_months::planned_months;
-pub use feeds::REREAD;
+pub(crate) use due::{Due, last_runs};
+pub(crate) use due_months::planned_months;
+pub(crate) use feeds::REREAD;
 pub use journals::JournalRequest;
 pub use options::Options;
-pub use permissions::{is_granted, restriction};
+pub(crate) use permissions::{is_granted, restriction};
 pub(crate) use policy::{ends_run, month_takes_too_long, weight_of_month};
 pub use polls::Polls;
 pub(crate) use reach::{Unreached, is_out_of_reach};
 pub use report::Report;
-pub use run_log::{check_tenant, failed_text, page_sizes};
-pub use scopes::{MOST_FAILURES, plan_cases, plan_rereading, scopes_of, since};
-pub use search::IDS_PER_CALL;
-pub use signals::{Controls, Interrupt, Notifier, Signals};
+pub(crate) use run_log::{check_tenant, failed_text, page_sizes};
+pub(crate) use scopes::{MOST_FAILURES, plan_cases, plan_rereading, scopes_of, since};
+pub(crate) use search::IDS_PER_CALL;
+pub(crate) use signals::{Controls, Interrupt};
+pub use signals::{Notifier, Signals};
 
 pub use crate::journals::MonthsUnderWay;
 
@@ -116,7 +117,7 @@ pub struct Cycle {
 /// Key of `sync.meta`: why the cases have to be listed, while they have not been.
 pub(crate) const LISTING_DUE: &str = "listing_due";
 /// A contact that no feed follows is read again after this long (docs/architecture.md, "What is due").
-pub const CONTACT_AGE: Duration = Duration::from_secs(7 * 86_400);
+pub(crate) const CONTACT_AGE: Duration = Duration::from_secs(7 * 86_400);
 
 impl Cycle {
     /// Nothing is called yet.

@@ -23,23 +23,23 @@ pub(super) struct MonthNotes {
     /// Per table, whether every month of somebody known answered 404.
     not_found: BTreeMap<String, bool>,
     /// Months that could not be read completely: table, id, month.
-    pub lacking: Vec<(String, i64, Month)>,
+    pub(crate) lacking: Vec<(String, i64, Month)>,
 }
 
 impl MonthNotes {
     /// Whether a month may begin beside the others; at most `most` are under way.
-    pub fn may_begin(&self, month: &DueMonth, most: usize) -> bool {
+    pub(crate) fn may_begin(&self, month: &DueMonth, most: usize) -> bool {
         self.under_way < most && self.exploration.may_begin(month)
     }
 
     /// A month begins.
-    pub fn begin(&mut self, month: &mut DueMonth) {
+    pub(crate) fn begin(&mut self, month: &mut DueMonth) {
         self.under_way += 1;
         self.exploration.begin(month);
     }
 
     /// The tables of which nobody's month was found.
-    pub fn found_nowhere(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn found_nowhere(&self) -> impl Iterator<Item = &str> {
         self.not_found.iter().filter(|(_, all)| **all).map(|(table, _)| table.as_str())
     }
 

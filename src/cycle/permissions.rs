@@ -172,12 +172,12 @@ pub(super) fn set_ok(conn: &Connection, catalog: &Catalog, table: &str) -> Resul
 }
 
 /// Whether the API user sees the rows that need a further permission.
-pub fn is_granted(partial: &Partial, granted: &[ApiPermission]) -> bool {
+pub(crate) fn is_granted(partial: &Partial, granted: &[ApiPermission]) -> bool {
     granted.iter().any(|permission| permission.grants(&partial.permission))
 }
 
 /// What is not shown without that permission, in words.
-pub fn restriction(partial: &Partial) -> String {
+pub(crate) fn restriction(partial: &Partial) -> String {
     format!(
         "without {} no rows of {} {} are shown; those mirrored stay",
         partial.permission,

@@ -12,19 +12,19 @@ const FEWEST_SCOPES: u64 = 3;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Evidence {
     /// The table is read by this one call.
-    pub is_whole_table: bool,
+    pub(crate) is_whole_table: bool,
     /// A permission that the table needs, or that the answer names, is not granted.
-    pub lacks_permission: bool,
+    pub(crate) lacks_permission: bool,
     /// Different scopes that answered 403, this one too, and none of the table otherwise since.
-    pub forbidden: u64,
+    pub(crate) forbidden: u64,
     /// Scopes that the table has.
-    pub scopes: u64,
+    pub(crate) scopes: u64,
     /// The table has answered before.
-    pub has_answered: bool,
+    pub(crate) has_answered: bool,
     /// Rows of the scope are mirrored.
-    pub has_rows: bool,
+    pub(crate) has_rows: bool,
     /// Another 404 of the scope came `source.doubt` ago or earlier, and nothing else since.
-    pub is_confirmed: bool,
+    pub(crate) is_confirmed: bool,
 }
 
 /// What is done.

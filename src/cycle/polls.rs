@@ -36,7 +36,7 @@ impl Polls {
     ///
     /// # Errors
     /// Those of [`Feed::poll`], with the name of the feed.
-    pub async fn poll(&self, name: FeedName) -> Result<Polled> {
+    pub(crate) async fn poll(&self, name: FeedName) -> Result<Polled> {
         let _guard = self.lock.lock().await;
         let reach = Ticks::from_timestamp(Timestamp::now()).earlier_by(LONGEST_REACH).get();
         // The daemon's poller is no run of its own: what it notes is noted under the last one.
@@ -115,7 +115,7 @@ impl Polls {
     ///
     /// # Errors
     /// As [`Polls::poll`].
-    pub async fn poll_contacts(&self) -> Result<Option<Polled>> {
+    pub(crate) async fn poll_contacts(&self) -> Result<Option<Polled>> {
         if !self.follows_contacts()? {
             return Ok(None);
         }
@@ -144,7 +144,7 @@ impl Polls {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn follows_contacts(&self) -> Result<bool> {
+    pub(crate) fn follows_contacts(&self) -> Result<bool> {
         if self.config.feed.contacts_poll.is_none() {
             return Ok(false);
         }

@@ -33,14 +33,14 @@ pub(super) struct Queue {
 
 impl Queue {
     /// This work, in this order.
-    pub fn of(urgency: Urgency, work: impl IntoIterator<Item = Work>) -> Queue {
+    pub(crate) fn of(urgency: Urgency, work: impl IntoIterator<Item = Work>) -> Queue {
         let mut queue = Queue::default();
         work.into_iter().for_each(|work| queue.push(urgency, work));
         queue
     }
 
     /// Adds work. What waits of the same scope is void, but for how urgent it was.
-    pub fn push(&mut self, urgency: Urgency, work: Work) {
+    pub(crate) fn push(&mut self, urgency: Urgency, work: Work) {
         let scope = work.scope();
         self.pushed += 1;
         let place = match self.places.get(&scope) {
@@ -56,7 +56,7 @@ impl Queue {
     }
 
     /// The most urgent work that is ready; it is under way until [`Queue::done`].
-    pub fn pop(&mut self, ready: impl Fn(&Work) -> Ready) -> Option<Work> {
+    pub(crate) fn pop(&mut self, ready: impl Fn(&Work) -> Ready) -> Option<Work> {
         let mut void = Vec::new();
         let mut next = None;
         for (place, work) in &self.waiting {
@@ -85,23 +85,23 @@ impl Queue {
     }
 
     /// What was under way has ended. Returns whether its answer counts.
-    pub fn done(&mut self, work: &Work) -> bool {
+    pub(crate) fn done(&mut self, work: &Work) -> bool {
         self.under_way.remove(&work.scope());
         !matches!(work, Work::Case(stale) if self.removed.contains(&stale.id))
     }
 
     /// Whether changes wait.
-    pub fn has_changes(&self) -> bool {
+    pub(crate) fn has_changes(&self) -> bool {
         self.waiting.first_key_value().is_some_and(|((urgency, _), _)| *urgency == Urgency::Change)
     }
 
     /// These cases have left.
-    pub fn remove(&mut self, cases: impl IntoIterator<Item = i64>) {
+    pub(crate) fn remove(&mut self, cases: impl IntoIterator<Item = i64>) {
         self.removed.extend(cases);
     }
 
     /// These cases are there, whatever was known before.
-    pub fn restore<'a>(&mut self, cases: impl IntoIterator<Item = &'a i64>) {
+    pub(crate) fn restore<'a>(&mut self, cases: impl IntoIterator<Item = &'a i64>) {
         for id in cases {
             self.removed.remove(id);
         }

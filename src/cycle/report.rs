@@ -5,28 +5,28 @@ use crate::mirror::Outcome;
 /// What a cycle did.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    pub run_id: i64,
+    pub(crate) run_id: i64,
     pub outcome: Outcome,
-    pub cases_moved: u64,
-    pub contacts_moved: u64,
+    pub(crate) cases_moved: u64,
+    pub(crate) contacts_moved: u64,
     /// What is not as it should be, in words; empty when the cycle is complete.
     pub problems: Vec<String>,
-    pub calls: u64,
+    pub(crate) calls: u64,
     /// What polls up to this number moved has been planned.
-    pub handled: i64,
+    pub(crate) handled: i64,
     /// It was asked to end before everything that can be done was done.
-    pub interrupted: bool,
+    pub(crate) interrupted: bool,
     /// Something that was due could not be done completely, and is due still.
-    pub undone: bool,
+    pub(crate) undone: bool,
     /// `schedule.verify` fell due. A cycle does not verify: who runs it does.
-    pub verify_due: bool,
+    pub(crate) verify_due: bool,
     /// In how much the mirror differs from the source, where the two were compared.
-    pub differences: usize,
+    pub(crate) differences: usize,
 }
 
 impl Report {
     /// Adds what a later cycle of the same job did.
-    pub fn continue_with(&mut self, later: Report) {
+    pub(crate) fn continue_with(&mut self, later: Report) {
         self.run_id = later.run_id;
         self.outcome.add(&later.outcome);
         self.cases_moved += later.cases_moved;
@@ -42,7 +42,7 @@ impl Report {
 
     /// 4 when the mirror differs from the source, else 3 when something is incomplete, else 0
     /// (docs/architecture.md, "Commands").
-    pub fn exit_status(&self) -> u8 {
+    pub(crate) fn exit_status(&self) -> u8 {
         match self.differences {
             0 if self.problems.is_empty() => 0,
             0 => 3,

@@ -210,7 +210,7 @@ impl Cycle {
 }
 
 /// What is said of a table of which scopes failed.
-pub fn failed_text(table: &str, count: i64, error: &str) -> String {
+pub(crate) fn failed_text(table: &str, count: i64, error: &str) -> String {
     if FEED_TABLES.contains(&table) {
         return error.to_owned();
     }
@@ -222,7 +222,7 @@ pub fn failed_text(table: &str, count: i64, error: &str) -> String {
 ///
 /// # Errors
 /// Those of the store.
-pub fn page_sizes(conn: &Connection) -> Result<BTreeMap<String, u32>> {
+pub(crate) fn page_sizes(conn: &Connection) -> Result<BTreeMap<String, u32>> {
     let kept = State::new(conn).meta(PAGE_SIZES)?;
     // What cannot be read is found out again.
     Ok(kept.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
@@ -238,7 +238,7 @@ fn origin(config: &Config) -> String {
 ///
 /// # Errors
 /// `Tenant` when the store was filled from another one, and those of the call and the store.
-pub async fn check_tenant(
+pub(crate) async fn check_tenant(
     config: &Config,
     store: &Store,
     writer: &Writer,

@@ -21,7 +21,7 @@ use crate::scope::{CaseState, FailureKind, FetchStatus, Fetched, Mark, Stale, Ur
 /// a second; what changes meanwhile is taken in between.
 const BATCH_CASES: usize = 1_000;
 /// Scopes of a table that may fail in a run before any is read.
-pub const MOST_FAILURES: u32 = 20;
+pub(crate) const MOST_FAILURES: u32 = 20;
 
 impl Cycle {
     /// Says which of the cases that were asked for by id are not known: nothing is read of them.
@@ -224,7 +224,7 @@ impl Cycle {
 }
 
 /// `bootstrap.since` in ticks: the first instant of that day at the source.
-pub fn since(config: &crate::config::Config) -> Result<Option<i64>> {
+pub(crate) fn since(config: &crate::config::Config) -> Result<Option<i64>> {
     let Some(day) = config.bootstrap.since else { return Ok(None) };
     let start = day
         .to_zoned(config.source.time_zone.clone())
@@ -234,7 +234,7 @@ pub fn since(config: &crate::config::Config) -> Result<Option<i64>> {
 }
 
 /// Plans cases from what the store says on `conn`; `day` is `bootstrap.since` in ticks.
-pub fn plan_cases(
+pub(crate) fn plan_cases(
     conn: &duckdb::Connection,
     batch: &[CaseState],
     active: &[Arc<Resource>],
@@ -248,7 +248,7 @@ pub fn plan_cases(
 }
 
 /// The same for cases that `schedule.reconcile` has read whole again.
-pub fn plan_rereading(
+pub(crate) fn plan_rereading(
     conn: &duckdb::Connection,
     batch: &[CaseState],
     active: &[Arc<Resource>],
@@ -262,7 +262,7 @@ pub fn plan_rereading(
 }
 
 /// Everything that is read of these cases, as if nothing had been read yet: table and case.
-pub fn scopes_of(
+pub(crate) fn scopes_of(
     conn: &duckdb::Connection,
     batch: &[CaseState],
     active: &[Arc<Resource>],

@@ -17,7 +17,7 @@ use crate::source::split::field_of;
 use crate::source::{self, Pages};
 
 /// Ids in one search call: the address stays well under what servers take.
-pub const IDS_PER_CALL: usize = 100;
+pub(crate) const IDS_PER_CALL: usize = 100;
 
 /// How the listing of one search ended.
 struct Listing {

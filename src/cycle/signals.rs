@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 /// Whether a cycle may go on. Later ones are stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Interrupt {
+pub(crate) enum Interrupt {
     None,
     /// Other work waits: what follows the changes ends where it can be taken up again without loss.
     Preempt,
@@ -25,7 +25,7 @@ pub struct Notifier(watch::Sender<i64>);
 
 /// The other end.
 #[derive(Debug)]
-pub struct Controls {
+pub(crate) struct Controls {
     notifier: Notifier,
     interrupt: watch::Sender<Interrupt>,
 }
@@ -38,7 +38,7 @@ impl Default for Notifier {
 
 impl Notifier {
     /// A page that moved something was committed under this number.
-    pub fn notify(&self, sequence: i64) {
+    pub(crate) fn notify(&self, sequence: i64) {
         self.0.send_if_modified(|known| {
             let newer = sequence > *known;
             *known = sequence.max(*known);
@@ -49,12 +49,12 @@ impl Notifier {
 
 impl Controls {
     /// Cycles that listen to it hear of these pages.
-    pub fn new(notifier: &Notifier) -> Controls {
+    pub(crate) fn new(notifier: &Notifier) -> Controls {
         Controls { notifier: notifier.clone(), interrupt: watch::Sender::new(Interrupt::None) }
     }
 
     /// Lets cycles go on, or not. There is no way back from [`Interrupt::Cancel`].
-    pub fn set(&self, interrupt: Interrupt) {
+    pub(crate) fn set(&self, interrupt: Interrupt) {
         self.interrupt.send_if_modified(|now| {
             let changes = *now != Interrupt::Cancel && *now != interrupt;
             if changes {
@@ -65,7 +65,7 @@ impl Controls {
     }
 
     /// A listener.
-    pub fn listen(&self) -> Signals {
+    pub(crate) fn listen(&self) -> Signals {
         Signals { latest: self.notifier.0.subscribe(), interrupt: self.interrupt.subscribe() }
     }
 }
@@ -77,17 +77,17 @@ impl Signals {
     }
 
     /// The number of the last poll that moved something.
-    pub fn latest(&self) -> i64 {
+    pub(crate) fn latest(&self) -> i64 {
         *self.latest.borrow()
     }
 
-    pub fn interrupt(&self) -> Interrupt {
+    pub(crate) fn interrupt(&self) -> Interrupt {
         *self.interrupt.borrow()
     }
 
     /// Waits for a page beyond `handled`, or for an interrupt stronger than `interrupt`. For ever, where nobody
     /// is left to say so.
-    pub async fn beyond(&mut self, handled: i64, interrupt: Interrupt) {
+    pub(crate) async fn beyond(&mut self, handled: i64, interrupt: Interrupt) {
         let Signals { latest, interrupt: interrupts } = self;
         tokio::select! {
             () = until(latest, |latest| *latest > handled) => {}

@@ -14,24 +14,24 @@ use crate::sql::{self, db};
 
 /// A cell that differs, or a row that one side lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CellDifference {
+pub(crate) struct CellDifference {
     /// The case of the row.
-    pub id: i64,
+    pub(crate) id: i64,
     /// The row's key, its values joined by `/`.
-    pub key: String,
+    pub(crate) key: String,
     /// `None`: the whole row.
-    pub column: Option<String>,
+    pub(crate) column: Option<String>,
     /// As text; of a whole row, something where it is there.
-    pub source: Option<String>,
-    pub mirror: Option<String>,
+    pub(crate) source: Option<String>,
+    pub(crate) mirror: Option<String>,
 }
 
 /// What a comparison came to.
 #[derive(Debug, Clone, Default)]
-pub struct Compared {
+pub(crate) struct Compared {
     /// Rows of each case: the source's, and the mirror's.
-    pub rows: HashMap<i64, (u64, u64)>,
-    pub cells: Vec<CellDifference>,
+    pub(crate) rows: HashMap<i64, (u64, u64)>,
+    pub(crate) cells: Vec<CellDifference>,
 }
 
 /// Compares decoded rows of the scopes `ids` with the mirrored ones. Volatile columns are left out:
@@ -40,7 +40,7 @@ pub struct Compared {
 ///
 /// # Errors
 /// Those of the store.
-pub fn compare(
+pub(crate) fn compare(
     conn: &Connection,
     resource: &Resource,
     decoded: &[&Decoded],
@@ -132,19 +132,19 @@ fn cells_of(resource: &Resource, scope: &str, stage: &str, main: &str) -> String
 
 /// A line of a journal: its cells as text, annotations as `annotations[n].column`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
-    pub number: i64,
+pub(crate) struct Line {
+    pub(crate) number: i64,
     /// The line's own key, which can repeat.
-    pub key: Option<String>,
+    pub(crate) key: Option<String>,
     /// By name, in the order of the columns; NULL cells are left out.
-    pub cells: Vec<(String, String)>,
+    pub(crate) cells: Vec<(String, String)>,
 }
 
 /// The lines of an answer of a journal as they would be mirrored, and those that are.
 ///
 /// # Errors
 /// Those of the store.
-pub fn journal_lines(
+pub(crate) fn journal_lines(
     conn: &Connection,
     decoded: &Decoded,
     line_key: &str,

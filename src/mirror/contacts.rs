@@ -16,7 +16,7 @@ impl State<'_> {
     /// Where there is no contacts feed, also those that were read before `older_than`, in microseconds
     /// of our clock, or before the roles of a case that name them; whom no role names any more grows
     /// old as well.
-    pub fn stale_contacts(&self, now_us: i64, older_than: Option<i64>) -> Result<Vec<i64>> {
+    pub(crate) fn stale_contacts(&self, now_us: i64, older_than: Option<i64>) -> Result<Vec<i64>> {
         let (old, unnamed) = match older_than {
             Some(us) => (
                 format!(
@@ -49,7 +49,7 @@ impl State<'_> {
     }
 
     /// Contacts that the feed moved are done with when they are fetched at that date.
-    pub fn clean_contacts(&self) -> Result<()> {
+    pub(crate) fn clean_contacts(&self) -> Result<()> {
         self.batch(&format!(
             "UPDATE sync.seen_contacts s SET dirty = false WHERE s.dirty AND EXISTS \
                (SELECT 1 FROM ({}) f WHERE f.table_name = 'contacts' \
@@ -61,7 +61,7 @@ impl State<'_> {
 
     /// Forgets failures of contacts that nobody names any more and that are not mirrored: they are not
     /// asked for again.
-    pub fn forget_unnamed_contacts(&self) -> Result<()> {
+    pub(crate) fn forget_unnamed_contacts(&self) -> Result<()> {
         self.batch(
             "DELETE FROM sync.failures f WHERE f.table_name = 'contacts' \
                AND NOT EXISTS (SELECT 1 FROM main.case_roles r WHERE r.contact_id = f.id) \
@@ -72,7 +72,7 @@ impl State<'_> {
 
     /// Whether the contacts have to be looked at: the roles changed since they were last, or the feed
     /// moved one. An idle cycle asks no more than this.
-    pub fn contacts_may_be_stale(&self) -> Result<bool> {
+    pub(crate) fn contacts_may_be_stale(&self) -> Result<bool> {
         let counter = self.roles_counter()?;
         if self.meta("contacts_planned_at")?.as_deref() != Some(counter.to_string().as_str()) {
             return Ok(true);
@@ -85,7 +85,7 @@ impl State<'_> {
     }
 
     /// Notes that the contacts were looked at for the present roles.
-    pub fn contacts_planned(&self) -> Result<()> {
+    pub(crate) fn contacts_planned(&self) -> Result<()> {
         let counter = self.roles_counter()?;
         self.set_meta("contacts_planned_at", &counter.to_string())
     }
@@ -100,7 +100,7 @@ impl State<'_> {
 
     /// Contacts that a role names and that are not fetched at the date the feed gives, with whether
     /// they were never fetched.
-    pub fn contacts_unfetched(&self) -> Result<Vec<(i64, bool)>> {
+    pub(crate) fn contacts_unfetched(&self) -> Result<Vec<(i64, bool)>> {
         if !self.contacts_may_be_stale()? {
             return Ok(Vec::new());
         }

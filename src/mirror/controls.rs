@@ -31,7 +31,7 @@ impl State<'_> {
     /// What is wrong with the controls of the revenue journals, in words: months that do not add up to the
     /// platform's sum, and months that have none. What waits to be read, and what did not fit, is told
     /// elsewhere.
-    pub fn control_problems(&self) -> Result<Vec<String>> {
+    pub(crate) fn control_problems(&self) -> Result<Vec<String>> {
         let basis = self.basis()?;
         match self.meta(PROBLEMS)? {
             Some(kept) if kept.lines().next() == Some(basis.as_str()) => {
@@ -42,7 +42,7 @@ impl State<'_> {
     }
 
     /// The same, kept for those who ask later.
-    pub fn keep_control_problems(&self) -> Result<Vec<String>> {
+    pub(crate) fn keep_control_problems(&self) -> Result<Vec<String>> {
         let problems = self.control_problems()?;
         let kept: Vec<String> = std::iter::once(self.basis()?).chain(problems.clone()).collect();
         self.set_meta(PROBLEMS, &kept.join("\n"))?;
@@ -80,7 +80,7 @@ impl State<'_> {
 
     /// Makes the sums of months due whose lines were read after them, or without them: a control that was
     /// not asked says nothing.
-    pub fn sums_follow_their_lines(&self) -> Result<()> {
+    pub(crate) fn sums_follow_their_lines(&self) -> Result<()> {
         let read = "FROM sync.journal_months l WHERE l.table_name = 'revenue_journals' AND l.complete \
                AND l.wanted AND l.due IS NULL AND NOT EXISTS (SELECT 1 FROM sync.resources \
                  WHERE table_name = 'revenue_journal_sums' \

@@ -192,7 +192,7 @@ fn note_doubts(resource: &Resource, now: &str) -> String {
 
 impl State<'_> {
     /// Lets the doubted months of revenue that the platform's sum confirms be read at once; returns them.
-    pub fn confirmed_months_wait_no_longer(
+    pub(crate) fn confirmed_months_wait_no_longer(
         &self,
         level: JournalLevel,
     ) -> Result<Vec<(i64, Month)>> {
@@ -220,7 +220,7 @@ impl State<'_> {
     }
 
     /// Lets all that is doubted or held be read at once: its removal is allowed.
-    pub fn what_is_held_waits_no_longer(&self) -> Result<()> {
+    pub(crate) fn what_is_held_waits_no_longer(&self) -> Result<()> {
         self.batch(&format!(
             "UPDATE sync.failures SET next_at = first_at WHERE kind IN ({})",
             FailureKind::names(&[FailureKind::Doubted, FailureKind::Held])

@@ -12,14 +12,14 @@ use crate::ticks::Ticks;
 
 impl State<'_> {
     /// How many rows of a feed were modified at or after an instant, as far as it was seen.
-    pub fn modified_since(&self, feed: FeedName, at: Ticks) -> Result<u64> {
+    pub(crate) fn modified_since(&self, feed: FeedName, at: Ticks) -> Result<u64> {
         let (table, _, _) = places(feed);
         let sql = format!("SELECT count(*) FROM {table} WHERE modified_date >= {}", at.get());
         Ok(u64::try_from(scalar_i64(self.conn, &sql)?).unwrap_or(0))
     }
 
     /// The cases that are known to be hidden from a search.
-    pub fn hidden_cases(&self, place: Place) -> Result<Vec<i64>> {
+    pub(crate) fn hidden_cases(&self, place: Place) -> Result<Vec<i64>> {
         ids(
             self.conn,
             &format!(
@@ -32,7 +32,7 @@ impl State<'_> {
 
     /// How many days of a journal the service is known to answer at once: by id and month, `None`
     /// where a month came in one call, or was never read.
-    pub fn days_at_once(
+    pub(crate) fn days_at_once(
         &self,
         table: &str,
         level: JournalLevel,

@@ -23,12 +23,12 @@ const BELIEVED_AFTER: Duration = Duration::from_secs(6 * 3600);
 
 /// How much may leave, and when a second answer confirms the first.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// `reconcile.max_removed`.
-    pub max_removed: f64,
+    pub(crate) max_removed: f64,
     /// `source.doubt`.
-    pub doubt: Duration,
-    pub now: Timestamp,
+    pub(crate) doubt: Duration,
+    pub(crate) now: Timestamp,
 }
 
 /// Whether the guard holds: more than `max` of the rows and more than 50 would leave, or all of 10 or

@@ -28,11 +28,11 @@ const ROUNDS: i64 = 3;
 
 /// What came of comparing sums with their lines.
 #[derive(Debug, Default)]
-pub struct Compared {
+pub(crate) struct Compared {
     /// Their lines do not add up, and are to be read once more.
-    pub off: Vec<(i64, Month)>,
+    pub(crate) off: Vec<(i64, Month)>,
     /// Their sum is no control, which is known since just now.
-    pub no_control: Vec<(i64, Month)>,
+    pub(crate) no_control: Vec<(i64, Month)>,
 }
 
 /// How long a month rests after it failed for so long, for the n-th time in a row: longer than it
@@ -64,7 +64,7 @@ pub(super) fn keep_digests(conn: &Connection, resource: &Resource) -> Result<()>
 impl State<'_> {
     /// Keeps how many days of a journal the service answers at once, for this month, the later ones,
     /// and all that were never read. `too_much`: more was asked for, and is not tried again for a while.
-    pub fn learn_window(
+    pub(crate) fn learn_window(
         &self,
         table: &str,
         scope: JournalScope,
@@ -109,7 +109,7 @@ impl State<'_> {
     }
 
     /// Notes that a month could not be read, which took so long.
-    pub fn month_failed(
+    pub(crate) fn month_failed(
         &self,
         run_id: i64,
         now: Timestamp,
@@ -134,7 +134,7 @@ impl State<'_> {
 
     /// Compares the sums that were just read with their lines, where those were read before them. `again`:
     /// months whose lines were read once more in this round because they did not add up.
-    pub fn compare_sums(
+    pub(crate) fn compare_sums(
         &self,
         level: JournalLevel,
         totals: &BTreeSet<(i64, Month)>,

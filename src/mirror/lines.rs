@@ -28,20 +28,20 @@ pub(super) type Redefined = [(String, i64)];
 
 /// A journal's table, as far as pairing goes.
 pub(super) struct Lines<'a> {
-    pub resource: &'a Resource,
+    pub(crate) resource: &'a Resource,
     /// Column with a line's own key.
-    pub line_key: &'a str,
-    pub redefined: &'a Redefined,
+    pub(crate) line_key: &'a str,
+    pub(crate) redefined: &'a Redefined,
     /// The table of the lines' annotations, with its redefined columns.
-    pub notes: Option<(&'a Resource, &'a Redefined)>,
+    pub(crate) notes: Option<(&'a Resource, &'a Redefined)>,
 }
 
 /// What a merge did, and in which months rows were written, renumbered ones included.
 #[derive(Debug, Default)]
 pub(super) struct MergedTable {
-    pub merged: Merged,
+    pub(crate) merged: Merged,
     /// As `yyyy-mm`.
-    pub months: Vec<String>,
+    pub(crate) months: Vec<String>,
 }
 
 /// Pairs the staged lines with the mirrored ones.

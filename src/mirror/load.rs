@@ -28,21 +28,16 @@ use crate::sql::{self, db, instant, instant_param};
 pub struct Outcome {
     pub tables: BTreeMap<String, Merged>,
     /// Scopes of which the guard or a doubt holds rows: table and id.
-    pub held: Vec<(String, i64)>,
+    pub(crate) held: Vec<(String, i64)>,
 }
 
 impl Outcome {
     /// Adds another outcome's figures.
-    pub fn add(&mut self, other: &Outcome) {
+    pub(crate) fn add(&mut self, other: &Outcome) {
         for (table, merged) in &other.tables {
             self.tables.entry(table.clone()).or_default().add(*merged);
         }
         self.held.extend(other.held.iter().cloned());
-    }
-
-    /// Whether a row of `main` was written.
-    pub fn changed(&self) -> bool {
-        self.tables.values().any(Merged::changed)
     }
 
     pub(super) fn note(&mut self, table: &str, merged: Merged) {
@@ -53,16 +48,16 @@ impl Outcome {
 /// What loading needs to know beside the loads.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    pub catalog: Arc<Catalog>,
-    pub history: HistoryTables,
-    pub max_removed: Option<f64>,
-    pub search_delay: std::time::Duration,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) history: HistoryTables,
+    pub(crate) max_removed: Option<f64>,
+    pub(crate) search_delay: std::time::Duration,
     /// `source.doubt`.
-    pub doubt: std::time::Duration,
+    pub(crate) doubt: std::time::Duration,
     /// Zone of the source's local times.
-    pub zone: jiff::tz::TimeZone,
+    pub(crate) zone: jiff::tz::TimeZone,
     /// `journals.close_day`.
-    pub close_day: u32,
+    pub(crate) close_day: u32,
 }
 
 impl Settings {

@@ -18,15 +18,15 @@ use crate::sql::{self, db, scalar_i64};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Merged {
     pub inserted: u64,
-    pub updated: u64,
-    pub deleted: u64,
+    pub(crate) updated: u64,
+    pub(crate) deleted: u64,
     /// Rows that would have left but for the guard or a doubt (docs/architecture.md, "Deletion").
-    pub held: u64,
+    pub(crate) held: u64,
 }
 
 impl Merged {
     /// Adds another merge's figures.
-    pub fn add(&mut self, other: Merged) {
+    pub(crate) fn add(&mut self, other: Merged) {
         self.inserted += other.inserted;
         self.updated += other.updated;
         self.deleted += other.deleted;
@@ -34,20 +34,20 @@ impl Merged {
     }
 
     /// Whether a row of the table was written.
-    pub fn changed(&self) -> bool {
+    pub(crate) fn changed(&self) -> bool {
         self.inserted + self.updated + self.deleted > 0
     }
 }
 
 /// How a merge goes about deletions and history.
 #[derive(Debug, Clone, Copy)]
-pub struct Rules {
+pub(crate) struct Rules {
     /// `history.tables` names this table.
-    pub history: bool,
+    pub(crate) history: bool,
     /// What holds removals back; `None` where nothing does.
-    pub limits: Option<Limits>,
+    pub(crate) limits: Option<Limits>,
     /// The permission for a part of the rows is not granted: these stay.
-    pub withheld: bool,
+    pub(crate) withheld: bool,
 }
 
 /// Name of the staging table of a resource.

@@ -25,7 +25,7 @@ mod months;
 mod privacy;
 mod rejects;
 mod removal;
-pub mod reports;
+pub(crate) mod reports;
 mod run_log;
 mod schema;
 mod scopes;
@@ -49,18 +49,19 @@ use std::sync::{Mutex, PoisonError};
 use duckdb::{Config as DuckConfig, Connection};
 
 pub(crate) use closings::{ClosingMonth, Closings, MonthOf};
-pub use compare::{CellDifference, Compared, Line, compare, journal_lines};
+pub(crate) use compare::{CellDifference, Line, compare, journal_lines};
 pub(crate) use guard::guarded;
 pub use load::{Outcome, Settings};
 pub use merge::Merged;
-pub use run_log::{FailureRow, Freshness, ResourceRow, RunLog, RunRow, RunSummary};
-pub use state::State;
-pub use state::failures::{Failure, digest_of_404};
-pub use suspects::SuspectStep;
-pub use unreadable::FEED_TABLES;
-pub use verifications::{CaseMoved, RevenueMonth, ScopeTimes, TurnMonth, rows_of_month};
-pub use verified::{Difference, KEPT, VerifiedRow};
-pub use wanted::{NotFound, id_column};
+pub use run_log::RunLog;
+pub(crate) use run_log::{FailureRow, Freshness, ResourceRow, RunRow, RunSummary};
+pub(crate) use state::State;
+pub(crate) use state::failures::{Failure, digest_of_404};
+pub(crate) use suspects::SuspectStep;
+pub(crate) use unreadable::FEED_TABLES;
+pub(crate) use verifications::{CaseMoved, RevenueMonth, ScopeTimes, TurnMonth, rows_of_month};
+pub(crate) use verified::{Difference, KEPT, VerifiedRow};
+pub(crate) use wanted::{NotFound, id_column};
 pub use writer::{Loader, Writer};
 
 use crate::catalog::Catalog;
@@ -105,12 +106,12 @@ impl Store {
     }
 
     /// What becomes of values with a privacy class in this store.
-    pub fn privacy(&self) -> &Privacy {
+    pub(crate) fn privacy(&self) -> &Privacy {
         &self.privacy
     }
 
     /// Where the store is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }

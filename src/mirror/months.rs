@@ -21,7 +21,7 @@ fn read_too_early(now: Timestamp) -> String {
 impl State<'_> {
     /// Makes these months wanted, and due, for each table and id: those that were not read completely
     /// since they ended, and, where a reason is given, all of them.
-    pub fn months_are_due(
+    pub(crate) fn months_are_due(
         &self,
         tables: &[String],
         level: JournalLevel,
@@ -89,7 +89,7 @@ impl State<'_> {
     }
 
     /// Makes every month of a table due that was read before and is wanted still.
-    pub fn synced_months_are_due(&self, table: &str, reason: DueReason) -> Result<()> {
+    pub(crate) fn synced_months_are_due(&self, table: &str, reason: DueReason) -> Result<()> {
         self.batch(&format!(
             "UPDATE sync.journal_months m SET due = {} WHERE table_name = {} AND complete AND wanted \
                AND NOT {IS_GONE}",
@@ -99,7 +99,7 @@ impl State<'_> {
     }
 
     /// The months of these tables and this level that are wanted and may be read now, newest first.
-    pub fn due_months(
+    pub(crate) fn due_months(
         &self,
         tables: &[String],
         level: JournalLevel,
@@ -161,7 +161,7 @@ impl State<'_> {
     }
 
     /// The months of a table that were read completely before they ended, and not since.
-    pub fn months_read_too_early(
+    pub(crate) fn months_read_too_early(
         &self,
         table: &str,
         level: JournalLevel,
@@ -183,7 +183,7 @@ impl State<'_> {
     }
 
     /// The months of a table that are in the store, with whether they were ever read completely.
-    pub fn known_months(
+    pub(crate) fn known_months(
         &self,
         table: &str,
         level: JournalLevel,
@@ -204,7 +204,7 @@ impl State<'_> {
     }
 
     /// The months of a table and this level that failed and may not be asked again yet.
-    pub fn waiting_months(
+    pub(crate) fn waiting_months(
         &self,
         table: &str,
         level: JournalLevel,
@@ -225,7 +225,7 @@ impl State<'_> {
 
     /// Every month that is wanted and due, whether it waits or not: table, scope, why, never read
     /// completely.
-    pub fn pending_months(&self) -> Result<Vec<(String, JournalScope, String, bool)>> {
+    pub(crate) fn pending_months(&self) -> Result<Vec<(String, JournalScope, String, bool)>> {
         let rows = self.query(
             "SELECT m.table_name, m.journal_id, \
                m.journal_level || '/' || strftime(m.journal_month, '%Y-%m') AS part, \
@@ -247,7 +247,7 @@ impl State<'_> {
     }
 
     /// Whether any month of this level is in the store.
-    pub fn has_journals(&self, level: JournalLevel) -> Result<bool> {
+    pub(crate) fn has_journals(&self, level: JournalLevel) -> Result<bool> {
         Ok(scalar_i64(
             self.conn,
             &format!(
@@ -259,7 +259,7 @@ impl State<'_> {
 
     /// Whether a 404 for this month may stand for no lines: none is mirrored, or an earlier one came at
     /// this instant or before, and no lines since.
-    pub fn month_may_be_empty(
+    pub(crate) fn month_may_be_empty(
         &self,
         table: &str,
         scope: JournalScope,
@@ -284,7 +284,7 @@ impl State<'_> {
     }
 
     /// Keeps when a month first answered 404.
-    pub fn month_was_not_found(
+    pub(crate) fn month_was_not_found(
         &self,
         table: &str,
         scope: JournalScope,
@@ -305,7 +305,7 @@ impl State<'_> {
     }
 
     /// Makes months due in which something did not fit: it may have been mended.
-    pub fn rejected_months_are_due(&self) -> Result<()> {
+    pub(crate) fn rejected_months_are_due(&self) -> Result<()> {
         self.batch(&format!(
             "UPDATE sync.journal_months m SET due = {} FROM sync.rejects r \
              WHERE r.resolved_at IS NULL AND m.complete AND m.due IS NULL AND NOT {IS_GONE} \
@@ -316,7 +316,7 @@ impl State<'_> {
     }
 
     /// Months of these tables and ids that failed may be asked at once.
-    pub fn months_wait_no_longer(&self, tables: &[String], ids: &[i64]) -> Result<()> {
+    pub(crate) fn months_wait_no_longer(&self, tables: &[String], ids: &[i64]) -> Result<()> {
         self.batch(&format!(
             "UPDATE sync.failures SET next_at = first_at WHERE table_name IN ({}) AND id IN ({})",
             sql::texts(tables.iter().map(String::as_str).chain([""])),
@@ -326,7 +326,7 @@ impl State<'_> {
 
     /// Forgets that months of a table were not found, where the table never gave any other answer.
     /// Returns whether it did.
-    pub fn forget_if_absent(&self, table: &str) -> Result<bool> {
+    pub(crate) fn forget_if_absent(&self, table: &str) -> Result<bool> {
         let name = sql::text(table);
         let other = scalar_i64(
             self.conn,

@@ -31,9 +31,9 @@ pub(super) fn parse_mode(text: &str) -> Option<PrivacyMode> {
 
 /// A column whose values are to hide more than they do.
 pub(super) struct Stricter<'r> {
-    pub resource: &'r Resource,
-    pub column: &'r Column,
-    pub mode: PrivacyMode,
+    pub(crate) resource: &'r Resource,
+    pub(crate) column: &'r Column,
+    pub(crate) mode: PrivacyMode,
 }
 
 /// Whether a class as such became stricter since the store was last opened: fields without a column

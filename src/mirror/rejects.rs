@@ -165,7 +165,12 @@ fn stage(conn: &Connection, rejects: &[(String, Reject)]) -> Result<()> {
 impl State<'_> {
     /// A complete listing that began at `since` met all records of the table: those without a usable
     /// key that it did not meet again are mended.
-    pub fn listing_was_read(&self, table: &str, since: Timestamp, now: Timestamp) -> Result<()> {
+    pub(crate) fn listing_was_read(
+        &self,
+        table: &str,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Result<()> {
         self.batch(&format!(
             "UPDATE sync.rejects SET resolved_at = {} WHERE resolved_at IS NULL \
                AND table_name = {} AND scope = '' AND column_name IS NULL AND last_at < {}",

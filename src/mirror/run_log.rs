@@ -15,68 +15,68 @@ use crate::sql::{self, db, from_micros, instant, instant_param, query, scalar_i6
 
 /// A row of `sync.resources`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResourceRow {
-    pub status: TableStatus,
-    pub reason: Option<String>,
-    pub since: Option<Timestamp>,
+pub(crate) struct ResourceRow {
+    pub(crate) status: TableStatus,
+    pub(crate) reason: Option<String>,
+    pub(crate) since: Option<Timestamp>,
     /// It answered at least once.
-    pub answered: bool,
+    pub(crate) answered: bool,
     /// The table that the status comes from, where it is not the table's own: nothing of it can be
     /// known while that one is not read.
-    pub because_of: Option<String>,
+    pub(crate) because_of: Option<String>,
 }
 
 impl ResourceRow {
     /// The status without what other tables have to do with it.
-    pub fn own_status(&self) -> TableStatus {
+    pub(crate) fn own_status(&self) -> TableStatus {
         if self.because_of.is_some() { TableStatus::Ok } else { self.status }
     }
 
     /// Whether the table is read: what is disabled, forbidden or absent of itself is not.
-    pub fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         matches!(self.own_status(), TableStatus::Ok | TableStatus::Failing)
     }
 }
 
 /// A row of `sync.failures`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FailureRow {
-    pub table: String,
-    pub id: i64,
-    pub attempts: i64,
-    pub next_at: Option<Timestamp>,
-    pub kind: String,
-    pub error: String,
+pub(crate) struct FailureRow {
+    pub(crate) table: String,
+    pub(crate) id: i64,
+    pub(crate) attempts: i64,
+    pub(crate) next_at: Option<Timestamp>,
+    pub(crate) kind: String,
+    pub(crate) error: String,
 }
 
 /// A row of `sync.runs`, for `status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunRow {
-    pub run_id: i64,
-    pub command: String,
-    pub started_at: Option<Timestamp>,
-    pub ended_at: Option<Timestamp>,
-    pub outcome: Option<String>,
-    pub exit_status: Option<i64>,
-    pub calls: Option<i64>,
-    pub error: Option<String>,
+pub(crate) struct RunRow {
+    pub(crate) run_id: i64,
+    pub(crate) command: String,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) ended_at: Option<Timestamp>,
+    pub(crate) outcome: Option<String>,
+    pub(crate) exit_status: Option<i64>,
+    pub(crate) calls: Option<i64>,
+    pub(crate) error: Option<String>,
 }
 
 /// What `report.freshness` says of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Freshness {
-    pub rows: i64,
-    pub last_change: Option<Timestamp>,
-    pub last_checked: Option<Timestamp>,
+pub(crate) struct Freshness {
+    pub(crate) rows: i64,
+    pub(crate) last_change: Option<Timestamp>,
+    pub(crate) last_checked: Option<Timestamp>,
 }
 
 /// What a run comes to.
 #[derive(Debug, Clone, Default)]
-pub struct RunSummary {
-    pub outcome: String,
-    pub exit_status: u8,
-    pub error: Option<String>,
-    pub rows: Merged,
+pub(crate) struct RunSummary {
+    pub(crate) outcome: String,
+    pub(crate) exit_status: u8,
+    pub(crate) error: Option<String>,
+    pub(crate) rows: Merged,
 }
 
 /// Reads and writes them on one connection.
@@ -102,12 +102,12 @@ impl<'c> RunLog<'c> {
     }
 
     /// The number of the last run that was begun; 0 before the first.
-    pub fn last_run_id(&self) -> Result<i64> {
+    pub(crate) fn last_run_id(&self) -> Result<i64> {
         scalar_i64(self.conn, "SELECT coalesce(max(run_id), 0) FROM sync.runs")
     }
 
     /// Notes how a run ended.
-    pub fn end_run(&self, run_id: i64, summary: &RunSummary) -> Result<()> {
+    pub(crate) fn end_run(&self, run_id: i64, summary: &RunSummary) -> Result<()> {
         self.conn
             .execute(
                 "UPDATE sync.runs SET ended_at = ?::TIMESTAMPTZ, outcome = ?, exit_status = ?, \
@@ -131,7 +131,7 @@ impl<'c> RunLog<'c> {
     }
 
     /// Forgets the runs of a command, or of any, that ended before `before`, and their calls.
-    pub fn forget_runs(&self, command: Option<&str>, before: Timestamp) -> Result<()> {
+    pub(crate) fn forget_runs(&self, command: Option<&str>, before: Timestamp) -> Result<()> {
         let of =
             command.map_or_else(|| "true".to_owned(), |c| format!("command = {}", sql::text(c)));
         let old =
@@ -145,7 +145,7 @@ impl<'c> RunLog<'c> {
     }
 
     /// Adds what was asked of the source since the last time.
-    pub fn add_calls(&self, run_id: i64, calls: &[CallStats]) -> Result<()> {
+    pub(crate) fn add_calls(&self, run_id: i64, calls: &[CallStats]) -> Result<()> {
         for c in calls {
             self.conn
                 .execute(
@@ -172,7 +172,7 @@ impl<'c> RunLog<'c> {
     }
 
     /// The status of every table.
-    pub fn resources(&self) -> Result<BTreeMap<String, ResourceRow>> {
+    pub(crate) fn resources(&self) -> Result<BTreeMap<String, ResourceRow>> {
         let rows = query(
             self.conn,
             "SELECT table_name, status, reason, epoch_us(since), answered, because_of \
@@ -194,12 +194,17 @@ impl<'c> RunLog<'c> {
     }
 
     /// Gives a table a status of its own; `since` moves only where the status does.
-    pub fn set_status(&self, table: &str, status: TableStatus, reason: Option<&str>) -> Result<()> {
+    pub(crate) fn set_status(
+        &self,
+        table: &str,
+        status: TableStatus,
+        reason: Option<&str>,
+    ) -> Result<()> {
         self.set_status_of(table, status, reason, None)
     }
 
     /// The same for a status that comes from another table, where `because_of` names one.
-    pub fn set_status_of(
+    pub(crate) fn set_status_of(
         &self,
         table: &str,
         status: TableStatus,
@@ -218,7 +223,7 @@ impl<'c> RunLog<'c> {
     }
 
     /// Since when a table has its status.
-    pub fn set_since(&self, table: &str, since: Timestamp) -> Result<()> {
+    pub(crate) fn set_since(&self, table: &str, since: Timestamp) -> Result<()> {
         self.conn
             .execute(
                 "UPDATE sync.resources SET since = ?::TIMESTAMPTZ WHERE table_name = ?",
@@ -229,7 +234,7 @@ impl<'c> RunLog<'c> {
     }
 
     /// Notes something about a table that can be read; what keeps another from being read stays.
-    pub fn set_reason(&self, table: &str, reason: Option<&str>) -> Result<()> {
+    pub(crate) fn set_reason(&self, table: &str, reason: Option<&str>) -> Result<()> {
         self.conn
             .execute(
                 "UPDATE sync.resources SET reason = ? WHERE table_name = ? AND status = 'ok'",
@@ -241,7 +246,7 @@ impl<'c> RunLog<'c> {
 
     /// Of how many cases that exist, or rows of the table that it is read per row of, a 404 was the
     /// last answer of a table that never gave any other.
-    pub fn scopes_not_found(&self, resource: &Resource) -> Result<i64> {
+    pub(crate) fn scopes_not_found(&self, resource: &Resource) -> Result<i64> {
         let existing = match &resource.group {
             Group::ForEach(each) => {
                 format!("SELECT {} FROM main.{}", sql::ident(&each.column), sql::ident(&each.table))
@@ -263,7 +268,7 @@ impl<'c> RunLog<'c> {
     }
 
     /// What failed and waits, soonest first.
-    pub fn failures(&self, limit: usize) -> Result<Vec<FailureRow>> {
+    pub(crate) fn failures(&self, limit: usize) -> Result<Vec<FailureRow>> {
         query(
             self.conn,
             &format!(
@@ -284,7 +289,7 @@ impl<'c> RunLog<'c> {
     }
 
     /// When a schedule last ran.
-    pub fn schedule(&self, name: &str) -> Result<Option<Timestamp>> {
+    pub(crate) fn schedule(&self, name: &str) -> Result<Option<Timestamp>> {
         let rows = query(
             self.conn,
             &format!(
@@ -297,7 +302,7 @@ impl<'c> RunLog<'c> {
     }
 
     /// Notes that a schedule ran.
-    pub fn set_schedule(&self, name: &str, at: Timestamp) -> Result<()> {
+    pub(crate) fn set_schedule(&self, name: &str, at: Timestamp) -> Result<()> {
         self.conn
             .execute("DELETE FROM sync.schedules WHERE name = ?", [name])
             .and_then(|_| {
@@ -311,7 +316,7 @@ impl<'c> RunLog<'c> {
     }
 
     /// The last runs, newest first.
-    pub fn runs(&self, limit: usize) -> Result<Vec<RunRow>> {
+    pub(crate) fn runs(&self, limit: usize) -> Result<Vec<RunRow>> {
         query(
             self.conn,
             &format!(
@@ -334,7 +339,7 @@ impl<'c> RunLog<'c> {
     }
 
     /// Rows, last change and last check of every table (`report.freshness`).
-    pub fn freshness(&self) -> Result<BTreeMap<String, Freshness>> {
+    pub(crate) fn freshness(&self) -> Result<BTreeMap<String, Freshness>> {
         let rows = query(
             self.conn,
             "SELECT table_name, rows, epoch_us(last_change), epoch_us(last_checked) \
@@ -355,7 +360,7 @@ impl<'c> RunLog<'c> {
 
     /// Scopes of these tables that failed and wait: how many, and one error. `cases`: only theirs,
     /// and whole lists; empty: all.
-    pub fn failed_scopes(
+    pub(crate) fn failed_scopes(
         &self,
         tables: &[impl AsRef<str>],
         cases: &[i64],
@@ -381,7 +386,11 @@ impl<'c> RunLog<'c> {
 
     /// Open rejects of these tables: how many. `cases` as in [`RunLog::failed_scopes`]. Those of months
     /// that nobody wants now are open still, and are not counted.
-    pub fn open_rejects(&self, tables: &[&str], cases: &[i64]) -> Result<BTreeMap<String, i64>> {
+    pub(crate) fn open_rejects(
+        &self,
+        tables: &[&str],
+        cases: &[i64],
+    ) -> Result<BTreeMap<String, i64>> {
         let among = among("scope", "''", cases, |id| sql::text(&id.to_string()));
         let rows = query(
             self.conn,
@@ -398,7 +407,7 @@ impl<'c> RunLog<'c> {
 
     /// Begins a new `sync.pending`: what is pending now comes with [`RunLog::add_pending`], and takes
     /// the place of what was with [`RunLog::replace_pending`].
-    pub fn begin_pending(&self) -> Result<()> {
+    pub(crate) fn begin_pending(&self) -> Result<()> {
         self.conn
             .execute_batch(
                 "CREATE OR REPLACE TEMP TABLE stage_pending \
@@ -408,7 +417,7 @@ impl<'c> RunLog<'c> {
     }
 
     /// Adds to the new `sync.pending`: table, scope, reason.
-    pub fn add_pending<'a>(
+    pub(crate) fn add_pending<'a>(
         &self,
         pending: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
     ) -> Result<()> {
@@ -421,7 +430,7 @@ impl<'c> RunLog<'c> {
     }
 
     /// Replaces `sync.pending`. What was pending before keeps its `since`.
-    pub fn replace_pending(&self) -> Result<()> {
+    pub(crate) fn replace_pending(&self) -> Result<()> {
         self.conn
             .execute_batch(&format!(
                 "CREATE OR REPLACE TEMP TABLE now_pending AS \
@@ -437,7 +446,7 @@ impl<'c> RunLog<'c> {
     }
 
     /// The rows that an outcome wrote, in all.
-    pub fn total(outcome: &Outcome) -> Merged {
+    pub(crate) fn total(outcome: &Outcome) -> Merged {
         let mut total = Merged::default();
         for merged in outcome.tables.values() {
             total.add(*merged);

@@ -16,7 +16,11 @@ use crate::ticks::Ticks;
 
 impl State<'_> {
     /// What was fetched of these scopes, by table and id.
-    pub fn fetched(&self, ids: &[i64], contacts: bool) -> Result<HashMap<(String, i64), Fetched>> {
+    pub(crate) fn fetched(
+        &self,
+        ids: &[i64],
+        contacts: bool,
+    ) -> Result<HashMap<(String, i64), Fetched>> {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
@@ -46,7 +50,7 @@ impl State<'_> {
     }
 
     /// What `[condition]` looks at, for these cases; those without a row there are missing.
-    pub fn condition_values(
+    pub(crate) fn condition_values(
         &self,
         condition: &Condition,
         cases: &[i64],
@@ -69,7 +73,11 @@ impl State<'_> {
 
     /// The path parameter that `[lookup]` looks for, for these cases, as far as it is known. A case
     /// that is hidden now is known by its earlier rows.
-    pub fn lookup_values(&self, lookup: &Lookup, cases: &[i64]) -> Result<HashMap<i64, String>> {
+    pub(crate) fn lookup_values(
+        &self,
+        lookup: &Lookup,
+        cases: &[i64],
+    ) -> Result<HashMap<i64, String>> {
         if cases.is_empty() {
             return Ok(HashMap::new());
         }
@@ -98,13 +106,17 @@ impl State<'_> {
 
     /// The scopes of a table that is read per row of another: the ids there, and those of which rows
     /// are mirrored still, so that what hangs on a row that left is asked for once more.
-    pub fn each_ids(&self, resource: &Resource, for_each: &ForEach) -> Result<Vec<i64>> {
+    pub(crate) fn each_ids(&self, resource: &Resource, for_each: &ForEach) -> Result<Vec<i64>> {
         ids(self.conn, &format!("{} ORDER BY id", each_scopes(resource, for_each)))
     }
 
     /// Those of them that are to be read though no schedule is due: never read, asked for again, or
     /// failed and no longer waiting.
-    pub fn stale_each_ids(&self, resource: &Resource, for_each: &ForEach) -> Result<Vec<i64>> {
+    pub(crate) fn stale_each_ids(
+        &self,
+        resource: &Resource,
+        for_each: &ForEach,
+    ) -> Result<Vec<i64>> {
         let now = Timestamp::now().as_microsecond();
         let stale = stale_each(resource, for_each);
         let stale = format!("SELECT id FROM ({stale}) WHERE coalesce(next_at, 0) <= {now}");
@@ -112,7 +124,7 @@ impl State<'_> {
     }
 
     /// Those of them that are stale, waiting ones too: id, why, and whether it was never read.
-    pub fn why_each_is_stale(
+    pub(crate) fn why_each_is_stale(
         &self,
         resource: &Resource,
         for_each: &ForEach,
@@ -124,7 +136,7 @@ impl State<'_> {
     }
 
     /// Whether a table ever got another answer than 404.
-    pub fn has_answered(&self, table: &str) -> Result<bool> {
+    pub(crate) fn has_answered(&self, table: &str) -> Result<bool> {
         let table = sql::text(table);
         let sql =
             format!("SELECT count(*) FROM sync.resources WHERE table_name = {table} AND answered");
@@ -133,7 +145,11 @@ impl State<'_> {
 
     /// Rows of another table as records of this one, as JSON text (`[fallback]` of the resource file):
     /// one for each key. Where the other table says several things of it, the first in order counts.
-    pub fn records_of(&self, resource: &Resource, instead: &Fallback) -> Result<Vec<String>> {
+    pub(crate) fn records_of(
+        &self,
+        resource: &Resource,
+        instead: &Fallback,
+    ) -> Result<Vec<String>> {
         let columns: Vec<(&Column, String)> = instead
             .columns
             .iter()
@@ -174,12 +190,12 @@ impl State<'_> {
     }
 
     /// Rows that are mirrored of a scope.
-    pub fn rows_of_scope(&self, resource: &Resource, id: i64) -> Result<i64> {
+    pub(crate) fn rows_of_scope(&self, resource: &Resource, id: i64) -> Result<i64> {
         self.rows_where(resource, id, "")
     }
 
     /// The scopes of which rows are mirrored that only a further permission shows.
-    pub fn scopes_with_part(&self, resource: &Resource, part: &Partial) -> Result<Vec<i64>> {
+    pub(crate) fn scopes_with_part(&self, resource: &Resource, part: &Partial) -> Result<Vec<i64>> {
         let scope = resource.scope_column().map_or("0::BIGINT".to_owned(), sql::ident);
         ids(
             self.conn,
@@ -195,7 +211,7 @@ impl State<'_> {
     /// Whether a 404 for one of the values that a scope's calls go through means that there is none:
     /// nothing is mirrored there, or another 404 came at `before` or earlier
     /// (docs/architecture.md, "Not allowed, not there").
-    pub fn may_lack(
+    pub(crate) fn may_lack(
         &self,
         resource: &Resource,
         id: i64,
@@ -224,7 +240,7 @@ impl State<'_> {
     }
 
     /// How many scopes a table has, as far as is known.
-    pub fn scopes(&self, resource: &Resource) -> Result<u64> {
+    pub(crate) fn scopes(&self, resource: &Resource) -> Result<u64> {
         let count = match &resource.group {
             Group::Case if resource.condition.is_some() || resource.lookup.is_some() => {
                 scalar_i64(self.conn, &scopes_that_are_asked(resource))?
@@ -241,7 +257,7 @@ impl State<'_> {
 
     /// Whether a list has to be read though its schedule is not due: it was never read, was asked
     /// for, or failed and its backoff is over.
-    pub fn list_is_stale(&self, table: &str) -> Result<bool> {
+    pub(crate) fn list_is_stale(&self, table: &str) -> Result<bool> {
         let list = self.list_state(table)?;
         if list.waits_until.is_some_and(|us| us > Timestamp::now().as_microsecond()) {
             return Ok(false);
@@ -250,7 +266,7 @@ impl State<'_> {
     }
 
     /// Why a list is stale, and whether it was never read.
-    pub fn why_list_is_stale(&self, table: &str) -> Result<Option<(String, bool)>> {
+    pub(crate) fn why_list_is_stale(&self, table: &str) -> Result<Option<(String, bool)>> {
         let list = self.list_state(table)?;
         let why = list.error.or(match list.status {
             None => Some("never fetched".to_owned()),
@@ -286,7 +302,7 @@ impl State<'_> {
     }
 
     /// Rows that are to be searched once more: the earliest time and how many, by table.
-    pub fn again(&self) -> Result<Vec<(String, i64, i64)>> {
+    pub(crate) fn again(&self) -> Result<Vec<(String, i64, i64)>> {
         self.query(
             "SELECT table_name, min(again_at), count(*) FROM sync.fetched_scopes \
              WHERE again_at IS NOT NULL GROUP BY table_name ORDER BY table_name",
@@ -296,7 +312,7 @@ impl State<'_> {
 
     /// How many rows of a search are searched twice in the next run: those that already were and wait
     /// for `source.search_delay`, and of the `stale` ones those that moved less than it ago.
-    pub fn searched_again(
+    pub(crate) fn searched_again(
         &self,
         table: &str,
         stale: &BTreeSet<i64>,
@@ -320,14 +336,14 @@ impl State<'_> {
     }
 
     /// Rows of a mirrored table.
-    pub fn count_rows(&self, table: &str) -> Result<u64> {
+    pub(crate) fn count_rows(&self, table: &str) -> Result<u64> {
         let sql = format!("SELECT count(*) FROM main.{}", sql::ident(table));
         Ok(u64::try_from(scalar_i64(self.conn, &sql)?).unwrap_or(0))
     }
 
     /// When the next thing after `after` comes due that failed or that the search's lag holds back, in
     /// microseconds of our clock.
-    pub fn next_due(&self, after: i64) -> Result<Option<i64>> {
+    pub(crate) fn next_due(&self, after: i64) -> Result<Option<i64>> {
         let rows = self.query(
             &format!(
                 "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched_scopes \
@@ -341,7 +357,7 @@ impl State<'_> {
 
     /// When the next search after `after` comes due that waits for the search's lag, in microseconds
     /// of our clock.
-    pub fn next_search(&self, cases: &[i64], after: i64) -> Result<Option<i64>> {
+    pub(crate) fn next_search(&self, cases: &[i64], after: i64) -> Result<Option<i64>> {
         let among =
             if cases.is_empty() { String::new() } else { format!("AND id IN ({})", list(cases)) };
         let rows = self.query(

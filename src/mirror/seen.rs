@@ -31,7 +31,7 @@ fn newest_first() -> String {
 impl State<'_> {
     /// Notes what a page of the case feed said. A case whose dates are known already is not written.
     /// Returns the number of cases that moved.
-    pub fn see_cases(
+    pub(crate) fn see_cases(
         &self,
         rows: &[(i64, CaseDates)],
         sequence: i64,
@@ -90,7 +90,12 @@ impl State<'_> {
     }
 
     /// Notes what a page of the contact feed said; returns the number of contacts that moved.
-    pub fn see_contacts(&self, rows: &[ContactSeen], sequence: i64, now: Timestamp) -> Result<u64> {
+    pub(crate) fn see_contacts(
+        &self,
+        rows: &[ContactSeen],
+        sequence: i64,
+        now: Timestamp,
+    ) -> Result<u64> {
         if rows.is_empty() {
             return Ok(0);
         }
@@ -123,7 +128,7 @@ impl State<'_> {
 
     /// The rows of a feed that pages after number `sequence` moved though their `ModifiedDate` lies
     /// before `bound`, in ticks: the polls should have shown them.
-    pub fn late(&self, feed: FeedName, sequence: i64, bound: i64) -> Result<Late> {
+    pub(crate) fn late(&self, feed: FeedName, sequence: i64, bound: i64) -> Result<Late> {
         let (table, _, _) = places(feed);
         let mut found = self.query(
             &format!(
@@ -143,7 +148,7 @@ impl State<'_> {
 
     /// The next cases that may have something stale, newest change first. `after` is the last one of
     /// the batch before.
-    pub fn dirty_cases(
+    pub(crate) fn dirty_cases(
         &self,
         after: Option<(i64, i64)>,
         only: &[i64],
@@ -157,7 +162,7 @@ impl State<'_> {
     }
 
     /// Of the cases that were read before, those that may have something stale, newest change first.
-    pub fn changed_cases(&self, only: &[i64], limit: usize) -> Result<Vec<CaseState>> {
+    pub(crate) fn changed_cases(&self, only: &[i64], limit: usize) -> Result<Vec<CaseState>> {
         let other = "table_name NOT IN ('cases', 'projects', 'contacts')";
         let read = &format!(
             "AND dirty AND (case_id IN (SELECT case_id FROM sync.fetched_cases \
@@ -169,7 +174,7 @@ impl State<'_> {
 
     /// The cases that polls moved and that may have something stale, in the order of the polls; those
     /// behind this poll and case.
-    pub fn moved_cases(&self, after: (i64, i64), limit: usize) -> Result<Vec<CaseState>> {
+    pub(crate) fn moved_cases(&self, after: (i64, i64), limit: usize) -> Result<Vec<CaseState>> {
         let behind = format!("AND dirty AND (moved, case_id) > ({}, {})", after.0, after.1);
         self.case_states(&behind, &[], "moved, case_id", limit)
     }
@@ -215,22 +220,22 @@ impl State<'_> {
     }
 
     /// How far back the case feed has been read without a gap, in ticks.
-    pub fn feed_reach(&self) -> Result<Option<i64>> {
+    pub(crate) fn feed_reach(&self) -> Result<Option<i64>> {
         Ok(self.meta("feed_reach")?.and_then(|text| text.parse().ok()))
     }
 
     /// What happened since the last poll is not known.
-    pub fn forget_feed_reach(&self) -> Result<()> {
+    pub(crate) fn forget_feed_reach(&self) -> Result<()> {
         self.set_meta("feed_reach", "")
     }
 
     /// Notes how far back the case feed was read.
-    pub fn set_feed_reach(&self, ticks: i64) -> Result<()> {
+    pub(crate) fn set_feed_reach(&self, ticks: i64) -> Result<()> {
         self.set_meta("feed_reach", &ticks.to_string())
     }
 
     /// The newest change date that the search rows of these cases show, in ticks.
-    pub fn newest_dates(&self, ids: &[i64]) -> Result<HashMap<i64, i64>> {
+    pub(crate) fn newest_dates(&self, ids: &[i64]) -> Result<HashMap<i64, i64>> {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
@@ -267,7 +272,7 @@ impl State<'_> {
     /// Cases of a batch that had nothing stale left when [`State::marks`] said `marks` are clean, unless
     /// a poll moved them, or something was made stale, meanwhile. A case that was read whole is noted as
     /// such.
-    pub fn clean(&self, cases: &[(i64, i64)], marks: i64) -> Result<()> {
+    pub(crate) fn clean(&self, cases: &[(i64, i64)], marks: i64) -> Result<()> {
         if cases.is_empty() || self.marks()? != marks {
             return Ok(());
         }
@@ -287,7 +292,7 @@ impl State<'_> {
 
     /// Every case gets every resource read again (`--full`, or a gap in the feed); what was fetched
     /// stays known until it is replaced.
-    pub fn everything_is_stale(&self, mark: Mark) -> Result<()> {
+    pub(crate) fn everything_is_stale(&self, mark: Mark) -> Result<()> {
         self.count_mark()?;
         self.set_meta("contacts_planned_at", "")?;
         self.fetched_scopes().mark_tables("SELECT table_name FROM sync.columns", mark)?;
@@ -300,7 +305,7 @@ impl State<'_> {
     }
 
     /// Every contact is read again (a gap in the contacts feed).
-    pub fn contacts_are_stale(&self, mark: Mark) -> Result<()> {
+    pub(crate) fn contacts_are_stale(&self, mark: Mark) -> Result<()> {
         self.set_meta("contacts_planned_at", "")?;
         self.fetched_scopes().mark_tables("SELECT 'contacts'", mark)?;
         self.batch("UPDATE sync.seen_contacts SET dirty = true")
@@ -308,7 +313,7 @@ impl State<'_> {
 
     /// How often something was made stale that no feed moved. What was planned before is not known to
     /// be done after it.
-    pub fn marks(&self) -> Result<i64> {
+    pub(crate) fn marks(&self) -> Result<i64> {
         Ok(self.meta(STALE_MARKS)?.and_then(|text| text.parse().ok()).unwrap_or(0))
     }
 
@@ -318,7 +323,7 @@ impl State<'_> {
 
     /// Cases whose `ModifiedDate` or another date moved since they were last read whole are read whole
     /// again (docs/architecture.md, "Seen and fetched"); `all` takes every case.
-    pub fn reread(&self, all: bool) -> Result<u64> {
+    pub(crate) fn reread(&self, all: bool) -> Result<u64> {
         let condition = is_to_be_reread(all);
         self.fetched_scopes().mark_cases(&condition, FetchStatus::Asked(Mark::Reread))?;
         self.count(&format!(
@@ -327,7 +332,7 @@ impl State<'_> {
     }
 
     /// The cases that [`State::reread`] would have read again.
-    pub fn cases_to_reread(&self, all: bool) -> Result<Vec<i64>> {
+    pub(crate) fn cases_to_reread(&self, all: bool) -> Result<Vec<i64>> {
         let condition = is_to_be_reread(all);
         ids(
             self.conn,
@@ -336,7 +341,7 @@ impl State<'_> {
     }
 
     /// Cases whose second search is due become dirty; returns how many.
-    pub fn wake_again(&self, now_us: i64) -> Result<u64> {
+    pub(crate) fn wake_again(&self, now_us: i64) -> Result<u64> {
         self.count(&format!(
             "UPDATE sync.seen s SET dirty = true FROM sync.fetched_scopes f \
              WHERE f.again_at <= {now_us} AND f.table_name IN ('cases', 'projects') \
@@ -346,7 +351,7 @@ impl State<'_> {
 
     /// A table is looked at again for every case: it is newly enabled or permitted. What was read of
     /// one that never answered but with 404 is not known.
-    pub fn wake_table(&self, table: &str) -> Result<()> {
+    pub(crate) fn wake_table(&self, table: &str) -> Result<()> {
         self.count_mark()?;
         if table == "contacts" || table == "case_roles" {
             self.set_meta("contacts_planned_at", "")?;
@@ -372,19 +377,19 @@ impl State<'_> {
     }
 
     /// Makes all that was read of a table stale: its answers have more than was taken from them.
-    pub fn read_again(&self, table: &str) -> Result<()> {
+    pub(crate) fn read_again(&self, table: &str) -> Result<()> {
         self.fetched_scopes().mark_tables(&format!("SELECT {}", sql::text(table)), Mark::Reread)?;
         self.wake_table(table)
     }
 
     /// Whether the permission for a part of the table's rows was not granted when the permissions were
     /// last read.
-    pub fn is_withheld(&self, table: &str) -> Result<bool> {
+    pub(crate) fn is_withheld(&self, table: &str) -> Result<bool> {
         Ok(self.meta(&format!("partial_{table}"))?.as_deref() == Some("withheld"))
     }
 
     /// Keeps whether that permission is granted. A part that is shown again is read again everywhere.
-    pub fn set_withheld(&self, table: &str, withheld: bool) -> Result<()> {
+    pub(crate) fn set_withheld(&self, table: &str, withheld: bool) -> Result<()> {
         if self.is_withheld(table)? && !withheld {
             self.read_again(table)?;
         }

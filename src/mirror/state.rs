@@ -16,12 +16,12 @@ use crate::error::Result;
 use crate::sql::{self, db, instant_param};
 
 /// Reads and writes the state on one connection.
-pub struct State<'c> {
+pub(crate) struct State<'c> {
     pub(super) conn: &'c Connection,
 }
 
 impl<'c> State<'c> {
-    pub fn new(conn: &'c Connection) -> State<'c> {
+    pub(crate) fn new(conn: &'c Connection) -> State<'c> {
         State { conn }
     }
 
@@ -31,17 +31,17 @@ impl<'c> State<'c> {
     }
 
     /// A value of `sync.meta`.
-    pub fn meta(&self, key: &str) -> Result<Option<String>> {
+    pub(crate) fn meta(&self, key: &str) -> Result<Option<String>> {
         super::schema::meta(self.conn, key)
     }
 
     /// Sets a value of `sync.meta`.
-    pub fn set_meta(&self, key: &str, value: &str) -> Result<()> {
+    pub(crate) fn set_meta(&self, key: &str, value: &str) -> Result<()> {
         super::schema::set_meta(self.conn, key, value)
     }
 
     /// How far a feed was read.
-    pub fn feed(&self, feed: &str) -> Result<FeedState> {
+    pub(crate) fn feed(&self, feed: &str) -> Result<FeedState> {
         let mut all = self.query(
             &format!(
                 "SELECT bound, skew, next_bound, cursor, page_size FROM sync.feeds WHERE feed = {}",
@@ -61,7 +61,12 @@ impl<'c> State<'c> {
     }
 
     /// Keeps how far a feed was read; `polled` when the poll is complete.
-    pub fn set_feed(&self, feed: &str, state: &FeedState, polled: Option<Timestamp>) -> Result<()> {
+    pub(crate) fn set_feed(
+        &self,
+        feed: &str,
+        state: &FeedState,
+        polled: Option<Timestamp>,
+    ) -> Result<()> {
         self.execute("DELETE FROM sync.feeds WHERE feed = ?", params![feed])?;
         self.execute(
             "INSERT INTO sync.feeds VALUES (?, ?, ?, ?, ?, ?::TIMESTAMPTZ, ?)",
@@ -79,17 +84,17 @@ impl<'c> State<'c> {
 
     /// The number of the last page of a feed that moved something; it counts up across restarts. A
     /// call that is sent now has an answer that is at least as new as that page.
-    pub fn sequence(&self) -> Result<i64> {
+    pub(crate) fn sequence(&self) -> Result<i64> {
         Ok(self.meta("sequence")?.and_then(|v| v.parse().ok()).unwrap_or(0))
     }
 
     /// Keeps the number of the page that is being committed.
-    pub fn set_sequence(&self, sequence: i64) -> Result<()> {
+    pub(crate) fn set_sequence(&self, sequence: i64) -> Result<()> {
         self.set_meta("sequence", &sequence.to_string())
     }
 
     /// Fills a temporary table of this name with ids.
-    pub fn stage_ids(&self, name: &str, ids: &[i64]) -> Result<()> {
+    pub(crate) fn stage_ids(&self, name: &str, ids: &[i64]) -> Result<()> {
         self.batch(&format!("CREATE OR REPLACE TEMP TABLE {} (id BIGINT)", sql::ident(name)))?;
         let failed = |e| db("cannot stage ids", e);
         let mut appender = self.conn.appender(name).map_err(failed)?;
@@ -102,7 +107,7 @@ impl<'c> State<'c> {
     /// A text that moves with whatever readers of the published copy can see change: rows, statuses, what
     /// is read in part, rejects, drift, what is pending, which months of the journals were read or closed. Not
     /// with runs that changed nothing.
-    pub fn readable_state(&self) -> Result<String> {
+    pub(crate) fn readable_state(&self) -> Result<String> {
         let rows = self.query(
             "SELECT concat_ws('|', \
                (SELECT sum(counter) FROM sync.changes), \

@@ -20,7 +20,7 @@ use crate::sql::{db, instant, query};
 
 /// What became of a case that no search shows.
 #[derive(Debug, Clone)]
-pub enum SuspectStep {
+pub(crate) enum SuspectStep {
     /// It exists; whether it is hidden or the search lags is decided later.
     Waiting,
     /// It is hidden: its search row left, the rest is followed on.
@@ -31,7 +31,7 @@ pub enum SuspectStep {
 
 impl State<'_> {
     /// The case exists and no search shows it, by answers of poll number `sequence`.
-    pub fn suspect(
+    pub(crate) fn suspect(
         &self,
         settings: &Settings,
         run_id: i64,
@@ -56,7 +56,7 @@ impl State<'_> {
     }
 
     /// How many cases were hidden in the last hour.
-    pub fn hidden_of_late(&self, now: Timestamp) -> Result<u64> {
+    pub(crate) fn hidden_of_late(&self, now: Timestamp) -> Result<u64> {
         guard::removed_of_late(self.conn, &["cases", "projects"], now)
     }
 
@@ -100,7 +100,7 @@ impl State<'_> {
     }
 
     /// The case does not exist any more.
-    pub fn remove_case(
+    pub(crate) fn remove_case(
         &self,
         settings: &Settings,
         run_id: i64,

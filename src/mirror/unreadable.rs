@@ -11,7 +11,7 @@ use crate::scope::{FeedName, FetchStatus};
 use crate::sql::{self, db, instant, scalar_i64};
 
 /// Under these names in `sync.rejects` stand rows of the feeds that cannot be read.
-pub const FEED_TABLES: [&str; 2] = ["sync.seen", "sync.seen_contacts"];
+pub(crate) const FEED_TABLES: [&str; 2] = ["sync.seen", "sync.seen_contacts"];
 
 /// Where the rows of a feed are kept: the table, the page's rows staged for it, the id.
 pub(super) fn places(feed: FeedName) -> (&'static str, &'static str, &'static str) {
@@ -25,7 +25,7 @@ impl State<'_> {
     /// Notes the unreadable dates of a page that was just seen in poll number `sequence`, and that
     /// its other rows have none. A case that such a row moved is read again with all its resources.
     /// Returns how many of the dates were readable, or unknown, before.
-    pub fn note_unreadable(
+    pub(crate) fn note_unreadable(
         &self,
         feed: FeedName,
         run_id: i64,
@@ -89,7 +89,7 @@ impl State<'_> {
     }
 
     /// Notes that a reading of a feed met rows that name no case or contact.
-    pub fn note_nameless(
+    pub(crate) fn note_nameless(
         &self,
         feed: FeedName,
         reader: Reader,
@@ -111,7 +111,12 @@ impl State<'_> {
     }
 
     /// Notes that a reading of a feed came to its end and met no such row.
-    pub fn all_are_named(&self, feed: FeedName, reader: Reader, now: Timestamp) -> Result<()> {
+    pub(crate) fn all_are_named(
+        &self,
+        feed: FeedName,
+        reader: Reader,
+        now: Timestamp,
+    ) -> Result<()> {
         let (table, _, _) = places(feed);
         self.batch(&format!(
             "UPDATE sync.rejects SET resolved_at = {} WHERE {}",

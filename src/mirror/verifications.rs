@@ -16,41 +16,41 @@ use crate::sql::{self, instant, instant_param};
 
 /// A month of the revenue journals as it is mirrored. Amounts are decimal texts with two places.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RevenueMonth {
-    pub scope: JournalScope,
+pub(crate) struct RevenueMonth {
+    pub(crate) scope: JournalScope,
     /// Of the office, company or chain, where it is known.
-    pub name: Option<String>,
-    pub payment: String,
+    pub(crate) name: Option<String>,
+    pub(crate) payment: String,
     /// What annotations change of the payments.
-    pub payment_change: String,
-    pub purchase_price: String,
+    pub(crate) payment_change: String,
+    pub(crate) purchase_price: String,
     /// The source's sums at the last reading: payment and purchase price.
-    pub told: Option<(String, String)>,
+    pub(crate) told: Option<(String, String)>,
     /// The last reading was after the month was closed.
-    pub closed: bool,
+    pub(crate) closed: bool,
     /// Something of it is not known: it is to be read, or a value did not fit.
-    pub unsure: bool,
-    pub window_days: Option<u32>,
+    pub(crate) unsure: bool,
+    pub(crate) window_days: Option<u32>,
     /// The source no longer knows whose month it is.
-    pub gone: bool,
+    pub(crate) gone: bool,
     /// The platform's sum is that of something else.
-    pub without_control: bool,
+    pub(crate) without_control: bool,
 }
 
 /// A month of a journal without a sum, whose turn it is to be read again line by line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TurnMonth {
-    pub table: String,
-    pub scope: JournalScope,
-    pub name: Option<String>,
+pub(crate) struct TurnMonth {
+    pub(crate) table: String,
+    pub(crate) scope: JournalScope,
+    pub(crate) name: Option<String>,
     /// The last reading was after the month was closed.
-    pub closed: bool,
-    pub window_days: Option<u32>,
+    pub(crate) closed: bool,
+    pub(crate) window_days: Option<u32>,
 }
 
 impl TurnMonth {
     /// What comparisons of it are about.
-    pub fn subject(&self) -> String {
+    pub(crate) fn subject(&self) -> String {
         format!("{} {}", self.table, self.scope)
     }
 }
@@ -61,23 +61,23 @@ pub(super) const MONTH: &str =
 
 /// When a scope was read, and when its case moved; microseconds of our clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ScopeTimes {
-    pub sent_at: Option<i64>,
-    pub fetched_at: Option<i64>,
+pub(crate) struct ScopeTimes {
+    pub(crate) sent_at: Option<i64>,
+    pub(crate) fetched_at: Option<i64>,
 }
 
 /// When a case last moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CaseMoved {
+pub(crate) struct CaseMoved {
     /// The page of a poll.
-    pub sequence: i64,
+    pub(crate) sequence: i64,
     /// Microseconds of our clock; `None` for a case that no feed has reported.
-    pub at: Option<i64>,
+    pub(crate) at: Option<i64>,
 }
 
 impl State<'_> {
     /// Some cases that a search shows, by chance.
-    pub fn random_cases(&self, most: usize) -> Result<Vec<i64>> {
+    pub(crate) fn random_cases(&self, most: usize) -> Result<Vec<i64>> {
         ids(
             self.conn,
             &format!(
@@ -90,7 +90,7 @@ impl State<'_> {
     /// Which of these cases are not known to be in the searches' tables as they should: suspects, those
     /// that failed, those that the search's lag holds back, and those of which no record, or no value
     /// of `columns`, could be taken.
-    pub fn undecided_cases(&self, cases: &[i64], columns: &[&str]) -> Result<Vec<i64>> {
+    pub(crate) fn undecided_cases(&self, cases: &[i64], columns: &[&str]) -> Result<Vec<i64>> {
         let columns = sql::texts(columns.iter().copied().chain([""]));
         ids(
             self.conn,
@@ -110,7 +110,7 @@ impl State<'_> {
     }
 
     /// Signed cases by month, as the report counts them; `None` where it does not know.
-    pub fn signed_by_month(&self) -> Result<BTreeMap<Month, Option<i64>>> {
+    pub(crate) fn signed_by_month(&self) -> Result<BTreeMap<Month, Option<i64>>> {
         let rows = self.query(
             "SELECT strftime(month, '%Y-%m'), CASE WHEN count(*) = count(signed_cases) \
                THEN sum(signed_cases)::BIGINT END \
@@ -121,7 +121,7 @@ impl State<'_> {
     }
 
     /// The cases that the report counts as signed from one instant up to another, which is excluded.
-    pub fn signed_ids(&self, from: Timestamp, to: Timestamp) -> Result<Vec<i64>> {
+    pub(crate) fn signed_ids(&self, from: Timestamp, to: Timestamp) -> Result<Vec<i64>> {
         ids(
             self.conn,
             &format!(
@@ -134,13 +134,13 @@ impl State<'_> {
     }
 
     /// The ids of a search's rows.
-    pub fn search_ids(&self, place: Place) -> Result<Vec<i64>> {
+    pub(crate) fn search_ids(&self, place: Place) -> Result<Vec<i64>> {
         let table = sql::ident(place.table());
         ids(self.conn, &format!("SELECT id FROM main.{table} ORDER BY id"))
     }
 
     /// When these cases last moved.
-    pub fn moves(&self, cases: &[i64]) -> Result<HashMap<i64, CaseMoved>> {
+    pub(crate) fn moves(&self, cases: &[i64]) -> Result<HashMap<i64, CaseMoved>> {
         let rows = self.query(
             &format!(
                 "SELECT case_id, coalesce(moved, 0), epoch_us(moved_at) FROM sync.seen \
@@ -153,7 +153,7 @@ impl State<'_> {
     }
 
     /// When the scopes of these cases were read.
-    pub fn scope_times(&self, cases: &[i64]) -> Result<HashMap<(String, i64), ScopeTimes>> {
+    pub(crate) fn scope_times(&self, cases: &[i64]) -> Result<HashMap<(String, i64), ScopeTimes>> {
         let rows = self.query(
             &format!(
                 "SELECT table_name, id, epoch_us(sent_at), epoch_us(fetched_at) FROM ({}) \
@@ -169,7 +169,7 @@ impl State<'_> {
     }
 
     /// The search rows of these cases that are to be searched once more.
-    pub fn searched_later(&self, cases: &[i64]) -> Result<Vec<(String, i64)>> {
+    pub(crate) fn searched_later(&self, cases: &[i64]) -> Result<Vec<(String, i64)>> {
         self.query(
             &format!(
                 "SELECT table_name, id FROM sync.fetched_scopes WHERE again_at IS NOT NULL \
@@ -181,7 +181,7 @@ impl State<'_> {
     }
 
     /// These scopes of cases are read again in the next cycle.
-    pub fn scopes_are_stale(&self, scopes: &[(String, i64)]) -> Result<()> {
+    pub(crate) fn scopes_are_stale(&self, scopes: &[(String, i64)]) -> Result<()> {
         for (table, id) in scopes {
             self.fetched_scopes().unfold(&sql::text(table), &id.to_string())?;
             self.execute(
@@ -198,7 +198,7 @@ impl State<'_> {
     }
 
     /// The months of the revenue journals that are wanted, at one level.
-    pub fn revenue_months(&self, level: JournalLevel) -> Result<Vec<RevenueMonth>> {
+    pub(crate) fn revenue_months(&self, level: JournalLevel) -> Result<Vec<RevenueMonth>> {
         let same = |t: &str| {
             format!(
                 "{t}.journal_level = m.journal_level AND {t}.journal_id = m.journal_id \
@@ -270,7 +270,7 @@ impl State<'_> {
     /// Of these tables one month of each scope at a level: the one that was not held against the source for
     /// longest, those that differed first. Only months that are over, and as the last reading had them.
     /// `has_sums`: of the revenue only those of which the platform's sum says nothing.
-    pub fn months_in_turn(
+    pub(crate) fn months_in_turn(
         &self,
         tables: &[String],
         level: JournalLevel,
@@ -324,7 +324,7 @@ impl State<'_> {
     }
 
     /// Notes that months were held against the source line by line: the next ones have their turn.
-    pub fn months_were_verified(
+    pub(crate) fn months_were_verified(
         &self,
         months: &[(String, JournalScope)],
         at: Timestamp,
@@ -345,13 +345,13 @@ impl State<'_> {
     }
 
     /// The state of these cases; those that are removed are left out.
-    pub fn cases(&self, cases: &[i64]) -> Result<Vec<CaseState>> {
+    pub(crate) fn cases(&self, cases: &[i64]) -> Result<Vec<CaseState>> {
         self.case_states("", cases, "case_id", cases.len())
     }
 }
 
 /// SQL that selects the mirrored rows of a journal's month.
-pub fn rows_of_month(scope: JournalScope) -> String {
+pub(crate) fn rows_of_month(scope: JournalScope) -> String {
     let first: Date = scope.month.first();
     format!(
         "journal_level = {} AND journal_id = {} AND journal_month = DATE '{first}'",

@@ -13,18 +13,18 @@ use crate::sql::{db, instant, instant_param};
 
 /// A comparison with the source, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VerifiedRow {
-    pub what: String,
-    pub source: String,
-    pub mirror: String,
-    pub difference: Difference,
+pub(crate) struct VerifiedRow {
+    pub(crate) what: String,
+    pub(crate) source: String,
+    pub(crate) mirror: String,
+    pub(crate) difference: Difference,
     /// What it is about: a difference stands until a later comparison of the same finds none.
-    pub subject: String,
+    pub(crate) subject: String,
 }
 
 /// In what the mirror is not as the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Difference {
+pub(crate) enum Difference {
     None,
     Standing(String),
     Unsettled(String),
@@ -48,30 +48,30 @@ const LEFT_OUT: &str = "left out";
 const COMPARED: &str = "(difference IS NULL OR difference NOT IN ('not compared', 'left out'))";
 
 /// Findings of an earlier year are nobody's to look up; those of the year before a closing are.
-pub const KEPT: Duration = Duration::from_secs(400 * 86_400);
+pub(crate) const KEPT: Duration = Duration::from_secs(400 * 86_400);
 
 /// What a comparison with the source came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LastVerification {
-    pub at: Timestamp,
-    pub comparisons: i64,
-    pub differences: i64,
+pub(crate) struct LastVerification {
+    pub(crate) at: Timestamp,
+    pub(crate) comparisons: i64,
+    pub(crate) differences: i64,
     /// Something changed each time it was asked.
-    pub unsettled: i64,
+    pub(crate) unsettled: i64,
     /// Controls that could not be read.
-    pub not_compared: i64,
+    pub(crate) not_compared: i64,
 }
 
 /// A difference that no later verification has found gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StandingDifference {
-    pub at: Timestamp,
-    pub what: String,
+pub(crate) struct StandingDifference {
+    pub(crate) at: Timestamp,
+    pub(crate) what: String,
 }
 
 impl State<'_> {
     /// What the last comparison came to; `None` before the first.
-    pub fn last_verification(&self) -> Result<Option<LastVerification>> {
+    pub(crate) fn last_verification(&self) -> Result<Option<LastVerification>> {
         let rows = self.query(
             &format!(
                 "SELECT epoch_us(verified_at), count(*) FILTER ({COMPARED}), \
@@ -92,7 +92,7 @@ impl State<'_> {
     }
 
     /// Differences that stand, the first found first.
-    pub fn standing_differences(&self) -> Result<Vec<StandingDifference>> {
+    pub(crate) fn standing_differences(&self) -> Result<Vec<StandingDifference>> {
         self.query(
             "SELECT epoch_us(min(verified_at)), what FROM sync.verifications WHERE standing \
              GROUP BY what ORDER BY ALL",
@@ -105,7 +105,7 @@ impl State<'_> {
 
     /// Keeps what was compared, and in words what could not be and what was left out. Of earlier
     /// verifications only differences stay, for a year.
-    pub fn note_verifications(
+    pub(crate) fn note_verifications(
         &self,
         run_id: i64,
         at: Timestamp,

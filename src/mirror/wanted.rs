@@ -34,7 +34,7 @@ pub(super) const IS_GONE: &str = "\
 
 /// What a 404 says about the office, broker company or chain that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotFound {
+pub(crate) enum NotFound {
     /// Nothing: it is listed, or was never known.
     Listed,
     /// It left the list, and this is the first 404, or not yet long after it.
@@ -47,7 +47,7 @@ pub enum NotFound {
 
 impl State<'_> {
     /// The ids of a level that the mirror knows, and that the source still may.
-    pub fn journal_ids(&self, level: JournalLevel) -> Result<Vec<i64>> {
+    pub(crate) fn journal_ids(&self, level: JournalLevel) -> Result<Vec<i64>> {
         ids(
             self.conn,
             &format!(
@@ -62,7 +62,7 @@ impl State<'_> {
 
     /// Whose journals are read: those of the configuration, else all that are known; of either without
     /// those that are gone.
-    pub fn wanted_ids(&self, journals: &Journals) -> Result<Vec<i64>> {
+    pub(crate) fn wanted_ids(&self, journals: &Journals) -> Result<Vec<i64>> {
         if journals.ids.is_empty() {
             return self.journal_ids(journals.level);
         }
@@ -117,7 +117,7 @@ impl State<'_> {
 
     /// What a 404 for a scope means, by the list of the offices and by earlier ones; the first is noted.
     /// Those that came by `before` confirm it.
-    pub fn scope_was_not_found(
+    pub(crate) fn scope_was_not_found(
         &self,
         scope: JournalScope,
         before: Timestamp,
@@ -154,7 +154,7 @@ impl State<'_> {
     }
 
     /// The source knows the scope still, whatever it answered for one of its journals.
-    pub fn scope_is_there(&self, scope: JournalScope) -> Result<()> {
+    pub(crate) fn scope_is_there(&self, scope: JournalScope) -> Result<()> {
         self.batch(&format!(
             "UPDATE sync.journal_scopes SET not_found_at = NULL \
              WHERE journal_level = {} AND journal_id = {}",
@@ -165,7 +165,7 @@ impl State<'_> {
 
     /// The source no longer knows the scope: nothing of it is asked for any more, and what was read of it
     /// stays as it is.
-    pub fn scope_is_gone(&self, scope: JournalScope, now: Timestamp) -> Result<()> {
+    pub(crate) fn scope_is_gone(&self, scope: JournalScope, now: Timestamp) -> Result<()> {
         let (level, id) = (scope.level.to_string(), scope.id);
         let (text, parts) = (sql::text(&level), sql::text(&format!("{level}/%")));
         self.batch(&format!(
@@ -181,7 +181,7 @@ impl State<'_> {
 
     /// Whether the mirror knows whose journals this id means: it is in the list of the offices, or one
     /// of these tables has lines of it.
-    pub fn knows_journals_of(
+    pub(crate) fn knows_journals_of(
         &self,
         tables: &[&Resource],
         level: JournalLevel,
@@ -202,7 +202,7 @@ impl State<'_> {
     }
 
     /// Whether the store agrees with the configuration already: see [`State::want_journals`].
-    pub fn all_are_wanted(&self, journals: &Journals) -> Result<bool> {
+    pub(crate) fn all_are_wanted(&self, journals: &Journals) -> Result<bool> {
         let unknown = self.unknown_scopes(journals.level);
         if scalar_i64(self.conn, &format!("SELECT count(*) FROM ({unknown})"))? > 0 {
             return Ok(false);
@@ -215,7 +215,7 @@ impl State<'_> {
 
     /// Makes the months wanted again that the configuration speaks of, and lets those of other levels
     /// go.
-    pub fn want_journals(&self, journals: &Journals) -> Result<()> {
+    pub(crate) fn want_journals(&self, journals: &Journals) -> Result<()> {
         self.note_scopes(journals.level)?;
         let [wanted, unwanted] = self.misplaced(journals)?;
         // The configuration asks for more than it did, and that may never have been read
@@ -252,7 +252,7 @@ impl State<'_> {
 
     /// Lets the months of all other ids go, those that were asked for by name too. Where no id is
     /// known, nothing is said about any.
-    pub fn leave_other_journals(&self, level: JournalLevel, ids: &[i64]) -> Result<()> {
+    pub(crate) fn leave_other_journals(&self, level: JournalLevel, ids: &[i64]) -> Result<()> {
         if ids.is_empty() {
             return Ok(());
         }
@@ -283,7 +283,7 @@ impl State<'_> {
 }
 
 /// The column of `main.offices` with the ids of a level.
-pub fn id_column(level: JournalLevel) -> &'static str {
+pub(crate) fn id_column(level: JournalLevel) -> &'static str {
     match level {
         JournalLevel::Offices => "id",
         JournalLevel::BrokerCompanies => "broker_company_id",

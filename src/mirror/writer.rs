@@ -87,7 +87,7 @@ impl Writer {
     }
 
     /// Runs `write` in a transaction of its own, after all loads sent before it were committed.
-    pub async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         write: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -106,7 +106,7 @@ impl Writer {
     ///
     /// # Errors
     /// `Internal` when the thread has ended in a panic.
-    pub async fn close(&self) -> Result<()> {
+    pub(crate) async fn close(&self) -> Result<()> {
         // Gone already is closed too.
         let _ = self.commands.send(Command::End);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -142,13 +142,13 @@ impl Drop for OpenLoader {
 
 impl Loader {
     /// The thread behind it, for writes that belong to no run.
-    pub fn writer(&self) -> &Writer {
+    pub(crate) fn writer(&self) -> &Writer {
         &self.open.writer
     }
 
     /// Hands over a load. Returns when the writer has room for it; [`Loader::flush`] tells when it
     /// is committed and whether that went well.
-    pub async fn load(&self, load: Load) -> Result<()> {
+    pub(crate) async fn load(&self, load: Load) -> Result<()> {
         let bytes = load.bytes().clamp(1, BUDGET_BYTES);
         let writer = self.writer();
         let permit = Arc::clone(&writer.budget)
@@ -163,7 +163,7 @@ impl Loader {
     ///
     /// # Errors
     /// The first error of a commit since the last flush; its loads are not in the store.
-    pub async fn flush(&self) -> Result<Outcome> {
+    pub(crate) async fn flush(&self) -> Result<Outcome> {
         let (reply, answer) = oneshot::channel();
         let command = Command::Flush(self.open.id, reply);
         self.writer().commands.send(command).map_err(|_| gone())?;
@@ -171,7 +171,7 @@ impl Loader {
     }
 
     /// As [`Writer::run`].
-    pub async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         write: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {

@@ -6,7 +6,7 @@ use super::Mark;
 
 /// Something to be fetched, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stale {
+pub(crate) struct Stale {
     pub(crate) table: String,
     pub(crate) id: i64,
     /// The dates it will be fetched at.

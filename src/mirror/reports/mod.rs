@@ -46,7 +46,7 @@ const FRESHNESS: &str = include_str!("freshness.sql");
 const SNAPSHOT: &str = include_str!("snapshot.sql");
 
 /// Everything in schema `report` that can be read like a table, and is published as Parquet.
-pub const RELATIONS: [&str; 13] = [
+pub(crate) const RELATIONS: [&str; 13] = [
     "calendar",
     "closings",
     "commission",
@@ -71,7 +71,7 @@ pub const RELATIONS: [&str; 13] = [
 /// # Errors
 /// `Kind::Config` where a changed copy of a resource file lacks a column that a report reads; else
 /// `Kind::Store` or `Kind::DiskFull`, naming the relation.
-pub fn create_all<R: Borrow<Resource>>(conn: &Connection, resources: &[R]) -> Result<()> {
+pub(crate) fn create_all<R: Borrow<Resource>>(conn: &Connection, resources: &[R]) -> Result<()> {
     let freshness = freshness_sql(resources);
     let lacking = lacking_columns(&Catalog::load(None)?, resources);
     if !lacking.is_empty() {
@@ -103,7 +103,7 @@ pub fn create_all<R: Borrow<Resource>>(conn: &Connection, resources: &[R]) -> Re
 ///
 /// # Errors
 /// `Kind::Store`.
-pub fn relations(conn: &Connection) -> Result<Vec<&'static str>> {
+pub(crate) fn relations(conn: &Connection) -> Result<Vec<&'static str>> {
     let there = names(
         conn,
         "SELECT table_name FROM duckdb_tables() \

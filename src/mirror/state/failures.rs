@@ -19,7 +19,7 @@ pub(in crate::mirror) const LISTING: &str = "listing";
 
 impl State<'_> {
     /// Until when failed scopes wait: by table and id, in microseconds of our clock.
-    pub fn failures(&self) -> Result<HashMap<(String, i64), i64>> {
+    pub(crate) fn failures(&self) -> Result<HashMap<(String, i64), i64>> {
         let rows = self.query(
             "SELECT table_name, id, epoch_us(next_at) FROM sync.failures WHERE part = ''",
             |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)),
@@ -29,7 +29,7 @@ impl State<'_> {
 
     /// Whether an answer said at `before` or earlier, and none otherwise since, that the rows of a scope,
     /// or of one of the values that its calls go through, are gone.
-    pub fn is_gone_since(
+    pub(crate) fn is_gone_since(
         &self,
         table: &str,
         id: i64,
@@ -53,7 +53,7 @@ impl State<'_> {
     }
 
     /// How many scopes of a table answered 403 since any of them answered otherwise.
-    pub fn forbidden_scopes(&self, table: &str) -> Result<u64> {
+    pub(crate) fn forbidden_scopes(&self, table: &str) -> Result<u64> {
         let count = scalar_i64(
             self.conn,
             &format!(
@@ -70,7 +70,7 @@ impl State<'_> {
 
     /// How many journals of a table answered 403 since any of its months answered otherwise. Where every
     /// `wanted` one did, each of their months counts: a brokerage may have one office only.
-    pub fn forbidden_journals(
+    pub(crate) fn forbidden_journals(
         &self,
         table: &str,
         level: JournalLevel,
@@ -98,7 +98,7 @@ impl State<'_> {
     }
 
     /// Forgets that scopes of a table answered 403: the table as a whole is forbidden now.
-    pub fn forget_forbidden(&self, table: &str) -> Result<()> {
+    pub(crate) fn forget_forbidden(&self, table: &str) -> Result<()> {
         self.execute(
             "DELETE FROM sync.failures WHERE table_name = ? AND kind = ?",
             params![table, FailureKind::of(Kind::Forbidden).name()],
@@ -106,23 +106,23 @@ impl State<'_> {
     }
 
     /// The listing of all cases, as failures know it.
-    pub fn listing() -> ScopeId {
+    pub(crate) fn listing() -> ScopeId {
         ScopeId { table: "cases".to_owned(), id: 0, part: LISTING.to_owned() }
     }
 
     /// The cases were listed, and the listing is believed.
-    pub fn listing_is_well(&self) -> Result<()> {
+    pub(crate) fn listing_is_well(&self) -> Result<()> {
         self.succeed(&Self::listing())
     }
 
     /// A change feed, as failures know it.
-    pub fn feed_scope(feed: FeedName) -> ScopeId {
+    pub(crate) fn feed_scope(feed: FeedName) -> ScopeId {
         let (table, _, _) = places(feed);
         ScopeId { table: table.to_owned(), id: 0, part: String::new() }
     }
 
     /// Whether a scope failed when it was last read.
-    pub fn has_failed(&self, scope: &ScopeId) -> Result<bool> {
+    pub(crate) fn has_failed(&self, scope: &ScopeId) -> Result<bool> {
         Ok(scalar_i64(
             self.conn,
             &format!(
@@ -135,7 +135,7 @@ impl State<'_> {
     }
 
     /// A scope failed before, and does not any more.
-    pub fn succeed(&self, scope: &ScopeId) -> Result<()> {
+    pub(crate) fn succeed(&self, scope: &ScopeId) -> Result<()> {
         self.execute(
             "DELETE FROM sync.failures WHERE table_name = ? AND id = ? AND part = ?",
             params![scope.table, scope.id, scope.part],
@@ -143,7 +143,7 @@ impl State<'_> {
     }
 
     /// Notes that a scope could not be read; returns when it may be tried again.
-    pub fn fail(
+    pub(crate) fn fail(
         &self,
         run_id: i64,
         now: Timestamp,
@@ -160,7 +160,7 @@ fn lacking(value: &str) -> String {
 }
 
 /// The digest of answers of which those for these values were 404; of none: the scope's own was.
-pub fn digest_of_404(values: &[String]) -> String {
+pub(crate) fn digest_of_404(values: &[String]) -> String {
     if values.is_empty() {
         return NOTHING.to_owned();
     }
@@ -171,18 +171,18 @@ pub fn digest_of_404(values: &[String]) -> String {
 
 /// Why a scope could not be read.
 #[derive(Debug, Clone, Copy)]
-pub struct Failure<'a> {
-    pub kind: FailureKind,
-    pub error: &'a str,
+pub(crate) struct Failure<'a> {
+    pub(crate) kind: FailureKind,
+    pub(crate) error: &'a str,
     /// Of an answer that says that rows are gone: what it says is there. Only an equal one confirms it.
-    pub digest: Option<&'a str>,
+    pub(crate) digest: Option<&'a str>,
     /// It is not tried again before this has passed, however short the backoff.
-    pub not_before: Option<Duration>,
+    pub(crate) not_before: Option<Duration>,
 }
 
 impl<'a> Failure<'a> {
     /// One that is tried again after its backoff.
-    pub fn new(kind: FailureKind, error: &'a str) -> Failure<'a> {
+    pub(crate) fn new(kind: FailureKind, error: &'a str) -> Failure<'a> {
         Failure { kind, error, digest: None, not_before: None }
     }
 }

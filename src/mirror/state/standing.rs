@@ -10,7 +10,12 @@ impl State<'_> {
     /// listing: `listed` names a temporary table with a column `id`.
     ///
     /// `places` are the searches that were listed: what the other one shows is not known.
-    pub fn suspects(&self, listed: &str, hidden: bool, places: &[Place]) -> Result<Vec<i64>> {
+    pub(crate) fn suspects(
+        &self,
+        listed: &str,
+        hidden: bool,
+        places: &[Place],
+    ) -> Result<Vec<i64>> {
         // One that no search ever showed is followed like a hidden one.
         let of = if hidden {
             format!("state = '{}'", Standing::Hidden)
@@ -30,7 +35,7 @@ impl State<'_> {
 
     /// How many cases the mirror would lose if these, which no search shows, left it with those that
     /// no search has shown of late.
-    pub fn leaving(&self, ids: &[i64]) -> Result<i64> {
+    pub(crate) fn leaving(&self, ids: &[i64]) -> Result<i64> {
         if ids.is_empty() {
             return Ok(0);
         }
@@ -50,7 +55,7 @@ impl State<'_> {
     }
 
     /// The search in which a case is looked for first.
-    pub fn place(&self, id: i64) -> Result<Place> {
+    pub(crate) fn place(&self, id: i64) -> Result<Place> {
         let rows = self
             .query(&format!("SELECT place FROM sync.seen WHERE case_id = {id}"), |row| {
                 row.get::<_, Option<String>>(0)
@@ -60,7 +65,7 @@ impl State<'_> {
     }
 
     /// The cases that this search has shown and that are not gone.
-    pub fn cases_in(&self, place: Place) -> Result<Vec<i64>> {
+    pub(crate) fn cases_in(&self, place: Place) -> Result<Vec<i64>> {
         ids(
             self.conn,
             &format!(
@@ -71,7 +76,7 @@ impl State<'_> {
     }
 
     /// How many cases the mirror shows.
-    pub fn shown_cases(&self) -> Result<i64> {
+    pub(crate) fn shown_cases(&self) -> Result<i64> {
         scalar_i64(
             self.conn,
             &format!(
@@ -83,7 +88,7 @@ impl State<'_> {
     }
 
     /// Whether a search has shown the case, and it is not known to be gone.
-    pub fn case_is_shown(&self, id: i64) -> Result<bool> {
+    pub(crate) fn case_is_shown(&self, id: i64) -> Result<bool> {
         Ok(scalar_i64(
             self.conn,
             &format!(
