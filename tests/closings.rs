@@ -4,9 +4,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use casemirror::sandbox::{Journal, JournalEdit};
+use serde::Deserialize;
 
+use crate::readers::python;
 use crate::support::daemon::Daemon;
 use crate::support::follow::{assert_status, unthrottled};
 use crate::support::journals::{OFFICE, edit, mirrored, month, options, read_again, rows};
@@ -50,7 +53,7 @@ fn at_source(world: &World, month: &str) -> String {
 }
 
 fn user() -> String {
-    let output = std::process::Command::new("id").arg("-un").output().unwrap();
+    let output = Command::new("id").arg("-un").output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
@@ -237,4 +240,58 @@ fn the_queries_of_the_guide_answer() {
     }
     let linked = "SELECT count(*) FROM revenue_journals JOIN cases USING (case_referral_key)";
     assert!(one::<i64>(&conn, linked) > 0);
+}
+
+/// What `pack.py` finds in one sheet of the workbook and in the files of its name.
+#[derive(Deserialize)]
+struct Sheet {
+    /// In the Parquet file, the CSV file and the sheet.
+    rows: [i64; 3],
+    types: BTreeMap<String, Vec<String>>,
+    formats: BTreeMap<String, Option<String>>,
+    narrow: Vec<String>,
+    frozen: Option<String>,
+    /// Sum of the payments, in the Parquet file and in the sheet.
+    payment: Option<[Option<String>; 2]>,
+}
+
+#[test]
+fn the_pack_opens_in_spreadsheets_and_data_tools_alike() {
+    let Some(python) = python("1.5") else { return };
+    let last = month(1);
+    let world = by_hand();
+    world.publish_snapshots();
+    assert_status(&close(&world, &last, &[]), 0);
+    let output = Command::new(python)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pack.py"))
+        .arg(world.path("data/parquet/closings").join(&last))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", shown(&output));
+    let sheets: BTreeMap<String, Sheet> = serde_json::from_slice(&output.stdout).unwrap();
+    for (name, sheet) in &sheets {
+        assert!(sheet.rows.iter().all(|rows| *rows == sheet.rows[0]), "{name}: {:?}", sheet.rows);
+        assert_eq!(sheet.narrow, [""; 0], "{name}");
+        assert_eq!(sheet.frozen.as_deref(), Some("A2"), "{name}");
+    }
+    let lines = &sheets["revenue_journals"];
+    assert!(lines.rows[0] > 0);
+    for (column, kind, format) in [
+        ("journal_month", "datetime", "yyyy-mm-dd"),
+        ("contract_date", "datetime", "yyyy-mm-dd hh:mm:ss"),
+        ("line_id", "int", "0"),
+        ("address", "str", "General"),
+    ] {
+        assert_eq!(lines.types[column], [kind], "{column}");
+        assert_eq!(lines.formats[column].as_deref(), Some(format), "{column}");
+    }
+    // Whole amounts are integers to openpyxl.
+    assert!(lines.types["payment"].iter().all(|kind| kind == "float" || kind == "int"));
+    assert_eq!(lines.formats["payment"].as_deref(), Some("#,##0.00;[Red]\\-#,##0.00"));
+    let [exact, shown] = lines.payment.as_ref().unwrap();
+    assert_eq!(exact, shown, "to the øre");
+    assert_eq!(
+        sheets["journal_reconciliation"].rows[0],
+        one::<i64>(&world.published(), "SELECT count(DISTINCT journal_id) FROM revenue_journals")
+    );
 }

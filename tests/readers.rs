@@ -26,7 +26,7 @@ struct Read {
 }
 
 /// The Python whose DuckDB has this version, or `None` with a word on it where it may be missing.
-fn python(version: &str) -> Option<PathBuf> {
+pub(crate) fn python(version: &str) -> Option<PathBuf> {
     let found = std::env::var_os(ENVIRONMENTS)
         .map(|folder| PathBuf::from(folder).join(format!("duckdb-{version}/bin/python")))
         .filter(|python| python.exists());
