@@ -326,7 +326,7 @@ fn a_difference_stands_in_status_until_a_later_verification_finds_none() {
 
 /// One month of each scope and night: after as many nights as there are months each had its turn.
 #[rstest]
-#[case::case_journals("case_journals", "case_status = 'no'")]
+#[case::case_journals("case_journals", "address = 'no'")]
 #[case::depot("depot_journals", "amount = amount + 0.01")]
 #[case::settlement("settlement_journals", "cost = cost + 0.01")]
 fn journals_without_a_sum_are_held_against_the_source_in_turn(

@@ -24,11 +24,13 @@ for sheet in book.worksheets:
             if cell.value is not None:
                 types[header.value].add(type(cell.value).__name__)
                 formats[header.value] = cell.number_format
-    narrow = [
-        cell.value
-        for cell in sheet[1]
-        if sheet.column_dimensions[cell.column_letter].width < len(cell.value)
-    ]
+    # Neighbours of one width are one entry.
+    widths = {
+        column: entry.width
+        for entry in sheet.column_dimensions.values()
+        for column in range(entry.min, entry.max + 1)
+    }
+    narrow = [cell.value for cell in sheet[1] if widths[cell.column] < len(cell.value)]
     found[name] = {
         "rows": [rows, lines, len(frame)],
         "types": {column: sorted(kinds) for column, kinds in types.items()},
