@@ -175,7 +175,7 @@ impl Forecaster<'_> {
             }
             _ => return Ok(None),
         };
-        let never = state.why_list_is_stale(source)?.is_some_and(|(_, never)| never);
+        let never = state.scopes().why_list_is_stale(source)?.is_some_and(|(_, never)| never);
         Ok(never.then(|| source.to_owned()))
     }
 
@@ -187,7 +187,7 @@ impl Forecaster<'_> {
         let polled = state.feed(feed.as_str())?;
         if self.due.schedules.contains(&Name::Reconcile) && polled.bound.is_some() {
             let since = Ticks::from(self.now).earlier_by(cycle::REREAD);
-            let rows = state.modified_since(feed, since)?;
+            let rows = state.forecasts().modified_since(feed, since)?;
             let page = polled.page_size.and_then(|size| u64::try_from(size).ok());
             let page = match self.config.feed.style {
                 FeedStyle::Odata => Some(page.unwrap_or(u64::from(LARGEST_PAGE))),
@@ -201,11 +201,11 @@ impl Forecaster<'_> {
     fn cases(&self) -> Result<Cases> {
         let state = State::new(self.conn);
         let since = cycle::since(self.config)?;
-        let failures = state.failures()?;
+        let failures = state.failures().failures()?;
         let mut cases = Cases::default();
         if self.due.rereads(self.config) {
             let all = self.config.reconcile.reread == Reread::All;
-            cases.reread = state.cases_to_reread(all)?.into_iter().collect();
+            cases.reread = state.cases().cases_to_reread(all)?.into_iter().collect();
         }
         let now_us = self.now.as_microsecond();
         let mut add = |plan: CasePlan| {
@@ -222,13 +222,13 @@ impl Forecaster<'_> {
         };
         let reread: Vec<i64> = cases.reread.iter().copied().collect();
         for ids in reread.chunks(BATCH) {
-            let batch = state.cases(ids)?;
+            let batch = state.verifications().cases(ids)?;
             let plans = cycle::plan_rereading(self.conn, &batch, &self.active, since)?;
             plans.into_iter().for_each(|(_, plan)| add(plan));
         }
         let mut after = None;
         loop {
-            let mut batch = state.dirty_cases(after, &[], BATCH)?;
+            let mut batch = state.cases().dirty_cases(after, &[], BATCH)?;
             let Some(last) = batch.last() else { return Ok(cases) };
             after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
             batch.retain(|case| !cases.reread.contains(&case.case_id));
@@ -255,7 +255,7 @@ impl Forecaster<'_> {
         }
         let calls = |ids: usize| ids.div_ceil(IDS_PER_CALL) as u64;
         let place = Place::parse(&resource.table).unwrap_or(Place::Cases);
-        let hidden: BTreeSet<i64> = state.hidden_cases(place)?.into_iter().collect();
+        let hidden: BTreeSet<i64> = state.forecasts().hidden_cases(place)?.into_iter().collect();
         let looked_for = hidden.intersection(&stale).count();
         let mut line = Line {
             what: resource.table.clone(),
@@ -263,13 +263,17 @@ impl Forecaster<'_> {
             calls: calls(stale.len()) + calls(looked_for) + looked_for as u64,
         };
         if self.due.listing {
-            let rows = state.count_rows(&resource.table)?;
+            let rows = state.scopes().count_rows(&resource.table)?;
             let page = cycle::page_sizes(self.conn)?.get(path).copied().unwrap_or(FIRST_TOP);
             line.scopes = rows;
             line.calls += rows.div_ceil(u64::from(page.max(1))).max(1) + hidden.len() as u64;
         }
-        let again =
-            state.searched_again(&resource.table, &stale, self.search_delay_ticks(), self.now)?;
+        let again = state.scopes().searched_again(
+            &resource.table,
+            &stale,
+            self.search_delay_ticks(),
+            self.now,
+        )?;
         line.scopes = line.scopes.max(again);
         line.calls += again.div_ceil(IDS_PER_CALL as u64);
         Ok(line)
@@ -282,7 +286,7 @@ impl Forecaster<'_> {
     fn contacts(&self, followed: bool) -> Result<Line> {
         let older = (!followed).then(|| (self.now - CONTACT_AGE).as_microsecond());
         let state = State::new(self.conn);
-        let ids = state.stale_contacts(self.now.as_microsecond(), older)?;
+        let ids = state.contacts().stale_contacts(self.now.as_microsecond(), older)?;
         let scopes = ids.len() as u64;
         let calls = scopes.div_ceil(IDS_PER_CALL as u64);
         Ok(Line { what: Place::Contacts.table().to_owned(), scopes, calls })
@@ -292,7 +296,7 @@ impl Forecaster<'_> {
     /// call is read in parts, twice; of what is not known to be, it takes more than this says.
     fn journal(&self, resource: &Resource) -> Result<(Line, u64)> {
         let level = self.config.journals.level;
-        let known = State::new(self.conn).days_at_once(&resource.table, level)?;
+        let known = State::new(self.conn).forecasts().days_at_once(&resource.table, level)?;
         let (months, waiting) = self.months(&resource.table)?;
         let calls = |(id, month): &(i64, Month)| {
             // A month that is new begins with what the one before it bears.
@@ -332,11 +336,12 @@ impl Forecaster<'_> {
     fn list(&self, resource: &Resource) -> Result<Line> {
         let state = State::new(self.conn);
         let due = self.due.schedules.contains(&Name::Reference);
-        let read = resource.schedule.is_some() && (due || state.list_is_stale(&resource.table)?);
+        let read = resource.schedule.is_some()
+            && (due || state.scopes().list_is_stale(&resource.table)?);
         let scopes = match &resource.group {
             _ if !read => 0,
-            Group::ForEach(each) if due => state.each_ids(resource, each)?.len() as u64,
-            Group::ForEach(each) => state.stale_each_ids(resource, each)?.len() as u64,
+            Group::ForEach(each) if due => state.scopes().each_ids(resource, each)?.len() as u64,
+            Group::ForEach(each) => state.scopes().stale_each_ids(resource, each)?.len() as u64,
             _ => 1,
         };
         Ok(Line { what: resource.table.clone(), scopes, calls: scopes })

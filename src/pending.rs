@@ -77,7 +77,7 @@ impl<F: FnMut(Vec<PendingScope>) -> Result<()>> Collector<F> {
     ) -> Result<()> {
         let mut after = None;
         loop {
-            let batch = State::new(conn).dirty_cases(after, &[], BATCH)?;
+            let batch = State::new(conn).cases().dirty_cases(after, &[], BATCH)?;
             let Some(last) = batch.last() else { return Ok(()) };
             after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
             for (_, plan) in plan_cases(conn, &batch, active, &[], since)? {
@@ -99,19 +99,19 @@ impl<F: FnMut(Vec<PendingScope>) -> Result<()>> Collector<F> {
         let table = || resource.table.clone();
         match &resource.group {
             Group::ForEach(each) => {
-                for (id, reason, never) in state.why_each_is_stale(resource, each)? {
+                for (id, reason, never) in state.scopes().why_each_is_stale(resource, each)? {
                     let scope = id.to_string();
                     self.push(PendingScope { table: table(), scope, reason, never })?;
                 }
             }
             Group::List if resource.schedule.is_some() => {
-                if let Some((reason, never)) = state.why_list_is_stale(&resource.table)? {
+                if let Some((reason, never)) = state.scopes().why_list_is_stale(&resource.table)? {
                     let scope = String::new();
                     self.push(PendingScope { table: table(), scope, reason, never })?;
                 }
             }
             Group::Ids if resource.table == "contacts" => {
-                for (id, never) in state.contacts_unfetched()? {
+                for (id, never) in state.contacts().contacts_unfetched()? {
                     let own = if never { "never fetched" } else { "changed" };
                     let error = errors.get(&(table(), id)).cloned();
                     let reason = error.unwrap_or_else(|| own.to_owned());
@@ -163,7 +163,7 @@ pub(crate) fn collect(
     for resource in &active {
         pending.table(&state, resource, &errors)?;
     }
-    for (table, scope, reason, never) in state.pending_months()? {
+    for (table, scope, reason, never) in state.months().pending_months()? {
         if active.iter().any(|r| r.table == table) {
             pending.push(PendingScope { table, scope: scope.to_string(), reason, never })?;
         }

@@ -128,7 +128,7 @@ impl Status {
         }
         problems.extend(findings.beside_the_catalog());
         if is_asked(&findings.resources, REVENUE) {
-            problems.extend(state.control_problems()?);
+            problems.extend(state.controls().control_problems()?);
         }
         let verified = verified(&state)?;
         if let Some(last) = verified.as_ref().filter(|last| last.not_compared > 0) {
@@ -171,8 +171,8 @@ impl Status {
 }
 
 fn verified(state: &State<'_>) -> Result<Option<Verified>> {
-    let Some(last) = state.last_verification()? else { return Ok(None) };
-    let standing = state.standing_differences()?;
+    let Some(last) = state.verified().last_verification()? else { return Ok(None) };
+    let standing = state.verified().standing_differences()?;
     Ok(Some(Verified {
         at: shown(last.at),
         comparisons: last.comparisons,

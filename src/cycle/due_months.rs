@@ -69,11 +69,11 @@ pub(crate) fn planned_months(
     let state = State::new(conn);
     let level = config.journals.level;
     let now = due.at.unwrap_or_else(Timestamp::now);
-    let noted = state.due_months(&[table.to_owned()], level, now)?;
+    let noted = state.months().due_months(&[table.to_owned()], level, now)?;
     let mut planned: BTreeSet<(i64, Month)> =
         noted.into_iter().map(|due| (due.scope.id, due.scope.month)).collect();
     let wanted = Wanted::of(conn, config, due)?;
-    let known = state.known_months(table, level)?;
+    let known = state.months().known_months(table, level)?;
     let of_all = |months: &[Month]| -> Vec<(i64, Month)> {
         wanted.ids.iter().flat_map(|id| months.iter().map(|month| (*id, *month))).collect()
     };
@@ -89,12 +89,12 @@ pub(crate) fn planned_months(
     }
     if wanted.scheduled {
         planned.extend(of_all(&wanted.trailing));
-        let early = state.months_read_too_early(table, level, now)?;
+        let early = state.months().months_read_too_early(table, level, now)?;
         let is_due = |month: &(i64, Month)| !known.contains_key(month) || early.contains(month);
         planned.extend(of_all(&wanted.all).into_iter().filter(is_due));
     }
     // A schedule does not shorten their wait.
-    let mut waiting = state.waiting_months(table, level, now)?;
+    let mut waiting = state.months().waiting_months(table, level, now)?;
     waiting.retain(|(id, _)| wanted.ids.contains(id));
     planned.retain(|month| !waiting.contains(month));
     Ok((planned, waiting.len() as u64))
@@ -104,7 +104,7 @@ pub(crate) fn planned_months(
 /// known.
 pub(super) fn journal_ids(conn: &Connection, config: &Config, named: &[i64]) -> Result<Vec<i64>> {
     if named.is_empty() {
-        State::new(conn).wanted_ids(&config.journals)
+        State::new(conn).wanted_months().wanted_ids(&config.journals)
     } else {
         Ok(named.to_vec())
     }

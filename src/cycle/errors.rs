@@ -50,7 +50,7 @@ impl Cycle {
                 self.writer
                     .run({
                         let table = table.to_owned();
-                        move |conn| State::new(conn).forget_forbidden(&table)
+                        move |conn| State::new(conn).failures().forget_forbidden(&table)
                     })
                     .await?;
                 self.set_aside(table, TableStatus::Forbidden, &error.chain()).await?;
@@ -138,7 +138,10 @@ impl Cycle {
                     .writer
                     .run(move |conn| {
                         let state = State::new(conn);
-                        Ok((state.forbidden_scopes(&resource.table)?, state.scopes(&resource)?))
+                        Ok((
+                            state.failures().forbidden_scopes(&resource.table)?,
+                            state.scopes().scopes(&resource)?,
+                        ))
                     })
                     .await?;
             }
@@ -151,8 +154,11 @@ impl Cycle {
                     .writer
                     .run(move |conn| {
                         let state = State::new(conn);
-                        let has_rows = state.rows_of_scope(&resource, id)? > 0;
-                        Ok((has_rows, state.is_gone_since(&resource.table, id, None, before)?))
+                        let has_rows = state.scopes().rows_of_scope(&resource, id)? > 0;
+                        Ok((
+                            has_rows,
+                            state.failures().is_gone_since(&resource.table, id, None, before)?,
+                        ))
                     })
                     .await?;
             }
@@ -164,7 +170,7 @@ impl Cycle {
     /// Whether a table has ever answered with data.
     pub(super) fn has_answered(&self, table: &str) -> Result<bool> {
         let conn = self.store.connection()?;
-        Ok(self.answered.contains(table) || State::new(&conn).has_answered(table)?)
+        Ok(self.answered.contains(table) || State::new(&conn).scopes().has_answered(table)?)
     }
 
     /// An answer that came by then confirms one that comes now.
@@ -220,7 +226,7 @@ impl Cycle {
                     digest: Some(&digest),
                     not_before: Some(doubt),
                 };
-                State::new(conn).fail(run_id, Timestamp::now(), &scope, &failure)
+                State::new(conn).failures().fail(run_id, Timestamp::now(), &scope, &failure)
             })
             .await
             .map(drop)
@@ -242,7 +248,12 @@ impl Cycle {
         let (run_id, why) = (self.run_id, why.to_owned());
         self.writer
             .run(move |conn| {
-                State::new(conn).fail(run_id, Timestamp::now(), &scope, &Failure::new(kind, &why))
+                State::new(conn).failures().fail(
+                    run_id,
+                    Timestamp::now(),
+                    &scope,
+                    &Failure::new(kind, &why),
+                )
             })
             .await
             .map(drop)

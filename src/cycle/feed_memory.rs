@@ -33,7 +33,7 @@ impl Memory for FeedMemory<'_> {
     }
 
     fn late(&self, name: FeedName, sequence: i64, bound: i64) -> Result<Late> {
-        State::new(&self.store.connection()?).late(name, sequence, bound)
+        State::new(&self.store.connection()?).cases().late(name, sequence, bound)
     }
 
     async fn gap(&self, name: FeedName) -> Result<()> {
@@ -42,11 +42,11 @@ impl Memory for FeedMemory<'_> {
                 let state = State::new(conn);
                 match name {
                     FeedName::Cases => {
-                        state.everything_is_stale(Mark::Gap)?;
+                        state.cases().everything_is_stale(Mark::Gap)?;
                         // How far back the feed was read is noted anew when a poll is complete.
-                        state.forget_feed_reach()?;
+                        state.cases().forget_feed_reach()?;
                     }
-                    FeedName::Contacts => state.contacts_are_stale(Mark::Gap)?,
+                    FeedName::Contacts => state.cases().contacts_are_stale(Mark::Gap)?,
                 }
                 // Once: if the feed cannot be read now, the next poll is no further gap.
                 let kept = state.feed(name.as_str())?;
@@ -75,7 +75,9 @@ impl Memory for FeedMemory<'_> {
 
     async fn all_are_named(&self, name: FeedName, reader: Reader) -> Result<()> {
         self.writer
-            .run(move |conn| State::new(conn).all_are_named(name, reader, Timestamp::now()))
+            .run(move |conn| {
+                State::new(conn).unreadable().all_are_named(name, reader, Timestamp::now())
+            })
             .await
     }
 }
@@ -86,20 +88,20 @@ fn commit(conn: &Connection, run_id: i64, page: &SeenPage) -> Result<Committed> 
     // committed may be answered with what was there before it.
     let sequence = state.sequence()? + 1;
     let moved = match name {
-        FeedName::Cases => state.see_cases(&page.cases, sequence, now)?,
-        FeedName::Contacts => state.see_contacts(&page.contacts, sequence, now)?,
+        FeedName::Cases => state.cases().see_cases(&page.cases, sequence, now)?,
+        FeedName::Contacts => state.cases().see_contacts(&page.contacts, sequence, now)?,
     };
     if moved > 0 {
         state.set_sequence(sequence)?;
     }
     let any = !page.cases.is_empty() || !page.contacts.is_empty();
     let new_unreadable = if any {
-        state.note_unreadable(name, run_id, sequence, &page.unreadable, now)?
+        state.unreadable().note_unreadable(name, run_id, sequence, &page.unreadable, now)?
     } else {
         0
     };
     if let Some(error) = &page.unnamed {
-        state.note_nameless(name, page.reader, run_id, error, now)?;
+        state.unreadable().note_nameless(name, page.reader, run_id, error, now)?;
     }
     let low_watermark = page.place.low_watermark(new_unreadable);
     if page.reader == Reader::Poll {

@@ -194,7 +194,7 @@ impl Cycle {
         let latest = self.signals.latest();
         let moved = {
             let conn = self.store.connection()?;
-            State::new(&conn).moved_cases(self.planned, MOST_CHANGES)?
+            State::new(&conn).cases().moved_cases(self.planned, MOST_CHANGES)?
         };
         self.planned = match moved.last().filter(|_| moved.len() == MOST_CHANGES) {
             Some(last) => (last.moved, last.case_id),

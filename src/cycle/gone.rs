@@ -25,13 +25,21 @@ impl Cycle {
         // Asked of the writer, so that what was answered so far is counted.
         let found = self
             .writer
-            .run(move |conn| State::new(conn).scope_was_not_found(scope, before, Timestamp::now()))
+            .run(move |conn| {
+                State::new(conn).wanted_months().scope_was_not_found(
+                    scope,
+                    before,
+                    Timestamp::now(),
+                )
+            })
             .await?;
         match found {
             NotFound::Listed => return Ok(false),
             NotFound::Gone => {
                 // Asked for by name: what was due of it is nobody's again.
-                let gone = move |conn: &_| State::new(conn).scope_is_gone(scope, Timestamp::now());
+                let gone = move |conn: &_| {
+                    State::new(conn).wanted_months().scope_is_gone(scope, Timestamp::now())
+                };
                 self.writer.run(gone).await?;
                 return Ok(true);
             }
@@ -47,7 +55,9 @@ impl Cycle {
         for resource in &journals {
             // An error says nothing about the id.
             if self.extractor.has_journal(resource, scope).await.unwrap_or(true) {
-                self.writer.run(move |conn| State::new(conn).scope_is_there(scope)).await?;
+                self.writer
+                    .run(move |conn| State::new(conn).wanted_months().scope_is_there(scope))
+                    .await?;
                 return Ok(false);
             }
         }
@@ -58,7 +68,9 @@ impl Cycle {
              shown as gone"
         );
         self.writer
-            .run(move |conn| State::new(conn).scope_is_gone(scope, Timestamp::now()))
+            .run(move |conn| {
+                State::new(conn).wanted_months().scope_is_gone(scope, Timestamp::now())
+            })
             .await?;
         Ok(true)
     }

@@ -50,7 +50,8 @@ impl Cycle {
         let unplanned = due.at.is_some() && !scheduled && {
             let conn = self.store.connection()?;
             let state = State::new(&conn);
-            state.meta(FIRST_MONTH)?.is_some() && !state.has_journals(self.config.journals.level)?
+            state.meta(FIRST_MONTH)?.is_some()
+                && !state.months().has_journals(self.config.journals.level)?
         };
         if scheduled || unplanned {
             self.plan_months(&tables, due, unplanned).await?;
@@ -87,7 +88,7 @@ impl Cycle {
                         return Ok(());
                     }
                     let state = State::new(conn);
-                    state.months_are_due(
+                    state.months().months_are_due(
                         &asked,
                         level,
                         &ids,
@@ -95,7 +96,7 @@ impl Cycle {
                         Some(DueReason::AskedFor),
                     )?;
                     // Who asks does not wait for a backoff.
-                    state.months_wait_no_longer(&asked, &ids)
+                    state.months().months_wait_no_longer(&asked, &ids)
                 }
             })
             .await?;
@@ -105,10 +106,12 @@ impl Cycle {
     /// Offices that have come, or come back, are wanted like those that are known.
     async fn want_journals(&self) -> Result<()> {
         let config = Arc::clone(&self.config);
-        if State::new(&self.store.connection()?).all_are_wanted(&config.journals)? {
+        if State::new(&self.store.connection()?).wanted_months().all_are_wanted(&config.journals)? {
             return Ok(());
         }
-        self.writer.run(move |conn| State::new(conn).want_journals(&config.journals)).await
+        self.writer
+            .run(move |conn| State::new(conn).wanted_months().want_journals(&config.journals))
+            .await
     }
 
     /// Refuses ids that were typed and mean nobody: the mirror does not know them, and each of their
@@ -161,7 +164,7 @@ impl Cycle {
             .map(Arc::as_ref)
             .collect();
         let conn = self.store.connection()?;
-        State::new(&conn).knows_journals_of(&journals, scope.level, scope.id)
+        State::new(&conn).wanted_months().knows_journals_of(&journals, scope.level, scope.id)
     }
 
     /// The journals' tables that this run reads.
@@ -190,7 +193,7 @@ impl Cycle {
             .run(move |conn| {
                 let state = State::new(conn);
                 state.set_meta(FIRST_MONTH, &plan.first.to_string())?;
-                state.leave_other_journals(level, &plan.ids)?;
+                state.wanted_months().leave_other_journals(level, &plan.ids)?;
                 // What is due is in the store from here on: the schedules have done their part.
                 let ran =
                     [(plan.scheduled, Name::Journals), (plan.rechecked, Name::JournalsRecheck)];
@@ -201,16 +204,28 @@ impl Cycle {
                     let why = Some(DueReason::Recheck);
                     let (sums, journals): (Vec<_>, Vec<_>) =
                         tables.iter().cloned().partition(|table| table == REVENUE_SUMS);
-                    state.months_are_due(&journals, level, &plan.ids, &plan.recheck, why)?;
+                    state.months().months_are_due(
+                        &journals,
+                        level,
+                        &plan.ids,
+                        &plan.recheck,
+                        why,
+                    )?;
                     for table in &sums {
-                        state.synced_months_are_due(table, DueReason::Recheck)?;
+                        state.months().synced_months_are_due(table, DueReason::Recheck)?;
                     }
-                    state.rejected_months_are_due()?;
+                    state.months().rejected_months_are_due()?;
                 }
                 if plan.scheduled {
-                    state.months_are_due(&all, level, &plan.ids, &plan.all, None)?;
+                    state.months().months_are_due(&all, level, &plan.ids, &plan.all, None)?;
                     let why = Some(DueReason::Schedule);
-                    state.months_are_due(&tables, level, &plan.ids, &plan.trailing, why)?;
+                    state.months().months_are_due(
+                        &tables,
+                        level,
+                        &plan.ids,
+                        &plan.trailing,
+                        why,
+                    )?;
                 }
                 Ok(())
             })
@@ -231,7 +246,7 @@ impl Cycle {
         loop {
             let mut due = {
                 let conn = self.store.connection()?;
-                State::new(&conn).due_months(tables, level, Timestamp::now())?
+                State::new(&conn).months().due_months(tables, level, Timestamp::now())?
             };
             if let Some((request, ids)) = only {
                 let months = request.from..=request.to;
@@ -283,7 +298,7 @@ impl Cycle {
                         let tables = [REVENUE, REVENUE_SUMS].map(str::to_owned);
                         let why = Some(DueReason::OffItsSum);
                         off.iter().try_for_each(|(id, month)| {
-                            state.months_are_due(&tables, level, &[*id], &[*month], why)
+                            state.months().months_are_due(&tables, level, &[*id], &[*month], why)
                         })
                     })
                     .await?;
@@ -302,8 +317,9 @@ impl Cycle {
             return Ok(Vec::new());
         }
         let (level, totals, again) = (self.config.journals.level, totals.clone(), again.clone());
-        let compare =
-            move |conn: &_| State::new(conn).compare_sums(level, &totals, &again, Timestamp::now());
+        let compare = move |conn: &_| {
+            State::new(conn).learned().compare_sums(level, &totals, &again, Timestamp::now())
+        };
         let compared = self.writer.run(compare).await?;
         if let Some((id, month)) = compared.no_control.first() {
             tracing::warn!(

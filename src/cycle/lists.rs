@@ -83,7 +83,7 @@ impl Cycle {
     }
 
     fn list_is_stale(&self, resource: &Resource) -> Result<bool> {
-        State::new(&self.store.connection()?).list_is_stale(&resource.table)
+        State::new(&self.store.connection()?).scopes().list_is_stale(&resource.table)
     }
 
     /// Takes the answer of a whole list.
@@ -131,10 +131,12 @@ impl Cycle {
             let conn = self.store.connection()?;
             let state = State::new(&conn);
             let complete = match &other.group {
-                Group::ForEach(for_each) => state.why_each_is_stale(&other, for_each)?.is_empty(),
-                _ => state.why_list_is_stale(&other.table)?.is_none(),
+                Group::ForEach(for_each) => {
+                    state.scopes().why_each_is_stale(&other, for_each)?.is_empty()
+                }
+                _ => state.scopes().why_list_is_stale(&other.table)?.is_none(),
             };
-            (state.records_of(resource, fallback)?, complete)
+            (state.scopes().records_of(resource, fallback)?, complete)
         };
         let load = self.extractor.made_of(resource, records, complete, Timestamp::now()).await?;
         self.reached();
@@ -146,9 +148,9 @@ impl Cycle {
         let conn = self.store.connection()?;
         let state = State::new(&conn);
         if all {
-            state.each_ids(resource, for_each)
+            state.scopes().each_ids(resource, for_each)
         } else {
-            state.stale_each_ids(resource, for_each)
+            state.scopes().stale_each_ids(resource, for_each)
         }
     }
 

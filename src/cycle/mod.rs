@@ -197,11 +197,11 @@ impl Cycle {
                 .run(move |conn| {
                     let state = State::new(conn);
                     for table in &journals {
-                        state.synced_months_are_due(table, DueReason::Full)?;
+                        state.months().synced_months_are_due(table, DueReason::Full)?;
                     }
                     // Kept until it is done, so that an interrupted run goes on with it.
                     state.set_meta(LISTING_DUE, "full")?;
-                    state.everything_is_stale(Mark::Full)
+                    state.cases().everything_is_stale(Mark::Full)
                 })
                 .await?;
         }
@@ -236,7 +236,7 @@ impl Cycle {
         }
         if due.rereads(&self.config) {
             let all = self.config.reconcile.reread == Reread::All;
-            let cases = self.writer.run(move |conn| State::new(conn).reread(all)).await?;
+            let cases = self.writer.run(move |conn| State::new(conn).cases().reread(all)).await?;
             tracing::info!(cases, "cases that changed since they were read whole are read again");
         }
         // Each is noted as soon as its part is done: an error in what follows must not repeat it.

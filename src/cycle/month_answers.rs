@@ -108,7 +108,13 @@ impl Cycle {
             let (table, scope, days) = (month.table.clone(), month.scope, read.window_days);
             let too_much = read.too_much || is_more(month.known_days, days);
             let learn = move |conn: &_| {
-                State::new(conn).learn_window(&table, scope, days, too_much, Timestamp::now())
+                State::new(conn).learned().learn_window(
+                    &table,
+                    scope,
+                    days,
+                    too_much,
+                    Timestamp::now(),
+                )
             };
             self.writer.run(learn).await?;
         }
@@ -158,7 +164,11 @@ impl Cycle {
                 let (table, scope) = (month.table.clone(), month.scope);
                 self.writer
                     .run(move |conn| {
-                        State::new(conn).month_was_not_found(&table, scope, Timestamp::now())
+                        State::new(conn).months().month_was_not_found(
+                            &table,
+                            scope,
+                            Timestamp::now(),
+                        )
                     })
                     .await?;
                 self.note_month_failure(month, FailureKind::NotFound, &text, took).await
@@ -188,9 +198,9 @@ impl Cycle {
                 let (table, config) = (month.table.clone(), Arc::clone(&self.config));
                 let count = move |conn: &_| {
                     let state = State::new(conn);
-                    let wanted = state.wanted_ids(&config.journals)?;
+                    let wanted = state.wanted_months().wanted_ids(&config.journals)?;
                     let level = config.journals.level;
-                    let forbidden = state.forbidden_journals(&table, level, &wanted)?;
+                    let forbidden = state.failures().forbidden_journals(&table, level, &wanted)?;
                     Ok((forbidden, wanted.len() as u64))
                 };
                 (evidence.forbidden, evidence.scopes) = self.writer.run(count).await?;
@@ -212,7 +222,7 @@ impl Cycle {
         self.failed.remove(table);
         self.set_aside(table, TableStatus::Forbidden, reason).await?;
         let table = table.to_owned();
-        self.writer.run(move |conn| State::new(conn).forget_forbidden(&table)).await
+        self.writer.run(move |conn| State::new(conn).failures().forget_forbidden(&table)).await
     }
 
     /// Whether a 404 means that this office has no such journal: it is one that the mirror knows, others
@@ -223,7 +233,7 @@ impl Cycle {
             || RunLog::new(&conn).resources()?.get(&month.table).is_some_and(|row| row.answered);
         Ok(others
             && self.knows(month.scope)?
-            && State::new(&conn).month_may_be_empty(
+            && State::new(&conn).months().month_may_be_empty(
                 &month.table,
                 month.scope,
                 Timestamp::now() - self.config.source.doubt,
@@ -233,7 +243,8 @@ impl Cycle {
     /// A journal of which nobody's month was ever found is not there.
     pub(super) async fn journal_is_absent(&mut self, table: &str) -> Result<()> {
         let name = table.to_owned();
-        let absent = self.writer.run(move |conn| State::new(conn).forget_if_absent(&name)).await?;
+        let absent =
+            self.writer.run(move |conn| State::new(conn).months().forget_if_absent(&name)).await?;
         if absent {
             self.failed.remove(table);
             let why = "404 for every office whose journal was asked for";
@@ -254,7 +265,7 @@ impl Cycle {
         let (run_id, why) = (self.run_id, why.to_owned());
         let fail = move |conn: &_| {
             let now = Timestamp::now();
-            State::new(conn).month_failed(run_id, now, &scope, (kind, &why), took)
+            State::new(conn).learned().month_failed(run_id, now, &scope, (kind, &why), took)
         };
         self.writer.run(fail).await
     }

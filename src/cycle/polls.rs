@@ -13,7 +13,7 @@ use super::signals::Notifier;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::feed::{Feed, LONGEST_REACH, Polled, Reread};
-use crate::mirror::{Failure, ResourceRow, RunLog, State, Store, Writer};
+use crate::mirror::{Failure, Failures, ResourceRow, RunLog, State, Store, Writer};
 use crate::scope::FeedName;
 use crate::source::Client;
 use crate::ticks::Ticks;
@@ -49,9 +49,9 @@ impl Polls {
         self.note_poll(name, run_id, polled.as_ref().err()).await?;
         let polled = polled?;
         if name == FeedName::Cases {
-            let known = State::new(&self.store.connection()?).feed_reach()?.is_some();
+            let known = State::new(&self.store.connection()?).cases().feed_reach()?.is_some();
             if !known || polled.gap {
-                self.writer.run(move |conn| State::new(conn).set_feed_reach(reach)).await?;
+                self.writer.run(move |conn| State::new(conn).cases().set_feed_reach(reach)).await?;
             }
         }
         if polled.moved > 0 || polled.gap {
@@ -69,19 +69,24 @@ impl Polls {
 
     /// Keeps that a feed cannot be read, until it can: `status` tells it between the polls too.
     async fn note_poll(&self, name: FeedName, run_id: i64, error: Option<&Error>) -> Result<()> {
-        let scope = State::feed_scope(name);
+        let scope = Failures::feed_scope(name);
         let failed = error.filter(|error| !ends_run(error.kind()));
         let Some(error) = failed else {
-            let stood = State::new(&self.store.connection()?).has_failed(&scope)?;
+            let stood = State::new(&self.store.connection()?).failures().has_failed(&scope)?;
             if error.is_some() || !stood {
                 return Ok(());
             }
-            return self.writer.run(move |conn| State::new(conn).succeed(&scope)).await;
+            return self.writer.run(move |conn| State::new(conn).failures().succeed(&scope)).await;
         };
         let (kind, text) = (FailureKind::of(error.kind()), error.chain());
         self.writer
             .run(move |conn| {
-                State::new(conn).fail(run_id, Timestamp::now(), &scope, &Failure::new(kind, &text))
+                State::new(conn).failures().fail(
+                    run_id,
+                    Timestamp::now(),
+                    &scope,
+                    &Failure::new(kind, &text),
+                )
             })
             .await
             .map(drop)
@@ -129,7 +134,7 @@ impl Polls {
                 self.writer
                     .run(|conn| {
                         let state = State::new(conn);
-                        state.succeed(&State::feed_scope(FeedName::Contacts))?;
+                        state.failures().succeed(&Failures::feed_scope(FeedName::Contacts))?;
                         state.set_meta("contacts_feed", "absent")
                     })
                     .await?;

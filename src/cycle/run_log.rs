@@ -82,8 +82,8 @@ impl Cycle {
                         set_ok(conn, &catalog, table)?;
                         // A child's rows come with its parent's scopes.
                         match catalog.get(table).map(|resource| resource.read_with()) {
-                            Some(parent) if parent != table => state.read_again(parent)?,
-                            _ => state.wake_table(table)?,
+                            Some(parent) if parent != table => state.cases().read_again(parent)?,
+                            _ => state.cases().wake_table(table)?,
                         }
                     }
                 }
@@ -102,7 +102,7 @@ impl Cycle {
                 catalog: &self.catalog,
                 rows: &RunLog::new(&conn).resources()?,
                 named_journals: !self.config.journals.ids.is_empty(),
-                is_empty: |table: &str| Ok(state.count_rows(table)? == 0),
+                is_empty: |table: &str| Ok(state.scopes().count_rows(table)? == 0),
             }
             .changes()?
         };
@@ -141,7 +141,7 @@ impl Cycle {
                         log.set_status(table, TableStatus::Failing, Some(reason))?;
                     }
                 }
-                State::new(conn).forget_unnamed_contacts()?;
+                State::new(conn).contacts().forget_unnamed_contacts()?;
                 let waiting = log.failed_scopes(&tables, &[])?;
                 for (table, _) in
                     rows.iter().filter(|(_, row)| row.own_status() == TableStatus::Failing)
@@ -160,8 +160,8 @@ impl Cycle {
             .writer
             .run(|conn| {
                 let state = State::new(conn);
-                state.sums_follow_their_lines()?;
-                state.keep_control_problems()
+                state.controls().sums_follow_their_lines()?;
+                state.controls().keep_control_problems()
             })
             .await?;
         let conn = self.store.connection()?;

@@ -29,7 +29,8 @@ impl Cycle {
         if self.options.cases.is_empty() {
             return Ok(());
         }
-        let known = State::new(&self.store.connection()?).cases(&self.options.cases)?;
+        let known =
+            State::new(&self.store.connection()?).verifications().cases(&self.options.cases)?;
         for id in self.options.cases.clone() {
             if !known.iter().any(|case| case.case_id == id) {
                 self.problem(format!(
@@ -43,7 +44,7 @@ impl Cycle {
     /// Goes once through all cases that may have something stale. Returns how many scopes were read.
     pub(super) async fn read_cases(&mut self) -> Result<usize> {
         let now = Timestamp::now().as_microsecond();
-        self.writer.run(move |conn| State::new(conn).wake_again(now)).await?;
+        self.writer.run(move |conn| State::new(conn).cases().wake_again(now)).await?;
         let mut after = None;
         let mut read = 0;
         // What was seen up to here is among them.
@@ -51,7 +52,7 @@ impl Cycle {
         loop {
             let batch = {
                 let conn = self.store.connection()?;
-                State::new(&conn).dirty_cases(after, &self.options.cases, BATCH_CASES)?
+                State::new(&conn).cases().dirty_cases(after, &self.options.cases, BATCH_CASES)?
             };
             let Some(last) = batch.last() else { return Ok(read) };
             if self.signals.interrupt() != Interrupt::None {
@@ -67,7 +68,7 @@ impl Cycle {
     pub(super) async fn read_changed_cases(&mut self) -> Result<()> {
         let batch = {
             let conn = self.store.connection()?;
-            State::new(&conn).changed_cases(&self.options.cases, BATCH_CASES)?
+            State::new(&conn).cases().changed_cases(&self.options.cases, BATCH_CASES)?
         };
         self.read_batch(&batch).await?;
         if self.wants_contacts() {
@@ -104,7 +105,7 @@ impl Cycle {
     pub(super) fn reload(&self, batch: &[CaseState]) -> Result<Vec<CaseState>> {
         let ids: Vec<i64> = batch.iter().map(|c| c.case_id).collect();
         let conn = self.store.connection()?;
-        State::new(&conn).dirty_cases(None, &ids, ids.len())
+        State::new(&conn).cases().dirty_cases(None, &ids, ids.len())
     }
 
     /// Whether a table fails so often in this run that the rest of it is left for the next one: each
@@ -153,14 +154,14 @@ impl Cycle {
         if batch.is_empty() {
             return Ok(());
         }
-        let marks = State::new(&self.store.connection()?).marks()?;
+        let marks = State::new(&self.store.connection()?).cases().marks()?;
         let done: Vec<(i64, i64)> = self
             .plan(batch, &self.options.only)?
             .into_iter()
             .filter(|(_, plan)| plan.stale.is_empty() && plan.waiting.is_empty())
             .map(|(case, _)| (case.case_id, case.moved))
             .collect();
-        self.writer.run(move |conn| State::new(conn).clean(&done, marks)).await
+        self.writer.run(move |conn| State::new(conn).cases().clean(&done, marks)).await
     }
 
     /// Takes what was read of one scope.
@@ -209,7 +210,7 @@ impl Cycle {
             .run(move |conn| {
                 let state = State::new(conn);
                 for value in &missing {
-                    if !state.may_lack(&resource, id, value, before)? {
+                    if !state.scopes().may_lack(&resource, id, value, before)? {
                         return Ok(false);
                     }
                 }
@@ -243,7 +244,7 @@ pub(crate) fn plan_cases(
 ) -> Result<Vec<(CaseState, CasePlan)>> {
     let state = State::new(conn);
     let ids: Vec<i64> = batch.iter().map(|case| case.case_id).collect();
-    let known = (state.fetched(&ids, false)?, state.failures()?);
+    let known = (state.scopes().fetched(&ids, false)?, state.failures().failures()?);
     plan_by(conn, batch, active, only, day, &known)
 }
 
@@ -256,9 +257,9 @@ pub(crate) fn plan_rereading(
 ) -> Result<Vec<(CaseState, CasePlan)>> {
     let state = State::new(conn);
     let ids: Vec<i64> = batch.iter().map(|case| case.case_id).collect();
-    let mut fetched = state.fetched(&ids, false)?;
+    let mut fetched = state.scopes().fetched(&ids, false)?;
     fetched.values_mut().for_each(|fetched| fetched.status = FetchStatus::Asked(Mark::Reread));
-    plan_by(conn, batch, active, &[], day, &(fetched, state.failures()?))
+    plan_by(conn, batch, active, &[], day, &(fetched, state.failures().failures()?))
 }
 
 /// Everything that is read of these cases, as if nothing had been read yet: table and case.
@@ -291,21 +292,21 @@ fn plan_by(
     for condition in active.iter().filter_map(|r| r.condition.as_ref()) {
         let key = (condition.table.clone(), condition.column.clone());
         if let Entry::Vacant(entry) = values.entry(key) {
-            entry.insert(state.condition_values(condition, &ids)?);
+            entry.insert(state.scopes().condition_values(condition, &ids)?);
         }
     }
     let mut lookups = HashMap::new();
     for resource in active {
         if let Some(lookup) = &resource.lookup {
-            lookups.insert(resource.table.clone(), state.lookup_values(lookup, &ids)?);
+            lookups.insert(resource.table.clone(), state.scopes().lookup_values(lookup, &ids)?);
         }
     }
     let since = match day {
         Some(day) => {
             let unreported: Vec<i64> =
                 batch.iter().filter(|case| !case.reported).map(|case| case.case_id).collect();
-            let newest = state.newest_dates(&unreported)?;
-            Some(Since { day, reach: state.feed_reach()?, newest })
+            let newest = state.cases().newest_dates(&unreported)?;
+            Some(Since { day, reach: state.cases().feed_reach()?, newest })
         }
         None => None,
     };

@@ -11,7 +11,7 @@ use super::{CONTACT_AGE, Cycle};
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{State, guarded};
+use crate::mirror::{Failures, State, guarded};
 use crate::scope::{CaseState, FailureKind, Place, Version};
 use crate::source::split::field_of;
 use crate::source::{self, Pages};
@@ -82,7 +82,7 @@ impl Cycle {
         }
         self.flush().await?;
         if !held {
-            self.writer.run(|conn| State::new(conn).listing_is_well()).await?;
+            self.writer.run(|conn| State::new(conn).failures().listing_is_well()).await?;
         }
         // What the guard held is looked at again in the next run.
         Ok(!held)
@@ -91,7 +91,7 @@ impl Cycle {
     /// Keeps that the cases were not listed, or not believed to be, until they are.
     async fn listing_failed(&mut self, kind: FailureKind, why: &str) -> Result<()> {
         self.problem(why.to_owned());
-        self.note_scope_failure(State::listing(), kind, why).await
+        self.note_scope_failure(Failures::listing(), kind, why).await
     }
 
     async fn list(
@@ -163,7 +163,7 @@ impl Cycle {
         let mut known: HashSet<i64> = listed.iter().copied().collect();
         if !complete {
             let conn = self.store.connection()?;
-            known.extend(State::new(&conn).cases_in(Place::Cases)?);
+            known.extend(State::new(&conn).standings().cases_in(Place::Cases)?);
         }
         Ok(known)
     }
@@ -176,10 +176,10 @@ impl Cycle {
             .run(move |conn| {
                 let state = State::new(conn);
                 state.stage_ids("listed", &listed)?;
-                let suspects = state.suspects("temp.listed", false, &places)?;
-                let hidden = state.suspects("temp.listed", true, &places)?;
-                let of_late = state.hidden_of_late(Timestamp::now())?;
-                Ok((suspects, hidden, state.shown_cases()?, of_late))
+                let suspects = state.standings().suspects("temp.listed", false, &places)?;
+                let hidden = state.standings().suspects("temp.listed", true, &places)?;
+                let of_late = state.suspects().hidden_of_late(Timestamp::now())?;
+                Ok((suspects, hidden, state.standings().shown_cases()?, of_late))
             })
             .await?;
         let leaving = suspects.len() as u64 + of_late;
@@ -208,8 +208,12 @@ impl Cycle {
             let conn = self.store.connection()?;
             let state = State::new(&conn);
             let count = |n: i64| u64::try_from(n).unwrap_or(0);
-            let of_late = state.hidden_of_late(Timestamp::now())?;
-            (count(state.leaving(unknown)?), count(state.shown_cases()?), of_late)
+            let of_late = state.suspects().hidden_of_late(Timestamp::now())?;
+            (
+                count(state.standings().leaving(unknown)?),
+                count(state.standings().shown_cases()?),
+                of_late,
+            )
         };
         let max = self.config.reconcile.max_removed;
         if self.options.allow_removals || !guarded(leaving + of_late, shown + of_late, max) {
@@ -234,7 +238,7 @@ impl Cycle {
         kind: FailureKind,
         why: &str,
     ) -> Result<()> {
-        let place = State::new(&self.store.connection()?).place(id)?;
+        let place = State::new(&self.store.connection()?).standings().place(id)?;
         self.note_failure(place.table(), id, kind, why).await
     }
 
@@ -369,14 +373,15 @@ impl Cycle {
             let state = State::new(&conn);
             let now = Timestamp::now();
             let due = state
+                .scopes()
                 .again()?
                 .iter()
                 .any(|(table, at, _)| table == "contacts" && *at <= now.as_microsecond());
-            if followed && !due && !state.contacts_may_be_stale()? {
+            if followed && !due && !state.contacts().contacts_may_be_stale()? {
                 return Ok(0);
             }
             let older = (!followed).then(|| (now - CONTACT_AGE).as_microsecond());
-            state.stale_contacts(now.as_microsecond(), older)?
+            state.contacts().stale_contacts(now.as_microsecond(), older)?
         };
         ids.retain(|id| !self.tried.contains_key(&(resource.table.clone(), *id)));
         let all = most.is_none_or(|most| ids.len() <= most);
@@ -406,9 +411,9 @@ impl Cycle {
             .run(move |conn| {
                 let state = State::new(conn);
                 if all {
-                    state.contacts_planned()?;
+                    state.contacts().contacts_planned()?;
                 }
-                state.clean_contacts()
+                state.contacts().clean_contacts()
             })
             .await?;
         Ok(searched)

@@ -51,9 +51,9 @@ impl Cycle {
                 let state = State::new(conn);
                 let now = Timestamp::now();
                 if exists {
-                    state.suspect(&settings, run_id, id, sequence, delay, now)
+                    state.suspects().suspect(&settings, run_id, id, sequence, delay, now)
                 } else {
-                    state.remove_case(&settings, run_id, id, now)
+                    state.suspects().remove_case(&settings, run_id, id, now)
                 }
             })
             .await?;

@@ -27,7 +27,7 @@ impl Cycle {
     pub(super) async fn wait(&mut self, deadline: Timestamp, waited: i64) -> Result<Option<i64>> {
         let next = {
             let conn = self.store.connection()?;
-            State::new(&conn).next_search(&self.options.cases, waited)?
+            State::new(&conn).scopes().next_search(&self.options.cases, waited)?
         };
         let Some(next) = next.and_then(|us| Timestamp::from_microsecond(us).ok()) else {
             return Ok(None);

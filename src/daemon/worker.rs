@@ -107,7 +107,7 @@ impl Worker {
         let signals = self.controls.listen();
         let conn = self.session.store().connection()?;
         let last_cycle = memory.last_cycle.unwrap_or(Timestamp::MIN);
-        let due = State::new(&conn).next_due(last_cycle.as_microsecond())?;
+        let due = State::new(&conn).scopes().next_due(last_cycle.as_microsecond())?;
         let due_at = due.and_then(|us| Timestamp::from_microsecond(us).ok());
         let at_last = last_cycle.checked_add(LONGEST_PAUSE).unwrap_or(last_cycle);
         let soonest = last_cycle.checked_add(LEAST_PAUSE).unwrap_or(last_cycle);

@@ -9,7 +9,7 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::lines;
-use super::state::{State, list};
+use super::state::{batch, count, list};
 use crate::catalog::{Catalog, Group, JOURNAL_COLUMNS, Resource};
 use crate::config::JournalLevel;
 use crate::error::Result;
@@ -133,12 +133,15 @@ impl<'c> Closings<'c> {
             let notes = catalog.children(&resource.table).next().map(AsRef::as_ref);
             closed += freeze(self.conn, (resource, notes), &months, by, forced_over, now)?;
         }
-        State::new(self.conn).batch(&format!(
-            "UPDATE sync.journal_months m SET closed_read_at = {} \
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.journal_months m SET closed_read_at = {} \
              WHERE {} AND m.complete AND m.closed_read_at IS NULL",
-            instant(now),
-            of.condition("table_name")
-        ))?;
+                instant(now),
+                of.condition("table_name")
+            ),
+        )?;
         Ok(closed)
     }
 
@@ -148,16 +151,21 @@ impl<'c> Closings<'c> {
     /// # Errors
     /// Those of the store.
     pub(crate) fn reopen(&self, of: &MonthOf, now: Timestamp) -> Result<u64> {
-        let state = State::new(self.conn);
-        state.batch(&format!(
-            "UPDATE sync.journal_months m SET closed_read_at = NULL WHERE {}",
-            of.condition("table_name")
-        ))?;
-        state.count(&format!(
-            "UPDATE sync.closings m SET reopened_at = {} WHERE {} AND m.reopened_at IS NULL",
-            instant(now),
-            of.condition("journal")
-        ))
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.journal_months m SET closed_read_at = NULL WHERE {}",
+                of.condition("table_name")
+            ),
+        )?;
+        count(
+            self.conn,
+            &format!(
+                "UPDATE sync.closings m SET reopened_at = {} WHERE {} AND m.reopened_at IS NULL",
+                instant(now),
+                of.condition("journal")
+            ),
+        )
     }
 }
 

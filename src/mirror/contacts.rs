@@ -1,16 +1,22 @@
 //! Which contacts are mirrored, and which of them are stale (docs/architecture.md, "What is due").
 
 use super::state::fetched::exceptions;
-use super::state::{State, ids};
+use super::state::{State, batch, ids};
 use crate::error::Result;
-use crate::sql::scalar_i64;
+use crate::sql::{self, scalar_i64};
+use duckdb::Connection;
 
 /// Contacts that are mirrored: those that a role names and those that the contacts feed reports.
 const KNOWN_CONTACTS: &str = "SELECT contact_id AS id FROM main.case_roles \
                               WHERE contact_id IS NOT NULL \
                               UNION SELECT contact_id FROM sync.seen_contacts";
 
-impl State<'_> {
+/// What the feed said of contacts.
+pub(crate) struct SeenContacts<'c> {
+    pub(super) conn: &'c Connection,
+}
+
+impl SeenContacts<'_> {
     /// Contacts to search: named by a role or the feed and never read, moved by the feed, or due again;
     /// those that moved last first.
     /// Where there is no contacts feed, also those that were read before `older_than`, in microseconds
@@ -50,19 +56,23 @@ impl State<'_> {
 
     /// Contacts that the feed moved are done with when they are fetched at that date.
     pub(crate) fn clean_contacts(&self) -> Result<()> {
-        self.batch(&format!(
-            "UPDATE sync.seen_contacts s SET dirty = false WHERE s.dirty AND EXISTS \
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.seen_contacts s SET dirty = false WHERE s.dirty AND EXISTS \
                (SELECT 1 FROM ({}) f WHERE f.table_name = 'contacts' \
                   AND f.id = s.contact_id AND f.status = 'current' \
                   AND f.version IS NOT DISTINCT FROM s.modified_date::VARCHAR)",
-            exceptions(None)
-        ))
+                exceptions(None)
+            ),
+        )
     }
 
     /// Forgets failures of contacts that nobody names any more and that are not mirrored: they are not
     /// asked for again.
     pub(crate) fn forget_unnamed_contacts(&self) -> Result<()> {
-        self.batch(
+        batch(
+            self.conn,
             "DELETE FROM sync.failures f WHERE f.table_name = 'contacts' \
                AND NOT EXISTS (SELECT 1 FROM main.case_roles r WHERE r.contact_id = f.id) \
                AND NOT EXISTS (SELECT 1 FROM sync.seen_contacts s WHERE s.contact_id = f.id) \
@@ -74,7 +84,9 @@ impl State<'_> {
     /// moved one. An idle cycle asks no more than this.
     pub(crate) fn contacts_may_be_stale(&self) -> Result<bool> {
         let counter = self.roles_counter()?;
-        if self.meta("contacts_planned_at")?.as_deref() != Some(counter.to_string().as_str()) {
+        if State::new(self.conn).meta("contacts_planned_at")?.as_deref()
+            != Some(counter.to_string().as_str())
+        {
             return Ok(true);
         }
         Ok(scalar_i64(
@@ -87,7 +99,7 @@ impl State<'_> {
     /// Notes that the contacts were looked at for the present roles.
     pub(crate) fn contacts_planned(&self) -> Result<()> {
         let counter = self.roles_counter()?;
-        self.set_meta("contacts_planned_at", &counter.to_string())
+        State::new(self.conn).set_meta("contacts_planned_at", &counter.to_string())
     }
 
     fn roles_counter(&self) -> Result<i64> {
@@ -104,7 +116,8 @@ impl State<'_> {
         if !self.contacts_may_be_stale()? {
             return Ok(Vec::new());
         }
-        self.query(
+        sql::query(
+            self.conn,
             &format!(
                 "WITH named AS ({KNOWN_CONTACTS}) \
                  SELECT n.id, f.id IS NULL OR NOT f.complete FROM named n \

@@ -1,10 +1,11 @@
 //! Whether there is a control behind the revenue journals: what is said of the months that are not their
 //! sum, or have none (docs/architecture.md, "Control totals").
 
-use super::state::State;
+use super::state::{State, batch};
 use crate::error::Result;
 use crate::scope::DueReason;
 use crate::sql;
+use duckdb::Connection;
 
 /// Key of `sync.meta`: what is wrong with the controls, in words, below what that was said of.
 const PROBLEMS: &str = "control_problems";
@@ -27,13 +28,18 @@ const BASIS: &str = "\
       (SELECT count(gone_at) FROM sync.journal_scopes), \
       (SELECT count(*) FROM sync.failures WHERE table_name = 'revenue_journals')))";
 
-impl State<'_> {
+/// What the controls of the journals say.
+pub(crate) struct Controls<'c> {
+    pub(super) conn: &'c Connection,
+}
+
+impl Controls<'_> {
     /// What is wrong with the controls of the revenue journals, in words: months that do not add up to the
     /// platform's sum, and months that have none. What waits to be read, and what did not fit, is told
     /// elsewhere.
     pub(crate) fn control_problems(&self) -> Result<Vec<String>> {
         let basis = self.basis()?;
-        match self.meta(PROBLEMS)? {
+        match State::new(self.conn).meta(PROBLEMS)? {
             Some(kept) if kept.lines().next() == Some(basis.as_str()) => {
                 Ok(kept.lines().skip(1).map(str::to_owned).collect())
             }
@@ -45,16 +51,17 @@ impl State<'_> {
     pub(crate) fn keep_control_problems(&self) -> Result<Vec<String>> {
         let problems = self.control_problems()?;
         let kept: Vec<String> = std::iter::once(self.basis()?).chain(problems.clone()).collect();
-        self.set_meta(PROBLEMS, &kept.join("\n"))?;
+        State::new(self.conn).set_meta(PROBLEMS, &kept.join("\n"))?;
         Ok(problems)
     }
 
     fn basis(&self) -> Result<String> {
-        Ok(self.query(BASIS, |row| row.get(0))?.pop().unwrap_or_default())
+        Ok(sql::query(self.conn, BASIS, |row| row.get(0))?.pop().unwrap_or_default())
     }
 
     fn look_for_control_problems(&self) -> Result<Vec<String>> {
-        let found = self.query(
+        let found = sql::query(
+            self.conn,
             "WITH off AS (SELECT r.status, r.difference IS NULL AS no_sum, \
                  r.journal_level || '/' || r.journal_id || '/' \
                    || strftime(r.journal_month, '%Y-%m') AS scope, t.status AS of_sums \
@@ -95,23 +102,27 @@ impl State<'_> {
         let stale = read
             .replace("{}", "")
             .replace("{more}", "AND s.complete AND s.due IS NULL AND s.sent_at < l.sent_at");
-        if self
-            .query(&format!("SELECT 1 {without} UNION ALL SELECT 1 {stale}"), |_| Ok(()))?
-            .is_empty()
+        if sql::query(self.conn, &format!("SELECT 1 {without} UNION ALL SELECT 1 {stale}"), |_| {
+            Ok(())
+        })?
+        .is_empty()
         {
             return Ok(());
         }
         let due = sql::text(DueReason::Control.name());
         let never = sql::text(DueReason::NeverFetched.name());
-        self.batch(&format!(
-            "INSERT INTO sync.journal_months BY NAME SELECT 'revenue_journal_sums' AS table_name, \
+        batch(
+            self.conn,
+            &format!(
+                "INSERT INTO sync.journal_months BY NAME SELECT 'revenue_journal_sums' AS table_name, \
                l.journal_level, l.journal_id, l.journal_month, {never} AS due, false AS complete \
                {without}; \
              UPDATE sync.journal_months m SET due = {due} \
              FROM (SELECT l.journal_level, l.journal_id, l.journal_month {stale}) x \
              WHERE m.table_name = 'revenue_journal_sums' AND m.journal_level = x.journal_level \
                AND m.journal_id = x.journal_id AND m.journal_month = x.journal_month"
-        ))
+            ),
+        )
     }
 }
 

@@ -14,8 +14,8 @@ use jiff::Timestamp;
 
 use super::lines::{Lines, same_month, stage};
 use super::load::Settings;
-use super::state::State;
 use super::state::failures::{Failure, fail};
+use super::state::{State, batch};
 use crate::catalog::Resource;
 use crate::config::JournalLevel;
 use crate::error::Result;
@@ -196,7 +196,8 @@ impl State<'_> {
         &self,
         level: JournalLevel,
     ) -> Result<Vec<(i64, Month)>> {
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "SELECT journal_id, strftime(journal_month, '%Y-%m') FROM ({CONFIRMED}) \
                  WHERE journal_level = {} ORDER BY ALL",
@@ -208,22 +209,28 @@ impl State<'_> {
             rows.into_iter().filter_map(|(id, month)| Some((id, month.parse().ok()?))).collect();
         for (id, month) in &months {
             let scope = JournalScope { level, id: *id, month: *month };
-            self.batch(&format!(
-                "UPDATE sync.failures SET next_at = first_at WHERE table_name = {} AND id = {id} \
+            batch(
+                self.conn,
+                &format!(
+                    "UPDATE sync.failures SET next_at = first_at WHERE table_name = {} AND id = {id} \
                    AND part = {} AND kind = '{}'",
-                sql::text(REVENUE),
-                sql::text(&scope.part()),
-                FailureKind::Doubted
-            ))?;
+                    sql::text(REVENUE),
+                    sql::text(&scope.part()),
+                    FailureKind::Doubted
+                ),
+            )?;
         }
         Ok(months)
     }
 
     /// Lets all that is doubted or held be read at once: its removal is allowed.
     pub(crate) fn what_is_held_waits_no_longer(&self) -> Result<()> {
-        self.batch(&format!(
-            "UPDATE sync.failures SET next_at = first_at WHERE kind IN ({})",
-            FailureKind::names(&[FailureKind::Doubted, FailureKind::Held])
-        ))
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.failures SET next_at = first_at WHERE kind IN ({})",
+                FailureKind::names(&[FailureKind::Doubted, FailureKind::Held])
+            ),
+        )
     }
 }

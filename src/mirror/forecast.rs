@@ -1,8 +1,9 @@
 //! What the store tells of the calls that are to come.
 
+use duckdb::Connection;
 use std::collections::BTreeMap;
 
-use super::state::{State, ids};
+use super::state::ids;
 use super::unreadable::places;
 use crate::config::JournalLevel;
 use crate::error::Result;
@@ -10,7 +11,12 @@ use crate::scope::{FeedName, Month, Place};
 use crate::sql::{self, scalar_i64};
 use crate::ticks::Ticks;
 
-impl State<'_> {
+/// What is to be read, counted.
+pub(crate) struct Forecasts<'c> {
+    pub(super) conn: &'c Connection,
+}
+
+impl Forecasts<'_> {
     /// How many rows of a feed were modified at or after an instant, as far as it was seen.
     pub(crate) fn modified_since(&self, feed: FeedName, at: Ticks) -> Result<u64> {
         let (table, _, _) = places(feed);
@@ -37,7 +43,8 @@ impl State<'_> {
         table: &str,
         level: JournalLevel,
     ) -> Result<BTreeMap<i64, BTreeMap<Month, Option<u32>>>> {
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "SELECT journal_id, strftime(journal_month, '%Y-%m'), window_days \
                  FROM sync.journal_months WHERE table_name = {} AND journal_level = {}",

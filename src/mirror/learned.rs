@@ -8,8 +8,8 @@ use std::time::Duration;
 use duckdb::{Connection, params};
 use jiff::{SignedDuration, Timestamp};
 
-use super::state::State;
 use super::state::failures::Failure;
+use super::state::{State, batch};
 use crate::catalog::Resource;
 use crate::config::JournalLevel;
 use crate::error::Result;
@@ -61,7 +61,12 @@ pub(super) fn keep_digests(conn: &Connection, resource: &Resource) -> Result<()>
     .map_err(|e| db("cannot note which lines a month has", e))
 }
 
-impl State<'_> {
+/// What is learned of the journals by reading them.
+pub(crate) struct Learned<'c> {
+    pub(super) conn: &'c Connection,
+}
+
+impl Learned<'_> {
     /// Keeps how many days of a journal the service answers at once, for this month, the later ones,
     /// and all that were never read. `too_much`: more was asked for, and is not tried again for a while.
     pub(crate) fn learn_window(
@@ -102,10 +107,13 @@ impl State<'_> {
                  larger_failures = NULL, larger_at = NULL"
             )
         };
-        self.batch(&format!(
-            "UPDATE sync.journal_months SET {learned} WHERE {of_journal} \
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.journal_months SET {learned} WHERE {of_journal} \
                AND (journal_month >= {first}::DATE OR NOT complete)"
-        ))
+            ),
+        )
     }
 
     /// Notes that a month could not be read, which took so long.
@@ -129,7 +137,7 @@ impl State<'_> {
         )?;
         let attempts = u32::try_from(before).unwrap_or(0).saturating_add(1);
         let failure = Failure { not_before: Some(rest(took, attempts)), ..Failure::new(kind, why) };
-        self.fail(run_id, now, scope, &failure).map(drop)
+        State::new(self.conn).failures().fail(run_id, now, scope, &failure).map(drop)
     }
 
     /// Compares the sums that were just read with their lines, where those were read before them. `again`:
@@ -141,7 +149,8 @@ impl State<'_> {
         again: &BTreeSet<(i64, Month)>,
         now: Timestamp,
     ) -> Result<Compared> {
-        self.batch(
+        batch(
+            self.conn,
             "CREATE OR REPLACE TEMP TABLE read_sums \
              (journal_id BIGINT, journal_month VARCHAR, again BOOLEAN)",
         )?;
@@ -172,8 +181,10 @@ impl State<'_> {
                    AND l.journal_id = v.journal_id AND l.journal_month = v.journal_month), 0)"
             )
         };
-        self.batch(&format!(
-            "CREATE OR REPLACE TEMP TABLE compared_sums AS \
+        batch(
+            self.conn,
+            &format!(
+                "CREATE OR REPLACE TEMP TABLE compared_sums AS \
              SELECT v.journal_id, v.journal_month, r.again, v.sum_matches AS matches, \
                concat_ws(' ', v.lines, {}, {}, {}, s.total_payment, s.total_purchase_price) AS compared \
              FROM report.journal_coverage v \
@@ -190,12 +201,14 @@ impl State<'_> {
                off_rounds = {rounds}, no_control_at = CASE WHEN {rounds} >= {ROUNDS} \
                  THEN coalesce(m.no_control_at, {now}) END \
              FROM temp.compared_sums c WHERE {of_sum} AND NOT c.matches",
-            total("revenue_journals", "payment"),
-            total("revenue_journal_annotations", "payment_change"),
-            total("revenue_journals", "purchase_price"),
-        ))?;
+                total("revenue_journals", "payment"),
+                total("revenue_journal_annotations", "payment_change"),
+                total("revenue_journals", "purchase_price"),
+            ),
+        )?;
         let months = |which: &str| -> Result<Vec<(i64, Month)>> {
-            let rows = self.query(
+            let rows = sql::query(
+                self.conn,
                 &format!(
                     "SELECT c.journal_id, strftime(c.journal_month, '%Y-%m') \
                      FROM temp.compared_sums c JOIN sync.journal_months m ON {of_sum} \

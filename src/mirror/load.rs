@@ -269,7 +269,8 @@ fn compare_table(
     let rules = Rules {
         history: settings.keeps_history(&resource.table),
         limits: settings.limits(now),
-        withheld: resource.partial.is_some() && State::new(conn).is_withheld(&resource.table)?,
+        withheld: resource.partial.is_some()
+            && State::new(conn).cases().is_withheld(&resource.table)?,
     };
     let redefined = align::redefined(conn, &resource.table)?;
     let merged = merge::merge(conn, resource, rules, &redefined, &instant(now))?;

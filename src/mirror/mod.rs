@@ -56,7 +56,7 @@ pub use merge::Merged;
 pub use run_log::RunLog;
 pub(crate) use run_log::{FailureRow, Freshness, ResourceRow, RunRow, RunSummary};
 pub(crate) use state::State;
-pub(crate) use state::failures::{Failure, digest_of_404};
+pub(crate) use state::failures::{Failure, Failures, digest_of_404};
 pub(crate) use suspects::SuspectStep;
 pub(crate) use unreadable::FEED_TABLES;
 pub(crate) use verifications::{CaseMoved, RevenueMonth, ScopeTimes, TurnMonth, rows_of_month};

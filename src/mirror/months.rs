@@ -3,10 +3,10 @@
 use crate::scope::{DueMonth, DueReason, FailureKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-use duckdb::params;
+use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::state::{State, list};
+use super::state::{batch, execute, list};
 use super::wanted::IS_GONE;
 use crate::config::JournalLevel;
 use crate::error::{Error, Kind, Result};
@@ -18,7 +18,12 @@ fn read_too_early(now: Timestamp) -> String {
     format!("m.sent_at < e.ends_at AND e.ends_at <= {}", instant(now))
 }
 
-impl State<'_> {
+/// The journals' months.
+pub(crate) struct Months<'c> {
+    pub(super) conn: &'c Connection,
+}
+
+impl Months<'_> {
     /// Makes these months wanted, and due, for each table and id: those that were not read completely
     /// since they ended, and, where a reason is given, all of them.
     pub(crate) fn months_are_due(
@@ -30,7 +35,8 @@ impl State<'_> {
         reason: Option<DueReason>,
     ) -> Result<()> {
         let failed = |e| db("cannot stage the months of the journals", e);
-        self.batch(
+        batch(
+            self.conn,
             "CREATE OR REPLACE TEMP TABLE wanted_months \
              (table_name VARCHAR, journal_id BIGINT, journal_month VARCHAR)",
         )?;
@@ -61,12 +67,15 @@ impl State<'_> {
                 sql::text(DueReason::BeforeItsEnd.name())
             ),
         };
-        self.batch(&format!(
-            "UPDATE sync.journal_months m SET wanted = true, due = {due} \
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.journal_months m SET wanted = true, due = {due} \
              FROM temp.wanted_months w \
              LEFT JOIN report.calendar e ON e.day = last_day(w.journal_month::DATE) \
              WHERE {same} AND (NOT m.wanted OR m.due IS DISTINCT FROM {due})"
-        ))?;
+            ),
+        )?;
         // What was as much as the service answers at once last month is so this month too.
         let of_last = |column: &str| {
             format!(
@@ -75,27 +84,33 @@ impl State<'_> {
                       AND m.journal_level = {level} AND m.journal_id = w.journal_id) AS {column}"
             )
         };
-        self.batch(&format!(
-            "INSERT INTO sync.journal_months BY NAME SELECT w.table_name, {level} AS journal_level, \
+        batch(
+            self.conn,
+            &format!(
+                "INSERT INTO sync.journal_months BY NAME SELECT w.table_name, {level} AS journal_level, \
                w.journal_id, w.journal_month::DATE AS journal_month, {never} AS due, \
                false AS complete, \
                {}, {}, {} \
              FROM temp.wanted_months w WHERE NOT EXISTS \
                (SELECT 1 FROM sync.journal_months m WHERE {same})",
-            of_last("window_days"),
-            of_last("larger_at"),
-            of_last("larger_failures")
-        ))
+                of_last("window_days"),
+                of_last("larger_at"),
+                of_last("larger_failures")
+            ),
+        )
     }
 
     /// Makes every month of a table due that was read before and is wanted still.
     pub(crate) fn synced_months_are_due(&self, table: &str, reason: DueReason) -> Result<()> {
-        self.batch(&format!(
-            "UPDATE sync.journal_months m SET due = {} WHERE table_name = {} AND complete AND wanted \
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.journal_months m SET due = {} WHERE table_name = {} AND complete AND wanted \
                AND NOT {IS_GONE}",
-            sql::text(reason.name()),
-            sql::text(table)
-        ))
+                sql::text(reason.name()),
+                sql::text(table)
+            ),
+        )
     }
 
     /// The months of these tables and this level that are wanted and may be read now, newest first.
@@ -105,7 +120,8 @@ impl State<'_> {
         level: JournalLevel,
         now: Timestamp,
     ) -> Result<Vec<DueMonth>> {
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "SELECT m.table_name, m.journal_id, strftime(m.journal_month, '%Y-%m'), m.due, \
                    m.complete, m.window_days, coalesce(m.larger_at <= {now}, true), m.lines_digest, \
@@ -167,7 +183,8 @@ impl State<'_> {
         level: JournalLevel,
         now: Timestamp,
     ) -> Result<BTreeSet<(i64, Month)>> {
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "SELECT m.journal_id, strftime(m.journal_month, '%Y-%m') \
                  FROM sync.journal_months m \
@@ -188,7 +205,8 @@ impl State<'_> {
         table: &str,
         level: JournalLevel,
     ) -> Result<BTreeMap<(i64, Month), bool>> {
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "SELECT journal_id, strftime(journal_month, '%Y-%m'), complete \
                  FROM sync.journal_months WHERE table_name = {} AND journal_level = {}",
@@ -210,7 +228,8 @@ impl State<'_> {
         level: JournalLevel,
         now: Timestamp,
     ) -> Result<BTreeSet<(i64, Month)>> {
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "SELECT id, part FROM sync.failures WHERE table_name = {} AND next_at > {}",
                 sql::text(table),
@@ -226,7 +245,8 @@ impl State<'_> {
     /// Every month that is wanted and due, whether it waits or not: table, scope, why, never read
     /// completely.
     pub(crate) fn pending_months(&self) -> Result<Vec<(String, JournalScope, String, bool)>> {
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             "SELECT m.table_name, m.journal_id, \
                m.journal_level || '/' || strftime(m.journal_month, '%Y-%m') AS part, \
                coalesce(f.error, m.due), NOT m.complete \
@@ -290,7 +310,8 @@ impl State<'_> {
         scope: JournalScope,
         now: Timestamp,
     ) -> Result<()> {
-        self.execute(
+        execute(
+            self.conn,
             "UPDATE sync.journal_months SET not_found_at = ?::TIMESTAMPTZ WHERE table_name = ? \
                AND journal_level = ? AND journal_id = ? AND journal_month = ?::DATE \
                AND not_found_at IS NULL",
@@ -306,22 +327,28 @@ impl State<'_> {
 
     /// Makes months due in which something did not fit: it may have been mended.
     pub(crate) fn rejected_months_are_due(&self) -> Result<()> {
-        self.batch(&format!(
-            "UPDATE sync.journal_months m SET due = {} FROM sync.rejects r \
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.journal_months m SET due = {} FROM sync.rejects r \
              WHERE r.resolved_at IS NULL AND m.complete AND m.due IS NULL AND NOT {IS_GONE} \
                AND r.scope = m.journal_level || '/' || m.journal_id || '/' \
                  || strftime(m.journal_month, '%Y-%m')",
-            sql::text(DueReason::Rejects.name())
-        ))
+                sql::text(DueReason::Rejects.name())
+            ),
+        )
     }
 
     /// Months of these tables and ids that failed may be asked at once.
     pub(crate) fn months_wait_no_longer(&self, tables: &[String], ids: &[i64]) -> Result<()> {
-        self.batch(&format!(
-            "UPDATE sync.failures SET next_at = first_at WHERE table_name IN ({}) AND id IN ({})",
-            sql::texts(tables.iter().map(String::as_str).chain([""])),
-            list(ids)
-        ))
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.failures SET next_at = first_at WHERE table_name IN ({}) AND id IN ({})",
+                sql::texts(tables.iter().map(String::as_str).chain([""])),
+                list(ids)
+            ),
+        )
     }
 
     /// Forgets that months of a table were not found, where the table never gave any other answer.
@@ -338,10 +365,13 @@ impl State<'_> {
             ),
         )?;
         if other == 0 {
-            self.batch(&format!(
-                "DELETE FROM sync.failures WHERE table_name = {name}; \
+            batch(
+                self.conn,
+                &format!(
+                    "DELETE FROM sync.failures WHERE table_name = {name}; \
                  UPDATE sync.journal_months SET not_found_at = NULL WHERE table_name = {name}"
-            ))?;
+                ),
+            )?;
         }
         Ok(other == 0)
     }

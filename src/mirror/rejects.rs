@@ -3,7 +3,7 @@
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::state::{State, list};
+use super::state::{State, batch, list};
 use crate::catalog::{Group, Resource};
 use crate::decode::{Load, LoadKind, Reject};
 use crate::error::Result;
@@ -171,12 +171,15 @@ impl State<'_> {
         since: Timestamp,
         now: Timestamp,
     ) -> Result<()> {
-        self.batch(&format!(
-            "UPDATE sync.rejects SET resolved_at = {} WHERE resolved_at IS NULL \
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.rejects SET resolved_at = {} WHERE resolved_at IS NULL \
                AND table_name = {} AND scope = '' AND column_name IS NULL AND last_at < {}",
-            instant(now),
-            sql::text(table),
-            instant(since)
-        ))
+                instant(now),
+                sql::text(table),
+                instant(since)
+            ),
+        )
     }
 }

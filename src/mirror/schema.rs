@@ -76,8 +76,8 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
         set_meta(conn, "format", &FORMAT.to_string())?;
     }
     let state = State::new(conn);
-    if !state.all_are_wanted(&config.journals)? {
-        state.want_journals(&config.journals)?;
+    if !state.wanted_months().all_are_wanted(&config.journals)? {
+        state.wanted_months().want_journals(&config.journals)?;
     }
     // Opening a store that is as it should be writes nothing.
     let digest = reports::digest(catalog.resources());

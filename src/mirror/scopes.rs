@@ -1,5 +1,6 @@
 //! What was read of each scope, as plans and forecasts ask for it (`sync.fetched`).
 
+use duckdb::Connection;
 use std::collections::{BTreeSet, HashMap};
 
 use jiff::Timestamp;
@@ -14,7 +15,12 @@ use crate::scope::{FailureKind, FetchStatus, Fetched};
 use crate::sql::{self, scalar_i64};
 use crate::ticks::Ticks;
 
-impl State<'_> {
+/// Scopes of lists and rows that are to be read.
+pub(crate) struct StaleScopes<'c> {
+    pub(super) conn: &'c Connection,
+}
+
+impl StaleScopes<'_> {
     /// What was fetched of these scopes, by table and id.
     pub(crate) fn fetched(
         &self,
@@ -25,7 +31,8 @@ impl State<'_> {
             return Ok(HashMap::new());
         }
         let which = if contacts { "=" } else { "<>" };
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "SELECT table_name, id, version, complete, again_at, epoch_us(fetched_at), status \
                  FROM ({}) WHERE part = '' AND table_name {which} 'contacts'",
@@ -58,7 +65,8 @@ impl State<'_> {
         if cases.is_empty() {
             return Ok(HashMap::new());
         }
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "SELECT {scope}, {}::VARCHAR FROM main.{} WHERE {scope} IN ({})",
                 sql::ident(&condition.column),
@@ -97,7 +105,8 @@ impl State<'_> {
             })
             .collect();
         let parts = parts.join(" UNION ALL ");
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!("SELECT id, arg_min(value, rank) FROM ({parts}) GROUP BY id"),
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
@@ -130,7 +139,7 @@ impl State<'_> {
         for_each: &ForEach,
     ) -> Result<Vec<(i64, String, bool)>> {
         let stale = stale_each(resource, for_each);
-        self.query(&format!("SELECT id, why, never FROM ({stale}) ORDER BY id"), |row| {
+        sql::query(self.conn, &format!("SELECT id, why, never FROM ({stale}) ORDER BY id"), |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })
     }
@@ -170,7 +179,7 @@ impl State<'_> {
                 .join(", "),
             sql::ident(&instead.table)
         );
-        self.query(&sql, |row| {
+        sql::query(self.conn, &sql, |row| {
             let mut record = serde_json::Map::new();
             for (i, (column, _)) in columns.iter().enumerate() {
                 let text: Option<String> = row.get(i)?;
@@ -223,7 +232,12 @@ impl State<'_> {
             format!("AND {} = {}", sql::ident(column), sql::text(value))
         });
         Ok(self.rows_where(resource, id, &of_value)? == 0
-            || self.is_gone_since(&resource.table, id, Some(value), before)?)
+            || State::new(self.conn).failures().is_gone_since(
+                &resource.table,
+                id,
+                Some(value),
+                before,
+            )?)
     }
 
     /// Rows of a scope for which `which` holds (`AND ...`).
@@ -278,7 +292,8 @@ impl State<'_> {
 
     fn list_state(&self, table: &str) -> Result<ListState> {
         let of_table = format!("WHERE table_name = {}", sql::text(table));
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "SELECT x.error, x.waits_until, f.status, f.complete FROM \
                    (SELECT max(error) AS error, epoch_us(max(next_at)) AS waits_until \
@@ -291,9 +306,9 @@ impl State<'_> {
                 Ok(ListState {
                     error: row.get(0)?,
                     waits_until: row.get(1)?,
-                    status: row
-                        .get::<_, Option<String>>(2)?
-                        .map(|name| FetchStatus::from_name(&name).unwrap_or(FetchStatus::Incomplete)),
+                    status: row.get::<_, Option<String>>(2)?.map(|name| {
+                        FetchStatus::from_name(&name).unwrap_or(FetchStatus::Incomplete)
+                    }),
                     complete: row.get(3)?,
                 })
             },
@@ -303,7 +318,8 @@ impl State<'_> {
 
     /// Rows that are to be searched once more: the earliest time and how many, by table.
     pub(crate) fn again(&self) -> Result<Vec<(String, i64, i64)>> {
-        self.query(
+        sql::query(
+            self.conn,
             "SELECT table_name, min(again_at), count(*) FROM sync.fetched_scopes \
              WHERE again_at IS NOT NULL GROUP BY table_name ORDER BY table_name",
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
@@ -344,7 +360,8 @@ impl State<'_> {
     /// When the next thing after `after` comes due that failed or that the search's lag holds back, in
     /// microseconds of our clock.
     pub(crate) fn next_due(&self, after: i64) -> Result<Option<i64>> {
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched_scopes \
                    WHERE again_at IS NOT NULL \
@@ -360,7 +377,8 @@ impl State<'_> {
     pub(crate) fn next_search(&self, cases: &[i64], after: i64) -> Result<Option<i64>> {
         let among =
             if cases.is_empty() { String::new() } else { format!("AND id IN ({})", list(cases)) };
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched_scopes \
                    WHERE again_at IS NOT NULL {among} \

@@ -5,10 +5,10 @@ use crate::scope::Late;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use duckdb::params;
+use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::state::{State, ids, list};
+use super::state::{State, batch, count, ids, list};
 use super::unreadable::places;
 use crate::catalog::ChangeDate;
 use crate::error::Result;
@@ -28,7 +28,12 @@ fn newest_first() -> String {
     format!("{NEWEST} DESC, case_id DESC")
 }
 
-impl State<'_> {
+/// What the feed and the searches said of cases.
+pub(crate) struct SeenCases<'c> {
+    pub(super) conn: &'c Connection,
+}
+
+impl SeenCases<'_> {
     /// Notes what a page of the case feed said. A case whose dates are known already is not written.
     /// Returns the number of cases that moved.
     pub(crate) fn see_cases(
@@ -42,10 +47,13 @@ impl State<'_> {
         }
         let columns: Vec<&str> = ChangeDate::ALL.iter().map(|(_, _, column)| *column).collect();
         let declared: Vec<String> = columns.iter().map(|c| format!("{c} BIGINT")).collect();
-        self.batch(&format!(
-            "CREATE OR REPLACE TEMP TABLE stage_seen (case_id BIGINT, {}, any_stamp VARCHAR)",
-            declared.join(", ")
-        ))?;
+        batch(
+            self.conn,
+            &format!(
+                "CREATE OR REPLACE TEMP TABLE stage_seen (case_id BIGINT, {}, any_stamp VARCHAR)",
+                declared.join(", ")
+            ),
+        )?;
         {
             let failed = |e| db("cannot stage what the feed said", e);
             let mut appender = self.conn.appender("stage_seen").map_err(failed)?;
@@ -72,20 +80,26 @@ impl State<'_> {
         }
         let set: Vec<String> = columns.iter().map(|c| format!("{c} = n.{c}")).collect();
         let moved = format!("moved = {sequence}, moved_at = {}", instant(now));
-        let updated = self.count(&format!(
-            "UPDATE sync.seen s SET {}, any_stamp = n.any_stamp, {moved}, reported = true, \
+        let updated = count(
+            self.conn,
+            &format!(
+                "UPDATE sync.seen s SET {}, any_stamp = n.any_stamp, {moved}, reported = true, \
                dirty = true, removed = false \
              FROM temp.stage_seen n WHERE s.case_id = n.case_id \
                AND (NOT s.reported OR s.any_stamp <> n.any_stamp)",
-            set.join(", ")
-        ))?;
-        let inserted = self.count(&format!(
-            "INSERT INTO sync.seen BY NAME SELECT n.*, true AS reported, {sequence} AS moved, \
+                set.join(", ")
+            ),
+        )?;
+        let inserted = count(
+            self.conn,
+            &format!(
+                "INSERT INTO sync.seen BY NAME SELECT n.*, true AS reported, {sequence} AS moved, \
                {} AS moved_at, true AS dirty, n.any_stamp AS rereading, false AS removed \
              FROM temp.stage_seen n \
              WHERE NOT EXISTS (SELECT 1 FROM sync.seen s WHERE s.case_id = n.case_id)",
-            instant(now)
-        ))?;
+                instant(now)
+            ),
+        )?;
         Ok(updated + inserted)
     }
 
@@ -99,7 +113,8 @@ impl State<'_> {
         if rows.is_empty() {
             return Ok(0);
         }
-        self.batch(
+        batch(
+            self.conn,
             "CREATE OR REPLACE TEMP TABLE stage_seen_contacts \
              (contact_id BIGINT, modified_date BIGINT)",
         )?;
@@ -112,17 +127,23 @@ impl State<'_> {
             appender.flush().map_err(failed)?;
         }
         let at = instant(now);
-        let updated = self.count(&format!(
-            "UPDATE sync.seen_contacts s SET modified_date = n.modified_date, moved = {sequence}, \
+        let updated = count(
+            self.conn,
+            &format!(
+                "UPDATE sync.seen_contacts s SET modified_date = n.modified_date, moved = {sequence}, \
                moved_at = {at}, dirty = true FROM temp.stage_seen_contacts n WHERE s.contact_id = n.contact_id \
                AND s.modified_date IS DISTINCT FROM n.modified_date"
-        ))?;
-        let inserted = self.count(&format!(
-            "INSERT INTO sync.seen_contacts BY NAME SELECT contact_id, modified_date, \
+            ),
+        )?;
+        let inserted = count(
+            self.conn,
+            &format!(
+                "INSERT INTO sync.seen_contacts BY NAME SELECT contact_id, modified_date, \
                {sequence} AS moved, {at} AS moved_at, true AS dirty \
              FROM temp.stage_seen_contacts n WHERE NOT EXISTS \
                (SELECT 1 FROM sync.seen_contacts s WHERE s.contact_id = n.contact_id)"
-        ))?;
+            ),
+        )?;
         Ok(updated + inserted)
     }
 
@@ -130,7 +151,8 @@ impl State<'_> {
     /// before `bound`, in ticks: the polls should have shown them.
     pub(crate) fn late(&self, feed: FeedName, sequence: i64, bound: i64) -> Result<Late> {
         let (table, _, _) = places(feed);
-        let mut found = self.query(
+        let mut found = sql::query(
+            self.conn,
             &format!(
                 "SELECT count(*), coalesce({bound} - min(modified_date), 0) FROM {table} \
                  WHERE moved > {sequence} AND modified_date < {bound} \
@@ -193,7 +215,8 @@ impl State<'_> {
         } else {
             format!("AND case_id IN ({})", list(only))
         };
-        self.query(
+        sql::query(
+            self.conn,
             &format!(
                 "SELECT case_id, reported, any_stamp, moved, place, state, rereading IS NOT NULL, {} \
                  FROM sync.seen WHERE NOT removed {which} {only} \
@@ -212,7 +235,10 @@ impl State<'_> {
                     any_version: row.get(2)?,
                     moved: row.get(3)?,
                     place: row.get::<_, Option<String>>(4)?.as_deref().and_then(Place::parse),
-                    state: row.get::<_, Option<String>>(5)?.as_deref().and_then(Standing::from_name),
+                    state: row
+                        .get::<_, Option<String>>(5)?
+                        .as_deref()
+                        .and_then(Standing::from_name),
                     rereading: row.get(6)?,
                 })
             },
@@ -221,17 +247,17 @@ impl State<'_> {
 
     /// How far back the case feed has been read without a gap, in ticks.
     pub(crate) fn feed_reach(&self) -> Result<Option<i64>> {
-        Ok(self.meta("feed_reach")?.and_then(|text| text.parse().ok()))
+        Ok(State::new(self.conn).meta("feed_reach")?.and_then(|text| text.parse().ok()))
     }
 
     /// What happened since the last poll is not known.
     pub(crate) fn forget_feed_reach(&self) -> Result<()> {
-        self.set_meta("feed_reach", "")
+        State::new(self.conn).set_meta("feed_reach", "")
     }
 
     /// Notes how far back the case feed was read.
     pub(crate) fn set_feed_reach(&self, ticks: i64) -> Result<()> {
-        self.set_meta("feed_reach", &ticks.to_string())
+        State::new(self.conn).set_meta("feed_reach", &ticks.to_string())
     }
 
     /// The newest change date that the search rows of these cases show, in ticks.
@@ -241,7 +267,8 @@ impl State<'_> {
         }
         let mut newest = HashMap::new();
         for table in ["cases", "projects"] {
-            let dates = self.query(
+            let dates = sql::query(
+                self.conn,
                 &format!(
                     "SELECT column_name FROM sync.columns WHERE table_name = {} ORDER BY 1",
                     sql::text(table)
@@ -256,7 +283,7 @@ impl State<'_> {
             if dates.is_empty() {
                 continue;
             }
-            newest.extend(self.query(
+            newest.extend(sql::query(self.conn,
                 &format!(
                     "SELECT id, newest * 10 FROM                        (SELECT id, greatest({}) AS newest FROM main.{table} WHERE id IN ({})) \
                      WHERE newest IS NOT NULL",
@@ -278,57 +305,70 @@ impl State<'_> {
         }
         let rows: Vec<String> =
             cases.iter().map(|(id, moved)| format!("({id}, {moved})")).collect();
-        self.batch(&format!(
-            "CREATE OR REPLACE TEMP TABLE stage_clean AS \
+        batch(
+            self.conn,
+            &format!(
+                "CREATE OR REPLACE TEMP TABLE stage_clean AS \
                SELECT c.id FROM (VALUES {}) AS c(id, moved) \
                JOIN sync.seen s ON s.case_id = c.id AND s.moved = c.moved; \
              UPDATE sync.seen s SET dirty = false, \
                whole_stamp = coalesce(s.rereading, s.whole_stamp), rereading = NULL \
              FROM temp.stage_clean c WHERE s.case_id = c.id",
-            rows.join(", ")
-        ))?;
-        self.fetched_scopes().fold("SELECT id FROM temp.stage_clean")
+                rows.join(", ")
+            ),
+        )?;
+        State::new(self.conn).fetched_scopes().fold("SELECT id FROM temp.stage_clean")
     }
 
     /// Every case gets every resource read again (`--full`, or a gap in the feed); what was fetched
     /// stays known until it is replaced.
     pub(crate) fn everything_is_stale(&self, mark: Mark) -> Result<()> {
         self.count_mark()?;
-        self.set_meta("contacts_planned_at", "")?;
-        self.fetched_scopes().mark_tables("SELECT table_name FROM sync.columns", mark)?;
-        self.batch(&format!(
-            "UPDATE sync.seen SET dirty = true, rereading = any_stamp WHERE NOT removed; \
+        State::new(self.conn).set_meta("contacts_planned_at", "")?;
+        State::new(self.conn)
+            .fetched_scopes()
+            .mark_tables("SELECT table_name FROM sync.columns", mark)?;
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.seen SET dirty = true, rereading = any_stamp WHERE NOT removed; \
              UPDATE sync.seen_contacts SET dirty = true; \
              UPDATE sync.failures SET next_at = least(next_at, {})",
-            instant(Timestamp::now())
-        ))
+                instant(Timestamp::now())
+            ),
+        )
     }
 
     /// Every contact is read again (a gap in the contacts feed).
     pub(crate) fn contacts_are_stale(&self, mark: Mark) -> Result<()> {
-        self.set_meta("contacts_planned_at", "")?;
-        self.fetched_scopes().mark_tables("SELECT 'contacts'", mark)?;
-        self.batch("UPDATE sync.seen_contacts SET dirty = true")
+        State::new(self.conn).set_meta("contacts_planned_at", "")?;
+        State::new(self.conn).fetched_scopes().mark_tables("SELECT 'contacts'", mark)?;
+        batch(self.conn, "UPDATE sync.seen_contacts SET dirty = true")
     }
 
     /// How often something was made stale that no feed moved. What was planned before is not known to
     /// be done after it.
     pub(crate) fn marks(&self) -> Result<i64> {
-        Ok(self.meta(STALE_MARKS)?.and_then(|text| text.parse().ok()).unwrap_or(0))
+        Ok(State::new(self.conn).meta(STALE_MARKS)?.and_then(|text| text.parse().ok()).unwrap_or(0))
     }
 
     fn count_mark(&self) -> Result<()> {
-        self.set_meta(STALE_MARKS, &(self.marks()? + 1).to_string())
+        State::new(self.conn).set_meta(STALE_MARKS, &(self.marks()? + 1).to_string())
     }
 
     /// Cases whose `ModifiedDate` or another date moved since they were last read whole are read whole
     /// again (docs/architecture.md, "Seen and fetched"); `all` takes every case.
     pub(crate) fn reread(&self, all: bool) -> Result<u64> {
         let condition = is_to_be_reread(all);
-        self.fetched_scopes().mark_cases(&condition, FetchStatus::Asked(Mark::Reread))?;
-        self.count(&format!(
-            "UPDATE sync.seen s SET dirty = true, rereading = s.any_stamp WHERE {condition}"
-        ))
+        State::new(self.conn)
+            .fetched_scopes()
+            .mark_cases(&condition, FetchStatus::Asked(Mark::Reread))?;
+        count(
+            self.conn,
+            &format!(
+                "UPDATE sync.seen s SET dirty = true, rereading = s.any_stamp WHERE {condition}"
+            ),
+        )
     }
 
     /// The cases that [`State::reread`] would have read again.
@@ -342,11 +382,14 @@ impl State<'_> {
 
     /// Cases whose second search is due become dirty; returns how many.
     pub(crate) fn wake_again(&self, now_us: i64) -> Result<u64> {
-        self.count(&format!(
-            "UPDATE sync.seen s SET dirty = true FROM sync.fetched_scopes f \
+        count(
+            self.conn,
+            &format!(
+                "UPDATE sync.seen s SET dirty = true FROM sync.fetched_scopes f \
              WHERE f.again_at <= {now_us} AND f.table_name IN ('cases', 'projects') \
                AND f.id = s.case_id AND NOT s.removed AND NOT s.dirty"
-        ))
+            ),
+        )
     }
 
     /// A table is looked at again for every case: it is newly enabled or permitted. What was read of
@@ -354,15 +397,18 @@ impl State<'_> {
     pub(crate) fn wake_table(&self, table: &str) -> Result<()> {
         self.count_mark()?;
         if table == "contacts" || table == "case_roles" {
-            self.set_meta("contacts_planned_at", "")?;
+            State::new(self.conn).set_meta("contacts_planned_at", "")?;
         }
-        self.batch(&format!(
-            "UPDATE sync.seen SET dirty = true WHERE NOT removed AND NOT dirty; \
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.seen SET dirty = true WHERE NOT removed AND NOT dirty; \
              UPDATE sync.journal_months SET due = '{}' \
                WHERE table_name = {table} AND complete",
-            DueReason::Enabled,
-            table = sql::text(table)
-        ))?;
+                DueReason::Enabled,
+                table = sql::text(table)
+            ),
+        )?;
         let answered = scalar_i64(
             self.conn,
             &format!(
@@ -371,21 +417,23 @@ impl State<'_> {
             ),
         )?;
         if answered == 0 {
-            self.fetched_scopes().forget_table(table)?;
+            State::new(self.conn).fetched_scopes().forget_table(table)?;
         }
         Ok(())
     }
 
     /// Makes all that was read of a table stale: its answers have more than was taken from them.
     pub(crate) fn read_again(&self, table: &str) -> Result<()> {
-        self.fetched_scopes().mark_tables(&format!("SELECT {}", sql::text(table)), Mark::Reread)?;
+        State::new(self.conn)
+            .fetched_scopes()
+            .mark_tables(&format!("SELECT {}", sql::text(table)), Mark::Reread)?;
         self.wake_table(table)
     }
 
     /// Whether the permission for a part of the table's rows was not granted when the permissions were
     /// last read.
     pub(crate) fn is_withheld(&self, table: &str) -> Result<bool> {
-        Ok(self.meta(&format!("partial_{table}"))?.as_deref() == Some("withheld"))
+        Ok(State::new(self.conn).meta(&format!("partial_{table}"))?.as_deref() == Some("withheld"))
     }
 
     /// Keeps whether that permission is granted. A part that is shown again is read again everywhere.
@@ -394,7 +442,7 @@ impl State<'_> {
             self.read_again(table)?;
         }
         let state = if withheld { "withheld" } else { "granted" };
-        self.set_meta(&format!("partial_{table}"), state)
+        State::new(self.conn).set_meta(&format!("partial_{table}"), state)
     }
 }
 
@@ -414,30 +462,30 @@ mod tests {
         let conn = fixture::store(None, 2026..=2026);
         let state = State::new(&conn);
         let see = |date, sequence| {
-            state.see_cases(&[(17, [Some(date); 11])], sequence, Timestamp::now()).unwrap();
+            state.cases().see_cases(&[(17, [Some(date); 11])], sequence, Timestamp::now()).unwrap();
         };
         see(1, 1);
-        assert_eq!(state.reread(false).unwrap(), 0, "it is being read at these dates");
+        assert_eq!(state.cases().reread(false).unwrap(), 0, "it is being read at these dates");
         // Something of it is still to be read when it moves.
         see(2, 2);
-        assert_eq!(state.cases_to_reread(false).unwrap(), [17]);
-        assert_eq!(state.reread(false).unwrap(), 1);
-        assert_eq!(state.reread(false).unwrap(), 0);
-        state.clean(&[(17, 2)], state.marks().unwrap()).unwrap();
-        assert_eq!(state.reread(false).unwrap(), 0, "it was read whole");
+        assert_eq!(state.cases().cases_to_reread(false).unwrap(), [17]);
+        assert_eq!(state.cases().reread(false).unwrap(), 1);
+        assert_eq!(state.cases().reread(false).unwrap(), 0);
+        state.cases().clean(&[(17, 2)], state.cases().marks().unwrap()).unwrap();
+        assert_eq!(state.cases().reread(false).unwrap(), 0, "it was read whole");
     }
 
     #[test]
     fn what_a_gap_made_stale_while_it_was_planned_is_not_cleaned() {
         let conn = fixture::store(None, 2026..=2026);
         let state = State::new(&conn);
-        state.see_cases(&[(17, [Some(1); 11])], 1, Timestamp::now()).unwrap();
-        let dirty = || state.dirty_cases(None, &[], 10).unwrap().len();
-        let marks = state.marks().unwrap();
-        state.everything_is_stale(Mark::Gap).unwrap();
-        state.clean(&[(17, 1)], marks).unwrap();
+        state.cases().see_cases(&[(17, [Some(1); 11])], 1, Timestamp::now()).unwrap();
+        let dirty = || state.cases().dirty_cases(None, &[], 10).unwrap().len();
+        let marks = state.cases().marks().unwrap();
+        state.cases().everything_is_stale(Mark::Gap).unwrap();
+        state.cases().clean(&[(17, 1)], marks).unwrap();
         assert_eq!(dirty(), 1);
-        state.clean(&[(17, 1)], state.marks().unwrap()).unwrap();
+        state.cases().clean(&[(17, 1)], state.cases().marks().unwrap()).unwrap();
         assert_eq!(dirty(), 0);
     }
 
@@ -445,9 +493,9 @@ mod tests {
     fn a_gap_in_the_contacts_feed_makes_no_case_stale() {
         let conn = fixture::store(None, 2026..=2026);
         let state = State::new(&conn);
-        state.see_cases(&[(17, [Some(1); 11])], 1, Timestamp::now()).unwrap();
-        state.clean(&[(17, 1)], state.marks().unwrap()).unwrap();
-        state.contacts_are_stale(Mark::Gap).unwrap();
-        assert_eq!(state.dirty_cases(None, &[], 10).unwrap().len(), 0);
+        state.cases().see_cases(&[(17, [Some(1); 11])], 1, Timestamp::now()).unwrap();
+        state.cases().clean(&[(17, 1)], state.cases().marks().unwrap()).unwrap();
+        state.cases().contacts_are_stale(Mark::Gap).unwrap();
+        assert_eq!(state.cases().dirty_cases(None, &[], 10).unwrap().len(), 0);
     }
 }

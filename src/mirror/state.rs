@@ -7,10 +7,24 @@ pub(super) mod fetched;
 mod standing;
 
 use crate::scope::FeedState;
-use duckdb::{Connection, Row, params};
+use duckdb::{Connection, params};
 use jiff::Timestamp;
 
+use self::failures::Failures;
 use self::fetched::FetchedScopes;
+use self::standing::Standings;
+use super::contacts::SeenContacts;
+use super::controls::Controls;
+use super::forecast::Forecasts;
+use super::learned::Learned;
+use super::months::Months;
+use super::scopes::StaleScopes;
+use super::seen::SeenCases;
+use super::suspects::Suspects;
+use super::unreadable::UnreadableRows;
+use super::verifications::Verifications;
+use super::verified::Verified;
+use super::wanted::WantedMonths;
 
 use crate::error::Result;
 use crate::sql::{self, db, instant_param};
@@ -30,6 +44,76 @@ impl<'c> State<'c> {
         FetchedScopes::new(self.conn)
     }
 
+    /// Which months of the journals are wanted.
+    pub(crate) fn wanted_months(&self) -> WantedMonths<'c> {
+        WantedMonths { conn: self.conn }
+    }
+
+    /// What is learned of the journals by reading them.
+    pub(crate) fn learned(&self) -> Learned<'c> {
+        Learned { conn: self.conn }
+    }
+
+    /// What the controls of the journals say.
+    pub(crate) fn controls(&self) -> Controls<'c> {
+        Controls { conn: self.conn }
+    }
+
+    /// Rows of the feeds that cannot be read.
+    pub(crate) fn unreadable(&self) -> UnreadableRows<'c> {
+        UnreadableRows { conn: self.conn }
+    }
+
+    /// What verifications ask of the mirror.
+    pub(crate) fn verifications(&self) -> Verifications<'c> {
+        Verifications { conn: self.conn }
+    }
+
+    /// What verifications found.
+    pub(crate) fn verified(&self) -> Verified<'c> {
+        Verified { conn: self.conn }
+    }
+
+    /// What the feed said of contacts.
+    pub(crate) fn contacts(&self) -> SeenContacts<'c> {
+        SeenContacts { conn: self.conn }
+    }
+
+    /// Scopes of lists and rows that are to be read.
+    pub(crate) fn scopes(&self) -> StaleScopes<'c> {
+        StaleScopes { conn: self.conn }
+    }
+
+    /// Cases that no search shows.
+    pub(crate) fn suspects(&self) -> Suspects<'c> {
+        Suspects { conn: self.conn }
+    }
+
+    /// Whether tables are read, and why not.
+    pub(crate) fn standings(&self) -> Standings<'c> {
+        Standings { conn: self.conn }
+    }
+
+    /// Scopes that failed.
+    pub(crate) fn failures(&self) -> Failures<'c> {
+        Failures { conn: self.conn }
+    }
+
+    /// What the feed and the searches said of cases.
+    pub(crate) fn cases(&self) -> SeenCases<'c> {
+        SeenCases { conn: self.conn }
+    }
+
+    /// The journals' months.
+    pub(crate) fn months(&self) -> Months<'c> {
+        Months { conn: self.conn }
+    }
+
+    /// What is to be read, counted.
+    pub(crate) fn forecasts(&self) -> Forecasts<'c> {
+        Forecasts { conn: self.conn }
+    }
+
     /// A value of `sync.meta`.
     pub(crate) fn meta(&self, key: &str) -> Result<Option<String>> {
         super::schema::meta(self.conn, key)
@@ -42,7 +126,8 @@ impl<'c> State<'c> {
 
     /// How far a feed was read.
     pub(crate) fn feed(&self, feed: &str) -> Result<FeedState> {
-        let mut all = self.query(
+        let mut all = sql::query(
+            self.conn,
             &format!(
                 "SELECT bound, skew, next_bound, cursor, page_size FROM sync.feeds WHERE feed = {}",
                 sql::text(feed)
@@ -67,8 +152,9 @@ impl<'c> State<'c> {
         state: &FeedState,
         polled: Option<Timestamp>,
     ) -> Result<()> {
-        self.execute("DELETE FROM sync.feeds WHERE feed = ?", params![feed])?;
-        self.execute(
+        execute(self.conn, "DELETE FROM sync.feeds WHERE feed = ?", params![feed])?;
+        execute(
+            self.conn,
             "INSERT INTO sync.feeds VALUES (?, ?, ?, ?, ?, ?::TIMESTAMPTZ, ?)",
             params![
                 feed,
@@ -95,7 +181,10 @@ impl<'c> State<'c> {
 
     /// Fills a temporary table of this name with ids.
     pub(crate) fn stage_ids(&self, name: &str, ids: &[i64]) -> Result<()> {
-        self.batch(&format!("CREATE OR REPLACE TEMP TABLE {} (id BIGINT)", sql::ident(name)))?;
+        batch(
+            self.conn,
+            &format!("CREATE OR REPLACE TEMP TABLE {} (id BIGINT)", sql::ident(name)),
+        )?;
         let failed = |e| db("cannot stage ids", e);
         let mut appender = self.conn.appender(name).map_err(failed)?;
         for id in ids {
@@ -108,7 +197,8 @@ impl<'c> State<'c> {
     /// is read in part, rejects, drift, what is pending, which months of the journals were read or closed. Not
     /// with runs that changed nothing.
     pub(crate) fn readable_state(&self) -> Result<String> {
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             "SELECT concat_ws('|', \
                (SELECT sum(counter) FROM sync.changes), \
                (SELECT string_agg(concat(table_name, status, reason), ',' ORDER BY table_name) \
@@ -133,32 +223,21 @@ impl<'c> State<'c> {
         )?;
         Ok(rows.into_iter().next().unwrap_or_default())
     }
+}
 
-    pub(super) fn query<T>(
-        &self,
-        sql: &str,
-        read: impl FnMut(&Row<'_>) -> duckdb::Result<T>,
-    ) -> Result<Vec<T>> {
-        sql::query(self.conn, sql, read)
-    }
+/// Runs statements that write the state.
+pub(super) fn batch(conn: &Connection, sql: &str) -> Result<()> {
+    conn.execute_batch(sql).map_err(|e| db("cannot write the store's state", e))
+}
 
-    pub(super) fn batch(&self, sql: &str) -> Result<()> {
-        self.conn.execute_batch(sql).map_err(|e| db("cannot write the store's state", e))
-    }
+/// Runs one; returns how many rows it changed.
+pub(super) fn count(conn: &Connection, sql: &str) -> Result<u64> {
+    conn.execute(sql, []).map(|n| n as u64).map_err(|e| db("cannot write the store's state", e))
+}
 
-    pub(super) fn count(&self, sql: &str) -> Result<u64> {
-        self.conn
-            .execute(sql, [])
-            .map(|n| n as u64)
-            .map_err(|e| db("cannot write the store's state", e))
-    }
-
-    pub(super) fn execute(&self, sql: &str, params: impl duckdb::Params) -> Result<()> {
-        self.conn
-            .execute(sql, params)
-            .map(drop)
-            .map_err(|e| db("cannot write the store's state", e))
-    }
+/// Runs one with parameters.
+pub(super) fn execute(conn: &Connection, sql: &str, params: impl duckdb::Params) -> Result<()> {
+    conn.execute(sql, params).map(drop).map_err(|e| db("cannot write the store's state", e))
 }
 
 /// Integers for an SQL list: digits need no quoting.

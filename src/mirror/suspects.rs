@@ -2,6 +2,7 @@
 //! (docs/architecture.md, "Deletion").
 
 use crate::sql::from_micros;
+use duckdb::Connection;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -29,7 +30,12 @@ pub(crate) enum SuspectStep {
     Removed(Outcome),
 }
 
-impl State<'_> {
+/// Cases that no search shows.
+pub(crate) struct Suspects<'c> {
+    pub(super) conn: &'c Connection,
+}
+
+impl Suspects<'_> {
     /// The case exists and no search shows it, by answers of poll number `sequence`.
     pub(crate) fn suspect(
         &self,
@@ -83,7 +89,7 @@ impl State<'_> {
         now: Timestamp,
     ) -> Result<()> {
         let at = instant(since);
-        self.fetched_scopes().unfold("'cases', 'projects'", &id.to_string())?;
+        State::new(self.conn).fetched_scopes().unfold("'cases', 'projects'", &id.to_string())?;
         self.write(&format!(
             "UPDATE sync.seen SET state = '{state}', suspect_at = {at}, dirty = true \
              WHERE case_id = {id}; \
@@ -93,8 +99,11 @@ impl State<'_> {
             status = FetchStatus::Suspect,
         ))?;
         let left = Duration::try_from((since + delay).duration_since(now)).unwrap_or_default();
-        let kind =
-            if self.case_is_shown(id)? { FailureKind::Suspect } else { FailureKind::NotShown };
+        let kind = if State::new(self.conn).standings().case_is_shown(id)? {
+            FailureKind::Suspect
+        } else {
+            FailureKind::NotShown
+        };
         let failure = Failure { not_before: Some(left), ..Failure::new(kind, why) };
         fail(self.conn, run_id, now, &self.search_scope(id)?, &failure).map(drop)
     }
@@ -107,7 +116,7 @@ impl State<'_> {
         id: i64,
         now: Timestamp,
     ) -> Result<SuspectStep> {
-        if !self.case_is_shown(id)? {
+        if !State::new(self.conn).standings().case_is_shown(id)? {
             // A new case that the source does not know everywhere yet must not be forgotten.
             let (_, since) = self.suspicion(id)?;
             let delay = settings.search_delay;
@@ -149,7 +158,7 @@ impl State<'_> {
 
     /// A case is looked for, and waits after a failure, in the search that is known to show it.
     fn search_scope(&self, id: i64) -> Result<ScopeId> {
-        let table = self.place(id)?.table().to_owned();
+        let table = State::new(self.conn).standings().place(id)?.table().to_owned();
         Ok(ScopeId { table, id, part: String::new() })
     }
 
@@ -181,7 +190,7 @@ impl State<'_> {
     /// A hidden case was looked for and not found: it is fetched at what was seen then.
     fn search_is_done(&self, id: i64, sequence: i64, now: Timestamp) -> Result<()> {
         let at = instant(now);
-        self.fetched_scopes().unfold("'cases', 'projects'", &id.to_string())?;
+        State::new(self.conn).fetched_scopes().unfold("'cases', 'projects'", &id.to_string())?;
         self.write(&format!(
             "DELETE FROM sync.failures WHERE table_name IN ('cases', 'projects') AND id = {id}; \
              CREATE OR REPLACE TEMP TABLE stage_hidden AS \
@@ -229,9 +238,9 @@ mod tests {
             close_day: 10,
         };
         let see = |date, sequence| {
-            state.see_cases(&[(17, [Some(date); 11])], sequence, Timestamp::now()).unwrap();
+            state.cases().see_cases(&[(17, [Some(date); 11])], sequence, Timestamp::now()).unwrap();
         };
-        let remove = || state.remove_case(&settings, 1, 17, Timestamp::now()).unwrap();
+        let remove = || state.suspects().remove_case(&settings, 1, 17, Timestamp::now()).unwrap();
         see(1, 1);
         // Nobody has shown it yet: it may be too new to be known everywhere.
         assert!(matches!(remove(), SuspectStep::Waiting));
@@ -239,7 +248,7 @@ mod tests {
         conn.execute_batch("UPDATE sync.seen SET place = 'cases', state = 'found'").unwrap();
         assert!(matches!(remove(), SuspectStep::Removed(_)));
         see(2, 2);
-        assert_eq!(state.dirty_cases(None, &[], 10).unwrap().len(), 1);
+        assert_eq!(state.cases().dirty_cases(None, &[], 10).unwrap().len(), 1);
         assert!(matches!(remove(), SuspectStep::Removed(_)));
         assert_eq!(scalar_i64(&conn, "SELECT count(*) FROM sync.failures").unwrap(), 0);
     }

@@ -2,10 +2,10 @@
 //! that cannot be read is a state of its own, and is an open reject until it can.
 
 use crate::scope::{Reader, Unreadable};
-use duckdb::params;
+use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::state::State;
+use super::state::{State, batch, count};
 use crate::error::Result;
 use crate::scope::{FeedName, FetchStatus};
 use crate::sql::{self, db, instant, scalar_i64};
@@ -21,7 +21,12 @@ pub(super) fn places(feed: FeedName) -> (&'static str, &'static str, &'static st
     }
 }
 
-impl State<'_> {
+/// Rows of the feeds that cannot be read.
+pub(crate) struct UnreadableRows<'c> {
+    pub(super) conn: &'c Connection,
+}
+
+impl UnreadableRows<'_> {
     /// Notes the unreadable dates of a page that was just seen in poll number `sequence`, and that
     /// its other rows have none. A case that such a row moved is read again with all its resources.
     /// Returns how many of the dates were readable, or unknown, before.
@@ -50,31 +55,38 @@ impl State<'_> {
             let moved = format!(
                 "s.moved = {sequence} AND s.case_id IN (SELECT id FROM temp.stage_unreadable)"
             );
-            self.fetched_scopes().mark_cases(&moved, FetchStatus::Unreadable)?;
+            State::new(self.conn).fetched_scopes().mark_cases(&moved, FetchStatus::Unreadable)?;
         }
         let at = instant(now);
         let same = format!(
             "o.resolved_at IS NULL AND o.table_name = {name} AND o.scope = n.id::VARCHAR \
              AND o.column_name = n.column_name"
         );
-        self.batch(&format!(
-            "UPDATE sync.rejects o SET last_at = {at}, value = n.value, error = n.error \
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.rejects o SET last_at = {at}, value = n.value, error = n.error \
                FROM temp.stage_unreadable n WHERE {same}; \
              UPDATE sync.rejects o SET resolved_at = {at} FROM {came} c \
                WHERE o.resolved_at IS NULL AND o.table_name = {name} \
                  AND o.column_name IS NOT NULL AND o.scope = c.{id}::VARCHAR \
                  AND NOT EXISTS (SELECT 1 FROM temp.stage_unreadable n WHERE {same})"
-        ))?;
-        self.count(&format!(
-            "INSERT INTO sync.rejects \
+            ),
+        )?;
+        count(
+            self.conn,
+            &format!(
+                "INSERT INTO sync.rejects \
              SELECT {run_id}, {name}, n.id::VARCHAR, n.id::VARCHAR, n.column_name, n.value, \
                n.error, {at}, {at}, NULL FROM temp.stage_unreadable n \
              WHERE NOT EXISTS (SELECT 1 FROM sync.rejects o WHERE {same})"
-        ))
+            ),
+        )
     }
 
     fn stage(&self, dates: &[Unreadable]) -> Result<()> {
-        self.batch(
+        batch(
+            self.conn,
             "CREATE OR REPLACE TEMP TABLE stage_unreadable \
              (id BIGINT, column_name VARCHAR, value VARCHAR, error VARCHAR)",
         )?;
@@ -99,15 +111,18 @@ impl State<'_> {
     ) -> Result<()> {
         let (table, _, _) = places(feed);
         let (open, at) = (open_nameless(table, reader), instant(now));
-        self.batch(&format!(
-            "UPDATE sync.rejects SET last_at = {at}, error = {error} WHERE {open}; \
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.rejects SET last_at = {at}, error = {error} WHERE {open}; \
              INSERT INTO sync.rejects \
                SELECT {run_id}, {name}, '', '{key}', NULL, NULL, {error}, {at}, {at}, NULL \
                WHERE NOT EXISTS (SELECT 1 FROM sync.rejects WHERE {open})",
-            name = sql::text(table),
-            key = reader.key(),
-            error = sql::text(error),
-        ))
+                name = sql::text(table),
+                key = reader.key(),
+                error = sql::text(error),
+            ),
+        )
     }
 
     /// Notes that a reading of a feed came to its end and met no such row.
@@ -118,11 +133,14 @@ impl State<'_> {
         now: Timestamp,
     ) -> Result<()> {
         let (table, _, _) = places(feed);
-        self.batch(&format!(
-            "UPDATE sync.rejects SET resolved_at = {} WHERE {}",
-            instant(now),
-            open_nameless(table, reader)
-        ))
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.rejects SET resolved_at = {} WHERE {}",
+                instant(now),
+                open_nameless(table, reader)
+            ),
+        )
     }
 }
 

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use duckdb::params;
+use duckdb::{Connection, params};
 use jiff::Timestamp;
 use jiff::civil::Date;
 
 use super::state::fetched::rows_of;
-use super::state::{State, ids, list};
+use super::state::{State, execute, ids, list};
 use crate::config::JournalLevel;
 use crate::error::Result;
 use crate::scope::{CaseState, JournalScope, Month, Place};
@@ -75,7 +75,12 @@ pub(crate) struct CaseMoved {
     pub(crate) at: Option<i64>,
 }
 
-impl State<'_> {
+/// What verifications ask of the mirror.
+pub(crate) struct Verifications<'c> {
+    pub(super) conn: &'c Connection,
+}
+
+impl Verifications<'_> {
     /// Some cases that a search shows, by chance.
     pub(crate) fn random_cases(&self, most: usize) -> Result<Vec<i64>> {
         ids(
@@ -111,7 +116,8 @@ impl State<'_> {
 
     /// Signed cases by month, as the report counts them; `None` where it does not know.
     pub(crate) fn signed_by_month(&self) -> Result<BTreeMap<Month, Option<i64>>> {
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             "SELECT strftime(month, '%Y-%m'), CASE WHEN count(*) = count(signed_cases) \
                THEN sum(signed_cases)::BIGINT END \
              FROM report.signed_cases WHERE month IS NOT NULL GROUP BY month",
@@ -141,7 +147,8 @@ impl State<'_> {
 
     /// When these cases last moved.
     pub(crate) fn moves(&self, cases: &[i64]) -> Result<HashMap<i64, CaseMoved>> {
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "SELECT case_id, coalesce(moved, 0), epoch_us(moved_at) FROM sync.seen \
                  WHERE case_id IN ({})",
@@ -154,7 +161,8 @@ impl State<'_> {
 
     /// When the scopes of these cases were read.
     pub(crate) fn scope_times(&self, cases: &[i64]) -> Result<HashMap<(String, i64), ScopeTimes>> {
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "SELECT table_name, id, epoch_us(sent_at), epoch_us(fetched_at) FROM ({}) \
                  WHERE part = '' AND table_name <> 'contacts'",
@@ -170,7 +178,8 @@ impl State<'_> {
 
     /// The search rows of these cases that are to be searched once more.
     pub(crate) fn searched_later(&self, cases: &[i64]) -> Result<Vec<(String, i64)>> {
-        self.query(
+        sql::query(
+            self.conn,
             &format!(
                 "SELECT table_name, id FROM sync.fetched_scopes WHERE again_at IS NOT NULL \
                    AND table_name IN ('cases', 'projects') AND id IN ({})",
@@ -183,13 +192,15 @@ impl State<'_> {
     /// These scopes of cases are read again in the next cycle.
     pub(crate) fn scopes_are_stale(&self, scopes: &[(String, i64)]) -> Result<()> {
         for (table, id) in scopes {
-            self.fetched_scopes().unfold(&sql::text(table), &id.to_string())?;
-            self.execute(
+            State::new(self.conn).fetched_scopes().unfold(&sql::text(table), &id.to_string())?;
+            execute(
+                self.conn,
                 "UPDATE sync.fetched_scopes SET status = 'reread' \
                  WHERE table_name = ? AND id = ? AND part = ''",
                 params![table, id],
             )?;
-            self.execute(
+            execute(
+                self.conn,
                 "UPDATE sync.seen SET dirty = true WHERE case_id = ? AND NOT removed",
                 params![id],
             )?;
@@ -205,7 +216,8 @@ impl State<'_> {
                  AND {t}.journal_month = m.journal_month"
             )
         };
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "WITH rejected AS (SELECT DISTINCT scope FROM sync.rejects \
                    WHERE resolved_at IS NULL AND table_name IN ('revenue_journals', \
@@ -284,7 +296,8 @@ impl State<'_> {
         } else {
             ""
         };
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "WITH months AS (SELECT month, max(ends_at) AS ends_at FROM report.calendar \
                    GROUP BY month), \
@@ -330,7 +343,8 @@ impl State<'_> {
         at: Timestamp,
     ) -> Result<()> {
         months.iter().try_for_each(|(table, scope)| {
-            self.execute(
+            execute(
+                self.conn,
                 "UPDATE sync.journal_months SET verified_at = ?::TIMESTAMPTZ WHERE table_name = ? \
                    AND journal_level = ? AND journal_id = ? AND journal_month = ?::DATE",
                 params![
@@ -346,7 +360,7 @@ impl State<'_> {
 
     /// The state of these cases; those that are removed are left out.
     pub(crate) fn cases(&self, cases: &[i64]) -> Result<Vec<CaseState>> {
-        self.case_states("", cases, "case_id", cases.len())
+        State::new(self.conn).cases().case_states("", cases, "case_id", cases.len())
     }
 }
 

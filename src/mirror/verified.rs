@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use duckdb::params;
+use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::state::State;
+use super::state::{batch, execute};
 use super::verifications::MONTH;
 use super::wanted::IS_GONE;
 use crate::error::Result;
-use crate::sql::{db, instant, instant_param};
+use crate::sql::{self, db, instant, instant_param};
 
 /// A comparison with the source, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,10 +69,16 @@ pub(crate) struct StandingDifference {
     pub(crate) what: String,
 }
 
-impl State<'_> {
+/// What verifications found.
+pub(crate) struct Verified<'c> {
+    pub(super) conn: &'c Connection,
+}
+
+impl Verified<'_> {
     /// What the last comparison came to; `None` before the first.
     pub(crate) fn last_verification(&self) -> Result<Option<LastVerification>> {
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             &format!(
                 "SELECT epoch_us(verified_at), count(*) FILTER ({COMPARED}), \
                    count(*) FILTER ({COMPARED} AND difference NOT LIKE 'unsettled:%'), \
@@ -93,7 +99,8 @@ impl State<'_> {
 
     /// Differences that stand, the first found first.
     pub(crate) fn standing_differences(&self) -> Result<Vec<StandingDifference>> {
-        self.query(
+        sql::query(
+            self.conn,
             "SELECT epoch_us(min(verified_at)), what FROM sync.verifications WHERE standing \
              GROUP BY what ORDER BY ALL",
             |row| {
@@ -114,7 +121,8 @@ impl State<'_> {
         left_out: &[String],
     ) -> Result<()> {
         let failed = |e| db("cannot note what was verified", e);
-        self.batch(
+        batch(
+            self.conn,
             "CREATE OR REPLACE TEMP TABLE verified (what VARCHAR, source VARCHAR, mirror VARCHAR, \
                difference VARCHAR, subject VARCHAR, standing BOOLEAN)",
         )?;
@@ -137,22 +145,29 @@ impl State<'_> {
             }
             appender.flush().map_err(failed)?;
         }
-        self.batch(&format!(
-            "UPDATE sync.verifications v SET standing = false WHERE standing AND ({})",
-            no_longer_stands(at)
-        ))?;
-        self.execute(
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.verifications v SET standing = false WHERE standing AND ({})",
+                no_longer_stands(at)
+            ),
+        )?;
+        execute(
+            self.conn,
             "INSERT INTO sync.verifications BY NAME SELECT ?::BIGINT AS run_id, \
                ?::TIMESTAMPTZ AS verified_at, * FROM temp.verified",
             params![run_id, instant_param(at)],
         )?;
         let old = at.checked_sub(KEPT).unwrap_or(Timestamp::MIN);
-        self.batch(&format!(
-            "DELETE FROM sync.verifications WHERE standing IS NOT TRUE AND verified_at < {} \
+        batch(
+            self.conn,
+            &format!(
+                "DELETE FROM sync.verifications WHERE standing IS NOT TRUE AND verified_at < {} \
                AND (difference IS NULL OR NOT {COMPARED} OR verified_at < {})",
-            instant(at),
-            instant(old)
-        ))
+                instant(at),
+                instant(old)
+            ),
+        )
     }
 }
 

@@ -7,9 +7,10 @@
 //! offices is asked until the source answers 404 to its id. Then it is *gone*: nothing of it is asked for
 //! any more, and what was read stays as it is and is shown as that.
 
+use duckdb::Connection;
 use jiff::Timestamp;
 
-use super::state::{State, ids, list};
+use super::state::{State, batch, ids, list};
 use crate::catalog::Resource;
 use crate::config::{JournalLevel, Journals};
 use crate::error::Result;
@@ -45,7 +46,12 @@ pub(crate) enum NotFound {
     Gone,
 }
 
-impl State<'_> {
+/// Which months of the journals are wanted.
+pub(crate) struct WantedMonths<'c> {
+    pub(super) conn: &'c Connection,
+}
+
+impl WantedMonths<'_> {
     /// The ids of a level that the mirror knows, and that the source still may.
     pub(crate) fn journal_ids(&self, level: JournalLevel) -> Result<Vec<i64>> {
         ids(
@@ -105,14 +111,17 @@ impl State<'_> {
     fn note_scopes(&self, level: JournalLevel) -> Result<()> {
         let unknown = self.unknown_scopes(level);
         let level = sql::text(&level.to_string());
-        self.batch(&format!(
-            "CREATE OR REPLACE TEMP TABLE noted_scopes AS {unknown}; \
+        batch(
+            self.conn,
+            &format!(
+                "CREATE OR REPLACE TEMP TABLE noted_scopes AS {unknown}; \
              DELETE FROM sync.journal_scopes s USING temp.noted_scopes n \
                WHERE s.journal_level = {level} AND s.journal_id = n.id; \
              INSERT INTO sync.journal_scopes BY NAME \
                SELECT {level} AS journal_level, id AS journal_id, name FROM temp.noted_scopes; \
              DROP TABLE temp.noted_scopes"
-        ))
+            ),
+        )
     }
 
     /// What a 404 for a scope means, by the list of the offices and by earlier ones; the first is noted.
@@ -127,7 +136,8 @@ impl State<'_> {
         let of_scope =
             format!("journal_level = {} AND journal_id = {id}", sql::text(&level.to_string()));
         // Where no office is listed, nothing is said about any.
-        let known = self.query(
+        let known = sql::query(
+            self.conn,
             &format!(
                 "SELECT gone_at IS NOT NULL, epoch_us(not_found_at) FROM sync.journal_scopes \
                  WHERE {of_scope} AND EXISTS (SELECT 1 FROM main.offices) \
@@ -144,10 +154,13 @@ impl State<'_> {
             }
             Some((false, Some(_))) => Ok(NotFound::Doubted),
             Some((false, None)) => {
-                self.batch(&format!(
-                    "UPDATE sync.journal_scopes SET not_found_at = {} WHERE {of_scope}",
-                    sql::instant(now)
-                ))?;
+                batch(
+                    self.conn,
+                    &format!(
+                        "UPDATE sync.journal_scopes SET not_found_at = {} WHERE {of_scope}",
+                        sql::instant(now)
+                    ),
+                )?;
                 Ok(NotFound::Doubted)
             }
         }
@@ -155,12 +168,15 @@ impl State<'_> {
 
     /// The source knows the scope still, whatever it answered for one of its journals.
     pub(crate) fn scope_is_there(&self, scope: JournalScope) -> Result<()> {
-        self.batch(&format!(
-            "UPDATE sync.journal_scopes SET not_found_at = NULL \
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.journal_scopes SET not_found_at = NULL \
              WHERE journal_level = {} AND journal_id = {}",
-            sql::text(&scope.level.to_string()),
-            scope.id
-        ))
+                sql::text(&scope.level.to_string()),
+                scope.id
+            ),
+        )
     }
 
     /// The source no longer knows the scope: nothing of it is asked for any more, and what was read of it
@@ -168,15 +184,18 @@ impl State<'_> {
     pub(crate) fn scope_is_gone(&self, scope: JournalScope, now: Timestamp) -> Result<()> {
         let (level, id) = (scope.level.to_string(), scope.id);
         let (text, parts) = (sql::text(&level), sql::text(&format!("{level}/%")));
-        self.batch(&format!(
-            "UPDATE sync.journal_scopes SET gone_at = coalesce(gone_at, {}) \
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.journal_scopes SET gone_at = coalesce(gone_at, {}) \
                WHERE journal_level = {text} AND journal_id = {id}; \
              UPDATE sync.journal_months SET due = NULL \
                WHERE journal_level = {text} AND journal_id = {id}; \
              DELETE FROM sync.failures WHERE id = {id} AND part LIKE {parts} \
                AND table_name IN (SELECT DISTINCT table_name FROM sync.journal_months)",
-            sql::instant(now)
-        ))
+                sql::instant(now)
+            ),
+        )
     }
 
     /// Whether the mirror knows whose journals this id means: it is in the list of the offices, or one
@@ -221,20 +240,21 @@ impl State<'_> {
         // The configuration asks for more than it did, and that may never have been read
         // (`report.snapshot`; docs/architecture.md, "Reports").
         self.is_not_complete(&format!("{wanted} AND NOT complete OR {unwanted}"))?;
-        self.batch(&format!("UPDATE sync.journal_months SET wanted = true WHERE {wanted}"))?;
+        batch(self.conn, &format!("UPDATE sync.journal_months SET wanted = true WHERE {wanted}"))?;
         self.let_go(&unwanted)
     }
 
     /// The tables of these months count as never read whole, until nothing of them lacks.
     fn is_not_complete(&self, months: &str) -> Result<()> {
-        let tables: Vec<String> = self.query(
+        let tables: Vec<String> = sql::query(
+            self.conn,
             &format!("SELECT DISTINCT table_name FROM sync.journal_months WHERE {months}"),
             |row| row.get(0),
         )?;
-        let complete = self.meta(COMPLETE_TABLES)?.unwrap_or_default();
+        let complete = State::new(self.conn).meta(COMPLETE_TABLES)?.unwrap_or_default();
         let left: Vec<&str> =
             complete.split(',').filter(|name| !tables.iter().any(|table| table == name)).collect();
-        self.set_meta(COMPLETE_TABLES, &left.join(","))
+        State::new(self.conn).set_meta(COMPLETE_TABLES, &left.join(","))
     }
 
     /// Conditions for months that are let go and wanted, and for those of which it is the other way
@@ -269,8 +289,10 @@ impl State<'_> {
     /// What failed is forgotten: it is asked at once when it is wanted again. What did not fit stays
     /// open, because it still does not fit.
     fn let_go(&self, condition: &str) -> Result<()> {
-        self.batch(&format!(
-            "CREATE OR REPLACE TEMP TABLE left_months AS \
+        batch(
+            self.conn,
+            &format!(
+                "CREATE OR REPLACE TEMP TABLE left_months AS \
                SELECT table_name, journal_id, \
                  journal_level || '/' || strftime(journal_month, '%Y-%m') AS part \
                FROM sync.journal_months WHERE {condition}; \
@@ -278,7 +300,8 @@ impl State<'_> {
              DELETE FROM sync.failures f USING temp.left_months l \
                WHERE f.table_name = l.table_name AND f.id = l.journal_id AND f.part = l.part; \
              DROP TABLE temp.left_months"
-        ))
+            ),
+        )
     }
 }
 

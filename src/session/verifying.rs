@@ -105,7 +105,9 @@ impl Session {
         self.writer
             .run(move |conn| {
                 RunLog::new(conn).set_schedule(Name::Verify.as_str(), at)?;
-                State::new(conn).note_verifications(run_id, at, &rows, &problems, &left_out)?;
+                State::new(conn)
+                    .verified()
+                    .note_verifications(run_id, at, &rows, &problems, &left_out)?;
                 // A program that runs every few minutes leaves as many rows a year as a journal.
                 let old = at.checked_sub(KEPT).unwrap_or(Timestamp::MIN);
                 RunLog::new(conn).forget_runs(None, old)

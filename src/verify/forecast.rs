@@ -49,15 +49,17 @@ impl Asks {
             .sum();
         let mut sums = 0;
         if is_read(REVENUE) && is_read(REVENUE_SUMS) {
-            let known = state.known_months(REVENUE, config.journals.level)?;
+            let known = state.months().known_months(REVENUE, config.journals.level)?;
             let complete = known.iter().filter(|(_, complete)| **complete).map(|(month, _)| month);
             sums = complete.chain(months).collect::<BTreeSet<_>>().len() as u64;
         }
         let in_turn: Vec<String> =
             tables_in_turn(active).into_iter().map(|r| r.table.clone()).collect();
         let level = config.journals.level;
-        let months = state.months_in_turn(&in_turn, level, is_read(REVENUE_SUMS))?.len() as u64;
-        let cases = state.random_cases(SAMPLE)?;
+        let months =
+            state.verifications().months_in_turn(&in_turn, level, is_read(REVENUE_SUMS))?.len()
+                as u64;
+        let cases = state.verifications().random_cases(SAMPLE)?;
         let mut scopes: BTreeMap<String, u64> = BTreeMap::new();
         for (table, _) in whole::scopes(conn, config, active, &cases)? {
             *scopes.entry(table).or_default() += 1;

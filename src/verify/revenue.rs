@@ -62,8 +62,9 @@ impl Revenue {
         if context.table(REVENUE)?.is_none() {
             return Ok(all);
         }
-        let months =
-            State::new(&context.reader()?).revenue_months(context.config.journals.level)?;
+        let months = State::new(&context.reader()?)
+            .verifications()
+            .revenue_months(context.config.journals.level)?;
         let gone = months.iter().filter(|month| month.gone).count();
         let known = months.into_iter().filter(|month| !month.gone);
         context.leave_out(
@@ -205,8 +206,9 @@ impl Revenue {
         if self.open.is_empty() {
             return Ok(());
         }
-        let months =
-            State::new(&context.reader()?).revenue_months(context.config.journals.level)?;
+        let months = State::new(&context.reader()?)
+            .verifications()
+            .revenue_months(context.config.journals.level)?;
         let mut again = BTreeSet::new();
         let mut wrong = Vec::new();
         for month in months {
@@ -261,7 +263,13 @@ impl Revenue {
             .run(move |conn| {
                 let state = State::new(conn);
                 again.iter().try_for_each(|(id, month)| {
-                    state.months_are_due(&tables, level, &[*id], &[*month], Some(DueReason::Verify))
+                    state.months().months_are_due(
+                        &tables,
+                        level,
+                        &[*id],
+                        &[*month],
+                        Some(DueReason::Verify),
+                    )
                 })
             })
             .await

@@ -62,7 +62,7 @@ impl Sample {
     /// # Errors
     /// Those of the store.
     pub(crate) fn of(context: &Context, cases: usize) -> Result<Sample> {
-        let rest = State::new(&context.reader()?).random_cases(cases)?;
+        let rest = State::new(&context.reader()?).verifications().random_cases(cases)?;
         Ok(Sample { rest, ..Sample::default() })
     }
 
@@ -260,7 +260,10 @@ impl Sample {
                 });
             }
         }
-        context.writer.run(move |conn| State::new(conn).scopes_are_stale(&stale)).await
+        context
+            .writer
+            .run(move |conn| State::new(conn).verifications().scopes_are_stale(&stale))
+            .await
     }
 
     /// The cells in which answers of a table, and of its child tables, differ from the mirror: by case,
@@ -316,20 +319,20 @@ impl Sample {
                 times: HashMap::new(),
             });
         }
-        let cases = state.cases(&ids)?;
+        let cases = state.verifications().cases(&ids)?;
         let plans = plan_cases(&conn, &cases, &context.active()?, &[], since(&context.config)?)?;
         let pending: HashSet<Scope> = plans
             .into_iter()
             .flat_map(|(_, plan)| plan.stale.into_iter().chain(plan.waiting))
             .map(|stale| (stale.table, stale.id))
-            .chain(state.searched_later(&ids)?)
+            .chain(state.verifications().searched_later(&ids)?)
             .collect();
         Ok(RunLog {
             pending,
-            failed: state.failures()?.into_keys().collect(),
+            failed: state.failures().failures()?.into_keys().collect(),
             here: cases.into_iter().map(|case| (case.case_id, case)).collect(),
-            moves: state.moves(&ids)?,
-            times: state.scope_times(&ids)?,
+            moves: state.verifications().moves(&ids)?,
+            times: state.verifications().scope_times(&ids)?,
         })
     }
 }

@@ -108,15 +108,21 @@ impl Total {
     /// How many the mirror has; `None` where the report does not know.
     fn mirrored(self, state: &State<'_>, context: &Context) -> Result<Option<i64>> {
         match self {
-            Total::Rows(place) => {
-                Ok(Some(i64::try_from(state.count_rows(place.table())?).unwrap_or(i64::MAX)))
-            }
+            Total::Rows(place) => Ok(Some(
+                i64::try_from(state.scopes().count_rows(place.table())?).unwrap_or(i64::MAX),
+            )),
             Total::Signed(month) => {
-                let counted = state.signed_by_month()?.get(&month).copied().unwrap_or(Some(0));
+                let counted = state
+                    .verifications()
+                    .signed_by_month()?
+                    .get(&month)
+                    .copied()
+                    .unwrap_or(Some(0));
                 // What the report counts and no filter reaches.
                 let (_, last) = bounds(month, context)?;
                 let (next, _) = bounds(month.plus(1), context)?;
-                let later = state.signed_ids(last + Duration::from_micros(1), next)?.len();
+                let later =
+                    state.verifications().signed_ids(last + Duration::from_micros(1), next)?.len();
                 Ok(counted.map(|counted| counted - i64::try_from(later).unwrap_or(i64::MAX)))
             }
         }
@@ -130,7 +136,7 @@ impl Total {
             Total::Signed(month) => {
                 let (_, last) = bounds(month, context)?;
                 let (next, _) = bounds(month.plus(1), context)?;
-                state.signed_ids(last, next)
+                state.verifications().signed_ids(last, next)
             }
         }
     }
@@ -138,11 +144,11 @@ impl Total {
     /// The cases that the mirror has.
     fn mirrored_ids(self, state: &State<'_>, context: &Context) -> Result<BTreeSet<i64>> {
         let ids = match self {
-            Total::Rows(place) => state.search_ids(place)?,
+            Total::Rows(place) => state.verifications().search_ids(place)?,
             Total::Signed(month) => {
                 let (from, _) = bounds(month, context)?;
                 let (to, _) = bounds(month.plus(1), context)?;
-                state.signed_ids(from, to)?
+                state.verifications().signed_ids(from, to)?
             }
         };
         Ok(ids.into_iter().collect())
@@ -347,7 +353,7 @@ impl Totals {
                 if list {
                     state.set_meta(LISTING_DUE, "verify")?;
                 }
-                state.scopes_are_stale(&stale)
+                state.verifications().scopes_are_stale(&stale)
             })
             .await
     }
@@ -358,10 +364,14 @@ fn known(state: &State<'_>, total: Total, differing: &[i64]) -> Result<Known> {
     if differing.is_empty() {
         return Ok(Known::default());
     }
-    let cases = state.cases(differing)?;
+    let cases = state.verifications().cases(differing)?;
     Ok(Known {
-        undecided: state.undecided_cases(differing, total.columns())?.into_iter().collect(),
-        moves: state.moves(differing)?,
+        undecided: state
+            .verifications()
+            .undecided_cases(differing, total.columns())?
+            .into_iter()
+            .collect(),
+        moves: state.verifications().moves(differing)?,
         cases: cases.into_iter().map(|case| (case.case_id, case)).collect(),
     })
 }

@@ -63,7 +63,9 @@ impl Turns {
         let tables: Vec<String> =
             tables_in_turn(&active).into_iter().map(|r| r.table.clone()).collect();
         let level = context.config.journals.level;
-        let months = State::new(&context.reader()?).months_in_turn(&tables, level, has_sums)?;
+        let months = State::new(&context.reader()?)
+            .verifications()
+            .months_in_turn(&tables, level, has_sums)?;
         let open = |month: TurnMonth| {
             let key = (month.table.clone(), month.scope.id);
             (key, Open { month, asked: 0, differences: Vec::new(), moved: false })
@@ -206,9 +208,9 @@ impl Turns {
             .writer
             .run(move |conn| {
                 let state = State::new(conn);
-                state.months_were_verified(&compared, Timestamp::now())?;
+                state.verifications().months_were_verified(&compared, Timestamp::now())?;
                 again.iter().try_for_each(|(table, scope)| {
-                    state.months_are_due(
+                    state.months().months_are_due(
                         std::slice::from_ref(table),
                         scope.level,
                         &[scope.id],

@@ -81,7 +81,7 @@ pub(super) fn scopes(
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let cases = State::new(conn).cases(ids)?;
+    let cases = State::new(conn).verifications().cases(ids)?;
     let scopes = scopes_of(conn, &cases, active, since(config)?)?;
     // What stays when it has passed is no difference, and what another table gives may not be known.
     let whole = |table: &str| {

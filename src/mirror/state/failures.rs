@@ -6,7 +6,7 @@ use std::time::Duration;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::State;
+use super::execute;
 use crate::config::JournalLevel;
 use crate::error::{Kind, Result};
 use crate::mirror::guard::NOTHING;
@@ -17,10 +17,16 @@ use crate::sql::{self, db, instant, instant_param, query, scalar_i64};
 /// The part of the failures of the table `cases` that stands for the listing of all of them.
 pub(in crate::mirror) const LISTING: &str = "listing";
 
-impl State<'_> {
+/// Scopes that failed.
+pub(crate) struct Failures<'c> {
+    pub(in crate::mirror) conn: &'c Connection,
+}
+
+impl Failures<'_> {
     /// Until when failed scopes wait: by table and id, in microseconds of our clock.
     pub(crate) fn failures(&self) -> Result<HashMap<(String, i64), i64>> {
-        let rows = self.query(
+        let rows = sql::query(
+            self.conn,
             "SELECT table_name, id, epoch_us(next_at) FROM sync.failures WHERE part = ''",
             |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)),
         )?;
@@ -76,30 +82,31 @@ impl State<'_> {
         level: JournalLevel,
         wanted: &[i64],
     ) -> Result<u64> {
-        let forbidden: HashMap<i64, u64> = self
-            .query(
-                &format!(
-                    "SELECT id, count(*)::UBIGINT FROM sync.failures \
+        let forbidden: HashMap<i64, u64> = sql::query(
+            self.conn,
+            &format!(
+                "SELECT id, count(*)::UBIGINT FROM sync.failures \
                      WHERE table_name = {table} AND kind = '{forbidden}' \
                        AND starts_with(part, {level}) AND first_at > coalesce( \
                        (SELECT max(greatest(sent_at, read_at)) FROM sync.journal_months \
                         WHERE table_name = {table}), TIMESTAMPTZ '1970-01-01 00:00:00+00') \
                      GROUP BY id",
-                    table = sql::text(table),
-                    forbidden = FailureKind::of(Kind::Forbidden).name(),
-                    level = sql::text(&format!("{level}/")),
-                ),
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )?
-            .into_iter()
-            .collect();
+                table = sql::text(table),
+                forbidden = FailureKind::of(Kind::Forbidden).name(),
+                level = sql::text(&format!("{level}/")),
+            ),
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?
+        .into_iter()
+        .collect();
         let all = wanted.iter().all(|id| forbidden.contains_key(id));
         Ok(if all { forbidden.values().sum() } else { forbidden.len() as u64 })
     }
 
     /// Forgets that scopes of a table answered 403: the table as a whole is forbidden now.
     pub(crate) fn forget_forbidden(&self, table: &str) -> Result<()> {
-        self.execute(
+        execute(
+            self.conn,
             "DELETE FROM sync.failures WHERE table_name = ? AND kind = ?",
             params![table, FailureKind::of(Kind::Forbidden).name()],
         )
@@ -136,7 +143,8 @@ impl State<'_> {
 
     /// A scope failed before, and does not any more.
     pub(crate) fn succeed(&self, scope: &ScopeId) -> Result<()> {
-        self.execute(
+        execute(
+            self.conn,
             "DELETE FROM sync.failures WHERE table_name = ? AND id = ? AND part = ?",
             params![scope.table, scope.id, scope.part],
         )
@@ -252,6 +260,7 @@ pub(in crate::mirror) fn fail(
 
 #[cfg(test)]
 mod tests {
+    use super::super::State;
     use super::*;
     use crate::mirror::reports::fixture;
 
@@ -264,10 +273,13 @@ mod tests {
             let part = format!("offices/2026-{month}");
             let scope = ScopeId { table: "depot_journals".to_owned(), id, part };
             let failure = Failure::new(FailureKind::of(Kind::Forbidden), "403");
-            state.fail(1, at(second), &scope, &failure).unwrap();
+            state.failures().fail(1, at(second), &scope, &failure).unwrap();
         };
         let count = |wanted: &[i64]| {
-            state.forbidden_journals("depot_journals", JournalLevel::Offices, wanted).unwrap()
+            state
+                .failures()
+                .forbidden_journals("depot_journals", JournalLevel::Offices, wanted)
+                .unwrap()
         };
         forbid(1, "01", 1);
         forbid(1, "02", 2);
@@ -276,7 +288,10 @@ mod tests {
         forbid(2, "01", 3);
         assert_eq!(count(&[1, 2]), 3);
         assert_eq!(count(&[1, 2, 3]), 2);
-        let other = state.forbidden_journals("depot_journals", JournalLevel::Chain, &[1]).unwrap();
+        let other = state
+            .failures()
+            .forbidden_journals("depot_journals", JournalLevel::Chain, &[1])
+            .unwrap();
         assert_eq!(other, 0, "of another level");
         let read = format!(
             "INSERT INTO sync.journal_months BY NAME SELECT 'depot_journals' AS table_name, \

@@ -1,11 +1,17 @@
 //! Which search shows a case, and whether one does (`sync.seen`: place and state).
 
-use super::{State, ids, list};
+use super::{ids, list};
 use crate::error::Result;
 use crate::scope::{FailureKind, Place, Standing};
 use crate::sql::{self, scalar_i64};
+use duckdb::Connection;
 
-impl State<'_> {
+/// Whether tables are read, and why not.
+pub(crate) struct Standings<'c> {
+    pub(in crate::mirror) conn: &'c Connection,
+}
+
+impl Standings<'_> {
     /// Cases that are in a mirrored search table, or known to be `hidden`, and are not in this
     /// listing: `listed` names a temporary table with a column `id`.
     ///
@@ -56,10 +62,11 @@ impl State<'_> {
 
     /// The search in which a case is looked for first.
     pub(crate) fn place(&self, id: i64) -> Result<Place> {
-        let rows = self
-            .query(&format!("SELECT place FROM sync.seen WHERE case_id = {id}"), |row| {
-                row.get::<_, Option<String>>(0)
-            })?;
+        let rows = sql::query(
+            self.conn,
+            &format!("SELECT place FROM sync.seen WHERE case_id = {id}"),
+            |row| row.get::<_, Option<String>>(0),
+        )?;
         let place = rows.into_iter().next().flatten();
         Ok(place.as_deref().and_then(Place::parse).unwrap_or(Place::Cases))
     }
