@@ -37,29 +37,34 @@ impl Forecasts<'_> {
     }
 
     /// How many days of a journal the service is known to answer at once: by id and month, `None`
-    /// where a month came in one call, or was never read.
+    /// where a month came in one call, or was never read; and whether it is known which lines came.
     pub(crate) fn days_at_once(
         &self,
         table: &str,
         level: JournalLevel,
-    ) -> Result<BTreeMap<i64, BTreeMap<Month, Option<u32>>>> {
+    ) -> Result<BTreeMap<i64, BTreeMap<Month, (Option<u32>, bool)>>> {
         let rows = sql::query(
             self.conn,
             &format!(
-                "SELECT journal_id, strftime(journal_month, '%Y-%m'), window_days \
-                 FROM sync.journal_months WHERE table_name = {} AND journal_level = {}",
+                "SELECT journal_id, strftime(journal_month, '%Y-%m'), window_days, \
+                   lines_digest IS NOT NULL FROM sync.journal_months WHERE table_name = {} AND journal_level = {}",
                 sql::text(table),
                 sql::text(&level.to_string())
             ),
             |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, Option<i64>>(2)?))
+                Ok((
+                    row.get::<_, i64>(0)?,
+                    row.get::<_, String>(1)?,
+                    row.get::<_, Option<i64>>(2)?,
+                    row.get::<_, bool>(3)?,
+                ))
             },
         )?;
-        let mut all: BTreeMap<i64, BTreeMap<Month, Option<u32>>> = BTreeMap::new();
-        for (id, month, days) in rows {
+        let mut all: BTreeMap<i64, BTreeMap<Month, (Option<u32>, bool)>> = BTreeMap::new();
+        for (id, month, days, is_known) in rows {
             if let Ok(month) = month.parse() {
                 let days = days.and_then(|days| u32::try_from(days).ok());
-                all.entry(id).or_default().insert(month, days);
+                all.entry(id).or_default().insert(month, (days, is_known));
             }
         }
         Ok(all)
