@@ -292,22 +292,22 @@ impl Forecaster<'_> {
         Ok(Line { what: Place::Contacts.table().to_owned(), scopes, calls })
     }
 
-    /// Months that are due, or that the schedules make so, and how many wait. One that is known to be too much for one
-    /// call is read in parts: once where it brings the lines that it brought before, else twice; of what
-    /// is not known to be, it takes more than this says.
+    /// Months that are due, or that the schedules make so, and how many wait. One that is known to be
+    /// too much for one call is read in parts: once where it brings the lines that it brought before,
+    /// else twice. One that turns out to be too much takes more calls than this tells.
     fn journal(&self, resource: &Resource) -> Result<(Line, u64)> {
         let level = self.config.journals.level;
-        let known = State::new(self.conn).forecasts().days_at_once(&resource.table, level)?;
+        let known = State::new(self.conn).forecasts().months_read(&resource.table, level)?;
         let (months, waiting) = self.months(&resource.table)?;
         let calls = |(id, month): &(i64, Month)| {
             // A month that is new begins with what the one before it bears.
             let months = known.get(id);
             let own = months.and_then(|months| months.get(month));
             let like = own.or_else(|| months.and_then(|months| months.values().next_back()));
-            let days = like.and_then(|(days, _)| *days).unwrap_or(u32::MAX);
+            let days = like.and_then(|read| read.window_days).unwrap_or(u32::MAX);
             match month.window().parts(days).len() as u64 {
                 1 => 1,
-                parts if own.is_some_and(|(_, is_known)| *is_known) => parts,
+                parts if own.is_some_and(|read| read.is_digested) => parts,
                 parts => 2 * parts,
             }
         };

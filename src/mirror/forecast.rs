@@ -11,6 +11,15 @@ use crate::scope::{FeedName, Month, Place};
 use crate::sql::{self, scalar_i64};
 use crate::ticks::Ticks;
 
+/// How a month of a journal came when it was last read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MonthRead {
+    /// How many days the service is known to answer at once; `None` where all came in one call.
+    pub(crate) window_days: Option<u32>,
+    /// Whether the store has the digest of its lines.
+    pub(crate) is_digested: bool,
+}
+
 /// What is to be read, counted.
 pub(crate) struct Forecasts<'c> {
     pub(super) conn: &'c Connection,
@@ -36,13 +45,12 @@ impl Forecasts<'_> {
         )
     }
 
-    /// How many days of a journal the service is known to answer at once: by id and month, `None`
-    /// where a month came in one call, or was never read; and whether it is known which lines came.
-    pub(crate) fn days_at_once(
+    /// How the months of a journal came when they were last read, by its id.
+    pub(crate) fn months_read(
         &self,
         table: &str,
         level: JournalLevel,
-    ) -> Result<BTreeMap<i64, BTreeMap<Month, (Option<u32>, bool)>>> {
+    ) -> Result<BTreeMap<i64, BTreeMap<Month, MonthRead>>> {
         let rows = sql::query(
             self.conn,
             &format!(
@@ -52,19 +60,19 @@ impl Forecasts<'_> {
                 sql::text(&level.to_string())
             ),
             |row| {
-                Ok((
-                    row.get::<_, i64>(0)?,
-                    row.get::<_, String>(1)?,
-                    row.get::<_, Option<i64>>(2)?,
-                    row.get::<_, bool>(3)?,
-                ))
+                let read = MonthRead {
+                    window_days: row
+                        .get::<_, Option<i64>>(2)?
+                        .and_then(|days| days.try_into().ok()),
+                    is_digested: row.get(3)?,
+                };
+                Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, read))
             },
         )?;
-        let mut all: BTreeMap<i64, BTreeMap<Month, (Option<u32>, bool)>> = BTreeMap::new();
-        for (id, month, days, is_known) in rows {
+        let mut all: BTreeMap<i64, BTreeMap<Month, MonthRead>> = BTreeMap::new();
+        for (id, month, read) in rows {
             if let Ok(month) = month.parse() {
-                let days = days.and_then(|days| u32::try_from(days).ok());
-                all.entry(id).or_default().insert(month, (days, is_known));
+                all.entry(id).or_default().insert(month, read);
             }
         }
         Ok(all)
