@@ -83,3 +83,7 @@ mod status;
 mod text;
 mod ticks;
 mod verify;
+
+// Here, so that the program, the tests and the benches have the same.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -328,7 +328,7 @@ fn an_office_without_a_journal_that_others_have_has_no_lines_and_is_no_failure_f
         "SELECT DISTINCT status, lines FROM report.journal_coverage WHERE journal_id = {OFFICE} \
          AND journal = 'depot_journals'"
     );
-    assert_eq!(rows(&world.published(), &covered), ["complete | 0"]);
+    assert_eq!(rows(&world.published(), &covered), ["complete | 0", "open | 0"]);
     world.sandbox.clear_faults();
     world.configure(&format!("{FEED}[schedule]\njournals = \"* * * * * *\"\n"));
     world.sync();

@@ -224,7 +224,7 @@ fn a_new_column_with_a_class_hides_what_was_kept_of_its_field_before() {
         .execute_batch(&format!(
             "INSERT INTO sync.rejects VALUES (1, 'publications', '1', '1/2', 'portal_id', \
                '\"{in_history}\"', 'of a column that had another name', now(), now(), now()); \
-             INSERT INTO sync.verifications VALUES \
+             INSERT INTO sync.verifications (run_id, verified_at, what, source, mirror, difference) VALUES \
                (1, now(), 'case 1', '{in_history}', '{in_drift}', 'publications')"
         ))
         .unwrap();

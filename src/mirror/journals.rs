@@ -14,7 +14,7 @@ use super::doubt;
 use super::first_load;
 use super::learned;
 use super::lines::{self, Lines, MergedTable};
-use super::load::{Outcome, Settings, count_change};
+use super::load::{Outcome, Settings, count_changes};
 use super::merge::{self, Merged};
 use crate::catalog::{Group, LINE_ID, Resource};
 use crate::decode::{Decoded, Load};
@@ -229,9 +229,7 @@ fn note(
     table: MergedTable,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    for month in &table.months {
-        count_change(conn, &resource.table, month)?;
-    }
+    count_changes(conn, &resource.table, &table.months)?;
     outcome.note(&resource.table, table.merged);
     Ok(())
 }

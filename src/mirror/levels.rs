@@ -4,7 +4,7 @@
 use duckdb::Connection;
 use jiff::Timestamp;
 
-use super::load::count_change;
+use super::load::count_changes;
 use super::merge;
 use crate::catalog::{Catalog, JOURNAL_COLUMNS};
 use crate::config::JournalLevel;
@@ -45,9 +45,7 @@ pub(super) fn leave_others(
             rows = left,
             "rows of another journals.level leave; history keeps them"
         );
-        for month in months {
-            count_change(conn, &resource.table, &month)?;
-        }
+        count_changes(conn, &resource.table, months)?;
         any_left = true;
     }
     if any_left {

@@ -1,8 +1,8 @@
 //! Decoded scopes go into the tables together with the state that says so, in one transaction.
 
-use crate::decode::{Load, LoadKind};
+use crate::decode::{Load, LoadKind, LoadedScope};
 use crate::scope::{FailureKind, FetchStatus, Version};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use duckdb::{Connection, params};
@@ -104,10 +104,26 @@ pub(super) fn apply(
             _ => groups.push(LoadGroup::of(load)),
         }
     }
+    let mut answered: BTreeSet<String> = BTreeSet::new();
     for group in groups {
+        if group.loads.iter().any(|load| !load.not_found) {
+            answered.insert(group.table().to_owned());
+        }
         apply_table(conn, settings, run_id, now, group.loads, &mut outcome)?;
     }
+    note_answered(conn, &answered)?;
     Ok(outcome)
+}
+
+fn note_answered(conn: &Connection, tables: &BTreeSet<String>) -> Result<()> {
+    if tables.is_empty() {
+        return Ok(());
+    }
+    conn.execute_batch(&format!(
+        "UPDATE sync.resources SET answered = true WHERE NOT answered AND table_name IN ({})",
+        sql::texts(tables.iter().map(String::as_str))
+    ))
+    .map_err(|e| db("cannot note which tables answered", e))
 }
 
 /// Loads of one table and kind that are merged together, because they share no scope.
@@ -157,13 +173,6 @@ fn apply_table(
     } else {
         apply_scopes(conn, settings, &resource, &loads, run_id, now, outcome)?;
     }
-    if loads.iter().any(|load| !load.not_found) {
-        conn.execute(
-            "UPDATE sync.resources SET answered = true WHERE table_name = ? AND NOT answered",
-            [&resource.table],
-        )
-        .map_err(|e| db("cannot note that a table answered", e))?;
-    }
     rejects::note(conn, &resource, &loads, run_id, now)?;
     note_drift(conn, &loads, now)?;
     if let LoadKind::Search { place, answered_at } = kind {
@@ -188,15 +197,20 @@ fn apply_scopes(
     let decoded: Vec<&Decoded> = loads.iter().map(|load| &load.decoded).collect();
     let merged = merge_table(conn, settings, resource, &decoded, &scopes, now)?;
     outcome.note(&resource.table, merged);
+    let mut held = merged.held;
     let children = loads.first().map_or(0, |load| load.decoded.children.len());
     for n in 0..children {
         let of_child: Vec<&Decoded> = loads.iter().map(|load| &load.decoded.children[n]).collect();
         let child = Arc::clone(&of_child[0].resource);
         let merged = merge_table(conn, settings, &child, &of_child, &scopes, now)?;
         outcome.note(&child.table, merged);
+        held += merged.held;
     }
-    note_scopes(conn, &resource.table, now)?;
-    if let Some(limits) = settings.limits(now) {
+    let whole = held == 0 && loads.iter().all(|l| l.scopes.iter().all(|s| is_complete(l, s)));
+    note_scopes(conn, &resource.table, whole, now)?;
+    if held > 0
+        && let Some(limits) = settings.limits(now)
+    {
         guard::note_held(conn, &resource.table, run_id, limits, outcome)?;
     }
     if resource.group == Group::Case {
@@ -226,16 +240,20 @@ fn stage_scopes(conn: &Connection, loads: &[Load]) -> Result<()> {
                     scope.part,
                     version,
                     sequence,
-                    // Each id of a search is a scope of its own, and its row is there.
-                    scope.complete
-                        && (matches!(load.kind, LoadKind::Search { .. })
-                            || !load.decoded.any_without_key()),
+                    is_complete(load, scope),
                     instant_param(scope.sent_at)
                 ])
                 .map_err(failed)?;
         }
     }
     appender.flush().map_err(failed)
+}
+
+/// Whether all rows of a scope are in its load.
+fn is_complete(load: &Load, scope: &LoadedScope) -> bool {
+    // Each id of a search is a scope of its own, and its row is there.
+    let is_search = matches!(load.kind, LoadKind::Search { .. });
+    scope.complete && (is_search || !load.decoded.any_without_key())
 }
 
 fn merge_table(
@@ -252,7 +270,7 @@ fn merge_table(
         compare_table(conn, settings, resource, decoded, now)?
     };
     if merged.changed() {
-        count_change(conn, &resource.table, "")?;
+        count_changes(conn, &resource.table, [""])?;
     }
     Ok(merged)
 }
@@ -279,25 +297,33 @@ fn compare_table(
     Ok(merged)
 }
 
-/// Moves the change counter by which snapshots link unchanged files
-/// (docs/architecture.md, "Published means finished"); `part` is the month of a journal's table,
-/// else nothing.
-pub(super) fn count_change(conn: &Connection, table: &str, part: &str) -> Result<()> {
-    let changed = conn
-        .execute(
-            "UPDATE sync.changes SET counter = counter + 1 WHERE table_name = ? AND part = ?",
-            [table, part],
-        )
-        .map_err(|e| db("cannot count a change", e))?;
-    if changed == 0 {
-        conn.execute("INSERT INTO sync.changes VALUES (?, ?, 1)", [table, part])
-            .map_err(|e| db("cannot count a change", e))?;
+/// Moves the change counters by which snapshots link unchanged files
+/// (docs/architecture.md, "Published means finished"); `parts` are the months of a journal's table, of
+/// another nothing.
+pub(super) fn count_changes(
+    conn: &Connection,
+    table: &str,
+    parts: impl IntoIterator<Item = impl AsRef<str>>,
+) -> Result<()> {
+    let parts: Vec<String> =
+        parts.into_iter().map(|part| format!("({})", sql::text(part.as_ref()))).collect();
+    if parts.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let name = sql::text(table);
+    let parts = parts.join(", ");
+    conn.execute_batch(&format!(
+        "UPDATE sync.changes SET counter = counter + 1 \
+           WHERE table_name = {name} AND part IN (SELECT part FROM (VALUES {parts}) p(part)); \
+         INSERT INTO sync.changes SELECT {name}, part, 1 FROM (VALUES {parts}) p(part) \
+           WHERE part NOT IN (SELECT part FROM sync.changes WHERE table_name = {name})"
+    ))
+    .map_err(|e| db("cannot count a change", e))
 }
 
-/// `sync.fetched`, `sync.failures` and `sync.resources` after the staged scopes were merged.
-fn note_scopes(conn: &Connection, table: &str, now: Timestamp) -> Result<()> {
+/// `sync.fetched`, `sync.failures` and `sync.resources` after the staged scopes were merged. `whole`: all
+/// of them are complete and nothing is held, so there is no need to look what they were before.
+fn note_scopes(conn: &Connection, table: &str, whole: bool, now: Timestamp) -> Result<()> {
     let failed = |e| db("cannot note what was fetched", e);
     let name = sql::text(table);
     let seen = if table == "contacts" {
@@ -306,14 +332,23 @@ fn note_scopes(conn: &Connection, table: &str, now: Timestamp) -> Result<()> {
         "(SELECT case_id AS id, moved, any_stamp AS version FROM sync.seen)"
     };
     // Rows that are held are still there, and so their scope is not what the answer said.
-    let complete = "(c.complete AND k.id IS NULL)";
-    let incomplete = format!(
-        "CASE WHEN k.id IS NULL THEN '{}' ELSE '{}' END",
-        FetchStatus::Incomplete,
-        FetchStatus::Held
-    );
+    let (complete, incomplete, was_complete, before) = if whole {
+        ("true", "NULL".to_owned(), "true", String::new())
+    } else {
+        let (incomplete, held) = (FetchStatus::Incomplete, FetchStatus::Held);
+        let joins = format!(
+            "LEFT JOIN (SELECT DISTINCT id FROM temp.kept_back) k ON k.id = c.id \
+             LEFT JOIN ({}) f ON f.table_name = {name} AND f.id = c.id AND f.part = c.part",
+            rows_of("SELECT id FROM temp.stage_scopes")
+        );
+        (
+            "(c.complete AND k.id IS NULL)",
+            format!("CASE WHEN k.id IS NULL THEN '{incomplete}' ELSE '{held}' END"),
+            "coalesce(f.complete, false)",
+            joins,
+        )
+    };
     let moved = "(c.sequence IS NOT NULL AND coalesce(s.moved > c.sequence, false))";
-    let before = rows_of("SELECT id FROM temp.stage_scopes");
     let now = instant(now);
     conn.execute_batch(&format!(
         "CREATE OR REPLACE TEMP TABLE stage_fetched AS \
@@ -325,12 +360,9 @@ fn note_scopes(conn: &Connection, table: &str, now: Timestamp) -> Result<()> {
                 WHEN {moved} THEN '{as_moved}' ELSE '{current}' END AS status, \
            c.sent::TIMESTAMPTZ AS sent_at, {now} AS fetched_at, \
            (SELECT max(definition) FROM sync.resources WHERE table_name = {name}) AS definition, \
-           {complete} OR coalesce(f.complete, false) AS complete, \
+           {complete} OR {was_complete} AS complete, \
            NULL::BIGINT AS again_at, {MARK_NOW} AS mark \
-         FROM temp.stage_scopes c \
-         LEFT JOIN (SELECT DISTINCT id FROM temp.kept_back) k ON k.id = c.id \
-         LEFT JOIN {seen} s ON s.id = c.id \
-         LEFT JOIN ({before}) f ON f.table_name = {name} AND f.id = c.id AND f.part = c.part; \
+         FROM temp.stage_scopes c LEFT JOIN {seen} s ON s.id = c.id {before}; \
          DELETE FROM sync.fetched_scopes f USING temp.stage_fetched n \
          WHERE f.table_name = {name} AND f.id = n.id AND f.part = n.part; \
          INSERT INTO sync.fetched_scopes BY NAME SELECT * FROM temp.stage_fetched; \

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use duckdb::{Connection, params};
 
-use super::load::count_change;
+use super::load::count_changes;
 use super::schema;
 use crate::catalog::{Catalog, Class, Column, EXTRA_COLUMN, Group, Origin, Resource};
 use crate::config::{self, PrivacyMode};
@@ -359,7 +359,7 @@ fn restatements(
 
 /// Snapshots of the table are written anew, all of its months too.
 fn touched(conn: &Connection, table: &str) -> Result<()> {
-    count_change(conn, table, "")?;
+    count_changes(conn, table, [""])?;
     let parts: BTreeMap<String, ()> = query(
         conn,
         &format!(
@@ -370,5 +370,5 @@ fn touched(conn: &Connection, table: &str) -> Result<()> {
     )?
     .into_iter()
     .collect();
-    parts.keys().try_for_each(|part| count_change(conn, table, part))
+    count_changes(conn, table, parts.keys())
 }

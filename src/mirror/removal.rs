@@ -5,7 +5,7 @@ use duckdb::Connection;
 use jiff::Timestamp;
 
 use super::guard::{self, Limits};
-use super::load::{Outcome, Settings, count_change};
+use super::load::{Outcome, Settings, count_changes};
 use super::merge::{self, Merged};
 use super::state::failures::{Failure, fail};
 use super::state::fetched::{FetchedScopes, rows_of};
@@ -32,7 +32,7 @@ pub(super) fn take_rows(
     let gone = merge::remove(conn, resource, history, &condition, change, &instant(now))?;
     if gone > 0 {
         outcome.note(&resource.table, Merged { deleted: gone, ..Merged::default() });
-        count_change(conn, &resource.table, "")?;
+        count_changes(conn, &resource.table, [""])?;
     }
     Ok(())
 }

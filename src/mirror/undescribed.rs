@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use duckdb::{Connection, params};
 
 use super::definition::{is_text, with_mode};
-use super::load::count_change;
+use super::load::count_changes;
 use super::schema;
 use super::state::fetched::FetchedScopes;
 use crate::catalog::{Catalog, Class, Column, Resource};
@@ -51,7 +51,7 @@ pub(super) fn take_out(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<
         sql += &format!("DELETE FROM sync.restatements WHERE journal = {text};");
         conn.execute_batch(&sql).map_err(failed)?;
         FetchedScopes::new(conn).forget_table(&table)?;
-        count_change(conn, &table, "")?;
+        count_changes(conn, &table, [""])?;
         let complete = schema::meta(conn, "complete_tables")?.unwrap_or_default();
         let others: Vec<&str> = complete.split(',').filter(|other| *other != table).collect();
         schema::set_meta(conn, "complete_tables", &others.join(","))?;
@@ -165,7 +165,7 @@ fn empty(conn: &Connection, table: &str, column: &str) -> Result<()> {
     let emptied =
         conn.execute(&sql, []).map_err(|e| db(&format!("cannot empty {history}.{column}"), e))?;
     if emptied > 0 {
-        count_change(conn, table, "")?;
+        count_changes(conn, table, [""])?;
     }
     Ok(())
 }
