@@ -35,6 +35,8 @@ pub(crate) struct RevenueMonth {
     pub(crate) gone: bool,
     /// The platform's sum is that of something else.
     pub(crate) without_control: bool,
+    /// Annotations are mirrored: what they change of the payments is known.
+    pub(crate) has_annotations: bool,
 }
 
 /// A month of a journal without a sum, whose turn it is to be read again line by line.
@@ -236,7 +238,9 @@ impl Verifications<'_> {
                      OR m.journal_level || '/' \
                      || m.journal_id || '/' || strftime(m.journal_month, '%Y-%m') IN \
                      (SELECT scope FROM rejected), m.window_days, k.gone_at IS NOT NULL, \
-                   x.no_control_at IS NOT NULL \
+                   x.no_control_at IS NOT NULL, NOT EXISTS (SELECT 1 FROM sync.resources \
+                     WHERE table_name = 'revenue_journal_annotations' \
+                       AND status IN ('disabled', 'forbidden', 'absent')) \
                  FROM sync.journal_months m \
                  LEFT JOIN lines l ON {} LEFT JOIN notes n ON {} \
                  LEFT JOIN main.revenue_journal_sums t ON {} \
@@ -273,6 +277,7 @@ impl Verifications<'_> {
                         .and_then(|days| u32::try_from(days).ok()),
                     gone: row.get(11)?,
                     without_control: row.get(12)?,
+                    has_annotations: row.get(13)?,
                 }))
             },
         )?;

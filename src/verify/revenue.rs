@@ -20,6 +20,9 @@ use crate::scope::{DueReason, JournalScope, Month, REVENUE, REVENUE_SUMS};
 /// Cells that are named of one month.
 const MOST_NAMED: usize = 50;
 
+/// Why a month is left out whose lines are not known to be as they were read.
+const NOT_KNOWN: &str = "it is pending, failed or rejected";
+
 /// Payment and purchase price in hundredths.
 type Sums = (i128, i128);
 
@@ -84,7 +87,7 @@ impl Revenue {
                 continue;
             }
             if month.unsure {
-                leave_out(context, &month);
+                leave_out(context, &month, NOT_KNOWN);
                 continue;
             }
             let scope = month.scope;
@@ -215,10 +218,16 @@ impl Revenue {
             let key = (month.scope.id, month.scope.month);
             let Some(open) = self.open.get_mut(&key) else { continue };
             let (false, Some(own)) = (month.unsure, Own::of(&month)) else {
-                leave_out(context, &month);
+                leave_out(context, &month, NOT_KNOWN);
                 self.open.remove(&key);
                 continue;
             };
+            if own.needs_annotations(open.source) && !month.has_annotations {
+                let why = "what its annotations change of the payments is not mirrored";
+                leave_out(context, &month, why);
+                self.open.remove(&key);
+                continue;
+            }
             let matches = own.matches(open.source);
             let figures = (own.payment + own.change, own.price);
             let mut changed = open.moved || open.mirror.is_some_and(|before| before != figures);
@@ -305,6 +314,11 @@ impl Own {
         self.payments(source).filter(|_| self.price == source.1)
     }
 
+    /// Whether changes of payments may be all that is missing.
+    fn needs_annotations(&self, source: Sums) -> bool {
+        self.payments(source).is_none() && self.price == source.1
+    }
+
     /// In payments, where these differ, else in purchase prices.
     fn difference(&self, source: Sums) -> String {
         match self.payments(source) {
@@ -364,8 +378,8 @@ impl Own {
 }
 
 /// What is to be read again, or did not fit, is known to be no sum.
-fn leave_out(context: &Context, month: &RevenueMonth) {
-    context.leave_out(format!("{}: it is pending, failed or rejected", name(month)), 1);
+fn leave_out(context: &Context, month: &RevenueMonth, why: &str) {
+    context.leave_out(format!("{}: {why}", name(month)), 1);
 }
 
 /// `revenue Sentrum (offices/11) 2026-03`.

@@ -56,18 +56,26 @@ rejected AS (
           OR table_name = 'revenue_journal_sums'
       )
 ),
+annotations AS (
+    SELECT count(*) = 0 AS are_read FROM sync.resources
+    WHERE table_name = 'revenue_journal_annotations'
+      AND status IN ('disabled', 'forbidden', 'absent')
+),
 sums AS (
     SELECT
         s.journal_level,
         s.journal_id,
         s.journal_month,
-        -- The platform counts the payment changes of annotations, or it does not.
+        -- The platform counts the payment changes of annotations, or it does not. Where they are not
+        -- mirrored, it is not known what they come to.
         s.total_purchase_price = coalesce(r.purchase_price, 0)
         AND (
             s.total_payment = coalesce(r.payment, 0)
-            OR s.total_payment = coalesce(r.payment, 0) + coalesce(c.payment_change, 0)
+            OR s.total_payment
+            = coalesce(r.payment, 0) + CASE WHEN a.are_read THEN coalesce(c.payment_change, 0) END
         ) AS sum_matches
     FROM main.revenue_journal_sums AS s
+    CROSS JOIN annotations AS a
     LEFT JOIN revenue AS r USING (journal_level, journal_id, journal_month)
     LEFT JOIN changes AS c USING (journal_level, journal_id, journal_month)
     -- A sum that was asked before the lines were last read says nothing about them, nor one of a table

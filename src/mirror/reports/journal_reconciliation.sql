@@ -17,6 +17,11 @@ changes AS (
     FROM main.revenue_journal_annotations
     GROUP BY ALL
 ),
+annotations AS (
+    SELECT count(*) = 0 AS are_read FROM sync.resources
+    WHERE table_name = 'revenue_journal_annotations'
+      AND status IN ('disabled', 'forbidden', 'absent')
+),
 rejected AS (
     -- What did not fit leaves an amount open. The scope is offices/11/2026-10.
     SELECT
@@ -54,7 +59,7 @@ months AS (
         v.read_at IS NOT NULL AND v.status NOT IN ('disabled', 'forbidden', 'absent') AS is_known,
         CASE WHEN is_known AND NOT coalesce(j.payment, false) THEN coalesce(r.payment, 0) END
             AS payment,
-        CASE WHEN is_known AND NOT coalesce(j.payment_change, false)
+        CASE WHEN is_known AND a.are_read AND NOT coalesce(j.payment_change, false)
             THEN coalesce(c.payment_change, 0) END AS payment_change,
         coalesce(r.purchase_price, 0) AS purchase_price,
         -- Only a sum that can be held against the lines.
@@ -62,6 +67,7 @@ months AS (
         CASE WHEN v.sum_matches IS NOT NULL THEN s.total_purchase_price END AS platform_price,
         x.journal_id IS NOT NULL AS is_off_meaning
     FROM report.journal_coverage AS v
+    CROSS JOIN annotations AS a
     LEFT JOIN revenue AS r USING (journal_level, journal_id, journal_month)
     LEFT JOIN changes AS c USING (journal_level, journal_id, journal_month)
     LEFT JOIN main.revenue_journal_sums AS s USING (journal_level, journal_id, journal_month)
