@@ -45,3 +45,4 @@ mod upgrade;
 mod user_files;
 mod values;
 mod verify;
+mod year;

@@ -19,7 +19,7 @@ use duckdb::Connection;
 use crate::support::follow::{UNTHROTTLED, change, ids, unthrottled};
 use crate::support::journals::{OFFICE, month};
 use crate::support::scripted::{fault, refuse};
-use crate::support::{Row, World, by_key, mirrored, one, shown};
+use crate::support::{LINE_ID, Row, World, by_key, mirrored, one, shown};
 
 /// How an answer is spoilt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -321,7 +321,10 @@ impl Mirror {
         let mut twice = Vec::new();
         let rows = self.catalog.names().into_iter().map(|table| {
             let resource = self.catalog.get(table).unwrap();
-            (table.to_owned(), by_key(resource, mirrored(&store, resource), &mut twice))
+            // The mirror's names of lines are its own.
+            let mut rows = mirrored(&store, resource);
+            rows.iter_mut().for_each(|row| drop(row.remove(LINE_ID)));
+            (table.to_owned(), by_key(resource, rows, &mut twice))
         });
         let rows = rows.collect();
         assert!(twice.is_empty(), "{twice:?}");

@@ -56,6 +56,8 @@ pub enum Control {
     RefuseCredentials { on: bool },
     /// The `Date` header is ahead of the clock that `ModifiedDate` is taken from.
     DateSkew { ms: i64 },
+    /// The world's clock goes on by so much at once.
+    Advance { ms: u64 },
     /// Another tenant answers at this address.
     Tenant { id: String },
     /// Another way for journals to page.
@@ -116,6 +118,7 @@ impl Shared {
             Control::RefuseRefresh { on } => self.tokens().refuse_refresh = on,
             Control::RefuseCredentials { on } => self.tokens().refuse_credentials = on,
             Control::DateSkew { ms } => self.knobs().date_skew_ms = ms,
+            Control::Advance { ms } => self.world().advance(Duration::from_millis(ms)),
             Control::Tenant { id } => self.knobs().tenant = Some(id),
             Control::JournalPaging { paging } => self.knobs().journal_paging = paging,
             Control::HeavyJournal { heavy } => self.knobs().heavy_journal = heavy,

@@ -30,6 +30,8 @@ pub(crate) struct World {
     doubt: RefCell<Option<String>>,
     retries_at_once: Cell<bool>,
     snapshots: Cell<bool>,
+    /// The library that shifts the program's clock, and by how much.
+    clock: RefCell<Option<(PathBuf, jiff::SignedDuration)>>,
 }
 
 impl World {
@@ -51,6 +53,7 @@ impl World {
             doubt: RefCell::default(),
             retries_at_once: Cell::new(false),
             snapshots: Cell::new(false),
+            clock: RefCell::default(),
         };
         world.configure("");
         world
@@ -105,6 +108,18 @@ impl World {
         world
     }
 
+    /// The runs to come have a clock of their own, by `libfaketime`.
+    pub(crate) fn fake_time(&self, library: PathBuf) {
+        self.clock.replace(Some((library, jiff::SignedDuration::ZERO)));
+    }
+
+    /// How far that clock is from ours.
+    pub(crate) fn set_clock(&self, ahead: jiff::SignedDuration) {
+        if let Some((_, was)) = &mut *self.clock.borrow_mut() {
+            *was = ahead;
+        }
+    }
+
     /// Sets `source.doubt` for the runs to come.
     pub(crate) fn doubt(&self, duration: &str) {
         self.doubt.replace(Some(duration.to_owned()));
@@ -127,6 +142,12 @@ impl World {
         command.env("CASEMIRROR_STORE__THREADS", "1");
         if !self.snapshots.get() {
             command.env("CASEMIRROR_PUBLISH__PARQUET", "");
+        }
+        if let Some((library, ahead)) = &*self.clock.borrow() {
+            command.env("LD_PRELOAD", library);
+            command.env("FAKETIME", format!("{:+.3}", ahead.as_secs_f64()));
+            // What is measured goes on as it does, and so do the dates of files.
+            command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("NO_FAKE_STAT", "1");
         }
         if self.retries_at_once.get() {
             command.env("CASEMIRROR_RETRY_AT_ONCE", "1");
@@ -285,7 +306,7 @@ pub(crate) fn differences_of(conn: &Connection, state: &Value) -> Vec<String> {
 }
 
 /// The mirror's name for a journal's line.
-const LINE_ID: &str = "line_id";
+pub(crate) const LINE_ID: &str = "line_id";
 
 /// Rows of the mirror have a key that is theirs alone.
 fn by_own_key(resource: &Resource, rows: &[Row], differences: &mut Vec<String>) {

@@ -66,6 +66,10 @@ pub enum Act {
     EditEmployee { employee_id: i64 },
     /// An office gets another telephone number.
     EditOffice { office_id: i64 },
+    /// An office is split: the new one of the same company has no journals before now.
+    SplitOffice { office_id: i64 },
+    /// An office is closed down: it leaves the list, and its journals are 404.
+    CloseOffice { office_id: i64 },
     /// An employee leaves the present office for another: that affiliation is no longer active.
     MoveEmployee { employee_id: i64, office_id: i64 },
     /// Something happens to the accounts of an office.

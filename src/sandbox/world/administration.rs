@@ -5,7 +5,7 @@ use super::World;
 use super::act::{ListEdit, Outcome};
 use super::definitions;
 use super::life::contact_outcome;
-use super::people::{Account, Affiliation};
+use super::people::{Account, Affiliation, Office};
 
 impl World {
     pub(super) fn edit_employee(&mut self, id: i64) -> Result<Outcome, String> {
@@ -23,6 +23,19 @@ impl World {
         let office = self.offices.get_mut(&id).ok_or_else(|| no_office(id))?;
         office.telephone = format!("+47 {number}");
         Ok(listed("office edited", id))
+    }
+
+    pub(super) fn split_office(&mut self, id: i64) -> Result<Outcome, String> {
+        let of = self.offices.get(&id).ok_or_else(|| no_office(id))?.clone();
+        let new = self.offices.keys().next_back().map_or(id, |last| last + 1);
+        let name = format!("{} II", of.name);
+        self.offices.insert(new, Office { id: new, name, accounts: Vec::new(), ..of });
+        Ok(listed("office split", new))
+    }
+
+    pub(super) fn close_office(&mut self, id: i64) -> Result<Outcome, String> {
+        self.offices.remove(&id).ok_or_else(|| no_office(id))?;
+        Ok(listed("office closed down", id))
     }
 
     pub(super) fn move_employee(&mut self, id: i64, office_id: i64) -> Result<Outcome, String> {

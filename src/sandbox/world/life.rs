@@ -51,6 +51,8 @@ impl World {
             }
             Act::EditEmployee { employee_id } => self.edit_employee(*employee_id),
             Act::EditOffice { office_id } => self.edit_office(*office_id),
+            Act::SplitOffice { office_id } => self.split_office(*office_id),
+            Act::CloseOffice { office_id } => self.close_office(*office_id),
             Act::MoveEmployee { employee_id, office_id } => {
                 self.move_employee(*employee_id, *office_id)
             }

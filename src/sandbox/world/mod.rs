@@ -23,6 +23,7 @@ mod status;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -86,6 +87,8 @@ pub(crate) struct Size {
 pub(crate) struct World {
     pub(crate) basis: Arc<Basis>,
     started: Instant,
+    /// How far its clock was put forward.
+    skipped: Duration,
     /// The last instant that was given out; the next one is later.
     last: Ticks,
     slots: BTreeMap<i64, Slot>,
@@ -115,6 +118,7 @@ impl World {
         let basis = Arc::new(Basis::new(seed, origin, size.cases));
         let mut world = World {
             started: Instant::now(),
+            skipped: Duration::ZERO,
             last: origin,
             slots: BTreeMap::new(),
             by_modified: BTreeSet::new(),
@@ -149,10 +153,16 @@ impl World {
         world
     }
 
-    /// The time in the world: its origin and what has passed since.
+    /// The time in the world: its origin, what has passed since, and what was skipped.
     pub(crate) fn now(&self) -> Ticks {
-        let passed = i64::try_from(self.started.elapsed().as_nanos() / 100).unwrap_or(0);
+        let passed = self.started.elapsed() + self.skipped;
+        let passed = i64::try_from(passed.as_nanos() / 100).unwrap_or(0);
         Ticks(self.basis.origin.0 + passed)
+    }
+
+    /// Its clock goes on by so much at once.
+    pub(crate) fn advance(&mut self, by: Duration) {
+        self.skipped += by;
     }
 
     /// An instant for a change: now, but later than any given before.

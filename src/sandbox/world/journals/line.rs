@@ -47,7 +47,9 @@ pub(crate) fn of_seed(basis: &Basis, lines: Option<usize>, place: Place) -> Vec<
     let history = basis.origin.plus_ms(-600_000);
     let (start, end) = (month.start(), Ticks(month.end().0.min(history.0)));
     let back = Month::of(basis.origin).since(month);
-    if month < Journals::first_month(basis) || end <= start {
+    // An office that came later has no history.
+    let has_history = basis.offices.iter().any(|o| o.id == office);
+    if month < Journals::first_month(basis) || end <= start || !has_history {
         return Vec::new();
     }
     let closed = end < history;
