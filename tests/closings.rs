@@ -251,6 +251,8 @@ struct Sheet {
     formats: BTreeMap<String, Option<String>>,
     narrow: Vec<String>,
     frozen: Option<String>,
+    /// How it comes out on paper.
+    printed: [String; 4],
     /// Sum of the payments, in the Parquet file and in the sheet.
     payment: Option<[Option<String>; 2]>,
 }
@@ -273,6 +275,8 @@ fn the_pack_opens_in_spreadsheets_and_data_tools_alike() {
         assert!(sheet.rows.iter().all(|rows| *rows == sheet.rows[0]), "{name}: {:?}", sheet.rows);
         assert_eq!(sheet.narrow, [""; 0], "{name}");
         assert_eq!(sheet.frozen.as_deref(), Some("A2"), "{name}");
+        let printed = ["landscape", "fit to width: True", "height: 0", "titles: $1:$1"];
+        assert_eq!(sheet.printed, printed, "{name}");
     }
     let lines = &sheets["revenue_journals"];
     assert!(lines.rows[0] > 0);

@@ -37,6 +37,13 @@ for sheet in book.worksheets:
         "formats": formats,
         "narrow": narrow,
         "frozen": sheet.freeze_panes,
+        # All columns on one page, below their names.
+        "printed": [
+            sheet.page_setup.orientation,
+            f"fit to width: {sheet.sheet_properties.pageSetUpPr.fitToPage}",
+            f"height: {sheet.page_setup.fitToHeight}",
+            f"titles: {sheet.print_title_rows}",
+        ],
     }
     if "payment" in frame.columns:
         exact = duckdb.sql(

@@ -22,6 +22,9 @@ const MOST_DIGITS: usize = 15;
 /// A column is no wider than so many characters, and no narrower.
 const WIDTHS: (i64, i64) = (8, 60);
 
+/// Number of the paper's size.
+const A4: u8 = 9;
+
 /// How the values of a column are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {
@@ -134,6 +137,9 @@ impl<'a> Workbook<'a> {
         let header = Format::new().set_bold();
         let begin = |sheet: &mut Worksheet| -> std::result::Result<(), XlsxError> {
             sheet.set_name(name)?.set_freeze_panes(1, 0)?;
+            // Printed, all columns are on one page, below their names.
+            sheet.set_landscape().set_paper_size(A4).set_print_fit_to_pages(1, 0);
+            sheet.set_repeat_rows(0, 0)?;
             for (n, column) in (0..).zip(columns) {
                 sheet.set_column_width(n, column.width)?;
                 sheet.write_string_with_format(0, n, &column.name, &header)?;
