@@ -108,6 +108,8 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
 enum Judged {
     Closed(String),
     Good,
+    /// The source no longer knows whose month it would be, and there is nothing of it.
+    Gone,
     Bad {
         problem: String,
         status: u8,
@@ -120,14 +122,14 @@ impl Judged {
     fn exit_status(&self) -> Option<u8> {
         match self {
             Judged::Bad { status, .. } => Some(*status),
-            Judged::Closed(_) | Judged::Good => None,
+            Judged::Closed(_) | Judged::Good | Judged::Gone => None,
         }
     }
 
     fn problem(&self) -> Option<&str> {
         match self {
             Judged::Bad { problem, .. } => Some(problem),
-            Judged::Closed(_) | Judged::Good => None,
+            Judged::Closed(_) | Judged::Good | Judged::Gone => None,
         }
     }
 }
@@ -148,6 +150,7 @@ fn judge(month: &ClosingMonth) -> Judged {
             bad("the platform's sum could not be read", 3)
         }
         ("complete", _) => Judged::Good,
+        ("gone", _) if !month.was_read => Judged::Gone,
         (status, _) => bad(status, 3),
     }
 }
@@ -158,6 +161,7 @@ fn table(judged: &[(ClosingMonth, Judged)]) -> String {
         let state = match judged {
             Judged::Closed(how) => how,
             Judged::Good => "complete",
+            Judged::Gone => "gone",
             Judged::Bad { problem, .. } => problem,
         };
         table.add_row([
@@ -204,6 +208,12 @@ mod tests {
         for bad in ["open", "missing", "incomplete", "failing", "doubted", "forbidden", "gone"] {
             assert_eq!(status("depot_journals", bad, None), 3, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_month_of_an_office_that_was_gone_before_it_is_no_reason_to_refuse() {
+        let gone = ClosingMonth { was_read: false, ..month("depot_journals", "gone", None) };
+        assert_eq!(judge(&gone), Judged::Gone);
     }
 
     #[test]
