@@ -101,8 +101,13 @@ impl Host {
         options.handled = self.handled;
         let mut verifying = None;
         let signals = || self.signals.clone();
-        let mut ran =
-            self.session.sync(command, options.clone(), signals(), &mut verifying).await?;
+        let stops = |error: Error| match error.kind() {
+            // Whatever it was doing, publishing included.
+            Kind::Cancelled if self.signals.interrupt() == Interrupt::Cancel => worker::stopped(),
+            _ => error,
+        };
+        let ran = self.session.sync(command, options.clone(), signals(), &mut verifying).await;
+        let mut ran = ran.map_err(stops)?;
         while ran.report.interrupted {
             if self.signals.interrupt() == Interrupt::Cancel {
                 return Err(worker::stopped());
@@ -118,7 +123,8 @@ impl Host {
                 controls.set(Interrupt::None);
             }
             let later =
-                self.session.sync(command, options.clone(), signals(), &mut verifying).await?;
+                self.session.sync(command, options.clone(), signals(), &mut verifying).await;
+            let later = later.map_err(stops)?;
             let mut report = ran.report;
             report.continue_with(later.report);
             let verified = later.verified.or(ran.verified);
