@@ -10,7 +10,7 @@ use casemirror::cycle::{Cycle, MonthsUnderWay, Notifier, Options, Parts, Polls, 
 use casemirror::decode::{Context, Decoder, Params, Privacy};
 use casemirror::mirror::{RunLog, Settings, Store, Writer};
 use casemirror::progress::Progress;
-use casemirror::publish::{self, ParquetTarget, SnapshotInfo, Targets};
+use casemirror::publish::{self, Frozen, ParquetTarget, SnapshotInfo, Stop, Targets};
 use casemirror::source::StoredLedger;
 use casemirror::source::{Client, split};
 use jiff::Timestamp;
@@ -194,8 +194,12 @@ pub(crate) fn publish(folder: &Path) -> Figures {
         store_id: "bench".to_owned(),
     };
     let targets = Targets { database: Some(&config.publish.database), parquet };
+    let file = store.file().expect("the store is a file");
+    let reading = store.connection().expect("another connection");
     let start = Instant::now();
-    publish::publish(&conn, &targets, &info).expect("it is published");
+    let begun = publish::begin(&targets, info).expect("there are folders");
+    let frozen = Frozen::with_file(&conn, reading, file, begun).expect("a state to publish");
+    publish::publish(frozen, &targets, &Stop::default()).expect("it is published");
     Figures::of(start.elapsed(), rows, bytes)
 }
 

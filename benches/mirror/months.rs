@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use casemirror::mirror::Store;
-use casemirror::publish::{self, ParquetTarget, SnapshotInfo, Targets};
+use casemirror::publish::{self, Frozen, ParquetTarget, SnapshotInfo, Stop, Targets};
 use jiff::Timestamp;
 
 use crate::measure::{Figures, catalog, config};
@@ -62,7 +62,10 @@ fn measured(conn: &duckdb::Connection, folder: &Path, linked: usize) -> Figures 
     };
     let start = Instant::now();
     let targets = Targets { database: None, parquet: Some(target) };
-    let published = publish::publish(conn, &targets, &info).expect("it is published");
+    let begun = publish::begin(&targets, info).expect("there are folders");
+    let reading = conn.try_clone().expect("another connection");
+    let frozen = Frozen::without_file(reading, begun).expect("a state to publish");
+    let published = publish::publish(frozen, &targets, &Stop::default()).expect("it is published");
     let took = start.elapsed();
     let parquet = published.parquet.expect("a snapshot was asked for");
     assert_eq!(parquet.linked, linked, "of {} files", parquet.files);

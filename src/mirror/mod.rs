@@ -43,8 +43,9 @@ mod wanted;
 mod writer;
 
 use crate::sql::db;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use duckdb::{Config as DuckConfig, Connection};
 
@@ -53,6 +54,7 @@ pub(crate) use compare::{CellDifference, Line, compare, journal_lines};
 pub(crate) use guard::guarded;
 pub use load::{Outcome, Settings};
 pub use merge::Merged;
+pub(crate) use privacy::may_hold_erased_values;
 pub use run_log::RunLog;
 pub(crate) use run_log::{FailureRow, Freshness, ResourceRow, RunRow, RunSummary};
 pub(crate) use state::State;
@@ -72,7 +74,12 @@ use crate::error::{self, Error, Kind, Result};
 /// How large the log grows before it is worked into the file. A checkpoint writes the last rows of a
 /// table once more with all their columns, which at DuckDB's 16 MB is most of the work of a first
 /// load.
-const CHECKPOINT_AT: &str = "128MB";
+pub(crate) const CHECKPOINT_AT: &str = "128MB";
+
+/// Size of a block of a new store, in bytes. DuckDB's own 262,144 make small tables cost much: every
+/// column of every table takes a block and a buffer. From 32,768 down, large tables are compressed
+/// worse.
+const BLOCK_BYTES: &str = "65536";
 
 /// The open store. Holding it holds the file: no other process can open it.
 pub struct Store {
@@ -80,6 +87,7 @@ pub struct Store {
     root: Mutex<Connection>,
     path: PathBuf,
     privacy: Privacy,
+    file: OnceLock<&'static File>,
 }
 
 impl Store {
@@ -96,7 +104,7 @@ impl Store {
         let root = connect(&config.store)?;
         let key = schema::prepare(&root, config, catalog)?;
         let privacy = Privacy::new(&config.privacy, key);
-        Ok(Store { root: Mutex::new(root), path: path.clone(), privacy })
+        Ok(Store { root: Mutex::new(root), path: path.clone(), privacy, file: OnceLock::new() })
     }
 
     /// Another connection to the same database, for reading.
@@ -108,6 +116,19 @@ impl Store {
     /// What becomes of values with a privacy class in this store.
     pub(crate) fn privacy(&self) -> &Privacy {
         &self.privacy
+    }
+
+    /// The store's file, for reading. It is never closed: closing any descriptor of a file drops all
+    /// locks that the process holds on it, DuckDB's too.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn file(&self) -> Result<&'static File> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let file = File::open(&self.path).map_err(|e| error::io("open", &self.path, e))?;
+        Ok(self.file.get_or_init(|| Box::leak(Box::new(file))))
     }
 
     /// Where the store is.
@@ -123,6 +144,7 @@ fn connect(settings: &config::Store) -> Result<Connection> {
         .and_then(|o| o.with("autoinstall_known_extensions", "false"))
         .and_then(|o| o.with("preserve_insertion_order", "false"))
         .and_then(|o| o.with("checkpoint_threshold", CHECKPOINT_AT))
+        .and_then(|o| o.with("default_block_size", BLOCK_BYTES))
         .map_err(|e| db("cannot set DuckDB's options", e))?;
     if let Some(threads) = settings.threads {
         options =

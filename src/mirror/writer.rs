@@ -91,10 +91,19 @@ impl Writer {
         &self,
         write: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        self.between_commits(|conn| transaction(conn, || write(conn))).await
+    }
+
+    /// Runs `act` between two commits: after all loads sent before it, outside of a transaction, while
+    /// no rows are committed.
+    pub(crate) async fn between_commits<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |conn| {
             // Nobody waits for the answer when the run was cancelled.
-            let _ = reply.send(transaction(conn, || write(conn)));
+            let _ = reply.send(act(conn));
         });
         self.commands.send(Command::Run(job)).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?

@@ -1,47 +1,52 @@
-//! The DuckDB file for analysts: a complete, compact, checkpointed copy of the store
+//! The DuckDB file for analysts: a complete, checkpointed copy of the store
 //! (docs/architecture.md, "Published means finished").
 
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use duckdb::Connection;
 
 use super::ROW_GROUP_ROWS;
-use super::{PublishedDatabase, Snapshot, utf8};
+use super::frozen::{Frozen, Image};
+use super::{PublishedDatabase, Snapshot, Stop, utf8};
 use crate::durable::{self, Access, Replacement};
-use crate::error::{Error, Kind, Result};
+use crate::error::{self, Error, Kind, Result};
 use crate::sql::{self, db, instant};
 
 /// Name under which the copy is attached while it is written.
 const ALIAS: &str = "casemirror_publish";
 
+/// Bytes that are copied between two looks whether to stop.
+const COPIED_AT_ONCE: u64 = 64 << 20; // 64 MiB
+
 /// A copy being written.
 pub(super) struct Copy<'a> {
     // In this order: detached first, then removed.
-    attachment: Attachment<'a>,
+    attachment: Option<Attachment<'a>>,
     file: Replacement,
 }
 
 impl<'a> Copy<'a> {
-    /// Writes the copy within the open transaction, which pins the state of the store and commits
-    /// what was written. A file that is made anew has no holes: this is also the compaction.
+    /// Writes the copy: the bytes of the store's file where they show the frozen state, else its
+    /// rows, and then [`Frozen::release`] commits what was written.
     ///
     /// # Errors
     /// As [`super::publish`].
     pub(super) fn write(
-        conn: &'a Connection,
+        frozen: &'a Frozen,
+        image: Image,
         target: &Path,
-        snapshot: &Snapshot<'_>,
+        stop: &Stop,
     ) -> Result<Copy<'a>> {
         let file = Replacement::of(target)?;
-        let failed = |e| db(&format!("cannot write {}", target.display()), e);
-        let store: String = conn
-            .query_row("SELECT current_database()", [], |row| row.get(0))
-            .map_err(|e| db("cannot read the store", e))?;
-        let attachment = Attachment::of(conn, file.path())?;
-        // Schemas, tables, views, macros, and the comments of all of them.
-        conn.execute_batch(&format!("COPY FROM DATABASE {} TO {ALIAS}", sql::ident(&store)))
-            .map_err(failed)?;
-        conn.execute_batch(&snapshot_row(snapshot)).map_err(failed)?;
+        let attachment = match image {
+            Image::File { file: store, bytes } => {
+                copy_file(store, bytes, file.path(), stop)?;
+                None
+            }
+            Image::Rows => Some(copy_rows(frozen.conn(), file.path())?),
+        };
         Ok(Copy { attachment, file })
     }
 
@@ -52,7 +57,9 @@ impl<'a> Copy<'a> {
     pub(super) fn finish(self) -> Result<PublishedDatabase> {
         let Copy { attachment, file } = self;
         let target = file.target().to_owned();
-        attachment.close().map_err(|e| db(&format!("cannot write {}", target.display()), e))?;
+        if let Some(attachment) = attachment {
+            attachment.close().map_err(|e| db(&format!("cannot write {}", target.display()), e))?;
+        }
         let log = durable::with_suffix(file.path(), ".wal");
         if log.exists() {
             return Err(Error::new(
@@ -65,6 +72,36 @@ impl<'a> Copy<'a> {
         file.finish(Access::ReadOnly)?;
         Ok(PublishedDatabase { path: target })
     }
+}
+
+/// The first bytes of the store's file, shared with it where the file system can.
+fn copy_file(mut store: &File, bytes: u64, to: &Path, stop: &Stop) -> Result<()> {
+    let failed = |e| error::io("write", to, e);
+    let mut copy = File::create_new(to).map_err(failed)?;
+    store.seek(SeekFrom::Start(0)).map_err(failed)?;
+    let mut left = bytes;
+    while left > 0 {
+        stop.check()?;
+        let copied = std::io::copy(&mut store.take(left.min(COPIED_AT_ONCE)), &mut copy);
+        match copied.map_err(failed)? {
+            0 => return Err(Error::new(Kind::Internal, "the store's file became shorter")),
+            copied => left -= copied,
+        }
+    }
+    Ok(())
+}
+
+/// A file that is made anew from the rows has no holes: this is also the compaction.
+fn copy_rows<'a>(conn: &'a Connection, to: &Path) -> Result<Attachment<'a>> {
+    let failed = |e| db(&format!("cannot write {}", to.display()), e);
+    let store: String = conn
+        .query_row("SELECT current_database()", [], |row| row.get(0))
+        .map_err(|e| db("cannot read the store", e))?;
+    let attachment = Attachment::of(conn, to)?;
+    // Schemas, tables, views, macros, and the comments of all of them.
+    conn.execute_batch(&format!("COPY FROM DATABASE {} TO {ALIAS}", sql::ident(&store)))
+        .map_err(failed)?;
+    Ok(attachment)
 }
 
 /// The copy attached to the store's DuckDB, so that one transaction reads the store and writes the
@@ -104,18 +141,18 @@ impl Drop for Attachment<'_> {
     }
 }
 
-/// The one row of `sync.snapshot` in the copy.
-fn snapshot_row(snapshot: &Snapshot<'_>) -> String {
+/// Makes the one row of `sync.snapshot`.
+pub(super) fn snapshot_row(snapshot: &Snapshot) -> String {
     format!(
-        "DELETE FROM {ALIAS}.sync.snapshot; \
-         INSERT INTO {ALIAS}.sync.snapshot (snapshot_id, taken_at, watermark, complete) {}",
+        "DELETE FROM sync.snapshot; \
+         INSERT INTO sync.snapshot (snapshot_id, taken_at, watermark, complete) {}",
         snapshot_select(snapshot)
     )
 }
 
 /// What `report.snapshot` says of this snapshot.
-pub(super) fn snapshot_select(snapshot: &Snapshot<'_>) -> String {
-    let info = snapshot.info;
+pub(super) fn snapshot_select(snapshot: &Snapshot) -> String {
+    let info = &snapshot.info;
     format!(
         "SELECT {} AS snapshot_id, {} AS taken_at, {} AS watermark, {} AS complete",
         sql::text(&snapshot.id),

@@ -5,11 +5,12 @@
 //! their place and put there when they are complete and synced ([`crate::durable`]); whoever reads
 //! meanwhile keeps what was there.
 //!
-//! One read transaction on the store covers both, so that a database and a snapshot of the same id
-//! show the same rows. The writer goes on meanwhile: nothing here writes to the store.
+//! Both are made from one [`Frozen`] state, so that a database and a snapshot of the same id show the
+//! same rows. The writer goes on meanwhile: nothing here writes rows to the store.
 
 mod database;
 mod earlier;
+mod frozen;
 mod manifest;
 mod pack;
 mod parquet;
@@ -18,16 +19,16 @@ mod snapshots;
 mod workbook;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use duckdb::Connection;
 use jiff::Timestamp;
 
-use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::sql::db;
 
+pub use frozen::{Frozen, begin};
 pub use manifest::Manifest;
 pub(crate) use pack::{PackTarget, write_pack};
 
@@ -99,77 +100,53 @@ pub struct PublishedParquet {
 }
 
 /// A snapshot with its name.
-struct Snapshot<'a> {
+#[derive(Debug, Clone)]
+pub struct Snapshot {
     id: String,
-    info: &'a SnapshotInfo,
+    info: SnapshotInfo,
 }
 
-/// Publishes the state that is committed now.
-///
-/// `conn` is a connection to the store of its own (a clone), without an open transaction; other
-/// connections may write and commit meanwhile. The whole store is copied but for the database
-/// `temp`, so staging tables belong there. One call at a time; what a killed process left behind at
-/// these targets is removed first.
+/// Ends a publishing from another thread, with DuckDB's own interrupt for what DuckDB does. Clones
+/// share it.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// What was published before stays.
+    pub(crate) fn now(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.0.load(Ordering::Relaxed) {
+            return Err(Error::new(Kind::Cancelled, "publishing was interrupted"));
+        }
+        Ok(())
+    }
+}
+
+/// Publishes a frozen state. Other connections may write and commit meanwhile. The whole store is
+/// copied but for the database `temp`, so staging tables belong there. One call at a time.
 ///
 /// # Errors
-/// `Kind::DiskFull`, `Kind::Io`, `Kind::Store`: what was published before stays, nothing
-/// half-written remains, the store is untouched and `conn` can be used again.
-pub fn publish(conn: &Connection, targets: &Targets<'_>, info: &SnapshotInfo) -> Result<Published> {
-    if let Some(target) = targets.database {
-        durable::remove_stale_of(target)?;
-    }
-    if let Some(target) = targets.parquet {
-        snapshots::prepare(target.root)?;
-    }
-    let id = snapshots::free_id(targets.parquet.map(|t| t.root), info.taken_at);
-    let snapshot = Snapshot { id, info };
-
-    let state = PinnedState::begin(conn)?;
-    let database = targets
-        .database
-        .map(|target| database::Copy::write(conn, target, &snapshot))
-        .transpose()?;
+/// `Kind::DiskFull`, `Kind::Io`, `Kind::Store`, `Kind::Cancelled`: what was published before stays,
+/// and nothing half-written remains.
+pub fn publish(frozen: Frozen, targets: &Targets<'_>, stop: &Stop) -> Result<Published> {
+    let conn = frozen.conn();
+    let database = match (targets.database, frozen.image) {
+        (Some(target), Some(image)) => Some(database::Copy::write(&frozen, image, target, stop)?),
+        _ => None,
+    };
     let parquet = targets
         .parquet
-        .map(|target| parquet::Export::write(conn, target, &snapshot))
+        .map(|target| parquet::Export::write(conn, target, &frozen.snapshot))
         .transpose()?;
-    state.release()?;
+    frozen.release()?;
 
     let database = database.map(database::Copy::finish).transpose()?;
     failpoint::hit("database-published");
     let parquet = parquet.map(parquet::Export::finish).transpose()?;
-    Ok(Published { snapshot_id: snapshot.id, database, parquet })
-}
-
-/// A transaction: all that is read within it is one committed state.
-struct PinnedState<'a> {
-    conn: &'a Connection,
-    open: bool,
-}
-
-impl<'a> PinnedState<'a> {
-    fn begin(conn: &'a Connection) -> Result<PinnedState<'a>> {
-        conn.execute_batch("BEGIN TRANSACTION").map_err(|e| db("cannot read the store", e))?;
-        Ok(PinnedState { conn, open: true })
-    }
-
-    /// Ends it, and with it commits what was written to the attached copy.
-    fn release(mut self) -> Result<()> {
-        // DuckDB has ended the transaction when a commit fails.
-        self.open = false;
-        self.conn
-            .execute_batch("COMMIT")
-            .map_err(|e| db("cannot complete the copy of the store", e))
-    }
-}
-
-impl Drop for PinnedState<'_> {
-    fn drop(&mut self) {
-        if self.open {
-            // The error that brought us here is the one to report.
-            let _ = self.conn.execute_batch("ROLLBACK");
-        }
-    }
+    Ok(Published { snapshot_id: frozen.snapshot.id.clone(), database, parquet })
 }
 
 /// A path as text for SQL, which knows no other.

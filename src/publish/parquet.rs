@@ -34,7 +34,7 @@ impl<'a> Export<'a> {
     pub(super) fn write(
         conn: &Connection,
         target: ParquetTarget<'a>,
-        snapshot: &Snapshot<'_>,
+        snapshot: &Snapshot,
     ) -> Result<Export<'a>> {
         let folder = Replacement::of(&snapshots::folder(target.root).join(&snapshot.id))?;
         let mut export = Export {

@@ -44,11 +44,7 @@ impl Part {
 }
 
 /// All files of a snapshot of these tables of schema `main`, and of the reports that the store has.
-pub(super) fn all(
-    conn: &Connection,
-    tables: &[&str],
-    snapshot: &Snapshot<'_>,
-) -> Result<Vec<Part>> {
+pub(super) fn all(conn: &Connection, tables: &[&str], snapshot: &Snapshot) -> Result<Vec<Part>> {
     let counters = Counters::read(conn)?;
     let journals = journals(conn)?;
     let mut parts = Vec::new();
@@ -78,7 +74,7 @@ pub(super) fn all(
     }
     for name in reports::relations(conn)? {
         let source = match name {
-            // The store has no row of its own there: only a copy is a snapshot.
+            // The store's own row is that of the last published database.
             "snapshot" => format!("({})", snapshot_select(snapshot)),
             name => format!("report.{}", sql::ident(name)),
         };

@@ -15,7 +15,9 @@ use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mirror::{RunLog, State, Store};
 use crate::pending::{self, PendingScope};
-use crate::publish::{self, ParquetTarget, Published, PublishedParquet, SnapshotInfo, Targets};
+use crate::publish::{
+    self, Frozen, ParquetTarget, Published, PublishedParquet, SnapshotInfo, Stop, Targets,
+};
 use crate::ticks::Ticks;
 
 /// Key of `sync.meta`: the state of the store that the published database shows.
@@ -45,9 +47,15 @@ pub(crate) enum When {
 #[derive(Default)]
 pub(super) struct Publishing {
     lock: tokio::sync::Mutex<()>,
-    interrupt: Mutex<Option<Arc<InterruptHandle>>>,
+    interrupt: Mutex<Option<Interrupt>>,
     /// What was published last, and when that was done.
     last: Mutex<Option<(Instant, Published)>>,
+}
+
+/// What ends a publishing that is under way: DuckDB's work, and ours.
+struct Interrupt {
+    duckdb: Arc<InterruptHandle>,
+    stop: Stop,
 }
 
 /// A committed state that readers do not have yet.
@@ -116,26 +124,11 @@ impl Session {
         };
         self.progress.step("publishing");
         failpoint::hit("before-publish");
-        *self.interrupt() = Some(conn.interrupt_handle());
+        let stop = Stop::default();
+        *self.interrupt() = Some(Interrupt { duckdb: conn.interrupt_handle(), stop: stop.clone() });
         let started = Instant::now();
-        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
-        let published = tokio::task::spawn_blocking(move || {
-            make_folder(&config.publish.database)?;
-            let tables = catalog.names();
-            let parquet = config.publish.parquet.as_deref().filter(|_| with_parquet);
-            let parquet = parquet.map(|root| ParquetTarget {
-                root,
-                tables: &tables,
-                keep_snapshots: config.publish.keep_snapshots,
-                keep_for: config.publish.keep_for,
-            });
-            let targets = Targets { database: Some(&config.publish.database), parquet };
-            publish::publish(&conn, &targets, &info)
-        })
-        .await;
+        let published = self.publish_now(conn, info, with_parquet, stop).await;
         let interrupted = self.interrupt().take().is_none();
-        let published =
-            published.map_err(|e| Error::caused(Kind::Internal, "publishing ended early", e))?;
         if interrupted && published.is_err() {
             return Err(Error::new(Kind::Cancelled, "publishing was interrupted"));
         }
@@ -161,6 +154,34 @@ impl Session {
         let last = Some((Instant::now(), published.clone()));
         *self.publishing.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
         Ok(Some(published))
+    }
+
+    /// Freezes what is committed and publishes it.
+    async fn publish_now(
+        &self,
+        conn: Connection,
+        info: SnapshotInfo,
+        with_parquet: bool,
+        stop: Stop,
+    ) -> Result<Published> {
+        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
+        let store = self.store.file()?;
+        let begun = {
+            let (config, catalog) = (Arc::clone(&config), Arc::clone(&catalog));
+            blocking(move || {
+                make_folder(&config.publish.database)?;
+                publish::begin(&targets(&config, &catalog.names(), with_parquet), info)
+            })
+            .await?
+        };
+        let frozen = self
+            .writer
+            .between_commits(move |writing| Frozen::with_file(writing, conn, store, begun))
+            .await?;
+        blocking(move || {
+            publish::publish(frozen, &targets(&config, &catalog.names(), with_parquet), &stop)
+        })
+        .await
     }
 
     /// The same for a run that began at `begun`: what readers have of it may have been published before
@@ -233,12 +254,13 @@ impl Session {
 
     /// Ends a publishing that is under way; what was published before stays.
     pub(crate) fn interrupt_publishing(&self) {
-        if let Some(handle) = self.interrupt().take() {
-            handle.interrupt();
+        if let Some(Interrupt { duckdb, stop }) = self.interrupt().take() {
+            stop.now();
+            duckdb.interrupt();
         }
     }
 
-    fn interrupt(&self) -> MutexGuard<'_, Option<Arc<InterruptHandle>>> {
+    fn interrupt(&self) -> MutexGuard<'_, Option<Interrupt>> {
         self.publishing.interrupt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -254,26 +276,39 @@ pub(crate) fn export(
     catalog: &Catalog,
     store: &Store,
 ) -> Result<PublishedParquet> {
-    let root = config
-        .publish
-        .parquet
-        .as_deref()
-        .ok_or_else(|| Error::new(Kind::Config, "publish.parquet is off"))?;
+    if config.publish.parquet.is_none() {
+        return Err(Error::new(Kind::Config, "publish.parquet is off"));
+    }
     let conn = store.connection()?;
     let info = snapshot_info(&conn, catalog)?.ok_or_else(|| {
         Error::new(Kind::Io, format!("{NOTHING_LISTED}: `casemirror sync` makes it"))
     })?;
     let tables = catalog.names();
-    let parquet = ParquetTarget {
-        root,
-        tables: &tables,
-        keep_snapshots: config.publish.keep_snapshots,
-        keep_for: config.publish.keep_for,
-    };
-    let targets = Targets { database: None, parquet: Some(parquet) };
-    publish::publish(&conn, &targets, &info)?
+    let targets = Targets { database: None, ..targets(config, &tables, true) };
+    let frozen = Frozen::without_file(conn, publish::begin(&targets, info)?)?;
+    publish::publish(frozen, &targets, &Stop::default())?
         .parquet
         .ok_or_else(|| Error::new(Kind::Internal, "a snapshot was asked for and none was written"))
+}
+
+/// Where the configuration wants it.
+fn targets<'a>(config: &'a Config, tables: &'a [&'a str], with_parquet: bool) -> Targets<'a> {
+    let parquet = config.publish.parquet.as_deref().filter(|_| with_parquet);
+    let parquet = parquet.map(|root| ParquetTarget {
+        root,
+        tables,
+        keep_snapshots: config.publish.keep_snapshots,
+        keep_for: config.publish.keep_for,
+    });
+    Targets { database: Some(&config.publish.database), parquet }
+}
+
+async fn blocking<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(act)
+        .await
+        .map_err(|e| Error::caused(Kind::Internal, "publishing ended early", e))?
 }
 
 /// Key of `sync.meta`: the feed's bound, in ticks, when what is pending was last collected.

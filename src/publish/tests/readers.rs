@@ -87,13 +87,14 @@ fn every_report_view_is_in_the_snapshot() {
 }
 
 #[test]
-fn the_copy_has_none_of_the_stores_holes() {
+fn a_file_with_more_holes_than_rows_is_written_anew() {
     let world = World::new();
     world
         .conn
         .execute_batch(
             "INSERT INTO main.cases (id, office) \
-               SELECT n, md5(n::VARCHAR) FROM range(2, 300_002) t(n); CHECKPOINT; \
+               SELECT n, md5(n::VARCHAR) FROM range(2, 1_500_002) t(n); CHECKPOINT; \
+             INSERT INTO main.offices (id) VALUES (1); CHECKPOINT; \
              DELETE FROM main.cases WHERE id > 10; CHECKPOINT",
         )
         .unwrap();
@@ -101,6 +102,72 @@ fn the_copy_has_none_of_the_stores_holes() {
     let copy = world.publish(T2).unwrap().database.unwrap().path;
     let copy = fs::metadata(copy).unwrap().len();
     assert!(copy * 2 < store, "the copy has {copy} bytes, the store {store}");
+    assert_eq!(rows(&world.open_published(), "SELECT count(*) FROM main.cases").len(), 1);
+    assert_eq!(
+        rows(&world.open_published(), "SELECT snapshot_id FROM report.snapshot"),
+        ["{'snapshot_id': 2026-11-20T020000Z}"]
+    );
+}
+
+#[test]
+fn a_file_that_may_hold_erased_values_is_written_anew() {
+    let world = World::new();
+    let secret = "01017012345";
+    world
+        .conn
+        .execute_batch(&format!(
+            "INSERT INTO main.cases (id, office) VALUES (2, '{secret}'); CHECKPOINT; \
+             UPDATE main.cases SET office = 'a hash' WHERE id = 2; CHECKPOINT"
+        ))
+        .unwrap();
+    let holds = |path: PathBuf| {
+        let bytes = fs::read(path).unwrap();
+        bytes.windows(secret.len()).any(|window| window == secret.as_bytes())
+    };
+    assert!(holds(world.dir.path().join("the store.duckdb")), "a free block still has it");
+    world.conn.execute_batch("INSERT INTO sync.meta VALUES ('erased_values', 'true')").unwrap();
+    world.publish(T2).unwrap();
+    assert!(!holds(world.database()));
+}
+
+#[test]
+fn a_reader_of_an_older_state_keeps_nothing_from_the_copy() {
+    let world = World::new();
+    let reader = world.conn.try_clone().unwrap();
+    reader.execute_batch("BEGIN; SELECT * FROM main.cases").unwrap();
+    world
+        .conn
+        .execute_batch(
+            "UPDATE main.cases SET office = 'newer' WHERE id = 1; \
+             INSERT INTO main.cases (id) VALUES (2); DELETE FROM history.cases",
+        )
+        .unwrap();
+    world.publish(T2).unwrap();
+    let copy = world.open_published();
+    assert_eq!(
+        rows(&copy, "SELECT id, office FROM main.cases"),
+        ["{'id': 1, 'office': newer}", "{'id': 2, 'office': NULL}"]
+    );
+    assert_eq!(rows(&copy, "FROM history.cases"), Vec::<String>::new());
+    assert_eq!(rows(&reader, "SELECT office FROM main.cases"), ["{'office': Sentrum}"]);
+}
+
+#[test]
+fn a_write_that_does_not_end_keeps_nobody_from_publishing() {
+    let world = World::new();
+    world.conn.execute_batch("INSERT INTO main.cases (id) VALUES (2)").unwrap();
+    // The feed's ledger writes beside the writer, though never for so long.
+    let ledger = world.conn.try_clone().unwrap();
+    ledger.execute_batch("BEGIN; INSERT INTO sync.meta VALUES ('not committed', 'x')").unwrap();
+    world.publish(T2).unwrap();
+    let copy = world.open_published();
+    assert_eq!(rows(&copy, "SELECT id FROM main.cases"), ["{'id': 1}", "{'id': 2}"]);
+    assert_eq!(
+        rows(&copy, "SELECT snapshot_id FROM report.snapshot"),
+        ["{'snapshot_id': 2026-11-20T020000Z}"]
+    );
+    assert_eq!(rows(&copy, "FROM sync.meta WHERE key = 'not committed'"), Vec::<String>::new());
+    ledger.execute_batch("COMMIT").unwrap();
 }
 
 #[test]

@@ -1,0 +1,185 @@
+//! One committed state of the store that stays as it is while others go on writing
+//! (docs/architecture.md, "Published means finished").
+//!
+//! DuckDB changes its main file only at a checkpoint; what is committed after it goes to the log. So
+//! a checkpoint, with the next one held back, makes the file an image of one committed state, and
+//! publishing costs what copying costs.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::time::Duration;
+
+use duckdb::Connection;
+
+use super::database::snapshot_row;
+use super::{Snapshot, SnapshotInfo, Targets, snapshots};
+use crate::durable;
+use crate::error::{Error, Kind, Result};
+use crate::mirror::{CHECKPOINT_AT, may_hold_erased_values};
+use crate::sql::{db, scalar_i64};
+
+/// More than any log: no checkpoint comes by itself.
+const NEVER: &str = "1000TB";
+/// A checkpoint needs a moment without another connection's write, and those are short.
+const CHECKPOINT_ATTEMPTS: u32 = 200;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
+/// Holes up to here are not worth writing the file anew.
+const HOLES_BYTES: i64 = 8 << 20; // 8 MiB
+
+/// What the DuckDB file is made from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Image {
+    /// The first bytes of the store's file, which show this state.
+    File { file: &'static File, bytes: u64 },
+    /// The rows, written anew: the file has more holes than rows, or may still hold what was erased.
+    Rows,
+}
+
+/// What is to be published, and the transaction that sees it.
+pub struct Frozen {
+    reading: Connection,
+    in_transaction: Cell<bool>,
+    pub(super) snapshot: Snapshot,
+    /// `None`: no DuckDB file is made.
+    pub(super) image: Option<Image>,
+}
+
+/// What a publishing is called, before the state that it shows is frozen. What a killed process left
+/// behind at the targets is removed.
+///
+/// # Errors
+/// `Kind::Io`.
+pub fn begin(targets: &Targets<'_>, info: SnapshotInfo) -> Result<Snapshot> {
+    if let Some(target) = targets.database {
+        durable::remove_stale_of(target)?;
+    }
+    if let Some(target) = targets.parquet {
+        snapshots::prepare(target.root)?;
+    }
+    let id = snapshots::free_id(targets.parquet.map(|t| t.root), info.taken_at);
+    Ok(Snapshot { id, info })
+}
+
+impl Frozen {
+    /// Freezes what is committed now, for a Parquet snapshot and a DuckDB file that show the same.
+    ///
+    /// `writing` is the connection that commits rows, and commits none before this returns.
+    /// `reading` is another one, without an open transaction. `store` is the store's file.
+    ///
+    /// # Errors
+    /// `Kind::Store`, `Kind::DiskFull` when the log cannot be worked into the file.
+    pub fn with_file(
+        writing: &Connection,
+        reading: Connection,
+        store: &'static File,
+        snapshot: Snapshot,
+    ) -> Result<Frozen> {
+        writing
+            .execute_batch(&format!("BEGIN; {}; COMMIT", snapshot_row(&snapshot)))
+            .inspect_err(|_| {
+                // The first error counts.
+                let _ = writing.execute_batch("ROLLBACK");
+            })
+            .map_err(|e| db("cannot note the snapshot", e))?;
+        let mut frozen = Frozen {
+            reading,
+            in_transaction: Cell::new(false),
+            snapshot,
+            image: Some(Image::Rows),
+        };
+        frozen.set_threshold(NEVER)?;
+        if checkpoint(writing)? && !is_better_written_anew(writing)? {
+            let found = store.metadata().map_err(|e| {
+                Error::caused(Kind::Io, "cannot read the size of the store's file", e)
+            })?;
+            frozen.image = Some(Image::File { file: store, bytes: found.len() });
+        }
+        frozen.pin()?;
+        Ok(frozen)
+    }
+
+    /// Freezes what is committed now, for a Parquet snapshot alone.
+    ///
+    /// # Errors
+    /// `Kind::Store`.
+    pub fn without_file(reading: Connection, snapshot: Snapshot) -> Result<Frozen> {
+        let frozen = Frozen { reading, in_transaction: Cell::new(false), snapshot, image: None };
+        frozen.pin()?;
+        Ok(frozen)
+    }
+
+    /// Reads the frozen state.
+    pub(super) fn conn(&self) -> &Connection {
+        &self.reading
+    }
+
+    /// A transaction begins with its first look at the store, not with `BEGIN`.
+    fn pin(&self) -> Result<()> {
+        let failed = |e| db("cannot read the store", e);
+        self.reading.execute_batch("BEGIN TRANSACTION").map_err(failed)?;
+        self.in_transaction.set(true);
+        self.reading.execute_batch("SELECT count(*) FROM sync.meta").map_err(failed)
+    }
+
+    fn set_threshold(&self, bytes: &str) -> Result<()> {
+        self.reading
+            .execute_batch(&format!("SET GLOBAL checkpoint_threshold = '{bytes}'"))
+            .map_err(|e| db("cannot set when the store's log is worked into its file", e))
+    }
+
+    /// Ends the transaction, and with it commits what was written to an attached copy. The store's
+    /// file may change from now on.
+    ///
+    /// # Errors
+    /// `Kind::Store`, `Kind::DiskFull`.
+    pub(super) fn release(&self) -> Result<()> {
+        if self.in_transaction.replace(false) {
+            // DuckDB has ended the transaction when a commit fails.
+            self.reading
+                .execute_batch("COMMIT")
+                .map_err(|e| db("cannot complete the copy of the store", e))?;
+        }
+        if self.image.is_some() { self.set_threshold(CHECKPOINT_AT) } else { Ok(()) }
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        if self.in_transaction.get() {
+            // The error that brought us here is the one to report.
+            let _ = self.reading.execute_batch("ROLLBACK");
+        }
+        if self.image.is_some() {
+            let _ = self.set_threshold(CHECKPOINT_AT);
+        }
+    }
+}
+
+/// Works the log into the file. `false`: others were writing all the time.
+fn checkpoint(conn: &Connection) -> Result<bool> {
+    for _ in 0..CHECKPOINT_ATTEMPTS {
+        match conn.execute_batch("CHECKPOINT") {
+            Ok(()) => return Ok(true),
+            // DuckDB tells it only in words.
+            Err(e) if e.to_string().contains("other write transactions active") => {
+                std::thread::sleep(BETWEEN_ATTEMPTS);
+            }
+            Err(e) => return Err(db("cannot work the store's log into its file", e)),
+        }
+    }
+    tracing::debug!("others were writing: the published file is written anew instead of copied");
+    Ok(false)
+}
+
+/// Whether a copy of the file would have more holes than rows, or carry away what was erased.
+fn is_better_written_anew(conn: &Connection) -> Result<bool> {
+    let holes = scalar_i64(
+        conn,
+        &format!(
+            "SELECT count(*) FROM pragma_database_size() \
+             WHERE database_name = current_database() AND free_blocks > used_blocks \
+               AND free_blocks * block_size > {HOLES_BYTES}"
+        ),
+    )?;
+    Ok(holes > 0 || may_hold_erased_values(conn)?)
+}
