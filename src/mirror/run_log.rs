@@ -144,31 +144,32 @@ impl<'c> RunLog<'c> {
             .map_err(|e| db("cannot forget old runs", e))
     }
 
-    /// Adds what was asked of the source since the last time.
+    /// Adds what was asked of the source since the last time: each endpoint once.
     pub(crate) fn add_calls(&self, run_id: i64, calls: &[CallStats]) -> Result<()> {
-        for c in calls {
-            self.conn
-                .execute(
-                    "MERGE INTO sync.calls c USING (SELECT ? AS run_id, ? AS endpoint, ? AS calls, \
-                       ? AS retries, ? AS refusals, ? AS bytes, ? AS seconds) n \
-                     ON c.run_id = n.run_id AND c.endpoint = n.endpoint \
-                     WHEN MATCHED THEN UPDATE SET calls = c.calls + n.calls, \
-                       retries = c.retries + n.retries, refusals = c.refusals + n.refusals, \
-                       bytes = c.bytes + n.bytes, seconds = c.seconds + n.seconds \
-                     WHEN NOT MATCHED THEN INSERT BY NAME",
-                    params![
-                        run_id,
-                        c.endpoint.as_ref(),
-                        c.calls as i64,
-                        c.retries as i64,
-                        c.refusals as i64,
-                        c.bytes as i64,
-                        c.time.as_secs_f64()
-                    ],
-                )
-                .map_err(|e| db("cannot note calls", e))?;
+        if calls.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let rows: Vec<String> = calls
+            .iter()
+            .map(|c| {
+                let endpoint = sql::text(c.endpoint.as_ref());
+                let CallStats { calls, retries, refusals, bytes, time, .. } = c;
+                let seconds = time.as_secs_f64();
+                format!("({endpoint}, {calls}, {retries}, {refusals}, {bytes}, {seconds})")
+            })
+            .collect();
+        self.conn
+            .execute_batch(&format!(
+                "MERGE INTO sync.calls c USING (SELECT {run_id} AS run_id, * FROM (VALUES {}) \
+                   v(endpoint, calls, retries, refusals, bytes, seconds)) n \
+                 ON c.run_id = n.run_id AND c.endpoint = n.endpoint \
+                 WHEN MATCHED THEN UPDATE SET calls = c.calls + n.calls, \
+                   retries = c.retries + n.retries, refusals = c.refusals + n.refusals, \
+                   bytes = c.bytes + n.bytes, seconds = c.seconds + n.seconds \
+                 WHEN NOT MATCHED THEN INSERT BY NAME",
+                rows.join(", ")
+            ))
+            .map_err(|e| db("cannot note calls", e))
     }
 
     /// The status of every table.
