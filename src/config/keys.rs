@@ -118,7 +118,8 @@ declare::sections! {
         /// casemirror's own DuckDB file. Nobody else should open it: publish.database is for reading.
         pub path: PathBuf = path(), default "data/store.duckdb";
 
-        /// The memory that DuckDB may take, such as "400MB" or "1GB", and its threads; 0 is all cores.
+        /// The memory that DuckDB may take, such as "400MB" or "1GB", and the most threads (0: all cores);
+        /// a store below 64 MB needs one.
         // In DuckDB's own notation, checked.
         pub memory_limit: String = memory_size(), default "1GB";
         pub(crate) threads: Option<usize> = integer_or_unset(0..=1024), default 0;

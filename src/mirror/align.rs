@@ -11,11 +11,11 @@ use super::privacy::{self, Stricter};
 use super::schema::{meta, set_meta};
 use super::state::fetched::FetchedScopes;
 use super::undescribed;
-use crate::catalog::{Catalog, Column, Resource};
+use crate::catalog::{Catalog, Column, EXTRA_COLUMN, Resource};
 use crate::config::{Config, PrivacyMode};
 use crate::error::Result;
 use crate::scope::{DueReason, Mark};
-use crate::sql::{self, db, instant_param, query, scalar_i64};
+use crate::sql::{self, db, instant_param, query};
 
 /// Creates tables and columns that the catalog has and the store lacks, and notes which definitions
 /// are new.
@@ -339,32 +339,38 @@ fn drop_column(conn: &Connection, table: &str, column: &str) -> Result<()> {
     .map_err(|e| db("cannot write sync.columns", e))
 }
 
-/// The columns of a table that are newer than the table itself, with their generation. `_extra` is
-/// among them where there is any, because a field that gets a column leaves it.
-pub(super) fn redefined(conn: &Connection, table: &str) -> Result<Vec<(String, i64)>> {
-    let failed = |e| db("cannot read sync.columns", e);
-    let mut statement = conn
-        .prepare(
-            "SELECT column_name, since FROM sync.columns WHERE table_name = ?1 \
-             AND since > (SELECT min(since) FROM sync.columns WHERE table_name = ?1)",
-        )
-        .map_err(failed)?;
-    let rows =
-        statement.query_map([table], |row| Ok((row.get(0)?, row.get(1)?))).map_err(failed)?;
-    let mut all: Vec<(String, i64)> = rows.collect::<Result<_, _>>().map_err(failed)?;
-    // A dropped column moves values into `_extra` without leaving a row in sync.columns.
-    let generation: i64 = meta(conn, "definition")?.and_then(|v| v.parse().ok()).unwrap_or(1);
-    let table_generation = scalar_i64(
+/// Per table, the columns whose definition is newer than the table, and since which generation.
+pub(super) type Redefined = BTreeMap<String, Vec<(String, i64)>>;
+
+/// The columns whose definition is newer than their table, `_extra` with them, with the generation
+/// since which they are what they are. It changes only when the store is opened.
+pub(super) fn redefined(conn: &Connection) -> Result<Redefined> {
+    let mut all = Redefined::new();
+    let newer = query(
         conn,
-        &format!(
-            "SELECT coalesce(max(definition), 1) FROM sync.resources WHERE table_name = {}",
-            sql::text(table)
-        ),
+        "SELECT c.table_name, c.column_name, c.since FROM sync.columns c \
+         JOIN (SELECT table_name, min(since) AS since FROM sync.columns GROUP BY table_name) t \
+           ON t.table_name = c.table_name AND c.since > t.since",
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
     )?;
-    debug_assert!(table_generation <= generation);
-    let extra = all.iter().map(|(_, since)| *since).max().unwrap_or(1).max(table_generation);
-    if extra > 1 {
-        all.push(("_extra".to_owned(), extra));
+    for (table, column, since) in newer {
+        all.entry(table).or_default().push((column, since));
+    }
+    // A dropped column moves values into `_extra` without leaving a row in sync.columns.
+    let generations: Vec<(String, i64)> = query(
+        conn,
+        "SELECT table_name, coalesce(max(definition), 1) FROM sync.resources GROUP BY table_name",
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let generations: BTreeMap<String, i64> = generations.into_iter().collect();
+    let tables: BTreeSet<String> = all.keys().chain(generations.keys()).cloned().collect();
+    for table in tables {
+        let generation = generations.get(&table).copied().unwrap_or(1);
+        let newest = all.get(&table).into_iter().flatten().map(|(_, since)| *since).max();
+        let extra = newest.unwrap_or(1).max(generation);
+        if extra > 1 {
+            all.entry(table).or_default().push((EXTRA_COLUMN.to_owned(), extra));
+        }
     }
     Ok(all)
 }

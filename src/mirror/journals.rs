@@ -8,7 +8,6 @@ use arrow::datatypes::Int64Type;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::align;
 use super::closings;
 use super::doubt;
 use super::first_load;
@@ -52,13 +51,13 @@ pub(super) fn apply(
             .map_err(|e| db("cannot note the names of lines", e))?;
     } else {
         merge::stage_rows(conn, resource, &decoded)?;
-        let redefined = align::redefined(conn, &resource.table)?;
+        let redefined = settings.redefined(conn, &resource.table)?;
         if let Group::Journal(journal) = &resource.group
             && let Some(line_key) = &journal.line_key
         {
             let redefined_notes = match notes_of {
-                Some(table) => align::redefined(conn, &table.table)?,
-                None => Vec::new(),
+                Some(table) => settings.redefined(conn, &table.table)?,
+                None => &[],
             };
             if let Some(table) = notes_of {
                 merge::stage_rows(conn, table, &notes)?;
@@ -66,8 +65,8 @@ pub(super) fn apply(
             let lines = Lines {
                 resource,
                 line_key,
-                redefined: &redefined,
-                notes: notes_of.map(|table| (table, redefined_notes.as_slice())),
+                redefined,
+                notes: notes_of.map(|table| (table, redefined_notes)),
             };
             lines::pair(conn, &lines)?;
             doubted = doubt::hold(conn, settings, &lines, run_id, now)?;
@@ -80,7 +79,7 @@ pub(super) fn apply(
                 note(conn, table, merged, outcome)?;
             }
         } else {
-            let merged = merge_totals(conn, resource, &redefined, now)?;
+            let merged = merge_totals(conn, resource, redefined, now)?;
             note_whole(conn, resource, merged, outcome)?;
         }
     }

@@ -1,22 +1,23 @@
 //! Decoded scopes go into the tables together with the state that says so, in one transaction.
 
 use crate::decode::{Load, LoadKind, LoadedScope};
-use crate::scope::{FailureKind, FetchStatus, Version};
+use crate::scope::Version;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
+use super::align::{self, Redefined};
 use super::first_load;
 use super::guard::{self, Limits};
 use super::journals;
 use super::merge::{self, Merged, Rules};
+use super::noting::Noting;
+use super::rejects;
 use super::removal;
 use super::search;
 use super::state::State;
-use super::state::fetched::{MARK_NOW, rows_of};
-use super::{align, rejects};
 use crate::catalog::{Catalog, Group, Resource};
 use crate::config::{Config, HistoryTables};
 use crate::decode::Decoded;
@@ -58,6 +59,10 @@ pub struct Settings {
     pub(crate) zone: jiff::tz::TimeZone,
     /// `journals.close_day`.
     pub(crate) close_day: u32,
+    /// `store.threads`.
+    pub(crate) threads: Option<usize>,
+    /// See [`align::redefined`]; it only changes when the store is opened.
+    pub(super) redefined: Arc<OnceLock<Redefined>>,
 }
 
 impl Settings {
@@ -71,12 +76,26 @@ impl Settings {
             doubt: config.source.doubt,
             zone: config.source.time_zone.clone(),
             close_day: config.journals.close_day,
+            threads: config.store.threads,
+            redefined: Arc::default(),
         }
     }
 
     /// What holds removals back, unless that is lifted.
     pub(super) fn limits(&self, now: Timestamp) -> Option<Limits> {
         self.max_removed.map(|max_removed| Limits { max_removed, doubt: self.doubt, now })
+    }
+
+    /// The columns of a table whose definition is newer than the table, and since which generation.
+    pub(super) fn redefined(&self, conn: &Connection, table: &str) -> Result<&[(String, i64)]> {
+        let all = match self.redefined.get() {
+            Some(all) => all,
+            None => {
+                let all = align::redefined(conn)?;
+                self.redefined.get_or_init(|| all)
+            }
+        };
+        Ok(all.get(table).map_or(&[], Vec::as_slice))
     }
 
     pub(super) fn keeps_history(&self, table: &str) -> bool {
@@ -105,12 +124,14 @@ pub(super) fn apply(
         }
     }
     let mut answered: BTreeSet<String> = BTreeSet::new();
+    let mut noting = Noting::new(conn, now);
     for group in groups {
         if group.loads.iter().any(|load| !load.not_found) {
             answered.insert(group.table().to_owned());
         }
-        apply_table(conn, settings, run_id, now, group.loads, &mut outcome)?;
+        apply_table(conn, settings, run_id, now, group.loads, &mut noting, &mut outcome)?;
     }
+    noting.write()?;
     note_answered(conn, &answered)?;
     Ok(outcome)
 }
@@ -160,6 +181,7 @@ fn apply_table(
     run_id: i64,
     now: Timestamp,
     mut loads: Vec<Load>,
+    noting: &mut Noting<'_>,
     outcome: &mut Outcome,
 ) -> Result<()> {
     let Some(first) = loads.first() else { return Ok(()) };
@@ -171,11 +193,12 @@ fn apply_table(
         // What is doubted says nothing of what did not fit.
         loads.retain(|load| !load.scopes.iter().any(|s| doubted.contains(&(s.id, s.part.clone()))));
     } else {
-        apply_scopes(conn, settings, &resource, &loads, run_id, now, outcome)?;
+        apply_scopes(conn, settings, &resource, &loads, run_id, now, noting, outcome)?;
     }
     rejects::note(conn, &resource, &loads, run_id, now)?;
     note_drift(conn, &loads, now)?;
     if let LoadKind::Search { place, answered_at } = kind {
+        noting.write()?;
         search::after_search(conn, settings, &resource, place, answered_at, run_id, now, outcome)?;
     }
     Ok(())
@@ -189,6 +212,7 @@ fn apply_scopes(
     loads: &[Load],
     run_id: i64,
     now: Timestamp,
+    noting: &mut Noting<'_>,
     outcome: &mut Outcome,
 ) -> Result<()> {
     guard::begin(conn)?;
@@ -206,14 +230,19 @@ fn apply_scopes(
         outcome.note(&child.table, merged);
         held += merged.held;
     }
-    let whole = held == 0 && loads.iter().all(|l| l.scopes.iter().all(|s| is_complete(l, s)));
-    note_scopes(conn, &resource.table, whole, now)?;
+    let answered = loads
+        .iter()
+        .flat_map(|load| load.scopes.iter().map(move |scope| (scope, is_complete(load, scope))));
+    noting.add(&resource.table, answered, held > 0)?;
     if held > 0
         && let Some(limits) = settings.limits(now)
     {
         guard::note_held(conn, &resource.table, run_id, limits, outcome)?;
     }
-    if resource.group == Group::Case {
+    let is_condition =
+        |r: &Arc<Resource>| r.condition.as_ref().is_some_and(|c| c.table == resource.table);
+    if resource.group == Group::Case && settings.catalog.resources().iter().any(is_condition) {
+        noting.write()?;
         removal::unfulfilled(conn, settings, &[&resource.table], run_id, now, outcome)?;
     }
     Ok(())
@@ -290,8 +319,8 @@ fn compare_table(
         withheld: resource.partial.is_some()
             && State::new(conn).cases().is_withheld(&resource.table)?,
     };
-    let redefined = align::redefined(conn, &resource.table)?;
-    let merged = merge::merge(conn, resource, rules, &redefined, &instant(now))?;
+    let redefined = settings.redefined(conn, &resource.table)?;
+    let merged = merge::merge(conn, resource, rules, redefined, &instant(now))?;
     conn.execute_batch(&format!("DROP TABLE temp.{}", merge::stage_name(resource)))
         .map_err(failed)?;
     Ok(merged)
@@ -319,61 +348,6 @@ pub(super) fn count_changes(
            WHERE part NOT IN (SELECT part FROM sync.changes WHERE table_name = {name})"
     ))
     .map_err(|e| db("cannot count a change", e))
-}
-
-/// `sync.fetched`, `sync.failures` and `sync.resources` after the staged scopes were merged. `whole`: all
-/// of them are complete and nothing is held, so there is no need to look what they were before.
-fn note_scopes(conn: &Connection, table: &str, whole: bool, now: Timestamp) -> Result<()> {
-    let failed = |e| db("cannot note what was fetched", e);
-    let name = sql::text(table);
-    let seen = if table == "contacts" {
-        "(SELECT contact_id AS id, moved, modified_date::VARCHAR AS version FROM sync.seen_contacts)"
-    } else {
-        "(SELECT case_id AS id, moved, any_stamp AS version FROM sync.seen)"
-    };
-    // Rows that are held are still there, and so their scope is not what the answer said.
-    let (complete, incomplete, was_complete, before) = if whole {
-        ("true", "NULL".to_owned(), "true", String::new())
-    } else {
-        let (incomplete, held) = (FetchStatus::Incomplete, FetchStatus::Held);
-        let joins = format!(
-            "LEFT JOIN (SELECT DISTINCT id FROM temp.kept_back) k ON k.id = c.id \
-             LEFT JOIN ({}) f ON f.table_name = {name} AND f.id = c.id AND f.part = c.part",
-            rows_of("SELECT id FROM temp.stage_scopes")
-        );
-        (
-            "(c.complete AND k.id IS NULL)",
-            format!("CASE WHEN k.id IS NULL THEN '{incomplete}' ELSE '{held}' END"),
-            "coalesce(f.complete, false)",
-            joins,
-        )
-    };
-    let moved = "(c.sequence IS NOT NULL AND coalesce(s.moved > c.sequence, false))";
-    let now = instant(now);
-    conn.execute_batch(&format!(
-        "CREATE OR REPLACE TEMP TABLE stage_fetched AS \
-         SELECT {name} AS table_name, c.id, c.part, \
-           CASE WHEN NOT {complete} OR {moved} THEN NULL \
-                WHEN c.sequence IS NULL THEN c.version \
-                ELSE coalesce(s.version, 'unknown') END AS version, \
-           CASE WHEN NOT {complete} THEN {incomplete} \
-                WHEN {moved} THEN '{as_moved}' ELSE '{current}' END AS status, \
-           c.sent::TIMESTAMPTZ AS sent_at, {now} AS fetched_at, \
-           (SELECT max(definition) FROM sync.resources WHERE table_name = {name}) AS definition, \
-           {complete} OR {was_complete} AS complete, \
-           NULL::BIGINT AS again_at, {MARK_NOW} AS mark \
-         FROM temp.stage_scopes c LEFT JOIN {seen} s ON s.id = c.id {before}; \
-         DELETE FROM sync.fetched_scopes f USING temp.stage_fetched n \
-         WHERE f.table_name = {name} AND f.id = n.id AND f.part = n.part; \
-         INSERT INTO sync.fetched_scopes BY NAME SELECT * FROM temp.stage_fetched; \
-         DELETE FROM sync.failures f USING temp.stage_fetched n \
-         WHERE f.table_name = {name} AND f.id = n.id AND f.part = n.part \
-           AND n.status IN ('{as_moved}', '{current}') AND f.kind <> '{lag}'",
-        as_moved = FetchStatus::Moved,
-        current = FetchStatus::Current,
-        lag = FailureKind::Lag,
-    ))
-    .map_err(failed)
 }
 
 fn note_drift(conn: &Connection, loads: &[Load], now: Timestamp) -> Result<()> {

@@ -22,6 +22,7 @@ mod lines;
 mod load;
 mod merge;
 mod months;
+mod noting;
 mod privacy;
 mod rejects;
 mod removal;
@@ -76,6 +77,11 @@ use crate::error::{self, Error, Kind, Result};
 /// load.
 pub(crate) const CHECKPOINT_AT: &str = "128MB";
 
+/// From a store, or a commit, of so many bytes on, DuckDB works with all threads that it may have. For
+/// less, waking them costs more than they do.
+const LARGE_STORE_BYTES: u64 = 64 << 20; // 64 MiB
+const LARGE_COMMIT_BYTES: usize = 4 << 20; // 4 MiB
+
 /// Size of a block of a new store, in bytes. DuckDB's own 262,144 make small tables cost much: every
 /// column of every table takes a block and a buffer. From 32,768 down, large tables are compressed
 /// worse.
@@ -88,6 +94,8 @@ pub struct Store {
     path: PathBuf,
     privacy: Privacy,
     file: OnceLock<&'static File>,
+    /// `store.threads`.
+    threads: Option<usize>,
 }
 
 impl Store {
@@ -104,13 +112,28 @@ impl Store {
         let root = connect(&config.store)?;
         let key = schema::prepare(&root, config, catalog)?;
         let privacy = Privacy::new(&config.privacy, key);
-        Ok(Store { root: Mutex::new(root), path: path.clone(), privacy, file: OnceLock::new() })
+        Ok(Store {
+            root: Mutex::new(root),
+            path: path.clone(),
+            privacy,
+            file: OnceLock::new(),
+            threads: config.store.threads,
+        })
     }
 
     /// Another connection to the same database, for reading.
     pub fn connection(&self) -> Result<Connection> {
         let root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
         root.try_clone().map_err(|e| db("cannot open another connection to the store", e))
+    }
+
+    /// Lets DuckDB work with all its threads where the store has grown large by small commits.
+    pub(crate) fn fit_threads(&self) -> Result<()> {
+        if is_large(&self.path) {
+            use_all_threads(&self.connection()?, self.threads)
+        } else {
+            Ok(())
+        }
     }
 
     /// What becomes of values with a privacy class in this store.
@@ -146,7 +169,8 @@ fn connect(settings: &config::Store) -> Result<Connection> {
         .and_then(|o| o.with("checkpoint_threshold", CHECKPOINT_AT))
         .and_then(|o| o.with("default_block_size", BLOCK_BYTES))
         .map_err(|e| db("cannot set DuckDB's options", e))?;
-    if let Some(threads) = settings.threads {
+    let threads = if is_large(&settings.path) { settings.threads } else { Some(1) };
+    if let Some(threads) = threads {
         options =
             options.threads(threads as i64).map_err(|e| db("cannot set DuckDB's threads", e))?;
     }
@@ -170,6 +194,19 @@ fn connect(settings: &config::Store) -> Result<Connection> {
         })
         .map_err(|e| db("cannot set the store's temporary folder", e))?;
     Ok(connection)
+}
+
+fn is_large(store: &Path) -> bool {
+    store.metadata().is_ok_and(|found| found.len() >= LARGE_STORE_BYTES)
+}
+
+/// Lets DuckDB work with all threads that `store.threads` allows.
+fn use_all_threads(conn: &Connection, threads: Option<usize>) -> Result<()> {
+    let set = match threads {
+        Some(threads) => format!("SET GLOBAL threads = {threads}"),
+        None => "RESET GLOBAL threads".to_owned(),
+    };
+    conn.execute_batch(&set).map_err(|e| db("cannot set DuckDB's threads", e))
 }
 
 /// DuckDB tells these cases apart only in words.

@@ -236,6 +236,8 @@ mod tests {
             doubt: Duration::ZERO,
             zone: jiff::tz::TimeZone::UTC,
             close_day: 10,
+            threads: None,
+            redefined: Arc::default(),
         };
         let see = |date, sequence| {
             state.cases().see_cases(&[(17, [Some(date); 11])], sequence, Timestamp::now()).unwrap();

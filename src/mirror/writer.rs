@@ -19,6 +19,7 @@ use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::load::{self, Outcome, Settings};
+use super::{LARGE_COMMIT_BYTES, use_all_threads};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
@@ -254,7 +255,7 @@ impl Waiting {
         }
         let (loads, permits): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.loads).into_iter().unzip();
-        self.bytes = 0;
+        let is_large = std::mem::take(&mut self.bytes) >= LARGE_COMMIT_BYTES;
         self.since = None;
         if self.failed.is_some() {
             // What follows a failed commit is not loaded either: its state would be ahead of it.
@@ -263,6 +264,9 @@ impl Waiting {
         let now = commit_time(last);
         failpoint::hit("before-commit");
         let done = transaction(conn, || {
+            if is_large {
+                use_all_threads(conn, self.settings.threads)?;
+            }
             let done = load::apply(conn, &self.settings, self.run_id, now, loads)?;
             failpoint::hit("in-commit");
             Ok(done)

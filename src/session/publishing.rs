@@ -166,6 +166,7 @@ impl Session {
     ) -> Result<Published> {
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
         let store = self.store.file()?;
+        self.store.fit_threads()?;
         let begun = {
             let (config, catalog) = (Arc::clone(&config), Arc::clone(&catalog));
             blocking(move || {

@@ -1,0 +1,153 @@
+//! What a commit's answers say of their scopes: fetched, at which dates, and whether that holds
+//! (`sync.fetched_scopes`; docs/architecture.md, "Seen and fetched").
+
+use std::collections::BTreeSet;
+
+use duckdb::{Connection, params};
+use jiff::Timestamp;
+
+use super::state::fetched::{MARK_NOW, rows_of};
+use crate::decode::LoadedScope;
+use crate::error::Result;
+use crate::scope::{FailureKind, FetchStatus, Version};
+use crate::sql::{db, instant, instant_param};
+
+/// Collects what is to be noted of a commit, and writes it for all its tables at once: each statement
+/// costs much the same for one scope as for a thousand.
+pub(super) struct Noting<'a> {
+    conn: &'a Connection,
+    now: Timestamp,
+    tables: BTreeSet<String>,
+    rows: Vec<Row>,
+}
+
+/// A scope that was answered.
+struct Row {
+    table: String,
+    scope: LoadedScope,
+    complete: bool,
+}
+
+impl<'a> Noting<'a> {
+    pub(super) fn new(conn: &'a Connection, now: Timestamp) -> Noting<'a> {
+        Noting { conn, now, tables: BTreeSet::new(), rows: Vec::new() }
+    }
+
+    /// Takes the scopes of a table with whether they are complete. Where rows of them are held,
+    /// `temp.kept_back` says of which, and it is written at once.
+    pub(super) fn add<'s>(
+        &mut self,
+        table: &str,
+        scopes: impl Iterator<Item = (&'s LoadedScope, bool)>,
+        is_held: bool,
+    ) -> Result<()> {
+        let rows: Vec<Row> = scopes
+            .map(|(scope, complete)| Row {
+                table: table.to_owned(),
+                scope: scope.clone(),
+                complete,
+            })
+            .collect();
+        let whole = !is_held && rows.iter().all(|row| row.complete);
+        // Of two answers for one scope the later is noted later.
+        if !whole || !self.tables.insert(table.to_owned()) {
+            self.write()?;
+            self.tables.insert(table.to_owned());
+        }
+        self.rows.extend(rows);
+        if whole { Ok(()) } else { self.write_rows(false) }
+    }
+
+    /// Writes what was collected.
+    pub(super) fn write(&mut self) -> Result<()> {
+        if self.rows.is_empty() { Ok(()) } else { self.write_rows(true) }
+    }
+
+    /// `whole`: all of them are complete and nothing is held, so there is no need to look what they
+    /// were before.
+    fn write_rows(&mut self, whole: bool) -> Result<()> {
+        let failed = |e| db("cannot note what was fetched", e);
+        self.stage()?;
+        self.tables.clear();
+        self.rows.clear();
+        // Rows that are held are still there, and so their scope is not what the answer said.
+        let (complete, incomplete, was_complete, before) = if whole {
+            ("true", "NULL".to_owned(), "true", String::new())
+        } else {
+            let (incomplete, held) = (FetchStatus::Incomplete, FetchStatus::Held);
+            let joins = format!(
+                "LEFT JOIN (SELECT DISTINCT id FROM temp.kept_back) k ON k.id = c.id \
+                 LEFT JOIN ({}) f ON f.table_name = c.table_name AND f.id = c.id AND f.part = c.part",
+                rows_of("SELECT id FROM temp.stage_noted")
+            );
+            (
+                "(c.complete AND k.id IS NULL)",
+                format!("CASE WHEN k.id IS NULL THEN '{incomplete}' ELSE '{held}' END"),
+                "coalesce(f.complete, false)",
+                joins,
+            )
+        };
+        let moved =
+            "(c.sequence IS NOT NULL AND coalesce(coalesce(s.moved, p.moved) > c.sequence, false))";
+        let now = instant(self.now);
+        self.conn
+            .execute_batch(&format!(
+                "CREATE OR REPLACE TEMP TABLE stage_fetched AS \
+                 SELECT c.table_name, c.id, c.part, \
+                   CASE WHEN NOT {complete} OR {moved} THEN NULL \
+                        WHEN c.sequence IS NULL THEN c.version \
+                        ELSE coalesce(s.any_stamp, p.modified_date::VARCHAR, 'unknown') END AS version, \
+                   CASE WHEN NOT {complete} THEN {incomplete} \
+                        WHEN {moved} THEN '{as_moved}' ELSE '{current}' END AS status, \
+                   c.sent::TIMESTAMPTZ AS sent_at, {now} AS fetched_at, d.definition, \
+                   {complete} OR {was_complete} AS complete, \
+                   NULL::BIGINT AS again_at, {MARK_NOW} AS mark \
+                 FROM temp.stage_noted c \
+                 LEFT JOIN sync.seen s ON s.case_id = c.id AND c.table_name <> 'contacts' \
+                 LEFT JOIN sync.seen_contacts p ON p.contact_id = c.id AND c.table_name = 'contacts' \
+                 LEFT JOIN (SELECT table_name, max(definition) AS definition \
+                            FROM sync.resources GROUP BY table_name) d \
+                   ON d.table_name = c.table_name {before}; \
+                 DELETE FROM sync.fetched_scopes f USING temp.stage_fetched n \
+                 WHERE f.table_name = n.table_name AND f.id = n.id AND f.part = n.part; \
+                 INSERT INTO sync.fetched_scopes BY NAME SELECT * FROM temp.stage_fetched; \
+                 DELETE FROM sync.failures f USING temp.stage_fetched n \
+                 WHERE f.table_name = n.table_name AND f.id = n.id AND f.part = n.part \
+                   AND n.status IN ('{as_moved}', '{current}') AND f.kind <> '{lag}'",
+                as_moved = FetchStatus::Moved,
+                current = FetchStatus::Current,
+                lag = FailureKind::Lag,
+            ))
+            .map_err(failed)
+    }
+
+    /// Fills `temp.stage_noted`.
+    fn stage(&self) -> Result<()> {
+        let failed = |e| db("cannot stage what was fetched", e);
+        self.conn
+            .execute_batch(
+                "CREATE OR REPLACE TEMP TABLE stage_noted (table_name VARCHAR, id BIGINT, part VARCHAR, \
+                 version VARCHAR, sequence BIGINT, complete BOOLEAN, sent VARCHAR)",
+            )
+            .map_err(failed)?;
+        let mut appender = self.conn.appender("stage_noted").map_err(failed)?;
+        for Row { table, scope, complete } in &self.rows {
+            let (version, sequence) = match &scope.version {
+                Version::Known(version) => (Some(version.as_str()), None),
+                Version::AsSeen { sequence } => (None, Some(*sequence)),
+            };
+            appender
+                .append_row(params![
+                    table,
+                    scope.id,
+                    scope.part,
+                    version,
+                    sequence,
+                    complete,
+                    instant_param(scope.sent_at)
+                ])
+                .map_err(failed)?;
+        }
+        appender.flush().map_err(failed)
+    }
+}
