@@ -193,7 +193,7 @@ fn apply_table(
         // What is doubted says nothing of what did not fit.
         loads.retain(|load| !load.scopes.iter().any(|s| doubted.contains(&(s.id, s.part.clone()))));
     } else {
-        apply_scopes(conn, settings, &resource, &loads, run_id, now, noting, outcome)?;
+        apply_scopes(conn, settings, &loads, run_id, now, noting, outcome)?;
     }
     rejects::note(conn, &resource, &loads, run_id, now)?;
     note_drift(conn, &loads, now)?;
@@ -208,13 +208,14 @@ fn apply_table(
 fn apply_scopes(
     conn: &Connection,
     settings: &Settings,
-    resource: &Arc<Resource>,
     loads: &[Load],
     run_id: i64,
     now: Timestamp,
     noting: &mut Noting<'_>,
     outcome: &mut Outcome,
 ) -> Result<()> {
+    let Some(first) = loads.first() else { return Ok(()) };
+    let resource = &first.decoded.resource;
     guard::begin(conn)?;
     let scopes: HashSet<i64> =
         loads.iter().flat_map(|load| load.scopes.iter().map(|scope| scope.id)).collect();
@@ -222,8 +223,7 @@ fn apply_scopes(
     let merged = merge_table(conn, settings, resource, &decoded, &scopes, now)?;
     outcome.note(&resource.table, merged);
     let mut held = merged.held;
-    let children = loads.first().map_or(0, |load| load.decoded.children.len());
-    for n in 0..children {
+    for n in 0..first.decoded.children.len() {
         let of_child: Vec<&Decoded> = loads.iter().map(|load| &load.decoded.children[n]).collect();
         let child = Arc::clone(&of_child[0].resource);
         let merged = merge_table(conn, settings, &child, &of_child, &scopes, now)?;
