@@ -4,6 +4,7 @@
 //! Months, windows and their exploration are pure; [`read`] makes the calls of one month.
 
 mod exploration;
+mod part;
 pub(crate) mod read;
 mod under_way;
 

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
 
+use super::part::{Part, compared, digest_of, marks};
 use super::path_of;
 use super::under_way::{Gate, Reading};
 use crate::catalog::{Answer as Shape, JOURNAL_COLUMNS, LINE_ID, LINE_NUMBER, Resource};
@@ -32,8 +32,6 @@ use crate::source::{
 
 /// Passes over the parts of a month that may differ from the one before.
 const MOST_PASSES: usize = 4;
-/// Pages of services are round: a positive multiple of this may be cut off.
-const ROUND: usize = 100;
 
 /// One reading of a month.
 pub(crate) struct MonthRead {
@@ -197,22 +195,6 @@ struct Known<'a> {
     digest: Option<&'a str>,
     /// That was after the month's end.
     was_over: bool,
-}
-
-/// The lines of one window.
-struct Part {
-    window: Window,
-    records: Vec<Bytes>,
-    /// Pages that brought some of them: each shows another moment.
-    pages: usize,
-    complete: bool,
-}
-
-impl Part {
-    /// It has as many lines as a service may give at once.
-    fn is_round(&self) -> bool {
-        !self.records.is_empty() && self.records.len().is_multiple_of(ROUND)
-    }
 }
 
 /// What the first pass over a month has shown so far.
@@ -475,65 +457,4 @@ fn is_too_much(error: &Error) -> bool {
     const TOO_LARGE: u16 = 413;
     matches!(error.kind(), Kind::Timeout | Kind::Server | Kind::BadAnswer)
         || refusal(error).is_some_and(|refusal| refusal.status == TOO_LARGE)
-}
-
-/// What a window that was answered whole is worth beside its halves. Where they add up to it, it takes
-/// their place; where they have more, it was as many as the service gives at once. Where it has a line
-/// that they lack, neither is known to be all.
-fn compared(whole: Part, mut halves: Vec<Part>) -> Vec<Part> {
-    let (of_whole, of_halves) = (marks(std::slice::from_ref(&whole)), marks(&halves));
-    if halves.iter().all(|part| part.complete) && of_whole == of_halves {
-        return vec![whole];
-    }
-    let mut left = of_halves.into_iter().peekable();
-    let is_within = of_whole.iter().all(|mark| {
-        while left.next_if(|other| other < mark).is_some() {}
-        left.next_if_eq(mark).is_some()
-    });
-    if !is_within {
-        halves.iter_mut().for_each(|part| part.complete = false);
-    }
-    halves
-}
-
-/// The lines, in whatever order: equal ones are as many.
-fn marks(parts: &[Part]) -> Vec<[u8; 32]> {
-    let lines = parts.iter().flat_map(|part| &part.records);
-    let mut marks: Vec<[u8; 32]> = lines.map(|line| Sha256::digest(line).into()).collect();
-    marks.sort_unstable();
-    marks
-}
-
-fn digest_of(parts: &[Part]) -> String {
-    let mut hash = Sha256::new();
-    for mark in marks(parts) {
-        hash.update(mark);
-    }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn part(lines: &[&'static str]) -> Part {
-        let window = "2026-10".parse::<crate::scope::Month>().unwrap().window();
-        let records = lines.iter().map(|line| Bytes::from_static(line.as_bytes())).collect();
-        Part { window, records, pages: 1, complete: true }
-    }
-
-    /// How many lines a window and its halves come to, and whether they are all.
-    fn shown(whole: &[&'static str], halves: [&[&'static str]; 2]) -> (usize, bool) {
-        let parts = compared(part(whole), halves.map(part).into());
-        let lines = parts.iter().map(|part| part.records.len()).sum();
-        (lines, parts.iter().all(|part| part.complete))
-    }
-
-    #[test]
-    fn halves_have_to_add_up_to_what_was_answered_whole() {
-        assert_eq!(shown(&["a", "b", "b"], [&["b"], &["b", "a"]]), (3, true));
-        assert_eq!(shown(&["a", "b"], [&["a", "b"], &["c"]]), (3, true), "a limit cut the whole");
-        assert_eq!(shown(&["a", "b", "c"], [&["a"], &[]]), (1, false), "lines are missing");
-        assert_eq!(shown(&["b", "b"], [&["b"], &["c"]]), (2, false), "equal lines are two");
-    }
 }

@@ -1,0 +1,87 @@
+//! The lines of one window of a month, and what they are worth beside those of its halves (pure).
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use crate::scope::Window;
+
+/// Pages of services are round: a positive multiple of this may be cut off.
+const ROUND: usize = 100;
+
+/// The lines of one window.
+pub(super) struct Part {
+    pub(super) window: Window,
+    pub(super) records: Vec<Bytes>,
+    /// Pages that brought some of them: each shows another moment.
+    pub(super) pages: usize,
+    pub(super) complete: bool,
+}
+
+impl Part {
+    /// It has as many lines as a service may give at once.
+    pub(super) fn is_round(&self) -> bool {
+        !self.records.is_empty() && self.records.len().is_multiple_of(ROUND)
+    }
+}
+
+/// What a window that was answered whole is worth beside its halves. Where they add up to it, it takes
+/// their place; where they have more, it was as many as the service gives at once. Where it has a line
+/// that they lack, neither is known to be all.
+pub(super) fn compared(whole: Part, mut halves: Vec<Part>) -> Vec<Part> {
+    let (of_whole, of_halves) = (marks(std::slice::from_ref(&whole)), marks(&halves));
+    if halves.iter().all(|part| part.complete) && of_whole == of_halves {
+        return vec![whole];
+    }
+    let mut left = of_halves.into_iter().peekable();
+    let is_within = of_whole.iter().all(|mark| {
+        while left.next_if(|other| other < mark).is_some() {}
+        left.next_if_eq(mark).is_some()
+    });
+    if !is_within {
+        halves.iter_mut().for_each(|part| part.complete = false);
+    }
+    halves
+}
+
+/// The lines, in whatever order: equal ones are as many.
+pub(super) fn marks(parts: &[Part]) -> Vec<[u8; 32]> {
+    let lines = parts.iter().flat_map(|part| &part.records);
+    let mut marks: Vec<[u8; 32]> = lines.map(|line| Sha256::digest(line).into()).collect();
+    marks.sort_unstable();
+    marks
+}
+
+/// One name for the lines, in whatever order.
+pub(super) fn digest_of(parts: &[Part]) -> String {
+    let mut hash = Sha256::new();
+    for mark in marks(parts) {
+        hash.update(mark);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(lines: &[&'static str]) -> Part {
+        let window = "2026-10".parse::<crate::scope::Month>().unwrap().window();
+        let records = lines.iter().map(|line| Bytes::from_static(line.as_bytes())).collect();
+        Part { window, records, pages: 1, complete: true }
+    }
+
+    /// How many lines a window and its halves come to, and whether they are all.
+    fn shown(whole: &[&'static str], halves: [&[&'static str]; 2]) -> (usize, bool) {
+        let parts = compared(part(whole), halves.map(part).into());
+        let lines = parts.iter().map(|part| part.records.len()).sum();
+        (lines, parts.iter().all(|part| part.complete))
+    }
+
+    #[test]
+    fn halves_have_to_add_up_to_what_was_answered_whole() {
+        assert_eq!(shown(&["a", "b", "b"], [&["b"], &["b", "a"]]), (3, true));
+        assert_eq!(shown(&["a", "b"], [&["a", "b"], &["c"]]), (3, true), "a limit cut the whole");
+        assert_eq!(shown(&["a", "b", "c"], [&["a"], &[]]), (1, false), "lines are missing");
+        assert_eq!(shown(&["b", "b"], [&["b"], &["c"]]), (2, false), "equal lines are two");
+    }
+}
