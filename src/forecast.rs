@@ -205,7 +205,7 @@ impl Forecaster<'_> {
         let mut cases = Cases::default();
         if self.due.rereads(self.config) {
             let all = self.config.reconcile.reread == Reread::All;
-            cases.reread = state.cases().cases_to_reread(all)?.into_iter().collect();
+            cases.reread = state.stale_marks().cases_to_reread(all)?.into_iter().collect();
         }
         let now_us = self.now.as_microsecond();
         let mut add = |plan: CasePlan| {

@@ -42,11 +42,11 @@ impl Memory for FeedMemory<'_> {
                 let state = State::new(conn);
                 match name {
                     FeedName::Cases => {
-                        state.cases().everything_is_stale(Mark::Gap)?;
+                        state.stale_marks().everything_is_stale(Mark::Gap)?;
                         // How far back the feed was read is noted anew when a poll is complete.
                         state.cases().forget_feed_reach()?;
                     }
-                    FeedName::Contacts => state.cases().contacts_are_stale(Mark::Gap)?,
+                    FeedName::Contacts => state.stale_marks().contacts_are_stale(Mark::Gap)?,
                 }
                 // Once: if the feed cannot be read now, the next poll is no further gap.
                 let kept = state.feed(name.as_str())?;

@@ -201,7 +201,7 @@ impl Cycle {
                     }
                     // Kept until it is done, so that an interrupted run goes on with it.
                     state.set_meta(LISTING_DUE, "full")?;
-                    state.cases().everything_is_stale(Mark::Full)
+                    state.stale_marks().everything_is_stale(Mark::Full)
                 })
                 .await?;
         }
@@ -236,7 +236,8 @@ impl Cycle {
         }
         if due.rereads(&self.config) {
             let all = self.config.reconcile.reread == Reread::All;
-            let cases = self.writer.run(move |conn| State::new(conn).cases().reread(all)).await?;
+            let cases =
+                self.writer.run(move |conn| State::new(conn).stale_marks().reread(all)).await?;
             tracing::info!(cases, "cases that changed since they were read whole are read again");
         }
         // Each is noted as soon as its part is done: an error in what follows must not repeat it.

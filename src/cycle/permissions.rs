@@ -54,10 +54,10 @@ impl Cycle {
                 state.set_meta("contacts_feed", "untried")?;
                 for table in &again {
                     set_ok(conn, &catalog, table)?;
-                    state.cases().wake_table(table)?;
+                    state.stale_marks().wake_table(table)?;
                 }
                 for (table, lacking) in &parts {
-                    state.cases().set_withheld(table, lacking.is_some())?;
+                    state.stale_marks().set_withheld(table, lacking.is_some())?;
                     log.set_reason(table, lacking.as_deref())?;
                 }
                 Ok(())
@@ -117,7 +117,7 @@ impl Cycle {
         let (catalog, table) = (Arc::clone(&self.catalog), resource.table.clone());
         self.writer
             .run(move |conn| {
-                State::new(conn).cases().set_withheld(&table, withheld)?;
+                State::new(conn).stale_marks().set_withheld(&table, withheld)?;
                 set_ok(conn, &catalog, &table)
             })
             .await
@@ -165,7 +165,9 @@ fn shows_part(load: &Load, partial: &Partial) -> bool {
 pub(super) fn set_ok(conn: &Connection, catalog: &Catalog, table: &str) -> Result<()> {
     let partial = catalog.get(table).and_then(|resource| resource.partial.as_ref());
     let lacking = match partial {
-        Some(partial) if State::new(conn).cases().is_withheld(table)? => Some(restriction(partial)),
+        Some(partial) if State::new(conn).stale_marks().is_withheld(table)? => {
+            Some(restriction(partial))
+        }
         Some(_) | None => None,
     };
     RunLog::new(conn).set_status(table, TableStatus::Ok, lacking.as_deref())

@@ -82,8 +82,10 @@ impl Cycle {
                         set_ok(conn, &catalog, table)?;
                         // A child's rows come with its parent's scopes.
                         match catalog.get(table).map(|resource| resource.read_with()) {
-                            Some(parent) if parent != table => state.cases().read_again(parent)?,
-                            _ => state.cases().wake_table(table)?,
+                            Some(parent) if parent != table => {
+                                state.stale_marks().read_again(parent)?
+                            }
+                            _ => state.stale_marks().wake_table(table)?,
                         }
                     }
                 }

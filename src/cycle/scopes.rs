@@ -44,7 +44,7 @@ impl Cycle {
     /// Goes once through all cases that may have something stale. Returns how many scopes were read.
     pub(super) async fn read_cases(&mut self) -> Result<usize> {
         let now = Timestamp::now().as_microsecond();
-        self.writer.run(move |conn| State::new(conn).cases().wake_again(now)).await?;
+        self.writer.run(move |conn| State::new(conn).stale_marks().wake_again(now)).await?;
         let mut after = None;
         let mut read = 0;
         // What was seen up to here is among them.
@@ -154,7 +154,7 @@ impl Cycle {
         if batch.is_empty() {
             return Ok(());
         }
-        let marks = State::new(&self.store.connection()?).cases().marks()?;
+        let marks = State::new(&self.store.connection()?).stale_marks().count()?;
         let done: Vec<(i64, i64)> = self
             .plan(batch, &self.options.only)?
             .into_iter()

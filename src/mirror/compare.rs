@@ -55,7 +55,7 @@ pub(crate) fn compare(
     })?;
     let scope = sql::ident(scope);
     let shown_rows = match &resource.partial {
-        Some(partial) if State::new(conn).cases().is_withheld(&resource.table)? => {
+        Some(partial) if State::new(conn).stale_marks().is_withheld(&resource.table)? => {
             let column = sql::ident(&partial.column);
             let values = sql::texts(partial.values.iter().map(String::as_str));
             format!("({column} IS NULL OR {column} NOT IN ({values}))")

@@ -317,7 +317,7 @@ fn compare_table(
         history: settings.keeps_history(&resource.table),
         limits: settings.limits(now),
         withheld: resource.partial.is_some()
-            && State::new(conn).cases().is_withheld(&resource.table)?,
+            && State::new(conn).stale_marks().is_withheld(&resource.table)?,
     };
     let redefined = settings.redefined(conn, &resource.table)?;
     let merged = merge::merge(conn, resource, rules, redefined, &instant(now))?;

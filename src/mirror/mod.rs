@@ -33,6 +33,7 @@ mod scopes;
 mod search;
 mod secrets;
 mod seen;
+mod stale_marks;
 mod state;
 mod suspects;
 mod undescribed;

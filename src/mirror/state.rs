@@ -20,6 +20,7 @@ use super::learned::Learned;
 use super::months::Months;
 use super::scopes::StaleScopes;
 use super::seen::SeenCases;
+use super::stale_marks::StaleMarks;
 use super::suspects::Suspects;
 use super::unreadable::UnreadableRows;
 use super::verifications::Verifications;
@@ -102,6 +103,11 @@ impl<'c> State<'c> {
     /// What the feed and the searches said of cases.
     pub(crate) fn cases(&self) -> SeenCases<'c> {
         SeenCases { conn: self.conn }
+    }
+
+    /// What was made stale though no feed moved it.
+    pub(crate) fn stale_marks(&self) -> StaleMarks<'c> {
+        StaleMarks { conn: self.conn }
     }
 
     /// The journals' months.

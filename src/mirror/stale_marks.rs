@@ -1,0 +1,203 @@
+//! What was made stale though no feed moved it: everything after a gap, the cases that are read whole
+//! again, tables that are newly read.
+
+use duckdb::Connection;
+use jiff::Timestamp;
+
+use super::state::{State, batch, count, ids};
+use crate::error::Result;
+use crate::scope::{DueReason, FetchStatus, Mark};
+use crate::sql::{self, instant, scalar_i64};
+
+/// Key of `sync.meta`: see [`StaleMarks::count`].
+const STALE_MARKS: &str = "stale_marks";
+
+/// Makes stale what no feed moved.
+pub(crate) struct StaleMarks<'c> {
+    pub(super) conn: &'c Connection,
+}
+
+impl StaleMarks<'_> {
+    /// Every case gets every resource read again (`--full`, or a gap in the feed); what was fetched
+    /// stays known until it is replaced.
+    pub(crate) fn everything_is_stale(&self, mark: Mark) -> Result<()> {
+        self.count_mark()?;
+        State::new(self.conn).set_meta("contacts_planned_at", "")?;
+        State::new(self.conn)
+            .fetched_scopes()
+            .mark_tables("SELECT table_name FROM sync.columns", mark)?;
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.seen SET dirty = true, rereading = any_stamp WHERE NOT removed; \
+             UPDATE sync.seen_contacts SET dirty = true; \
+             UPDATE sync.failures SET next_at = least(next_at, {})",
+                instant(Timestamp::now())
+            ),
+        )
+    }
+
+    /// Every contact is read again (a gap in the contacts feed).
+    pub(crate) fn contacts_are_stale(&self, mark: Mark) -> Result<()> {
+        State::new(self.conn).set_meta("contacts_planned_at", "")?;
+        State::new(self.conn).fetched_scopes().mark_tables("SELECT 'contacts'", mark)?;
+        batch(self.conn, "UPDATE sync.seen_contacts SET dirty = true")
+    }
+
+    /// How often something was made stale that no feed moved. What was planned before is not known to
+    /// be done after it.
+    pub(crate) fn count(&self) -> Result<i64> {
+        Ok(State::new(self.conn).meta(STALE_MARKS)?.and_then(|text| text.parse().ok()).unwrap_or(0))
+    }
+
+    fn count_mark(&self) -> Result<()> {
+        State::new(self.conn).set_meta(STALE_MARKS, &(self.count()? + 1).to_string())
+    }
+
+    /// Cases whose `ModifiedDate` or another date moved since they were last read whole are read whole
+    /// again (docs/architecture.md, "Seen and fetched"); `all` takes every case.
+    pub(crate) fn reread(&self, all: bool) -> Result<u64> {
+        let condition = is_to_be_reread(all);
+        State::new(self.conn)
+            .fetched_scopes()
+            .mark_cases(&condition, FetchStatus::Asked(Mark::Reread))?;
+        count(
+            self.conn,
+            &format!(
+                "UPDATE sync.seen s SET dirty = true, rereading = s.any_stamp WHERE {condition}"
+            ),
+        )
+    }
+
+    /// The cases that [`StaleMarks::reread`] would have read again.
+    pub(crate) fn cases_to_reread(&self, all: bool) -> Result<Vec<i64>> {
+        let condition = is_to_be_reread(all);
+        ids(
+            self.conn,
+            &format!("SELECT s.case_id FROM sync.seen s WHERE {condition} ORDER BY s.case_id"),
+        )
+    }
+
+    /// Cases whose second search is due become dirty; returns how many.
+    pub(crate) fn wake_again(&self, now_us: i64) -> Result<u64> {
+        count(
+            self.conn,
+            &format!(
+                "UPDATE sync.seen s SET dirty = true FROM sync.fetched_scopes f \
+             WHERE f.again_at <= {now_us} AND f.table_name IN ('cases', 'projects') \
+               AND f.id = s.case_id AND NOT s.removed AND NOT s.dirty"
+            ),
+        )
+    }
+
+    /// A table is looked at again for every case: it is newly enabled or permitted. What was read of
+    /// one that never answered but with 404 is not known.
+    pub(crate) fn wake_table(&self, table: &str) -> Result<()> {
+        self.count_mark()?;
+        if table == "contacts" || table == "case_roles" {
+            State::new(self.conn).set_meta("contacts_planned_at", "")?;
+        }
+        batch(
+            self.conn,
+            &format!(
+                "UPDATE sync.seen SET dirty = true WHERE NOT removed AND NOT dirty; \
+             UPDATE sync.journal_months SET due = '{}' \
+               WHERE table_name = {table} AND complete",
+                DueReason::Enabled,
+                table = sql::text(table)
+            ),
+        )?;
+        let answered = scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT count(*) FROM sync.resources WHERE table_name = {} AND answered",
+                sql::text(table)
+            ),
+        )?;
+        if answered == 0 {
+            State::new(self.conn).fetched_scopes().forget_table(table)?;
+        }
+        Ok(())
+    }
+
+    /// Makes all that was read of a table stale: its answers have more than was taken from them.
+    pub(crate) fn read_again(&self, table: &str) -> Result<()> {
+        State::new(self.conn)
+            .fetched_scopes()
+            .mark_tables(&format!("SELECT {}", sql::text(table)), Mark::Reread)?;
+        self.wake_table(table)
+    }
+
+    /// Whether the permission for a part of the table's rows was not granted when the permissions were
+    /// last read.
+    pub(crate) fn is_withheld(&self, table: &str) -> Result<bool> {
+        Ok(State::new(self.conn).meta(&format!("partial_{table}"))?.as_deref() == Some("withheld"))
+    }
+
+    /// Keeps whether that permission is granted. A part that is shown again is read again everywhere.
+    pub(crate) fn set_withheld(&self, table: &str, withheld: bool) -> Result<()> {
+        if self.is_withheld(table)? && !withheld {
+            self.read_again(table)?;
+        }
+        let state = if withheld { "withheld" } else { "granted" };
+        State::new(self.conn).set_meta(&format!("partial_{table}"), state)
+    }
+}
+
+/// SQL that holds for cases of `sync.seen s` that have to be read whole again.
+fn is_to_be_reread(all: bool) -> String {
+    let which = if all { "true" } else { "s.whole_stamp IS DISTINCT FROM s.any_stamp" };
+    format!("NOT s.removed AND s.rereading IS DISTINCT FROM s.any_stamp AND {which}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::reports::fixture;
+
+    #[test]
+    fn a_case_that_moved_before_it_was_read_whole_is_read_whole_again() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let see = |date, sequence| {
+            state.cases().see_cases(&[(17, [Some(date); 11])], sequence, Timestamp::now()).unwrap();
+        };
+        see(1, 1);
+        assert_eq!(
+            state.stale_marks().reread(false).unwrap(),
+            0,
+            "it is being read at these dates"
+        );
+        // Something of it is still to be read when it moves.
+        see(2, 2);
+        assert_eq!(state.stale_marks().cases_to_reread(false).unwrap(), [17]);
+        assert_eq!(state.stale_marks().reread(false).unwrap(), 1);
+        assert_eq!(state.stale_marks().reread(false).unwrap(), 0);
+        state.cases().clean(&[(17, 2)], state.stale_marks().count().unwrap()).unwrap();
+        assert_eq!(state.stale_marks().reread(false).unwrap(), 0, "it was read whole");
+    }
+
+    #[test]
+    fn what_a_gap_made_stale_while_it_was_planned_is_not_cleaned() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        state.cases().see_cases(&[(17, [Some(1); 11])], 1, Timestamp::now()).unwrap();
+        let dirty = || state.cases().dirty_cases(None, &[], 10).unwrap().len();
+        let marks = state.stale_marks().count().unwrap();
+        state.stale_marks().everything_is_stale(Mark::Gap).unwrap();
+        state.cases().clean(&[(17, 1)], marks).unwrap();
+        assert_eq!(dirty(), 1);
+        state.cases().clean(&[(17, 1)], state.stale_marks().count().unwrap()).unwrap();
+        assert_eq!(dirty(), 0);
+    }
+
+    #[test]
+    fn a_gap_in_the_contacts_feed_makes_no_case_stale() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        state.cases().see_cases(&[(17, [Some(1); 11])], 1, Timestamp::now()).unwrap();
+        state.cases().clean(&[(17, 1)], state.stale_marks().count().unwrap()).unwrap();
+        state.stale_marks().contacts_are_stale(Mark::Gap).unwrap();
+        assert_eq!(state.cases().dirty_cases(None, &[], 10).unwrap().len(), 0);
+    }
+}
