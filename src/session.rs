@@ -16,7 +16,7 @@ pub(crate) use publishing::{Forms, NOTHING_LISTED, When, export};
 
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::cycle::{self, Cycle, MonthsUnderWay, Notifier, Options, Polls, Signals};
+use crate::cycle::{self, Cycle, MonthsUnderWay, Notifier, Options, Polls, Run, Signals};
 use crate::decode::Context;
 use crate::error::{Error, Result};
 use crate::mirror::{Loader, RunLog, RunSummary, Settings, Store, Writer};
@@ -230,7 +230,7 @@ impl Session {
             signals,
             months: self.months.clone(),
         };
-        Cycle::new(parts, options).run().await
+        Cycle::new(&Run::new(parts, options)).run().await
     }
 
     /// How answers are decoded.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use casemirror::catalog::{Catalog, Resource};
 use casemirror::config::Config;
-use casemirror::cycle::{Cycle, MonthsUnderWay, Notifier, Options, Parts, Polls, Signals};
+use casemirror::cycle::{Cycle, MonthsUnderWay, Notifier, Options, Parts, Polls, Run, Signals};
 use casemirror::decode::{Context, Decoder, Params, Privacy};
 use casemirror::mirror::{RunLog, Settings, Store, Writer};
 use casemirror::progress::Progress;
@@ -158,8 +158,8 @@ pub(crate) fn list(address: &str, folder: &Path) -> Figures {
             signals: Signals::none(),
             months: MonthsUnderWay::default(),
         };
-        let cycle = Cycle::new(parts, options);
-        cycle.run().await.expect("the run ends well")
+        let run = Run::new(parts, options);
+        Cycle::new(&run).run().await.expect("the run ends well")
     });
     let took = start.elapsed();
     assert!(report.problems.is_empty(), "{}", report.problems.join("\n"));

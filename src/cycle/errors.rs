@@ -15,7 +15,7 @@ use crate::scope::{FailureKind, ScopeId, TableStatus, Version};
 const GONE: &str = "the source has nothing there any more; a second 404, source.doubt after the first, \
                     removes the rows";
 
-impl Cycle {
+impl Cycle<'_> {
     /// What an error means for one scope of a table: notes it, and does what has to be done. `whole`
     /// for the call that reads the whole table.
     ///
@@ -29,11 +29,11 @@ impl Cycle {
         version: Version,
         error: Error,
     ) -> Result<Verdict> {
-        if !self.is_active(&resource.table) {
+        if !self.tables.is_active(&resource.table) {
             // It was set aside while this call was under way.
             return Ok(Verdict::ScopeFailed);
         }
-        let error = self.note_reachability(&resource.table, error).await?;
+        let error = self.unreached.note(self.run.client(), &resource.table, error).await?;
         let table = resource.table.as_str();
         // A listing is no scope: that it is not complete is told by itself.
         let is_scope = id != 0 || resource.group != Group::Ids;
@@ -47,26 +47,27 @@ impl Cycle {
         match verdict {
             Verdict::EndRun => return Err(error),
             Verdict::TableForbidden => {
-                self.writer
+                self.run
+                    .writer
                     .run({
                         let table = table.to_owned();
                         move |conn| State::new(conn).failures().forget_forbidden(&table)
                     })
                     .await?;
-                self.set_aside(table, TableStatus::Forbidden, &error.chain()).await?;
+                self.tables.set_aside(table, TableStatus::Forbidden, &error.chain()).await?;
             }
             Verdict::TableAbsent => {
-                self.set_aside(table, TableStatus::Absent, &error.chain()).await?
+                self.tables.set_aside(table, TableStatus::Absent, &error.chain()).await?
             }
             Verdict::Nothing => {
-                let nothing = self.extractor.nothing(resource, id, version)?;
-                self.writer.load(nothing).await?;
+                let nothing = self.run.extractor.nothing(resource, id, version)?;
+                self.run.writer.load(nothing).await?;
                 if self.is_absent(resource).await? {
                     let why = format!(
                         "{} scopes that exist answered 404, and none else",
                         policy::MANY_SCOPES
                     );
-                    self.set_aside(table, TableStatus::Absent, &why).await?;
+                    self.tables.set_aside(table, TableStatus::Absent, &why).await?;
                 }
             }
             Verdict::Doubted => {
@@ -90,7 +91,7 @@ impl Cycle {
         id: i64,
         error: Error,
     ) -> Result<()> {
-        let error = self.note_reachability(&resource.table, error).await?;
+        let error = self.unreached.note(self.run.client(), &resource.table, error).await?;
         if policy::ends_run(error.kind()) {
             return Err(error);
         }
@@ -107,18 +108,11 @@ impl Cycle {
     ) -> Result<()> {
         let text = error.chain();
         tracing::warn!(table, id, reason = text, "a scope failed");
-        self.note_failing(table, 1, &text);
+        self.findings.failed(table, 1, &text);
         if is_scope {
             self.note_failure(table, id, FailureKind::of(error.kind()), &text).await?;
         }
         Ok(())
-    }
-
-    /// Counts a failure of a table as so many; the table is failing when nothing else of it is read in
-    /// this run.
-    pub(super) fn note_failing(&mut self, table: &str, weight: u32, why: &str) {
-        self.failed.entry(table.to_owned()).or_insert_with(|| why.to_owned());
-        *self.failures_in_a_row.entry(table.to_owned()).or_default() += weight;
     }
 
     async fn evidence(
@@ -131,10 +125,11 @@ impl Cycle {
         let mut evidence = Evidence { is_whole_table: whole, ..Evidence::default() };
         match error.kind() {
             Kind::Forbidden => {
-                evidence.lacks_permission = self.lacks_permission(resource, error).await;
+                evidence.lacks_permission = self.permissions.lacks(resource, error).await;
                 // Asked of the writer, so that what was answered so far is counted.
                 let resource = Arc::clone(resource);
                 (evidence.forbidden, evidence.scopes) = self
+                    .run
                     .writer
                     .run(move |conn| {
                         let state = State::new(conn);
@@ -146,11 +141,12 @@ impl Cycle {
                     .await?;
             }
             Kind::NotFound => {
-                let before = self.doubted_before();
+                let before = self.run.doubted_before();
                 evidence.has_answered = self.has_answered(&resource.table)?;
                 // Asked of the writer, so that what was answered so far is counted.
                 let resource = Arc::clone(resource);
                 (evidence.has_rows, evidence.is_confirmed) = self
+                    .run
                     .writer
                     .run(move |conn| {
                         let state = State::new(conn);
@@ -169,21 +165,16 @@ impl Cycle {
 
     /// Whether a table has ever answered with data.
     pub(super) fn has_answered(&self, table: &str) -> Result<bool> {
-        let conn = self.store.connection()?;
-        Ok(self.answered.contains(table) || State::new(&conn).scopes().has_answered(table)?)
-    }
-
-    /// An answer that came by then confirms one that comes now.
-    pub(super) fn doubted_before(&self) -> Timestamp {
-        let now = Timestamp::now();
-        now.checked_sub(self.config.source.doubt).unwrap_or(now)
+        let conn = self.run.store.connection()?;
+        Ok(self.findings.has_answered(table) || State::new(&conn).scopes().has_answered(table)?)
     }
 
     /// Whether so many scopes that exist answered 404, and none else, that the table is absent.
     async fn is_absent(&self, resource: &Arc<Resource>) -> Result<bool> {
         let resource = Arc::clone(resource);
         // Asked of the writer, so that the answers handed over so far are counted.
-        self.writer
+        self.run
+            .writer
             .run(move |conn| {
                 let count = crate::mirror::RunLog::new(conn).scopes_not_found(&resource)?;
                 Ok(u64::try_from(count).is_ok_and(|count| count >= policy::MANY_SCOPES))
@@ -200,9 +191,9 @@ impl Cycle {
         kind: FailureKind,
         why: &str,
     ) -> Result<()> {
-        self.note_tried(table, id, kind);
+        self.planned.failed(table, id, kind);
         let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
-        self.note_scope_failure(scope, kind, why).await
+        self.run.note_failure(scope, kind, why).await
     }
 
     /// Notes that a scope answered 404, or its calls for these values did, where rows are mirrored: it is
@@ -214,11 +205,12 @@ impl Cycle {
         values: &[String],
         why: &str,
     ) -> Result<()> {
-        self.note_tried(table, id, FailureKind::NotFound);
+        self.planned.failed(table, id, FailureKind::NotFound);
         let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
-        let (digest, doubt) = (digest_of_404(values), self.config.source.doubt);
-        let (run_id, why) = (self.run_id, why.to_owned());
-        self.writer
+        let (digest, doubt) = (digest_of_404(values), self.run.config.source.doubt);
+        let (run_id, why) = (self.run.id, why.to_owned());
+        self.run
+            .writer
             .run(move |conn| {
                 let failure = Failure {
                     kind: FailureKind::NotFound,
@@ -227,33 +219,6 @@ impl Cycle {
                     not_before: Some(doubt),
                 };
                 State::new(conn).failures().fail(run_id, Timestamp::now(), &scope, &failure)
-            })
-            .await
-            .map(drop)
-    }
-
-    fn note_tried(&mut self, table: &str, id: i64, kind: FailureKind) {
-        if !kind.passes_within_a_run() {
-            self.tried.insert((table.to_owned(), id), self.handled());
-        }
-    }
-
-    /// The same for a scope that is a part of an id.
-    pub(super) async fn note_scope_failure(
-        &self,
-        scope: ScopeId,
-        kind: FailureKind,
-        why: &str,
-    ) -> Result<()> {
-        let (run_id, why) = (self.run_id, why.to_owned());
-        self.writer
-            .run(move |conn| {
-                State::new(conn).failures().fail(
-                    run_id,
-                    Timestamp::now(),
-                    &scope,
-                    &Failure::new(kind, &why),
-                )
             })
             .await
             .map(drop)

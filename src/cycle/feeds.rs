@@ -12,25 +12,25 @@ use crate::scope::FeedName;
 /// So much of the feeds is read again when the cases are listed.
 pub(crate) const REREAD: Duration = Duration::from_secs(48 * 3600);
 
-impl Cycle {
+impl Cycle<'_> {
     /// Reads the last two days of the feeds again: the source's commit order is not its clock's, and
     /// what appeared behind the polls is seen now. How late it came is kept, because `feed.overlap`
     /// should be longer than that.
     pub(super) async fn look_for_late_rows(&mut self) -> Result<()> {
-        self.progress.step("reading the change feeds once more");
+        self.run.progress.step("reading the change feeds once more");
         let mut feeds = vec![FeedName::Cases];
-        if self.polls.follows_contacts()? {
+        if self.run.polls.follows_contacts()? {
             feeds.push(FeedName::Contacts);
         }
         for name in feeds {
-            let reread = match self.polls.reread(name, REREAD).await {
+            let reread = match self.run.polls.reread(name, REREAD).await {
                 Ok(reread) => reread,
                 Err(error) => {
                     self.feed_failed(error).await?;
                     continue;
                 }
             };
-            self.reached();
+            self.unreached.reached();
             if reread.late > 0 {
                 tracing::warn!(
                     feed = name.as_str(),
@@ -41,7 +41,7 @@ impl Cycle {
             }
             let told = format!("{} rows, at most {} s late", reread.late, reread.latest.as_secs());
             let key = format!("late_rows_{}", name.as_str());
-            self.writer.run(move |conn| State::new(conn).set_meta(&key, &told)).await?;
+            self.run.writer.run(move |conn| State::new(conn).set_meta(&key, &told)).await?;
         }
         Ok(())
     }
@@ -49,15 +49,15 @@ impl Cycle {
     /// Asks both feeds. One that cannot be read stops nothing: what was seen before is followed on, and
     /// the next poll asks from where the last complete one began.
     pub(super) async fn poll_feeds(&mut self) -> Result<()> {
-        self.progress.step("asking the change feeds");
-        match self.polls.poll(FeedName::Cases).await {
+        self.run.progress.step("asking the change feeds");
+        match self.run.polls.poll(FeedName::Cases).await {
             Ok(polled) => {
-                self.reached();
+                self.unreached.reached();
                 self.report.cases_moved += polled.moved;
             }
             Err(error) => self.feed_failed(error).await?,
         }
-        match self.polls.poll_contacts().await {
+        match self.run.polls.poll_contacts().await {
             Ok(polled) => self.report.contacts_moved += polled.map_or(0, |polled| polled.moved),
             Err(error) => self.feed_failed(error).await?,
         }
@@ -66,11 +66,15 @@ impl Cycle {
 
     async fn feed_failed(&mut self, error: Error) -> Result<()> {
         // It may be all that this run asks for, so that there are no others to tell.
-        let error = if is_unreached(error.kind()) { self.ask_another(error).await? } else { error };
+        let error = if is_unreached(error.kind()) {
+            self.unreached.ask_another(self.run.client(), error).await?
+        } else {
+            error
+        };
         if ends_run(error.kind()) {
             return Err(error);
         }
-        self.problem(error.chain());
+        self.report.problem(error.chain());
         Ok(())
     }
 }

@@ -56,7 +56,7 @@ pub(super) struct Worked {
     pub(crate) months: MonthNotes,
 }
 
-impl Cycle {
+impl Cycle<'_> {
     /// Does this work and what changes meanwhile, and commits it. What could not be begun before an
     /// interrupt stays as stale, or as due, as it was.
     pub(super) async fn fetch(&mut self, queue: Queue) -> Result<MonthNotes> {
@@ -68,13 +68,14 @@ impl Cycle {
 
     /// The same, without the end: what was loaded is not committed yet.
     pub(super) async fn fetch_all(&mut self, mut queue: Queue) -> Result<Worked> {
-        let width = self.config.limits.concurrency * SCOPES_PER_CALL;
+        let width = self.run.config.limits.concurrency * SCOPES_PER_CALL;
         let mut under_way: JoinSet<Done> = JoinSet::new();
+        let mut signals = self.run.signals.clone();
         let mut fetched = Worked::default();
         loop {
-            let interrupt = self.signals.interrupt();
+            let interrupt = self.run.signals.interrupt();
             let follows = |queue: &Queue| interrupt == Interrupt::None && !queue.has_changes();
-            if follows(&queue) && self.signals.latest() > self.handled() {
+            if follows(&queue) && self.run.signals.latest() > self.planned.handled() {
                 fetched.moved.extend(self.take_changes(&mut queue).await?);
             }
             while under_way.len() < width {
@@ -86,15 +87,15 @@ impl Cycle {
                 self.send(&mut under_way, work);
             }
             // While it ends, or has changes to follow, newer ones do not hurry it.
-            let known = if follows(&queue) { self.handled() } else { i64::MAX };
+            let known = if follows(&queue) { self.planned.handled() } else { i64::MAX };
             let done = tokio::select! {
                 done = under_way.join_next() => done,
-                () = self.signals.beyond(known, interrupt) => continue,
+                () = signals.beyond(known, interrupt) => continue,
             };
             let Some(done) = done else { return Ok(fetched) };
             let done = done.map_err(|e| Error::caused(Kind::Internal, "a fetch ended early", e))?;
-            self.progress.done(1);
-            self.progress.calls(self.report.calls);
+            self.run.progress.done(1);
+            self.run.progress.calls(self.report.calls);
             if queue.done(&done.work) {
                 self.take(done, &mut fetched.months).await?;
             }
@@ -105,7 +106,7 @@ impl Cycle {
     /// Lists are read to their end unless the process stops: they are few, and their schedule is noted
     /// when all were read.
     fn readiness(&self, work: &Work, interrupt: Interrupt, months: &MonthNotes) -> Ready {
-        if !self.is_active(work.table()) {
+        if !self.tables.is_active(work.table()) {
             return Ready::Never;
         }
         let goes_on = match work {
@@ -115,11 +116,11 @@ impl Cycle {
             }
         };
         let gives_up = match work {
-            Work::Case(_) | Work::Month(_) => self.gives_up(work.table()),
+            Work::Case(_) | Work::Month(_) => self.findings.gives_up(work.table()),
             Work::List { .. } | Work::Names { .. } | Work::Row { .. } => false,
         };
         let is_free = match work {
-            Work::Month(month) => months.may_begin(month, self.config.limits.concurrency),
+            Work::Month(month) => months.may_begin(month, self.run.config.limits.concurrency),
             _ => true,
         };
         match (gives_up, goes_on && is_free) {
@@ -130,12 +131,12 @@ impl Cycle {
     }
 
     fn send(&self, under_way: &mut JoinSet<Done>, work: Work) {
-        let Some(resource) = self.catalog.get(work.table()).cloned() else { return };
+        let Some(resource) = self.run.catalog.get(work.table()).cloned() else { return };
         if matches!(work, Work::List { .. } | Work::Names { .. }) {
-            self.progress.step(&format!("reading {}", resource.table));
+            self.run.progress.step(&format!("reading {}", resource.table));
         }
-        let extractor = self.extractor.clone();
-        let (months, signals) = (self.months.clone(), self.signals.clone());
+        let extractor = self.run.extractor.clone();
+        let (months, signals) = (self.run.months.clone(), self.run.signals.clone());
         under_way.spawn(async move {
             let answer = match &work {
                 Work::Month(month) => {
@@ -153,7 +154,7 @@ impl Cycle {
         match (work, answer) {
             (Work::Month(month), Answer::Month(answer)) => {
                 let read = answer.read.as_ref().and_then(|read| read.as_ref().ok());
-                self.progress.rows(read.map_or(0, |read| read.load.decoded.count_rows()));
+                self.run.progress.rows(read.map_or(0, |read| read.load.decoded.count_rows()));
                 self.take_month(&month, &resource, answer, months).await
             }
             (Work::Case(stale), Answer::Load(load)) => {
@@ -180,7 +181,7 @@ impl Cycle {
     ) -> Result<()> {
         match load {
             Ok(load) => {
-                self.reached();
+                self.unreached.reached();
                 self.take_load(id, load).await
             }
             Err(error) => self.take_error(resource, id, false, version, error).await.map(drop),
@@ -191,15 +192,15 @@ impl Cycle {
     /// of them first; contacts that moved are searched at once. Changes are followed whatever else this
     /// run was asked for: `--only` and `--case` say nothing of them.
     async fn take_changes(&mut self, queue: &mut Queue) -> Result<Vec<CaseState>> {
-        let latest = self.signals.latest();
+        let latest = self.run.signals.latest();
         let moved = {
-            let conn = self.store.connection()?;
-            State::new(&conn).cases().moved_cases(self.planned, MOST_CHANGES)?
+            let conn = self.run.store.connection()?;
+            State::new(&conn).cases().moved_cases(self.planned.last(), MOST_CHANGES)?
         };
-        self.planned = match moved.last().filter(|_| moved.len() == MOST_CHANGES) {
-            Some(last) => (last.moved, last.case_id),
-            None => (latest, i64::MAX),
-        };
+        match moved.last().filter(|_| moved.len() == MOST_CHANGES) {
+            Some(last) => self.planned.set(last.moved, Some(last.case_id)),
+            None => self.planned.set(latest, None),
+        }
         self.search_batch(&moved, &ALL_TABLES).await?;
         // What they are decides what is read of them: planned after their rows are there.
         let searched = self.reload(&moved)?;
@@ -207,7 +208,7 @@ impl Cycle {
         queue.remove(moved.iter().map(|case| case.case_id).filter(|id| !here.contains(id)));
         queue.restore(&here);
         let stale = self.stale_scopes(&searched, &ALL_TABLES)?;
-        self.progress.more(stale.len() as u64);
+        self.run.progress.more(stale.len() as u64);
         for stale in stale {
             queue.push(Urgency::Change, Work::Case(stale));
         }
@@ -217,7 +218,8 @@ impl Cycle {
 
     /// Fetches what polls have seen since this was last asked, and nothing else.
     pub(super) async fn follow_changes(&mut self) -> Result<()> {
-        while self.signals.interrupt() == Interrupt::None && self.signals.latest() > self.handled()
+        while self.run.signals.interrupt() == Interrupt::None
+            && self.run.signals.latest() > self.planned.handled()
         {
             self.fetch(Queue::default()).await?;
         }

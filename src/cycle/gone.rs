@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::Cycle;
-use crate::catalog::{Group, Resource};
+use crate::catalog::Resource;
 use crate::error::{Kind, Result};
 use crate::mirror::{NotFound, State};
 use crate::scope::{DueMonth, FailureKind};
@@ -16,14 +16,15 @@ use crate::scope::{DueMonth, FailureKind};
 const LEFT: &str = "the source answers 404, and no office of the list has this id any more; a second 404, \
                     source.doubt after the first, means that it is gone";
 
-impl Cycle {
+impl Cycle<'_> {
     /// What a 404 to a month means where its scope left the list: after a second one, and where none of
     /// its journals answers otherwise, that the source no longer knows it. False where nothing says that
     /// it left.
     pub(super) async fn take_unlisted(&mut self, month: &DueMonth) -> Result<bool> {
-        let (scope, before) = (month.scope, self.doubted_before());
+        let (scope, before) = (month.scope, self.run.doubted_before());
         // Asked of the writer, so that what was answered so far is counted.
         let found = self
+            .run
             .writer
             .run(move |conn| {
                 State::new(conn).wanted_months().scope_was_not_found(
@@ -40,7 +41,7 @@ impl Cycle {
                 let gone = move |conn: &_| {
                     State::new(conn).wanted_months().scope_is_gone(scope, Timestamp::now())
                 };
-                self.writer.run(gone).await?;
+                self.run.writer.run(gone).await?;
                 return Ok(true);
             }
             NotFound::Doubted => {
@@ -50,12 +51,12 @@ impl Cycle {
             }
             NotFound::Confirmed => {}
         }
-        let journals: Vec<Arc<Resource>> =
-            self.active.iter().filter(|r| matches!(r.group, Group::Journal(_))).cloned().collect();
+        let journals: Vec<Arc<Resource>> = self.tables.journals().cloned().collect();
         for resource in &journals {
             // An error says nothing about the id.
-            if self.extractor.has_journal(resource, scope).await.unwrap_or(true) {
-                self.writer
+            if self.run.extractor.has_journal(resource, scope).await.unwrap_or(true) {
+                self.run
+                    .writer
                     .run(move |conn| State::new(conn).wanted_months().scope_is_there(scope))
                     .await?;
                 return Ok(false);
@@ -67,7 +68,8 @@ impl Cycle {
             "the source no longer knows whose journals these are: they stay as they were read, and are \
              shown as gone"
         );
-        self.writer
+        self.run
+            .writer
             .run(move |conn| {
                 State::new(conn).wanted_months().scope_is_gone(scope, Timestamp::now())
             })

@@ -10,7 +10,6 @@ use super::due::Due;
 use super::due_months::{FIRST_MONTH, Wanted, journal_ids, months_from};
 use super::queue::Queue;
 use super::signals::Interrupt;
-use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
 
 use crate::mirror::{RunLog, State, id_column};
@@ -36,11 +35,11 @@ impl JournalRequest {
     }
 }
 
-impl Cycle {
+impl Cycle<'_> {
     /// Reads the months that are due: those that the schedules ask for, and what an earlier run left
     /// undone. What is due is in the store, so that a run which ends early leaves it to the next.
     pub(super) async fn follow_journals(&mut self, due: &Due) -> Result<()> {
-        if !self.options.cases.is_empty() {
+        if !self.run.options.cases.is_empty() {
             return Ok(());
         }
         self.want_journals().await?;
@@ -48,10 +47,10 @@ impl Cycle {
         let scheduled = due.has(Name::Journals) || due.has(Name::JournalsRecheck);
         // Where the offices were not known when the schedule ran, nothing was planned.
         let unplanned = due.at.is_some() && !scheduled && {
-            let conn = self.store.connection()?;
+            let conn = self.run.store.connection()?;
             let state = State::new(&conn);
             state.meta(FIRST_MONTH)?.is_some()
-                && !state.months().has_journals(self.config.journals.level)?
+                && !state.months().has_journals(self.run.config.journals.level)?
         };
         if scheduled || unplanned {
             self.plan_months(&tables, due, unplanned).await?;
@@ -77,10 +76,11 @@ impl Cycle {
         if !request.planned {
             self.refuse_strangers(&tables, request).await?;
         }
-        let (level, months) = (self.config.journals.level, request.months());
+        let (level, months) = (self.run.config.journals.level, request.months());
         let asked = tables.clone();
         let planned = request.planned;
-        self.writer
+        self.run
+            .writer
             .run({
                 let ids = ids.clone();
                 move |conn| {
@@ -105,11 +105,15 @@ impl Cycle {
 
     /// Offices that have come, or come back, are wanted like those that are known.
     async fn want_journals(&self) -> Result<()> {
-        let config = Arc::clone(&self.config);
-        if State::new(&self.store.connection()?).wanted_months().all_are_wanted(&config.journals)? {
+        let config = Arc::clone(&self.run.config);
+        if State::new(&self.run.store.connection()?)
+            .wanted_months()
+            .all_are_wanted(&config.journals)?
+        {
             return Ok(());
         }
-        self.writer
+        self.run
+            .writer
             .run(move |conn| State::new(conn).wanted_months().want_journals(&config.journals))
             .await
     }
@@ -117,21 +121,21 @@ impl Cycle {
     /// Refuses ids that were typed and mean nobody: the mirror does not know them, and each of their
     /// journals is answered 404. What has no journal looks the same, and would be a month without lines.
     async fn refuse_strangers(&self, tables: &[String], request: &JournalRequest) -> Result<()> {
-        let level = self.config.journals.level;
+        let level = self.run.config.journals.level;
         let mut resources: Vec<_> =
-            tables.iter().filter_map(|table| self.catalog.get(table)).collect();
+            tables.iter().filter_map(|table| self.run.catalog.get(table)).collect();
         // A control total is the cheapest of them.
         resources.sort_by_key(|resource| resource.table != REVENUE_SUMS);
         let mut unknown_ids = Vec::new();
         for id in &request.ids {
             let scope = JournalScope { level, id: *id, month: request.to };
-            if self.knows(scope)? || resources.is_empty() {
+            if self.run.knows(scope)? || resources.is_empty() {
                 continue;
             }
             let mut is_known = false;
             for resource in &resources {
                 // An error says nothing about the id: it comes again when the months are read.
-                is_known = self.extractor.has_journal(resource, scope).await.unwrap_or(true);
+                is_known = self.run.extractor.has_journal(resource, scope).await.unwrap_or(true);
                 if is_known {
                     break;
                 }
@@ -154,42 +158,30 @@ impl Cycle {
         ))
     }
 
-    /// Whether the mirror knows whose journal this is.
-    pub(super) fn knows(&self, scope: JournalScope) -> Result<bool> {
-        let journals: Vec<&Resource> = self
-            .catalog
-            .resources()
-            .iter()
-            .filter(|r| matches!(r.group, Group::Journal(_)))
-            .map(Arc::as_ref)
-            .collect();
-        let conn = self.store.connection()?;
-        State::new(&conn).wanted_months().knows_journals_of(&journals, scope.level, scope.id)
-    }
-
     /// The journals' tables that this run reads.
     fn journal_tables(&self) -> Vec<String> {
-        self.active
-            .iter()
-            .filter(|r| matches!(r.group, Group::Journal(_)) && self.options.wants(&r.table))
+        self.tables
+            .journals()
+            .filter(|r| self.run.options.wants(&r.table))
             .map(|r| r.table.clone())
             .collect()
     }
 
     pub(super) fn journal_ids(&self, named: &[i64]) -> Result<Vec<i64>> {
-        journal_ids(&self.store.connection()?, &self.config, named)
+        journal_ids(&self.run.store.connection()?, &self.run.config, named)
     }
 
     /// Makes due what the schedules ask for; `anyway` as if `schedule.journals` did. The months of tables
     /// that cannot be read are in the store too: they should be there.
     async fn plan_months(&self, tables: &[String], due: &Due, anyway: bool) -> Result<()> {
-        let mut plan = Wanted::of(&self.store.connection()?, &self.config, due)?;
+        let mut plan = Wanted::of(&self.run.store.connection()?, &self.run.config, due)?;
         plan.scheduled |= anyway;
-        let level = self.config.journals.level;
+        let level = self.run.config.journals.level;
         let tables = tables.to_vec();
-        let all = self.catalog.journals();
+        let all = self.run.catalog.journals();
         let at = due.at.unwrap_or_else(Timestamp::now);
-        self.writer
+        self.run
+            .writer
             .run(move |conn| {
                 let state = State::new(conn);
                 state.set_meta(FIRST_MONTH, &plan.first.to_string())?;
@@ -240,27 +232,27 @@ impl Cycle {
         tables: &[String],
         only: Option<(&JournalRequest, &[i64])>,
     ) -> Result<()> {
-        let level = self.config.journals.level;
+        let level = self.run.config.journals.level;
         let mut reread: BTreeSet<(i64, Month)> = BTreeSet::new();
         let mut tried: BTreeSet<(String, i64, Month)> = BTreeSet::new();
         loop {
             let mut due = {
-                let conn = self.store.connection()?;
+                let conn = self.run.store.connection()?;
                 State::new(&conn).months().due_months(tables, level, Timestamp::now())?
             };
             if let Some((request, ids)) = only {
                 let months = request.from..=request.to;
                 due.retain(|d| months.contains(&d.scope.month) && ids.contains(&d.scope.id));
             }
-            due.retain(|d| !self.gives_up(&d.table) && self.is_active(&d.table));
+            due.retain(|d| !self.findings.gives_up(&d.table) && self.tables.is_active(&d.table));
             due.retain(|d| !tried.contains(&(d.table.clone(), d.scope.id, d.scope.month)));
             // A sum is asked after the lines that it is held against.
             let (sums, lines): (Vec<_>, Vec<_>) =
                 due.into_iter().partition(|d| d.table == REVENUE_SUMS);
             if sums.is_empty() && lines.is_empty() {
                 // What gave way and is not due any more is nobody's.
-                if only.is_none() && !self.options.is_partial() {
-                    self.months.forget();
+                if only.is_none() && !self.run.options.is_partial() {
+                    self.run.months.forget();
                 }
                 return Ok(());
             }
@@ -268,7 +260,7 @@ impl Cycle {
                 sums.iter().map(|due| (due.scope.id, due.scope.month)).collect();
             tried.extend(self.read_months(lines).await?);
             tried.extend(self.read_months(sums).await?);
-            if self.signals.interrupt() != Interrupt::None {
+            if self.run.signals.interrupt() != Interrupt::None {
                 // The rest is due still.
                 self.report.interrupted = true;
                 return Ok(());
@@ -279,7 +271,7 @@ impl Cycle {
             } else {
                 let confirmed =
                     move |conn: &_| State::new(conn).confirmed_months_wait_no_longer(level);
-                self.writer.run(confirmed).await?
+                self.run.writer.run(confirmed).await?
             };
             let off = self.off_their_sums(&totals, &reread).await?;
             let off: BTreeSet<(i64, Month)> = off
@@ -292,7 +284,8 @@ impl Cycle {
                 tracing::info!(months = off.len(), "lines that do not add up are read again");
                 let confirms = |id, month| confirmed.contains(&(id, month));
                 tried.retain(|(table, id, month)| table != REVENUE || !confirms(*id, *month));
-                self.writer
+                self.run
+                    .writer
                     .run(move |conn| {
                         let state = State::new(conn);
                         let tables = [REVENUE, REVENUE_SUMS].map(str::to_owned);
@@ -316,11 +309,12 @@ impl Cycle {
         if totals.is_empty() {
             return Ok(Vec::new());
         }
-        let (level, totals, again) = (self.config.journals.level, totals.clone(), again.clone());
+        let (level, totals, again) =
+            (self.run.config.journals.level, totals.clone(), again.clone());
         let compare = move |conn: &_| {
             State::new(conn).learned().compare_sums(level, &totals, &again, Timestamp::now())
         };
-        let compared = self.writer.run(compare).await?;
+        let compared = self.run.writer.run(compare).await?;
         if let Some((id, month)) = compared.no_control.first() {
             tracing::warn!(
                 months = compared.no_control.len(),
@@ -334,12 +328,12 @@ impl Cycle {
 
     /// Reads months; returns those that could not be read completely: table, id, month.
     async fn read_months(&mut self, due: Vec<DueMonth>) -> Result<Vec<(String, i64, Month)>> {
-        self.progress.step("reading the journals");
-        self.progress.more(due.len() as u64);
+        self.run.progress.step("reading the journals");
+        self.run.progress.more(due.len() as u64);
         let work = due.into_iter().map(Work::Month);
         let notes = self.fetch(Queue::of(Urgency::Due, work)).await?;
         // Ids that were typed may be wrong.
-        if self.options.journals.is_none() {
+        if self.run.options.journals.is_none() {
             for table in notes.found_nowhere() {
                 self.journal_is_absent(table).await?;
             }
@@ -348,7 +342,7 @@ impl Cycle {
     }
 
     async fn read_offices(&mut self) -> Result<()> {
-        let offices = self.active.iter().find(|r| r.table == "offices").cloned();
+        let offices = self.tables.get("offices").cloned();
         if let Some(offices) = offices {
             let table = offices.table.clone();
             self.fetch(Queue::of(Urgency::Due, [Work::List { table }])).await?;

@@ -14,16 +14,16 @@ use crate::error::{Error, Result};
 use crate::mirror::State;
 use crate::scope::{FailureKind, TableStatus, Urgency, Version, Work};
 
-impl Cycle {
+impl Cycle<'_> {
     /// Reads the lists of `schedule.reference`: all when it is due, else what of them is stale
     /// because it failed, is new, is newly permitted or was asked for. `false` when the process ends
     /// before all are read.
     pub(super) async fn read_lists(&mut self, due: bool) -> Result<bool> {
         let mut by_depth: BTreeMap<usize, Vec<Arc<Resource>>> = BTreeMap::new();
-        for resource in self.active.iter().filter(|r| r.schedule.is_some()) {
-            if self.options.wants(&resource.table) {
+        for resource in self.tables.active().iter().filter(|r| r.schedule.is_some()) {
+            if self.run.options.wants(&resource.table) {
                 // What is read per row of another table, or may be taken from one, comes after it.
-                let depth = self.catalog.depth(resource);
+                let depth = self.run.catalog.depth(resource);
                 by_depth.entry(depth).or_default().push(Arc::clone(resource));
             }
         }
@@ -33,7 +33,7 @@ impl Cycle {
             self.fetch_due(whole).await?;
             let rows = self.rows_of_lists(&lists, due)?;
             self.fetch_due(rows).await?;
-            if self.signals.interrupt() == Interrupt::Cancel {
+            if self.run.signals.interrupt() == Interrupt::Cancel {
                 return Ok(false);
             }
         }
@@ -44,7 +44,7 @@ impl Cycle {
         if work.is_empty() {
             return Ok(());
         }
-        self.progress.more(work.len() as u64);
+        self.run.progress.more(work.len() as u64);
         self.fetch(Queue::of(Urgency::Due, work)).await.map(drop)
     }
 
@@ -72,7 +72,7 @@ impl Cycle {
     /// What of these lists is read per row of another table, or per id that a list has named.
     fn rows_of_lists(&self, lists: &[Arc<Resource>], due: bool) -> Result<Vec<Work>> {
         let mut work = Vec::new();
-        for resource in lists.iter().filter(|resource| self.is_active(&resource.table)) {
+        for resource in lists.iter().filter(|resource| self.tables.is_active(&resource.table)) {
             let Group::ForEach(for_each) = &resource.group else { continue };
             let ids = self.each_ids(resource, for_each, due)?;
             // Scope 0 is the list that names the others.
@@ -83,7 +83,7 @@ impl Cycle {
     }
 
     fn list_is_stale(&self, resource: &Resource) -> Result<bool> {
-        State::new(&self.store.connection()?).scopes().list_is_stale(&resource.table)
+        State::new(&self.run.store.connection()?).scopes().list_is_stale(&resource.table)
     }
 
     /// Takes the answer of a whole list.
@@ -94,7 +94,7 @@ impl Cycle {
     ) -> Result<()> {
         match load {
             Ok(load) => {
-                self.reached();
+                self.unreached.reached();
                 self.take_load(0, load).await
             }
             Err(error) => match &resource.fallback {
@@ -123,12 +123,15 @@ impl Cycle {
         error: &Error,
     ) -> Result<()> {
         self.flush().await?;
-        let Some(other) = self.active.iter().find(|r| r.table == fallback.table).cloned() else {
-            return self.set_aside(&resource.table, TableStatus::Absent, &error.chain()).await;
+        let Some(other) = self.tables.get(&fallback.table).cloned() else {
+            return self
+                .tables
+                .set_aside(&resource.table, TableStatus::Absent, &error.chain())
+                .await;
         };
         tracing::info!(table = resource.table, "there is no such list: taken from {}", other.table);
         let (records, complete) = {
-            let conn = self.store.connection()?;
+            let conn = self.run.store.connection()?;
             let state = State::new(&conn);
             let complete = match &other.group {
                 Group::ForEach(for_each) => {
@@ -138,14 +141,15 @@ impl Cycle {
             };
             (state.scopes().records_of(resource, fallback)?, complete)
         };
-        let load = self.extractor.made_of(resource, records, complete, Timestamp::now()).await?;
-        self.reached();
+        let load =
+            self.run.extractor.made_of(resource, records, complete, Timestamp::now()).await?;
+        self.unreached.reached();
         self.take_load(0, load).await
     }
 
     /// The scopes of a table per row of another: all, or those that are stale.
     fn each_ids(&self, resource: &Resource, for_each: &ForEach, all: bool) -> Result<Vec<i64>> {
-        let conn = self.store.connection()?;
+        let conn = self.run.store.connection()?;
         let state = State::new(&conn);
         if all {
             state.scopes().each_ids(resource, for_each)
@@ -164,12 +168,12 @@ impl Cycle {
             Ok(load) => load,
             Err(error) => return self.list_failed(resource, error).await,
         };
-        self.reached();
+        self.unreached.reached();
         let whole = load.scopes.iter().any(|scope| scope.id == 0 && scope.complete);
         if !whole || load.decoded.any_without_key() {
             let why = "the list was not complete";
             self.note_failure(&resource.table, 0, FailureKind::Incomplete, why).await?;
         }
-        self.writer.load(load).await
+        self.run.writer.load(load).await
     }
 }

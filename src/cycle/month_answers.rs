@@ -59,7 +59,7 @@ impl MonthNotes {
     }
 }
 
-impl Cycle {
+impl Cycle<'_> {
     /// Takes what came of a month.
     pub(super) async fn take_month(
         &mut self,
@@ -74,7 +74,7 @@ impl Cycle {
         let took = answer.took;
         let error = match read {
             Ok(read) => {
-                self.reached();
+                self.unreached.reached();
                 if !self.load_month(month, read, took).await? {
                     notes.lacks(month);
                 }
@@ -85,7 +85,7 @@ impl Cycle {
         notes.lacks(month);
         let missing = error.kind() == Kind::NotFound;
         // That nobody has no journal either says nothing about the journal.
-        if !missing || self.knows(month.scope)? {
+        if !missing || self.run.knows(month.scope)? {
             *notes.not_found.entry(month.table.clone()).or_insert(true) &= missing;
         }
         self.month_failed(month, resource, (error, took)).await
@@ -98,7 +98,7 @@ impl Cycle {
         read: MonthRead,
         took: Duration,
     ) -> Result<bool> {
-        self.answered.insert(month.table.clone());
+        self.findings.answered(&month.table);
         let incomplete =
             read.load.decoded.any_without_key() || read.load.scopes.iter().any(|s| !s.complete);
         if incomplete {
@@ -116,9 +116,9 @@ impl Cycle {
                     Timestamp::now(),
                 )
             };
-            self.writer.run(learn).await?;
+            self.run.writer.run(learn).await?;
         }
-        self.writer.load(read.load).await?;
+        self.run.writer.load(read.load).await?;
         Ok(!incomplete)
     }
 
@@ -129,19 +129,19 @@ impl Cycle {
         resource: &Arc<Resource>,
         (error, took): (Error, Duration),
     ) -> Result<()> {
-        if !self.is_active(&month.table) {
+        if !self.tables.is_active(&month.table) {
             // It was set aside while this call was under way.
             return Ok(());
         }
         if error.kind() == Kind::NotFound && self.take_unlisted(month).await? {
-            self.reached();
+            self.unreached.reached();
             return Ok(());
         }
         let kind = error.kind();
         let error = if month_takes_too_long(kind) {
             error
         } else {
-            self.note_reachability(&month.table, error).await?
+            self.unreached.note(self.run.client(), &month.table, error).await?
         };
         let text = error.chain();
         if kind == Kind::Forbidden {
@@ -153,16 +153,17 @@ impl Cycle {
             Verdict::EndRun => Err(error),
             Verdict::TableForbidden => self.journal_is_forbidden(&month.table, &text).await,
             Verdict::TableAbsent => {
-                self.set_aside(&resource.table, TableStatus::Absent, &text).await
+                self.tables.set_aside(&resource.table, TableStatus::Absent, &text).await
             }
             Verdict::Nothing => {
-                let nothing = self.extractor.no_journal(resource, month.scope).await?;
-                self.writer.load(nothing).await
+                let nothing = self.run.extractor.no_journal(resource, month.scope).await?;
+                self.run.writer.load(nothing).await
             }
             Verdict::Doubted => {
                 self.month_is_failing(month, kind, &text);
                 let (table, scope) = (month.table.clone(), month.scope);
-                self.writer
+                self.run
+                    .writer
                     .run(move |conn| {
                         State::new(conn).months().month_was_not_found(
                             &table,
@@ -193,9 +194,9 @@ impl Cycle {
         let mut evidence = Evidence::default();
         match error.kind() {
             Kind::Forbidden => {
-                evidence.lacks_permission = self.lacks_permission(resource, error).await;
+                evidence.lacks_permission = self.permissions.lacks(resource, error).await;
                 // Asked of the writer, so that what was answered so far is counted.
-                let (table, config) = (month.table.clone(), Arc::clone(&self.config));
+                let (table, config) = (month.table.clone(), Arc::clone(&self.run.config));
                 let count = move |conn: &_| {
                     let state = State::new(conn);
                     let wanted = state.wanted_months().wanted_ids(&config.journals)?;
@@ -203,7 +204,7 @@ impl Cycle {
                     let forbidden = state.failures().forbidden_journals(&table, level, &wanted)?;
                     Ok((forbidden, wanted.len() as u64))
                 };
-                (evidence.forbidden, evidence.scopes) = self.writer.run(count).await?;
+                (evidence.forbidden, evidence.scopes) = self.run.writer.run(count).await?;
             }
             Kind::NotFound => evidence.has_rows = !self.has_no_journal(month)?,
             _ => {}
@@ -214,41 +215,44 @@ impl Cycle {
     pub(super) fn month_is_failing(&mut self, month: &DueMonth, kind: Kind, why: &str) {
         let (table, scope) = (&month.table, month.scope);
         tracing::warn!(table, %scope, reason = why, "a journal's month failed");
-        self.note_failing(table, weight_of_month(kind), why);
+        self.findings.failed(table, weight_of_month(kind), why);
     }
 
     /// What all may not be read is no failure of each.
     async fn journal_is_forbidden(&mut self, table: &str, reason: &str) -> Result<()> {
-        self.failed.remove(table);
-        self.set_aside(table, TableStatus::Forbidden, reason).await?;
+        self.findings.forget_failure(table);
+        self.tables.set_aside(table, TableStatus::Forbidden, reason).await?;
         let table = table.to_owned();
-        self.writer.run(move |conn| State::new(conn).failures().forget_forbidden(&table)).await
+        self.run.writer.run(move |conn| State::new(conn).failures().forget_forbidden(&table)).await
     }
 
     /// Whether a 404 means that this office has no such journal: it is one that the mirror knows, others
     /// have one, and nothing of the month is mirrored, or it answered 404 `source.doubt` ago too.
     fn has_no_journal(&self, month: &DueMonth) -> Result<bool> {
-        let conn = self.store.connection()?;
-        let others = self.answered.contains(&month.table)
+        let conn = self.run.store.connection()?;
+        let others = self.findings.has_answered(&month.table)
             || RunLog::new(&conn).resources()?.get(&month.table).is_some_and(|row| row.answered);
         Ok(others
-            && self.knows(month.scope)?
+            && self.run.knows(month.scope)?
             && State::new(&conn).months().month_may_be_empty(
                 &month.table,
                 month.scope,
-                Timestamp::now() - self.config.source.doubt,
+                Timestamp::now() - self.run.config.source.doubt,
             )?)
     }
 
     /// A journal of which nobody's month was ever found is not there.
     pub(super) async fn journal_is_absent(&mut self, table: &str) -> Result<()> {
         let name = table.to_owned();
-        let absent =
-            self.writer.run(move |conn| State::new(conn).months().forget_if_absent(&name)).await?;
+        let absent = self
+            .run
+            .writer
+            .run(move |conn| State::new(conn).months().forget_if_absent(&name))
+            .await?;
         if absent {
-            self.failed.remove(table);
+            self.findings.forget_failure(table);
             let why = "404 for every office whose journal was asked for";
-            self.set_aside(table, TableStatus::Absent, why).await?;
+            self.tables.set_aside(table, TableStatus::Absent, why).await?;
         }
         Ok(())
     }
@@ -262,11 +266,11 @@ impl Cycle {
     ) -> Result<()> {
         let JournalScope { id, .. } = month.scope;
         let scope = ScopeId { table: month.table.clone(), id, part: month.scope.part() };
-        let (run_id, why) = (self.run_id, why.to_owned());
+        let (run_id, why) = (self.run.id, why.to_owned());
         let fail = move |conn: &_| {
             let now = Timestamp::now();
             State::new(conn).learned().month_failed(run_id, now, &scope, (kind, &why), took)
         };
-        self.writer.run(fail).await
+        self.run.writer.run(fail).await
     }
 }

@@ -1,18 +1,18 @@
 //! What the API user may do (docs/architecture.md, "What an error says").
 
-use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::AsArray;
 use duckdb::Connection;
 
-use super::Cycle;
+use super::Run;
 use crate::catalog::{Catalog, Partial, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Result};
-use crate::mirror::{RunLog, State};
+use crate::mirror::{ResourceRow, RunLog, State};
 use crate::scope::TableStatus;
 use crate::source::{ApiPermission, refusal};
 
@@ -21,34 +21,42 @@ use crate::source::{ApiPermission, refusal};
 const BELIEVED: Duration = Duration::from_secs(60);
 
 /// What the API user may do, as far as it was asked in this run.
-#[derive(Debug, Default)]
-pub(super) struct Granted {
+pub(super) struct Permissions<'r> {
+    run: &'r Run,
     asked: Option<(Instant, Option<Vec<ApiPermission>>)>,
     /// Of tables with a part that a further permission shows, whether it was withheld when rows of it
     /// would have left.
     withheld: BTreeMap<String, bool>,
+    /// Of such tables, the scopes of which that part is mirrored; read when it is first needed.
+    with_part: HashMap<String, HashSet<i64>>,
 }
 
-impl Cycle {
-    /// Reads what the API user may do. Tables that were forbidden or absent are tried again.
-    pub(super) async fn read_permissions(&mut self) -> Result<()> {
-        let permissions = self.extractor.client().permissions().await;
+impl<'r> Permissions<'r> {
+    /// Nothing was asked yet.
+    pub(crate) fn new(run: &'r Run) -> Permissions<'r> {
+        Permissions { run, asked: None, withheld: BTreeMap::new(), with_part: HashMap::new() }
+    }
+
+    /// Reads what the API user may do. Tables that were forbidden or absent are tried again; returns them.
+    pub(crate) async fn read(&self) -> Result<BTreeMap<String, ResourceRow>> {
+        let permissions = self.run.client().permissions().await;
         if let Err(error) = &permissions {
             // They are only shown; what is not allowed says so itself.
             tracing::warn!(reason = error.chain(), "the API user's permissions cannot be read");
         }
         let parts =
             permissions.map_or_else(|_| Vec::new(), |granted| self.partly_granted(&granted));
-        let rows = RunLog::new(&self.store.connection()?).resources()?;
-        self.retried = rows
+        let rows = RunLog::new(&self.run.store.connection()?).resources()?;
+        let retried: BTreeMap<_, _> = rows
             .into_iter()
             .filter(|(_, row)| {
                 matches!(row.own_status(), TableStatus::Forbidden | TableStatus::Absent)
             })
             .collect();
-        let again: Vec<String> = self.retried.keys().cloned().collect();
-        let catalog = Arc::clone(&self.catalog);
-        self.writer
+        let again: Vec<String> = retried.keys().cloned().collect();
+        let catalog = Arc::clone(&self.run.catalog);
+        self.run
+            .writer
             .run(move |conn| {
                 let (log, state) = (RunLog::new(conn), State::new(conn));
                 state.set_meta("contacts_feed", "untried")?;
@@ -62,14 +70,15 @@ impl Cycle {
                 }
                 Ok(())
             })
-            .await
+            .await?;
+        Ok(retried)
     }
 
     /// Tables of which a further permission shows more rows, with what is lacking where it is not
     /// granted.
     fn partly_granted(&self, granted: &[ApiPermission]) -> Vec<(String, Option<String>)> {
         let mut all = Vec::new();
-        for resource in self.catalog.resources() {
+        for resource in self.run.catalog.resources() {
             let Some(partial) = &resource.partial else { continue };
             let lacking = (!is_granted(partial, granted)).then(|| restriction(partial));
             if let Some(lacking) = &lacking {
@@ -82,7 +91,7 @@ impl Cycle {
 
     /// Before rows leave that only a further permission shows: whether it is granted still. Where that
     /// cannot be told, it counts as withheld, and the rows stay.
-    pub(super) async fn look_at_part(
+    pub(crate) async fn look_at_part(
         &mut self,
         resource: &Resource,
         id: i64,
@@ -92,7 +101,7 @@ impl Cycle {
         let with_part = match self.with_part.entry(resource.table.clone()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {
-                let conn = self.store.connection()?;
+                let conn = self.run.store.connection()?;
                 let scopes = State::new(&conn).scopes().scopes_with_part(resource, partial)?;
                 unknown.insert(scopes.into_iter().collect())
             }
@@ -110,12 +119,13 @@ impl Cycle {
         if !withheld && let Some(with_part) = self.with_part.get_mut(&resource.table) {
             with_part.remove(&id);
         }
-        let before = self.granted.withheld.insert(resource.table.clone(), withheld);
+        let before = self.withheld.insert(resource.table.clone(), withheld);
         if before == Some(withheld) {
             return Ok(());
         }
-        let (catalog, table) = (Arc::clone(&self.catalog), resource.table.clone());
-        self.writer
+        let (catalog, table) = (Arc::clone(&self.run.catalog), resource.table.clone());
+        self.run
+            .writer
             .run(move |conn| {
                 State::new(conn).stale_marks().set_withheld(&table, withheld)?;
                 set_ok(conn, &catalog, &table)
@@ -125,7 +135,7 @@ impl Cycle {
 
     /// Whether a permission that the table needs, or that a 403 names, is not granted. Where that
     /// cannot be told, nothing is said.
-    pub(super) async fn lacks_permission(&mut self, resource: &Resource, error: &Error) -> bool {
+    pub(crate) async fn lacks(&mut self, resource: &Resource, error: &Error) -> bool {
         let mut needed = resource.permissions.clone();
         needed.extend(refusal(error).into_iter().flat_map(|refusal| refusal.permissions.clone()));
         let granted = self.granted().await;
@@ -136,9 +146,9 @@ impl Cycle {
 
     /// What the API user may do; asked at most once a minute.
     async fn granted(&mut self) -> Option<&[ApiPermission]> {
-        let known = self.granted.asked.as_ref().is_some_and(|(at, _)| at.elapsed() < BELIEVED);
+        let known = self.asked.as_ref().is_some_and(|(at, _)| at.elapsed() < BELIEVED);
         if !known {
-            let granted = match self.extractor.client().permissions().await {
+            let granted = match self.run.client().permissions().await {
                 Ok(granted) => Some(granted),
                 Err(error) => {
                     let reason = error.chain();
@@ -146,9 +156,9 @@ impl Cycle {
                     None
                 }
             };
-            self.granted.asked = Some((Instant::now(), granted));
+            self.asked = Some((Instant::now(), granted));
         }
-        self.granted.asked.as_ref().and_then(|(_, granted)| granted.as_deref())
+        self.asked.as_ref().and_then(|(_, granted)| granted.as_deref())
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::Cycle;
 use super::policy;
 use crate::error::{Error, Kind, Result};
 use crate::source::Client;
@@ -10,7 +9,7 @@ use crate::source::Client;
 /// So many different endpoints in a row that cannot be reached are the source.
 const SEVERAL_ENDPOINTS: usize = 3;
 
-/// The endpoints that could not be reached, in a row (pure).
+/// The endpoints that could not be reached, in a row.
 #[derive(Debug, Default)]
 pub(crate) struct Unreached {
     endpoints: BTreeSet<String>,
@@ -32,33 +31,19 @@ impl Unreached {
         self.endpoints.insert(endpoint.to_owned());
         self.endpoints.len() >= SEVERAL_ENDPOINTS
     }
-}
-
-/// Asks one more endpoint after others could not be reached: whether that cannot be either, so that
-/// everything else would fail as well.
-pub(crate) async fn is_out_of_reach(client: &Client) -> bool {
-    let asked = client.permissions().await;
-    asked.is_err_and(|error| policy::is_unreached(error.kind()))
-}
-
-impl Cycle {
-    /// A call was answered: the source is there.
-    pub(super) fn reached(&mut self) {
-        self.unreached.reached();
-    }
-
     /// Counts the different endpoints that cannot be reached, in a row. When several cannot, one more
     /// is asked; when that cannot either, the rest of the run would fail as well.
     ///
     /// # Errors
     /// The error itself, where it ends the run.
-    pub(super) async fn note_reachability(
+    pub(super) async fn note(
         &mut self,
+        client: &Client,
         endpoint: &str,
         error: Error,
     ) -> Result<Error> {
-        if self.unreached.failed(endpoint, error.kind()) {
-            return self.ask_another(error).await;
+        if self.failed(endpoint, error.kind()) {
+            return self.ask_another(client, error).await;
         }
         Ok(error)
     }
@@ -68,13 +53,20 @@ impl Cycle {
     ///
     /// # Errors
     /// The error itself, where it ends the run.
-    pub(super) async fn ask_another(&mut self, error: Error) -> Result<Error> {
-        if is_out_of_reach(self.extractor.client()).await {
+    pub(super) async fn ask_another(&mut self, client: &Client, error: Error) -> Result<Error> {
+        if is_out_of_reach(client).await {
             return Err(error);
         }
         self.reached();
         Ok(error)
     }
+}
+
+/// Asks one more endpoint after others could not be reached: whether that cannot be either, so that
+/// everything else would fail as well.
+pub(crate) async fn is_out_of_reach(client: &Client) -> bool {
+    let asked = client.permissions().await;
+    asked.is_err_and(|error| policy::is_unreached(error.kind()))
 }
 
 #[cfg(test)]

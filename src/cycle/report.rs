@@ -25,6 +25,13 @@ pub struct Report {
 }
 
 impl Report {
+    /// Something is not as it should be.
+    pub(super) fn problem(&mut self, text: String) {
+        if !self.problems.contains(&text) {
+            self.problems.push(text);
+        }
+    }
+
     /// Adds what a later cycle of the same job did.
     pub(crate) fn continue_with(&mut self, later: Report) {
         self.run_id = later.run_id;

@@ -19,47 +19,53 @@ use crate::source::Client;
 /// Key of `sync.meta`: the `$top` that each endpoint takes, as JSON.
 const PAGE_SIZES: &str = "page_sizes";
 
-impl Cycle {
+impl Cycle<'_> {
     /// Page sizes that the service refused in an earlier run are not tried again in this one: a
     /// change causes exactly the calls that it has to (docs/architecture.md, "Seen and fetched").
     pub(super) fn recall_page_sizes(&self) -> Result<()> {
-        let sizes = page_sizes(&self.store.connection()?)?;
-        self.extractor.client().assume_page_sizes(sizes);
+        let sizes = page_sizes(&self.run.store.connection()?)?;
+        self.run.client().assume_page_sizes(sizes);
         Ok(())
     }
 
     /// Refuses a store of another tenant. Where the tenant is known for these credentials and is only asked
     /// for once more, a call that fails stops nothing.
     pub(super) async fn check_tenant(&mut self, again: bool) -> Result<()> {
-        let client = self.extractor.client();
-        let checked =
-            check_tenant(&self.config, &self.store, self.writer.writer(), client, again).await;
+        let client = self.run.client();
+        let checked = check_tenant(
+            &self.run.config,
+            &self.run.store,
+            self.run.writer.writer(),
+            client,
+            again,
+        )
+        .await;
         let Err(error) = checked else { return Ok(()) };
         let is_known = {
-            let conn = self.store.connection()?;
-            State::new(&conn).meta("origin")?.as_deref() == Some(origin(&self.config).as_str())
+            let conn = self.run.store.connection()?;
+            State::new(&conn).meta("origin")?.as_deref() == Some(origin(&self.run.config).as_str())
         };
         if !is_known || ends_run(error.kind()) {
             return Err(error);
         }
-        let error = self.note_reachability("/api/User", error).await?;
-        self.problem(error.within("whose data it is cannot be asked").chain());
+        let error = self.unreached.note(self.run.client(), "/api/User", error).await?;
+        self.report.problem(error.within("whose data it is cannot be asked").chain());
         Ok(())
     }
 
     async fn keep_page_sizes(&self) -> Result<()> {
-        let sizes = serde_json::json!(self.extractor.client().page_sizes()).to_string();
-        let kept = State::new(&self.store.connection()?).meta(PAGE_SIZES)?;
+        let sizes = serde_json::json!(self.run.client().page_sizes()).to_string();
+        let kept = State::new(&self.run.store.connection()?).meta(PAGE_SIZES)?;
         if kept.as_deref() == Some(sizes.as_str()) {
             return Ok(());
         }
-        self.writer.run(move |conn| State::new(conn).set_meta(PAGE_SIZES, &sizes)).await
+        self.run.writer.run(move |conn| State::new(conn).set_meta(PAGE_SIZES, &sizes)).await
     }
 
     /// Makes the statuses follow `resources.disable`.
     pub(super) async fn align_statuses(&self) -> Result<()> {
-        let disabled = self.config.resources.disable.clone();
-        let rows = RunLog::new(&self.store.connection()?).resources()?;
+        let disabled = self.run.config.resources.disable.clone();
+        let rows = RunLog::new(&self.run.store.connection()?).resources()?;
         let changes: Vec<(String, bool)> = rows
             .into_iter()
             .filter_map(|(table, row)| {
@@ -70,8 +76,9 @@ impl Cycle {
         if changes.is_empty() {
             return self.derive_statuses().await;
         }
-        let catalog = Arc::clone(&self.catalog);
-        self.writer
+        let catalog = Arc::clone(&self.run.catalog);
+        self.run
+            .writer
             .run(move |conn| {
                 let (log, state) = (RunLog::new(conn), State::new(conn));
                 for (table, off) in &changes {
@@ -98,12 +105,12 @@ impl Cycle {
     /// Makes the statuses of tables that depend on others follow those.
     async fn derive_statuses(&self) -> Result<()> {
         let changes = {
-            let conn = self.store.connection()?;
+            let conn = self.run.store.connection()?;
             let state = State::new(&conn);
             Dependence {
-                catalog: &self.catalog,
+                catalog: &self.run.catalog,
                 rows: &RunLog::new(&conn).resources()?,
-                named_journals: !self.config.journals.ids.is_empty(),
+                named_journals: !self.run.config.journals.ids.is_empty(),
                 is_empty: |table: &str| Ok(state.scopes().count_rows(table)? == 0),
             }
             .changes()?
@@ -111,7 +118,8 @@ impl Cycle {
         if changes.is_empty() {
             return Ok(());
         }
-        self.writer
+        self.run
+            .writer
             .run(move |conn| {
                 let log = RunLog::new(conn);
                 changes.iter().try_for_each(|(table, now)| {
@@ -125,14 +133,12 @@ impl Cycle {
     /// What is left undone at the end of a run, in words and in the store.
     pub(super) async fn close_run(&mut self) -> Result<()> {
         self.keep_page_sizes().await?;
-        let mut failed = std::mem::take(&mut self.failed);
-        let mut answered = std::mem::take(&mut self.answered);
-        answered.retain(|table| !self.incomplete_tables.contains_key(table));
-        failed.extend(std::mem::take(&mut self.incomplete_tables));
-        let of_cases = self.catalog.resources().iter().filter(|r| r.group == Group::Case);
+        let (failed, answered) = self.findings.take();
+        let of_cases = self.run.catalog.resources().iter().filter(|r| r.group == Group::Case);
         let tables: Vec<String> = of_cases.map(|r| r.table.clone()).collect();
-        let catalog = Arc::clone(&self.catalog);
-        self.writer
+        let catalog = Arc::clone(&self.run.catalog);
+        self.run
+            .writer
             .run(move |conn| {
                 let log = RunLog::new(conn);
                 let rows = log.resources()?;
@@ -159,6 +165,7 @@ impl Cycle {
             .await?;
         self.derive_statuses().await?;
         let controls = self
+            .run
             .writer
             .run(|conn| {
                 let state = State::new(conn);
@@ -166,10 +173,10 @@ impl Cycle {
                 state.controls().keep_control_problems()
             })
             .await?;
-        let conn = self.store.connection()?;
+        let conn = self.run.store.connection()?;
         let log = RunLog::new(&conn);
         let rows = log.resources()?;
-        let catalog = Arc::clone(&self.catalog);
+        let catalog = Arc::clone(&self.run.catalog);
         let is_asked = |table: &str| rows.get(table).is_some_and(ResourceRow::is_asked);
         let asked: Vec<&str> = catalog
             .resources()
@@ -178,26 +185,26 @@ impl Cycle {
             .map(|r| r.table.as_str())
             .collect();
         // What a table is failing for are other cases, unless these failed too.
-        let whole = self.options.cases.is_empty();
+        let whole = self.run.options.cases.is_empty();
         for table in asked.iter().filter(|_| whole) {
             let Some(row) = rows.get(*table).filter(|row| row.own_status() == TableStatus::Failing)
             else {
                 continue;
             };
             let why = row.reason.as_deref().unwrap_or_default();
-            self.problem(format!("{table} is failing: {why}"));
+            self.report.problem(format!("{table} is failing: {why}"));
         }
         // The feeds are asked in every run.
         let asked: Vec<&str> = asked.into_iter().chain(FEED_TABLES).collect();
-        for (table, (count, error)) in log.failed_scopes(&asked, &self.options.cases)? {
-            self.problem(failed_text(&table, count, &error));
+        for (table, (count, error)) in log.failed_scopes(&asked, &self.run.options.cases)? {
+            self.report.problem(failed_text(&table, count, &error));
         }
-        for (table, count) in log.open_rejects(&asked, &self.options.cases)? {
+        for (table, count) in log.open_rejects(&asked, &self.run.options.cases)? {
             let s = if count == 1 { "" } else { "s" };
-            self.problem(format!("{table}: {count} open reject{s}, see sync.rejects"));
+            self.report.problem(format!("{table}: {count} open reject{s}, see sync.rejects"));
         }
         if whole && asked.contains(&REVENUE) {
-            controls.into_iter().for_each(|problem| self.problem(problem));
+            controls.into_iter().for_each(|problem| self.report.problem(problem));
         }
         Ok(())
     }
@@ -206,8 +213,8 @@ impl Cycle {
     /// (docs/architecture.md, "Commands").
     fn asks_for(&self, resource: &Resource) -> bool {
         let wanted =
-            self.options.wants(&resource.table) || self.options.wants(resource.read_with());
-        wanted && (self.options.cases.is_empty() || resource.read_with() != "contacts")
+            self.run.options.wants(&resource.table) || self.run.options.wants(resource.read_with());
+        wanted && (self.run.options.cases.is_empty() || resource.read_with() != "contacts")
     }
 }
 

@@ -20,20 +20,19 @@ use crate::scope::{CaseState, FailureKind, FetchStatus, Fetched, Mark, Stale, Ur
 /// Cases planned at once. Their scopes, at 25 a case, keep the source busy for an hour at ten calls
 /// a second; what changes meanwhile is taken in between.
 const BATCH_CASES: usize = 1_000;
-/// Scopes of a table that may fail in a run before any is read.
-pub(crate) const MOST_FAILURES: u32 = 20;
 
-impl Cycle {
+impl Cycle<'_> {
     /// Says which of the cases that were asked for by id are not known: nothing is read of them.
     pub(super) fn check_cases(&mut self) -> Result<()> {
-        if self.options.cases.is_empty() {
+        if self.run.options.cases.is_empty() {
             return Ok(());
         }
-        let known =
-            State::new(&self.store.connection()?).verifications().cases(&self.options.cases)?;
-        for id in self.options.cases.clone() {
+        let known = State::new(&self.run.store.connection()?)
+            .verifications()
+            .cases(&self.run.options.cases)?;
+        for id in self.run.options.cases.clone() {
             if !known.iter().any(|case| case.case_id == id) {
-                self.problem(format!(
+                self.report.problem(format!(
                     "case {id}: no such case is known; neither a listing nor the change feed has named it"
                 ));
             }
@@ -44,18 +43,22 @@ impl Cycle {
     /// Goes once through all cases that may have something stale. Returns how many scopes were read.
     pub(super) async fn read_cases(&mut self) -> Result<usize> {
         let now = Timestamp::now().as_microsecond();
-        self.writer.run(move |conn| State::new(conn).stale_marks().wake_again(now)).await?;
+        self.run.writer.run(move |conn| State::new(conn).stale_marks().wake_again(now)).await?;
         let mut after = None;
         let mut read = 0;
         // What was seen up to here is among them.
-        self.planned = self.planned.max((self.sequence()?, i64::MAX));
+        self.planned.covers(self.run.sequence()?);
         loop {
             let batch = {
-                let conn = self.store.connection()?;
-                State::new(&conn).cases().dirty_cases(after, &self.options.cases, BATCH_CASES)?
+                let conn = self.run.store.connection()?;
+                State::new(&conn).cases().dirty_cases(
+                    after,
+                    &self.run.options.cases,
+                    BATCH_CASES,
+                )?
             };
             let Some(last) = batch.last() else { return Ok(read) };
-            if self.signals.interrupt() != Interrupt::None {
+            if self.run.signals.interrupt() != Interrupt::None {
                 return Ok(read);
             }
             after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
@@ -67,8 +70,8 @@ impl Cycle {
     /// them, because a backfill is no change.
     pub(super) async fn read_changed_cases(&mut self) -> Result<()> {
         let batch = {
-            let conn = self.store.connection()?;
-            State::new(&conn).cases().changed_cases(&self.options.cases, BATCH_CASES)?
+            let conn = self.run.store.connection()?;
+            State::new(&conn).cases().changed_cases(&self.run.options.cases, BATCH_CASES)?
         };
         self.read_batch(&batch).await?;
         if self.wants_contacts() {
@@ -78,13 +81,13 @@ impl Cycle {
     }
 
     async fn read_batch(&mut self, batch: &[CaseState]) -> Result<usize> {
-        let searched = self.search_batch(batch, &self.options.only.clone()).await?;
+        let searched = self.search_batch(batch, &self.run.options.only.clone()).await?;
         // What a case is decides what is read of it: planned after its row is there.
         let batch = if searched > 0 { self.reload(batch)? } else { batch.to_vec() };
-        let stale = self.stale_scopes(&batch, &self.options.only)?;
+        let stale = self.stale_scopes(&batch, &self.run.options.only)?;
         let read = stale.len();
-        self.progress.step("fetching what is stale");
-        self.progress.more(read as u64);
+        self.run.progress.step("fetching what is stale");
+        self.run.progress.more(read as u64);
         let work = stale.into_iter().map(Work::Case);
         self.fetch(Queue::of(Urgency::Backlog, work)).await?;
         self.clean(&batch).await?;
@@ -97,26 +100,21 @@ impl Cycle {
             .plan(cases, only)?
             .into_iter()
             .flat_map(|(_, plan)| plan.stale)
-            .filter(|stale| self.is_case_scope(&stale.table) && !self.gives_up(&stale.table))
+            .filter(|stale| {
+                self.is_case_scope(&stale.table) && !self.findings.gives_up(&stale.table)
+            })
             .collect())
     }
 
     /// The same cases, as the store has them now.
     pub(super) fn reload(&self, batch: &[CaseState]) -> Result<Vec<CaseState>> {
         let ids: Vec<i64> = batch.iter().map(|c| c.case_id).collect();
-        let conn = self.store.connection()?;
+        let conn = self.run.store.connection()?;
         State::new(&conn).cases().dirty_cases(None, &ids, ids.len())
     }
 
-    /// Whether a table fails so often in this run that the rest of it is left for the next one: each
-    /// scope of a service that answers nothing but errors costs all of its repetitions.
-    pub(super) fn gives_up(&self, table: &str) -> bool {
-        !self.answered.contains(table)
-            && self.failures_in_a_row.get(table).is_some_and(|n| *n >= MOST_FAILURES)
-    }
-
     fn is_case_scope(&self, table: &str) -> bool {
-        self.catalog.get(table).is_some_and(|r| r.group == Group::Case)
+        self.run.catalog.get(table).is_some_and(|r| r.group == Group::Case)
     }
 
     /// Plans cases of a batch, in the tables `only`; empty: in all.
@@ -125,28 +123,14 @@ impl Cycle {
         batch: &[CaseState],
         only: &[String],
     ) -> Result<Vec<(CaseState, CasePlan)>> {
-        let conn = self.store.connection()?;
-        let mut plans = plan_cases(&conn, batch, &self.active, only, self.since()?)?;
-        if self.tried.is_empty() {
-            return Ok(plans);
-        }
+        let conn = self.run.store.connection()?;
+        let mut plans =
+            plan_cases(&conn, batch, self.tables.active(), only, since(&self.run.config)?)?;
         for (case, plan) in &mut plans {
-            let tried = plan.stale.extract_if(.., |stale| self.was_tried(case, stale));
+            let tried = plan.stale.extract_if(.., |stale| self.planned.was_tried(case, stale));
             plan.waiting.extend(tried);
         }
         Ok(plans)
-    }
-
-    /// Whether a scope failed in this run, and its case has not moved since: a run tries it once, and
-    /// leaves it to the next.
-    fn was_tried(&self, case: &CaseState, stale: &Stale) -> bool {
-        let tried = self.tried.get(&(stale.table.clone(), stale.id));
-        tried.is_some_and(|handled| case.moved <= *handled)
-    }
-
-    /// `bootstrap.since` as an instant of the source.
-    fn since(&self) -> Result<Option<i64>> {
-        since(&self.config)
     }
 
     /// Cases with nothing left to do are clean.
@@ -154,24 +138,22 @@ impl Cycle {
         if batch.is_empty() {
             return Ok(());
         }
-        let marks = State::new(&self.store.connection()?).stale_marks().count()?;
+        let marks = State::new(&self.run.store.connection()?).stale_marks().count()?;
         let done: Vec<(i64, i64)> = self
-            .plan(batch, &self.options.only)?
+            .plan(batch, &self.run.options.only)?
             .into_iter()
             .filter(|(_, plan)| plan.stale.is_empty() && plan.waiting.is_empty())
             .map(|(case, _)| (case.case_id, case.moved))
             .collect();
-        self.writer.run(move |conn| State::new(conn).cases().clean(&done, marks)).await
+        self.run.writer.run(move |conn| State::new(conn).cases().clean(&done, marks)).await
     }
 
     /// Takes what was read of one scope.
     pub(super) async fn take_load(&mut self, id: i64, mut load: Load) -> Result<()> {
         let resource = Arc::clone(&load.decoded.resource);
-        if !self.answered.contains(&resource.table) {
-            self.answered.insert(resource.table.clone());
-        }
-        self.progress.rows(load.decoded.count_rows());
-        self.look_at_part(&resource, id, &load).await?;
+        self.findings.answered(&resource.table);
+        self.run.progress.rows(load.decoded.count_rows());
+        self.permissions.look_at_part(&resource, id, &load).await?;
         let half_missing = self.half_is_missing(&resource, id, &mut load).await?;
         let incomplete = if load.decoded.any_without_key() {
             Some("a record has no usable key: nothing is deleted")
@@ -188,7 +170,7 @@ impl Cycle {
         if let Some(why) = incomplete {
             self.note_failure(&resource.table, id, FailureKind::Incomplete, why).await?;
         }
-        self.writer.load(load).await
+        self.run.writer.load(load).await
     }
 
     /// Whether one of a scope's calls answered 404 where that is not known to mean "none": then the
@@ -203,9 +185,10 @@ impl Cycle {
             return Ok(false);
         }
         let (resource, missing) = (Arc::clone(resource), load.missing.clone());
-        let before = self.doubted_before();
+        let before = self.run.doubted_before();
         // Asked of the writer, so that what was answered so far is counted.
         let all_may_lack = self
+            .run
             .writer
             .run(move |conn| {
                 let state = State::new(conn);

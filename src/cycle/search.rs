@@ -26,7 +26,7 @@ struct Listing {
     without_key: bool,
 }
 
-impl Cycle {
+impl Cycle<'_> {
     /// Lists everything that both searches show. Rows are inserted and updated, never deleted; what
     /// a complete listing lacks is a suspect (docs/architecture.md, "Deletion").
     /// Returns whether it was complete.
@@ -47,7 +47,7 @@ impl Cycle {
             };
             match self.list(&resource, place, &known, &mut listed).await {
                 Ok(listing) => {
-                    self.reached();
+                    self.unreached.reached();
                     complete &= listing.complete;
                     proof &= !listing.without_key;
                     places.push(place);
@@ -59,7 +59,7 @@ impl Cycle {
             }
         }
         self.flush().await?;
-        if self.signals.interrupt() == Interrupt::Cancel {
+        if self.run.signals.interrupt() == Interrupt::Cancel {
             return Ok(false);
         }
         if places.is_empty() || !complete {
@@ -71,18 +71,18 @@ impl Cycle {
         let (suspects, held) =
             if proof { self.suspects(listed, places).await? } else { (Vec::new(), false) };
         let listed_at = Timestamp::now().to_string();
-        self.writer.run(move |conn| State::new(conn).set_meta("listed_at", &listed_at)).await?;
-        self.progress.more(suspects.len() as u64);
+        self.run.writer.run(move |conn| State::new(conn).set_meta("listed_at", &listed_at)).await?;
+        self.run.progress.more(suspects.len() as u64);
         for id in suspects {
-            if self.signals.interrupt() == Interrupt::Cancel {
+            if self.run.signals.interrupt() == Interrupt::Cancel {
                 return Ok(false);
             }
             self.ask_whether_it_exists(id).await?;
-            self.progress.done(1);
+            self.run.progress.done(1);
         }
         self.flush().await?;
         if !held {
-            self.writer.run(|conn| State::new(conn).failures().listing_is_well()).await?;
+            self.run.writer.run(|conn| State::new(conn).failures().listing_is_well()).await?;
         }
         // What the guard held is looked at again in the next run.
         Ok(!held)
@@ -90,8 +90,8 @@ impl Cycle {
 
     /// Keeps that the cases were not listed, or not believed to be, until they are.
     async fn listing_failed(&mut self, kind: FailureKind, why: &str) -> Result<()> {
-        self.problem(why.to_owned());
-        self.note_scope_failure(Failures::listing(), kind, why).await
+        self.report.problem(why.to_owned());
+        self.run.note_failure(Failures::listing(), kind, why).await
     }
 
     async fn list(
@@ -101,33 +101,33 @@ impl Cycle {
         known: &HashSet<i64>,
         listed: &mut Vec<i64>,
     ) -> Result<Listing> {
-        self.progress.step(&format!("listing {}", resource.table));
+        self.run.progress.step(&format!("listing {}", resource.table));
         let since = Timestamp::now();
         let mut without_key = false;
-        let mut pages: Pages = self.extractor.listing(resource)?;
+        let mut pages: Pages = self.run.extractor.listing(resource)?;
         // Pages of one listing hold different ids, so the next is asked while this one is decoded
         // and committed; what moved after its call was sent stays stale.
-        let mut sequence = self.sequence()?;
+        let mut sequence = self.run.sequence()?;
         let mut asked = pages.next().await?;
         while let Some(mut page) = asked {
             page.records.retain(|record| id_of(record).is_none_or(|id| !known.contains(&id)));
             // What changed meanwhile goes first, by calls that share no row with a page under way.
-            let alone = self.signals.latest() > self.handled();
-            let next_sequence = self.sequence()?;
-            let decoded = self.extractor.search_page(resource, place, page, sequence);
+            let alone = self.run.signals.latest() > self.planned.handled();
+            let next_sequence = self.run.sequence()?;
+            let decoded = self.run.extractor.search_page(resource, place, page, sequence);
             let (next, page) = if alone {
                 (None, decoded.await?)
             } else {
                 let (next, page) = tokio::join!(pages.next(), decoded);
                 (Some(next?), page?)
             };
-            self.answered.insert(resource.table.clone());
+            self.findings.answered(&resource.table);
             listed.extend(&page.ids);
             without_key |= page.load.decoded.any_without_key();
-            self.progress.rows(page.ids.len() as u64);
-            self.writer.load(page.load).await?;
+            self.run.progress.rows(page.ids.len() as u64);
+            self.run.writer.load(page.load).await?;
             failpoint::hit("listing-page");
-            if self.signals.interrupt() == Interrupt::Cancel {
+            if self.run.signals.interrupt() == Interrupt::Cancel {
                 return Ok(Listing { complete: false, without_key });
             }
             (sequence, asked) = match next {
@@ -135,14 +135,15 @@ impl Cycle {
                 None => {
                     self.flush().await?;
                     self.follow_changes().await?;
-                    (self.sequence()?, pages.next().await?)
+                    (self.run.sequence()?, pages.next().await?)
                 }
             };
         }
         match pages.verdict() {
             Some(source::Verdict::Complete) => {
                 let table = resource.table.clone();
-                self.writer
+                self.run
+                    .writer
                     .run(move |conn| {
                         State::new(conn).listing_was_read(&table, since, Timestamp::now())
                     })
@@ -150,7 +151,8 @@ impl Cycle {
                 Ok(Listing { complete: true, without_key })
             }
             Some(source::Verdict::Incomplete(why)) => {
-                self.problem(format!("the listing of {} is incomplete: {why}", resource.table));
+                self.report
+                    .problem(format!("the listing of {} is incomplete: {why}", resource.table));
                 Ok(Listing { complete: false, without_key })
             }
             None => Ok(Listing { complete: false, without_key }),
@@ -162,7 +164,7 @@ impl Cycle {
     fn known_cases(&self, listed: &[i64], complete: bool) -> Result<HashSet<i64>> {
         let mut known: HashSet<i64> = listed.iter().copied().collect();
         if !complete {
-            let conn = self.store.connection()?;
+            let conn = self.run.store.connection()?;
             known.extend(State::new(&conn).standings().cases_in(Place::Cases)?);
         }
         Ok(known)
@@ -172,6 +174,7 @@ impl Cycle {
     /// guard holds. With whether it does.
     async fn suspects(&mut self, listed: Vec<i64>, places: Vec<Place>) -> Result<(Vec<i64>, bool)> {
         let (mut suspects, hidden, shown, of_late) = self
+            .run
             .writer
             .run(move |conn| {
                 let state = State::new(conn);
@@ -184,8 +187,8 @@ impl Cycle {
             .await?;
         let leaving = suspects.len() as u64 + of_late;
         let of = u64::try_from(shown).unwrap_or(0) + of_late;
-        let held =
-            !self.options.allow_removals && guarded(leaving, of, self.config.reconcile.max_removed);
+        let held = !self.run.options.allow_removals
+            && guarded(leaving, of, self.run.config.reconcile.max_removed);
         if !suspects.is_empty() && held {
             let why = format!(
                 "the listing lacks {} of {shown} cases{}; reconcile.max_removed holds them (if they \
@@ -205,7 +208,7 @@ impl Cycle {
     /// lists nothing must not empty the mirror case by case.
     async fn hold(&mut self, unknown: &[i64]) -> Result<bool> {
         let (leaving, shown, of_late) = {
-            let conn = self.store.connection()?;
+            let conn = self.run.store.connection()?;
             let state = State::new(&conn);
             let count = |n: i64| u64::try_from(n).unwrap_or(0);
             let of_late = state.suspects().hidden_of_late(Timestamp::now())?;
@@ -215,11 +218,11 @@ impl Cycle {
                 of_late,
             )
         };
-        let max = self.config.reconcile.max_removed;
-        if self.options.allow_removals || !guarded(leaving + of_late, shown + of_late, max) {
+        let max = self.run.config.reconcile.max_removed;
+        if self.run.options.allow_removals || !guarded(leaving + of_late, shown + of_late, max) {
             return Ok(false);
         }
-        self.problem(format!(
+        self.report.problem(format!(
             "the searches no longer show {leaving} of {shown} cases{}; reconcile.max_removed holds \
              them (if they are really gone, run `casemirror sync --allow-removals`)",
             left_of_late(of_late)
@@ -238,7 +241,7 @@ impl Cycle {
         kind: FailureKind,
         why: &str,
     ) -> Result<()> {
-        let place = State::new(&self.store.connection()?).standings().place(id)?;
+        let place = State::new(&self.run.store.connection()?).standings().place(id)?;
         self.note_failure(place.table(), id, kind, why).await
     }
 
@@ -298,14 +301,14 @@ impl Cycle {
     /// One search call, committed before it returns.
     async fn search_chunk(&mut self, place: Place, ids: &[i64]) -> Result<Searched> {
         let Some(resource) = self.active_resource(place) else { return Ok(Searched::NotRead) };
-        let sequence = self.sequence()?;
-        match self.extractor.search_ids(&resource, place, ids, sequence).await {
+        let sequence = self.run.sequence()?;
+        match self.run.extractor.search_ids(&resource, place, ids, sequence).await {
             Ok(found) => {
-                self.reached();
-                self.answered.insert(resource.table.clone());
+                self.unreached.reached();
+                self.findings.answered(&resource.table);
                 if let Some(load) = found.load {
-                    self.progress.rows(load.scopes.len() as u64);
-                    self.writer.load(load).await?;
+                    self.run.progress.rows(load.scopes.len() as u64);
+                    self.run.writer.load(load).await?;
                 }
                 self.flush().await?;
                 if !found.complete {
@@ -334,7 +337,7 @@ impl Cycle {
     ) -> Result<Verdict> {
         let (kind, text) = (error.kind(), error.chain());
         if kind == Kind::WrongId {
-            self.incomplete_tables.insert(resource.table.clone(), text.clone());
+            self.findings.wrong(&resource.table, &text);
         }
         // The listing is one call, and so is a search that is not there, whatever was asked.
         let whole = ids.is_empty() || kind == Kind::NotFound;
@@ -350,7 +353,7 @@ impl Cycle {
     }
 
     fn active_resource(&self, place: Place) -> Option<Arc<Resource>> {
-        self.active.iter().find(|r| r.table == place.table()).cloned()
+        self.tables.get(place.table()).cloned()
     }
 
     /// Searches the contacts that are stale. Returns how many.
@@ -360,16 +363,16 @@ impl Cycle {
 
     /// Whether this run was asked to read contacts.
     pub(super) fn wants_contacts(&self) -> bool {
-        self.options.wants("contacts") && self.options.cases.is_empty()
+        self.run.options.wants("contacts") && self.run.options.cases.is_empty()
     }
 
     /// Searches the contacts that are stale, those that moved last first; at most so many, where
     /// something else waits. Returns how many.
     pub(super) async fn search_contacts(&mut self, most: Option<usize>) -> Result<usize> {
         let Some(resource) = self.active_resource(Place::Contacts) else { return Ok(0) };
-        let followed = self.polls.follows_contacts()?;
+        let followed = self.run.polls.follows_contacts()?;
         let mut ids = {
-            let conn = self.store.connection()?;
+            let conn = self.run.store.connection()?;
             let state = State::new(&conn);
             let now = Timestamp::now();
             let due = state
@@ -383,15 +386,15 @@ impl Cycle {
             let older = (!followed).then(|| (now - CONTACT_AGE).as_microsecond());
             state.contacts().stale_contacts(now.as_microsecond(), older)?
         };
-        ids.retain(|id| !self.tried.contains_key(&(resource.table.clone(), *id)));
+        ids.retain(|id| !self.planned.has_failed(&resource.table, *id));
         let all = most.is_none_or(|most| ids.len() <= most);
         ids.truncate(most.unwrap_or(ids.len()));
-        self.progress.step("searching contacts");
-        self.progress.more(ids.len() as u64);
+        self.run.progress.step("searching contacts");
+        self.run.progress.more(ids.len() as u64);
         let mut searched = 0;
         for chunk in ids.chunks(IDS_PER_CALL) {
-            let newer = most.is_none() && self.signals.latest() > self.handled();
-            if newer || self.signals.interrupt() != Interrupt::None {
+            let newer = most.is_none() && self.run.signals.latest() > self.planned.handled();
+            if newer || self.run.signals.interrupt() != Interrupt::None {
                 break;
             }
             searched += chunk.len();
@@ -400,14 +403,15 @@ impl Cycle {
                     self.contact_by_id(&resource, id).await?;
                 }
             }
-            self.progress.done(chunk.len() as u64);
-            if !self.is_active("contacts") {
+            self.run.progress.done(chunk.len() as u64);
+            if !self.tables.is_active("contacts") {
                 break;
             }
         }
         self.flush().await?;
-        let all = all && (searched == ids.len() || !self.is_active("contacts"));
-        self.writer
+        let all = all && (searched == ids.len() || !self.tables.is_active("contacts"));
+        self.run
+            .writer
             .run(move |conn| {
                 let state = State::new(conn);
                 if all {
@@ -424,9 +428,9 @@ impl Cycle {
         let Some(template) = resource.read.as_ref().and_then(|r| r.by_id.clone()) else {
             return Ok(());
         };
-        let sequence = self.sequence()?;
-        match self.extractor.by_id(resource, &template, id, sequence).await {
-            Ok(load) => self.writer.load(load).await,
+        let sequence = self.run.sequence()?;
+        match self.run.extractor.by_id(resource, &template, id, sequence).await {
+            Ok(load) => self.run.writer.load(load).await,
             Err(error) if error.kind() == Kind::NotFound => {
                 let version = Version::AsSeen { sequence };
                 self.take_error(resource, id, false, version, error).await.map(drop)

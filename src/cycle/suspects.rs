@@ -12,29 +12,29 @@ use crate::source::{Expected, Request};
 /// Asked because it is cheap and every case has roles.
 const PATH_ROLES: &str = "/api/Cases/{caseId}/Roles";
 
-impl Cycle {
+impl Cycle<'_> {
     /// Asks whether the case exists. 404 removes it; 200 or 204 twice, `source.search_delay` apart,
     /// means that the search hides it; any other answer decides nothing.
     pub(super) async fn ask_whether_it_exists(&mut self, id: i64) -> Result<()> {
-        let sequence = self.sequence()?;
-        let settings = Settings::new(&self.config, &self.catalog, true);
-        let delay = self.config.source.search_delay;
-        let run_id = self.run_id;
+        let sequence = self.run.sequence()?;
+        let settings = Settings::new(&self.run.config, &self.run.catalog, true);
+        let delay = self.run.config.source.search_delay;
+        let run_id = self.run.id;
         let request =
             Request::get(PATH_ROLES, &[("caseId", &id.to_string())])?.expecting(Expected::list());
         // What was loaded so far is committed first: the answer speaks of a later time.
         self.flush().await?;
-        let exists = match self.extractor.client().send(&request).await {
+        let exists = match self.run.client().send(&request).await {
             Ok(_) => {
-                self.reached();
+                self.unreached.reached();
                 true
             }
             Err(error) if error.kind() == Kind::NotFound => {
-                self.reached();
+                self.unreached.reached();
                 false
             }
             Err(error) => {
-                let error = self.note_reachability("case_roles", error).await?;
+                let error = self.unreached.note(self.run.client(), "case_roles", error).await?;
                 if ends_run(error.kind()) {
                     return Err(error);
                 }
@@ -46,6 +46,7 @@ impl Cycle {
             }
         };
         let step = self
+            .run
             .writer
             .run(move |conn| {
                 let state = State::new(conn);
