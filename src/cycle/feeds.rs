@@ -30,7 +30,7 @@ impl Cycle<'_> {
                     continue;
                 }
             };
-            self.unreached.reached();
+            self.answers.reached();
             if reread.late > 0 {
                 tracing::warn!(
                     feed = name.as_str(),
@@ -41,7 +41,7 @@ impl Cycle<'_> {
             }
             let told = format!("{} rows, at most {} s late", reread.late, reread.latest.as_secs());
             let key = format!("late_rows_{}", name.as_str());
-            self.run.writer.run(move |conn| State::new(conn).set_meta(&key, &told)).await?;
+            self.run.write(move |conn| State::new(conn).set_meta(&key, &told)).await?;
         }
         Ok(())
     }
@@ -52,13 +52,15 @@ impl Cycle<'_> {
         self.run.progress.step("asking the change feeds");
         match self.run.polls.poll(FeedName::Cases).await {
             Ok(polled) => {
-                self.unreached.reached();
-                self.report.cases_moved += polled.moved;
+                self.answers.reached();
+                self.answers.report.cases_moved += polled.moved;
             }
             Err(error) => self.feed_failed(error).await?,
         }
         match self.run.polls.poll_contacts().await {
-            Ok(polled) => self.report.contacts_moved += polled.map_or(0, |polled| polled.moved),
+            Ok(polled) => {
+                self.answers.report.contacts_moved += polled.map_or(0, |polled| polled.moved)
+            }
             Err(error) => self.feed_failed(error).await?,
         }
         Ok(())
@@ -67,14 +69,14 @@ impl Cycle<'_> {
     async fn feed_failed(&mut self, error: Error) -> Result<()> {
         // It may be all that this run asks for, so that there are no others to tell.
         let error = if is_unreached(error.kind()) {
-            self.unreached.ask_another(self.run.client(), error).await?
+            self.answers.unreached.ask_another(self.run.client(), error).await?
         } else {
             error
         };
         if ends_run(error.kind()) {
             return Err(error);
         }
-        self.report.problem(error.chain());
+        self.answers.report.problem(error.chain());
         Ok(())
     }
 }

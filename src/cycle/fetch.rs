@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use super::Cycle;
-use super::month_answers::MonthNotes;
+use super::month_answers::{MonthAnswer, MonthNotes};
 use super::queue::{Queue, Ready};
 use super::signals::Interrupt;
 use crate::catalog::{Group, Resource};
@@ -31,15 +31,8 @@ const ALL_TABLES: [String; 0] = [];
 /// What came of work.
 enum Answer {
     Load(Result<Load>),
-    Month(MonthAnswer),
-}
-
-/// What came of a month.
-pub(super) struct MonthAnswer {
-    /// `None`: it gave way, and its reading is set aside.
-    pub(crate) read: Option<Result<MonthRead>>,
-    /// For how long it was asked.
-    pub(crate) took: Duration,
+    /// `None`: the month gave way, and its reading is set aside. With how long it was asked.
+    Month(Option<Result<MonthRead>>, Duration),
 }
 
 struct Done {
@@ -61,7 +54,7 @@ impl Cycle<'_> {
     /// interrupt stays as stale, or as due, as it was.
     pub(super) async fn fetch(&mut self, queue: Queue) -> Result<MonthNotes> {
         let Worked { moved, months } = self.fetch_all(queue).await?;
-        self.flush().await?;
+        self.answers.flush().await?;
         self.clean(&moved).await?;
         Ok(months)
     }
@@ -75,7 +68,7 @@ impl Cycle<'_> {
         loop {
             let interrupt = self.run.signals.interrupt();
             let follows = |queue: &Queue| interrupt == Interrupt::None && !queue.has_changes();
-            if follows(&queue) && self.run.signals.latest() > self.planned.handled() {
+            if follows(&queue) && self.run.signals.latest() > self.answers.planned.handled() {
                 fetched.moved.extend(self.take_changes(&mut queue).await?);
             }
             while under_way.len() < width {
@@ -87,7 +80,7 @@ impl Cycle<'_> {
                 self.send(&mut under_way, work);
             }
             // While it ends, or has changes to follow, newer ones do not hurry it.
-            let known = if follows(&queue) { self.planned.handled() } else { i64::MAX };
+            let known = if follows(&queue) { self.answers.planned.handled() } else { i64::MAX };
             let done = tokio::select! {
                 done = under_way.join_next() => done,
                 () = signals.beyond(known, interrupt) => continue,
@@ -95,7 +88,7 @@ impl Cycle<'_> {
             let Some(done) = done else { return Ok(fetched) };
             let done = done.map_err(|e| Error::caused(Kind::Internal, "a fetch ended early", e))?;
             self.run.progress.done(1);
-            self.run.progress.calls(self.report.calls);
+            self.run.progress.calls(self.answers.report.calls);
             if queue.done(&done.work) {
                 self.take(done, &mut fetched.months).await?;
             }
@@ -106,7 +99,7 @@ impl Cycle<'_> {
     /// Lists are read to their end unless the process stops: they are few, and their schedule is noted
     /// when all were read.
     fn readiness(&self, work: &Work, interrupt: Interrupt, months: &MonthNotes) -> Ready {
-        if !self.tables.is_active(work.table()) {
+        if !self.answers.tables.is_active(work.table()) {
             return Ready::Never;
         }
         let goes_on = match work {
@@ -116,7 +109,7 @@ impl Cycle<'_> {
             }
         };
         let gives_up = match work {
-            Work::Case(_) | Work::Month(_) => self.findings.gives_up(work.table()),
+            Work::Case(_) | Work::Month(_) => self.answers.findings.gives_up(work.table()),
             Work::List { .. } | Work::Names { .. } | Work::Row { .. } => false,
         };
         let is_free = match work {
@@ -141,7 +134,9 @@ impl Cycle<'_> {
             let answer = match &work {
                 Work::Month(month) => {
                     let gate = Gate::new(move || signals.interrupt() != Interrupt::None);
-                    Answer::Month(read_month(&extractor, &months, &resource, month, gate).await)
+                    let begun = Instant::now();
+                    let read = read_month(&extractor, &months, &resource, month, gate).await;
+                    Answer::Month(read, begun.elapsed())
                 }
                 other => Answer::Load(ask(&extractor, &resource, other).await),
             };
@@ -152,39 +147,31 @@ impl Cycle<'_> {
     async fn take(&mut self, done: Done, months: &mut MonthNotes) -> Result<()> {
         let Done { work, resource, answer } = done;
         match (work, answer) {
-            (Work::Month(month), Answer::Month(answer)) => {
-                let read = answer.read.as_ref().and_then(|read| read.as_ref().ok());
+            (Work::Month(month), Answer::Month(answer, took)) => {
+                let read = answer.as_ref().and_then(|read| read.as_ref().ok());
                 self.run.progress.rows(read.map_or(0, |read| read.load.decoded.count_rows()));
-                self.take_month(&month, &resource, answer, months).await
+                let (answers, month, resource) = (&mut self.answers, &month, &resource);
+                MonthAnswer { answers, month, resource, took }.take(answer, months).await
             }
             (Work::Case(stale), Answer::Load(load)) => {
-                self.take_scope(&resource, stale.id, Version::Known(stale.version), load).await
+                self.answers
+                    .scope(&resource, stale.id)
+                    .take(load, Version::Known(stale.version))
+                    .await
             }
             (Work::Row { id, .. }, Answer::Load(load)) => {
-                self.take_scope(&resource, id, Version::Known(String::new()), load).await
+                self.answers.scope(&resource, id).take(load, Version::Known(String::new())).await
             }
-            (Work::List { .. }, Answer::Load(load)) => self.take_list(&resource, load).await,
-            (Work::Names { .. }, Answer::Load(load)) => self.take_names(&resource, load).await,
+            (Work::List { .. }, Answer::Load(load)) => {
+                self.answers.list(&resource).take(load).await
+            }
+            (Work::Names { .. }, Answer::Load(load)) => {
+                self.answers.list(&resource).take_names(load).await
+            }
             (work, _) => Err(Error::new(
                 Kind::Internal,
                 format!("{}: the answer is of another kind than the work", work.table()),
             )),
-        }
-    }
-
-    async fn take_scope(
-        &mut self,
-        resource: &Arc<Resource>,
-        id: i64,
-        version: Version,
-        load: Result<Load>,
-    ) -> Result<()> {
-        match load {
-            Ok(load) => {
-                self.unreached.reached();
-                self.take_load(id, load).await
-            }
-            Err(error) => self.take_error(resource, id, false, version, error).await.map(drop),
         }
     }
 
@@ -195,11 +182,11 @@ impl Cycle<'_> {
         let latest = self.run.signals.latest();
         let moved = {
             let conn = self.run.store.connection()?;
-            State::new(&conn).cases().moved_cases(self.planned.last(), MOST_CHANGES)?
+            State::new(&conn).cases().moved_cases(self.answers.planned.last(), MOST_CHANGES)?
         };
         match moved.last().filter(|_| moved.len() == MOST_CHANGES) {
-            Some(last) => self.planned.set(last.moved, Some(last.case_id)),
-            None => self.planned.set(latest, None),
+            Some(last) => self.answers.planned.set(last.moved, Some(last.case_id)),
+            None => self.answers.planned.set(latest, None),
         }
         self.search_batch(&moved, &ALL_TABLES).await?;
         // What they are decides what is read of them: planned after their rows are there.
@@ -219,7 +206,7 @@ impl Cycle<'_> {
     /// Fetches what polls have seen since this was last asked, and nothing else.
     pub(super) async fn follow_changes(&mut self) -> Result<()> {
         while self.run.signals.interrupt() == Interrupt::None
-            && self.run.signals.latest() > self.planned.handled()
+            && self.run.signals.latest() > self.answers.planned.handled()
         {
             self.fetch(Queue::default()).await?;
         }
@@ -234,11 +221,9 @@ async fn read_month(
     resource: &Arc<Resource>,
     month: &DueMonth,
     gate: Gate,
-) -> MonthAnswer {
-    let begun = Instant::now();
+) -> Option<Result<MonthRead>> {
     let scope = Work::Month(month.clone()).scope();
-    let read = months.read(scope, || extractor.month(resource, month, gate)).await;
-    MonthAnswer { read, took: begun.elapsed() }
+    months.read(scope, || extractor.month(resource, month, gate)).await
 }
 
 /// Makes the calls of one piece of other work.

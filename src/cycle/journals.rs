@@ -15,7 +15,7 @@ use crate::error::{Error, Kind, Result};
 use crate::mirror::{RunLog, State, id_column};
 use crate::schedule::Name;
 use crate::scope::{
-    DueMonth, DueReason, JournalScope, Month, REVENUE, REVENUE_SUMS, Urgency, Work,
+    DueMonth, DueReason, JournalScope, Month, REVENUE, REVENUE_SUMS, TableStatus, Urgency, Work,
 };
 
 /// What `casemirror journals` asks for; its tables are the run's `only`.
@@ -80,8 +80,7 @@ impl Cycle<'_> {
         let asked = tables.clone();
         let planned = request.planned;
         self.run
-            .writer
-            .run({
+            .write({
                 let ids = ids.clone();
                 move |conn| {
                     if planned {
@@ -113,8 +112,7 @@ impl Cycle<'_> {
             return Ok(());
         }
         self.run
-            .writer
-            .run(move |conn| State::new(conn).wanted_months().want_journals(&config.journals))
+            .write(move |conn| State::new(conn).wanted_months().want_journals(&config.journals))
             .await
     }
 
@@ -160,7 +158,8 @@ impl Cycle<'_> {
 
     /// The journals' tables that this run reads.
     fn journal_tables(&self) -> Vec<String> {
-        self.tables
+        self.answers
+            .tables
             .journals()
             .filter(|r| self.run.options.wants(&r.table))
             .map(|r| r.table.clone())
@@ -181,8 +180,7 @@ impl Cycle<'_> {
         let all = self.run.catalog.journals();
         let at = due.at.unwrap_or_else(Timestamp::now);
         self.run
-            .writer
-            .run(move |conn| {
+            .write(move |conn| {
                 let state = State::new(conn);
                 state.set_meta(FIRST_MONTH, &plan.first.to_string())?;
                 state.wanted_months().leave_other_journals(level, &plan.ids)?;
@@ -244,7 +242,9 @@ impl Cycle<'_> {
                 let months = request.from..=request.to;
                 due.retain(|d| months.contains(&d.scope.month) && ids.contains(&d.scope.id));
             }
-            due.retain(|d| !self.findings.gives_up(&d.table) && self.tables.is_active(&d.table));
+            due.retain(|d| {
+                !self.answers.findings.gives_up(&d.table) && self.answers.tables.is_active(&d.table)
+            });
             due.retain(|d| !tried.contains(&(d.table.clone(), d.scope.id, d.scope.month)));
             // A sum is asked after the lines that it is held against.
             let (sums, lines): (Vec<_>, Vec<_>) =
@@ -262,7 +262,7 @@ impl Cycle<'_> {
             tried.extend(self.read_months(sums).await?);
             if self.run.signals.interrupt() != Interrupt::None {
                 // The rest is due still.
-                self.report.interrupted = true;
+                self.answers.report.interrupted = true;
                 return Ok(());
             }
             // Where the sum is that of doubted lines, it is those that are read again.
@@ -271,7 +271,7 @@ impl Cycle<'_> {
             } else {
                 let confirmed =
                     move |conn: &_| State::new(conn).confirmed_months_wait_no_longer(level);
-                self.run.writer.run(confirmed).await?
+                self.run.write(confirmed).await?
             };
             let off = self.off_their_sums(&totals, &reread).await?;
             let off: BTreeSet<(i64, Month)> = off
@@ -285,8 +285,7 @@ impl Cycle<'_> {
                 let confirms = |id, month| confirmed.contains(&(id, month));
                 tried.retain(|(table, id, month)| table != REVENUE || !confirms(*id, *month));
                 self.run
-                    .writer
-                    .run(move |conn| {
+                    .write(move |conn| {
                         let state = State::new(conn);
                         let tables = [REVENUE, REVENUE_SUMS].map(str::to_owned);
                         let why = Some(DueReason::OffItsSum);
@@ -314,7 +313,7 @@ impl Cycle<'_> {
         let compare = move |conn: &_| {
             State::new(conn).learned().compare_sums(level, &totals, &again, Timestamp::now())
         };
-        let compared = self.run.writer.run(compare).await?;
+        let compared = self.run.write(compare).await?;
         if let Some((id, month)) = compared.no_control.first() {
             tracing::warn!(
                 months = compared.no_control.len(),
@@ -342,10 +341,26 @@ impl Cycle<'_> {
     }
 
     async fn read_offices(&mut self) -> Result<()> {
-        let offices = self.tables.get("offices").cloned();
+        let offices = self.answers.tables.get("offices").cloned();
         if let Some(offices) = offices {
             let table = offices.table.clone();
             self.fetch(Queue::of(Urgency::Due, [Work::List { table }])).await?;
+        }
+        Ok(())
+    }
+
+    /// A journal of which nobody's month was ever found is not there.
+    async fn journal_is_absent(&mut self, table: &str) -> Result<()> {
+        let name = table.to_owned();
+        let absent = self
+            .answers
+            .run
+            .write(move |conn| State::new(conn).months().forget_if_absent(&name))
+            .await?;
+        if absent {
+            self.answers.findings.forget_failure(table);
+            let why = "404 for every office whose journal was asked for";
+            self.answers.tables.set_aside(table, TableStatus::Absent, why).await?;
         }
         Ok(())
     }

@@ -1,15 +1,16 @@
 //! One cycle: poll, list, fetch what is stale, load, publish. The only place that sees all steps.
 
+mod answers;
 mod dependence;
 mod due;
 mod due_months;
-mod errors;
 mod feed_memory;
 mod feeds;
 mod fetch;
 mod findings;
 mod gone;
 mod journals;
+mod list_answers;
 mod lists;
 mod month_answers;
 mod options;
@@ -22,6 +23,7 @@ mod reach;
 mod report;
 mod run;
 mod run_log;
+mod scope_answers;
 mod scopes;
 mod search;
 mod signals;
@@ -59,20 +61,12 @@ use crate::error::Result;
 use crate::mirror::{RunLog, State};
 use crate::schedule::Name;
 use crate::scope::{DueReason, Mark};
-use findings::Findings;
-use permissions::Permissions;
-use planned::Planned;
-use tables::Tables;
+use answers::Answers;
 
 /// A cycle under way.
 pub struct Cycle<'r> {
     run: &'r Run,
-    report: Report,
-    tables: Tables<'r>,
-    permissions: Permissions<'r>,
-    findings: Findings,
-    planned: Planned,
-    unreached: Unreached,
+    answers: Answers<'r>,
 }
 
 /// Key of `sync.meta`: why the cases have to be listed, while they have not been.
@@ -83,16 +77,7 @@ pub(crate) const CONTACT_AGE: Duration = Duration::from_secs(7 * 86_400);
 impl<'r> Cycle<'r> {
     /// Nothing is called yet.
     pub fn new(run: &'r Run) -> Cycle<'r> {
-        let handled = run.options.handled.unwrap_or_else(|| run.signals.latest());
-        Cycle {
-            run,
-            report: Report { run_id: run.id, ..Report::default() },
-            tables: Tables::none(run),
-            permissions: Permissions::new(run),
-            findings: Findings::default(),
-            planned: Planned::new(handled),
-            unreached: Unreached::default(),
-        }
+        Cycle { run, answers: Answers::none(run) }
     }
 
     /// Runs the cycle to its end.
@@ -104,11 +89,11 @@ impl<'r> Cycle<'r> {
         self.run.progress.begin();
         let ran = self.work().await;
         // What was loaded before an error stays loaded, and is counted.
-        let flushed = self.flush().await;
+        let flushed = self.answers.flush().await;
         let noted = self.close_run().await;
         ran.and(flushed).and(noted)?;
-        self.report.handled = self.planned.handled();
-        Ok(self.report)
+        self.answers.report.handled = self.answers.planned.handled();
+        Ok(self.answers.report)
     }
 
     async fn work(&mut self) -> Result<()> {
@@ -119,18 +104,18 @@ impl<'r> Cycle<'r> {
             &self.run.options,
             Timestamp::now(),
         )?;
-        self.report.verify_due = due.schedules.remove(&Name::Verify);
+        self.answers.report.verify_due = due.schedules.remove(&Name::Verify);
         self.check_tenant(due.has(Name::Reference)).await?;
         if self.run.options.allow_removals {
             // Who allows it does not wait for what it held.
-            self.run.writer.run(|conn| State::new(conn).what_is_held_waits_no_longer()).await?;
+            self.run.write(|conn| State::new(conn).what_is_held_waits_no_longer()).await?;
         }
         self.align_statuses().await?;
         let retried = match due.has(Name::Reference) {
-            true => self.permissions.read().await?,
+            true => self.answers.permissions.read().await?,
             false => BTreeMap::new(),
         };
-        self.tables.choose(retried)?;
+        self.answers.tables.choose(retried)?;
         if let Some(request) = self.run.options.journals.clone() {
             return self.read_period(&request).await;
         }
@@ -141,8 +126,7 @@ impl<'r> Cycle<'r> {
         if self.run.options.full {
             let journals = self.run.catalog.journals();
             self.run
-                .writer
-                .run(move |conn| {
+                .write(move |conn| {
                     let state = State::new(conn);
                     for table in &journals {
                         state.months().synced_months_are_due(table, DueReason::Full)?;
@@ -159,7 +143,7 @@ impl<'r> Cycle<'r> {
         let done = self.catch_up(due).await?;
         self.follow().await?;
         // Noted last: what is killed before its end is due again.
-        self.run.writer.run(move |conn| done.note(conn)).await
+        self.run.write(move |conn| done.note(conn)).await
     }
 
     /// Whether everything is stale: `--full`, now or in a run that was interrupted.
@@ -172,11 +156,11 @@ impl<'r> Cycle<'r> {
     async fn catch_up(&mut self, mut due: Due) -> Result<Due> {
         if due.listing {
             if self.list_cases().await? {
-                self.run.writer.run(|conn| State::new(conn).set_meta(LISTING_DUE, "")).await?;
+                self.run.write(|conn| State::new(conn).set_meta(LISTING_DUE, "")).await?;
             } else {
                 // It is tried again in the next run.
                 due.schedules.remove(&Name::Reconcile);
-                self.report.undone = true;
+                self.answers.report.undone = true;
             }
         }
         if due.has(Name::Reconcile) {
@@ -185,7 +169,7 @@ impl<'r> Cycle<'r> {
         if due.rereads(&self.run.config) {
             let all = self.run.config.reconcile.reread == Reread::All;
             let cases =
-                self.run.writer.run(move |conn| State::new(conn).stale_marks().reread(all)).await?;
+                self.run.write(move |conn| State::new(conn).stale_marks().reread(all)).await?;
             tracing::info!(cases, "cases that changed since they were read whole are read again");
         }
         // Each is noted as soon as its part is done: an error in what follows must not repeat it.
@@ -198,7 +182,7 @@ impl<'r> Cycle<'r> {
             }
         } else {
             due.schedules.remove(&Name::Reference);
-            self.report.undone = true;
+            self.answers.report.undone = true;
         }
         // Before the cases: it has an end that does not depend on what else changes.
         self.follow_journals(&due).await?;
@@ -213,10 +197,10 @@ impl<'r> Cycle<'r> {
         loop {
             let read = self.read_cases().await? + self.read_contacts().await?;
             if self.run.signals.interrupt() != Interrupt::None {
-                self.report.interrupted = true;
+                self.answers.report.interrupted = true;
                 return Ok(());
             }
-            if read > 0 || self.run.signals.latest() > self.planned.handled() {
+            if read > 0 || self.run.signals.latest() > self.answers.planned.handled() {
                 continue;
             }
             if self.run.options.following {
@@ -231,18 +215,6 @@ impl<'r> Cycle<'r> {
 
     async fn note_run(&self, name: Name, due: &Due) -> Result<()> {
         let at = due.at.unwrap_or_else(Timestamp::now);
-        self.run.writer.run(move |conn| RunLog::new(conn).set_schedule(name.as_str(), at)).await
-    }
-
-    /// Commits what was loaded and adds it to the report.
-    pub(super) async fn flush(&mut self) -> Result<()> {
-        let outcome = self.run.writer.flush().await?;
-        self.planned.held(&outcome.held);
-        self.report.outcome.add(&outcome);
-        let calls = self.run.client().take_calls();
-        self.report.calls += calls.iter().map(|c| c.calls).sum::<u64>();
-        self.run.progress.calls(self.report.calls);
-        let run_id = self.run.id;
-        self.run.writer.run(move |conn| RunLog::new(conn).add_calls(run_id, &calls)).await
+        self.run.write(move |conn| RunLog::new(conn).set_schedule(name.as_str(), at)).await
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::Cycle;
-use super::fetch::MonthAnswer;
+use super::answers::Answers;
+use super::gone::{self, Fate};
 use super::policy::{Evidence, Verdict, decide, month_takes_too_long, weight_of_month};
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
@@ -59,23 +59,30 @@ impl MonthNotes {
     }
 }
 
-impl Cycle<'_> {
+/// What came of the calls for a journal's month.
+pub(super) struct MonthAnswer<'a, 'r> {
+    pub(super) answers: &'a mut Answers<'r>,
+    pub(super) month: &'a DueMonth,
+    pub(super) resource: &'a Arc<Resource>,
+    /// For how long it was asked.
+    pub(super) took: Duration,
+}
+
+impl MonthAnswer<'_, '_> {
     /// Takes what came of a month.
-    pub(super) async fn take_month(
+    pub(crate) async fn take(
         &mut self,
-        month: &DueMonth,
-        resource: &Arc<Resource>,
-        answer: MonthAnswer,
+        read: Option<Result<MonthRead>>,
         notes: &mut MonthNotes,
     ) -> Result<()> {
-        notes.ended(month, answer.read.as_ref());
+        let (run, month) = (self.answers.run, self.month);
+        notes.ended(month, read.as_ref());
         // It is due still.
-        let Some(read) = answer.read else { return Ok(()) };
-        let took = answer.took;
+        let Some(read) = read else { return Ok(()) };
         let error = match read {
             Ok(read) => {
-                self.unreached.reached();
-                if !self.load_month(month, read, took).await? {
+                self.answers.reached();
+                if !self.load(read).await? {
                     notes.lacks(month);
                 }
                 return Ok(());
@@ -85,25 +92,21 @@ impl Cycle<'_> {
         notes.lacks(month);
         let missing = error.kind() == Kind::NotFound;
         // That nobody has no journal either says nothing about the journal.
-        if !missing || self.run.knows(month.scope)? {
+        if !missing || run.knows(month.scope)? {
             *notes.not_found.entry(month.table.clone()).or_insert(true) &= missing;
         }
-        self.month_failed(month, resource, (error, took)).await
+        self.failed(error).await
     }
 
     /// Loads a month; returns whether it is complete.
-    async fn load_month(
-        &mut self,
-        month: &DueMonth,
-        read: MonthRead,
-        took: Duration,
-    ) -> Result<bool> {
-        self.findings.answered(&month.table);
+    async fn load(&mut self, read: MonthRead) -> Result<bool> {
+        let (run, month) = (self.answers.run, self.month);
+        self.answers.findings.answered(&month.table);
         let incomplete =
             read.load.decoded.any_without_key() || read.load.scopes.iter().any(|s| !s.complete);
         if incomplete {
             let why = "the month did not come completely: nothing is deleted";
-            self.note_month_failure(month, FailureKind::Incomplete, why, took).await?;
+            self.note_failure(FailureKind::Incomplete, why, self.took).await?;
         } else if read.too_much || read.window_days != month.known_days {
             let (table, scope, days) = (month.table.clone(), month.scope, read.window_days);
             let too_much = read.too_much || is_more(month.known_days, days);
@@ -116,87 +119,92 @@ impl Cycle<'_> {
                     Timestamp::now(),
                 )
             };
-            self.run.writer.run(learn).await?;
+            run.write(learn).await?;
         }
-        self.run.writer.load(read.load).await?;
+        run.writer.load(read.load).await?;
         Ok(!incomplete)
     }
 
     /// A month that cannot be read does not stop the others, and is visibly missing.
-    async fn month_failed(
-        &mut self,
-        month: &DueMonth,
-        resource: &Arc<Resource>,
-        (error, took): (Error, Duration),
-    ) -> Result<()> {
-        if !self.tables.is_active(&month.table) {
+    async fn failed(&mut self, error: Error) -> Result<()> {
+        let (run, month, resource) = (self.answers.run, self.month, self.resource);
+        let took = self.took;
+        if !self.answers.tables.is_active(&month.table) {
             // It was set aside while this call was under way.
             return Ok(());
         }
-        if error.kind() == Kind::NotFound && self.take_unlisted(month).await? {
-            self.unreached.reached();
-            return Ok(());
-        }
         let kind = error.kind();
+        if kind == Kind::NotFound {
+            match gone::look_for(&self.answers.tables, month.scope).await? {
+                Fate::Listed => {}
+                Fate::Doubted => {
+                    self.is_failing(kind, gone::LEFT);
+                    self.note_failure(FailureKind::NotFound, gone::LEFT, Duration::ZERO).await?;
+                    self.answers.reached();
+                    return Ok(());
+                }
+                Fate::Gone => {
+                    self.answers.reached();
+                    return Ok(());
+                }
+            }
+        }
         let error = if month_takes_too_long(kind) {
             error
         } else {
-            self.unreached.note(self.run.client(), &month.table, error).await?
+            self.answers.note_reachability(&month.table, error).await?
         };
         let text = error.chain();
         if kind == Kind::Forbidden {
             // It counts among those that speak for the table.
-            self.note_month_failure(month, FailureKind::of(kind), &text, took).await?;
+            self.note_failure(FailureKind::of(kind), &text, took).await?;
         }
-        let evidence = self.evidence_of_month(month, resource, &error).await?;
+        let evidence = self.evidence(&error).await?;
         match decide(kind, &evidence) {
             Verdict::EndRun => Err(error),
-            Verdict::TableForbidden => self.journal_is_forbidden(&month.table, &text).await,
+            Verdict::TableForbidden => {
+                // What all may not be read is no failure of each.
+                self.answers.findings.forget_failure(&month.table);
+                self.answers.tables.set_aside(&month.table, TableStatus::Forbidden, &text).await?;
+                let table = month.table.clone();
+                let forget = move |conn: &_| State::new(conn).failures().forget_forbidden(&table);
+                run.write(forget).await
+            }
             Verdict::TableAbsent => {
-                self.tables.set_aside(&resource.table, TableStatus::Absent, &text).await
+                self.answers.tables.set_aside(&resource.table, TableStatus::Absent, &text).await
             }
             Verdict::Nothing => {
-                let nothing = self.run.extractor.no_journal(resource, month.scope).await?;
-                self.run.writer.load(nothing).await
+                let nothing = run.extractor.no_journal(resource, month.scope).await?;
+                run.writer.load(nothing).await
             }
             Verdict::Doubted => {
-                self.month_is_failing(month, kind, &text);
+                self.is_failing(kind, &text);
                 let (table, scope) = (month.table.clone(), month.scope);
-                self.run
-                    .writer
-                    .run(move |conn| {
-                        State::new(conn).months().month_was_not_found(
-                            &table,
-                            scope,
-                            Timestamp::now(),
-                        )
-                    })
-                    .await?;
-                self.note_month_failure(month, FailureKind::NotFound, &text, took).await
+                run.write(move |conn| {
+                    State::new(conn).months().month_was_not_found(&table, scope, Timestamp::now())
+                })
+                .await?;
+                self.note_failure(FailureKind::NotFound, &text, took).await
             }
             Verdict::ScopeFailed => {
-                self.month_is_failing(month, kind, &text);
+                self.is_failing(kind, &text);
                 if kind == Kind::Forbidden {
                     return Ok(());
                 }
-                self.note_month_failure(month, FailureKind::of(kind), &text, took).await
+                self.note_failure(FailureKind::of(kind), &text, took).await
             }
         }
     }
 
     /// What is known beside an error of a month.
-    async fn evidence_of_month(
-        &mut self,
-        month: &DueMonth,
-        resource: &Arc<Resource>,
-        error: &Error,
-    ) -> Result<Evidence> {
+    async fn evidence(&mut self, error: &Error) -> Result<Evidence> {
+        let (run, month, resource) = (self.answers.run, self.month, self.resource);
         let mut evidence = Evidence::default();
         match error.kind() {
             Kind::Forbidden => {
-                evidence.lacks_permission = self.permissions.lacks(resource, error).await;
+                evidence.lacks_permission = self.answers.permissions.lacks(resource, error).await;
                 // Asked of the writer, so that what was answered so far is counted.
-                let (table, config) = (month.table.clone(), Arc::clone(&self.run.config));
+                let (table, config) = (month.table.clone(), Arc::clone(&run.config));
                 let count = move |conn: &_| {
                     let state = State::new(conn);
                     let wanted = state.wanted_months().wanted_ids(&config.journals)?;
@@ -204,73 +212,45 @@ impl Cycle<'_> {
                     let forbidden = state.failures().forbidden_journals(&table, level, &wanted)?;
                     Ok((forbidden, wanted.len() as u64))
                 };
-                (evidence.forbidden, evidence.scopes) = self.run.writer.run(count).await?;
+                (evidence.forbidden, evidence.scopes) = run.write(count).await?;
             }
-            Kind::NotFound => evidence.has_rows = !self.has_no_journal(month)?,
+            Kind::NotFound => evidence.has_rows = !self.has_no_journal()?,
             _ => {}
         }
         Ok(evidence)
     }
 
-    pub(super) fn month_is_failing(&mut self, month: &DueMonth, kind: Kind, why: &str) {
-        let (table, scope) = (&month.table, month.scope);
+    fn is_failing(&mut self, kind: Kind, why: &str) {
+        let (table, scope) = (&self.month.table, self.month.scope);
         tracing::warn!(table, %scope, reason = why, "a journal's month failed");
-        self.findings.failed(table, weight_of_month(kind), why);
-    }
-
-    /// What all may not be read is no failure of each.
-    async fn journal_is_forbidden(&mut self, table: &str, reason: &str) -> Result<()> {
-        self.findings.forget_failure(table);
-        self.tables.set_aside(table, TableStatus::Forbidden, reason).await?;
-        let table = table.to_owned();
-        self.run.writer.run(move |conn| State::new(conn).failures().forget_forbidden(&table)).await
+        self.answers.findings.failed(table, weight_of_month(kind), why);
     }
 
     /// Whether a 404 means that this office has no such journal: it is one that the mirror knows, others
     /// have one, and nothing of the month is mirrored, or it answered 404 `source.doubt` ago too.
-    fn has_no_journal(&self, month: &DueMonth) -> Result<bool> {
-        let conn = self.run.store.connection()?;
-        let others = self.findings.has_answered(&month.table)
+    fn has_no_journal(&self) -> Result<bool> {
+        let (run, month) = (self.answers.run, self.month);
+        let conn = run.store.connection()?;
+        let others = self.answers.findings.has_answered(&month.table)
             || RunLog::new(&conn).resources()?.get(&month.table).is_some_and(|row| row.answered);
         Ok(others
-            && self.run.knows(month.scope)?
+            && run.knows(month.scope)?
             && State::new(&conn).months().month_may_be_empty(
                 &month.table,
                 month.scope,
-                Timestamp::now() - self.run.config.source.doubt,
+                Timestamp::now() - run.config.source.doubt,
             )?)
     }
 
-    /// A journal of which nobody's month was ever found is not there.
-    pub(super) async fn journal_is_absent(&mut self, table: &str) -> Result<()> {
-        let name = table.to_owned();
-        let absent = self
-            .run
-            .writer
-            .run(move |conn| State::new(conn).months().forget_if_absent(&name))
-            .await?;
-        if absent {
-            self.findings.forget_failure(table);
-            let why = "404 for every office whose journal was asked for";
-            self.tables.set_aside(table, TableStatus::Absent, why).await?;
-        }
-        Ok(())
-    }
-
-    pub(super) async fn note_month_failure(
-        &self,
-        month: &DueMonth,
-        kind: FailureKind,
-        why: &str,
-        took: Duration,
-    ) -> Result<()> {
+    async fn note_failure(&self, kind: FailureKind, why: &str, took: Duration) -> Result<()> {
+        let (run, month) = (self.answers.run, self.month);
         let JournalScope { id, .. } = month.scope;
         let scope = ScopeId { table: month.table.clone(), id, part: month.scope.part() };
-        let (run_id, why) = (self.run.id, why.to_owned());
+        let (run_id, why) = (run.id, why.to_owned());
         let fail = move |conn: &_| {
             let now = Timestamp::now();
             State::new(conn).learned().month_failed(run_id, now, &scope, (kind, &why), took)
         };
-        self.run.writer.run(fail).await
+        run.write(fail).await
     }
 }

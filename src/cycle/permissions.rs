@@ -56,8 +56,7 @@ impl<'r> Permissions<'r> {
         let again: Vec<String> = retried.keys().cloned().collect();
         let catalog = Arc::clone(&self.run.catalog);
         self.run
-            .writer
-            .run(move |conn| {
+            .write(move |conn| {
                 let (log, state) = (RunLog::new(conn), State::new(conn));
                 state.set_meta("contacts_feed", "untried")?;
                 for table in &again {
@@ -125,8 +124,7 @@ impl<'r> Permissions<'r> {
         }
         let (catalog, table) = (Arc::clone(&self.run.catalog), resource.table.clone());
         self.run
-            .writer
-            .run(move |conn| {
+            .write(move |conn| {
                 State::new(conn).stale_marks().set_withheld(&table, withheld)?;
                 set_ok(conn, &catalog, &table)
             })

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use duckdb::Connection;
 use jiff::Timestamp;
 
 use super::{MonthsUnderWay, Options, Polls, Signals};
@@ -73,6 +74,14 @@ impl Run {
         self.extractor.client()
     }
 
+    /// Runs `write` in a transaction of its own, after what was handed over before is committed.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        write: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.writer.run(write).await
+    }
+
     /// The number of the last poll: what an answer may be fetched at.
     pub(super) fn sequence(&self) -> Result<i64> {
         State::new(&self.store.connection()?).sequence()
@@ -105,12 +114,11 @@ impl Run {
         why: &str,
     ) -> Result<()> {
         let (run_id, why) = (self.id, why.to_owned());
-        self.writer
-            .run(move |conn| {
-                let failure = Failure::new(kind, &why);
-                State::new(conn).failures().fail(run_id, Timestamp::now(), &scope, &failure)
-            })
-            .await
-            .map(drop)
+        self.write(move |conn| {
+            let failure = Failure::new(kind, &why);
+            State::new(conn).failures().fail(run_id, Timestamp::now(), &scope, &failure)
+        })
+        .await
+        .map(drop)
     }
 }

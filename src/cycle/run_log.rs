@@ -48,8 +48,8 @@ impl Cycle<'_> {
         if !is_known || ends_run(error.kind()) {
             return Err(error);
         }
-        let error = self.unreached.note(self.run.client(), "/api/User", error).await?;
-        self.report.problem(error.within("whose data it is cannot be asked").chain());
+        let error = self.answers.note_reachability("/api/User", error).await?;
+        self.answers.report.problem(error.within("whose data it is cannot be asked").chain());
         Ok(())
     }
 
@@ -59,7 +59,7 @@ impl Cycle<'_> {
         if kept.as_deref() == Some(sizes.as_str()) {
             return Ok(());
         }
-        self.run.writer.run(move |conn| State::new(conn).set_meta(PAGE_SIZES, &sizes)).await
+        self.run.write(move |conn| State::new(conn).set_meta(PAGE_SIZES, &sizes)).await
     }
 
     /// Makes the statuses follow `resources.disable`.
@@ -78,8 +78,7 @@ impl Cycle<'_> {
         }
         let catalog = Arc::clone(&self.run.catalog);
         self.run
-            .writer
-            .run(move |conn| {
+            .write(move |conn| {
                 let (log, state) = (RunLog::new(conn), State::new(conn));
                 for (table, off) in &changes {
                     if *off {
@@ -119,8 +118,7 @@ impl Cycle<'_> {
             return Ok(());
         }
         self.run
-            .writer
-            .run(move |conn| {
+            .write(move |conn| {
                 let log = RunLog::new(conn);
                 changes.iter().try_for_each(|(table, now)| {
                     let (reason, because_of) = (now.reason.as_deref(), now.because_of.as_deref());
@@ -133,13 +131,12 @@ impl Cycle<'_> {
     /// What is left undone at the end of a run, in words and in the store.
     pub(super) async fn close_run(&mut self) -> Result<()> {
         self.keep_page_sizes().await?;
-        let (failed, answered) = self.findings.take();
+        let (failed, answered) = self.answers.findings.take();
         let of_cases = self.run.catalog.resources().iter().filter(|r| r.group == Group::Case);
         let tables: Vec<String> = of_cases.map(|r| r.table.clone()).collect();
         let catalog = Arc::clone(&self.run.catalog);
         self.run
-            .writer
-            .run(move |conn| {
+            .write(move |conn| {
                 let log = RunLog::new(conn);
                 let rows = log.resources()?;
                 for (table, reason) in &failed {
@@ -165,9 +162,9 @@ impl Cycle<'_> {
             .await?;
         self.derive_statuses().await?;
         let controls = self
+            .answers
             .run
-            .writer
-            .run(|conn| {
+            .write(|conn| {
                 let state = State::new(conn);
                 state.controls().sums_follow_their_lines()?;
                 state.controls().keep_control_problems()
@@ -192,19 +189,21 @@ impl Cycle<'_> {
                 continue;
             };
             let why = row.reason.as_deref().unwrap_or_default();
-            self.report.problem(format!("{table} is failing: {why}"));
+            self.answers.report.problem(format!("{table} is failing: {why}"));
         }
         // The feeds are asked in every run.
         let asked: Vec<&str> = asked.into_iter().chain(FEED_TABLES).collect();
         for (table, (count, error)) in log.failed_scopes(&asked, &self.run.options.cases)? {
-            self.report.problem(failed_text(&table, count, &error));
+            self.answers.report.problem(failed_text(&table, count, &error));
         }
         for (table, count) in log.open_rejects(&asked, &self.run.options.cases)? {
             let s = if count == 1 { "" } else { "s" };
-            self.report.problem(format!("{table}: {count} open reject{s}, see sync.rejects"));
+            self.answers
+                .report
+                .problem(format!("{table}: {count} open reject{s}, see sync.rejects"));
         }
         if whole && asked.contains(&REVENUE) {
-            controls.into_iter().for_each(|problem| self.report.problem(problem));
+            controls.into_iter().for_each(|problem| self.answers.report.problem(problem));
         }
         Ok(())
     }

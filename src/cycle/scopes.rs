@@ -11,11 +11,10 @@ use super::fetch::MOST_CHANGES;
 use super::queue::Queue;
 use super::signals::Interrupt;
 use crate::catalog::{Group, Resource};
-use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::State;
 use crate::plan::{self, CasePlan, Inputs, Since};
-use crate::scope::{CaseState, FailureKind, FetchStatus, Fetched, Mark, Stale, Urgency, Work};
+use crate::scope::{CaseState, FetchStatus, Fetched, Mark, Stale, Urgency, Work};
 
 /// Cases planned at once. Their scopes, at 25 a case, keep the source busy for an hour at ten calls
 /// a second; what changes meanwhile is taken in between.
@@ -32,7 +31,7 @@ impl Cycle<'_> {
             .cases(&self.run.options.cases)?;
         for id in self.run.options.cases.clone() {
             if !known.iter().any(|case| case.case_id == id) {
-                self.report.problem(format!(
+                self.answers.report.problem(format!(
                     "case {id}: no such case is known; neither a listing nor the change feed has named it"
                 ));
             }
@@ -43,11 +42,11 @@ impl Cycle<'_> {
     /// Goes once through all cases that may have something stale. Returns how many scopes were read.
     pub(super) async fn read_cases(&mut self) -> Result<usize> {
         let now = Timestamp::now().as_microsecond();
-        self.run.writer.run(move |conn| State::new(conn).stale_marks().wake_again(now)).await?;
+        self.run.write(move |conn| State::new(conn).stale_marks().wake_again(now)).await?;
         let mut after = None;
         let mut read = 0;
         // What was seen up to here is among them.
-        self.planned.covers(self.run.sequence()?);
+        self.answers.planned.covers(self.run.sequence()?);
         loop {
             let batch = {
                 let conn = self.run.store.connection()?;
@@ -101,7 +100,7 @@ impl Cycle<'_> {
             .into_iter()
             .flat_map(|(_, plan)| plan.stale)
             .filter(|stale| {
-                self.is_case_scope(&stale.table) && !self.findings.gives_up(&stale.table)
+                self.is_case_scope(&stale.table) && !self.answers.findings.gives_up(&stale.table)
             })
             .collect())
     }
@@ -125,9 +124,10 @@ impl Cycle<'_> {
     ) -> Result<Vec<(CaseState, CasePlan)>> {
         let conn = self.run.store.connection()?;
         let mut plans =
-            plan_cases(&conn, batch, self.tables.active(), only, since(&self.run.config)?)?;
+            plan_cases(&conn, batch, self.answers.tables.active(), only, since(&self.run.config)?)?;
         for (case, plan) in &mut plans {
-            let tried = plan.stale.extract_if(.., |stale| self.planned.was_tried(case, stale));
+            let tried =
+                plan.stale.extract_if(.., |stale| self.answers.planned.was_tried(case, stale));
             plan.waiting.extend(tried);
         }
         Ok(plans)
@@ -145,65 +145,7 @@ impl Cycle<'_> {
             .filter(|(_, plan)| plan.stale.is_empty() && plan.waiting.is_empty())
             .map(|(case, _)| (case.case_id, case.moved))
             .collect();
-        self.run.writer.run(move |conn| State::new(conn).cases().clean(&done, marks)).await
-    }
-
-    /// Takes what was read of one scope.
-    pub(super) async fn take_load(&mut self, id: i64, mut load: Load) -> Result<()> {
-        let resource = Arc::clone(&load.decoded.resource);
-        self.findings.answered(&resource.table);
-        self.run.progress.rows(load.decoded.count_rows());
-        self.permissions.look_at_part(&resource, id, &load).await?;
-        let half_missing = self.half_is_missing(&resource, id, &mut load).await?;
-        let incomplete = if load.decoded.any_without_key() {
-            Some("a record has no usable key: nothing is deleted")
-        } else if half_missing {
-            let why = "one of its calls answered 404; a second one, source.doubt after the first, \
-                       removes the rows";
-            self.note_gone(&resource.table, id, &load.missing, why).await?;
-            None
-        } else if load.scopes.iter().any(|s| !s.complete) {
-            Some("the answer was not complete: nothing is deleted")
-        } else {
-            None
-        };
-        if let Some(why) = incomplete {
-            self.note_failure(&resource.table, id, FailureKind::Incomplete, why).await?;
-        }
-        self.run.writer.load(load).await
-    }
-
-    /// Whether one of a scope's calls answered 404 where that is not known to mean "none": then the
-    /// answer is not complete.
-    async fn half_is_missing(
-        &self,
-        resource: &Arc<Resource>,
-        id: i64,
-        load: &mut Load,
-    ) -> Result<bool> {
-        if load.missing.is_empty() {
-            return Ok(false);
-        }
-        let (resource, missing) = (Arc::clone(resource), load.missing.clone());
-        let before = self.run.doubted_before();
-        // Asked of the writer, so that what was answered so far is counted.
-        let all_may_lack = self
-            .run
-            .writer
-            .run(move |conn| {
-                let state = State::new(conn);
-                for value in &missing {
-                    if !state.scopes().may_lack(&resource, id, value, before)? {
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
-            })
-            .await?;
-        if !all_may_lack {
-            load.scopes.iter_mut().for_each(|scope| scope.complete = false);
-        }
-        Ok(!all_may_lack)
+        self.run.write(move |conn| State::new(conn).cases().clean(&done, marks)).await
     }
 }
 

@@ -47,7 +47,7 @@ impl Cycle<'_> {
             };
             match self.list(&resource, place, &known, &mut listed).await {
                 Ok(listing) => {
-                    self.unreached.reached();
+                    self.answers.reached();
                     complete &= listing.complete;
                     proof &= !listing.without_key;
                     places.push(place);
@@ -58,7 +58,7 @@ impl Cycle<'_> {
                 },
             }
         }
-        self.flush().await?;
+        self.answers.flush().await?;
         if self.run.signals.interrupt() == Interrupt::Cancel {
             return Ok(false);
         }
@@ -71,7 +71,7 @@ impl Cycle<'_> {
         let (suspects, held) =
             if proof { self.suspects(listed, places).await? } else { (Vec::new(), false) };
         let listed_at = Timestamp::now().to_string();
-        self.run.writer.run(move |conn| State::new(conn).set_meta("listed_at", &listed_at)).await?;
+        self.run.write(move |conn| State::new(conn).set_meta("listed_at", &listed_at)).await?;
         self.run.progress.more(suspects.len() as u64);
         for id in suspects {
             if self.run.signals.interrupt() == Interrupt::Cancel {
@@ -80,9 +80,9 @@ impl Cycle<'_> {
             self.ask_whether_it_exists(id).await?;
             self.run.progress.done(1);
         }
-        self.flush().await?;
+        self.answers.flush().await?;
         if !held {
-            self.run.writer.run(|conn| State::new(conn).failures().listing_is_well()).await?;
+            self.run.write(|conn| State::new(conn).failures().listing_is_well()).await?;
         }
         // What the guard held is looked at again in the next run.
         Ok(!held)
@@ -90,7 +90,7 @@ impl Cycle<'_> {
 
     /// Keeps that the cases were not listed, or not believed to be, until they are.
     async fn listing_failed(&mut self, kind: FailureKind, why: &str) -> Result<()> {
-        self.report.problem(why.to_owned());
+        self.answers.report.problem(why.to_owned());
         self.run.note_failure(Failures::listing(), kind, why).await
     }
 
@@ -112,7 +112,7 @@ impl Cycle<'_> {
         while let Some(mut page) = asked {
             page.records.retain(|record| id_of(record).is_none_or(|id| !known.contains(&id)));
             // What changed meanwhile goes first, by calls that share no row with a page under way.
-            let alone = self.run.signals.latest() > self.planned.handled();
+            let alone = self.run.signals.latest() > self.answers.planned.handled();
             let next_sequence = self.run.sequence()?;
             let decoded = self.run.extractor.search_page(resource, place, page, sequence);
             let (next, page) = if alone {
@@ -121,7 +121,7 @@ impl Cycle<'_> {
                 let (next, page) = tokio::join!(pages.next(), decoded);
                 (Some(next?), page?)
             };
-            self.findings.answered(&resource.table);
+            self.answers.findings.answered(&resource.table);
             listed.extend(&page.ids);
             without_key |= page.load.decoded.any_without_key();
             self.run.progress.rows(page.ids.len() as u64);
@@ -133,7 +133,7 @@ impl Cycle<'_> {
             (sequence, asked) = match next {
                 Some(next) => (next_sequence, next),
                 None => {
-                    self.flush().await?;
+                    self.answers.flush().await?;
                     self.follow_changes().await?;
                     (self.run.sequence()?, pages.next().await?)
                 }
@@ -143,15 +143,15 @@ impl Cycle<'_> {
             Some(source::Verdict::Complete) => {
                 let table = resource.table.clone();
                 self.run
-                    .writer
-                    .run(move |conn| {
+                    .write(move |conn| {
                         State::new(conn).listing_was_read(&table, since, Timestamp::now())
                     })
                     .await?;
                 Ok(Listing { complete: true, without_key })
             }
             Some(source::Verdict::Incomplete(why)) => {
-                self.report
+                self.answers
+                    .report
                     .problem(format!("the listing of {} is incomplete: {why}", resource.table));
                 Ok(Listing { complete: false, without_key })
             }
@@ -174,9 +174,9 @@ impl Cycle<'_> {
     /// guard holds. With whether it does.
     async fn suspects(&mut self, listed: Vec<i64>, places: Vec<Place>) -> Result<(Vec<i64>, bool)> {
         let (mut suspects, hidden, shown, of_late) = self
+            .answers
             .run
-            .writer
-            .run(move |conn| {
+            .write(move |conn| {
                 let state = State::new(conn);
                 state.stage_ids("listed", &listed)?;
                 let suspects = state.standings().suspects("temp.listed", false, &places)?;
@@ -222,7 +222,7 @@ impl Cycle<'_> {
         if self.run.options.allow_removals || !guarded(leaving + of_late, shown + of_late, max) {
             return Ok(false);
         }
-        self.report.problem(format!(
+        self.answers.report.problem(format!(
             "the searches no longer show {leaving} of {shown} cases{}; reconcile.max_removed holds \
              them (if they are really gone, run `casemirror sync --allow-removals`)",
             left_of_late(of_late)
@@ -242,7 +242,7 @@ impl Cycle<'_> {
         why: &str,
     ) -> Result<()> {
         let place = State::new(&self.run.store.connection()?).standings().place(id)?;
-        self.note_failure(place.table(), id, kind, why).await
+        self.answers.note_failure(place.table(), id, kind, why).await
     }
 
     /// Searches the cases of a batch whose search row is stale, in the tables `only`; empty: in both.
@@ -304,18 +304,18 @@ impl Cycle<'_> {
         let sequence = self.run.sequence()?;
         match self.run.extractor.search_ids(&resource, place, ids, sequence).await {
             Ok(found) => {
-                self.unreached.reached();
-                self.findings.answered(&resource.table);
+                self.answers.reached();
+                self.answers.findings.answered(&resource.table);
                 if let Some(load) = found.load {
                     self.run.progress.rows(load.scopes.len() as u64);
                     self.run.writer.load(load).await?;
                 }
-                self.flush().await?;
+                self.answers.flush().await?;
                 if !found.complete {
                     for id in found.missing {
                         let why = "the answer of the search was not complete";
                         let kind = FailureKind::Incomplete;
-                        self.note_failure(&resource.table, id, kind, why).await?;
+                        self.answers.note_failure(&resource.table, id, kind, why).await?;
                     }
                     return Ok(Searched::Failed);
                 }
@@ -337,23 +337,25 @@ impl Cycle<'_> {
     ) -> Result<Verdict> {
         let (kind, text) = (error.kind(), error.chain());
         if kind == Kind::WrongId {
-            self.findings.wrong(&resource.table, &text);
+            self.answers.findings.wrong(&resource.table, &text);
         }
         // The listing is one call, and so is a search that is not there, whatever was asked.
         let whole = ids.is_empty() || kind == Kind::NotFound;
         let first = ids.first().copied().unwrap_or(0);
         let version = Version::Known(String::new());
-        let verdict = self.take_error(resource, first, whole, version, error).await?;
+        let verdict = self.answers.scope(resource, first).failed(whole, version, error).await?;
         if verdict == Verdict::ScopeFailed {
             for id in ids.iter().skip(1) {
-                self.note_failure(&resource.table, *id, FailureKind::of(kind), &text).await?;
+                self.answers
+                    .note_failure(&resource.table, *id, FailureKind::of(kind), &text)
+                    .await?;
             }
         }
         Ok(verdict)
     }
 
     fn active_resource(&self, place: Place) -> Option<Arc<Resource>> {
-        self.tables.get(place.table()).cloned()
+        self.answers.tables.get(place.table()).cloned()
     }
 
     /// Searches the contacts that are stale. Returns how many.
@@ -386,14 +388,15 @@ impl Cycle<'_> {
             let older = (!followed).then(|| (now - CONTACT_AGE).as_microsecond());
             state.contacts().stale_contacts(now.as_microsecond(), older)?
         };
-        ids.retain(|id| !self.planned.has_failed(&resource.table, *id));
+        ids.retain(|id| !self.answers.planned.has_failed(&resource.table, *id));
         let all = most.is_none_or(|most| ids.len() <= most);
         ids.truncate(most.unwrap_or(ids.len()));
         self.run.progress.step("searching contacts");
         self.run.progress.more(ids.len() as u64);
         let mut searched = 0;
         for chunk in ids.chunks(IDS_PER_CALL) {
-            let newer = most.is_none() && self.run.signals.latest() > self.planned.handled();
+            let newer =
+                most.is_none() && self.run.signals.latest() > self.answers.planned.handled();
             if newer || self.run.signals.interrupt() != Interrupt::None {
                 break;
             }
@@ -404,15 +407,14 @@ impl Cycle<'_> {
                 }
             }
             self.run.progress.done(chunk.len() as u64);
-            if !self.tables.is_active("contacts") {
+            if !self.answers.tables.is_active("contacts") {
                 break;
             }
         }
-        self.flush().await?;
-        let all = all && (searched == ids.len() || !self.tables.is_active("contacts"));
+        self.answers.flush().await?;
+        let all = all && (searched == ids.len() || !self.answers.tables.is_active("contacts"));
         self.run
-            .writer
-            .run(move |conn| {
+            .write(move |conn| {
                 let state = State::new(conn);
                 if all {
                     state.contacts().contacts_planned()?;
@@ -433,10 +435,10 @@ impl Cycle<'_> {
             Ok(load) => self.run.writer.load(load).await,
             Err(error) if error.kind() == Kind::NotFound => {
                 let version = Version::AsSeen { sequence };
-                self.take_error(resource, id, false, version, error).await.map(drop)
+                self.answers.scope(resource, id).failed(false, version, error).await.map(drop)
             }
             // What this address refuses says nothing about the search that fills the table.
-            Err(error) => self.take_scope_error(resource, id, error).await,
+            Err(error) => self.answers.scope(resource, id).failed_alone(error).await,
         }
     }
 }

@@ -23,18 +23,18 @@ impl Cycle<'_> {
         let request =
             Request::get(PATH_ROLES, &[("caseId", &id.to_string())])?.expecting(Expected::list());
         // What was loaded so far is committed first: the answer speaks of a later time.
-        self.flush().await?;
+        self.answers.flush().await?;
         let exists = match self.run.client().send(&request).await {
             Ok(_) => {
-                self.unreached.reached();
+                self.answers.reached();
                 true
             }
             Err(error) if error.kind() == Kind::NotFound => {
-                self.unreached.reached();
+                self.answers.reached();
                 false
             }
             Err(error) => {
-                let error = self.unreached.note(self.run.client(), "case_roles", error).await?;
+                let error = self.answers.note_reachability("case_roles", error).await?;
                 if ends_run(error.kind()) {
                     return Err(error);
                 }
@@ -46,9 +46,9 @@ impl Cycle<'_> {
             }
         };
         let step = self
+            .answers
             .run
-            .writer
-            .run(move |conn| {
+            .write(move |conn| {
                 let state = State::new(conn);
                 let now = Timestamp::now();
                 if exists {
@@ -60,7 +60,7 @@ impl Cycle<'_> {
             .await?;
         match &step {
             SuspectStep::Removed(outcome) | SuspectStep::Hidden(outcome) => {
-                self.report.outcome.add(outcome);
+                self.answers.report.outcome.add(outcome);
                 let hidden = matches!(step, SuspectStep::Hidden(_));
                 tracing::info!(case = id, hidden, "a case left");
             }

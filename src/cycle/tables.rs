@@ -11,7 +11,7 @@ use crate::scope::TableStatus;
 
 /// The tables that a run reads.
 pub(super) struct Tables<'r> {
-    run: &'r Run,
+    pub(super) run: &'r Run,
     active: Vec<Arc<Resource>>,
     /// Those that were forbidden or absent, and are tried again in this run.
     retried: BTreeMap<String, ResourceRow>,
@@ -73,8 +73,7 @@ impl<'r> Tables<'r> {
         let since = before.and_then(|row| row.since);
         let (table, reason) = (table.to_owned(), reason.to_owned());
         self.run
-            .writer
-            .run(move |conn| {
+            .write(move |conn| {
                 let log = RunLog::new(conn);
                 log.set_status(&table, status, Some(&reason))?;
                 since.map_or(Ok(()), |since| log.set_since(&table, since))

@@ -42,7 +42,7 @@ impl Cycle<'_> {
         tokio::select! {
             () = tokio::time::sleep(pause) => Ok(Some(next.as_microsecond())),
             // What else has changed is read meanwhile.
-            () = signals.beyond(self.planned.handled(), Interrupt::None) => Ok(Some(waited)),
+            () = signals.beyond(self.answers.planned.handled(), Interrupt::None) => Ok(Some(waited)),
         }
     }
 }

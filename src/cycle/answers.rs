@@ -1,0 +1,132 @@
+//! What the answers of a run have come to so far. What each of them means is in the files of scopes,
+//! lists and months.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::findings::Findings;
+use super::list_answers::ListAnswer;
+use super::permissions::Permissions;
+use super::planned::Planned;
+use super::scope_answers::ScopeAnswer;
+use super::tables::Tables;
+use super::{Report, Run, Unreached};
+use crate::catalog::Resource;
+use crate::error::{Error, Result};
+use crate::mirror::{Failure, RunLog, State, digest_of_404};
+use crate::scope::{FailureKind, ScopeId};
+
+/// What a run has come to know by the answers.
+pub(super) struct Answers<'r> {
+    pub(crate) run: &'r Run,
+    pub(crate) report: Report,
+    pub(crate) tables: Tables<'r>,
+    pub(crate) permissions: Permissions<'r>,
+    pub(crate) findings: Findings,
+    pub(crate) planned: Planned,
+    pub(crate) unreached: Unreached,
+}
+
+impl<'r> Answers<'r> {
+    /// Nothing is called yet.
+    pub(crate) fn none(run: &'r Run) -> Answers<'r> {
+        let handled = run.options.handled.unwrap_or_else(|| run.signals.latest());
+        Answers {
+            run,
+            report: Report { run_id: run.id, ..Report::default() },
+            tables: Tables::none(run),
+            permissions: Permissions::new(run),
+            findings: Findings::default(),
+            planned: Planned::new(handled),
+            unreached: Unreached::default(),
+        }
+    }
+
+    /// What the calls for one scope of a table come to.
+    pub(crate) fn scope<'a>(
+        &'a mut self,
+        resource: &'a Arc<Resource>,
+        id: i64,
+    ) -> ScopeAnswer<'a, 'r> {
+        ScopeAnswer { answers: self, resource, id }
+    }
+
+    /// What the call for a whole list comes to.
+    pub(crate) fn list<'a>(&'a mut self, resource: &'a Arc<Resource>) -> ListAnswer<'a, 'r> {
+        ListAnswer { answers: self, resource }
+    }
+
+    /// A call was answered: the source is there.
+    pub(crate) fn reached(&mut self) {
+        self.unreached.reached();
+    }
+
+    /// As [`Unreached::note`].
+    pub(crate) async fn note_reachability(
+        &mut self,
+        endpoint: &str,
+        error: Error,
+    ) -> Result<Error> {
+        self.unreached.note(self.run.client(), endpoint, error).await
+    }
+
+    /// Commits what was loaded and adds it to the report.
+    pub(crate) async fn flush(&mut self) -> Result<()> {
+        let outcome = self.run.writer.flush().await?;
+        self.planned.held(&outcome.held);
+        self.report.outcome.add(&outcome);
+        let calls = self.run.client().take_calls();
+        self.report.calls += calls.iter().map(|c| c.calls).sum::<u64>();
+        self.run.progress.calls(self.report.calls);
+        let run_id = self.run.id;
+        self.run.write(move |conn| RunLog::new(conn).add_calls(run_id, &calls)).await
+    }
+
+    /// Whether a table has ever answered with data.
+    pub(crate) fn has_answered(&self, table: &str) -> Result<bool> {
+        let conn = self.run.store.connection()?;
+        Ok(self.findings.has_answered(table) || State::new(&conn).scopes().has_answered(table)?)
+    }
+
+    /// Notes a failed scope, to be tried again with backoff; within this run only where it waits for the
+    /// search.
+    pub(crate) async fn note_failure(
+        &mut self,
+        table: &str,
+        id: i64,
+        kind: FailureKind,
+        why: &str,
+    ) -> Result<()> {
+        self.planned.failed(table, id, kind);
+        let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
+        self.run.note_failure(scope, kind, why).await
+    }
+
+    /// Notes that a scope answered 404, or its calls for these values did, where rows are mirrored: it is
+    /// asked again after `source.doubt`, and an equal answer is believed then.
+    pub(crate) async fn note_gone(
+        &mut self,
+        table: &str,
+        id: i64,
+        values: &[String],
+        why: &str,
+    ) -> Result<()> {
+        self.planned.failed(table, id, FailureKind::NotFound);
+        let scope = ScopeId { table: table.to_owned(), id, part: String::new() };
+        let (digest, doubt) = (digest_of_404(values), self.run.config.source.doubt);
+        let (run_id, why) = (self.run.id, why.to_owned());
+        self.run
+            .write(move |conn| {
+                let failure = Failure {
+                    kind: FailureKind::NotFound,
+                    error: &why,
+                    digest: Some(&digest),
+                    not_before: Some(doubt),
+                };
+                State::new(conn).failures().fail(run_id, Timestamp::now(), &scope, &failure)
+            })
+            .await
+            .map(drop)
+    }
+}

@@ -1,0 +1,231 @@
+//! What came of the calls for one scope: its answer is loaded; for an error evidence is gathered, and
+//! what the policy says is done.
+
+use std::sync::Arc;
+
+use super::answers::Answers;
+use super::policy::{self, Evidence, Verdict};
+use crate::catalog::{Group, Resource};
+use crate::decode::Load;
+use crate::error::{Error, Kind, Result};
+use crate::mirror::{RunLog, State};
+use crate::scope::{FailureKind, TableStatus, Version};
+
+/// Kept with a scope that answered 404.
+const GONE: &str = "the source has nothing there any more; a second 404, source.doubt after the first, \
+                    removes the rows";
+
+/// What came of the calls for one scope of a table.
+pub(super) struct ScopeAnswer<'a, 'r> {
+    pub(super) answers: &'a mut Answers<'r>,
+    pub(super) resource: &'a Arc<Resource>,
+    pub(super) id: i64,
+}
+
+impl ScopeAnswer<'_, '_> {
+    /// Takes what was read of the scope at this version, or why it was not.
+    ///
+    /// # Errors
+    /// What ends the run.
+    pub(crate) async fn take(&mut self, load: Result<Load>, version: Version) -> Result<()> {
+        match load {
+            Ok(load) => {
+                self.answers.reached();
+                self.load(load).await
+            }
+            Err(error) => self.failed(false, version, error).await.map(drop),
+        }
+    }
+
+    /// Takes what was read of one scope.
+    pub(crate) async fn load(&mut self, mut load: Load) -> Result<()> {
+        let (run, resource, id) = (self.answers.run, self.resource, self.id);
+        self.answers.findings.answered(&resource.table);
+        run.progress.rows(load.decoded.count_rows());
+        self.answers.permissions.look_at_part(resource, id, &load).await?;
+        let half_missing = self.half_is_missing(&mut load).await?;
+        let incomplete = if load.decoded.any_without_key() {
+            Some("a record has no usable key: nothing is deleted")
+        } else if half_missing {
+            let why = "one of its calls answered 404; a second one, source.doubt after the first, \
+                       removes the rows";
+            self.answers.note_gone(&resource.table, id, &load.missing, why).await?;
+            None
+        } else if load.scopes.iter().any(|s| !s.complete) {
+            Some("the answer was not complete: nothing is deleted")
+        } else {
+            None
+        };
+        if let Some(why) = incomplete {
+            self.answers.note_failure(&resource.table, id, FailureKind::Incomplete, why).await?;
+        }
+        run.writer.load(load).await
+    }
+
+    /// Whether one of a scope's calls answered 404 where that is not known to mean "none": then the
+    /// answer is not complete.
+    async fn half_is_missing(&self, load: &mut Load) -> Result<bool> {
+        if load.missing.is_empty() {
+            return Ok(false);
+        }
+        let run = self.answers.run;
+        let (resource, id) = (Arc::clone(self.resource), self.id);
+        let missing = load.missing.clone();
+        let before = run.doubted_before();
+        // Asked of the writer, so that what was answered so far is counted.
+        let all_may_lack = run
+            .write(move |conn| {
+                let state = State::new(conn);
+                for value in &missing {
+                    if !state.scopes().may_lack(&resource, id, value, before)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            })
+            .await?;
+        if !all_may_lack {
+            load.scopes.iter_mut().for_each(|scope| scope.complete = false);
+        }
+        Ok(!all_may_lack)
+    }
+
+    /// What an error means for one scope of a table: notes it, and does what has to be done. `whole`
+    /// for the call that reads the whole table.
+    ///
+    /// # Errors
+    /// What ends the run.
+    pub(crate) async fn failed(
+        &mut self,
+        whole: bool,
+        version: Version,
+        error: Error,
+    ) -> Result<Verdict> {
+        let (run, resource, id) = (self.answers.run, self.resource, self.id);
+        if !self.answers.tables.is_active(&resource.table) {
+            // It was set aside while this call was under way.
+            return Ok(Verdict::ScopeFailed);
+        }
+        let error = self.answers.note_reachability(&resource.table, error).await?;
+        let table = resource.table.as_str();
+        // A listing is no scope: that it is not complete is told by itself.
+        let is_scope = id != 0 || resource.group != Group::Ids;
+        let counts = error.kind() == Kind::Forbidden && is_scope;
+        if counts {
+            // It counts among those that speak for the table.
+            self.answers
+                .note_failure(table, id, FailureKind::of(Kind::Forbidden), &error.chain())
+                .await?;
+        }
+        let evidence = self.evidence(whole, &error).await?;
+        let verdict = policy::decide(error.kind(), &evidence);
+        match verdict {
+            Verdict::EndRun => return Err(error),
+            Verdict::TableForbidden => {
+                run.write({
+                    let table = table.to_owned();
+                    move |conn| State::new(conn).failures().forget_forbidden(&table)
+                })
+                .await?;
+                self.answers
+                    .tables
+                    .set_aside(table, TableStatus::Forbidden, &error.chain())
+                    .await?;
+            }
+            Verdict::TableAbsent => {
+                self.answers.tables.set_aside(table, TableStatus::Absent, &error.chain()).await?
+            }
+            Verdict::Nothing => {
+                let nothing = run.extractor.nothing(resource, id, version)?;
+                run.writer.load(nothing).await?;
+                if self.is_absent().await? {
+                    let why = format!(
+                        "{} scopes that exist answered 404, and none else",
+                        policy::MANY_SCOPES
+                    );
+                    self.answers.tables.set_aside(table, TableStatus::Absent, &why).await?;
+                }
+            }
+            Verdict::Doubted => {
+                self.answers.note_gone(table, id, &[], GONE).await?;
+            }
+            Verdict::ScopeFailed => self.asked_again(is_scope && !counts, &error).await?,
+        }
+        Ok(verdict)
+    }
+
+    /// What an error means for one scope, where it is asked at an address that says nothing about the
+    /// table: a failure of that scope, whatever the source says.
+    ///
+    /// # Errors
+    /// What ends the run.
+    pub(crate) async fn failed_alone(&mut self, error: Error) -> Result<()> {
+        let error = self.answers.note_reachability(&self.resource.table, error).await?;
+        if policy::ends_run(error.kind()) {
+            return Err(error);
+        }
+        self.asked_again(true, &error).await
+    }
+
+    /// The scope is asked again with backoff; `is_scope`: it is one that the store keeps failures of.
+    async fn asked_again(&mut self, is_scope: bool, error: &Error) -> Result<()> {
+        let (table, id, text) = (self.resource.table.as_str(), self.id, error.chain());
+        tracing::warn!(table, id, reason = text, "a scope failed");
+        self.answers.findings.failed(table, 1, &text);
+        if is_scope {
+            self.answers.note_failure(table, id, FailureKind::of(error.kind()), &text).await?;
+        }
+        Ok(())
+    }
+
+    /// What is known beside an error.
+    async fn evidence(&mut self, whole: bool, error: &Error) -> Result<Evidence> {
+        let (run, resource, id) = (self.answers.run, self.resource, self.id);
+        let mut evidence = Evidence { is_whole_table: whole, ..Evidence::default() };
+        match error.kind() {
+            Kind::Forbidden => {
+                evidence.lacks_permission = self.answers.permissions.lacks(resource, error).await;
+                // Asked of the writer, so that what was answered so far is counted.
+                let resource = Arc::clone(resource);
+                (evidence.forbidden, evidence.scopes) = run
+                    .write(move |conn| {
+                        let state = State::new(conn);
+                        Ok((
+                            state.failures().forbidden_scopes(&resource.table)?,
+                            state.scopes().scopes(&resource)?,
+                        ))
+                    })
+                    .await?;
+            }
+            Kind::NotFound => {
+                let before = run.doubted_before();
+                evidence.has_answered = self.answers.has_answered(&resource.table)?;
+                // Asked of the writer, so that what was answered so far is counted.
+                let resource = Arc::clone(resource);
+                (evidence.has_rows, evidence.is_confirmed) = run
+                    .write(move |conn| {
+                        let state = State::new(conn);
+                        let has_rows = state.scopes().rows_of_scope(&resource, id)? > 0;
+                        Ok((
+                            has_rows,
+                            state.failures().is_gone_since(&resource.table, id, None, before)?,
+                        ))
+                    })
+                    .await?;
+            }
+            _ => {}
+        }
+        Ok(evidence)
+    }
+
+    /// Whether so many scopes that exist answered 404, and none else, that the table is absent.
+    async fn is_absent(&self) -> Result<bool> {
+        let (run, resource) = (self.answers.run, Arc::clone(self.resource));
+        // Asked of the writer, so that the answers handed over so far are counted.
+        run.write(move |conn| {
+            let count = RunLog::new(conn).scopes_not_found(&resource)?;
+            Ok(u64::try_from(count).is_ok_and(|count| count >= policy::MANY_SCOPES))
+        })
+        .await
+    }
+}
