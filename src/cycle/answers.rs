@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::case_plans::CasePlans;
+use super::contacts::Contacts;
 use super::findings::Findings;
 use super::list_answers::ListAnswer;
 use super::permissions::Permissions;
 use super::planned::Planned;
 use super::scope_answers::ScopeAnswer;
+use super::search::Search;
+use super::suspects::Suspects;
 use super::tables::Tables;
 use super::{Report, Run, Unreached};
 use crate::catalog::Resource;
@@ -55,6 +59,26 @@ impl<'r> Answers<'r> {
     /// What the call for a whole list comes to.
     pub(crate) fn list<'a>(&'a mut self, resource: &'a Arc<Resource>) -> ListAnswer<'a, 'r> {
         ListAnswer { answers: self, resource }
+    }
+
+    /// What of cases is to be read.
+    pub(crate) fn plans(&self) -> CasePlans<'_, 'r> {
+        CasePlans { answers: self }
+    }
+
+    /// The searches, asked by ids.
+    pub(crate) fn search(&mut self) -> Search<'_, 'r> {
+        Search { answers: self }
+    }
+
+    /// Cases that no search shows.
+    pub(crate) fn suspects(&mut self) -> Suspects<'_, 'r> {
+        Suspects { answers: self }
+    }
+
+    /// The contacts that are stale.
+    pub(crate) fn contacts(&mut self) -> Contacts<'_, 'r> {
+        Contacts { answers: self }
     }
 
     /// A call was answered: the source is there.

@@ -55,7 +55,7 @@ impl Cycle<'_> {
     pub(super) async fn fetch(&mut self, queue: Queue) -> Result<MonthNotes> {
         let Worked { moved, months } = self.fetch_all(queue).await?;
         self.answers.flush().await?;
-        self.clean(&moved).await?;
+        self.answers.plans().clean(&moved).await?;
         Ok(months)
     }
 
@@ -188,18 +188,18 @@ impl Cycle<'_> {
             Some(last) => self.answers.planned.set(last.moved, Some(last.case_id)),
             None => self.answers.planned.set(latest, None),
         }
-        self.search_batch(&moved, &ALL_TABLES).await?;
+        self.answers.search().cases(&moved, &ALL_TABLES).await?;
         // What they are decides what is read of them: planned after their rows are there.
-        let searched = self.reload(&moved)?;
+        let searched = self.answers.plans().reload(&moved)?;
         let here: HashSet<i64> = searched.iter().map(|case| case.case_id).collect();
         queue.remove(moved.iter().map(|case| case.case_id).filter(|id| !here.contains(id)));
         queue.restore(&here);
-        let stale = self.stale_scopes(&searched, &ALL_TABLES)?;
+        let stale = self.answers.plans().stale(&searched, &ALL_TABLES)?;
         self.run.progress.more(stale.len() as u64);
         for stale in stale {
             queue.push(Urgency::Change, Work::Case(stale));
         }
-        self.search_contacts(Some(MOST_CHANGES)).await?;
+        self.answers.contacts().search(Some(MOST_CHANGES)).await?;
         Ok(searched)
     }
 

@@ -352,11 +352,8 @@ impl Cycle<'_> {
     /// A journal of which nobody's month was ever found is not there.
     async fn journal_is_absent(&mut self, table: &str) -> Result<()> {
         let name = table.to_owned();
-        let absent = self
-            .answers
-            .run
-            .write(move |conn| State::new(conn).months().forget_if_absent(&name))
-            .await?;
+        let absent =
+            self.run.write(move |conn| State::new(conn).months().forget_if_absent(&name)).await?;
         if absent {
             self.answers.findings.forget_failure(table);
             let why = "404 for every office whose journal was asked for";

@@ -1,6 +1,9 @@
 //! One cycle: poll, list, fetch what is stale, load, publish. The only place that sees all steps.
 
 mod answers;
+mod backlog;
+mod case_plans;
+mod contacts;
 mod dependence;
 mod due;
 mod due_months;
@@ -11,6 +14,7 @@ mod findings;
 mod gone;
 mod journals;
 mod list_answers;
+mod listing;
 mod lists;
 mod month_answers;
 mod options;
@@ -24,13 +28,13 @@ mod report;
 mod run;
 mod run_log;
 mod scope_answers;
-mod scopes;
 mod search;
 mod signals;
 mod suspects;
 mod tables;
 mod wait;
 
+pub(crate) use case_plans::{plan_cases, plan_rereading, scopes_of, since};
 pub(crate) use due::{Due, last_runs};
 pub(crate) use due_months::planned_months;
 pub(crate) use feeds::REREAD;
@@ -44,7 +48,6 @@ pub(crate) use reach::{Unreached, is_out_of_reach};
 pub use report::Report;
 pub use run::{Parts, Run};
 pub(crate) use run_log::{check_tenant, failed_text, page_sizes};
-pub(crate) use scopes::{plan_cases, plan_rereading, scopes_of, since};
 pub(crate) use search::IDS_PER_CALL;
 pub(crate) use signals::{Controls, Interrupt};
 pub use signals::{Notifier, Signals};
@@ -210,6 +213,14 @@ impl<'r> Cycle<'r> {
                 Some(due) => waited = due,
                 None => return Ok(()),
             }
+        }
+    }
+
+    /// Searches the contacts that are stale. Returns how many.
+    async fn read_contacts(&mut self) -> Result<usize> {
+        match self.run.options.wants_contacts() {
+            true => self.answers.contacts().search(None).await,
+            false => Ok(0),
         }
     }
 

@@ -37,4 +37,9 @@ impl Options {
     pub(super) fn wants(&self, table: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|t| t == table)
     }
+
+    /// Contacts are no case's.
+    pub(super) fn wants_contacts(&self) -> bool {
+        self.wants("contacts") && self.cases.is_empty()
+    }
 }

@@ -162,7 +162,6 @@ impl Cycle<'_> {
             .await?;
         self.derive_statuses().await?;
         let controls = self
-            .answers
             .run
             .write(|conn| {
                 let state = State::new(conn);

@@ -1,30 +1,74 @@
-//! The question that decides about a case which no search shows (docs/architecture.md, "Deletion").
+//! Cases that no search shows: whether the guard holds them, and the question that decides about each
+//! (docs/architecture.md, "Deletion").
 
 use jiff::Timestamp;
 
-use super::Cycle;
+use super::answers::Answers;
 use super::policy::ends_run;
 use crate::error::{Kind, Result};
-use crate::mirror::{Settings, State, SuspectStep};
+use crate::mirror::{Settings, State, SuspectStep, guarded};
 use crate::scope::FailureKind;
 use crate::source::{Expected, Request};
 
 /// Asked because it is cheap and every case has roles.
 const PATH_ROLES: &str = "/api/Cases/{caseId}/Roles";
 
-impl Cycle<'_> {
+/// Cases that no search shows.
+pub(super) struct Suspects<'a, 'r> {
+    pub(super) answers: &'a mut Answers<'r>,
+}
+
+impl Suspects<'_, '_> {
+    /// Whether the guard holds cases that both searches lack by their ids: an index that suddenly
+    /// lists nothing must not empty the mirror case by case.
+    pub(crate) async fn hold(&mut self, unknown: &[i64]) -> Result<bool> {
+        let run = self.answers.run;
+        let (leaving, shown, of_late) = {
+            let conn = run.store.connection()?;
+            let state = State::new(&conn);
+            let count = |n: i64| u64::try_from(n).unwrap_or(0);
+            let of_late = state.suspects().hidden_of_late(Timestamp::now())?;
+            (
+                count(state.standings().leaving(unknown)?),
+                count(state.standings().shown_cases()?),
+                of_late,
+            )
+        };
+        let max = run.config.reconcile.max_removed;
+        if run.options.allow_removals || !guarded(leaving + of_late, shown + of_late, max) {
+            return Ok(false);
+        }
+        self.answers.report.problem(format!(
+            "the searches no longer show {leaving} of {shown} cases{}; reconcile.max_removed holds \
+             them (if they are really gone, run `casemirror sync --allow-removals`)",
+            left_of_late(of_late)
+        ));
+        let why = "no search shows the case, nor many others: reconcile.max_removed holds it";
+        for id in unknown {
+            self.note(*id, FailureKind::Held, why).await?;
+        }
+        Ok(true)
+    }
+
+    /// Notes why nothing was decided about a case that no search shows.
+    pub(crate) async fn note(&mut self, id: i64, kind: FailureKind, why: &str) -> Result<()> {
+        let place = State::new(&self.answers.run.store.connection()?).standings().place(id)?;
+        self.answers.note_failure(place.table(), id, kind, why).await
+    }
+
     /// Asks whether the case exists. 404 removes it; 200 or 204 twice, `source.search_delay` apart,
     /// means that the search hides it; any other answer decides nothing.
-    pub(super) async fn ask_whether_it_exists(&mut self, id: i64) -> Result<()> {
-        let sequence = self.run.sequence()?;
-        let settings = Settings::new(&self.run.config, &self.run.catalog, true);
-        let delay = self.run.config.source.search_delay;
-        let run_id = self.run.id;
+    pub(crate) async fn ask(&mut self, id: i64) -> Result<()> {
+        let run = self.answers.run;
+        let sequence = run.sequence()?;
+        let settings = Settings::new(&run.config, &run.catalog, true);
+        let delay = run.config.source.search_delay;
+        let run_id = run.id;
         let request =
             Request::get(PATH_ROLES, &[("caseId", &id.to_string())])?.expecting(Expected::list());
         // What was loaded so far is committed first: the answer speaks of a later time.
         self.answers.flush().await?;
-        let exists = match self.run.client().send(&request).await {
+        let exists = match run.client().send(&request).await {
             Ok(_) => {
                 self.answers.reached();
                 true
@@ -42,12 +86,10 @@ impl Cycle<'_> {
                     "no search shows the case, and whether it exists is not known: {}",
                     error.chain()
                 );
-                return self.note_unshown(id, FailureKind::Unknown, &why).await;
+                return self.note(id, FailureKind::Unknown, &why).await;
             }
         };
-        let step = self
-            .answers
-            .run
+        let step = run
             .write(move |conn| {
                 let state = State::new(conn);
                 let now = Timestamp::now();
@@ -68,4 +110,9 @@ impl Cycle<'_> {
         }
         Ok(())
     }
+}
+
+/// Of cases that left in the last hour: they count for the guard, though they are not among those shown.
+pub(super) fn left_of_late(cases: u64) -> String {
+    if cases == 0 { String::new() } else { format!(" ({cases} more left in the last hour)") }
 }

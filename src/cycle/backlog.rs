@@ -1,0 +1,90 @@
+//! The cases that have something stale: read in batches, newest change first.
+
+use jiff::Timestamp;
+
+use super::Cycle;
+use super::fetch::MOST_CHANGES;
+use super::queue::Queue;
+use super::signals::Interrupt;
+use crate::error::Result;
+use crate::mirror::State;
+use crate::scope::{CaseState, Urgency, Work};
+
+/// Cases planned at once. Their scopes, at 25 a case, keep the source busy for an hour at ten calls
+/// a second; what changes meanwhile is taken in between.
+const BATCH_CASES: usize = 1_000;
+
+impl Cycle<'_> {
+    /// Says which of the cases that were asked for by id are not known: nothing is read of them.
+    pub(super) fn check_cases(&mut self) -> Result<()> {
+        if self.run.options.cases.is_empty() {
+            return Ok(());
+        }
+        let known = State::new(&self.run.store.connection()?)
+            .verifications()
+            .cases(&self.run.options.cases)?;
+        for id in &self.run.options.cases {
+            if !known.iter().any(|case| case.case_id == *id) {
+                self.answers.report.problem(format!(
+                    "case {id}: no such case is known; neither a listing nor the change feed has named it"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes once through all cases that may have something stale. Returns how many scopes were read.
+    pub(super) async fn read_cases(&mut self) -> Result<usize> {
+        let now = Timestamp::now().as_microsecond();
+        self.run.write(move |conn| State::new(conn).stale_marks().wake_again(now)).await?;
+        let mut after = None;
+        let mut read = 0;
+        // What was seen up to here is among them.
+        self.answers.planned.covers(self.run.sequence()?);
+        loop {
+            let batch = {
+                let conn = self.run.store.connection()?;
+                State::new(&conn).cases().dirty_cases(
+                    after,
+                    &self.run.options.cases,
+                    BATCH_CASES,
+                )?
+            };
+            let Some(last) = batch.last() else { return Ok(read) };
+            if self.run.signals.interrupt() != Interrupt::None {
+                return Ok(read);
+            }
+            after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
+            read += self.read_batch(&batch).await?;
+        }
+    }
+
+    /// Before work that takes long, what has changed of the cases that were read before: one batch of
+    /// them, because a backfill is no change.
+    pub(super) async fn read_changed_cases(&mut self) -> Result<()> {
+        let batch = {
+            let conn = self.run.store.connection()?;
+            State::new(&conn).cases().changed_cases(&self.run.options.cases, BATCH_CASES)?
+        };
+        self.read_batch(&batch).await?;
+        if self.run.options.wants_contacts() {
+            self.answers.contacts().search(Some(MOST_CHANGES)).await?;
+        }
+        Ok(())
+    }
+
+    async fn read_batch(&mut self, batch: &[CaseState]) -> Result<usize> {
+        let only = &self.run.options.only;
+        let searched = self.answers.search().cases(batch, only).await?;
+        // What a case is decides what is read of it: planned after its row is there.
+        let batch = if searched > 0 { self.answers.plans().reload(batch)? } else { batch.to_vec() };
+        let stale = self.answers.plans().stale(&batch, only)?;
+        let read = stale.len();
+        self.run.progress.step("fetching what is stale");
+        self.run.progress.more(read as u64);
+        let work = stale.into_iter().map(Work::Case);
+        self.fetch(Queue::of(Urgency::Backlog, work)).await?;
+        self.answers.plans().clean(&batch).await?;
+        Ok(searched + read)
+    }
+}

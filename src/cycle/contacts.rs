@@ -1,0 +1,101 @@
+//! Searching contacts.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::CONTACT_AGE;
+use super::answers::Answers;
+use super::search::{IDS_PER_CALL, Searched};
+use super::signals::Interrupt;
+use crate::catalog::Resource;
+use crate::error::{Kind, Result};
+use crate::mirror::State;
+use crate::scope::{Place, Version};
+
+const CONTACTS: &str = "contacts";
+
+/// The contacts that are stale.
+pub(super) struct Contacts<'a, 'r> {
+    pub(super) answers: &'a mut Answers<'r>,
+}
+
+impl Contacts<'_, '_> {
+    /// Searches the contacts that are stale, those that moved last first; at most so many, where
+    /// something else waits. Returns how many.
+    pub(crate) async fn search(&mut self, most: Option<usize>) -> Result<usize> {
+        let run = self.answers.run;
+        let Some(resource) = self.answers.tables.get(CONTACTS).cloned() else { return Ok(0) };
+        let followed = run.polls.follows_contacts()?;
+        let mut ids = {
+            let conn = run.store.connection()?;
+            let state = State::new(&conn);
+            let now = Timestamp::now();
+            let due = state
+                .scopes()
+                .again()?
+                .iter()
+                .any(|(table, at, _)| table == CONTACTS && *at <= now.as_microsecond());
+            if followed && !due && !state.contacts().contacts_may_be_stale()? {
+                return Ok(0);
+            }
+            let older = (!followed).then(|| (now - CONTACT_AGE).as_microsecond());
+            state.contacts().stale_contacts(now.as_microsecond(), older)?
+        };
+        ids.retain(|id| !self.answers.planned.has_failed(&resource.table, *id));
+        let all = most.is_none_or(|most| ids.len() <= most);
+        ids.truncate(most.unwrap_or(ids.len()));
+        run.progress.step("searching contacts");
+        run.progress.more(ids.len() as u64);
+        let mut searched = 0;
+        for chunk in ids.chunks(IDS_PER_CALL) {
+            let newer = most.is_none() && run.signals.latest() > self.answers.planned.handled();
+            if newer || run.signals.interrupt() != Interrupt::None {
+                break;
+            }
+            searched += chunk.len();
+            if let Searched::Lacks(lacking) =
+                self.answers.search().chunk(Place::Contacts, chunk).await?
+            {
+                for id in lacking {
+                    self.read_by_id(&resource, id).await?;
+                }
+            }
+            run.progress.done(chunk.len() as u64);
+            if !self.answers.tables.is_active(CONTACTS) {
+                break;
+            }
+        }
+        self.answers.flush().await?;
+        let all = all && (searched == ids.len() || !self.answers.tables.is_active(CONTACTS));
+        self.answers
+            .run
+            .write(move |conn| {
+                let state = State::new(conn);
+                if all {
+                    state.contacts().contacts_planned()?;
+                }
+                state.contacts().clean_contacts()
+            })
+            .await?;
+        Ok(searched)
+    }
+
+    /// A contact that the search does not know is read by its id (docs/architecture.md, "What is due").
+    async fn read_by_id(&mut self, resource: &Arc<Resource>, id: i64) -> Result<()> {
+        let Some(template) = resource.read.as_ref().and_then(|r| r.by_id.clone()) else {
+            return Ok(());
+        };
+        let run = self.answers.run;
+        let sequence = run.sequence()?;
+        match run.extractor.by_id(resource, &template, id, sequence).await {
+            Ok(load) => run.writer.load(load).await,
+            Err(error) if error.kind() == Kind::NotFound => {
+                let version = Version::AsSeen { sequence };
+                self.answers.scope(resource, id).failed(false, version, error).await.map(drop)
+            }
+            // What this address refuses says nothing about the search that fills the table.
+            Err(error) => self.answers.scope(resource, id).failed_alone(error).await,
+        }
+    }
+}
