@@ -2,8 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::Cycle;
-use super::fetch::MOST_CHANGES;
+use super::fetch::{Fetcher, MOST_CHANGES};
 use super::queue::Queue;
 use super::signals::Interrupt;
 use crate::error::Result;
@@ -14,18 +13,23 @@ use crate::scope::{CaseState, Urgency, Work};
 /// a second; what changes meanwhile is taken in between.
 const BATCH_CASES: usize = 1_000;
 
-impl Cycle<'_> {
+/// The cases that have something stale.
+pub(super) struct Backlog<'c, 'r> {
+    pub(super) fetcher: &'c mut Fetcher<'r>,
+}
+
+impl Backlog<'_, '_> {
     /// Says which of the cases that were asked for by id are not known: nothing is read of them.
-    pub(super) fn check_cases(&mut self) -> Result<()> {
-        if self.run.options.cases.is_empty() {
+    pub(crate) fn check(&mut self) -> Result<()> {
+        let run = self.fetcher.run;
+        if run.options.cases.is_empty() {
             return Ok(());
         }
-        let known = State::new(&self.run.store.connection()?)
-            .verifications()
-            .cases(&self.run.options.cases)?;
-        for id in &self.run.options.cases {
+        let known =
+            State::new(&run.store.connection()?).verifications().cases(&run.options.cases)?;
+        for id in &run.options.cases {
             if !known.iter().any(|case| case.case_id == *id) {
-                self.answers.report.problem(format!(
+                self.fetcher.answers.report.problem(format!(
                     "case {id}: no such case is known; neither a listing nor the change feed has named it"
                 ));
             }
@@ -34,24 +38,21 @@ impl Cycle<'_> {
     }
 
     /// Goes once through all cases that may have something stale. Returns how many scopes were read.
-    pub(super) async fn read_cases(&mut self) -> Result<usize> {
+    pub(crate) async fn read(&mut self) -> Result<usize> {
+        let run = self.fetcher.run;
         let now = Timestamp::now().as_microsecond();
-        self.run.write(move |conn| State::new(conn).stale_marks().wake_again(now)).await?;
+        run.write(move |conn| State::new(conn).stale_marks().wake_again(now)).await?;
         let mut after = None;
         let mut read = 0;
         // What was seen up to here is among them.
-        self.answers.planned.covers(self.run.sequence()?);
+        self.fetcher.answers.planned.covers(run.sequence()?);
         loop {
             let batch = {
-                let conn = self.run.store.connection()?;
-                State::new(&conn).cases().dirty_cases(
-                    after,
-                    &self.run.options.cases,
-                    BATCH_CASES,
-                )?
+                let conn = run.store.connection()?;
+                State::new(&conn).cases().dirty_cases(after, &run.options.cases, BATCH_CASES)?
             };
             let Some(last) = batch.last() else { return Ok(read) };
-            if self.run.signals.interrupt() != Interrupt::None {
+            if run.signals.interrupt() != Interrupt::None {
                 return Ok(read);
             }
             after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
@@ -61,30 +62,33 @@ impl Cycle<'_> {
 
     /// Before work that takes long, what has changed of the cases that were read before: one batch of
     /// them, because a backfill is no change.
-    pub(super) async fn read_changed_cases(&mut self) -> Result<()> {
+    pub(crate) async fn read_changed(&mut self) -> Result<()> {
+        let run = self.fetcher.run;
         let batch = {
-            let conn = self.run.store.connection()?;
-            State::new(&conn).cases().changed_cases(&self.run.options.cases, BATCH_CASES)?
+            let conn = run.store.connection()?;
+            State::new(&conn).cases().changed_cases(&run.options.cases, BATCH_CASES)?
         };
         self.read_batch(&batch).await?;
-        if self.run.options.wants_contacts() {
-            self.answers.contacts().search(Some(MOST_CHANGES)).await?;
+        if run.options.wants_contacts() {
+            self.fetcher.answers.contacts().search(Some(MOST_CHANGES)).await?;
         }
         Ok(())
     }
 
     async fn read_batch(&mut self, batch: &[CaseState]) -> Result<usize> {
-        let only = &self.run.options.only;
-        let searched = self.answers.search().cases(batch, only).await?;
+        let run = self.fetcher.run;
+        let only = &run.options.only;
+        let searched = self.fetcher.answers.search().cases(batch, only).await?;
         // What a case is decides what is read of it: planned after its row is there.
-        let batch = if searched > 0 { self.answers.plans().reload(batch)? } else { batch.to_vec() };
-        let stale = self.answers.plans().stale(&batch, only)?;
+        let batch =
+            if searched > 0 { self.fetcher.answers.plans().reload(batch)? } else { batch.to_vec() };
+        let stale = self.fetcher.answers.plans().stale(&batch, only)?;
         let read = stale.len();
-        self.run.progress.step("fetching what is stale");
-        self.run.progress.more(read as u64);
+        run.progress.step("fetching what is stale");
+        run.progress.more(read as u64);
         let work = stale.into_iter().map(Work::Case);
-        self.fetch(Queue::of(Urgency::Backlog, work)).await?;
-        self.answers.plans().clean(&batch).await?;
+        self.fetcher.fetch(Queue::of(Urgency::Backlog, work)).await?;
+        self.fetcher.answers.plans().clean(&batch).await?;
         Ok(searched + read)
     }
 }

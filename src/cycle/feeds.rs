@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Cycle;
+use super::answers::Answers;
 use super::policy::{ends_run, is_unreached};
 use crate::error::{Error, Result};
 use crate::mirror::State;
@@ -12,21 +12,27 @@ use crate::scope::FeedName;
 /// So much of the feeds is read again when the cases are listed.
 pub(crate) const REREAD: Duration = Duration::from_secs(48 * 3600);
 
-impl Cycle<'_> {
+/// The change feeds, asked by a cycle.
+pub(super) struct Feeds<'a, 'r> {
+    pub(super) answers: &'a mut Answers<'r>,
+}
+
+impl Feeds<'_, '_> {
     /// Reads the last two days of the feeds again: the source's commit order is not its clock's, and
     /// what appeared behind the polls is seen now. How late it came is kept, because `feed.overlap`
     /// should be longer than that.
-    pub(super) async fn look_for_late_rows(&mut self) -> Result<()> {
-        self.run.progress.step("reading the change feeds once more");
+    pub(crate) async fn look_for_late_rows(&mut self) -> Result<()> {
+        let run = self.answers.run;
+        run.progress.step("reading the change feeds once more");
         let mut feeds = vec![FeedName::Cases];
-        if self.run.polls.follows_contacts()? {
+        if run.polls.follows_contacts()? {
             feeds.push(FeedName::Contacts);
         }
         for name in feeds {
-            let reread = match self.run.polls.reread(name, REREAD).await {
+            let reread = match run.polls.reread(name, REREAD).await {
                 Ok(reread) => reread,
                 Err(error) => {
-                    self.feed_failed(error).await?;
+                    self.failed(error).await?;
                     continue;
                 }
             };
@@ -41,35 +47,37 @@ impl Cycle<'_> {
             }
             let told = format!("{} rows, at most {} s late", reread.late, reread.latest.as_secs());
             let key = format!("late_rows_{}", name.as_str());
-            self.run.write(move |conn| State::new(conn).set_meta(&key, &told)).await?;
+            run.write(move |conn| State::new(conn).set_meta(&key, &told)).await?;
         }
         Ok(())
     }
 
     /// Asks both feeds. One that cannot be read stops nothing: what was seen before is followed on, and
     /// the next poll asks from where the last complete one began.
-    pub(super) async fn poll_feeds(&mut self) -> Result<()> {
-        self.run.progress.step("asking the change feeds");
-        match self.run.polls.poll(FeedName::Cases).await {
+    pub(crate) async fn poll(&mut self) -> Result<()> {
+        let run = self.answers.run;
+        run.progress.step("asking the change feeds");
+        match run.polls.poll(FeedName::Cases).await {
             Ok(polled) => {
                 self.answers.reached();
                 self.answers.report.cases_moved += polled.moved;
             }
-            Err(error) => self.feed_failed(error).await?,
+            Err(error) => self.failed(error).await?,
         }
-        match self.run.polls.poll_contacts().await {
+        match run.polls.poll_contacts().await {
             Ok(polled) => {
                 self.answers.report.contacts_moved += polled.map_or(0, |polled| polled.moved)
             }
-            Err(error) => self.feed_failed(error).await?,
+            Err(error) => self.failed(error).await?,
         }
         Ok(())
     }
 
-    async fn feed_failed(&mut self, error: Error) -> Result<()> {
+    async fn failed(&mut self, error: Error) -> Result<()> {
+        let run = self.answers.run;
         // It may be all that this run asks for, so that there are no others to tell.
         let error = if is_unreached(error.kind()) {
-            self.answers.unreached.ask_another(self.run.client(), error).await?
+            self.answers.unreached.ask_another(run.client(), error).await?
         } else {
             error
         };

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use super::Cycle;
+use super::Run;
+use super::answers::Answers;
 use super::month_answers::{MonthAnswer, MonthNotes};
 use super::queue::{Queue, Ready};
 use super::signals::Interrupt;
@@ -43,16 +44,27 @@ struct Done {
 
 /// What the loop came to.
 #[derive(Debug, Default)]
-pub(super) struct Worked {
+struct Worked {
     /// Cases that moved meanwhile, and were fetched.
-    pub(crate) moved: Vec<CaseState>,
-    pub(crate) months: MonthNotes,
+    moved: Vec<CaseState>,
+    months: MonthNotes,
 }
 
-impl Cycle<'_> {
+/// The one loop, with what its answers have come to.
+pub(super) struct Fetcher<'r> {
+    pub(super) run: &'r Run,
+    pub(super) answers: Answers<'r>,
+}
+
+impl<'r> Fetcher<'r> {
+    /// Nothing is called yet.
+    pub(crate) fn new(run: &'r Run) -> Fetcher<'r> {
+        Fetcher { run, answers: Answers::none(run) }
+    }
+
     /// Does this work and what changes meanwhile, and commits it. What could not be begun before an
     /// interrupt stays as stale, or as due, as it was.
-    pub(super) async fn fetch(&mut self, queue: Queue) -> Result<MonthNotes> {
+    pub(crate) async fn fetch(&mut self, queue: Queue) -> Result<MonthNotes> {
         let Worked { moved, months } = self.fetch_all(queue).await?;
         self.answers.flush().await?;
         self.answers.plans().clean(&moved).await?;
@@ -60,7 +72,7 @@ impl Cycle<'_> {
     }
 
     /// The same, without the end: what was loaded is not committed yet.
-    pub(super) async fn fetch_all(&mut self, mut queue: Queue) -> Result<Worked> {
+    async fn fetch_all(&mut self, mut queue: Queue) -> Result<Worked> {
         let width = self.run.config.limits.concurrency * SCOPES_PER_CALL;
         let mut under_way: JoinSet<Done> = JoinSet::new();
         let mut signals = self.run.signals.clone();
@@ -204,7 +216,7 @@ impl Cycle<'_> {
     }
 
     /// Fetches what polls have seen since this was last asked, and nothing else.
-    pub(super) async fn follow_changes(&mut self) -> Result<()> {
+    pub(crate) async fn follow_changes(&mut self) -> Result<()> {
         while self.run.signals.interrupt() == Interrupt::None
             && self.run.signals.latest() > self.answers.planned.handled()
         {

@@ -158,7 +158,8 @@ impl Cycle<'_> {
 
     /// The journals' tables that this run reads.
     fn journal_tables(&self) -> Vec<String> {
-        self.answers
+        self.fetcher
+            .answers
             .tables
             .journals()
             .filter(|r| self.run.options.wants(&r.table))
@@ -243,7 +244,8 @@ impl Cycle<'_> {
                 due.retain(|d| months.contains(&d.scope.month) && ids.contains(&d.scope.id));
             }
             due.retain(|d| {
-                !self.answers.findings.gives_up(&d.table) && self.answers.tables.is_active(&d.table)
+                !self.fetcher.answers.findings.gives_up(&d.table)
+                    && self.fetcher.answers.tables.is_active(&d.table)
             });
             due.retain(|d| !tried.contains(&(d.table.clone(), d.scope.id, d.scope.month)));
             // A sum is asked after the lines that it is held against.
@@ -262,7 +264,7 @@ impl Cycle<'_> {
             tried.extend(self.read_months(sums).await?);
             if self.run.signals.interrupt() != Interrupt::None {
                 // The rest is due still.
-                self.answers.report.interrupted = true;
+                self.fetcher.answers.report.interrupted = true;
                 return Ok(());
             }
             // Where the sum is that of doubted lines, it is those that are read again.
@@ -330,7 +332,7 @@ impl Cycle<'_> {
         self.run.progress.step("reading the journals");
         self.run.progress.more(due.len() as u64);
         let work = due.into_iter().map(Work::Month);
-        let notes = self.fetch(Queue::of(Urgency::Due, work)).await?;
+        let notes = self.fetcher.fetch(Queue::of(Urgency::Due, work)).await?;
         // Ids that were typed may be wrong.
         if self.run.options.journals.is_none() {
             for table in notes.found_nowhere() {
@@ -341,10 +343,10 @@ impl Cycle<'_> {
     }
 
     async fn read_offices(&mut self) -> Result<()> {
-        let offices = self.answers.tables.get("offices").cloned();
+        let offices = self.fetcher.answers.tables.get("offices").cloned();
         if let Some(offices) = offices {
             let table = offices.table.clone();
-            self.fetch(Queue::of(Urgency::Due, [Work::List { table }])).await?;
+            self.fetcher.fetch(Queue::of(Urgency::Due, [Work::List { table }])).await?;
         }
         Ok(())
     }
@@ -355,9 +357,9 @@ impl Cycle<'_> {
         let absent =
             self.run.write(move |conn| State::new(conn).months().forget_if_absent(&name)).await?;
         if absent {
-            self.answers.findings.forget_failure(table);
+            self.fetcher.answers.findings.forget_failure(table);
             let why = "404 for every office whose journal was asked for";
-            self.answers.tables.set_aside(table, TableStatus::Absent, why).await?;
+            self.fetcher.answers.tables.set_aside(table, TableStatus::Absent, why).await?;
         }
         Ok(())
     }

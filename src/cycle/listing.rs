@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::Cycle;
+use super::fetch::Fetcher;
 use super::policy::Verdict;
 use super::signals::Interrupt;
 use super::suspects::left_of_late;
@@ -17,79 +17,95 @@ use crate::scope::{FailureKind, Place};
 use crate::source::split::field_of;
 use crate::source::{self, Pages};
 
+/// The listing of everything that both searches show.
+pub(super) struct Listing<'c, 'r> {
+    fetcher: &'c mut Fetcher<'r>,
+    /// The ids of what was listed.
+    listed: Vec<i64>,
+    /// The searches that were listed.
+    places: Vec<Place>,
+}
+
 /// How the listing of one search ended.
-struct Listing {
+struct Ended {
     complete: bool,
     /// It had a record without a usable key.
     without_key: bool,
 }
 
-impl Cycle<'_> {
+impl<'c, 'r> Listing<'c, 'r> {
+    /// Nothing is listed yet.
+    pub(crate) fn new(fetcher: &'c mut Fetcher<'r>) -> Listing<'c, 'r> {
+        Listing { fetcher, listed: Vec::new(), places: Vec::new() }
+    }
+
     /// Lists everything that both searches show. Rows are inserted and updated, never deleted; what
     /// a complete listing lacks is a suspect (docs/architecture.md, "Deletion").
     /// Returns whether it was complete.
-    pub(super) async fn list_cases(&mut self) -> Result<bool> {
-        let mut listed = Vec::new();
+    pub(crate) async fn read(&mut self) -> Result<bool> {
+        let run = self.fetcher.run;
         let mut complete = true;
         let mut proof = true;
         // A search that is disabled, forbidden or absent decides nothing: the other one does alone.
-        let mut places = Vec::new();
         for place in [Place::Cases, Place::Projects] {
-            let Some(resource) = self.answers.tables.get(place.table()).cloned() else { continue };
+            let Some(resource) = self.fetcher.answers.tables.get(place.table()).cloned() else {
+                continue;
+            };
             let known = match place {
                 // What the property search shows is a case, whatever the other one says.
                 Place::Projects => {
-                    self.known_cases(&listed, complete && places.contains(&Place::Cases))?
+                    self.known_cases(complete && self.places.contains(&Place::Cases))?
                 }
                 Place::Cases | Place::Contacts => HashSet::new(),
             };
-            match self.list(&resource, place, &known, &mut listed).await {
-                Ok(listing) => {
-                    self.answers.reached();
-                    complete &= listing.complete;
-                    proof &= !listing.without_key;
-                    places.push(place);
+            match self.list(&resource, place, &known).await {
+                Ok(ended) => {
+                    self.fetcher.answers.reached();
+                    complete &= ended.complete;
+                    proof &= !ended.without_key;
+                    self.places.push(place);
                 }
-                Err(error) => match self.answers.search().failed(&resource, &[], error).await? {
-                    Verdict::TableForbidden | Verdict::TableAbsent => {}
-                    _ => complete = false,
-                },
+                Err(error) => {
+                    match self.fetcher.answers.search().failed(&resource, &[], error).await? {
+                        Verdict::TableForbidden | Verdict::TableAbsent => {}
+                        _ => complete = false,
+                    }
+                }
             }
         }
-        self.answers.flush().await?;
-        if self.run.signals.interrupt() == Interrupt::Cancel {
+        self.fetcher.answers.flush().await?;
+        if run.signals.interrupt() == Interrupt::Cancel {
             return Ok(false);
         }
-        if places.is_empty() || !complete {
+        if self.places.is_empty() || !complete {
             let why = "the listing of the cases is not complete";
-            self.listing_failed(FailureKind::Incomplete, why).await?;
+            self.failed(FailureKind::Incomplete, why).await?;
             return Ok(false);
         }
         // A case is a suspect when both searches lack it. A record without a usable key may be any case.
-        let (suspects, held) =
-            if proof { self.suspects(listed, places).await? } else { (Vec::new(), false) };
+        let (suspects, held) = if proof { self.suspects().await? } else { (Vec::new(), false) };
         let listed_at = Timestamp::now().to_string();
-        self.run.write(move |conn| State::new(conn).set_meta("listed_at", &listed_at)).await?;
-        self.run.progress.more(suspects.len() as u64);
+        run.write(move |conn| State::new(conn).set_meta("listed_at", &listed_at)).await?;
+        run.progress.more(suspects.len() as u64);
         for id in suspects {
-            if self.run.signals.interrupt() == Interrupt::Cancel {
+            if run.signals.interrupt() == Interrupt::Cancel {
                 return Ok(false);
             }
-            self.answers.suspects().ask(id).await?;
-            self.run.progress.done(1);
+            self.fetcher.answers.suspects().ask(id).await?;
+            run.progress.done(1);
         }
-        self.answers.flush().await?;
+        self.fetcher.answers.flush().await?;
         if !held {
-            self.run.write(|conn| State::new(conn).failures().listing_is_well()).await?;
+            run.write(|conn| State::new(conn).failures().listing_is_well()).await?;
         }
         // What the guard held is looked at again in the next run.
         Ok(!held)
     }
 
     /// Keeps that the cases were not listed, or not believed to be, until they are.
-    async fn listing_failed(&mut self, kind: FailureKind, why: &str) -> Result<()> {
-        self.answers.report.problem(why.to_owned());
-        self.run.note_failure(Failures::listing(), kind, why).await
+    async fn failed(&mut self, kind: FailureKind, why: &str) -> Result<()> {
+        self.fetcher.answers.report.problem(why.to_owned());
+        self.fetcher.run.note_failure(Failures::listing(), kind, why).await
     }
 
     async fn list(
@@ -97,72 +113,72 @@ impl Cycle<'_> {
         resource: &Arc<Resource>,
         place: Place,
         known: &HashSet<i64>,
-        listed: &mut Vec<i64>,
-    ) -> Result<Listing> {
-        self.run.progress.step(&format!("listing {}", resource.table));
+    ) -> Result<Ended> {
+        let run = self.fetcher.run;
+        run.progress.step(&format!("listing {}", resource.table));
         let since = Timestamp::now();
         let mut without_key = false;
-        let mut pages: Pages = self.run.extractor.listing(resource)?;
+        let mut pages: Pages = run.extractor.listing(resource)?;
         // Pages of one listing hold different ids, so the next is asked while this one is decoded
         // and committed; what moved after its call was sent stays stale.
-        let mut sequence = self.run.sequence()?;
+        let mut sequence = run.sequence()?;
         let mut asked = pages.next().await?;
         while let Some(mut page) = asked {
             page.records.retain(|record| id_of(record).is_none_or(|id| !known.contains(&id)));
             // What changed meanwhile goes first, by calls that share no row with a page under way.
-            let alone = self.run.signals.latest() > self.answers.planned.handled();
-            let next_sequence = self.run.sequence()?;
-            let decoded = self.run.extractor.search_page(resource, place, page, sequence);
+            let alone = run.signals.latest() > self.fetcher.answers.planned.handled();
+            let next_sequence = run.sequence()?;
+            let decoded = run.extractor.search_page(resource, place, page, sequence);
             let (next, page) = if alone {
                 (None, decoded.await?)
             } else {
                 let (next, page) = tokio::join!(pages.next(), decoded);
                 (Some(next?), page?)
             };
-            self.answers.findings.answered(&resource.table);
-            listed.extend(&page.ids);
+            self.fetcher.answers.findings.answered(&resource.table);
+            self.listed.extend(&page.ids);
             without_key |= page.load.decoded.any_without_key();
-            self.run.progress.rows(page.ids.len() as u64);
-            self.run.writer.load(page.load).await?;
+            run.progress.rows(page.ids.len() as u64);
+            run.writer.load(page.load).await?;
             failpoint::hit("listing-page");
-            if self.run.signals.interrupt() == Interrupt::Cancel {
-                return Ok(Listing { complete: false, without_key });
+            if run.signals.interrupt() == Interrupt::Cancel {
+                return Ok(Ended { complete: false, without_key });
             }
             (sequence, asked) = match next {
                 Some(next) => (next_sequence, next),
                 None => {
-                    self.answers.flush().await?;
-                    self.follow_changes().await?;
-                    (self.run.sequence()?, pages.next().await?)
+                    self.fetcher.answers.flush().await?;
+                    self.fetcher.follow_changes().await?;
+                    (run.sequence()?, pages.next().await?)
                 }
             };
         }
         match pages.verdict() {
             Some(source::Verdict::Complete) => {
                 let table = resource.table.clone();
-                self.run
-                    .write(move |conn| {
-                        State::new(conn).listing_was_read(&table, since, Timestamp::now())
-                    })
-                    .await?;
-                Ok(Listing { complete: true, without_key })
+                run.write(move |conn| {
+                    State::new(conn).listing_was_read(&table, since, Timestamp::now())
+                })
+                .await?;
+                Ok(Ended { complete: true, without_key })
             }
             Some(source::Verdict::Incomplete(why)) => {
-                self.answers
+                self.fetcher
+                    .answers
                     .report
                     .problem(format!("the listing of {} is incomplete: {why}", resource.table));
-                Ok(Listing { complete: false, without_key })
+                Ok(Ended { complete: false, without_key })
             }
-            None => Ok(Listing { complete: false, without_key }),
+            None => Ok(Ended { complete: false, without_key }),
         }
     }
 
     /// Ids that are cases, so that a listing of the projects says nothing of them: those that the
     /// property search listed, and where that listing is not complete, those that it has shown before.
-    fn known_cases(&self, listed: &[i64], complete: bool) -> Result<HashSet<i64>> {
-        let mut known: HashSet<i64> = listed.iter().copied().collect();
+    fn known_cases(&self, complete: bool) -> Result<HashSet<i64>> {
+        let mut known: HashSet<i64> = self.listed.iter().copied().collect();
         if !complete {
-            let conn = self.run.store.connection()?;
+            let conn = self.fetcher.run.store.connection()?;
             known.extend(State::new(&conn).standings().cases_in(Place::Cases)?);
         }
         Ok(known)
@@ -170,9 +186,10 @@ impl Cycle<'_> {
 
     /// Cases that the mirror shows and the listings of these searches lack, unless so many that the
     /// guard holds. With whether it does.
-    async fn suspects(&mut self, listed: Vec<i64>, places: Vec<Place>) -> Result<(Vec<i64>, bool)> {
-        let (mut suspects, hidden, shown, of_late) = self
-            .run
+    async fn suspects(&mut self) -> Result<(Vec<i64>, bool)> {
+        let run = self.fetcher.run;
+        let (listed, places) = (std::mem::take(&mut self.listed), std::mem::take(&mut self.places));
+        let (mut suspects, hidden, shown, of_late) = run
             .write(move |conn| {
                 let state = State::new(conn);
                 state.stage_ids("listed", &listed)?;
@@ -184,8 +201,8 @@ impl Cycle<'_> {
             .await?;
         let leaving = suspects.len() as u64 + of_late;
         let of = u64::try_from(shown).unwrap_or(0) + of_late;
-        let held = !self.run.options.allow_removals
-            && guarded(leaving, of, self.run.config.reconcile.max_removed);
+        let held =
+            !run.options.allow_removals && guarded(leaving, of, run.config.reconcile.max_removed);
         if !suspects.is_empty() && held {
             let why = format!(
                 "the listing lacks {} of {shown} cases{}; reconcile.max_removed holds them (if they \
@@ -193,7 +210,7 @@ impl Cycle<'_> {
                 suspects.len(),
                 left_of_late(of_late)
             );
-            self.listing_failed(FailureKind::Held, &why).await?;
+            self.failed(FailureKind::Held, &why).await?;
             return Ok((Vec::new(), true));
         }
         // Whether those that are hidden still exist is asked too; they can leave no search row.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Cycle;
+use super::fetch::Fetcher;
 use super::queue::Queue;
 use super::signals::Interrupt;
 use crate::catalog::{ForEach, Group, Resource};
@@ -11,26 +11,34 @@ use crate::error::Result;
 use crate::mirror::State;
 use crate::scope::{Urgency, Work};
 
-impl Cycle<'_> {
-    /// Reads the lists of `schedule.reference`: all when it is due, else what of them is stale
-    /// because it failed, is new, is newly permitted or was asked for. `false` when the process ends
-    /// before all are read.
-    pub(super) async fn read_lists(&mut self, due: bool) -> Result<bool> {
+/// The lists of `schedule.reference`.
+pub(super) struct Lists<'c, 'r> {
+    pub(super) fetcher: &'c mut Fetcher<'r>,
+    /// All are read, not only what of them is stale.
+    pub(super) is_due: bool,
+}
+
+impl Lists<'_, '_> {
+    /// Reads them: all when they are due, else what of them is stale because it failed, is new, is newly
+    /// permitted or was asked for. `false` when the process ends before all are read.
+    pub(crate) async fn read(&mut self) -> Result<bool> {
+        let run = self.fetcher.run;
         let mut by_depth: BTreeMap<usize, Vec<Arc<Resource>>> = BTreeMap::new();
-        for resource in self.answers.tables.active().iter().filter(|r| r.schedule.is_some()) {
-            if self.run.options.wants(&resource.table) {
+        for resource in self.fetcher.answers.tables.active().iter().filter(|r| r.schedule.is_some())
+        {
+            if run.options.wants(&resource.table) {
                 // What is read per row of another table, or may be taken from one, comes after it.
-                let depth = self.run.catalog.depth(resource);
+                let depth = run.catalog.depth(resource);
                 by_depth.entry(depth).or_default().push(Arc::clone(resource));
             }
         }
         for lists in by_depth.into_values() {
-            self.follow_changes().await?;
-            let whole = self.whole_lists(&lists, due)?;
+            self.fetcher.follow_changes().await?;
+            let whole = self.whole_lists(&lists)?;
             self.fetch_due(whole).await?;
-            let rows = self.rows_of_lists(&lists, due)?;
+            let rows = self.rows_of_lists(&lists)?;
             self.fetch_due(rows).await?;
-            if self.run.signals.interrupt() == Interrupt::Cancel {
+            if run.signals.interrupt() == Interrupt::Cancel {
                 return Ok(false);
             }
         }
@@ -41,22 +49,22 @@ impl Cycle<'_> {
         if work.is_empty() {
             return Ok(());
         }
-        self.run.progress.more(work.len() as u64);
-        self.fetch(Queue::of(Urgency::Due, work)).await.map(drop)
+        self.fetcher.run.progress.more(work.len() as u64);
+        self.fetcher.fetch(Queue::of(Urgency::Due, work)).await.map(drop)
     }
 
     /// Of these lists what is read by one call each: whole lists, and the lists that name scopes.
-    fn whole_lists(&self, lists: &[Arc<Resource>], due: bool) -> Result<Vec<Work>> {
+    fn whole_lists(&self, lists: &[Arc<Resource>]) -> Result<Vec<Work>> {
         let mut work = Vec::new();
         for resource in lists {
             let table = resource.table.clone();
             match &resource.group {
-                Group::List if due || self.list_is_stale(resource)? => {
+                Group::List if self.is_due || self.is_stale(&table)? => {
                     work.push(Work::List { table });
                 }
                 Group::ForEach(for_each)
                     if for_each.list.is_some()
-                        && self.each_ids(resource, for_each, due)?.contains(&0) =>
+                        && self.each_ids(resource, for_each)?.contains(&0) =>
                 {
                     work.push(Work::Names { table });
                 }
@@ -67,13 +75,13 @@ impl Cycle<'_> {
     }
 
     /// What of these lists is read per row of another table, or per id that a list has named.
-    fn rows_of_lists(&self, lists: &[Arc<Resource>], due: bool) -> Result<Vec<Work>> {
+    fn rows_of_lists(&self, lists: &[Arc<Resource>]) -> Result<Vec<Work>> {
         let mut work = Vec::new();
         for resource in
-            lists.iter().filter(|resource| self.answers.tables.is_active(&resource.table))
+            lists.iter().filter(|resource| self.fetcher.answers.tables.is_active(&resource.table))
         {
             let Group::ForEach(for_each) = &resource.group else { continue };
-            let ids = self.each_ids(resource, for_each, due)?;
+            let ids = self.each_ids(resource, for_each)?;
             // Scope 0 is the list that names the others.
             let ids = ids.into_iter().filter(|id| for_each.list.is_none() || *id != 0);
             work.extend(ids.map(|id| Work::Row { table: resource.table.clone(), id }));
@@ -81,15 +89,15 @@ impl Cycle<'_> {
         Ok(work)
     }
 
-    fn list_is_stale(&self, resource: &Resource) -> Result<bool> {
-        State::new(&self.run.store.connection()?).scopes().list_is_stale(&resource.table)
+    fn is_stale(&self, table: &str) -> Result<bool> {
+        State::new(&self.fetcher.run.store.connection()?).scopes().list_is_stale(table)
     }
 
     /// The scopes of a table per row of another: all, or those that are stale.
-    fn each_ids(&self, resource: &Resource, for_each: &ForEach, all: bool) -> Result<Vec<i64>> {
-        let conn = self.run.store.connection()?;
+    fn each_ids(&self, resource: &Resource, for_each: &ForEach) -> Result<Vec<i64>> {
+        let conn = self.fetcher.run.store.connection()?;
         let state = State::new(&conn);
-        if all {
+        if self.is_due {
             state.scopes().each_ids(resource, for_each)
         } else {
             state.scopes().stale_each_ids(resource, for_each)

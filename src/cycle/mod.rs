@@ -64,12 +64,17 @@ use crate::error::Result;
 use crate::mirror::{RunLog, State};
 use crate::schedule::Name;
 use crate::scope::{DueReason, Mark};
-use answers::Answers;
+use backlog::Backlog;
+use feeds::Feeds;
+use fetch::Fetcher;
+use listing::Listing;
+use lists::Lists;
+use wait::Lag;
 
 /// A cycle under way.
 pub struct Cycle<'r> {
     run: &'r Run,
-    answers: Answers<'r>,
+    fetcher: Fetcher<'r>,
 }
 
 /// Key of `sync.meta`: why the cases have to be listed, while they have not been.
@@ -80,7 +85,7 @@ pub(crate) const CONTACT_AGE: Duration = Duration::from_secs(7 * 86_400);
 impl<'r> Cycle<'r> {
     /// Nothing is called yet.
     pub fn new(run: &'r Run) -> Cycle<'r> {
-        Cycle { run, answers: Answers::none(run) }
+        Cycle { run, fetcher: Fetcher::new(run) }
     }
 
     /// Runs the cycle to its end.
@@ -92,11 +97,11 @@ impl<'r> Cycle<'r> {
         self.run.progress.begin();
         let ran = self.work().await;
         // What was loaded before an error stays loaded, and is counted.
-        let flushed = self.answers.flush().await;
+        let flushed = self.fetcher.answers.flush().await;
         let noted = self.close_run().await;
         ran.and(flushed).and(noted)?;
-        self.answers.report.handled = self.answers.planned.handled();
-        Ok(self.answers.report)
+        self.fetcher.answers.report.handled = self.fetcher.answers.planned.handled();
+        Ok(self.fetcher.answers.report)
     }
 
     async fn work(&mut self) -> Result<()> {
@@ -107,7 +112,7 @@ impl<'r> Cycle<'r> {
             &self.run.options,
             Timestamp::now(),
         )?;
-        self.answers.report.verify_due = due.schedules.remove(&Name::Verify);
+        self.fetcher.answers.report.verify_due = due.schedules.remove(&Name::Verify);
         self.check_tenant(due.has(Name::Reference)).await?;
         if self.run.options.allow_removals {
             // Who allows it does not wait for what it held.
@@ -115,17 +120,17 @@ impl<'r> Cycle<'r> {
         }
         self.align_statuses().await?;
         let retried = match due.has(Name::Reference) {
-            true => self.answers.permissions.read().await?,
+            true => self.fetcher.answers.permissions.read().await?,
             false => BTreeMap::new(),
         };
-        self.answers.tables.choose(retried)?;
+        self.fetcher.answers.tables.choose(retried)?;
         if let Some(request) = self.run.options.journals.clone() {
             return self.read_period(&request).await;
         }
         if !self.run.options.following {
-            self.poll_feeds().await?;
+            self.feeds().poll().await?;
         }
-        self.check_cases()?;
+        self.backlog().check()?;
         if self.run.options.full {
             let journals = self.run.catalog.journals();
             self.run
@@ -141,7 +146,7 @@ impl<'r> Cycle<'r> {
                 .await?;
         }
         if due.takes_long() && !self.reads_everything()? {
-            self.read_changed_cases().await?;
+            self.backlog().read_changed().await?;
         }
         let done = self.catch_up(due).await?;
         self.follow().await?;
@@ -158,16 +163,16 @@ impl<'r> Cycle<'r> {
     /// Does what is due. Returns what of it is done.
     async fn catch_up(&mut self, mut due: Due) -> Result<Due> {
         if due.listing {
-            if self.list_cases().await? {
+            if Listing::new(&mut self.fetcher).read().await? {
                 self.run.write(|conn| State::new(conn).set_meta(LISTING_DUE, "")).await?;
             } else {
                 // It is tried again in the next run.
                 due.schedules.remove(&Name::Reconcile);
-                self.answers.report.undone = true;
+                self.fetcher.answers.report.undone = true;
             }
         }
         if due.has(Name::Reconcile) {
-            self.look_for_late_rows().await?;
+            self.feeds().look_for_late_rows().await?;
         }
         if due.rereads(&self.run.config) {
             let all = self.run.config.reconcile.reread == Reread::All;
@@ -179,13 +184,15 @@ impl<'r> Cycle<'r> {
         if due.has(Name::Reconcile) {
             self.note_run(Name::Reconcile, &due).await?;
         }
-        if self.read_lists(due.has(Name::Reference)).await? {
-            if due.has(Name::Reference) {
+        let is_due = due.has(Name::Reference);
+        let lists = Lists { fetcher: &mut self.fetcher, is_due }.read().await?;
+        if lists {
+            if is_due {
                 self.note_run(Name::Reference, &due).await?;
             }
         } else {
             due.schedules.remove(&Name::Reference);
-            self.answers.report.undone = true;
+            self.fetcher.answers.report.undone = true;
         }
         // Before the cases: it has an end that does not depend on what else changes.
         self.follow_journals(&due).await?;
@@ -195,23 +202,20 @@ impl<'r> Cycle<'r> {
     /// Fetches what is stale, and waits for what the search's lag needs, until nothing is left that
     /// can be done in this run.
     async fn follow(&mut self) -> Result<()> {
-        let deadline = self.wait_deadline();
-        let mut waited = i64::MIN;
+        let mut lag = Lag::new(self.run);
         loop {
-            let read = self.read_cases().await? + self.read_contacts().await?;
+            let read = self.backlog().read().await? + self.read_contacts().await?;
             if self.run.signals.interrupt() != Interrupt::None {
-                self.answers.report.interrupted = true;
+                self.fetcher.answers.report.interrupted = true;
                 return Ok(());
             }
-            if read > 0 || self.run.signals.latest() > self.answers.planned.handled() {
+            if read > 0 || self.run.signals.latest() > self.fetcher.answers.planned.handled() {
                 continue;
             }
-            if self.run.options.following {
+            if self.run.options.following
+                || !lag.wait(self.fetcher.answers.planned.handled()).await?
+            {
                 return Ok(());
-            }
-            match self.wait(deadline, waited).await? {
-                Some(due) => waited = due,
-                None => return Ok(()),
             }
         }
     }
@@ -219,9 +223,17 @@ impl<'r> Cycle<'r> {
     /// Searches the contacts that are stale. Returns how many.
     async fn read_contacts(&mut self) -> Result<usize> {
         match self.run.options.wants_contacts() {
-            true => self.answers.contacts().search(None).await,
+            true => self.fetcher.answers.contacts().search(None).await,
             false => Ok(0),
         }
+    }
+
+    fn feeds(&mut self) -> Feeds<'_, 'r> {
+        Feeds { answers: &mut self.fetcher.answers }
+    }
+
+    fn backlog(&mut self) -> Backlog<'_, 'r> {
+        Backlog { fetcher: &mut self.fetcher }
     }
 
     async fn note_run(&self, name: Name, due: &Due) -> Result<()> {

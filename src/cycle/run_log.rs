@@ -48,8 +48,11 @@ impl Cycle<'_> {
         if !is_known || ends_run(error.kind()) {
             return Err(error);
         }
-        let error = self.answers.note_reachability("/api/User", error).await?;
-        self.answers.report.problem(error.within("whose data it is cannot be asked").chain());
+        let error = self.fetcher.answers.note_reachability("/api/User", error).await?;
+        self.fetcher
+            .answers
+            .report
+            .problem(error.within("whose data it is cannot be asked").chain());
         Ok(())
     }
 
@@ -131,7 +134,7 @@ impl Cycle<'_> {
     /// What is left undone at the end of a run, in words and in the store.
     pub(super) async fn close_run(&mut self) -> Result<()> {
         self.keep_page_sizes().await?;
-        let (failed, answered) = self.answers.findings.take();
+        let (failed, answered) = self.fetcher.answers.findings.take();
         let of_cases = self.run.catalog.resources().iter().filter(|r| r.group == Group::Case);
         let tables: Vec<String> = of_cases.map(|r| r.table.clone()).collect();
         let catalog = Arc::clone(&self.run.catalog);
@@ -188,21 +191,22 @@ impl Cycle<'_> {
                 continue;
             };
             let why = row.reason.as_deref().unwrap_or_default();
-            self.answers.report.problem(format!("{table} is failing: {why}"));
+            self.fetcher.answers.report.problem(format!("{table} is failing: {why}"));
         }
         // The feeds are asked in every run.
         let asked: Vec<&str> = asked.into_iter().chain(FEED_TABLES).collect();
         for (table, (count, error)) in log.failed_scopes(&asked, &self.run.options.cases)? {
-            self.answers.report.problem(failed_text(&table, count, &error));
+            self.fetcher.answers.report.problem(failed_text(&table, count, &error));
         }
         for (table, count) in log.open_rejects(&asked, &self.run.options.cases)? {
             let s = if count == 1 { "" } else { "s" };
-            self.answers
+            self.fetcher
+                .answers
                 .report
                 .problem(format!("{table}: {count} open reject{s}, see sync.rejects"));
         }
         if whole && asked.contains(&REVENUE) {
-            controls.into_iter().for_each(|problem| self.answers.report.problem(problem));
+            controls.into_iter().for_each(|problem| self.fetcher.answers.report.problem(problem));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::Cycle;
+use super::Run;
 use super::signals::Interrupt;
 use crate::error::Result;
 use crate::mirror::State;
@@ -14,35 +14,46 @@ use crate::mirror::State;
 /// last backoff inside the delay may end as long after it.
 const MARGIN: Duration = Duration::from_secs(3);
 
-impl Cycle<'_> {
-    /// How long this run waits for the search at most.
-    pub(super) fn wait_deadline(&self) -> Timestamp {
-        Timestamp::now() + self.run.config.source.search_delay + MARGIN
+/// What the search's lag holds back.
+pub(super) struct Lag<'r> {
+    run: &'r Run,
+    /// This run waits no longer.
+    deadline: Timestamp,
+    /// What came due by then was waited for already: what it still holds back, such as a table that has
+    /// become forbidden, cannot be asked in this run. In microseconds of our clock.
+    waited: i64,
+}
+
+impl<'r> Lag<'r> {
+    /// Nothing was waited for yet.
+    pub(crate) fn new(run: &'r Run) -> Lag<'r> {
+        let deadline = Timestamp::now() + run.config.source.search_delay + MARGIN;
+        Lag { run, deadline, waited: i64::MIN }
     }
 
-    /// Sleeps until something that the search's lag holds back can be asked again, and returns when
-    /// that was, in microseconds of our clock; `None` when nothing of the kind comes due before the
-    /// deadline. What came due by `waited` was waited for already: what it still holds back, such as
-    /// a table that has become forbidden, cannot be asked in this run.
-    pub(super) async fn wait(&mut self, deadline: Timestamp, waited: i64) -> Result<Option<i64>> {
+    /// Sleeps until something that is held back can be asked again, or until a poll moves something
+    /// beyond `handled`. False when nothing of the kind comes due before the deadline.
+    pub(crate) async fn wait(&mut self, handled: i64) -> Result<bool> {
+        let run = self.run;
         let next = {
-            let conn = self.run.store.connection()?;
-            State::new(&conn).scopes().next_search(&self.run.options.cases, waited)?
+            let conn = run.store.connection()?;
+            State::new(&conn).scopes().next_search(&run.options.cases, self.waited)?
         };
         let Some(next) = next.and_then(|us| Timestamp::from_microsecond(us).ok()) else {
-            return Ok(None);
+            return Ok(false);
         };
-        if next > deadline || self.run.options.is_partial() && !self.run.options.wants("cases") {
-            return Ok(None);
+        if next > self.deadline || run.options.is_partial() && !run.options.wants("cases") {
+            return Ok(false);
         }
         let pause = next.duration_since(Timestamp::now());
         let pause = Duration::try_from(pause).unwrap_or_default() + Duration::from_millis(1);
-        self.run.progress.step("waiting for the search to catch up (source.search_delay)");
-        let mut signals = self.run.signals.clone();
+        run.progress.step("waiting for the search to catch up (source.search_delay)");
+        let mut signals = run.signals.clone();
         tokio::select! {
-            () = tokio::time::sleep(pause) => Ok(Some(next.as_microsecond())),
+            () = tokio::time::sleep(pause) => self.waited = next.as_microsecond(),
             // What else has changed is read meanwhile.
-            () = signals.beyond(self.answers.planned.handled(), Interrupt::None) => Ok(Some(waited)),
+            () = signals.beyond(handled, Interrupt::None) => {}
         }
+        Ok(true)
     }
 }
