@@ -7,11 +7,11 @@ use duckdb::Connection;
 use jiff::Timestamp;
 
 use super::due::Due;
-use crate::config::Config;
+use crate::config::{Config, JournalLevel};
 use crate::error::Result;
-use crate::mirror::State;
+use crate::mirror::{RunLog, State};
 use crate::schedule::Name;
-use crate::scope::{Month, REVENUE_SUMS, first_month, months_back};
+use crate::scope::{DueReason, Month, REVENUE_SUMS, first_month, months_back};
 
 /// Key of `sync.meta`: the first month that is ever synced, fixed at the first run.
 pub(super) const FIRST_MONTH: &str = "journals_since";
@@ -52,6 +52,41 @@ impl Wanted {
             scheduled: due.has(Name::Journals),
             rechecked: due.has(Name::JournalsRecheck),
         })
+    }
+
+    /// Makes due what the schedules ask for, of these tables; the months of `all`, of which some cannot be
+    /// read, are in the store too: they should be there.
+    pub(crate) fn note(
+        &self,
+        conn: &Connection,
+        (level, at): (JournalLevel, Timestamp),
+        tables: &[String],
+        all: &[String],
+    ) -> Result<()> {
+        let state = State::new(conn);
+        state.set_meta(FIRST_MONTH, &self.first.to_string())?;
+        state.wanted_months().leave_other_journals(level, &self.ids)?;
+        // What is due is in the store from here on: the schedules have done their part.
+        let ran = [(self.scheduled, Name::Journals), (self.rechecked, Name::JournalsRecheck)];
+        for (_, name) in ran.iter().filter(|(ran, _)| *ran && !self.ids.is_empty()) {
+            RunLog::new(conn).set_schedule(name.as_str(), at)?;
+        }
+        if self.rechecked {
+            let why = Some(DueReason::Recheck);
+            let (sums, journals): (Vec<_>, Vec<_>) =
+                tables.iter().cloned().partition(|table| table == REVENUE_SUMS);
+            state.months().months_are_due(&journals, level, &self.ids, &self.recheck, why)?;
+            for table in &sums {
+                state.months().synced_months_are_due(table, DueReason::Recheck)?;
+            }
+            state.months().rejected_months_are_due()?;
+        }
+        if self.scheduled {
+            state.months().months_are_due(all, level, &self.ids, &self.all, None)?;
+            let why = Some(DueReason::Schedule);
+            state.months().months_are_due(tables, level, &self.ids, &self.trailing, why)?;
+        }
+        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ mod feeds;
 mod fetch;
 mod findings;
 mod gone;
+mod journal_rounds;
 mod journals;
 mod list_answers;
 mod listing;
@@ -67,6 +68,7 @@ use crate::scope::{DueReason, Mark};
 use backlog::Backlog;
 use feeds::Feeds;
 use fetch::Fetcher;
+use journals::Journals;
 use listing::Listing;
 use lists::Lists;
 use wait::Lag;
@@ -124,8 +126,8 @@ impl<'r> Cycle<'r> {
             false => BTreeMap::new(),
         };
         self.fetcher.answers.tables.choose(retried)?;
-        if let Some(request) = self.run.options.journals.clone() {
-            return self.read_period(&request).await;
+        if let Some(request) = &self.run.options.journals {
+            return Journals::of(&mut self.fetcher).read_period(request).await;
         }
         if !self.run.options.following {
             self.feeds().poll().await?;
@@ -195,7 +197,7 @@ impl<'r> Cycle<'r> {
             self.fetcher.answers.report.undone = true;
         }
         // Before the cases: it has an end that does not depend on what else changes.
-        self.follow_journals(&due).await?;
+        Journals::of(&mut self.fetcher).follow(&due).await?;
         Ok(due)
     }
 
