@@ -19,20 +19,23 @@ mod listing;
 mod lists;
 mod month_answers;
 mod options;
+mod page_sizes;
 mod permissions;
 mod planned;
 mod policy;
 mod polls;
+mod problems;
 mod queue;
 mod reach;
 mod report;
 mod run;
-mod run_log;
 mod scope_answers;
 mod search;
 mod signals;
+mod statuses;
 mod suspects;
 mod tables;
+mod tenant;
 mod wait;
 
 pub(crate) use case_plans::{plan_cases, plan_rereading, scopes_of, since};
@@ -42,16 +45,18 @@ pub(crate) use feeds::REREAD;
 pub(crate) use findings::MOST_FAILURES;
 pub use journals::JournalRequest;
 pub use options::Options;
+pub(crate) use page_sizes::page_sizes;
 pub(crate) use permissions::{is_granted, restriction};
 pub(crate) use policy::{ends_run, month_takes_too_long, weight_of_month};
 pub use polls::Polls;
+pub(crate) use problems::failed_text;
 pub(crate) use reach::{Unreached, is_out_of_reach};
 pub use report::Report;
 pub use run::{Parts, Run};
-pub(crate) use run_log::{check_tenant, failed_text, page_sizes};
 pub(crate) use search::IDS_PER_CALL;
 pub(crate) use signals::{Controls, Interrupt};
 pub use signals::{Notifier, Signals};
+pub(crate) use tenant::check_tenant;
 
 pub use crate::journals::MonthsUnderWay;
 
@@ -65,12 +70,14 @@ use crate::error::Result;
 use crate::mirror::{RunLog, State};
 use crate::schedule::Name;
 use crate::scope::{DueReason, Mark};
+use answers::Answers;
 use backlog::Backlog;
 use feeds::Feeds;
 use fetch::Fetcher;
 use journals::Journals;
 use listing::Listing;
 use lists::Lists;
+use statuses::Statuses;
 use wait::Lag;
 
 /// A cycle under way.
@@ -100,14 +107,14 @@ impl<'r> Cycle<'r> {
         let ran = self.work().await;
         // What was loaded before an error stays loaded, and is counted.
         let flushed = self.fetcher.answers.flush().await;
-        let noted = self.close_run().await;
+        let noted = self.close().await;
         ran.and(flushed).and(noted)?;
         self.fetcher.answers.report.handled = self.fetcher.answers.planned.handled();
         Ok(self.fetcher.answers.report)
     }
 
     async fn work(&mut self) -> Result<()> {
-        self.recall_page_sizes()?;
+        page_sizes::recall(self.run)?;
         let mut due = Due::of(
             &self.run.config,
             &self.run.store.connection()?,
@@ -115,12 +122,12 @@ impl<'r> Cycle<'r> {
             Timestamp::now(),
         )?;
         self.fetcher.answers.report.verify_due = due.schedules.remove(&Name::Verify);
-        self.check_tenant(due.has(Name::Reference)).await?;
+        tenant::check(&mut self.fetcher.answers, due.has(Name::Reference)).await?;
         if self.run.options.allow_removals {
             // Who allows it does not wait for what it held.
             self.run.write(|conn| State::new(conn).what_is_held_waits_no_longer()).await?;
         }
-        self.align_statuses().await?;
+        Statuses { run: self.run }.align().await?;
         let retried = match due.has(Name::Reference) {
             true => self.fetcher.answers.permissions.read().await?,
             false => BTreeMap::new(),
@@ -236,6 +243,25 @@ impl<'r> Cycle<'r> {
 
     fn backlog(&mut self) -> Backlog<'_, 'r> {
         Backlog { fetcher: &mut self.fetcher }
+    }
+
+    /// What is left undone at the end of a run, in words and in the store.
+    async fn close(&mut self) -> Result<()> {
+        page_sizes::keep(self.run).await?;
+        let Answers { findings, report, .. } = &mut self.fetcher.answers;
+        let (failed, answered) = findings.take();
+        Statuses { run: self.run }.settle(failed, answered).await?;
+        let controls = self
+            .run
+            .write(|conn| {
+                let state = State::new(conn);
+                state.controls().sums_follow_their_lines()?;
+                state.controls().keep_control_problems()
+            })
+            .await?;
+        let problems = problems::of(self.run, controls)?;
+        problems.into_iter().for_each(|problem| report.problem(problem));
+        Ok(())
     }
 
     async fn note_run(&self, name: Name, due: &Due) -> Result<()> {

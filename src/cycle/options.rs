@@ -1,6 +1,7 @@
 //! What a cycle is asked to do.
 
 use super::JournalRequest;
+use crate::catalog::Resource;
 
 /// What a cycle is asked to do beside following the feed (docs/architecture.md, "What is due").
 #[derive(Debug, Clone, Default)]
@@ -41,5 +42,12 @@ impl Options {
     /// Contacts are no case's.
     pub(super) fn wants_contacts(&self) -> bool {
         self.wants("contacts") && self.cases.is_empty()
+    }
+
+    /// Whether the options leave a table in: what they leave out is no failure
+    /// (docs/architecture.md, "Commands").
+    pub(super) fn asks_for(&self, resource: &Resource) -> bool {
+        let wanted = self.wants(&resource.table) || self.wants(resource.read_with());
+        wanted && (self.cases.is_empty() || resource.read_with() != "contacts")
     }
 }

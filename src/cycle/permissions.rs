@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::array::AsArray;
-use duckdb::Connection;
 
 use super::Run;
-use crate::catalog::{Catalog, Partial, Resource};
+use super::statuses::set_ok;
+use crate::catalog::{Partial, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Result};
 use crate::mirror::{ResourceRow, RunLog, State};
@@ -167,18 +167,6 @@ fn shows_part(load: &Load, partial: &Partial) -> bool {
     values.is_some_and(|values| {
         values.iter().flatten().any(|value| partial.values.iter().any(|part| part == value))
     })
-}
-
-/// A table can be read, in part where a permission for the rest of it is not granted.
-pub(super) fn set_ok(conn: &Connection, catalog: &Catalog, table: &str) -> Result<()> {
-    let partial = catalog.get(table).and_then(|resource| resource.partial.as_ref());
-    let lacking = match partial {
-        Some(partial) if State::new(conn).stale_marks().is_withheld(table)? => {
-            Some(restriction(partial))
-        }
-        Some(_) | None => None,
-    };
-    RunLog::new(conn).set_status(table, TableStatus::Ok, lacking.as_deref())
 }
 
 /// Whether the API user sees the rows that need a further permission.

@@ -1,0 +1,57 @@
+//! What a run left undone, in words.
+
+use super::Run;
+use crate::error::Result;
+use crate::mirror::{FEED_TABLES, ResourceRow, RunLog};
+use crate::scope::{REVENUE, TableStatus};
+
+/// What is not as it should be at the end of a run; `controls`: what the journals' control totals say.
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn of(run: &Run, controls: Vec<String>) -> Result<Vec<String>> {
+    let conn = run.store.connection()?;
+    let log = RunLog::new(&conn);
+    let rows = log.resources()?;
+    let is_asked = |table: &str| rows.get(table).is_some_and(ResourceRow::is_asked);
+    let asked: Vec<&str> = run
+        .catalog
+        .resources()
+        .iter()
+        .filter(|r| run.options.asks_for(r) && is_asked(&r.table) && is_asked(r.read_with()))
+        .map(|r| r.table.as_str())
+        .collect();
+    let mut problems = Vec::new();
+    // What a table is failing for are other cases, unless these failed too.
+    let whole = run.options.cases.is_empty();
+    for table in asked.iter().filter(|_| whole) {
+        let Some(row) = rows.get(*table).filter(|row| row.own_status() == TableStatus::Failing)
+        else {
+            continue;
+        };
+        let why = row.reason.as_deref().unwrap_or_default();
+        problems.push(format!("{table} is failing: {why}"));
+    }
+    // The feeds are asked in every run.
+    let asked: Vec<&str> = asked.into_iter().chain(FEED_TABLES).collect();
+    for (table, (count, error)) in log.failed_scopes(&asked, &run.options.cases)? {
+        problems.push(failed_text(&table, count, &error));
+    }
+    for (table, count) in log.open_rejects(&asked, &run.options.cases)? {
+        let s = if count == 1 { "" } else { "s" };
+        problems.push(format!("{table}: {count} open reject{s}, see sync.rejects"));
+    }
+    if whole && asked.contains(&REVENUE) {
+        problems.extend(controls);
+    }
+    Ok(problems)
+}
+
+/// What is said of a table of which scopes failed.
+pub(crate) fn failed_text(table: &str, count: i64, error: &str) -> String {
+    if FEED_TABLES.contains(&table) {
+        return error.to_owned();
+    }
+    let s = if count == 1 { "" } else { "s" };
+    format!("{table}: {count} scope{s} failed and will be tried again: {error}")
+}

@@ -1,0 +1,137 @@
+//! What `sync.resources` says of the tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use duckdb::Connection;
+
+use super::Run;
+use super::dependence::Dependence;
+use super::permissions::restriction;
+use crate::catalog::{Catalog, Group};
+use crate::error::Result;
+use crate::mirror::{RunLog, State};
+use crate::scope::TableStatus;
+
+/// The statuses of the tables.
+pub(super) struct Statuses<'r> {
+    pub(super) run: &'r Run,
+}
+
+impl Statuses<'_> {
+    /// Makes the statuses follow `resources.disable`.
+    pub(crate) async fn align(&self) -> Result<()> {
+        let disabled = self.run.config.resources.disable.clone();
+        let rows = RunLog::new(&self.run.store.connection()?).resources()?;
+        let changes: Vec<(String, bool)> = rows
+            .into_iter()
+            .filter_map(|(table, row)| {
+                let off = disabled.contains(&table);
+                (off != (row.own_status() == TableStatus::Disabled)).then_some((table, off))
+            })
+            .collect();
+        if changes.is_empty() {
+            return self.derive().await;
+        }
+        let catalog = Arc::clone(&self.run.catalog);
+        self.run
+            .write(move |conn| {
+                let (log, state) = (RunLog::new(conn), State::new(conn));
+                for (table, off) in &changes {
+                    if *off {
+                        let why = "resources.disable names it";
+                        log.set_status(table, TableStatus::Disabled, Some(why))?;
+                    } else {
+                        set_ok(conn, &catalog, table)?;
+                        // A child's rows come with its parent's scopes.
+                        match catalog.get(table).map(|resource| resource.read_with()) {
+                            Some(parent) if parent != table => {
+                                state.stale_marks().read_again(parent)?
+                            }
+                            _ => state.stale_marks().wake_table(table)?,
+                        }
+                    }
+                }
+                Ok(())
+            })
+            .await?;
+        self.derive().await
+    }
+
+    /// Makes them follow what a run has found out: the tables that failed, with why, and those that
+    /// answered.
+    pub(crate) async fn settle(
+        &self,
+        failed: BTreeMap<String, String>,
+        answered: BTreeSet<String>,
+    ) -> Result<()> {
+        let of_cases = self.run.catalog.resources().iter().filter(|r| r.group == Group::Case);
+        let tables: Vec<String> = of_cases.map(|r| r.table.clone()).collect();
+        let catalog = Arc::clone(&self.run.catalog);
+        self.run
+            .write(move |conn| {
+                let log = RunLog::new(conn);
+                let rows = log.resources()?;
+                for (table, reason) in &failed {
+                    let ok = rows.get(table).is_some_and(|r| r.own_status() == TableStatus::Ok);
+                    // One scope that fails is not the table; none that answers is.
+                    if ok && !answered.contains(table) {
+                        log.set_status(table, TableStatus::Failing, Some(reason))?;
+                    }
+                }
+                State::new(conn).contacts().forget_unnamed_contacts()?;
+                let waiting = log.failed_scopes(&tables, &[])?;
+                for (table, _) in
+                    rows.iter().filter(|(_, row)| row.own_status() == TableStatus::Failing)
+                {
+                    // What failed may have left with its cases.
+                    let over = tables.contains(table) && !waiting.contains_key(table);
+                    if over || answered.contains(table) {
+                        set_ok(conn, &catalog, table)?;
+                    }
+                }
+                Ok(())
+            })
+            .await?;
+        self.derive().await
+    }
+
+    /// Makes the statuses of tables that depend on others follow those.
+    async fn derive(&self) -> Result<()> {
+        let changes = {
+            let conn = self.run.store.connection()?;
+            let state = State::new(&conn);
+            Dependence {
+                catalog: &self.run.catalog,
+                rows: &RunLog::new(&conn).resources()?,
+                named_journals: !self.run.config.journals.ids.is_empty(),
+                is_empty: |table: &str| Ok(state.scopes().count_rows(table)? == 0),
+            }
+            .changes()?
+        };
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.run
+            .write(move |conn| {
+                let log = RunLog::new(conn);
+                changes.iter().try_for_each(|(table, now)| {
+                    let (reason, because_of) = (now.reason.as_deref(), now.because_of.as_deref());
+                    log.set_status_of(table, now.status, reason, because_of)
+                })
+            })
+            .await
+    }
+}
+
+/// A table can be read, in part where a permission for the rest of it is not granted.
+pub(super) fn set_ok(conn: &Connection, catalog: &Catalog, table: &str) -> Result<()> {
+    let partial = catalog.get(table).and_then(|resource| resource.partial.as_ref());
+    let lacking = match partial {
+        Some(partial) if State::new(conn).stale_marks().is_withheld(table)? => {
+            Some(restriction(partial))
+        }
+        Some(_) | None => None,
+    };
+    RunLog::new(conn).set_status(table, TableStatus::Ok, lacking.as_deref())
+}
