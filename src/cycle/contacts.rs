@@ -68,16 +68,14 @@ impl Contacts<'_, '_> {
         }
         self.answers.flush().await?;
         let all = all && (searched == ids.len() || !self.answers.tables.is_active(CONTACTS));
-        self.answers
-            .run
-            .write(move |conn| {
-                let state = State::new(conn);
-                if all {
-                    state.contacts().contacts_planned()?;
-                }
-                state.contacts().clean_contacts()
-            })
-            .await?;
+        run.write(move |conn| {
+            let state = State::new(conn);
+            if all {
+                state.contacts().contacts_planned()?;
+            }
+            state.contacts().clean_contacts()
+        })
+        .await?;
         Ok(searched)
     }
 

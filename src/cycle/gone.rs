@@ -13,6 +13,7 @@ pub(super) const LEFT: &str = "the source answers 404, and no office of the list
                                second 404, source.doubt after the first, means that it is gone";
 
 /// What a 404 to a month says of whose it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// Nothing says that it left the list.
     Listed,

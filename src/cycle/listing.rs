@@ -163,10 +163,8 @@ impl<'c, 'r> Listing<'c, 'r> {
                 Ok(Ended { complete: true, without_key })
             }
             Some(source::Verdict::Incomplete(why)) => {
-                self.fetcher
-                    .answers
-                    .report
-                    .problem(format!("the listing of {} is incomplete: {why}", resource.table));
+                let why = format!("the listing of {} is incomplete: {why}", resource.table);
+                self.fetcher.answers.report.problem(why);
                 Ok(Ended { complete: false, without_key })
             }
             None => Ok(Ended { complete: false, without_key }),

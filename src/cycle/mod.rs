@@ -1,4 +1,8 @@
 //! One cycle: poll, list, fetch what is stale, load, publish. The only place that sees all steps.
+//!
+//! [`Cycle`] says what is due, and in which order. [`backlog`], [`lists`] and [`journals`] make queues of
+//! it, the one loop in [`fetch`] works through them, and [`answers`] knows what came of it. What does not
+//! change meanwhile is in [`Run`], which all of them borrow.
 
 mod answers;
 mod backlog;
@@ -14,6 +18,7 @@ mod findings;
 mod gone;
 mod journal_rounds;
 mod journals;
+mod lag;
 mod list_answers;
 mod listing;
 mod lists;
@@ -36,7 +41,6 @@ mod statuses;
 mod suspects;
 mod tables;
 mod tenant;
-mod wait;
 
 pub(crate) use case_plans::{plan_cases, plan_rereading, scopes_of, since};
 pub(crate) use due::{Due, last_runs};
@@ -75,10 +79,10 @@ use backlog::Backlog;
 use feeds::Feeds;
 use fetch::Fetcher;
 use journals::Journals;
+use lag::Lag;
 use listing::Listing;
 use lists::Lists;
 use statuses::Statuses;
-use wait::Lag;
 
 /// A cycle under way.
 pub struct Cycle<'r> {
@@ -115,44 +119,40 @@ impl<'r> Cycle<'r> {
 
     async fn work(&mut self) -> Result<()> {
         page_sizes::recall(self.run)?;
-        let mut due = Due::of(
-            &self.run.config,
-            &self.run.store.connection()?,
-            &self.run.options,
-            Timestamp::now(),
-        )?;
-        self.fetcher.answers.report.verify_due = due.schedules.remove(&Name::Verify);
-        tenant::check(&mut self.fetcher.answers, due.has(Name::Reference)).await?;
-        if self.run.options.allow_removals {
+        let (run, answers) = (self.run, &mut self.fetcher.answers);
+        let mut due =
+            Due::of(&run.config, &run.store.connection()?, &run.options, Timestamp::now())?;
+        answers.report.verify_due = due.schedules.remove(&Name::Verify);
+        tenant::check(answers, due.has(Name::Reference)).await?;
+        if run.options.allow_removals {
             // Who allows it does not wait for what it held.
-            self.run.write(|conn| State::new(conn).what_is_held_waits_no_longer()).await?;
+            run.write(|conn| State::new(conn).what_is_held_waits_no_longer()).await?;
         }
-        Statuses { run: self.run }.align().await?;
+        Statuses { run }.align().await?;
         let retried = match due.has(Name::Reference) {
-            true => self.fetcher.answers.permissions.read().await?,
+            true => answers.permissions.read().await?,
             false => BTreeMap::new(),
         };
-        self.fetcher.answers.tables.choose(retried)?;
-        if let Some(request) = &self.run.options.journals {
+        answers.tables.choose(retried)?;
+        if let Some(request) = &run.options.journals {
             return Journals::of(&mut self.fetcher).read_period(request).await;
         }
-        if !self.run.options.following {
+        if !run.options.following {
             self.feeds().poll().await?;
         }
         self.backlog().check()?;
-        if self.run.options.full {
-            let journals = self.run.catalog.journals();
-            self.run
-                .write(move |conn| {
-                    let state = State::new(conn);
-                    for table in &journals {
-                        state.months().synced_months_are_due(table, DueReason::Full)?;
-                    }
-                    // Kept until it is done, so that an interrupted run goes on with it.
-                    state.set_meta(LISTING_DUE, "full")?;
-                    state.stale_marks().everything_is_stale(Mark::Full)
-                })
-                .await?;
+        if run.options.full {
+            let journals = run.catalog.journals();
+            run.write(move |conn| {
+                let state = State::new(conn);
+                for table in &journals {
+                    state.months().synced_months_are_due(table, DueReason::Full)?;
+                }
+                // Kept until it is done, so that an interrupted run goes on with it.
+                state.set_meta(LISTING_DUE, "full")?;
+                state.stale_marks().everything_is_stale(Mark::Full)
+            })
+            .await?;
         }
         if due.takes_long() && !self.reads_everything()? {
             self.backlog().read_changed().await?;
@@ -160,7 +160,7 @@ impl<'r> Cycle<'r> {
         let done = self.catch_up(due).await?;
         self.follow().await?;
         // Noted last: what is killed before its end is due again.
-        self.run.write(move |conn| done.note(conn)).await
+        run.write(move |conn| done.note(conn)).await
     }
 
     /// Whether everything is stale: `--full`, now or in a run that was interrupted.
@@ -194,14 +194,11 @@ impl<'r> Cycle<'r> {
             self.note_run(Name::Reconcile, &due).await?;
         }
         let is_due = due.has(Name::Reference);
-        let lists = Lists { fetcher: &mut self.fetcher, is_due }.read().await?;
-        if lists {
-            if is_due {
-                self.note_run(Name::Reference, &due).await?;
-            }
-        } else {
+        if !(Lists { fetcher: &mut self.fetcher, is_due }).read().await? {
             due.schedules.remove(&Name::Reference);
             self.fetcher.answers.report.undone = true;
+        } else if is_due {
+            self.note_run(Name::Reference, &due).await?;
         }
         // Before the cases: it has an end that does not depend on what else changes.
         Journals::of(&mut self.fetcher).follow(&due).await?;
@@ -247,19 +244,18 @@ impl<'r> Cycle<'r> {
 
     /// What is left undone at the end of a run, in words and in the store.
     async fn close(&mut self) -> Result<()> {
-        page_sizes::keep(self.run).await?;
-        let Answers { findings, report, .. } = &mut self.fetcher.answers;
+        let Answers { run, findings, report, .. } = &mut self.fetcher.answers;
+        page_sizes::keep(run).await?;
         let (failed, answered) = findings.take();
-        Statuses { run: self.run }.settle(failed, answered).await?;
-        let controls = self
-            .run
+        Statuses { run }.settle(failed, answered).await?;
+        let controls = run
             .write(|conn| {
                 let state = State::new(conn);
                 state.controls().sums_follow_their_lines()?;
                 state.controls().keep_control_problems()
             })
             .await?;
-        let problems = problems::of(self.run, controls)?;
+        let problems = problems::of(run, controls)?;
         problems.into_iter().for_each(|problem| report.problem(problem));
         Ok(())
     }

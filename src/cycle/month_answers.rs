@@ -135,18 +135,14 @@ impl MonthAnswer<'_, '_> {
         }
         let kind = error.kind();
         if kind == Kind::NotFound {
-            match gone::look_for(&self.answers.tables, month.scope).await? {
-                Fate::Listed => {}
-                Fate::Doubted => {
-                    self.is_failing(kind, gone::LEFT);
-                    self.note_failure(FailureKind::NotFound, gone::LEFT, Duration::ZERO).await?;
-                    self.answers.reached();
-                    return Ok(());
-                }
-                Fate::Gone => {
-                    self.answers.reached();
-                    return Ok(());
-                }
+            let fate = gone::look_for(&self.answers.tables, month.scope).await?;
+            if fate == Fate::Doubted {
+                self.is_failing(kind, gone::LEFT);
+                self.note_failure(FailureKind::NotFound, gone::LEFT, Duration::ZERO).await?;
+            }
+            if fate != Fate::Listed {
+                self.answers.reached();
+                return Ok(());
             }
         }
         let error = if month_takes_too_long(kind) {

@@ -39,14 +39,15 @@ impl<'r> Permissions<'r> {
 
     /// Reads what the API user may do. Tables that were forbidden or absent are tried again; returns them.
     pub(crate) async fn read(&self) -> Result<BTreeMap<String, ResourceRow>> {
-        let permissions = self.run.client().permissions().await;
+        let run = self.run;
+        let permissions = run.client().permissions().await;
         if let Err(error) = &permissions {
             // They are only shown; what is not allowed says so itself.
             tracing::warn!(reason = error.chain(), "the API user's permissions cannot be read");
         }
         let parts =
             permissions.map_or_else(|_| Vec::new(), |granted| self.partly_granted(&granted));
-        let rows = RunLog::new(&self.run.store.connection()?).resources()?;
+        let rows = RunLog::new(&run.store.connection()?).resources()?;
         let retried: BTreeMap<_, _> = rows
             .into_iter()
             .filter(|(_, row)| {
@@ -54,22 +55,21 @@ impl<'r> Permissions<'r> {
             })
             .collect();
         let again: Vec<String> = retried.keys().cloned().collect();
-        let catalog = Arc::clone(&self.run.catalog);
-        self.run
-            .write(move |conn| {
-                let (log, state) = (RunLog::new(conn), State::new(conn));
-                state.set_meta("contacts_feed", "untried")?;
-                for table in &again {
-                    set_ok(conn, &catalog, table)?;
-                    state.stale_marks().wake_table(table)?;
-                }
-                for (table, lacking) in &parts {
-                    state.stale_marks().set_withheld(table, lacking.is_some())?;
-                    log.set_reason(table, lacking.as_deref())?;
-                }
-                Ok(())
-            })
-            .await?;
+        let catalog = Arc::clone(&run.catalog);
+        run.write(move |conn| {
+            let (log, state) = (RunLog::new(conn), State::new(conn));
+            state.set_meta("contacts_feed", "untried")?;
+            for table in &again {
+                set_ok(conn, &catalog, table)?;
+                state.stale_marks().wake_table(table)?;
+            }
+            for (table, lacking) in &parts {
+                state.stale_marks().set_withheld(table, lacking.is_some())?;
+                log.set_reason(table, lacking.as_deref())?;
+            }
+            Ok(())
+        })
+        .await?;
         Ok(retried)
     }
 
@@ -96,11 +96,12 @@ impl<'r> Permissions<'r> {
         id: i64,
         load: &Load,
     ) -> Result<()> {
+        let run = self.run;
         let Some(partial) = &resource.partial else { return Ok(()) };
         let with_part = match self.with_part.entry(resource.table.clone()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {
-                let conn = self.run.store.connection()?;
+                let conn = run.store.connection()?;
                 let scopes = State::new(&conn).scopes().scopes_with_part(resource, partial)?;
                 unknown.insert(scopes.into_iter().collect())
             }
@@ -122,13 +123,12 @@ impl<'r> Permissions<'r> {
         if before == Some(withheld) {
             return Ok(());
         }
-        let (catalog, table) = (Arc::clone(&self.run.catalog), resource.table.clone());
-        self.run
-            .write(move |conn| {
-                State::new(conn).stale_marks().set_withheld(&table, withheld)?;
-                set_ok(conn, &catalog, &table)
-            })
-            .await
+        let (catalog, table) = (Arc::clone(&run.catalog), resource.table.clone());
+        run.write(move |conn| {
+            State::new(conn).stale_marks().set_withheld(&table, withheld)?;
+            set_ok(conn, &catalog, &table)
+        })
+        .await
     }
 
     /// Whether a permission that the table needs, or that a 403 names, is not granted. Where that

@@ -67,3 +67,28 @@ impl Planned {
         !self.tried.is_empty() && tried().is_some_and(|handled| case.moved <= *handled)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_poll_is_handled_when_the_last_of_its_cases_is_planned() {
+        let mut planned = Planned::new(3);
+        assert_eq!(planned.handled(), 3);
+        planned.set(5, Some(17));
+        assert_eq!((planned.handled(), planned.last()), (4, (5, 17)));
+        planned.covers(4);
+        assert_eq!(planned.last(), (5, 17), "nothing is planned twice");
+        planned.covers(5);
+        assert_eq!(planned.handled(), 5);
+    }
+
+    #[test]
+    fn what_waits_for_the_search_may_be_tried_again() {
+        let mut planned = Planned::new(3);
+        planned.failed("cases", 17, FailureKind::Lag);
+        planned.failed("cases", 18, FailureKind::Incomplete);
+        assert!(!planned.has_failed("cases", 17) && planned.has_failed("cases", 18));
+    }
+}

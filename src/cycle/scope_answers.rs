@@ -113,24 +113,19 @@ impl ScopeAnswer<'_, '_> {
         let counts = error.kind() == Kind::Forbidden && is_scope;
         if counts {
             // It counts among those that speak for the table.
-            self.answers
-                .note_failure(table, id, FailureKind::of(Kind::Forbidden), &error.chain())
-                .await?;
+            let kind = FailureKind::of(Kind::Forbidden);
+            self.answers.note_failure(table, id, kind, &error.chain()).await?;
         }
         let evidence = self.evidence(whole, &error).await?;
         let verdict = policy::decide(error.kind(), &evidence);
         match verdict {
             Verdict::EndRun => return Err(error),
             Verdict::TableForbidden => {
-                run.write({
-                    let table = table.to_owned();
-                    move |conn| State::new(conn).failures().forget_forbidden(&table)
-                })
-                .await?;
-                self.answers
-                    .tables
-                    .set_aside(table, TableStatus::Forbidden, &error.chain())
+                let forbidden = table.to_owned();
+                run.write(move |conn| State::new(conn).failures().forget_forbidden(&forbidden))
                     .await?;
+                let tables = &mut self.answers.tables;
+                tables.set_aside(table, TableStatus::Forbidden, &error.chain()).await?;
             }
             Verdict::TableAbsent => {
                 self.answers.tables.set_aside(table, TableStatus::Absent, &error.chain()).await?
@@ -206,10 +201,8 @@ impl ScopeAnswer<'_, '_> {
                     .write(move |conn| {
                         let state = State::new(conn);
                         let has_rows = state.scopes().rows_of_scope(&resource, id)? > 0;
-                        Ok((
-                            has_rows,
-                            state.failures().is_gone_since(&resource.table, id, None, before)?,
-                        ))
+                        let table = &resource.table;
+                        Ok((has_rows, state.failures().is_gone_since(table, id, None, before)?))
                     })
                     .await?;
             }

@@ -21,8 +21,9 @@ pub(super) struct Statuses<'r> {
 impl Statuses<'_> {
     /// Makes the statuses follow `resources.disable`.
     pub(crate) async fn align(&self) -> Result<()> {
-        let disabled = self.run.config.resources.disable.clone();
-        let rows = RunLog::new(&self.run.store.connection()?).resources()?;
+        let run = self.run;
+        let disabled = run.config.resources.disable.clone();
+        let rows = RunLog::new(&run.store.connection()?).resources()?;
         let changes: Vec<(String, bool)> = rows
             .into_iter()
             .filter_map(|(table, row)| {
@@ -33,28 +34,27 @@ impl Statuses<'_> {
         if changes.is_empty() {
             return self.derive().await;
         }
-        let catalog = Arc::clone(&self.run.catalog);
-        self.run
-            .write(move |conn| {
-                let (log, state) = (RunLog::new(conn), State::new(conn));
-                for (table, off) in &changes {
-                    if *off {
-                        let why = "resources.disable names it";
-                        log.set_status(table, TableStatus::Disabled, Some(why))?;
-                    } else {
-                        set_ok(conn, &catalog, table)?;
-                        // A child's rows come with its parent's scopes.
-                        match catalog.get(table).map(|resource| resource.read_with()) {
-                            Some(parent) if parent != table => {
-                                state.stale_marks().read_again(parent)?
-                            }
-                            _ => state.stale_marks().wake_table(table)?,
+        let catalog = Arc::clone(&run.catalog);
+        run.write(move |conn| {
+            let (log, state) = (RunLog::new(conn), State::new(conn));
+            for (table, off) in &changes {
+                if *off {
+                    let why = "resources.disable names it";
+                    log.set_status(table, TableStatus::Disabled, Some(why))?;
+                } else {
+                    set_ok(conn, &catalog, table)?;
+                    // A child's rows come with its parent's scopes.
+                    match catalog.get(table).map(|resource| resource.read_with()) {
+                        Some(parent) if parent != table => {
+                            state.stale_marks().read_again(parent)?
                         }
+                        _ => state.stale_marks().wake_table(table)?,
                     }
                 }
-                Ok(())
-            })
-            .await?;
+            }
+            Ok(())
+        })
+        .await?;
         self.derive().await
     }
 
@@ -65,46 +65,47 @@ impl Statuses<'_> {
         failed: BTreeMap<String, String>,
         answered: BTreeSet<String>,
     ) -> Result<()> {
-        let of_cases = self.run.catalog.resources().iter().filter(|r| r.group == Group::Case);
+        let run = self.run;
+        let of_cases = run.catalog.resources().iter().filter(|r| r.group == Group::Case);
         let tables: Vec<String> = of_cases.map(|r| r.table.clone()).collect();
-        let catalog = Arc::clone(&self.run.catalog);
-        self.run
-            .write(move |conn| {
-                let log = RunLog::new(conn);
-                let rows = log.resources()?;
-                for (table, reason) in &failed {
-                    let ok = rows.get(table).is_some_and(|r| r.own_status() == TableStatus::Ok);
-                    // One scope that fails is not the table; none that answers is.
-                    if ok && !answered.contains(table) {
-                        log.set_status(table, TableStatus::Failing, Some(reason))?;
-                    }
+        let catalog = Arc::clone(&run.catalog);
+        run.write(move |conn| {
+            let log = RunLog::new(conn);
+            let rows = log.resources()?;
+            for (table, reason) in &failed {
+                let ok = rows.get(table).is_some_and(|r| r.own_status() == TableStatus::Ok);
+                // One scope that fails is not the table; none that answers is.
+                if ok && !answered.contains(table) {
+                    log.set_status(table, TableStatus::Failing, Some(reason))?;
                 }
-                State::new(conn).contacts().forget_unnamed_contacts()?;
-                let waiting = log.failed_scopes(&tables, &[])?;
-                for (table, _) in
-                    rows.iter().filter(|(_, row)| row.own_status() == TableStatus::Failing)
-                {
-                    // What failed may have left with its cases.
-                    let over = tables.contains(table) && !waiting.contains_key(table);
-                    if over || answered.contains(table) {
-                        set_ok(conn, &catalog, table)?;
-                    }
+            }
+            State::new(conn).contacts().forget_unnamed_contacts()?;
+            let waiting = log.failed_scopes(&tables, &[])?;
+            for (table, _) in
+                rows.iter().filter(|(_, row)| row.own_status() == TableStatus::Failing)
+            {
+                // What failed may have left with its cases.
+                let over = tables.contains(table) && !waiting.contains_key(table);
+                if over || answered.contains(table) {
+                    set_ok(conn, &catalog, table)?;
                 }
-                Ok(())
-            })
-            .await?;
+            }
+            Ok(())
+        })
+        .await?;
         self.derive().await
     }
 
     /// Makes the statuses of tables that depend on others follow those.
     async fn derive(&self) -> Result<()> {
+        let run = self.run;
         let changes = {
-            let conn = self.run.store.connection()?;
+            let conn = run.store.connection()?;
             let state = State::new(&conn);
             Dependence {
-                catalog: &self.run.catalog,
+                catalog: &run.catalog,
                 rows: &RunLog::new(&conn).resources()?,
-                named_journals: !self.run.config.journals.ids.is_empty(),
+                named_journals: !run.config.journals.ids.is_empty(),
                 is_empty: |table: &str| Ok(state.scopes().count_rows(table)? == 0),
             }
             .changes()?
@@ -112,15 +113,14 @@ impl Statuses<'_> {
         if changes.is_empty() {
             return Ok(());
         }
-        self.run
-            .write(move |conn| {
-                let log = RunLog::new(conn);
-                changes.iter().try_for_each(|(table, now)| {
-                    let (reason, because_of) = (now.reason.as_deref(), now.because_of.as_deref());
-                    log.set_status_of(table, now.status, reason, because_of)
-                })
+        run.write(move |conn| {
+            let log = RunLog::new(conn);
+            changes.iter().try_for_each(|(table, now)| {
+                let (reason, because_of) = (now.reason.as_deref(), now.because_of.as_deref());
+                log.set_status_of(table, now.status, reason, because_of)
             })
-            .await
+        })
+        .await
     }
 }
 
