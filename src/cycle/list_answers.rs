@@ -44,16 +44,14 @@ impl ListAnswer<'_, '_> {
             Ok(load) => load,
             Err(error) => return self.failed(error).await,
         };
-        let run = self.answers.run;
         self.answers.reached();
         let whole = load.scopes.iter().any(|scope| scope.id == 0 && scope.complete);
         if !whole || load.decoded.any_without_key() {
             let why = "the list was not complete";
-            self.answers
-                .note_failure(&self.resource.table, 0, FailureKind::Incomplete, why)
-                .await?;
+            let kind = FailureKind::Incomplete;
+            self.answers.note_failure(&self.resource.table, 0, kind, why).await?;
         }
-        run.writer.load(load).await
+        self.answers.run.writer.load(load).await
     }
 
     async fn failed(&mut self, error: Error) -> Result<()> {
@@ -66,12 +64,9 @@ impl ListAnswer<'_, '_> {
     async fn take_fallback(&mut self, fallback: &Fallback, error: &Error) -> Result<()> {
         let (run, resource) = (self.answers.run, self.resource);
         self.answers.flush().await?;
-        let Some(other) = self.answers.tables.get(&fallback.table).cloned() else {
-            return self
-                .answers
-                .tables
-                .set_aside(&resource.table, TableStatus::Absent, &error.chain())
-                .await;
+        let tables = &mut self.answers.tables;
+        let Some(other) = tables.get(&fallback.table).cloned() else {
+            return tables.set_aside(&resource.table, TableStatus::Absent, &error.chain()).await;
         };
         tracing::info!(table = resource.table, "there is no such list: taken from {}", other.table);
         let (records, complete) = {

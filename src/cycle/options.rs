@@ -39,7 +39,7 @@ impl Options {
         self.only.is_empty() || self.only.iter().any(|t| t == table)
     }
 
-    /// Contacts are no case's.
+    /// Whether contacts are read; they are no case's.
     pub(super) fn wants_contacts(&self) -> bool {
         self.wants("contacts") && self.cases.is_empty()
     }
