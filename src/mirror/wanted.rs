@@ -220,7 +220,7 @@ impl WantedMonths<'_> {
             > 0)
     }
 
-    /// Whether the store agrees with the configuration already: see [`State::want_journals`].
+    /// Whether the store agrees with the configuration already: see [`WantedMonths::want_journals`].
     pub(crate) fn all_are_wanted(&self, journals: &Journals) -> Result<bool> {
         let unknown = self.unknown_scopes(journals.level);
         if scalar_i64(self.conn, &format!("SELECT count(*) FROM ({unknown})"))? > 0 {
