@@ -287,7 +287,6 @@ fn wrong_nights() -> [Fault; 12] {
 }
 
 #[test]
-#[ignore = "takes minutes, and its last part, the as-of macros, was not seen passing yet"]
 fn twelve_month_ends_are_to_the_øre_what_the_sources_books_say() {
     let Some(library) = libfaketime() else { return };
     let year = Year::begin(library);
