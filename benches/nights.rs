@@ -1,0 +1,159 @@
+//! What the journals cost: the first reading, a night, and a Sunday.
+//!
+//! ```text
+//! cargo bench --bench nights                     1,000 lines per office and month
+//! cargo bench --bench nights -- --lines 10000
+//! ```
+//!
+//! The sandbox has few offices and two years of journals; the last column says what the same takes
+//! for 200 offices and 60 months, where it grows with these. It runs the program itself, against a
+//! sandbox in this process, and waits for schedules that fall due every minute.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use casemirror::sandbox::{Options, Sandbox};
+
+/// Lines of the revenue journal per office and month, without `--lines`; the others have a tenth.
+const LINES: usize = 1_000;
+/// When `cargo test` runs it, to see that it works.
+const LINES_IN_TEST: usize = 10;
+/// Whole months of the sandbox's history that are mirrored, beside the current one.
+const MONTHS: i32 = 23;
+/// How large the largest brokerages are.
+const LARGE_OFFICES: f64 = 200.0;
+const LARGE_MONTHS: f64 = 60.0;
+/// `limits.requests_per_second` where nobody sets it.
+const CALLS_PER_SECOND: f64 = 10.0;
+/// Clock ticks per second in `/proc`: the same on every Linux.
+const TICKS: f64 = 100.0;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let lines = args.iter().position(|a| a == "--lines").and_then(|at| args.get(at + 1));
+    let usual = if args.iter().any(|a| a == "--bench") { LINES } else { LINES_IN_TEST };
+    let lines = lines.map_or(usual, |n| n.parse().expect("--lines takes a number"));
+
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
+    let options = Options {
+        cases: 20,
+        journal_lines: Some(lines),
+        feed_calls: 1_000,
+        feed_per: Duration::from_secs(1),
+        ..Options::default()
+    };
+    let sandbox = runtime.block_on(Sandbox::start(options)).expect("the sandbox starts");
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    configure(&sandbox, folder.path());
+
+    println!("{lines} lines of the revenue journal per office and month, a tenth in the others");
+    println!(
+        "{:<34} {:>7} {:>8} {:>8} {:>8} {:>8}",
+        "", "calls", "seconds", "CPU s", "peak MB", "of 200 offices, 60 months"
+    );
+    let sync = |what: &str, settings: &[&str], growth: fn(f64) -> f64| {
+        let measured = run(&sandbox, folder.path(), settings);
+        let offices = offices(&sandbox);
+        measured.row(what, growth(LARGE_OFFICES / offices));
+    };
+    let all_months = |offices: f64| offices * LARGE_MONTHS / f64::from(MONTHS + 1);
+    sync("everything, the first time", &[], all_months);
+    until_the_next_minute();
+    // What a schedule last ran at is noted when the store is new.
+    sync("nothing is due", &[], |_| 1.0);
+    sync("a night: the trailing months", &["schedule.journals=* * * * *"], |offices| offices);
+    until_the_next_minute();
+    sync("a Sunday: all months and sums", &["schedule.journals_recheck=* * * * *"], all_months);
+}
+
+/// Offices that have journals.
+fn offices(sandbox: &Sandbox) -> f64 {
+    let state = sandbox.tables(&["offices"]);
+    state["tables"]["offices"].as_array().map_or(1, Vec::len) as f64
+}
+
+fn configure(sandbox: &Sandbox, folder: &Path) {
+    let since = jiff::Zoned::now().date().first_of_month() - jiff::Span::new().months(MONTHS);
+    let text = format!(
+        "[source]\nbase_url = \"{}\"\nclient_id = \"{}\"\nclient_secret = \"{}\"\n\
+         search_delay = \"0s\"\n[feed]\ncalls = 1000\nper = \"1s\"\n\
+         [limits]\nrequests_per_second = 2000\n[journals]\nsince = \"{since}\"\n\
+         [store]\nmemory_limit = \"400MB\"\n",
+        sandbox.base_url(),
+        sandbox.client_id(),
+        sandbox.client_secret(),
+    );
+    std::fs::write(folder.join("casemirror.toml"), text).expect("the configuration can be written");
+}
+
+/// A schedule of every minute has fallen due then.
+fn until_the_next_minute() {
+    std::thread::sleep(Duration::from_secs(61));
+}
+
+/// What a run took.
+struct Measured {
+    calls: u64,
+    took: Duration,
+    cpu: f64,
+    peak_kib: u64,
+}
+
+impl Measured {
+    /// `growth`: how much larger it is for the largest brokerages.
+    fn row(&self, what: &str, growth: f64) {
+        let calls = self.calls as f64 * growth;
+        println!(
+            "{what:<34} {:>7} {:>8.1} {:>8.2} {:>8.0} {calls:>9.0} calls, {:.0} minutes of limits, {:.0} s of CPU",
+            self.calls,
+            self.took.as_secs_f64(),
+            self.cpu,
+            self.peak_kib as f64 * 1024.0 / 1e6,
+            calls / CALLS_PER_SECOND / 60.0,
+            self.cpu * growth,
+        );
+    }
+}
+
+/// One `sync`.
+fn run(sandbox: &Sandbox, folder: &Path, settings: &[&str]) -> Measured {
+    sandbox.reset_stats();
+    let (before, start) = (cpu_of_children(), Instant::now());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_casemirror"));
+    command.current_dir(folder).args(["-q", "sync"]).stdout(Stdio::null());
+    for setting in settings {
+        command.args(["--set", setting]);
+    }
+    let mut child = command.spawn().expect("the program starts");
+    let mut peak_kib = 0;
+    let status = loop {
+        peak_kib = peak_kib.max(peak_memory(&child));
+        match child.try_wait().expect("it can be waited for") {
+            Some(status) => break status,
+            None => std::thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    let took = start.elapsed();
+    assert!(status.success(), "sync ended with {status}");
+    let calls = sandbox.stats().calls;
+    Measured { calls, took, cpu: cpu_of_children() - before, peak_kib }
+}
+
+/// User and system time of all processes that this one has waited for, in seconds.
+fn cpu_of_children() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name, which may hold anything, `cutime` and `cstime` are the 14th and 15th.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: f64 =
+        fields.split_whitespace().skip(13).take(2).filter_map(|n| n.parse::<f64>().ok()).sum();
+    ticks / TICKS
+}
+
+/// The most memory that a process has held, in KiB.
+fn peak_memory(child: &Child) -> u64 {
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}
