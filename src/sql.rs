@@ -36,6 +36,22 @@ pub(crate) fn db(doing: &str, source: duckdb::Error) -> Error {
     Error::caused(kind, doing, source)
 }
 
+/// Writes in a transaction of its own: all of it, or nothing.
+pub(crate) fn transaction<T>(conn: &Connection, write: impl FnOnce() -> Result<T>) -> Result<T> {
+    conn.execute_batch("BEGIN").map_err(|e| db("cannot begin a transaction", e))?;
+    match write() {
+        Ok(value) => {
+            conn.execute_batch("COMMIT").map_err(|e| db("cannot commit to the store", e))?;
+            Ok(value)
+        }
+        Err(error) => {
+            // The first error counts; a failed rollback has nothing to add to it.
+            let _ = conn.execute_batch("ROLLBACK");
+            Err(error)
+        }
+    }
+}
+
 /// The one integer of a query's one row.
 pub(crate) fn scalar_i64(conn: &Connection, sql: &str) -> Result<i64> {
     conn.query_row(sql, [], |row| row.get(0)).map_err(|e| db("cannot count", e))

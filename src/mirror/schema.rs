@@ -10,7 +10,7 @@ use super::{align, levels, reports, secrets, upgrade};
 use crate::catalog::Catalog;
 use crate::config::{Config, PrivacyMode};
 use crate::error::{Error, Kind, Result};
-use crate::sql::{db, scalar_i64};
+use crate::sql::{db, scalar_i64, transaction};
 
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
 const FORMAT: i64 = 3;
@@ -21,12 +21,7 @@ const KEY_FINGERPRINT: &str = "hash_key_fingerprint";
 /// Brings an opened store up to this program and this catalog, all or nothing; returns the key of its
 /// privacy hashes.
 pub(super) fn prepare(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<[u8; 32]> {
-    conn.execute_batch("BEGIN").map_err(|e| db("cannot prepare the store", e))?;
-    let done = prepare_within(conn, config, catalog);
-    let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    let ended = conn.execute_batch(end).map_err(|e| db("cannot prepare the store", e));
-    let key = done?;
-    ended.map(|()| key)
+    transaction(conn, || prepare_within(conn, config, catalog))
 }
 
 fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<[u8; 32]> {

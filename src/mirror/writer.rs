@@ -23,7 +23,7 @@ use super::{LARGE_COMMIT_BYTES, use_all_threads};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::sql::db;
+use crate::sql::transaction;
 
 /// Decoded rows waiting for the writer, at most. Several pages of a thousand wide rows fit.
 const BUDGET_BYTES: usize = 48 << 20; // 48 MiB
@@ -191,21 +191,6 @@ impl Loader {
 
 fn gone() -> Error {
     Error::new(Kind::Internal, "the writer's thread has ended")
-}
-
-fn transaction<T>(conn: &Connection, write: impl FnOnce() -> Result<T>) -> Result<T> {
-    conn.execute_batch("BEGIN").map_err(|e| db("cannot begin a transaction", e))?;
-    match write() {
-        Ok(value) => {
-            conn.execute_batch("COMMIT").map_err(|e| db("cannot commit to the store", e))?;
-            Ok(value)
-        }
-        Err(error) => {
-            // The first error counts; a failed rollback has nothing to add to it.
-            let _ = conn.execute_batch("ROLLBACK");
-            Err(error)
-        }
-    }
 }
 
 struct Worker {

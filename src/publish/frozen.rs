@@ -16,7 +16,7 @@ use super::{Snapshot, SnapshotInfo, Targets, snapshots};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{CHECKPOINT_AT, may_hold_erased_values};
-use crate::sql::{db, scalar_i64};
+use crate::sql::{db, scalar_i64, transaction};
 
 /// More than any log: no checkpoint comes by itself.
 const NEVER: &str = "1000TB";
@@ -74,13 +74,11 @@ impl Frozen {
         store: &'static File,
         snapshot: Snapshot,
     ) -> Result<Frozen> {
-        writing
-            .execute_batch(&format!("BEGIN; {}; COMMIT", snapshot_row(&snapshot)))
-            .inspect_err(|_| {
-                // The first error counts.
-                let _ = writing.execute_batch("ROLLBACK");
-            })
-            .map_err(|e| db("cannot note the snapshot", e))?;
+        transaction(writing, || {
+            writing
+                .execute_batch(&snapshot_row(&snapshot))
+                .map_err(|e| db("cannot note the snapshot", e))
+        })?;
         let mut frozen = Frozen {
             reading,
             in_transaction: Cell::new(false),
