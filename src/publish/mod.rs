@@ -117,7 +117,9 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    fn check(&self) -> Result<()> {
+    /// # Errors
+    /// `Kind::Cancelled` when it is to end.
+    pub(crate) fn check(&self) -> Result<()> {
         if self.0.load(Ordering::Relaxed) {
             return Err(Error::new(Kind::Cancelled, "publishing was interrupted"));
         }

@@ -127,10 +127,11 @@ impl Session {
         let stop = Stop::default();
         *self.interrupt() = Some(Interrupt { duckdb: conn.interrupt_handle(), stop: stop.clone() });
         let started = Instant::now();
-        let published = self.publish_now(conn, info, with_parquet, stop).await;
-        let interrupted = self.interrupt().take().is_none();
-        if interrupted && published.is_err() {
-            return Err(Error::new(Kind::Cancelled, "publishing was interrupted"));
+        let published = self.publish_now(conn, info, with_parquet, stop.clone()).await;
+        *self.interrupt() = None;
+        if published.is_err() {
+            // Of its own accord DuckDB only says that a query was interrupted.
+            stop.check()?;
         }
         let published = published?;
         failpoint::hit("after-publish");
