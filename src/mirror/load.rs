@@ -1,7 +1,6 @@
 //! Decoded scopes go into the tables together with the state that says so, in one transaction.
 
 use crate::decode::{Load, LoadKind, LoadedScope};
-use crate::scope::Version;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +12,7 @@ use super::first_load;
 use super::guard::{self, Limits};
 use super::journals;
 use super::merge::{self, Merged, Rules};
-use super::noting::Noting;
+use super::noting::{self, Noting};
 use super::rejects;
 use super::removal;
 use super::search;
@@ -239,43 +238,21 @@ fn apply_scopes(
     {
         guard::note_held(conn, &resource.table, run_id, limits, outcome)?;
     }
-    let is_condition =
-        |r: &Arc<Resource>| r.condition.as_ref().is_some_and(|c| c.table == resource.table);
-    if resource.group == Group::Case && settings.catalog.resources().iter().any(is_condition) {
+    let tables = [resource.table.as_str()];
+    if resource.group == Group::Case && removal::conditional(settings, &tables).next().is_some() {
         noting.write()?;
-        removal::unfulfilled(conn, settings, &[&resource.table], run_id, now, outcome)?;
+        removal::unfulfilled(conn, settings, &tables, run_id, now, outcome)?;
     }
     Ok(())
 }
 
 /// Fills `temp.stage_scopes`.
 fn stage_scopes(conn: &Connection, loads: &[Load]) -> Result<()> {
-    let failed = |e| db("cannot stage scopes", e);
-    conn.execute_batch(
-        "CREATE OR REPLACE TEMP TABLE stage_scopes \
-         (id BIGINT, part VARCHAR, version VARCHAR, sequence BIGINT, complete BOOLEAN, sent VARCHAR)",
-    )
-    .map_err(failed)?;
-    let mut appender = conn.appender("stage_scopes").map_err(failed)?;
-    for load in loads {
-        for scope in &load.scopes {
-            let (version, sequence) = match &scope.version {
-                Version::Known(version) => (Some(version.as_str()), None),
-                Version::AsSeen { sequence } => (None, Some(*sequence)),
-            };
-            appender
-                .append_row(params![
-                    scope.id,
-                    scope.part,
-                    version,
-                    sequence,
-                    is_complete(load, scope),
-                    instant_param(scope.sent_at)
-                ])
-                .map_err(failed)?;
-        }
-    }
-    appender.flush().map_err(failed)
+    let scopes = loads.iter().flat_map(|load| {
+        let table = load.decoded.resource.table.as_str();
+        load.scopes.iter().map(move |scope| (table, scope, is_complete(load, scope)))
+    });
+    noting::stage(conn, "stage_scopes", scopes)
 }
 
 /// Whether all rows of a scope are in its load.

@@ -67,7 +67,12 @@ impl<'a> Noting<'a> {
     /// were before.
     fn write_rows(&mut self, whole: bool) -> Result<()> {
         let failed = |e| db("cannot note what was fetched", e);
-        self.stage()?;
+        let rows = self.rows.iter();
+        stage(
+            self.conn,
+            "stage_noted",
+            rows.map(|row| (row.table.as_str(), &row.scope, row.complete)),
+        )?;
         self.tables.clear();
         self.rows.clear();
         // Rows that are held are still there, and so their scope is not what the answer said.
@@ -120,34 +125,31 @@ impl<'a> Noting<'a> {
             ))
             .map_err(failed)
     }
+}
 
-    /// Fills `temp.stage_noted`.
-    fn stage(&self) -> Result<()> {
-        let failed = |e| db("cannot stage what was fetched", e);
-        self.conn
-            .execute_batch(
-                "CREATE OR REPLACE TEMP TABLE stage_noted (table_name VARCHAR, id BIGINT, part VARCHAR, \
-                 version VARCHAR, sequence BIGINT, complete BOOLEAN, sent VARCHAR)",
-            )
+/// Makes the temporary table `name` of scopes as they were answered: their table, and whether they are
+/// complete.
+pub(super) fn stage<'s>(
+    conn: &Connection,
+    name: &str,
+    scopes: impl Iterator<Item = (&'s str, &'s LoadedScope, bool)>,
+) -> Result<()> {
+    let failed = |e| db("cannot stage scopes", e);
+    conn.execute_batch(&format!(
+        "CREATE OR REPLACE TEMP TABLE {name} (table_name VARCHAR, id BIGINT, part VARCHAR, \
+         version VARCHAR, sequence BIGINT, complete BOOLEAN, sent VARCHAR)"
+    ))
+    .map_err(failed)?;
+    let mut appender = conn.appender(name).map_err(failed)?;
+    for (table, scope, complete) in scopes {
+        let (version, sequence) = match &scope.version {
+            Version::Known(version) => (Some(version.as_str()), None),
+            Version::AsSeen { sequence } => (None, Some(*sequence)),
+        };
+        let sent = instant_param(scope.sent_at);
+        appender
+            .append_row(params![table, scope.id, scope.part, version, sequence, complete, sent])
             .map_err(failed)?;
-        let mut appender = self.conn.appender("stage_noted").map_err(failed)?;
-        for Row { table, scope, complete } in &self.rows {
-            let (version, sequence) = match &scope.version {
-                Version::Known(version) => (Some(version.as_str()), None),
-                Version::AsSeen { sequence } => (None, Some(*sequence)),
-            };
-            appender
-                .append_row(params![
-                    table,
-                    scope.id,
-                    scope.part,
-                    version,
-                    sequence,
-                    complete,
-                    instant_param(scope.sent_at)
-                ])
-                .map_err(failed)?;
-        }
-        appender.flush().map_err(failed)
     }
+    appender.flush().map_err(failed)
 }

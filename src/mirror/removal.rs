@@ -74,6 +74,18 @@ pub(super) fn take_scopes(
     forget_scopes(conn, tables.iter().map(|table| table.table.as_str()), ids, now)
 }
 
+/// The tables of cases whose `[condition]` looks at one of `tables`, with that condition.
+pub(super) fn conditional<'s>(
+    settings: &'s Settings,
+    tables: &[&str],
+) -> impl Iterator<Item = (&'s Resource, &'s Condition)> {
+    settings.catalog.resources().iter().filter_map(move |resource| {
+        let condition = resource.condition.as_ref()?;
+        let is_looked_at = tables.contains(&condition.table.as_str());
+        (resource.group == Group::Case && is_looked_at).then_some((resource.as_ref(), condition))
+    })
+}
+
 /// After `tables` were read: cases in `temp.stage_scopes` that a table whose `[condition]` looks there is no
 /// longer about leave it. A condition whose value did not fit is not known, and decides nothing.
 pub(super) fn unfulfilled(
@@ -84,11 +96,7 @@ pub(super) fn unfulfilled(
     now: Timestamp,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    for resource in settings.catalog.resources() {
-        let (Group::Case, Some(only)) = (&resource.group, &resource.condition) else { continue };
-        if !tables.contains(&only.table.as_str()) {
-            continue;
-        }
+    for (resource, only) in conditional(settings, tables) {
         let left = ids(
             conn,
             &format!(
