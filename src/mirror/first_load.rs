@@ -1,7 +1,7 @@
 //! Rows of scopes that the table does not know yet: there is nothing to compare them with, so they go
 //! straight into it. That is most of a first load.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, TimestampMicrosecondArray};
@@ -15,24 +15,63 @@ use crate::decode::Decoded;
 use crate::error::{Error, Kind, Result};
 use crate::sql::{self, db, scalar_i64};
 
-/// Whether the table holds no row of the scopes in `temp.stage_scopes`, nor any that `decoded` could
-/// be the next version of. `scopes` are the ids that are staged.
-pub(super) fn is_fresh(
-    conn: &Connection,
-    resource: &Resource,
-    decoded: &[&Decoded],
-    scopes: &HashSet<i64>,
-) -> Result<bool> {
-    let main = format!("main.{}", sql::ident(&resource.table));
-    let Some(column) = resource.scope_column() else {
-        return Ok(scalar_i64(conn, &format!("SELECT count(*) FROM {main}"))? == 0);
-    };
-    if !decoded.iter().all(|rows| is_within(&rows.rows, column, scopes)) {
-        return Ok(false);
+/// Scopes that are remembered per table, at most: a check of more is not what costs.
+const MOST_REMEMBERED: usize = 10_000;
+
+/// Of tables that were empty when this process first wrote to them, the scopes that may have rows
+/// since: all that were ever given to it, whether or not their commit went well. Rows come into these
+/// tables by [`super::commit`] alone, on the one thread that owns this.
+#[derive(Default)]
+pub(super) struct KnownScopes {
+    /// `None`: the table had rows before, or has too many scopes.
+    tables: HashMap<String, Option<HashSet<i64>>>,
+}
+
+impl KnownScopes {
+    /// Whether the table holds no row of the scopes, nor any that `decoded` could be the next version
+    /// of; from now on it may. `None`: the table is to be asked ([`is_fresh`]).
+    pub(super) fn is_fresh(
+        &mut self,
+        conn: &Connection,
+        resource: &Resource,
+        decoded: &[&Decoded],
+        scopes: &HashSet<i64>,
+    ) -> Result<Option<bool>> {
+        let Some(column) = resource.scope_column() else {
+            return is_empty(conn, resource).map(Some);
+        };
+        if !decoded.iter().all(|rows| is_within(&rows.rows, column, scopes)) {
+            // Rows of any scope may come in with these.
+            self.tables.insert(resource.table.clone(), None);
+            return Ok(Some(false));
+        }
+        if !self.tables.contains_key(&resource.table) {
+            let begun = is_empty(conn, resource)?.then(HashSet::new);
+            self.tables.insert(resource.table.clone(), begun);
+        }
+        let Some(known) = self.tables.get_mut(&resource.table) else { return Ok(None) };
+        let Some(ids) = known else { return Ok(None) };
+        let is_fresh = ids.is_disjoint(scopes);
+        ids.extend(scopes);
+        if ids.len() > MOST_REMEMBERED {
+            *known = None;
+        }
+        Ok(Some(is_fresh))
     }
+}
+
+fn is_empty(conn: &Connection, resource: &Resource) -> Result<bool> {
+    let rows = format!("SELECT count(*) FROM main.{}", sql::ident(&resource.table));
+    Ok(scalar_i64(conn, &rows)? == 0)
+}
+
+/// Whether the table holds no row of the scopes in `temp.stage_scopes`.
+pub(super) fn is_fresh(conn: &Connection, resource: &Resource) -> Result<bool> {
+    let Some(column) = resource.scope_column() else { return is_empty(conn, resource) };
     let known = format!(
-        "SELECT count(*) FROM temp.stage_scopes c WHERE c.id IN (SELECT {} FROM {main})",
-        sql::ident(column)
+        "SELECT count(*) FROM temp.stage_scopes c WHERE c.id IN (SELECT {} FROM main.{})",
+        sql::ident(column),
+        sql::ident(&resource.table)
     );
     Ok(scalar_i64(conn, &known)? == 0)
 }

@@ -7,6 +7,7 @@
 
 mod align;
 mod closings;
+mod commit;
 mod compare;
 mod contacts;
 mod controls;

@@ -1,5 +1,7 @@
 //! Values and records that did not fit, until they do (`sync.rejects`; docs/architecture.md, "Values").
 
+use std::collections::BTreeSet;
+
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
@@ -8,36 +10,40 @@ use crate::catalog::{Group, Resource};
 use crate::decode::{Load, LoadKind, Reject};
 use crate::error::Result;
 use crate::scope::JournalScope;
-use crate::sql::{self, db, instant};
+use crate::sql::{self, db, instant, query};
 
-/// Opens, repeats and closes the rejects of the staged scopes. All loads are of one table.
+/// The rejects of loads, each with its scope as text.
+pub(super) fn of(loads: &[Load]) -> Vec<(String, Reject)> {
+    loads.iter().flat_map(scoped).collect()
+}
+
+/// The table of these loads, and its child tables.
+pub(super) fn tables(resource: &Resource, loads: &[Load]) -> BTreeSet<String> {
+    let children = loads.iter().flat_map(|load| &load.decoded.children);
+    let children = children.map(|child| child.resource.table.clone());
+    children.chain([resource.table.clone()]).collect()
+}
+
+/// The tables with rejects that are not resolved.
+pub(super) fn tables_with_open(conn: &Connection) -> Result<BTreeSet<String>> {
+    let sql = "SELECT DISTINCT table_name FROM sync.rejects WHERE resolved_at IS NULL";
+    Ok(query(conn, sql, |row| row.get(0))?.into_iter().collect())
+}
+
+/// Opens, repeats and closes the rejects of the staged scopes. All loads are of one table; `tables`
+/// are [`tables`] of them, `rejects` [`of`] them.
 pub(super) fn note(
     conn: &Connection,
     resource: &Resource,
     loads: &[Load],
+    tables: &BTreeSet<String>,
+    rejects: &[(String, Reject)],
     run_id: i64,
     now: Timestamp,
 ) -> Result<()> {
     let failed = |e| db("cannot note rejects", e);
-    let children = loads.iter().flat_map(|load| &load.decoded.children);
-    let tables = sql::texts(
-        std::iter::once(resource.table.as_str())
-            .chain(children.map(|child| child.resource.table.as_str())),
-    );
-    let rejects: Vec<(String, Reject)> = loads.iter().flat_map(scoped).collect();
-    let open = conn
-        .query_row(
-            &format!(
-                "SELECT count(*) FROM sync.rejects WHERE resolved_at IS NULL AND table_name IN ({tables})"
-            ),
-            [],
-            |row| row.get::<_, i64>(0),
-        )
-        .map_err(failed)?;
-    if rejects.is_empty() && open == 0 {
-        return Ok(());
-    }
-    stage(conn, &rejects)?;
+    let tables = sql::texts(tables.iter().map(String::as_str));
+    stage(conn, rejects)?;
     let now = instant(now);
     // An answer without the fault is enough for a record that could not be placed.
     let lacking: Vec<i64> = loads.iter().flat_map(|load| load.lacking.iter().copied()).collect();

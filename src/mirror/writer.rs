@@ -18,7 +18,9 @@ use duckdb::Connection;
 use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::load::{self, Outcome, Settings};
+use super::commit;
+use super::first_load::KnownScopes;
+use super::load::{Outcome, Settings};
 use super::{LARGE_COMMIT_BYTES, use_all_threads};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
@@ -197,6 +199,7 @@ struct Worker {
     conn: Connection,
     loaders: BTreeMap<LoaderId, Waiting>,
     last: Timestamp,
+    known: KnownScopes,
 }
 
 /// What a loader has handed over and not committed yet, and what became of the rest.
@@ -234,7 +237,7 @@ impl Waiting {
         self.bytes >= COMMIT_BYTES || self.loads.len() >= COMMIT_LOADS || old
     }
 
-    fn commit(&mut self, conn: &Connection, last: &mut Timestamp) {
+    fn commit(&mut self, conn: &Connection, last: &mut Timestamp, known: &mut KnownScopes) {
         if self.loads.is_empty() {
             return;
         }
@@ -252,7 +255,7 @@ impl Waiting {
             if is_large {
                 use_all_threads(conn, self.settings.threads)?;
             }
-            let done = load::apply(conn, &self.settings, self.run_id, now, loads)?;
+            let done = commit::apply(conn, &self.settings, self.run_id, now, loads, known)?;
             failpoint::hit("in-commit");
             Ok(done)
         });
@@ -267,7 +270,12 @@ impl Waiting {
 
 impl Worker {
     fn new(conn: Connection) -> Worker {
-        Worker { conn, loaders: BTreeMap::new(), last: Timestamp::MIN }
+        Worker {
+            conn,
+            loaders: BTreeMap::new(),
+            last: Timestamp::MIN,
+            known: KnownScopes::default(),
+        }
     }
 
     fn work(mut self, queue: &mpsc::Receiver<Command>) {
@@ -285,7 +293,7 @@ impl Worker {
                     if let Some(loader) = self.loaders.get_mut(&id) {
                         loader.take(*load, permit);
                         if loader.is_full() {
-                            loader.commit(&self.conn, &mut self.last);
+                            loader.commit(&self.conn, &mut self.last, &mut self.known);
                         }
                     }
                 }
@@ -323,7 +331,7 @@ impl Worker {
 
     fn commit(&mut self) {
         for loader in self.loaders.values_mut() {
-            loader.commit(&self.conn, &mut self.last);
+            loader.commit(&self.conn, &mut self.last, &mut self.known);
         }
     }
 }

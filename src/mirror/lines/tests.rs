@@ -12,7 +12,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::super::Store;
-use super::super::load::{self, Settings};
+use super::super::commit;
+use super::super::first_load::KnownScopes;
+use super::super::load::Settings;
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::decode::{Context, Decoder, Load, LoadKind, LoadedScope, Param, Params, Privacy};
@@ -140,7 +142,15 @@ impl Mirror {
             not_found: false,
         };
         self.conn.execute_batch("BEGIN").unwrap();
-        load::apply(&self.conn, &self.settings, 1, self.now, vec![load]).unwrap();
+        commit::apply(
+            &self.conn,
+            &self.settings,
+            1,
+            self.now,
+            vec![load],
+            &mut KnownScopes::default(),
+        )
+        .unwrap();
         self.conn.execute_batch("COMMIT").unwrap();
         self.now
     }
