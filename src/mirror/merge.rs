@@ -104,13 +104,14 @@ pub(super) fn merge(
             .map_err(|e| db(&format!("cannot {what} {}", resource.table), e))
     };
     run("look for absent rows of", &sql.gone(rules.withheld))?;
-    let gone = scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
+    run("compare", &sql.diff())?;
+    let mut found = Found::of(conn)?;
     let held = match rules.limits {
-        Some(limits) if gone > 0 => guard::hold(conn, resource, limits, gone)?,
+        Some(limits) if found.gone > 0 => guard::hold(conn, resource, limits, found.gone)?,
         Some(_) | None => 0,
     };
-    run("compare", &sql.diff())?;
-    let merged = write_differences(conn, resource, rules.history, now)?;
+    found.gone -= held;
+    let merged = found.write(conn, resource, rules.history, now)?;
     if let Some(limits) = rules.limits {
         guard::note_removed(conn, &resource.table, merged.deleted, limits.now)?;
     }
@@ -126,35 +127,60 @@ pub(super) fn write_differences(
     history: bool,
     now: &str,
 ) -> Result<Merged> {
-    let sql = Sql::new(resource, &[]);
-    let run = |what: &str, sql: &str| {
-        conn.execute(sql, [])
-            .map(drop)
-            .map_err(|e| db(&format!("cannot {what} {}", resource.table), e))
-    };
-    let found = "SELECT count(*) FILTER (WHERE mid IS NULL), count(*) FILTER (WHERE mid IS NOT NULL), \
-                 (SELECT count(*) FROM temp.gone) FROM temp.diff";
-    let (inserted, updated, gone) = conn
-        .query_row(found, [], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+    Found::of(conn)?.write(conn, resource, history, now)
+}
+
+/// How many rows `temp.diff` and `temp.gone` name.
+struct Found {
+    inserted: u64,
+    updated: u64,
+    gone: u64,
+}
+
+impl Found {
+    fn of(conn: &Connection) -> Result<Found> {
+        let sql = "SELECT count(*) FILTER (WHERE mid IS NULL), \
+                   count(*) FILTER (WHERE mid IS NOT NULL), (SELECT count(*) FROM temp.gone) \
+                   FROM temp.diff";
+        conn.query_row(sql, [], |row| {
+            let count = |n| row.get::<_, i64>(n).map(i64::unsigned_abs);
+            Ok(Found { inserted: count(0)?, updated: count(1)?, gone: count(2)? })
         })
-        .map_err(|e| db("cannot count differences", e))?;
-    if history && updated > 0 {
-        run("keep earlier versions of", &sql.keep_updated(now))?;
+        .map_err(|e| db("cannot count differences", e))
     }
-    if gone > 0 {
-        if history {
-            run("keep deleted rows of", &sql.keep_gone(now, "deleted"))?;
+
+    /// See [`write_differences`].
+    fn write(
+        &self,
+        conn: &Connection,
+        resource: &Resource,
+        history: bool,
+        now: &str,
+    ) -> Result<Merged> {
+        let &Found { inserted, updated, gone } = self;
+        let sql = Sql::new(resource, &[]);
+        let run = |what: &str, sql: &str| {
+            conn.execute(sql, [])
+                .map(drop)
+                .map_err(|e| db(&format!("cannot {what} {}", resource.table), e))
+        };
+        if history && updated > 0 {
+            run("keep earlier versions of", &sql.keep_updated(now))?;
         }
-        run("delete from", &sql.delete("SELECT mid FROM temp.gone"))?;
+        if gone > 0 {
+            if history {
+                run("keep deleted rows of", &sql.keep_gone(now, "deleted"))?;
+            }
+            run("delete from", &sql.delete("SELECT mid FROM temp.gone"))?;
+        }
+        if updated > 0 {
+            run("replace rows of", &sql.delete("SELECT mid FROM temp.diff WHERE mid IS NOT NULL"))?;
+        }
+        if inserted + updated > 0 {
+            run("insert into", &sql.insert(now))?;
+        }
+        Ok(Merged { inserted, updated, deleted: gone, held: 0 })
     }
-    if updated > 0 {
-        run("replace rows of", &sql.delete("SELECT mid FROM temp.diff WHERE mid IS NOT NULL"))?;
-    }
-    if inserted + updated > 0 {
-        run("insert into", &sql.insert(now))?;
-    }
-    Ok(Merged { inserted: inserted as u64, updated: updated as u64, deleted: gone as u64, held: 0 })
 }
 
 /// Deletes the rows that `condition` (on the table's columns) selects, and keeps them in history.
