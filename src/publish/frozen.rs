@@ -23,6 +23,8 @@ const NEVER: &str = "1000TB";
 /// A checkpoint needs a moment without another connection's write, and those are short.
 const CHECKPOINT_ATTEMPTS: u32 = 200;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
+/// Space that a checkpoint takes beside what was logged.
+const SPARE_BYTES: u64 = 16 << 20; // 16 MiB
 /// Holes up to here are not worth writing the file anew.
 const HOLES_BYTES: i64 = 8 << 20; // 8 MiB
 
@@ -74,6 +76,7 @@ impl Frozen {
         store: &'static File,
         snapshot: Snapshot,
     ) -> Result<Frozen> {
+        check_space(writing, store)?;
         transaction(writing, || {
             writing
                 .execute_batch(&snapshot_row(&snapshot))
@@ -153,6 +156,34 @@ impl Drop for Frozen {
     }
 }
 
+/// A checkpoint that finds no space ends DuckDB's use of the store until it is opened again. What is
+/// left has to take the log as rows and as what they replace, and some more.
+fn check_space(conn: &Connection, store: &File) -> Result<()> {
+    let path: String = conn
+        .query_row(
+            "SELECT path FROM duckdb_databases() WHERE database_name = current_database()",
+            [],
+            |row| row.get(0),
+        )
+        .map_err(|e| db("cannot read where the store is", e))?;
+    let log = std::fs::metadata(format!("{path}.wal")).map_or(0, |found| found.len());
+    // What cannot be asked is found out by the checkpoint.
+    let Ok(disk) = rustix::fs::fstatvfs(store) else { return Ok(()) };
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    match space_lacking(free, log) {
+        0 => Ok(()),
+        lacking => Err(Error::new(
+            Kind::DiskFull,
+            format!("cannot publish {path}: {lacking} bytes of free space are lacking beside it"),
+        )),
+    }
+}
+
+/// How many bytes more than `free` a checkpoint of a log may take.
+fn space_lacking(free: u64, log: u64) -> u64 {
+    log.saturating_mul(2).saturating_add(SPARE_BYTES).saturating_sub(free)
+}
+
 /// Works the log into the file. `false`: others were writing all the time.
 fn checkpoint(conn: &Connection) -> Result<bool> {
     for _ in 0..CHECKPOINT_ATTEMPTS {
@@ -180,4 +211,17 @@ fn is_better_written_anew(conn: &Connection) -> Result<bool> {
         ),
     )?;
     Ok(holes > 0 || may_hold_erased_values(conn)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_needs_space_for_its_log_twice_and_some_more() {
+        assert_eq!(space_lacking(SPARE_BYTES, 0), 0);
+        assert_eq!(space_lacking(SPARE_BYTES - 1, 0), 1);
+        assert_eq!(space_lacking(SPARE_BYTES + 1000, 501), 2);
+        assert_eq!(space_lacking(u64::MAX, u64::MAX), 0);
+    }
 }
