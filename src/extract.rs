@@ -6,8 +6,8 @@
 mod call;
 mod search;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -15,18 +15,20 @@ use serde_json::value::RawValue;
 
 use crate::catalog::{Answer as Shape, Catalog, ForEach, Group, Read, Resource};
 use crate::config::Config;
-use crate::decode::{Context, Decoded, Decoder, Load, LoadKind, LoadedScope, Param, Params};
+use crate::decode::{
+    Context, Decoded, Decoder, Load, LoadKind, LoadedScope, Param, Params, Reading,
+};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::scope::Version;
+use crate::scope::{AnswerDigest, Version};
 use crate::source::split::field_of;
 use crate::source::{Answer, Client, Expected, PagePlan, Pages, Verdict};
 pub(crate) use call::read_of;
 use call::{fallback_plan, naming_plan, page_plan, request, window_plan, windows};
 pub(crate) use search::Found;
 
-/// Answers smaller than this are decoded where they arrive: a thread costs more than they do.
-const DECODE_INLINE_BYTES: usize = 64 << 10; // 64 KiB
+/// Answers smaller than this are hashed and decoded where they arrive: a thread costs more than they do.
+const INLINE_BYTES: usize = 64 << 10; // 64 KiB
 
 /// Fetches and decodes.
 #[derive(Clone)]
@@ -34,6 +36,8 @@ pub(crate) struct Extractor {
     client: Client,
     catalog: Arc<Catalog>,
     context: Arc<Context>,
+    /// By table, as far as they were needed.
+    readings: Arc<Mutex<HashMap<String, Reading>>>,
     /// Where the windows of lists by time begin.
     since: Timestamp,
 }
@@ -51,7 +55,7 @@ impl Extractor {
             .to_zoned(config.source.time_zone.clone())
             .or_else(|_| day.to_zoned(jiff::tz::TimeZone::UTC))
             .map_or(Timestamp::UNIX_EPOCH, |day| day.timestamp());
-        Extractor { client, catalog, context: Arc::new(context), since }
+        Extractor { client, catalog, context: Arc::new(context), readings: Arc::default(), since }
     }
 
     /// The client, for calls that are no scope.
@@ -60,7 +64,8 @@ impl Extractor {
     }
 
     /// Reads one scope whole: a case's part of a resource, a parent's, or a whole list (`id` 0).
-    /// `lookup` is the path parameter that another table gives.
+    /// `lookup` is the path parameter that another table gives. An answer that is the one that is
+    /// `mirrored` is not decoded.
     ///
     /// # Errors
     /// Those of the calls and of decoding; nothing of a scope is loaded when one of its calls fails.
@@ -70,6 +75,7 @@ impl Extractor {
         id: i64,
         lookup: Option<&str>,
         version: Version,
+        mirrored: Option<AnswerDigest>,
     ) -> Result<Load> {
         let read = read_of(resource)?;
         let mut params = Params::new();
@@ -105,20 +111,35 @@ impl Extractor {
         }
         failpoint::hit("answer-received");
         let Parts { records, complete, sent_at } = parts;
+        // Which rows leave depends on more than the answer where a permission hides some of them.
+        let (records, digest) = if complete && missing.is_empty() && resource.partial.is_none() {
+            let reading = self.reading(resource);
+            away_from_calls(bytes_of(&records), move || {
+                let all = records.iter().map(|(record, params)| (params, &record[..]));
+                let digest = reading.digest(all);
+                Ok((records, Some(digest)))
+            })
+            .await?
+        } else {
+            (records, None)
+        };
+        let is_unchanged = digest.is_some() && digest == mirrored;
+        let records = if is_unchanged { Vec::new() } else { records };
         let decoded = self.decode(resource, records).await.map_err(|e| {
             let of = if id == 0 { String::new() } else { format!(" for {id}") };
             e.within(format!("the answer of {}{of} is not what was expected", read.path))
         })?;
         Ok(Load {
-            decoded,
             scopes: vec![LoadedScope {
                 id,
                 part: String::new(),
                 version,
                 complete,
                 sent_at: sent_at.unwrap_or_else(Timestamp::now),
+                digest: digest.filter(|_| decoded.is_clean()),
             }],
-            kind: LoadKind::Scopes,
+            decoded,
+            kind: if is_unchanged { LoadKind::Unchanged } else { LoadKind::Scopes },
             lacking: Vec::new(),
             missing,
             not_found: false,
@@ -148,6 +169,7 @@ impl Extractor {
             version: Version::Known(String::new()),
             complete,
             sent_at,
+            digest: None,
         };
         let (mut named, mut ids) = (Vec::new(), BTreeSet::new());
         for (record, mut params) in records {
@@ -186,12 +208,22 @@ impl Extractor {
                 version,
                 complete: true,
                 sent_at: Timestamp::now(),
+                digest: None,
             }],
             kind: LoadKind::Scopes,
             lacking: Vec::new(),
             missing: Vec::new(),
             not_found: true,
         })
+    }
+
+    /// What the answers for a table are decoded by.
+    pub(crate) fn reading(&self, resource: &Resource) -> Reading {
+        // What is in it is whole whatever ended a thread that held it.
+        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        *readings
+            .entry(resource.table.clone())
+            .or_insert_with(|| Reading::of(&self.catalog, resource, &self.context))
     }
 
     /// What the answers of calls for `resource` have to be.
@@ -289,6 +321,7 @@ impl Extractor {
                 version: Version::Known(String::new()),
                 complete,
                 sent_at,
+                digest: None,
             }],
             kind: LoadKind::Scopes,
             lacking: Vec::new(),
@@ -303,7 +336,7 @@ impl Extractor {
         resource: &Arc<Resource>,
         records: Vec<(Bytes, Params)>,
     ) -> Result<Decoded> {
-        let bytes: usize = records.iter().map(|(record, _)| record.len()).sum();
+        let bytes = bytes_of(&records);
         let (catalog, context) = (Arc::clone(&self.catalog), Arc::clone(&self.context));
         let resource = Arc::clone(resource);
         let work = move || {
@@ -320,13 +353,25 @@ impl Extractor {
             }
             decoder.finish()
         };
-        if bytes < DECODE_INLINE_BYTES {
-            return work();
-        }
-        tokio::task::spawn_blocking(work)
-            .await
-            .map_err(|e| Error::caused(Kind::Internal, "decoding ended early", e))?
+        away_from_calls(bytes, work).await
     }
+}
+
+fn bytes_of(records: &[(Bytes, Params)]) -> usize {
+    records.iter().map(|(record, _)| record.len()).sum()
+}
+
+/// Works on so many bytes of answers without holding calls back.
+pub(crate) async fn away_from_calls<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    if bytes < INLINE_BYTES {
+        return work();
+    }
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|e| Error::caused(Kind::Internal, "work on an answer ended early", e))?
 }
 
 /// What the calls of a scope brought.

@@ -110,9 +110,12 @@ pub(crate) fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
         }
         let version = version_of(case, &resource.refresh);
         let key = (resource.table.clone(), case.case_id);
-        let Some(reason) = why_stale(inputs.fetched.get(&key), &version, inputs.now_us) else {
+        let fetched = inputs.fetched.get(&key);
+        let Some(reason) = why_stale(fetched, &version, inputs.now_us) else {
             continue;
         };
+        let mirrored =
+            fetched.filter(|_| reason.believes_the_mirror()).and_then(|fetched| fetched.digest);
         let lookup = match &resource.lookup {
             None => None,
             // Where it is not known there is nothing to ask.
@@ -122,8 +125,8 @@ pub(crate) fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
                 None => continue,
             },
         };
-        let stale =
-            Stale { table: resource.table.clone(), id: case.case_id, version, lookup, reason };
+        let table = resource.table.clone();
+        let stale = Stale { table, id: case.case_id, version, lookup, reason, mirrored };
         let backing_off = inputs.failures.get(&key).is_some_and(|next| *next > inputs.now_us);
         let left_out = !inputs.only.is_empty() && !inputs.only.contains(&resource.table);
         if backing_off || left_out {
@@ -211,6 +214,7 @@ mod tests {
             complete: true,
             again_at: None,
             fetched_at: 0,
+            digest: None,
         }
     }
 

@@ -41,6 +41,7 @@ mod spoilt;
 mod tables;
 mod throttle;
 mod told;
+mod unchanged;
 mod upgrade;
 mod user_files;
 mod values;

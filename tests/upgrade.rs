@@ -65,7 +65,30 @@ const OF_LINES: [&str; 6] = [
     "settlement_journals",
 ];
 
-/// the store of the second format: lines of journals had no name but their place.
+/// The store of the third format: nothing was kept by which an answer is known again.
+const THIRD_FORMAT: &str = "
+    CREATE OR REPLACE VIEW sync.fetched AS
+      SELECT x.table_name, x.id, x.part, x.version,
+        CASE WHEN m.mark > x.mark THEN m.status ELSE x.status END AS status,
+        x.sent_at, x.fetched_at, x.definition, x.complete, x.again_at
+      FROM sync.fetched_scopes x LEFT JOIN sync.fetched_marks m ON m.table_name = x.table_name
+      WHERE m.forgotten IS NULL OR m.forgotten <= x.mark
+      UNION ALL
+      SELECT c.table_name, f.case_id AS id, '' AS part, f.versions[c.version_at] AS version,
+        CASE WHEN m.mark > f.mark THEN m.status ELSE f.status END AS status,
+        f.sent_at[c.times_at] AS sent_at, f.fetched_at[c.times_at] AS fetched_at,
+        c.definition, true AS complete, NULL::BIGINT AS again_at
+      FROM sync.fetched_cases f JOIN sync.fetched_coverage c ON c.coverage = f.coverage
+      ANTI JOIN (SELECT id, table_name FROM sync.fetched_scopes WHERE part = '') x
+        ON x.id = f.case_id AND x.table_name = c.table_name
+      LEFT JOIN sync.fetched_marks m ON m.table_name = c.table_name
+      WHERE m.forgotten IS NULL OR m.forgotten <= f.mark;
+    ALTER TABLE sync.fetched_scopes DROP COLUMN digest;
+    ALTER TABLE sync.fetched_cases DROP COLUMN digests;
+    ALTER TABLE sync.journal_months DROP COLUMN answer_digest;
+    UPDATE sync.meta SET value = '3' WHERE key = 'format';";
+
+/// The store of the second format: lines of journals had no name but their place.
 fn second_format() -> String {
     let tables = OF_LINES.map(|table| {
         format!(
@@ -74,7 +97,7 @@ fn second_format() -> String {
         )
     });
     format!(
-        "{} DELETE FROM sync.columns WHERE column_name = 'line_id'; \
+        "{THIRD_FORMAT} {} DELETE FROM sync.columns WHERE column_name = 'line_id'; \
          ALTER TABLE sync.journal_months DROP COLUMN last_line_id; \
          ALTER TABLE sync.restatements DROP COLUMN line_id; \
          UPDATE sync.meta SET value = '2' WHERE key = 'format';",
@@ -149,7 +172,7 @@ fn a_store_of_the_first_format_is_upgraded_and_nothing_is_fetched_again() {
     {
         let store = world.store();
         assert_eq!(fetched(&store), before);
-        assert_eq!(one::<String>(&store, "SELECT value FROM sync.meta WHERE key = 'format'"), "3");
+        assert_eq!(one::<String>(&store, "SELECT value FROM sync.meta WHERE key = 'format'"), "4");
         assert_eq!(one::<i64>(&store, "SELECT count(*) FROM sync.seen WHERE dirty"), 0);
     }
     world.sync();

@@ -240,14 +240,18 @@ async fn read_month(
 
 /// Makes the calls of one piece of other work.
 async fn ask(extractor: &Extractor, resource: &Arc<Resource>, work: &Work) -> Result<Load> {
-    let scope = |id, version| extractor.scope(resource, id, None, Version::Known(version));
+    let unversioned = Version::Known(String::new());
     match work {
-        Work::Case(Stale { id, version, lookup, .. }) => {
+        Work::Case(Stale { id, version, lookup, mirrored, .. }) => {
             let version = Version::Known(version.clone());
-            extractor.scope(resource, *id, lookup.as_deref(), version).await
+            extractor.scope(resource, *id, lookup.as_deref(), version, *mirrored).await
         }
-        Work::Row { id, .. } => scope(*id, String::new()).await,
-        Work::List { .. } => scope(0, String::new()).await,
+        Work::Row { id, mirrored, .. } => {
+            extractor.scope(resource, *id, None, unversioned, *mirrored).await
+        }
+        Work::List { mirrored, .. } => {
+            extractor.scope(resource, 0, None, unversioned, *mirrored).await
+        }
         Work::Names { .. } => match &resource.group {
             Group::ForEach(each) => match &each.list {
                 Some(path) => extractor.named(resource, each, path).await,

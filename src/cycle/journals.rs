@@ -167,7 +167,8 @@ impl<'c, 'r> Journals<'c, 'r> {
         let offices =
             self.fetcher.answers.tables.get("offices").map(|offices| offices.table.clone());
         if let Some(table) = offices {
-            self.fetcher.fetch(Queue::of(Urgency::Due, [Work::List { table }])).await?;
+            let work = [Work::List { table, mirrored: None }];
+            self.fetcher.fetch(Queue::of(Urgency::Due, work)).await?;
         }
         Ok(())
     }

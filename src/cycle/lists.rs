@@ -1,6 +1,6 @@
 //! Tables that are read as whole lists, or per row of another table, by schedule.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::fetch::Fetcher;
@@ -9,7 +9,7 @@ use super::signals::Interrupt;
 use crate::catalog::{ForEach, Group, Resource};
 use crate::error::Result;
 use crate::mirror::State;
-use crate::scope::{Urgency, Work};
+use crate::scope::{AnswerDigest, Urgency, Work};
 
 /// The lists of `schedule.reference`.
 pub(super) struct Lists<'c, 'r> {
@@ -60,7 +60,8 @@ impl Lists<'_, '_> {
             let table = resource.table.clone();
             match &resource.group {
                 Group::List if self.is_due || self.is_stale(&table)? => {
-                    work.push(Work::List { table });
+                    let mirrored = self.mirrored_answers(&table)?.get(&0).copied();
+                    work.push(Work::List { table, mirrored });
                 }
                 Group::ForEach(for_each)
                     if for_each.list.is_some()
@@ -84,13 +85,21 @@ impl Lists<'_, '_> {
             let ids = self.each_ids(resource, for_each)?;
             // Scope 0 is the list that names the others.
             let ids = ids.into_iter().filter(|id| for_each.list.is_none() || *id != 0);
-            work.extend(ids.map(|id| Work::Row { table: resource.table.clone(), id }));
+            let answers = self.mirrored_answers(&resource.table)?;
+            work.extend(ids.map(|id| {
+                let (table, mirrored) = (resource.table.clone(), answers.get(&id).copied());
+                Work::Row { table, id, mirrored }
+            }));
         }
         Ok(work)
     }
 
     fn is_stale(&self, table: &str) -> Result<bool> {
         State::new(&self.fetcher.run.store.connection()?).scopes().list_is_stale(table)
+    }
+
+    fn mirrored_answers(&self, table: &str) -> Result<HashMap<i64, AnswerDigest>> {
+        State::new(&self.fetcher.run.store.connection()?).scopes().mirrored_answers(table)
     }
 
     /// The scopes of a table per row of another: all, or those that are stale.

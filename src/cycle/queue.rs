@@ -115,7 +115,14 @@ mod tests {
 
     fn work(table: &str, id: i64, version: &str) -> Work {
         let (table, version) = (table.to_owned(), version.to_owned());
-        Work::Case(Stale { table, id, version, lookup: None, reason: Reason::Changed })
+        Work::Case(Stale {
+            table,
+            id,
+            version,
+            lookup: None,
+            reason: Reason::Changed,
+            mirrored: None,
+        })
     }
 
     fn shown(work: &Work) -> String {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::Decoded;
-use crate::scope::{Place, Version};
+use crate::scope::{AnswerDigest, Place, Version};
 use crate::ticks::Ticks;
 
 /// One scope of an answer.
@@ -15,6 +15,8 @@ pub(crate) struct LoadedScope {
     /// The answer was proven complete (docs/architecture.md, "Completeness"): only then do absent rows leave.
     pub(crate) complete: bool,
     pub(crate) sent_at: Timestamp,
+    /// By what a complete answer is known again of which every value fitted.
+    pub(crate) digest: Option<AnswerDigest>,
 }
 
 /// What kind of answer a load comes from.
@@ -26,6 +28,9 @@ pub(crate) enum LoadKind {
     Search { place: Place, answered_at: Ticks },
     /// Each scope is a month of a journal.
     Journal,
+    /// Each scope, a month or not, was answered as [`LoadedScope::digest`] says, and so were the rows that
+    /// are mirrored: nothing is decoded, and there is no row in the load.
+    Unchanged,
 }
 
 /// Some scopes of one table, decoded.

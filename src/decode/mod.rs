@@ -11,6 +11,7 @@ mod cut;
 mod decoder;
 mod load;
 mod privacy;
+mod reading;
 mod record;
 mod rewrite;
 mod slots;
@@ -26,6 +27,7 @@ use jiff::tz::TimeZone;
 pub use decoder::Decoder;
 pub(crate) use load::{Load, LoadKind, LoadedScope};
 pub use privacy::Privacy;
+pub(crate) use reading::Reading;
 pub(crate) use rewrite::Classes;
 
 use crate::catalog::Resource;
@@ -108,6 +110,11 @@ impl Decoded {
     /// Whether any record, here or in a child table, came without a usable key.
     pub(crate) fn any_without_key(&self) -> bool {
         self.without_key || self.children.iter().any(Decoded::any_without_key)
+    }
+
+    /// Whether every record and value fitted, children's included.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.rejects.is_empty() && !self.without_key && self.children.iter().all(Decoded::is_clean)
     }
 
     /// All rejects, children's included.

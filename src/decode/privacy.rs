@@ -60,6 +60,11 @@ impl Privacy {
         self.digits(&["fingerprint of the key", ""], HASH_DIGITS)
     }
 
+    /// What the digests of answers begin with: without the key nobody can try out what an answer was.
+    pub(super) fn seed(&self) -> String {
+        self.digits(&["digests of answers", ""], HASH_DIGITS)
+    }
+
     /// The text of a value in which fields can no longer be told apart: as it came where privacy
     /// keeps everything, else its hash.
     pub(super) fn opaque(&self, raw: &str) -> String {

@@ -167,6 +167,7 @@ impl Extractor {
                 version: Version::AsSeen { sequence },
                 complete: true,
                 sent_at,
+                digest: None,
             })
             .collect();
         let kind = LoadKind::Search { place, answered_at };
@@ -217,6 +218,7 @@ impl Extractor {
                 version: Version::AsSeen { sequence },
                 complete: true,
                 sent_at: answer.sent_at,
+                digest: None,
             }],
             // The search may show more of it after its delay, and is asked again like any row.
             kind: LoadKind::Search { place: Place::Contacts, answered_at },

@@ -95,6 +95,7 @@ mod tests {
             may_be_larger: false,
             window_days: None,
             digest: None,
+            mirrored: None,
             was_over: false,
         }
     }

@@ -5,6 +5,9 @@ use sha2::{Digest, Sha256};
 
 use crate::scope::Window;
 
+/// By what a line is known again.
+pub(super) type LineMark = [u8; 32];
+
 /// Pages of services are round: a positive multiple of this may be cut off.
 const ROUND: usize = 100;
 
@@ -12,6 +15,8 @@ const ROUND: usize = 100;
 pub(super) struct Part {
     pub(super) window: Window,
     pub(super) records: Vec<Bytes>,
+    /// One of each record.
+    pub(super) marks: Vec<LineMark>,
     /// Pages that brought some of them: each shows another moment.
     pub(super) pages: usize,
     pub(super) complete: bool,
@@ -43,10 +48,13 @@ pub(super) fn compared(whole: Part, mut halves: Vec<Part>) -> Vec<Part> {
     halves
 }
 
+pub(super) fn mark(line: &Bytes) -> LineMark {
+    Sha256::digest(line).into()
+}
+
 /// The lines, in whatever order: equal ones are as many.
-pub(super) fn marks(parts: &[Part]) -> Vec<[u8; 32]> {
-    let lines = parts.iter().flat_map(|part| &part.records);
-    let mut marks: Vec<[u8; 32]> = lines.map(|line| Sha256::digest(line).into()).collect();
+pub(super) fn marks(parts: &[Part]) -> Vec<LineMark> {
+    let mut marks: Vec<LineMark> = parts.iter().flat_map(|part| part.marks.clone()).collect();
     marks.sort_unstable();
     marks
 }
@@ -66,8 +74,10 @@ mod tests {
 
     fn part(lines: &[&'static str]) -> Part {
         let window = "2026-10".parse::<crate::scope::Month>().unwrap().window();
-        let records = lines.iter().map(|line| Bytes::from_static(line.as_bytes())).collect();
-        Part { window, records, pages: 1, complete: true }
+        let records: Vec<Bytes> =
+            lines.iter().map(|line| Bytes::from_static(line.as_bytes())).collect();
+        let marks = records.iter().map(mark).collect();
+        Part { window, records, marks, pages: 1, complete: true }
     }
 
     /// How many lines a window and its halves come to, and whether they are all.

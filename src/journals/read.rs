@@ -17,15 +17,15 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use super::part::{Part, compared, digest_of, marks};
+use super::part::{LineMark, Part, compared, digest_of, mark, marks};
 use super::path_of;
 use super::under_way::{Gate, Reading};
 use crate::catalog::{Answer as Shape, JOURNAL_COLUMNS, LINE_ID, LINE_NUMBER, Resource};
 use crate::decode::{Load, LoadKind, LoadedScope, Param, Params};
 use crate::error::{Error, Kind, Result};
-use crate::extract::{Extractor, read_of, trimmed};
+use crate::extract::{Extractor, away_from_calls, read_of, trimmed};
 use crate::failpoint;
-use crate::scope::{DueMonth, JournalScope, Version, Window};
+use crate::scope::{AnswerDigest, DueMonth, JournalScope, Version, Window};
 use crate::source::{
     self, CallClass, Identity, PagePlan, Pages, Paging, Query, Request, Verdict, refusal,
 };
@@ -47,11 +47,11 @@ impl Extractor {
     /// The reading of a month that is due, as [`Extractor::journal`].
     pub(crate) fn month(&self, resource: &Arc<Resource>, month: &DueMonth, gate: Gate) -> Reading {
         let (extractor, resource) = (self.clone(), Arc::clone(resource));
-        let (scope, digest) = (month.scope, month.digest.clone());
+        let (scope, digest, mirrored) = (month.scope, month.digest.clone(), month.mirrored);
         let (window_days, was_over) = (month.window_days, month.was_over);
         let passes = gate.clone();
         let read = async move {
-            let known = Known { window_days, digest: digest.as_deref(), was_over };
+            let known = Known { window_days, digest: digest.as_deref(), was_over, mirrored };
             extractor.journal_within(&resource, scope, known, passes).await
         };
         Reading::new(Box::pin(read), gate)
@@ -69,7 +69,7 @@ impl Extractor {
         scope: JournalScope,
         window_days: Option<u32>,
     ) -> Result<MonthRead> {
-        let known = Known { window_days, digest: None, was_over: false };
+        let known = Known { window_days, digest: None, was_over: false, mirrored: None };
         self.journal_within(resource, scope, known, Gate::open()).await
     }
 
@@ -87,8 +87,13 @@ impl Extractor {
         };
         failpoint::hit("answer-received");
         let params = calls.params();
-        let records = lines
-            .records
+        let digest = lines.complete.then(|| {
+            let marks = lines.marks.iter().map(|mark| (&params, &mark[..]));
+            self.reading(resource).digest(marks)
+        });
+        let is_unchanged = digest.is_some() && digest == known.mirrored;
+        let records = if is_unchanged { Vec::new() } else { lines.records };
+        let records = records
             .into_iter()
             .zip(1_i64..)
             .map(|(line, number)| {
@@ -106,15 +111,16 @@ impl Extractor {
             ))
         })?;
         let load = Load {
-            decoded,
             scopes: vec![LoadedScope {
                 id: scope.id,
                 part: scope.part(),
                 version: Version::Known(lines.digest),
                 complete: lines.complete,
                 sent_at: lines.sent_at.unwrap_or_else(Timestamp::now),
+                digest: digest.filter(|_| decoded.is_clean()),
             }],
-            kind: LoadKind::Journal,
+            decoded,
+            kind: if is_unchanged { LoadKind::Unchanged } else { LoadKind::Journal },
             lacking: Vec::new(),
             missing: Vec::new(),
             not_found: false,
@@ -166,6 +172,7 @@ impl Extractor {
                 version: Version::Known(String::new()),
                 complete: true,
                 sent_at: Timestamp::now(),
+                digest: None,
             }],
             kind: LoadKind::Journal,
             lacking: Vec::new(),
@@ -178,6 +185,8 @@ impl Extractor {
 /// What the calls of a month brought.
 struct Lines {
     records: Vec<Bytes>,
+    /// One of each record.
+    marks: Vec<LineMark>,
     complete: bool,
     sent_at: Option<Timestamp>,
     window_days: Option<u32>,
@@ -195,6 +204,8 @@ struct Known<'a> {
     digest: Option<&'a str>,
     /// That was after the month's end.
     was_over: bool,
+    /// The answer that the mirrored lines are, in its order.
+    mirrored: Option<AnswerDigest>,
 }
 
 /// What the first pass over a month has shown so far.
@@ -246,8 +257,10 @@ impl Calls<'_> {
         let answer = self.extractor.client().send(&request).await?;
         let body = trimmed(&answer);
         let none = body.is_empty() || body[..] == *b"null";
+        let records = if none { Vec::new() } else { vec![body] };
         Ok(Lines {
-            records: if none { Vec::new() } else { vec![body] },
+            marks: records.iter().map(mark).collect(),
+            records,
             complete: true,
             sent_at: Some(answer.sent_at),
             window_days: None,
@@ -285,9 +298,13 @@ impl Calls<'_> {
             (parts, complete) = self.until_it_stands_still(parts).await?;
         }
         let digest = digest_of(&parts);
-        let records = parts.into_iter().flat_map(|part| part.records).collect();
         let sent_at = shown.sent_at;
-        Ok(Lines { records, complete, sent_at, window_days, too_much, digest })
+        let (mut records, mut marks) = (Vec::new(), Vec::new());
+        for part in parts {
+            records.extend(part.records);
+            marks.extend(part.marks);
+        }
+        Ok(Lines { records, marks, complete, sent_at, window_days, too_much, digest })
     }
 
     /// Reads the windows, and halves those that are too much.
@@ -448,7 +465,13 @@ impl Calls<'_> {
             }
             Some(Verdict::Complete) | None => true,
         };
-        Ok(Part { window, records, pages: brought, complete })
+        let bytes = records.iter().map(Bytes::len).sum();
+        let (records, marks) = away_from_calls(bytes, move || {
+            let marks = records.iter().map(mark).collect();
+            Ok((records, marks))
+        })
+        .await?;
+        Ok(Part { window, records, marks, pages: brought, complete })
     }
 }
 

@@ -121,6 +121,9 @@ impl Commit<'_> {
             self.answered.insert(resource.table.clone());
         }
         self.is_staged = false;
+        if kind == LoadKind::Unchanged {
+            return self.note_unchanged(&resource, &loads);
+        }
         let (conn, settings, run_id, now) = (self.conn, self.settings, self.run_id, self.now);
         if kind == LoadKind::Journal {
             self.stage(&loads)?;
@@ -152,6 +155,16 @@ impl Commit<'_> {
             )?;
         }
         Ok(())
+    }
+
+    /// Notes scopes whose answers were not decoded, because their rows are what these say.
+    fn note_unchanged(&mut self, resource: &Resource, loads: &[Load]) -> Result<()> {
+        if let Group::Journal(_) = resource.group {
+            self.stage(loads)?;
+            return journals::note_unchanged(self.conn, self.settings, resource, loads, self.now);
+        }
+        let scopes = loads.iter().flat_map(|load| &load.scopes);
+        self.noting.add_unchanged(&resource.table, scopes)
     }
 
     /// Makes scopes equal to their answers, and notes what was fetched.
@@ -334,7 +347,7 @@ mod tests {
     use crate::catalog::Catalog;
     use crate::config::Config;
     use crate::decode::{Context, Decoder, Param, Params, Privacy};
-    use crate::scope::Version;
+    use crate::scope::{AnswerDigest, Version};
 
     struct Mirror {
         _folder: tempfile::TempDir,
@@ -351,6 +364,10 @@ mod tests {
 
     /// An answer: a case and how many notes it has.
     type Answer = (i64, i64);
+
+    fn digest((_, notes): Answer) -> AnswerDigest {
+        AnswerDigest::new(notes.unsigned_abs())
+    }
 
     impl Mirror {
         fn new() -> Mirror {
@@ -402,6 +419,7 @@ mod tests {
                     version: Version::Known("v".to_owned()),
                     complete: true,
                     sent_at: self.now,
+                    digest: Some(digest((case_id, notes))),
                 }],
                 kind: LoadKind::Scopes,
                 not_found: false,
@@ -410,13 +428,47 @@ mod tests {
             }
         }
 
-        /// Commits answers, or takes the commit back.
-        fn commit(&mut self, answers: &[Answer], goes_well: bool) {
+        /// The same answer, where it was found to be the mirrored one before it was decoded.
+        fn unchanged(&self, answer: Answer) -> Load {
+            let decoder =
+                Decoder::new(&self.catalog, self.catalog.get("notes").unwrap(), &self.context);
+            Load {
+                decoded: decoder.finish().unwrap(),
+                kind: LoadKind::Unchanged,
+                ..self.load(answer)
+            }
+        }
+
+        /// Commits answers of which each is decoded only where it is not what is mirrored before the first.
+        fn commit_what_changed(&mut self, answers: &[Answer], goes_well: bool) {
+            let said = |(case, notes): &Answer| (*case, (1..=*notes).collect::<Vec<i64>>());
+            let mut now = self.notes.clone();
+            let loads = answers.iter().map(|answer| {
+                let (case, notes) = said(answer);
+                if self.notes.get(&case) == Some(&notes) {
+                    self.unchanged(*answer)
+                } else {
+                    now.insert(case, notes);
+                    self.load(*answer)
+                }
+            });
+            self.write(loads.collect(), goes_well);
+            if goes_well {
+                self.notes = now;
+            }
+        }
+
+        fn write(&mut self, loads: Vec<Load>, goes_well: bool) {
             self.now += std::time::Duration::from_secs(1);
-            let loads = answers.iter().map(|answer| self.load(*answer)).collect();
             self.conn.execute_batch("BEGIN").unwrap();
             apply(&self.conn, &self.settings, 1, self.now, loads, &mut self.known).unwrap();
             self.conn.execute_batch(if goes_well { "COMMIT" } else { "ROLLBACK" }).unwrap();
+        }
+
+        /// Commits answers, or takes the commit back.
+        fn commit(&mut self, answers: &[Answer], goes_well: bool) {
+            let loads = answers.iter().map(|answer| self.load(*answer)).collect();
+            self.write(loads, goes_well);
             if goes_well {
                 for (case_id, notes) in answers {
                     self.notes.insert(*case_id, (1..=*notes).collect());
@@ -446,23 +498,42 @@ mod tests {
     #[test]
     fn rows_are_what_was_said_last_however_answers_are_put_together() {
         let answers = prop::collection::vec((1..6_i64, 0..4_i64), 1..5);
-        let commits =
-            prop::collection::vec((answers, prop::bool::weighted(0.8), any::<bool>()), 1..8);
+        let commits = prop::collection::vec((answers, prop::bool::weighted(0.8), 0..3_u8), 1..8);
         let mirror = std::cell::RefCell::new(Mirror::new());
         TestRunner::new(Cases { cases: 24, ..Cases::default() })
             .run(&commits, |commits| {
                 let mirror = &mut mirror.borrow_mut();
                 mirror.begin_anew();
-                for (answers, goes_well, is_next_process) in commits {
-                    if is_next_process {
+                for (answers, goes_well, how) in commits {
+                    if how == 0 {
+                        // The next process.
                         mirror.known = KnownScopes::default();
                     }
-                    mirror.commit(&answers, goes_well);
+                    match how {
+                        1 => mirror.commit_what_changed(&answers, goes_well),
+                        _ => mirror.commit(&answers, goes_well),
+                    }
                     mirror.assert_true();
                 }
                 Ok(())
             })
             .unwrap();
+    }
+
+    #[test]
+    fn an_answer_that_is_mirrored_is_fetched_and_one_that_is_no_more_is_to_be_read_again() {
+        let mut mirror = Mirror::new();
+        let fetched = |mirror: &Mirror| {
+            mirror.pairs("SELECT id, epoch_ms(fetched_at) FROM sync.fetched_scopes ORDER BY id")
+        };
+        mirror.commit(&[(1, 2), (2, 2)], true);
+        let first = fetched(&mirror);
+        let known = [mirror.unchanged((1, 2)), mirror.unchanged((2, 2))];
+        // While both were being read again, case 2 was committed as something else.
+        mirror.commit(&[(2, 3)], true);
+        mirror.write(known.into(), true);
+        mirror.assert_true();
+        assert_eq!(fetched(&mirror), [(1, first[0].1 + 2000), (2, first[1].1 + 1000)]);
     }
 
     #[test]

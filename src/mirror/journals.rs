@@ -89,6 +89,29 @@ pub(super) fn apply(
     Ok(doubted)
 }
 
+/// Notes months that were answered as they are mirrored. One that is not mirrored so any more stays as it
+/// was, and so it is read again.
+pub(super) fn note_unchanged(
+    conn: &Connection,
+    settings: &Settings,
+    resource: &Resource,
+    loads: &[Load],
+    now: Timestamp,
+) -> Result<()> {
+    stage_months(conn, settings, resource, loads)?;
+    conn.execute_batch(&format!(
+        "DELETE FROM temp.stage_months c WHERE NOT EXISTS \
+           (SELECT 1 FROM sync.journal_months m \
+            JOIN temp.stage_scopes s ON s.id = m.journal_id AND s.digest = m.answer_digest \
+            WHERE m.table_name = {} AND m.complete AND s.part = c.part AND {})",
+        sql::text(&resource.table),
+        lines::same_month("m", "c")
+    ))
+    .map_err(|e| db("cannot note months that are as they were", e))?;
+    months_were_read(conn, resource, now)?;
+    closings::close_what_was_read(conn, &settings.catalog, resource, now)
+}
+
 /// Fills `temp.stage_months`, one row per scope of `temp.stage_scopes`.
 fn stage_months(
     conn: &Connection,

@@ -47,15 +47,17 @@ fn tried_again_after(failures: u32) -> Duration {
 }
 
 /// Keeps which lines the staged months were read with: that an answer is the one of an earlier complete
-/// reading proves it as well as a second reading does.
+/// reading proves it as well as a second reading does, and one in the same order need not be decoded.
 pub(super) fn keep_digests(conn: &Connection, resource: &Resource) -> Result<()> {
     conn.execute_batch(&format!(
         "UPDATE sync.journal_months m \
-         SET lines_digest = CASE WHEN c.complete THEN nullif(s.version, '') END \
+         SET lines_digest = CASE WHEN c.complete THEN nullif(s.version, '') END, \
+           answer_digest = CASE WHEN c.complete THEN s.digest END \
          FROM temp.stage_months c JOIN temp.stage_scopes s ON s.id = c.journal_id AND s.part = c.part \
          WHERE m.table_name = {} AND m.journal_level = c.journal_level \
            AND m.journal_id = c.journal_id AND m.journal_month = c.journal_month \
-           AND m.lines_digest IS DISTINCT FROM CASE WHEN c.complete THEN nullif(s.version, '') END",
+           AND (m.lines_digest IS DISTINCT FROM CASE WHEN c.complete THEN nullif(s.version, '') END \
+             OR m.answer_digest IS DISTINCT FROM CASE WHEN c.complete THEN s.digest END)",
         sql::text(&resource.table)
     ))
     .map_err(|e| db("cannot note which lines a month has", e))

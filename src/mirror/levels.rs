@@ -53,7 +53,7 @@ pub(super) fn leave_others(
             "UPDATE sync.journal_months SET due = '{}', complete = false, read_at = NULL, \
                closed_read_at = NULL, definition = NULL, doubted_at = NULL, doubted_digest = NULL, \
                doubted_payment = NULL, doubted_change = NULL, doubted_price = NULL, \
-               not_found_at = NULL WHERE {others}",
+               not_found_at = NULL, answer_digest = NULL WHERE {others}",
             DueReason::NeverFetched
         ))
         .map_err(|e| db("cannot let the months of another level go", e))?;

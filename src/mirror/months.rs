@@ -1,6 +1,6 @@
 //! The state of the journals' months: which are due, waiting, or read (docs/architecture.md, "Journals").
 
-use crate::scope::{DueMonth, DueReason, FailureKind};
+use crate::scope::{AnswerDigest, DueMonth, DueReason, FailureKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 use duckdb::{Connection, params};
@@ -16,6 +16,12 @@ use crate::sql::{self, db, instant, instant_param, scalar_i64};
 /// SQL for whether a month `m`, of which `e` is the last day, was last read before it ended, and is over.
 fn read_too_early(now: Timestamp) -> String {
     format!("m.sent_at < e.ends_at AND e.ends_at <= {}", instant(now))
+}
+
+/// SQL by which months that are due for this reason forget which answer is mirrored, where an equal one is
+/// to be decoded. What makes them due later does not bring it back.
+fn forgetting(reason: DueReason) -> &'static str {
+    if reason.believes_the_mirror() { "" } else { ", answer_digest = NULL" }
 }
 
 /// The journals' months.
@@ -59,6 +65,7 @@ impl Months<'_> {
              AND m.journal_id = w.journal_id AND m.journal_month = w.journal_month::DATE"
         );
         let never = sql::text(DueReason::NeverFetched.name());
+        let forget = reason.map_or("", forgetting);
         let due = match reason {
             Some(reason) => sql::text(reason.name()),
             None => format!(
@@ -71,6 +78,7 @@ impl Months<'_> {
             self.conn,
             &format!(
                 "UPDATE sync.journal_months m SET wanted = true, due = {due} \
+{forget} \
              FROM temp.wanted_months w \
              LEFT JOIN report.calendar e ON e.day = last_day(w.journal_month::DATE) \
              WHERE {same} AND (NOT m.wanted OR m.due IS DISTINCT FROM {due})"
@@ -105,9 +113,10 @@ impl Months<'_> {
         batch(
             self.conn,
             &format!(
-                "UPDATE sync.journal_months m SET due = {} WHERE table_name = {} AND complete AND wanted \
-               AND NOT {IS_GONE}",
+                "UPDATE sync.journal_months m SET due = {}{} \
+                 WHERE table_name = {} AND complete AND wanted AND NOT {IS_GONE}",
                 sql::text(reason.name()),
+                forgetting(reason),
                 sql::text(table)
             ),
         )
@@ -125,7 +134,8 @@ impl Months<'_> {
             &format!(
                 "SELECT m.table_name, m.journal_id, strftime(m.journal_month, '%Y-%m'), m.due, \
                    m.complete, m.window_days, coalesce(m.larger_at <= {now}, true), m.lines_digest, \
-                   coalesce(m.sent_at >= e.ends_at, false) \
+                   coalesce(m.sent_at >= e.ends_at, false), \
+                   CASE WHEN m.complete THEN m.answer_digest END \
                  FROM sync.journal_months m \
                  LEFT JOIN report.calendar e ON e.day = last_day(m.journal_month) \
                  LEFT JOIN sync.failures f \
@@ -142,6 +152,7 @@ impl Months<'_> {
             |row| {
                 let learned =
                     (row.get::<_, Option<i64>>(5)?, row.get(6)?, row.get(7)?, row.get(8)?);
+                let mirrored: Option<u64> = row.get(9)?;
                 Ok((
                     row.get::<_, String>(0)?,
                     row.get::<_, i64>(1)?,
@@ -149,11 +160,13 @@ impl Months<'_> {
                     row.get::<_, String>(3)?,
                     row.get::<_, bool>(4)?,
                     learned,
+                    mirrored,
                 ))
             },
         )?;
         rows.into_iter()
-            .map(|(table, id, month, reason, complete, (days, may_be_larger, digest, was_over))| {
+            .map(|(table, id, month, reason, complete, learned, mirrored)| {
+                let (days, may_be_larger, digest, was_over) = learned;
                 let month: Month = month.parse().map_err(|e| {
                     Error::caused(Kind::Store, format!("sync.journal_months: {month}"), e)
                 })?;
@@ -171,6 +184,9 @@ impl Months<'_> {
                     window_days,
                     digest,
                     was_over,
+                    mirrored: mirrored
+                        .filter(|_| reason.believes_the_mirror())
+                        .map(AnswerDigest::new),
                 })
             })
             .collect()

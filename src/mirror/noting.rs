@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::state::fetched::{MARK_NOW, rows_of};
 use crate::decode::LoadedScope;
 use crate::error::Result;
-use crate::scope::{FailureKind, FetchStatus, Version};
+use crate::scope::{AnswerDigest, FailureKind, FetchStatus, Version};
 use crate::sql::{db, instant, instant_param};
 
 /// Collects what is to be noted of a commit, and writes it for all its tables at once: each statement
@@ -26,6 +26,8 @@ struct Row {
     table: String,
     scope: LoadedScope,
     complete: bool,
+    /// Its answer was not decoded, because it is the one that is mirrored.
+    unchanged: bool,
 }
 
 impl<'a> Noting<'a> {
@@ -46,9 +48,30 @@ impl<'a> Noting<'a> {
                 table: table.to_owned(),
                 scope: scope.clone(),
                 complete,
+                unchanged: false,
             })
             .collect();
         let whole = !is_held && rows.iter().all(|row| row.complete);
+        self.collect(table, rows, whole)
+    }
+
+    /// Takes scopes of a table whose answers were not decoded. One that is not mirrored any more as its
+    /// answer says stays as it was, and so it is read again.
+    pub(super) fn add_unchanged<'s>(
+        &mut self,
+        table: &str,
+        scopes: impl Iterator<Item = &'s LoadedScope>,
+    ) -> Result<()> {
+        let row = |scope: &LoadedScope| Row {
+            table: table.to_owned(),
+            scope: scope.clone(),
+            complete: true,
+            unchanged: true,
+        };
+        self.collect(table, scopes.map(row).collect(), true)
+    }
+
+    fn collect(&mut self, table: &str, rows: Vec<Row>, whole: bool) -> Result<()> {
         // Of two answers for one scope the later is noted later.
         if !whole || !self.tables.insert(table.to_owned()) {
             self.write()?;
@@ -73,6 +96,9 @@ impl<'a> Noting<'a> {
             "stage_noted",
             rows.map(|row| (row.table.as_str(), &row.scope, row.complete)),
         )?;
+        if self.rows.iter().any(|row| row.unchanged) {
+            self.leave_out_what_is_other(self.rows.iter().filter(|row| row.unchanged))?;
+        }
         self.tables.clear();
         self.rows.clear();
         // Rows that are held are still there, and so their scope is not what the answer said.
@@ -106,7 +132,8 @@ impl<'a> Noting<'a> {
                         WHEN {moved} THEN '{as_moved}' ELSE '{current}' END AS status, \
                    c.sent::TIMESTAMPTZ AS sent_at, {now} AS fetched_at, d.definition, \
                    {complete} OR {was_complete} AS complete, \
-                   NULL::BIGINT AS again_at, {MARK_NOW} AS mark \
+                   NULL::BIGINT AS again_at, {MARK_NOW} AS mark, \
+                   CASE WHEN {complete} THEN c.digest END AS digest \
                  FROM temp.stage_noted c \
                  LEFT JOIN sync.seen s ON s.case_id = c.id AND c.table_name <> 'contacts' \
                  LEFT JOIN sync.seen_contacts p ON p.contact_id = c.id AND c.table_name = 'contacts' \
@@ -125,6 +152,23 @@ impl<'a> Noting<'a> {
             ))
             .map_err(failed)
     }
+
+    /// Leaves out of `temp.stage_noted` what was not decoded, and is mirrored as something else by now.
+    fn leave_out_what_is_other<'s>(&self, rows: impl Iterator<Item = &'s Row>) -> Result<()> {
+        let scopes = rows.map(|row| (row.table.as_str(), &row.scope, true));
+        stage(self.conn, "stage_unchanged", scopes)?;
+        let same = "n.table_name = u.table_name AND n.id = u.id AND n.part = u.part";
+        self.conn
+            .execute_batch(&format!(
+                "DELETE FROM temp.stage_noted n USING \
+                   (SELECT u.table_name, u.id, u.part FROM temp.stage_unchanged u \
+                    WHERE NOT EXISTS (SELECT 1 FROM ({}) n \
+                      WHERE {same} AND n.complete AND n.digest = u.digest)) u \
+                 WHERE {same}",
+                rows_of("SELECT id FROM temp.stage_unchanged")
+            ))
+            .map_err(|e| db("cannot note what was answered as before", e))
+    }
 }
 
 /// Makes the temporary table `name` of scopes as they were answered: their table, and whether they are
@@ -137,7 +181,7 @@ pub(super) fn stage<'s>(
     let failed = |e| db("cannot stage scopes", e);
     conn.execute_batch(&format!(
         "CREATE OR REPLACE TEMP TABLE {name} (table_name VARCHAR, id BIGINT, part VARCHAR, \
-         version VARCHAR, sequence BIGINT, complete BOOLEAN, sent VARCHAR)"
+         version VARCHAR, sequence BIGINT, complete BOOLEAN, sent VARCHAR, digest UBIGINT)"
     ))
     .map_err(failed)?;
     let mut appender = conn.appender(name).map_err(failed)?;
@@ -148,7 +192,16 @@ pub(super) fn stage<'s>(
         };
         let sent = instant_param(scope.sent_at);
         appender
-            .append_row(params![table, scope.id, scope.part, version, sequence, complete, sent])
+            .append_row(params![
+                table,
+                scope.id,
+                scope.part,
+                version,
+                sequence,
+                complete,
+                sent,
+                scope.digest.map(AnswerDigest::get)
+            ])
             .map_err(failed)?;
     }
     appender.flush().map_err(failed)

@@ -127,6 +127,8 @@ fn scoped(load: &Load) -> Vec<(String, Reject)> {
                 .filter_map(|scope| JournalScope::of(scope.id, &scope.part))
                 .map(|scope| scope.to_string())
                 .collect(),
+            // What is not decoded rejects nothing.
+            LoadKind::Unchanged => Vec::new(),
             LoadKind::Scopes => ids(reject.scope).iter().map(i64::to_string).collect(),
             // A record of a search without an id belongs to one that was asked for and did not come. A
             // listing asks for none.

@@ -170,8 +170,8 @@ fn believed(
     if !held.is_empty() {
         FetchedScopes::new(conn).unfold(&sql::text(&only.table), &list(&held))?;
         run(&format!(
-            "UPDATE sync.fetched_scopes SET status = '{kept}', version = NULL WHERE table_name = {} AND part = '' \
-               AND id IN ({held}); \
+            "UPDATE sync.fetched_scopes SET status = '{kept}', version = NULL, digest = NULL \
+             WHERE table_name = {} AND part = '' AND id IN ({held}); \
              UPDATE sync.seen SET dirty = true WHERE NOT removed AND case_id IN ({held})",
             sql::text(&only.table),
             held = list(&held),

@@ -13,7 +13,7 @@ use crate::error::{Error, Kind, Result};
 use crate::sql::{db, scalar_i64, transaction};
 
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
-const FORMAT: i64 = 3;
+const FORMAT: i64 = 4;
 
 /// Key of `sync.meta`: by what the key of the privacy hashes is known again.
 const KEY_FINGERPRINT: &str = "hash_key_fingerprint";
@@ -53,6 +53,10 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
         }
         if format < 2 {
             upgrade::from_first(conn)?;
+        }
+        if format < 4 {
+            // Before rows are written: DuckDB alters no table of which this transaction wrote some.
+            upgrade::from_third(conn)?;
         }
         if format < 3 {
             upgrade::from_second(conn, config, catalog)?;

@@ -11,7 +11,7 @@ use crate::catalog::{
     Column, Condition, Fallback, ForEach, Group, Lookup, Partial, Resource, Scalar,
 };
 use crate::error::Result;
-use crate::scope::{FailureKind, FetchStatus, Fetched};
+use crate::scope::{AnswerDigest, FailureKind, FetchStatus, Fetched};
 use crate::sql::{self, scalar_i64};
 use crate::ticks::Ticks;
 
@@ -34,7 +34,8 @@ impl StaleScopes<'_> {
         let rows = sql::query(
             self.conn,
             &format!(
-                "SELECT table_name, id, version, complete, again_at, epoch_us(fetched_at), status \
+                "SELECT table_name, id, version, complete, again_at, epoch_us(fetched_at), status, \
+                   digest \
                  FROM ({}) WHERE part = '' AND table_name {which} 'contacts'",
                 rows_of(&list(ids))
             ),
@@ -49,6 +50,7 @@ impl StaleScopes<'_> {
                         complete: row.get(3)?,
                         again_at: row.get(4)?,
                         fetched_at: row.get(5)?,
+                        digest: row.get::<_, Option<u64>>(7)?.map(AnswerDigest::new),
                     },
                 ))
             },
@@ -267,6 +269,23 @@ impl StaleScopes<'_> {
             Group::List | Group::Child(_) | Group::Journal(_) => 1,
         };
         Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// The answers that are mirrored of a table that is read as lists, by scope: those that need not be
+    /// decoded again.
+    pub(crate) fn mirrored_answers(&self, table: &str) -> Result<HashMap<i64, AnswerDigest>> {
+        let rows = sql::query(
+            self.conn,
+            &format!(
+                "SELECT id, digest FROM ({}) WHERE table_name = {} AND status = '{}' \
+                   AND digest IS NOT NULL",
+                exceptions(None),
+                sql::text(table),
+                FetchStatus::Current
+            ),
+            |row| Ok((row.get(0)?, AnswerDigest::new(row.get(1)?))),
+        )?;
+        Ok(rows.into_iter().collect())
     }
 
     /// Whether a list has to be read though its schedule is not due: it was never read, was asked

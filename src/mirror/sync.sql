@@ -195,6 +195,8 @@ CREATE TABLE sync.journal_months (
   last_line_id BIGINT,
   -- Which lines the last complete reading brought, in whatever order.
   lines_digest VARCHAR,
+  -- By what the answer is known again that the mirrored lines are, in its order.
+  answer_digest UBIGINT,
   -- When more days at once are tried again, and how often in a row they were too much.
   larger_at TIMESTAMPTZ,
   larger_failures BIGINT,

@@ -98,6 +98,16 @@ pub(super) fn from_second(conn: &Connection, config: &Config, catalog: &Catalog)
     Ok(())
 }
 
+/// From the third format: nothing was kept by which an answer is known again.
+pub(super) fn from_third(conn: &Connection) -> Result<()> {
+    conn.execute_batch(
+        "ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS answer_digest UBIGINT; \
+         ALTER TABLE sync.fetched_scopes ADD COLUMN IF NOT EXISTS digest UBIGINT; \
+         ALTER TABLE sync.fetched_cases ADD COLUMN IF NOT EXISTS digests UBIGINT[]",
+    )
+    .map_err(|e| db("cannot bring the store's state up to this version", e))
+}
+
 /// Gives a journal's table the column of the names, where each row has its line's place. Nothing is
 /// stale because of it: names are not the source's.
 fn name_rows(conn: &Connection, config: &Config, resource: &Resource) -> Result<()> {

@@ -191,13 +191,14 @@ impl Verifications<'_> {
         )
     }
 
-    /// These scopes of cases are read again in the next cycle.
+    /// These scopes of cases are read again in the next cycle, and decoded whatever is answered: what is
+    /// mirrored of them is not what was.
     pub(crate) fn scopes_are_stale(&self, scopes: &[(String, i64)]) -> Result<()> {
         for (table, id) in scopes {
             State::new(self.conn).fetched_scopes().unfold(&sql::text(table), &id.to_string())?;
             execute(
                 self.conn,
-                "UPDATE sync.fetched_scopes SET status = 'reread' \
+                "UPDATE sync.fetched_scopes SET status = 'reread', digest = NULL \
                  WHERE table_name = ? AND id = ? AND part = ''",
                 params![table, id],
             )?;

@@ -14,6 +14,22 @@ pub(crate) struct Fetched {
     /// When it is to be searched again whatever its dates, in microseconds of our clock.
     pub(crate) again_at: Option<i64>,
     pub(crate) fetched_at: i64,
+    pub(crate) digest: Option<AnswerDigest>,
+}
+
+/// By what a complete answer is known again: of its bytes, and of what decides how they are decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct AnswerDigest(u64);
+
+impl AnswerDigest {
+    pub(crate) fn new(digest: u64) -> AnswerDigest {
+        AnswerDigest(digest)
+    }
+
+    /// As the store keeps it.
+    pub(crate) fn get(self) -> u64 {
+        self.0
+    }
 }
 
 /// The change dates that a scope is fetched at.

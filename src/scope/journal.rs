@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{DueReason, Month};
+use super::{AnswerDigest, DueReason, Month};
 use crate::config::JournalLevel;
 
 /// A journal's month: what one complete answer, or several windows together, cover.
@@ -66,6 +66,8 @@ pub(crate) struct DueMonth {
     pub(crate) digest: Option<String>,
     /// That was after the month's end.
     pub(crate) was_over: bool,
+    /// The answer that the mirrored lines are, in its order.
+    pub(crate) mirrored: Option<AnswerDigest>,
 }
 
 #[cfg(test)]

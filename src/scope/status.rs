@@ -129,6 +129,27 @@ impl DueReason {
         (DueReason::Verify, "verify"),
     ];
 
+    /// Whether the lines that are mirrored are believed to be what the last answer said: then an equal
+    /// answer need not be decoded.
+    pub(crate) fn believes_the_mirror(self) -> bool {
+        match self {
+            DueReason::BeforeItsEnd
+            | DueReason::Doubted
+            | DueReason::Control
+            | DueReason::Schedule
+            | DueReason::Recheck
+            | DueReason::Enabled => true,
+            DueReason::NeverFetched
+            | DueReason::Incomplete
+            | DueReason::OffItsSum
+            | DueReason::AskedFor
+            | DueReason::Full
+            | DueReason::Redefined
+            | DueReason::Rejects
+            | DueReason::Verify => false,
+        }
+    }
+
     /// As it stands in `sync.journal_months.due`.
     pub(crate) fn name(self) -> &'static str {
         name_in(&DueReason::NAMES, self).unwrap_or_default()

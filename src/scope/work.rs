@@ -1,8 +1,6 @@
 //! What is to be read, why, and how urgently.
 
-use super::{DueMonth, ScopeId};
-
-use super::Mark;
+use super::{AnswerDigest, DueMonth, Mark, ScopeId};
 
 /// Something to be fetched, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +12,8 @@ pub(crate) struct Stale {
     /// The path parameter that another table gives, where the resource needs one.
     pub(crate) lookup: Option<String>,
     pub(crate) reason: Reason,
+    /// The answer that its rows are, where an equal one need not be decoded.
+    pub(crate) mirrored: Option<AnswerDigest>,
 }
 
 /// Why a scope is stale.
@@ -31,6 +31,21 @@ pub(crate) enum Reason {
     Lagging,
     /// It is searched once more after `source.search_delay`.
     SearchDelay,
+}
+
+impl Reason {
+    /// Whether the rows that are mirrored are believed to be what the last answer said: then an equal
+    /// answer need not be decoded.
+    pub(crate) fn believes_the_mirror(&self) -> bool {
+        match self {
+            Reason::Changed | Reason::Asked(Mark::Reread | Mark::Gap) => true,
+            Reason::New
+            | Reason::Asked(Mark::Full | Mark::Redefined)
+            | Reason::Incomplete
+            | Reason::Lagging
+            | Reason::SearchDelay => false,
+        }
+    }
 }
 
 impl std::fmt::Display for Reason {
@@ -63,11 +78,11 @@ pub(crate) enum Work {
     /// A case's part of a table.
     Case(Stale),
     /// A whole list.
-    List { table: String },
+    List { table: String, mirrored: Option<AnswerDigest> },
     /// The list that names the scopes of a table.
     Names { table: String },
     /// The part of a table that belongs to a row of another one.
-    Row { table: String, id: i64 },
+    Row { table: String, id: i64, mirrored: Option<AnswerDigest> },
     /// A journal's month.
     Month(DueMonth),
 }
@@ -77,7 +92,7 @@ impl Work {
     pub(crate) fn table(&self) -> &str {
         match self {
             Work::Case(stale) => &stale.table,
-            Work::List { table } | Work::Names { table } | Work::Row { table, .. } => table,
+            Work::List { table, .. } | Work::Names { table } | Work::Row { table, .. } => table,
             Work::Month(month) => &month.table,
         }
     }

@@ -47,7 +47,7 @@ impl Ask {
         match self {
             Ask::Scope(resource, id) => Box::pin(async move {
                 let version = Version::Known(String::new());
-                let read = extractor.scope(&resource, id, None, version.clone()).await;
+                let read = extractor.scope(&resource, id, None, version.clone(), None).await;
                 let load = match read {
                     // Nothing is there, and nothing may be mirrored.
                     Err(error) if error.kind() == Kind::NotFound => {

@@ -135,6 +135,7 @@ impl Mirror {
                 version: Version::Known(String::new()),
                 complete,
                 sent_at: self.now,
+                digest: None,
             }],
             kind: LoadKind::Journal,
             lacking: Vec::new(),

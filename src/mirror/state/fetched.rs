@@ -24,7 +24,7 @@ pub(in crate::mirror) fn exceptions(ids: Option<&str>) -> String {
     format!(
         "SELECT x.table_name, x.id, x.part, x.version, \
            CASE WHEN m.mark > x.mark THEN m.status ELSE x.status END AS status, \
-           x.sent_at, x.fetched_at, x.definition, x.complete, x.again_at \
+           x.sent_at, x.fetched_at, x.definition, x.complete, x.again_at, x.digest \
          FROM {scopes} x LEFT JOIN sync.fetched_marks m ON m.table_name = x.table_name \
          WHERE (m.forgotten IS NULL OR m.forgotten <= x.mark)"
     )
@@ -38,7 +38,8 @@ fn folded(ids: Option<&str>) -> String {
         "SELECT c.table_name, f.case_id AS id, '' AS part, f.versions[c.version_at] AS version, \
            CASE WHEN m.mark > f.mark THEN m.status ELSE f.status END AS status, \
            f.sent_at[c.times_at] AS sent_at, f.fetched_at[c.times_at] AS fetched_at, \
-           c.definition, true AS complete, NULL::BIGINT AS again_at \
+           c.definition, true AS complete, NULL::BIGINT AS again_at, \
+           f.digests[c.times_at] AS digest \
          FROM {cases} f JOIN sync.fetched_coverage c ON c.coverage = f.coverage \
          ANTI JOIN (SELECT id, table_name FROM {scopes} WHERE part = '') x \
            ON x.id = f.case_id AND x.table_name = c.table_name \
@@ -71,7 +72,8 @@ pub(in crate::mirror) fn create_view(conn: &Connection) -> Result<()> {
     let comment = "Per table and scope: the change dates it was fetched at (version), whether that \
                    holds or why it is read again (status), and when";
     conn.execute_batch(&format!(
-        "CREATE VIEW sync.fetched AS {} UNION ALL {}; COMMENT ON VIEW sync.fetched IS {}",
+        "CREATE VIEW sync.fetched AS SELECT * EXCLUDE (digest) FROM ({} UNION ALL {}); \
+         COMMENT ON VIEW sync.fetched IS {}",
         exceptions(None),
         folded(None),
         sql::text(comment)
@@ -230,7 +232,8 @@ impl<'c> FetchedScopes<'c> {
                SELECT id, {layout} AS layout, \
                  list(version ORDER BY version_at) FILTER (speaks) AS versions, \
                  list(sent_at ORDER BY times_at) AS sent_at, \
-                 list(fetched_at ORDER BY times_at) AS fetched_at \
+                 list(fetched_at ORDER BY times_at) AS fetched_at, \
+                 list(digest ORDER BY times_at) AS digests \
                FROM temp.fold_taken GROUP BY id; \
              CREATE OR REPLACE TEMP TABLE fold_new AS \
                SELECT row_number() OVER (ORDER BY layout) \
@@ -245,7 +248,7 @@ impl<'c> FetchedScopes<'c> {
              DELETE FROM sync.fetched_cases WHERE case_id IN ({these}); \
              INSERT INTO sync.fetched_cases BY NAME \
                SELECT n.id AS case_id, c.coverage, n.versions, n.sent_at, n.fetched_at, \
-                 'current' AS status, {MARK_NOW} AS mark \
+                 'current' AS status, {MARK_NOW} AS mark, n.digests \
                FROM temp.fold_cases n JOIN \
                  (SELECT coverage, {layout} AS layout FROM sync.fetched_coverage GROUP BY coverage) c \
                  ON c.layout = n.layout; \
@@ -304,7 +307,8 @@ mod tests {
                 "INSERT INTO sync.fetched_scopes \
                  SELECT '{table}', i, '', '{version}' || i, 'current', \
                    ('2026-05-0' || i || ' 10:00:0{n}+00')::TIMESTAMPTZ, \
-                   ('2026-05-0' || i || ' 10:00:1{n}+00')::TIMESTAMPTZ, 1, true, NULL, 0 \
+                   ('2026-05-0' || i || ' 10:00:1{n}+00')::TIMESTAMPTZ, 1, true, NULL, 0, \
+                   CASE WHEN {n} < 3 THEN 10 * i + {n} END \
                  FROM range(1, 5) t(i); \
                  INSERT INTO sync.fetched_scopes BY NAME SELECT 'contacts' AS table_name, 1 AS id, \
                    '' AS part, 'unknown' AS version, true AS complete WHERE {n} = 0; \
@@ -316,10 +320,11 @@ mod tests {
         conn
     }
 
-    /// What `sync.fetched` shows, a line per row.
+    /// What `sync.fetched` shows, with the digests, a line per row.
     fn shown(conn: &Connection) -> Vec<String> {
-        let rows = "SELECT f::VARCHAR FROM sync.fetched f ORDER BY table_name, id, part";
-        sql::query(conn, rows, |row| row.get(0)).unwrap()
+        let all = format!("{} UNION ALL {}", exceptions(None), folded(None));
+        let rows = format!("SELECT f::VARCHAR FROM ({all}) f ORDER BY table_name, id, part");
+        sql::query(conn, &rows, |row| row.get(0)).unwrap()
     }
 
     fn count(conn: &Connection, table: &str) -> i64 {

@@ -9,7 +9,8 @@ CREATE TABLE sync.fetched_cases (
   sent_at TIMESTAMPTZ[],
   fetched_at TIMESTAMPTZ[],
   status VARCHAR,
-  mark BIGINT
+  mark BIGINT,
+  digests UBIGINT[]
 );
 
 -- Per table of a coverage: where its version and its times stand in the lists of the cases' rows.
@@ -32,7 +33,9 @@ CREATE TABLE sync.fetched_scopes (
   definition BIGINT,
   complete BOOLEAN,
   again_at BIGINT,
-  mark BIGINT DEFAULT 0
+  mark BIGINT DEFAULT 0,
+  -- By what its complete answer is known again; NULL where the next is to be decoded whatever it says.
+  digest UBIGINT
 );
 
 -- What is read again of whole tables: a mark holds for all that was fetched under a smaller number;
