@@ -8,8 +8,6 @@ mod verifying;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-
 pub(crate) use closing::ToClose;
 use publishing::Publishing;
 pub(crate) use publishing::{Forms, NOTHING_LISTED, When, export};
@@ -246,15 +244,6 @@ impl Session {
     fn loader(&self, run_id: i64, allow_removals: bool) -> Result<Loader> {
         let settings = Settings::new(&self.config, &self.catalog, allow_removals);
         self.writer.loader(settings, run_id)
-    }
-
-    /// Forgets the daemon's own runs that ended before `before`: a brokerage's day has thousands of
-    /// them.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub(crate) async fn forget_runs(&self, before: Timestamp) -> Result<()> {
-        self.writer.run(move |conn| RunLog::new(conn).forget_runs(Some("run"), before)).await
     }
 
     /// Ends the thread that writes: with the process's last connection the store's log is worked into

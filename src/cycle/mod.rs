@@ -251,6 +251,7 @@ impl<'r> Cycle<'r> {
         let controls = run
             .write(|conn| {
                 let state = State::new(conn);
+                state.forget_what_is_old(Timestamp::now())?;
                 state.controls().sums_follow_their_lines()?;
                 state.controls().keep_control_problems()
             })

@@ -30,8 +30,6 @@ const LONGEST_RETRY: Duration = Duration::from_secs(300);
 const LEAST_POSTPONED: Duration = Duration::from_secs(60);
 /// and later no more seldom than this.
 const LONGEST_POSTPONED: Duration = Duration::from_secs(3600);
-/// The daemon's own runs stay in the run log this long.
-const RUNS_KEPT: Duration = Duration::from_secs(7 * 86_400);
 
 /// Work that another command forwarded, to be done in its turn.
 pub(crate) struct Job {
@@ -163,7 +161,10 @@ impl Worker {
         let report = self.supervise(memory, cycle, true).await;
         memory.verifying = verifying;
         match report {
-            Ok(report) => self.cycle_done(memory, report, postponed).await,
+            Ok(report) => {
+                Self::cycle_done(memory, report, postponed);
+                Ok(())
+            }
             Err(error) if ends_the_daemon(&error, memory.went_well) => Err(error),
             Err(error) => {
                 let trouble = memory.patience.fail(std::time::Instant::now());
@@ -175,7 +176,7 @@ impl Worker {
         }
     }
 
-    async fn cycle_done(&self, memory: &mut Memory, report: Report, postponed: bool) -> Result<()> {
+    fn cycle_done(memory: &mut Memory, report: Report, postponed: bool) {
         let now = std::time::Instant::now();
         say_recovery("following the changes", memory.patience.succeed(now));
         memory.went_well = true;
@@ -193,8 +194,6 @@ impl Worker {
             tracing::warn!(problem, "incomplete");
         }
         memory.problems = report.problems;
-        let old = Timestamp::now().checked_sub(RUNS_KEPT).unwrap_or(Timestamp::MIN);
-        self.session.forget_runs(old).await
     }
 
     async fn run_job(&mut self, memory: &mut Memory, job: Job) -> Result<()> {

@@ -28,6 +28,7 @@ mod privacy;
 mod rejects;
 mod removal;
 pub(crate) mod reports;
+mod retention;
 mod run_log;
 mod schema;
 mod scopes;
@@ -65,7 +66,7 @@ pub(crate) use state::failures::{Failure, Failures, digest_of_404};
 pub(crate) use suspects::SuspectStep;
 pub(crate) use unreadable::FEED_TABLES;
 pub(crate) use verifications::{CaseMoved, RevenueMonth, ScopeTimes, TurnMonth, rows_of_month};
-pub(crate) use verified::{Difference, KEPT, VerifiedRow};
+pub(crate) use verified::{Difference, VerifiedRow};
 pub(crate) use wanted::{NotFound, id_column};
 pub use writer::{Loader, Writer};
 

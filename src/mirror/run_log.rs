@@ -130,20 +130,6 @@ impl<'c> RunLog<'c> {
             .map_err(|e| db("cannot note the end of a run", e))
     }
 
-    /// Forgets the runs of a command, or of any, that ended before `before`, and their calls.
-    pub(crate) fn forget_runs(&self, command: Option<&str>, before: Timestamp) -> Result<()> {
-        let of =
-            command.map_or_else(|| "true".to_owned(), |c| format!("command = {}", sql::text(c)));
-        let old =
-            format!("SELECT run_id FROM sync.runs WHERE {of} AND ended_at < {}", instant(before));
-        self.conn
-            .execute_batch(&format!(
-                "DELETE FROM sync.calls WHERE run_id IN ({old}); \
-                 DELETE FROM sync.runs WHERE run_id IN ({old})"
-            ))
-            .map_err(|e| db("cannot forget old runs", e))
-    }
-
     /// Adds what was asked of the source since the last time: each endpoint once.
     pub(crate) fn add_calls(&self, run_id: i64, calls: &[CallStats]) -> Result<()> {
         if calls.is_empty() {

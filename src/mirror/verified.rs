@@ -48,7 +48,7 @@ const LEFT_OUT: &str = "left out";
 const COMPARED: &str = "(difference IS NULL OR difference NOT IN ('not compared', 'left out'))";
 
 /// Findings of an earlier year are nobody's to look up; those of the year before a closing are.
-pub(crate) const KEPT: Duration = Duration::from_secs(400 * 86_400);
+const KEPT: Duration = Duration::from_secs(400 * 86_400);
 
 /// What a comparison with the source came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::Session;
 use crate::cycle::{Interrupt, Options, Report, Signals};
 use crate::error::Result;
 use crate::extract::Extractor;
-use crate::mirror::{KEPT, RunLog, State};
+use crate::mirror::{RunLog, State};
 use crate::schedule::Name;
 use crate::verify::{Comparison, Context, Finding, Gate, Verification, Verified};
 
@@ -109,8 +109,7 @@ impl Session {
                     .verified()
                     .note_verifications(run_id, at, &rows, &problems, &left_out)?;
                 // A program that runs every few minutes leaves as many rows a year as a journal.
-                let old = at.checked_sub(KEPT).unwrap_or(Timestamp::MIN);
-                RunLog::new(conn).forget_runs(None, old)
+                State::new(conn).forget_what_is_old(at)
             })
             .await
     }
