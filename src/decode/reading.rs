@@ -9,8 +9,8 @@ use super::{Context, Params};
 use crate::catalog::{Catalog, Resource};
 use crate::scope::AnswerDigest;
 
-/// What the answers for a table are decoded by: its columns and those of its child tables, privacy with
-/// its key, the zone, and this version of the program.
+/// What the answers for a table are decoded and loaded by: its file and those of its child tables, privacy
+/// with its key, the zone, and this version of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reading([u8; 32]);
 
@@ -34,6 +34,8 @@ impl Reading {
             // Writing to a text does not fail.
             let _ = write!(how, "{table} {key:?} {group:?} {read:?} {leave_out:?} {columns:?}");
         }
+        let Resource { condition, stays_after, at_most, .. } = resource;
+        let _ = write!(how, "{condition:?} {stays_after:?} {at_most:?}");
         Reading(Sha256::digest(how).into())
     }
 
@@ -105,7 +107,7 @@ mod tests {
     #[test]
     fn everything_that_decides_what_is_stored_is_part_of_it() {
         let plain = context();
-        let mut others = vec![context(), context(), context(), context()];
+        let mut others = [context(), context(), context(), context()];
         others[0].zone = TimeZone::UTC;
         others[1].privacy = privacy(PrivacyMode::Keep, [8; 32]);
         others[2].privacy = privacy(PrivacyMode::Drop, [7; 32]);
