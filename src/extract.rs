@@ -13,7 +13,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
-use crate::catalog::{Answer as Shape, Catalog, ForEach, Group, Read, Resource};
+use crate::catalog::{Answer as Shape, Catalog, ForEach, Group, Origin, Read, Resource};
 use crate::config::Config;
 use crate::decode::{
     Context, Decoded, Decoder, Load, LoadKind, LoadedScope, Param, Params, Reading,
@@ -111,8 +111,8 @@ impl Extractor {
         }
         failpoint::hit("answer-received");
         let Parts { records, complete, sent_at } = parts;
-        // Which rows leave depends on more than the answer where a permission hides some of them.
-        let (records, digest) = if complete && missing.is_empty() && resource.partial.is_none() {
+        let is_whole = complete && missing.is_empty() && may_be_known_again(resource);
+        let (records, digest) = if is_whole {
             let reading = self.reading(resource);
             away_from_calls(bytes_of(&records), move || {
                 let all = records.iter().map(|(record, params)| (params, &record[..]));
@@ -355,6 +355,14 @@ impl Extractor {
         };
         away_from_calls(bytes, work).await
     }
+}
+
+/// Whether the rows of a scope are what its last answer said, whatever else was answered since. Not where a
+/// permission hides some of them, and not where records say themselves which scope they are of: an answer
+/// for another one can bring them.
+fn may_be_known_again(resource: &Resource) -> bool {
+    let scope = resource.scope_column().and_then(|name| resource.column(name));
+    resource.partial.is_none() && scope.is_none_or(|column| column.origin == Origin::Path)
 }
 
 fn bytes_of(records: &[(Bytes, Params)]) -> usize {

@@ -237,6 +237,7 @@ impl Session {
             zone: self.config.source.time_zone.clone(),
             privacy: self.store.privacy().clone(),
             disabled: self.config.resources.disable.as_slice().into(),
+            generation: self.store.generation(),
         }
     }
 

@@ -91,3 +91,21 @@ fn a_full_sync_decodes_every_answer() {
     assert_eq!(altered(&world, case_id), [false; 3]);
     world.assert_equal();
 }
+
+#[test]
+fn what_was_hidden_meanwhile_is_decoded_again_though_the_answer_is_the_same() {
+    let world = brisk(unthrottled(12));
+    let reading = format!("{UNTHROTTLED}{DUE}");
+    world.configure(&reading);
+    world.sync();
+    // What is stored is hidden, and nothing is read.
+    world.configure(UNTHROTTLED);
+    let mut hiding = world.command(&["sync"]);
+    let hidden = hiding.env("CASEMIRROR_PRIVACY__CONTACT_DETAILS", "drop").output().unwrap();
+    assert_status(&hidden, 0);
+    assert!(!world.differences().is_empty(), "contact details are gone");
+    // Two schedules make the same due as the change does.
+    world.configure(&reading);
+    world.sync();
+    world.assert_equal();
+}

@@ -81,6 +81,7 @@ fn context(config: &Config) -> Context {
         zone: config.source.time_zone.clone(),
         privacy: Privacy::new(&config.privacy, [7; 32]),
         disabled: config.resources.disable.as_slice().into(),
+        generation: 1,
     }
 }
 

@@ -42,6 +42,9 @@ pub struct Context {
     /// Tables that are not mirrored (`resources.disable`): of a record's list that is one's, nothing is
     /// read.
     pub disabled: Arc<[String]>,
+    /// Counts how often columns were defined anew in this store: what an answer was decoded to before is not
+    /// what is mirrored.
+    pub generation: i64,
 }
 
 /// A value, or a whole record, that did not fit (`sync.rejects`).

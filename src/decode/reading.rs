@@ -16,9 +16,9 @@ pub(crate) struct Reading([u8; 32]);
 
 impl Reading {
     pub(crate) fn of(catalog: &Catalog, resource: &Resource, context: &Context) -> Reading {
-        let Context { zone, privacy, disabled } = context;
+        let Context { zone, privacy, disabled, generation } = context;
         let mut how = format!(
-            "{} {:?} {privacy:?} {} {disabled:?}",
+            "{} {:?} {privacy:?} {} {disabled:?} {generation}",
             env!("CARGO_PKG_VERSION"),
             zone.iana_name(),
             privacy.seed()
@@ -84,6 +84,7 @@ mod tests {
             zone: TimeZone::get("Europe/Copenhagen").unwrap(),
             privacy: privacy(PrivacyMode::Keep, [7; 32]),
             disabled: Arc::new([]),
+            generation: 1,
         }
     }
 
@@ -107,11 +108,12 @@ mod tests {
     #[test]
     fn everything_that_decides_what_is_stored_is_part_of_it() {
         let plain = context();
-        let mut others = [context(), context(), context(), context()];
+        let mut others = [context(), context(), context(), context(), context()];
         others[0].zone = TimeZone::UTC;
         others[1].privacy = privacy(PrivacyMode::Keep, [8; 32]);
         others[2].privacy = privacy(PrivacyMode::Drop, [7; 32]);
         others[3].disabled = Arc::new(["costs".to_owned()]);
+        others[4].generation = 2;
         for other in &others {
             assert_ne!(reading("case_roles", &plain), reading("case_roles", other), "{other:?}");
         }

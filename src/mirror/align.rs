@@ -33,6 +33,12 @@ pub(super) fn align(
     alignment.end(catalog, key)
 }
 
+/// The number of the catalog that the store was last brought up to: the next with each that defines
+/// something anew.
+pub(super) fn generation(conn: &Connection) -> Result<i64> {
+    Ok(meta(conn, "definition")?.and_then(|v| v.parse().ok()).unwrap_or(1))
+}
+
 /// The store and the catalog on their way to each other.
 struct Alignment<'a> {
     conn: &'a Connection,
@@ -81,7 +87,7 @@ impl<'a> Alignment<'a> {
         for (table, column, definition) in columns {
             known.entry(table).or_default().insert(column, definition);
         }
-        let generation = meta(conn, "definition")?.and_then(|v| v.parse().ok()).unwrap_or(1);
+        let generation = generation(conn)?;
         Ok(Alignment {
             conn,
             config,

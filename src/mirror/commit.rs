@@ -164,7 +164,21 @@ impl Commit<'_> {
             return journals::note_unchanged(self.conn, self.settings, resource, loads, self.now);
         }
         let scopes = loads.iter().flat_map(|load| &load.scopes);
-        self.noting.add_unchanged(&resource.table, scopes)
+        self.noting.add_unchanged(&resource.table, scopes)?;
+        self.take_unfulfilled(resource, loads)
+    }
+
+    /// Cases that tables under a condition on this one are no longer about leave those.
+    fn take_unfulfilled(&mut self, resource: &Resource, loads: &[Load]) -> Result<()> {
+        let (conn, settings, run_id, now) = (self.conn, self.settings, self.run_id, self.now);
+        let tables = [resource.table.as_str()];
+        let is_looked_at = removal::conditional(settings, &tables).next().is_some();
+        if resource.group != Group::Case || !is_looked_at {
+            return Ok(());
+        }
+        self.stage(loads)?;
+        self.noting.write()?;
+        removal::unfulfilled(conn, settings, &tables, run_id, now, &mut self.outcome)
     }
 
     /// Makes scopes equal to their answers, and notes what was fetched.
@@ -195,14 +209,7 @@ impl Commit<'_> {
         {
             guard::note_held(conn, &resource.table, run_id, limits, &mut self.outcome)?;
         }
-        let tables = [resource.table.as_str()];
-        if resource.group == Group::Case && removal::conditional(settings, &tables).next().is_some()
-        {
-            self.stage(loads)?;
-            self.noting.write()?;
-            removal::unfulfilled(conn, settings, &tables, run_id, now, &mut self.outcome)?;
-        }
-        Ok(())
+        self.take_unfulfilled(resource, loads)
     }
 
     /// Makes the rows of one table equal to those of the answers. Returns how many that would leave are
@@ -385,6 +392,7 @@ mod tests {
                     zone: config.source.time_zone.clone(),
                     privacy: Privacy::new(&config.privacy, [7; 32]),
                     disabled: Arc::new([]),
+                    generation: 1,
                 },
                 settings: Settings::new(&config, &catalog, true),
                 catalog,

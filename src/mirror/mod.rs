@@ -96,6 +96,7 @@ pub struct Store {
     root: Mutex<Connection>,
     path: PathBuf,
     privacy: Privacy,
+    generation: i64,
     file: OnceLock<&'static File>,
     /// `store.threads`.
     threads: Option<usize>,
@@ -115,13 +116,20 @@ impl Store {
         let root = connect(&config.store)?;
         let key = schema::prepare(&root, config, catalog)?;
         let privacy = Privacy::new(&config.privacy, key);
+        let generation = align::generation(&root)?;
         Ok(Store {
             root: Mutex::new(root),
             path: path.clone(),
             privacy,
+            generation,
             file: OnceLock::new(),
             threads: config.store.threads,
         })
+    }
+
+    /// How often columns were defined anew.
+    pub(crate) fn generation(&self) -> i64 {
+        self.generation
     }
 
     /// Another connection to the same database, for reading.

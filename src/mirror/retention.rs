@@ -1,5 +1,6 @@
 //! What the daemon writes of its own work, and how long it keeps that: what grows with the years alone
-//! would make every poll slower than the one before.
+//! would make every poll slower than the one before. Rejects stay: the reports as of an instant ask which
+//! were open then.
 
 use std::time::Duration;
 
@@ -10,11 +11,13 @@ use crate::error::Result;
 use crate::sql::{instant, text};
 
 const DAY: Duration = Duration::from_secs(86_400);
-/// Runs of people and of their schedules, with their calls; and rejects, from when they are resolved.
-/// More than a year, so that a month can be held against the one a year before.
+/// Runs of people and of their schedules, with their calls. More than a year, so that a month can be held
+/// against the one a year before.
 const YEAR: Duration = Duration::from_secs(400 * 86_400);
-/// Calls to the feeds and the daemon's own runs: thousands a day.
+/// The daemon's own runs: thousands a day.
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
+/// Calls to the feeds, the proof that the throttle was kept: ten thousand a day.
+const MONTH: Duration = Duration::from_secs(30 * 86_400);
 /// The command of the daemon's own runs.
 const DAEMON: &str = "run";
 /// Calls to the feeds that stay however old: the throttle counts on from them.
@@ -34,7 +37,7 @@ impl State<'_> {
             return Ok(());
         }
         let before = |kept| instant(now.checked_sub(kept).unwrap_or(Timestamp::MIN));
-        let (week, year) = (before(WEEK), before(YEAR));
+        let (week, month, year) = (before(WEEK), before(MONTH), before(YEAR));
         let old_runs = format!(
             "SELECT run_id FROM sync.runs WHERE ended_at < {year} \
              OR command = {} AND ended_at < {week}",
@@ -45,8 +48,7 @@ impl State<'_> {
             &format!(
                 "DELETE FROM sync.calls WHERE run_id IN ({old_runs}); \
                  DELETE FROM sync.runs WHERE run_id IN ({old_runs}); \
-                 DELETE FROM sync.rejects WHERE resolved_at < {year}; \
-                 DELETE FROM sync.feed_calls WHERE ended_at < {week} \
+                 DELETE FROM sync.feed_calls WHERE ended_at < {month} \
                    AND id <= (SELECT max(id) - {FEED_CALLS} FROM sync.feed_calls)"
             ),
         )?;
@@ -74,17 +76,13 @@ mod tests {
         conn.execute_batch(
             "CREATE TEMP TABLE ages AS SELECT id, \
                ('2026-11-20 12:00:00'::TIMESTAMP - to_days(id::INTEGER))::VARCHAR || '+00' AS ended \
-             FROM (VALUES (1), (6), (8), (399), (401)) t(id); \
+             FROM (VALUES (1), (6), (8), (29), (31), (399), (401)) t(id); \
              INSERT INTO sync.runs BY NAME SELECT id AS run_id, 'run' AS command, \
                ended::TIMESTAMPTZ AS ended_at FROM ages; \
              INSERT INTO sync.runs BY NAME SELECT 1000 + id AS run_id, 'sync' AS command, \
                ended::TIMESTAMPTZ AS ended_at FROM ages; \
              INSERT INTO sync.runs BY NAME SELECT 2000 AS run_id, 'run' AS command; \
              INSERT INTO sync.calls BY NAME SELECT run_id FROM sync.runs; \
-             INSERT INTO sync.rejects BY NAME SELECT id AS run_id, ended::TIMESTAMPTZ AS first_at, \
-               CASE WHEN id <> 399 THEN ended::TIMESTAMPTZ END AS resolved_at FROM ages; \
-             INSERT INTO sync.rejects BY NAME SELECT 2000 AS run_id, \
-               '2000-01-01 00:00:00+00'::TIMESTAMPTZ AS first_at; \
              INSERT INTO sync.feed_calls BY NAME SELECT 500 - id AS id, \
                ended::TIMESTAMPTZ AS ended_at FROM ages; \
              INSERT INTO sync.feed_calls BY NAME SELECT 50 AS id",
@@ -93,22 +91,25 @@ mod tests {
         let state = State::new(&conn);
         let now: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
         state.forget_what_is_old(now).unwrap();
-        let runs = [1, 6, 1001, 1006, 1008, 1399, 2000];
+        let runs = [1, 6, 1001, 1006, 1008, 1029, 1031, 1399, 2000];
         assert_eq!(ids(&conn, "run_id", "runs"), runs, "2000 has not ended");
         assert_eq!(ids(&conn, "run_id", "calls"), runs);
-        assert_eq!(ids(&conn, "run_id", "rejects"), [1, 6, 8, 399, 2000], "two are open");
-        assert_eq!(ids(&conn, "id", "feed_calls").len(), 6, "of few calls all stay");
+        assert_eq!(ids(&conn, "id", "feed_calls").len(), 8, "of few calls all stay");
 
         conn.execute_batch("INSERT INTO sync.feed_calls BY NAME SELECT 2000 AS id").unwrap();
         state.forget_what_is_old(now + DAY / 2).unwrap();
-        assert_eq!(scalar_i64(&conn, "SELECT count(*) FROM sync.feed_calls").unwrap(), 7);
+        assert_eq!(scalar_i64(&conn, "SELECT count(*) FROM sync.feed_calls").unwrap(), 9);
         state.forget_what_is_old(now + DAY).unwrap();
-        let left = [50, 494, 499, 2000];
-        assert_eq!(ids(&conn, "id", "feed_calls"), left, "50 has not ended, 494 is six days old");
+        let left = [50, 471, 492, 494, 499, 2000];
+        assert_eq!(
+            ids(&conn, "id", "feed_calls"),
+            left,
+            "50 has not ended, 469 is more than 30 days old"
+        );
         // A clock that was ahead has noted a time to come.
         state.set_meta(LOOKED_AT, "2030-01-01T00:00:00Z").unwrap();
         conn.execute_batch("DELETE FROM sync.feed_calls WHERE id < 100").unwrap();
-        state.forget_what_is_old(now + 30 * DAY).unwrap();
+        state.forget_what_is_old(now + 60 * DAY).unwrap();
         assert_eq!(ids(&conn, "id", "feed_calls"), [2000]);
     }
 }

@@ -263,7 +263,11 @@ impl Waiting {
         drop(permits);
         match done {
             Ok(outcome) => self.done.add(&outcome),
-            Err(error) => self.failed = Some(error),
+            Err(error) => {
+                // It may have asked a table from which the same commit had taken rows.
+                *known = KnownScopes::default();
+                self.failed = Some(error);
+            }
         }
     }
 }

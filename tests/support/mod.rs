@@ -209,8 +209,13 @@ impl World {
 
     /// Asserts that every table of the store equals the sandbox's own state, cell by cell.
     pub(crate) fn assert_equal(&self) {
-        let differences = differences(&self.store(), &self.sandbox.state());
+        let differences = self.differences();
         assert!(differences.is_empty(), "the mirror differs:\n{}", differences.join("\n"));
+    }
+
+    /// How the tables of the store differ from the sandbox's own state.
+    pub(crate) fn differences(&self) -> Vec<String> {
+        differences(&self.store(), &self.sandbox.state())
     }
 }
 

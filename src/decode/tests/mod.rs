@@ -16,6 +16,7 @@ fn context(identifiers: PrivacyMode, contact_details: PrivacyMode) -> Context {
         zone: TimeZone::get("Europe/Oslo").unwrap(),
         privacy: Privacy::new(&settings, [7; 32]),
         disabled: Arc::new([]),
+        generation: 1,
     }
 }
 

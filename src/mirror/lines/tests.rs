@@ -90,6 +90,7 @@ impl Mirror {
             zone: config.source.time_zone.clone(),
             privacy: Privacy::new(&config.privacy, [7; 32]),
             disabled: Arc::new([]),
+            generation: 1,
         };
         let settings = Settings::new(&config, &catalog, true);
         let now = "2026-01-10T00:00:00Z".parse().unwrap();
