@@ -15,8 +15,8 @@ use super::{Context, Decoded, Drift, Param, Params, Reject, canonical};
 use crate::catalog::{Catalog, ColumnType, Group, Origin, Resource, Scalar};
 use crate::error::{Error, Kind, Result};
 
-/// Decodes the records of one table, answer by answer.
-pub struct Decoder {
+/// Decodes the records of one table, answer by answer. The records' texts are borrowed until its end.
+pub struct Decoder<'a> {
     reader: Reader,
     key_columns: Vec<usize>,
     position_column: Option<usize>,
@@ -27,7 +27,7 @@ pub struct Decoder {
     /// For each row pushed, whether it is to stay: of two records with one key the last wins.
     live: Vec<bool>,
     /// Key to row and the record's text.
-    by_key: HashMap<String, (usize, Box<str>)>,
+    by_key: HashMap<String, (usize, &'a str)>,
     /// How many records there were of each rest of a key that a position completes.
     positions: HashMap<String, i64>,
     rejects: Vec<Reject>,
@@ -35,19 +35,19 @@ pub struct Decoder {
     without_key: bool,
     /// Records seen, whether they became rows or not.
     records: usize,
-    children: Vec<(String, Decoder)>,
+    children: Vec<(String, Decoder<'a>)>,
     /// Columns of this table that the child tables' rows repeat.
     inherited: Vec<usize>,
     /// Lists of child tables. They wait until it is known which of the records stay.
-    lists: Vec<ChildList>,
+    lists: Vec<ChildList<'a>>,
 }
 
 /// A list inside a record.
-struct ChildList {
+struct ChildList<'a> {
     row: usize,
     child: usize,
     params: Params,
-    text: Box<str>,
+    text: &'a str,
 }
 
 /// A record's key, or as much of it as is there.
@@ -61,10 +61,10 @@ struct Key {
     whole: bool,
 }
 
-impl Decoder {
+impl<'a> Decoder<'a> {
     /// A decoder for `resource` and its child tables.
-    pub fn new(catalog: &Catalog, resource: &Arc<Resource>, context: &Context) -> Decoder {
-        let mut children: Vec<(String, Decoder)> = Vec::new();
+    pub fn new(catalog: &Catalog, resource: &Arc<Resource>, context: &Context) -> Decoder<'a> {
+        let mut children: Vec<(String, Decoder<'a>)> = Vec::new();
         let mut left_out: Vec<&str> = Vec::new();
         for child in catalog.children(&resource.table) {
             let Group::Child(of) = &child.group else { continue };
@@ -118,12 +118,12 @@ impl Decoder {
 
     /// Adds a record, the text of one JSON value: an object, or a bare value where the table has a
     /// column for it. What is neither is rejected like a record without key.
-    pub fn push(&mut self, raw: &RawValue, params: &Params) {
+    pub fn push(&mut self, raw: &'a RawValue, params: &Params) {
         self.push_text(raw.get(), params, None);
     }
 
     /// `place` is the record's in the list that it stands in, from 1, where that is its position.
-    fn push_text(&mut self, raw: &str, params: &Params, place: Option<i64>) {
+    fn push_text(&mut self, raw: &'a str, params: &Params, place: Option<i64>) {
         self.records += 1;
         let (mut row, fault) = match self.reader.read(raw) {
             Ok(row) => (row, None),
@@ -207,7 +207,7 @@ impl Decoder {
         });
     }
 
-    fn finish_row(&mut self, raw: &str, row: Row<'_>) {
+    fn finish_row(&mut self, raw: &'a str, row: Row<'a>) {
         let resource = Arc::clone(&self.reader.resource);
         let key = self.key(&row, None);
         if !key.whole {
@@ -221,7 +221,7 @@ impl Decoder {
         }
         if let Some((earlier, text)) = self.by_key.get(&key.exact) {
             let privacy = &self.reader.context.privacy;
-            if **text == *raw
+            if *text == raw
                 || canonical::canonical(text, privacy) == canonical::canonical(raw, privacy)
             {
                 return;
@@ -264,12 +264,12 @@ impl Decoder {
             canonical::object(row.extra.into_iter(), &mut text);
             self.extra.append_value(text);
         }
-        self.by_key.insert(key.exact, (self.live.len(), raw.into()));
+        self.by_key.insert(key.exact, (self.live.len(), raw));
         self.live.push(true);
     }
 
     /// Keeps the lists of a record for the child tables, with the columns that their rows repeat.
-    fn hold_lists(&mut self, row: &Row<'_>) {
+    fn hold_lists(&mut self, row: &Row<'a>) {
         for (child, text) in row.lists.iter().filter(|(_, text)| *text != "null") {
             let mut params = Params::new();
             for i in &self.inherited {
@@ -282,18 +282,13 @@ impl Decoder {
                 };
                 params.insert(self.reader.resource.columns[*i].name.clone(), param);
             }
-            self.lists.push(ChildList {
-                row: self.live.len(),
-                child: *child,
-                params,
-                text: (*text).into(),
-            });
+            self.lists.push(ChildList { row: self.live.len(), child: *child, params, text });
         }
     }
 
     /// Takes the list of a record whose rows are these.
-    fn push_list(&mut self, text: &str, params: &Params) {
-        match serde_json::from_str::<Vec<&RawValue>>(text) {
+    fn push_list(&mut self, text: &'a str, params: &Params) {
+        match serde_json::from_str::<Vec<&'a RawValue>>(text) {
             Ok(items) => {
                 for (n, item) in items.iter().enumerate() {
                     self.push_text(item.get(), params, Some(n as i64 + 1));
@@ -315,7 +310,7 @@ impl Decoder {
     pub fn finish(mut self) -> Result<Decoded> {
         for list in std::mem::take(&mut self.lists) {
             if self.live[list.row] {
-                self.children[list.child].1.push_list(&list.text, &list.params);
+                self.children[list.child].1.push_list(list.text, &list.params);
             }
         }
         let wrong = |e| Error::caused(Kind::Internal, "decoded columns do not fit together", e);

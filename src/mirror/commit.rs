@@ -413,10 +413,11 @@ mod tests {
 
         fn load(&self, (case_id, notes): Answer) -> Load {
             let resource = self.catalog.get("notes").unwrap();
+            let records: Vec<String> =
+                (1..=notes).map(|id| format!("{{\"Id\": {id}, \"Unheard\": 1}}")).collect();
             let mut decoder = Decoder::new(&self.catalog, resource, &self.context);
-            for id in 1..=notes {
-                let json = format!("{{\"Id\": {id}, \"Unheard\": 1}}");
-                let raw: &RawValue = serde_json::from_str(&json).unwrap();
+            for json in &records {
+                let raw: &RawValue = serde_json::from_str(json).unwrap();
                 decoder.push(raw, &Params::from([("case_id".to_owned(), Param::Int(case_id))]));
             }
             Load {

@@ -115,8 +115,9 @@ impl Mirror {
     fn read(&mut self, lines: &[Said], complete: bool) -> Timestamp {
         self.now += 1.second();
         let resource = self.catalog.get("case_journals").unwrap();
+        let records: Vec<String> = lines.iter().map(|line| line.json().to_string()).collect();
         let mut decoder = Decoder::new(&self.catalog, resource, &self.context);
-        for (line, number) in lines.iter().zip(1_i64..) {
+        for (json, number) in records.iter().zip(1_i64..) {
             let params = Params::from([
                 ("journal_level".to_owned(), Param::Text("offices".to_owned())),
                 ("journal_id".to_owned(), Param::Int(self.journal_id)),
@@ -124,8 +125,7 @@ impl Mirror {
                 ("line_id".to_owned(), Param::Int(number)),
                 ("line_number".to_owned(), Param::Int(number)),
             ]);
-            let json = line.json().to_string();
-            let raw: &RawValue = serde_json::from_str(&json).unwrap();
+            let raw: &RawValue = serde_json::from_str(json).unwrap();
             decoder.push(raw, &params);
         }
         let load = Load {
