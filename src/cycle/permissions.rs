@@ -1,7 +1,7 @@
 //! What the API user may do (docs/architecture.md, "What an error says").
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,14 +27,22 @@ pub(super) struct Permissions<'r> {
     /// Of tables with a part that a further permission shows, whether it was withheld when rows of it
     /// would have left.
     withheld: BTreeMap<String, bool>,
-    /// Of such tables, the scopes of which that part is mirrored; read when it is first needed.
-    with_part: HashMap<String, HashSet<i64>>,
+    /// Of scopes of such tables, whether that part is mirrored, as far as it was needed.
+    with_part: HashMap<(String, i64), bool>,
+    /// Whether such tables had no rows when this was first needed: then only what came since has some.
+    began_empty: HashMap<String, bool>,
 }
 
 impl<'r> Permissions<'r> {
     /// Nothing was asked yet.
     pub(crate) fn new(run: &'r Run) -> Permissions<'r> {
-        Permissions { run, asked: None, withheld: BTreeMap::new(), with_part: HashMap::new() }
+        Permissions {
+            run,
+            asked: None,
+            withheld: BTreeMap::new(),
+            with_part: HashMap::new(),
+            began_empty: HashMap::new(),
+        }
     }
 
     /// Reads what the API user may do. Tables that were forbidden or absent are tried again; returns them.
@@ -98,26 +106,20 @@ impl<'r> Permissions<'r> {
     ) -> Result<()> {
         let run = self.run;
         let Some(partial) = &resource.partial else { return Ok(()) };
-        let with_part = match self.with_part.entry(resource.table.clone()) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(unknown) => {
-                let conn = run.store.connection()?;
-                let scopes = State::new(&conn).scopes().scopes_with_part(resource, partial)?;
-                unknown.insert(scopes.into_iter().collect())
-            }
-        };
+        let scope = (resource.table.clone(), id);
         if shows_part(load, partial) {
-            with_part.insert(id);
+            self.with_part.insert(scope, true);
             return Ok(());
         }
-        let leaves = load.scopes.iter().all(|scope| scope.complete) && with_part.contains(&id);
+        let leaves = load.scopes.iter().all(|scope| scope.complete)
+            && self.has_part(resource, id, partial)?;
         if !leaves {
             return Ok(());
         }
         let granted = self.granted().await;
         let withheld = granted.is_none_or(|granted| !is_granted(partial, granted));
-        if !withheld && let Some(with_part) = self.with_part.get_mut(&resource.table) {
-            with_part.remove(&id);
+        if !withheld {
+            self.with_part.insert(scope, false);
         }
         let before = self.withheld.insert(resource.table.clone(), withheld);
         if before == Some(withheld) {
@@ -129,6 +131,24 @@ impl<'r> Permissions<'r> {
             set_ok(conn, &catalog, &table)
         })
         .await
+    }
+
+    /// Whether rows of a scope are mirrored that only a further permission shows.
+    fn has_part(&mut self, resource: &Resource, id: i64, partial: &Partial) -> Result<bool> {
+        if let Some(known) = self.with_part.get(&(resource.table.clone(), id)) {
+            return Ok(*known);
+        }
+        let conn = self.run.store.connection()?;
+        let state = State::new(&conn);
+        let began_empty = match self.began_empty.entry(resource.table.clone()) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(unknown) => {
+                *unknown.insert(state.scopes().count_rows(&resource.table)? == 0)
+            }
+        };
+        let has_part = !began_empty && state.scopes().has_part(resource, id, partial)?;
+        self.with_part.insert((resource.table.clone(), id), has_part);
+        Ok(has_part)
     }
 
     /// Whether a permission that the table needs, or that a 403 names, is not granted. Where that

@@ -68,10 +68,11 @@ fn is_empty(conn: &Connection, resource: &Resource) -> Result<bool> {
 /// Whether the table holds no row of the scopes in `temp.stage_scopes`.
 pub(super) fn is_fresh(conn: &Connection, resource: &Resource) -> Result<bool> {
     let Some(column) = resource.scope_column() else { return is_empty(conn, resource) };
+    // This way round, so that the scopes are looked for in the table and not its rows among the scopes.
     let known = format!(
-        "SELECT count(*) FROM temp.stage_scopes c WHERE c.id IN (SELECT {} FROM main.{})",
-        sql::ident(column),
-        sql::ident(&resource.table)
+        "SELECT count(*) FROM main.{} WHERE {} IN (SELECT id FROM temp.stage_scopes)",
+        sql::ident(&resource.table),
+        sql::ident(column)
     );
     Ok(scalar_i64(conn, &known)? == 0)
 }

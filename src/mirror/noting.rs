@@ -99,6 +99,23 @@ impl<'a> Noting<'a> {
         if self.rows.iter().any(|row| row.unchanged) {
             self.leave_out_what_is_other(self.rows.iter().filter(|row| row.unchanged))?;
         }
+        // What the feeds have said meanwhile matters to rows of searches alone.
+        let is_search = |row: &Row| matches!(row.scope.version, Version::AsSeen { .. });
+        let (moved, version, seen) = if self.rows.iter().any(is_search) {
+            (
+                "(c.sequence IS NOT NULL AND coalesce(coalesce(s.moved, p.moved) > c.sequence, false))",
+                "CASE WHEN c.sequence IS NULL THEN c.version \
+                 ELSE coalesce(s.any_stamp, p.modified_date::VARCHAR, 'unknown') END",
+                "LEFT JOIN (SELECT * FROM sync.seen \
+                            WHERE case_id IN (SELECT id FROM temp.stage_noted)) s \
+                   ON s.case_id = c.id AND c.table_name <> 'contacts' \
+                 LEFT JOIN (SELECT * FROM sync.seen_contacts \
+                            WHERE contact_id IN (SELECT id FROM temp.stage_noted)) p \
+                   ON p.contact_id = c.id AND c.table_name = 'contacts'",
+            )
+        } else {
+            ("false", "c.version", "")
+        };
         self.tables.clear();
         self.rows.clear();
         // Rows that are held are still there, and so their scope is not what the answer said.
@@ -118,25 +135,19 @@ impl<'a> Noting<'a> {
                 joins,
             )
         };
-        let moved =
-            "(c.sequence IS NOT NULL AND coalesce(coalesce(s.moved, p.moved) > c.sequence, false))";
         let now = instant(self.now);
         self.conn
             .execute_batch(&format!(
                 "CREATE OR REPLACE TEMP TABLE stage_fetched AS \
                  SELECT c.table_name, c.id, c.part, \
-                   CASE WHEN NOT {complete} OR {moved} THEN NULL \
-                        WHEN c.sequence IS NULL THEN c.version \
-                        ELSE coalesce(s.any_stamp, p.modified_date::VARCHAR, 'unknown') END AS version, \
+                   CASE WHEN NOT {complete} OR {moved} THEN NULL ELSE {version} END AS version, \
                    CASE WHEN NOT {complete} THEN {incomplete} \
                         WHEN {moved} THEN '{as_moved}' ELSE '{current}' END AS status, \
                    c.sent::TIMESTAMPTZ AS sent_at, {now} AS fetched_at, d.definition, \
                    {complete} OR {was_complete} AS complete, \
                    NULL::BIGINT AS again_at, {MARK_NOW} AS mark, \
                    CASE WHEN {complete} THEN c.digest END AS digest \
-                 FROM temp.stage_noted c \
-                 LEFT JOIN sync.seen s ON s.case_id = c.id AND c.table_name <> 'contacts' \
-                 LEFT JOIN sync.seen_contacts p ON p.contact_id = c.id AND c.table_name = 'contacts' \
+                 FROM temp.stage_noted c {seen} \
                  LEFT JOIN (SELECT table_name, max(definition) AS definition \
                             FROM sync.resources GROUP BY table_name) d \
                    ON d.table_name = c.table_name {before}; \

@@ -106,7 +106,8 @@ pub(super) fn unfulfilled(
                    OR EXISTS (SELECT 1 FROM sync.failures x \
                      WHERE x.table_name = {table} AND x.id = c.id)) \
                    AND NOT EXISTS (SELECT 1 FROM main.{asked} m \
-                     WHERE m.{key} = c.id AND m.{column} IN ({values})) \
+                     WHERE m.{key} = c.id AND m.{column} IN ({values}) \
+                       AND m.{key} IN (SELECT id FROM temp.stage_scopes)) \
                    AND NOT EXISTS (SELECT 1 FROM sync.rejects r WHERE r.resolved_at IS NULL \
                      AND r.table_name = {asked_text} AND r.column_name = {column_text} \
                      AND r.scope = c.id::VARCHAR)",

@@ -205,18 +205,11 @@ impl StaleScopes<'_> {
         self.rows_where(resource, id, "")
     }
 
-    /// The scopes of which rows are mirrored that only a further permission shows.
-    pub(crate) fn scopes_with_part(&self, resource: &Resource, part: &Partial) -> Result<Vec<i64>> {
-        let scope = resource.scope_column().map_or("0::BIGINT".to_owned(), sql::ident);
-        ids(
-            self.conn,
-            &format!(
-                "SELECT DISTINCT {scope} FROM main.{} WHERE {} IN ({})",
-                sql::ident(&resource.table),
-                sql::ident(&part.column),
-                sql::texts(part.values.iter().map(String::as_str))
-            ),
-        )
+    /// Whether rows of a scope are mirrored that only a further permission shows.
+    pub(crate) fn has_part(&self, resource: &Resource, id: i64, part: &Partial) -> Result<bool> {
+        let column = sql::ident(&part.column);
+        let values = sql::texts(part.values.iter().map(String::as_str));
+        Ok(self.rows_where(resource, id, &format!("AND {column} IN ({values})"))? > 0)
     }
 
     /// Whether a 404 for one of the values that a scope's calls go through means that there is none:

@@ -80,12 +80,17 @@ impl StaleMarks<'_> {
 
     /// Cases whose second search is due become dirty; returns how many.
     pub(crate) fn wake_again(&self, now_us: i64) -> Result<u64> {
+        let due = format!("again_at <= {now_us} AND table_name IN ('cases', 'projects')");
+        // None, mostly: then no case is looked at.
+        let any = format!("SELECT count(*) FROM sync.fetched_scopes WHERE {due}");
+        if scalar_i64(self.conn, &any)? == 0 {
+            return Ok(0);
+        }
         count(
             self.conn,
             &format!(
-                "UPDATE sync.seen s SET dirty = true FROM sync.fetched_scopes f \
-             WHERE f.again_at <= {now_us} AND f.table_name IN ('cases', 'projects') \
-               AND f.id = s.case_id AND NOT s.removed AND NOT s.dirty"
+                "UPDATE sync.seen SET dirty = true WHERE NOT removed AND NOT dirty \
+                   AND case_id IN (SELECT id FROM sync.fetched_scopes WHERE {due})"
             ),
         )
     }
