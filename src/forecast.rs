@@ -110,6 +110,8 @@ struct Forecaster<'a> {
 struct Cases {
     /// By table.
     stale: BTreeMap<String, BTreeSet<i64>>,
+    /// How many that were never read, by table.
+    unread: BTreeMap<String, u64>,
     /// Those of them that `schedule.reconcile` has read whole again.
     reread: BTreeSet<i64>,
     waiting: u64,
@@ -226,9 +228,11 @@ impl Forecaster<'_> {
             let plans = cycle::plan_rereading(self.conn, &batch, &self.active, since)?;
             plans.into_iter().for_each(|(_, plan)| add(plan));
         }
+        state.unread().stage(&self.active)?;
+        cases.unread = state.unread().count(&self.active, since)?;
         let mut after = None;
         loop {
-            let mut batch = state.cases().dirty_cases(after, &[], BATCH)?;
+            let mut batch = state.cases().dirty_cases_that_were_read(after, BATCH)?;
             let Some(last) = batch.last() else { return Ok(cases) };
             after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
             batch.retain(|case| !cases.reread.contains(&case.case_id));
@@ -238,7 +242,8 @@ impl Forecaster<'_> {
     }
 
     fn of_cases(&self, resource: &Resource, cases: &Cases) -> Line {
-        let scopes = cases.stale.get(&resource.table).map_or(0, |ids| ids.len() as u64);
+        let read_before = cases.stale.get(&resource.table).map_or(0, |ids| ids.len() as u64);
+        let scopes = read_before + cases.unread.get(&resource.table).copied().unwrap_or(0);
         let calls = scopes * resource.calls_per_scope();
         Line { what: resource.table.clone(), scopes, calls }
     }

@@ -67,7 +67,8 @@ impl<F: FnMut(Vec<PendingScope>) -> Result<()>> Collector<F> {
         Ok(())
     }
 
-    /// What is stale of cases.
+    /// What is stale of cases. Those that were not read yet are counted, and shown by `sync.pending`
+    /// itself.
     fn cases(
         &mut self,
         conn: &Connection,
@@ -75,9 +76,16 @@ impl<F: FnMut(Vec<PendingScope>) -> Result<()>> Collector<F> {
         since: Option<i64>,
         errors: &Errors,
     ) -> Result<()> {
+        let state = State::new(conn);
+        state.unread().stage(active)?;
+        for (table, scopes) in state.unread().count(active, since)? {
+            let scopes = usize::try_from(scopes).unwrap_or(usize::MAX);
+            let reason = Reason::New.to_string();
+            self.pending.insert(table, PendingTable { scopes, reason, never: true });
+        }
         let mut after = None;
         loop {
-            let batch = State::new(conn).cases().dirty_cases(after, &[], BATCH)?;
+            let batch = state.cases().dirty_cases_that_were_read(after, BATCH)?;
             let Some(last) = batch.last() else { return Ok(()) };
             after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
             for (_, plan) in plan_cases(conn, &batch, active, &[], since)? {
@@ -138,7 +146,24 @@ type Errors = BTreeMap<(String, i64), String>;
 /// Cases planned at once.
 const BATCH: usize = 2_000;
 
-/// Collects what is stale by the store on `conn`, and hands it on chunk by chunk.
+/// The tables that are read.
+fn active(conn: &Connection, catalog: &Catalog) -> Result<Vec<Arc<Resource>>> {
+    let status = RunLog::new(conn).resources()?;
+    let is_asked = |r: &&Arc<Resource>| status.get(&r.table).is_some_and(ResourceRow::is_asked);
+    Ok(catalog.resources().iter().filter(is_asked).cloned().collect())
+}
+
+/// Makes `sync.pending` show what [`collect`] counts without handing it on: scopes of cases that were
+/// not read yet.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) fn show_unread(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
+    State::new(conn).unread().show(&active(conn, catalog)?, since(config)?)
+}
+
+/// Collects what is stale by the store on `conn`, and hands it on chunk by chunk, but for the cases that
+/// were not read yet: they are counted ([`show_unread`]).
 ///
 /// # Errors
 /// Those of the store, and the first of `hand_on`.
@@ -149,13 +174,7 @@ pub(crate) fn collect(
     hand_on: impl FnMut(Vec<PendingScope>) -> Result<()>,
 ) -> Result<Pending> {
     let (state, log) = (State::new(conn), RunLog::new(conn));
-    let status = log.resources()?;
-    let active: Vec<Arc<Resource>> = catalog
-        .resources()
-        .iter()
-        .filter(|r| status.get(&r.table).is_some_and(ResourceRow::is_asked))
-        .cloned()
-        .collect();
+    let active = active(conn, catalog)?;
     let errors: Errors =
         log.failures(usize::MAX >> 1)?.into_iter().map(|f| ((f.table, f.id), f.error)).collect();
     let mut pending = Collector { pending: Pending::new(), chunk: Vec::new(), hand_on };
@@ -247,42 +266,4 @@ fn complete_tables(state: &State<'_>) -> Result<BTreeSet<String>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn scope(table: &str, n: usize, never: bool) -> PendingScope {
-        let (scope, reason) = (n.to_string(), format!("reason {n}"));
-        PendingScope { table: table.to_owned(), scope, reason, never }
-    }
-
-    #[test]
-    fn no_more_than_a_chunk_is_kept_and_every_scope_is_handed_on_and_counted() {
-        let mut sizes = Vec::new();
-        let hand_on = |chunk: Vec<PendingScope>| {
-            sizes.push(chunk.len());
-            Ok(())
-        };
-        let mut collector = Collector { pending: Pending::new(), chunk: Vec::new(), hand_on };
-        for n in 0..2 * CHUNK {
-            collector.push(scope("costs", n, false)).unwrap();
-        }
-        collector.push(scope("notes", 7, false)).unwrap();
-        collector.push(scope("notes", 8, true)).unwrap();
-        let pending = collector.finish().unwrap();
-        assert_eq!(sizes, [CHUNK, CHUNK, 2]);
-        let of =
-            |scopes, reason: &str, never| PendingTable { scopes, reason: reason.to_owned(), never };
-        assert_eq!(pending["costs"], of(2 * CHUNK, "reason 0", false));
-        assert_eq!(pending["notes"], of(2, "reason 7", true));
-    }
-
-    #[test]
-    fn what_cannot_be_handed_on_ends_the_collecting() {
-        let hand_on = |_| Err(crate::error::Error::new(crate::error::Kind::Cancelled, "enough"));
-        let mut collector = Collector { pending: Pending::new(), chunk: Vec::new(), hand_on };
-        for n in 0..CHUNK - 1 {
-            collector.push(scope("costs", n, true)).unwrap();
-        }
-        assert!(collector.push(scope("costs", CHUNK, true)).is_err());
-    }
-}
+mod tests;

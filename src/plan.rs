@@ -9,10 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::catalog::{Group, Refresh, Resource};
-use crate::scope::{CaseState, FetchStatus, Fetched, Place, Standing, is_unreadable};
-
-/// The version of a case that the feed has not reported.
-pub(crate) const UNKNOWN: &str = "unknown";
+use crate::scope::{CaseState, FetchStatus, Fetched, Place, Standing, UNKNOWN, is_unreadable};
 
 /// The version of a case's dates for a refresh rule.
 pub(crate) fn version_of(case: &CaseState, refresh: &Refresh) -> String {

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::fetch::{Fetcher, MOST_CHANGES};
 use super::queue::Queue;
 use super::signals::Interrupt;
+use crate::catalog::Group;
 use crate::error::Result;
 use crate::mirror::State;
 use crate::scope::{CaseState, Urgency, Work};
@@ -46,10 +47,19 @@ impl Backlog<'_, '_> {
         let mut read = 0;
         // What was seen up to here is among them.
         self.fetcher.answers.planned.covers(run.sequence()?);
+        let conn = run.store.connection()?;
+        let leaves_unread = self.leaves_unread();
+        if leaves_unread {
+            State::new(&conn).unread().stage(self.fetcher.answers.tables.active())?;
+        }
         loop {
             let batch = {
-                let conn = run.store.connection()?;
-                State::new(&conn).cases().dirty_cases(after, &run.options.cases, BATCH_CASES)?
+                let cases = State::new(&conn).cases();
+                if leaves_unread {
+                    cases.dirty_cases_that_were_read(after, BATCH_CASES)?
+                } else {
+                    cases.dirty_cases(after, &run.options.cases, BATCH_CASES)?
+                }
             };
             let Some(last) = batch.last() else { return Ok(read) };
             if run.signals.interrupt() != Interrupt::None {
@@ -58,6 +68,16 @@ impl Backlog<'_, '_> {
             after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
             read += self.read_batch(&batch).await?;
         }
+    }
+
+    /// Whether nothing is to be read of cases of which only the search has told: `--only` names no table
+    /// of theirs.
+    fn leaves_unread(&self) -> bool {
+        let run = self.fetcher.run;
+        let only = &run.options.only;
+        let is_of_a_case =
+            |table: &String| run.catalog.get(table).is_some_and(|r| r.group == Group::Case);
+        run.options.cases.is_empty() && !only.is_empty() && !only.iter().any(is_of_a_case)
     }
 
     /// Before work that takes long, what has changed of the cases that were read before: one batch of

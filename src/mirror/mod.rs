@@ -39,6 +39,7 @@ mod stale_marks;
 mod state;
 mod suspects;
 mod undescribed;
+mod unread;
 mod unreadable;
 mod upgrade;
 mod verifications;

@@ -392,7 +392,7 @@ impl<'c> RunLog<'c> {
         Ok(rows.into_iter().collect())
     }
 
-    /// Begins a new `sync.pending`: what is pending now comes with [`RunLog::add_pending`], and takes
+    /// Begins new `sync.pending_scopes`: what is pending now comes with [`RunLog::add_pending`], and takes
     /// the place of what was with [`RunLog::replace_pending`].
     pub(crate) fn begin_pending(&self) -> Result<()> {
         self.conn
@@ -403,7 +403,7 @@ impl<'c> RunLog<'c> {
             .map_err(|e| db("cannot note what is pending", e))
     }
 
-    /// Adds to the new `sync.pending`: table, scope, reason.
+    /// Adds to the new `sync.pending_scopes`: table, scope, reason.
     pub(crate) fn add_pending<'a>(
         &self,
         pending: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
@@ -416,16 +416,16 @@ impl<'c> RunLog<'c> {
         appender.flush().map_err(failed)
     }
 
-    /// Replaces `sync.pending`. What was pending before keeps its `since`.
+    /// Replaces `sync.pending_scopes`. What was pending before keeps its `since`.
     pub(crate) fn replace_pending(&self) -> Result<()> {
         self.conn
             .execute_batch(&format!(
                 "CREATE OR REPLACE TEMP TABLE now_pending AS \
                    SELECT n.table_name, n.scope, n.reason, coalesce(p.since, {now}) AS since \
-                   FROM temp.stage_pending n LEFT JOIN sync.pending p \
+                   FROM temp.stage_pending n LEFT JOIN sync.pending_scopes p \
                      ON p.table_name = n.table_name AND p.scope = n.scope; \
-                 DELETE FROM sync.pending; \
-                 INSERT INTO sync.pending SELECT * FROM temp.now_pending; \
+                 DELETE FROM sync.pending_scopes; \
+                 INSERT INTO sync.pending_scopes SELECT * FROM temp.now_pending; \
                  DROP TABLE temp.now_pending; DROP TABLE temp.stage_pending",
                 now = instant(Timestamp::now())
             ))

@@ -13,7 +13,7 @@ use crate::error::{Error, Kind, Result};
 use crate::sql::{db, scalar_i64, transaction};
 
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
-const FORMAT: i64 = 4;
+const FORMAT: i64 = 5;
 
 /// Key of `sync.meta`: by what the key of the privacy hashes is known again.
 const KEY_FINGERPRINT: &str = "hash_key_fingerprint";
@@ -36,6 +36,7 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
             .map_err(|e| db("cannot create the store's state", e))?;
         fetched::create(conn)?;
         fetched::create_view(conn)?;
+        State::new(conn).unread().show(&[], None)?;
         set_meta(conn, "format", &FORMAT.to_string())?;
         set_meta(conn, "definition", "1")?;
         // Change counters of different stores must not be compared.
@@ -53,6 +54,9 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
         }
         if format < 2 {
             upgrade::from_first(conn)?;
+        }
+        if format < 5 {
+            upgrade::from_fourth(conn)?;
         }
         if format < 4 {
             // Before rows are written: DuckDB alters no table of which this transaction wrote some.

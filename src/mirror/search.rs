@@ -13,8 +13,8 @@ use super::state::failures::Failure;
 use super::state::{self, failures};
 use crate::catalog::{ChangeDate, Resource, Scalar};
 use crate::error::Result;
-use crate::scope::{FailureKind, FetchStatus, Place, ScopeId, Standing, UNREADABLE_BELOW};
-use crate::sql::{self, db};
+use crate::scope::{FailureKind, FetchStatus, Place, ScopeId, Standing, UNKNOWN, UNREADABLE_BELOW};
+use crate::sql::{self, db, instant};
 use crate::ticks::Ticks;
 
 /// `Date` has whole seconds: a second later it is past the time that was waited for.
@@ -36,7 +36,7 @@ pub(super) fn after_search(
     let (seen, id) = match place {
         Place::Contacts => ("sync.seen_contacts", "contact_id"),
         Place::Cases | Place::Projects => {
-            found(conn, place)?;
+            found(conn, place, now)?;
             leave_other_search(conn, settings, place, now, outcome)?;
             // A case that moved from one search to the other has left the first.
             let both = [Place::Cases.table(), Place::Projects.table()];
@@ -49,19 +49,20 @@ pub(super) fn after_search(
 }
 
 /// Cases that a search shows exist: those that nobody knew become known, suspects are cleared.
-fn found(conn: &Connection, place: Place) -> Result<()> {
-    let (place, found) = (sql::text(place.table()), Standing::Found);
+fn found(conn: &Connection, place: Place, now: Timestamp) -> Result<()> {
+    let (place, found, unknown) = (sql::text(place.table()), Standing::Found, sql::text(UNKNOWN));
     conn.execute_batch(&format!(
         "INSERT INTO sync.seen BY NAME \
-         SELECT c.id AS case_id, false AS reported, 'unknown' AS any_stamp, 0 AS moved, \
-           true AS dirty, {place} AS place, '{found}' AS state, 'unknown' AS rereading, \
-           false AS removed \
+         SELECT c.id AS case_id, false AS reported, {unknown} AS any_stamp, 0 AS moved, \
+           {} AS known_at, true AS dirty, {place} AS place, '{found}' AS state, \
+           {unknown} AS rereading, false AS removed \
          FROM temp.stage_scopes c WHERE NOT EXISTS \
            (SELECT 1 FROM sync.seen s WHERE s.case_id = c.id); \
          UPDATE sync.seen s SET place = {place}, state = '{found}', suspect_at = NULL, \
            removed = false, dirty = s.dirty OR s.removed \
          FROM temp.stage_scopes c WHERE s.case_id = c.id \
-           AND (s.place IS DISTINCT FROM {place} OR s.state IS DISTINCT FROM '{found}' OR s.removed)"
+           AND (s.place IS DISTINCT FROM {place} OR s.state IS DISTINCT FROM '{found}' OR s.removed)",
+        instant(now)
     ))
     .map_err(|e| db("cannot note which cases were found", e))
 }
@@ -131,27 +132,29 @@ fn lagging(
             ChangeDate::ALL.iter().map(|(_, _, column)| (*column, *column)).collect()
         }
     };
-    let older: Vec<String> = pairs
+    let pairs: Vec<(String, &str)> = pairs
         .into_iter()
         .filter(|(own, _)| {
             resource.column(own).is_some_and(|c| c.kind.scalar == Scalar::Instant && !c.kind.list)
         })
-        .map(|(own, seen_column)| {
-            format!(
-                "SELECT c.id, epoch_us(m.{own}) AS row_us, s.{seen_column} AS feed_ticks \
-                 FROM temp.stage_scopes c JOIN main.{table} m ON m.{key} = c.id \
-                 JOIN {seen} s ON s.{id} = c.id \
-                 WHERE epoch_us(m.{own}) * 10 + {LAG_TOLERANCE_TICKS} < s.{seen_column}",
-                own = sql::ident(own),
-                table = sql::ident(&resource.table),
-                key = sql::ident(&resource.key[0]),
-            )
-        })
+        .map(|(own, seen_column)| (format!("epoch_us(m.{})", sql::ident(own)), seen_column))
         .collect();
-    if older.is_empty() {
+    if pairs.is_empty() {
         return Ok(());
     }
-    let dates = crate::sql::query(conn, &older.join(" UNION ALL "), |row| {
+    // The table and what was seen are looked through once for all dates.
+    let side = |dates: Vec<String>| format!("unnest([{}])", dates.join(", "));
+    let older = format!(
+        "SELECT id, row_us, feed_ticks FROM ( \
+           SELECT c.id, {} AS row_us, {} AS feed_ticks \
+           FROM temp.stage_scopes c JOIN main.{} m ON m.{} = c.id JOIN {seen} s ON s.{id} = c.id) \
+         WHERE row_us * 10 + {LAG_TOLERANCE_TICKS} < feed_ticks",
+        side(pairs.iter().map(|(own, _)| own.clone()).collect()),
+        side(pairs.iter().map(|(_, seen_column)| format!("s.{seen_column}")).collect()),
+        sql::ident(&resource.table),
+        sql::ident(&resource.key[0]),
+    );
+    let dates = crate::sql::query(conn, &older, |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
     })?;
     let ids: BTreeSet<i64> = dates

@@ -24,6 +24,13 @@ fn newest_first() -> String {
     format!("{NEWEST} DESC, case_id DESC")
 }
 
+/// The cases behind this one in that order.
+fn behind(after: Option<(i64, i64)>) -> String {
+    after.map_or_else(String::new, |(modified, id)| {
+        format!("AND ({NEWEST}, case_id) < ({modified}, {id})")
+    })
+}
+
 /// What the feed and the searches said of cases.
 pub(crate) struct SeenCases<'c> {
     pub(super) conn: &'c Connection,
@@ -90,10 +97,10 @@ impl SeenCases<'_> {
             self.conn,
             &format!(
                 "INSERT INTO sync.seen BY NAME SELECT n.*, true AS reported, {sequence} AS moved, \
-               {} AS moved_at, true AS dirty, n.any_stamp AS rereading, false AS removed \
+               {now} AS moved_at, {now} AS known_at, true AS dirty, n.any_stamp AS rereading, false AS removed \
              FROM temp.stage_seen n \
              WHERE NOT EXISTS (SELECT 1 FROM sync.seen s WHERE s.case_id = n.case_id)",
-                instant(now)
+                now = instant(now)
             ),
         )?;
         Ok(updated + inserted)
@@ -172,11 +179,19 @@ impl SeenCases<'_> {
         only: &[i64],
         limit: usize,
     ) -> Result<Vec<CaseState>> {
-        let from = match after {
-            Some((modified, id)) => format!("AND ({NEWEST}, case_id) < ({modified}, {id})"),
-            None => String::new(),
-        };
-        self.case_states(&format!("AND dirty {from}"), only, &newest_first(), limit)
+        self.case_states(&format!("AND dirty {}", behind(after)), only, &newest_first(), limit)
+    }
+
+    /// The same beside those that [`UnreadCases::stage`] has collected on this connection.
+    ///
+    /// [`UnreadCases::stage`]: super::unread::UnreadCases::stage
+    pub(crate) fn dirty_cases_that_were_read(
+        &self,
+        after: Option<(i64, i64)>,
+        limit: usize,
+    ) -> Result<Vec<CaseState>> {
+        let others = "AND dirty AND case_id NOT IN (SELECT case_id FROM temp.unread)";
+        self.case_states(&format!("{others} {}", behind(after)), &[], &newest_first(), limit)
     }
 
     /// Of the cases that were read before, those that may have something stale, newest change first.
@@ -263,27 +278,12 @@ impl SeenCases<'_> {
         }
         let mut newest = HashMap::new();
         for table in ["cases", "projects"] {
-            let dates = sql::query(
+            let Some(dates) = newest_dates_of(self.conn, table)? else { continue };
+            newest.extend(sql::query(
                 self.conn,
                 &format!(
-                    "SELECT column_name FROM sync.columns WHERE table_name = {} ORDER BY 1",
-                    sql::text(table)
-                ),
-                |row| row.get::<_, String>(0),
-            )?;
-            let dates: Vec<String> = ChangeDate::ALL
-                .iter()
-                .filter(|(_, _, column)| dates.iter().any(|own| own == column))
-                .map(|(_, _, column)| format!("epoch_us({})", sql::ident(column)))
-                .collect();
-            if dates.is_empty() {
-                continue;
-            }
-            newest.extend(sql::query(self.conn,
-                &format!(
-                    "SELECT id, newest * 10 FROM                        (SELECT id, greatest({}) AS newest FROM main.{table} WHERE id IN ({})) \
-                     WHERE newest IS NOT NULL",
-                    dates.join(", "),
+                    "SELECT id, newest FROM ({dates}) \
+                     WHERE id IN ({}) AND newest IS NOT NULL",
                     list(ids)
                 ),
                 |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
@@ -315,4 +315,23 @@ impl SeenCases<'_> {
         )?;
         State::new(self.conn).fetched_scopes().fold("SELECT id FROM temp.stage_clean")
     }
+}
+
+/// Of each row of a search table the newest of its change dates, as a query of `id` and `newest`, in
+/// ticks; `None` where the table has none of them.
+pub(super) fn newest_dates_of(conn: &Connection, table: &str) -> Result<Option<String>> {
+    let own = sql::query(
+        conn,
+        &format!("SELECT column_name FROM sync.columns WHERE table_name = {}", sql::text(table)),
+        |row| row.get::<_, String>(0),
+    )?;
+    let dates: Vec<String> = ChangeDate::ALL
+        .iter()
+        .filter(|(_, _, column)| own.iter().any(|own| own == column))
+        .map(|(_, _, column)| format!("epoch_us(m.{})", sql::ident(column)))
+        .collect();
+    let newest = (!dates.is_empty()).then(|| dates.join(", "));
+    Ok(newest.map(|dates| {
+        format!("SELECT m.id, greatest({dates}) * 10 AS newest FROM main.{} m", sql::ident(table))
+    }))
 }

@@ -22,6 +22,7 @@ use super::scopes::StaleScopes;
 use super::seen::SeenCases;
 use super::stale_marks::StaleMarks;
 use super::suspects::Suspects;
+use super::unread::UnreadCases;
 use super::unreadable::UnreadableRows;
 use super::verifications::Verifications;
 use super::verified::Verified;
@@ -103,6 +104,11 @@ impl<'c> State<'c> {
     /// What the feed and the searches said of cases.
     pub(crate) fn cases(&self) -> SeenCases<'c> {
         SeenCases { conn: self.conn }
+    }
+
+    /// Cases of which nothing was read but their row in the search.
+    pub(crate) fn unread(&self) -> UnreadCases<'c> {
+        UnreadCases { conn: self.conn }
     }
 
     /// What was made stale though no feed moved it.

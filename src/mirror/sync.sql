@@ -24,6 +24,8 @@ CREATE TABLE sync.seen (
   any_stamp VARCHAR,
   moved BIGINT,
   moved_at TIMESTAMPTZ,
+  -- When somebody first told us of it.
+  known_at TIMESTAMPTZ,
   dirty BOOLEAN,
   place VARCHAR,
   state VARCHAR,
@@ -103,13 +105,13 @@ CREATE TABLE sync.runs (
 );
 COMMENT ON TABLE sync.runs IS 'One row per run; outcome and ended_at are NULL while it lasts and after a kill';
 
-CREATE TABLE sync.pending (
+-- The view sync.pending shows them, and the scopes of cases that were not read yet.
+CREATE TABLE sync.pending_scopes (
   table_name VARCHAR,
   scope VARCHAR,
   reason VARCHAR,
   since TIMESTAMPTZ
 );
-COMMENT ON TABLE sync.pending IS 'What is stale, why, and since when, as of the last publish';
 
 CREATE TABLE sync.rejects (
   run_id BIGINT,

@@ -6,6 +6,7 @@ use duckdb::{Connection, params};
 
 use super::definition::definition;
 use super::lines::{month_of, same_month};
+use super::state::State;
 use super::state::fetched;
 use super::undescribed;
 use crate::catalog::{Catalog, Group, JOURNAL_COLUMNS, LINE_ID, LINE_NUMBER, Resource};
@@ -106,6 +107,18 @@ pub(super) fn from_third(conn: &Connection) -> Result<()> {
          ALTER TABLE sync.fetched_cases ADD COLUMN IF NOT EXISTS digests UBIGINT[]",
     )
     .map_err(|e| db("cannot bring the store's state up to this version", e))
+}
+
+/// From the fourth format: of cases that were not read yet each scope was noted as pending.
+pub(super) fn from_fourth(conn: &Connection) -> Result<()> {
+    conn.execute_batch(
+        "ALTER TABLE sync.seen ADD COLUMN IF NOT EXISTS known_at TIMESTAMPTZ; \
+         CREATE TABLE sync.pending_scopes AS \
+           SELECT table_name, scope, reason, since FROM sync.pending; \
+         DROP TABLE sync.pending",
+    )
+    .map_err(|e| db("cannot bring the store's state up to this version", e))?;
+    State::new(conn).unread().show(&[], None)
 }
 
 /// Gives a journal's table the column of the names, where each row has its line's place. Nothing is

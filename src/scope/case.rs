@@ -104,6 +104,9 @@ pub(crate) fn unreadable_date<'t>(row: impl IntoIterator<Item = &'t str>) -> i64
     (i64::MIN + 1).saturating_add_unsigned(digest).min(UNREADABLE_BELOW - 1)
 }
 
+/// The version of a case that the feed has not reported.
+pub(crate) const UNKNOWN: &str = "unknown";
+
 /// Whether a change date in ticks stands for one that could not be read.
 pub(crate) fn is_unreadable(ticks: i64) -> bool {
     ticks < UNREADABLE_BELOW

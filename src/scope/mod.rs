@@ -15,7 +15,7 @@ mod work;
 
 pub(crate) use calls::CallStats;
 pub(crate) use case::{
-    CaseDates, CaseState, ContactSeen, Place, UNREADABLE_BELOW, Unreadable, any_version,
+    CaseDates, CaseState, ContactSeen, Place, UNKNOWN, UNREADABLE_BELOW, Unreadable, any_version,
     is_unreadable, unreadable_date,
 };
 pub(crate) use failure::{FailureKind, backoff};

@@ -98,10 +98,11 @@ impl Session {
         let pending = collecting
             .await
             .map_err(|e| Error::caused(Kind::Internal, "collecting ended early", e))??;
-        let catalog = Arc::clone(&self.catalog);
+        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
         self.writer
             .run(move |conn| {
                 RunLog::new(conn).replace_pending()?;
+                pending::show_unread(conn, &config, &catalog)?;
                 if let Some(ticks) = watermark {
                     State::new(conn).set_meta(WATERMARK, &ticks.to_string())?;
                 }
