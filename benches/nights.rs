@@ -10,11 +10,15 @@
 //! long the journals are, and asks for the sums of the rest. It runs the program itself, against a
 //! sandbox in this process, and waits for schedules that fall due every minute.
 
+mod process;
+
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use casemirror::sandbox::{Options, Sandbox};
+
+use process::Taken;
 
 /// Lines of the revenue journal per office and month, without `--lines`; the others have a tenth.
 const LINES: usize = 1_000;
@@ -27,9 +31,6 @@ const LARGE_OFFICES: f64 = 200.0;
 const LARGE_MONTHS: f64 = 60.0;
 /// `limits.requests_per_second` where nobody sets it.
 const CALLS_PER_SECOND: f64 = 10.0;
-/// Clock ticks per second in `/proc`: the same on every Linux.
-const TICKS: f64 = 100.0;
-
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let lines = args.iter().position(|a| a == "--lines").and_then(|at| args.get(at + 1));
@@ -101,23 +102,20 @@ fn until_the_next_minute() {
 /// What a run took.
 struct Measured {
     calls: u64,
-    took: Duration,
-    cpu: f64,
-    peak_kib: u64,
+    taken: Taken,
 }
 
 impl Measured {
     /// For the largest brokerages it is `growth` times as much, and so many more calls.
     fn row(&self, what: &str, growth: f64, more_calls: f64) {
         let calls = self.calls as f64 * growth + more_calls;
+        let Taken { wall, cpu, peak, .. } = &self.taken;
         println!(
-            "{what:<34} {:>7} {:>8.1} {:>8.2} {:>8.0} {calls:>9.0} calls, {:.0} minutes of limits, {:.0} s of CPU",
+            "{what:<34} {:>7} {:>8.1} {cpu:>8.2} {peak:>8.0} {calls:>9.0} calls, {:.0} minutes of limits, {:.0} s of CPU",
             self.calls,
-            self.took.as_secs_f64(),
-            self.cpu,
-            self.peak_kib as f64 * 1024.0 / 1e6,
+            wall.as_secs_f64(),
             calls / CALLS_PER_SECOND / 60.0,
-            self.cpu * growth,
+            cpu * growth,
         );
     }
 }
@@ -125,41 +123,11 @@ impl Measured {
 /// One `sync`.
 fn run(sandbox: &Sandbox, folder: &Path, settings: &[&str]) -> Measured {
     sandbox.reset_stats();
-    let (before, start) = (cpu_of_children(), Instant::now());
     let mut command = Command::new(env!("CARGO_BIN_EXE_casemirror"));
-    command.current_dir(folder).args(["-q", "sync"]).stdout(Stdio::null());
+    command.current_dir(folder).args(["-q", "sync"]);
     for setting in settings {
         command.args(["--set", setting]);
     }
-    let mut child = command.spawn().expect("the program starts");
-    let mut peak_kib = 0;
-    let status = loop {
-        peak_kib = peak_kib.max(peak_memory(&child));
-        match child.try_wait().expect("it can be waited for") {
-            Some(status) => break status,
-            None => std::thread::sleep(Duration::from_millis(50)),
-        }
-    };
-    let took = start.elapsed();
-    assert!(status.success(), "sync ended with {status}");
-    let calls = sandbox.stats().calls;
-    Measured { calls, took, cpu: cpu_of_children() - before, peak_kib }
-}
-
-/// User and system time of all processes that this one has waited for, in seconds.
-fn cpu_of_children() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the name, which may hold anything, `cutime` and `cstime` are the 14th and 15th.
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    let ticks: f64 =
-        fields.split_whitespace().skip(13).take(2).filter_map(|n| n.parse::<f64>().ok()).sum();
-    ticks / TICKS
-}
-
-/// The most memory that a process has held, in KiB.
-fn peak_memory(child: &Child) -> u64 {
-    let status =
-        std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+    let taken = process::run(&mut command);
+    Measured { calls: sandbox.stats().calls, taken }
 }
