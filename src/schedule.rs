@@ -3,19 +3,16 @@
 //! Occurrences are looked for on the wall clock, as if it were never changed, and then placed in time.
 //! So each local time that an expression names runs once: one that a clock change skips runs as long
 //! after the change as it stood behind it (02:30 at 03:30), one that it repeats runs in its first pass
-//! (docs/architecture.md, "What is due"). The library's own treatment of zones depends on how an
-//! expression is written: it runs `*/15` in both passes of a repeated hour and leaves skipped ones
-//! out.
+//! (docs/architecture.md, "What is due").
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use croner::Cron;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::config;
+use crate::config::{self, Cron};
 use crate::error::{Error, Kind, Result};
 
 /// No clock change moves the wall clock further, and none follows another sooner.
@@ -157,9 +154,7 @@ pub(crate) fn next(cron: &Cron, zone: &TimeZone, last: Timestamp) -> Result<Time
 }
 
 fn next_on_the_wall(cron: &Cron, wall: DateTime) -> Result<DateTime> {
-    // UTC has no changes: there the library only computes with days and hours.
-    let wall = wall.to_zoned(TimeZone::UTC).map_err(|e| never(cron, e))?;
-    cron.find_next_occurrence(&wall, false).map(|at| at.datetime()).map_err(|e| never(cron, e))
+    cron.next_after(wall).ok_or_else(|| never(cron, &format!("there is no such day after {wall}")))
 }
 
 /// A local time that does not exist moves forward by the change, one that comes twice is the first.
@@ -169,8 +164,8 @@ fn place(zone: &TimeZone, local: DateTime) -> Result<Timestamp> {
     })
 }
 
-fn never(cron: &Cron, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::caused(Kind::Config, format!("the schedule {cron} never fires"), cause)
+fn never(cron: &Cron, why: &str) -> Error {
+    Error::new(Kind::Config, format!("the schedule {cron} never fires: {why}"))
 }
 
 /// How long to sleep until `at`; no longer than `longest`, because a clock that is set or a machine

@@ -9,12 +9,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use croner::Cron;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
 use url::Url;
 
+use super::cron::Cron;
 use super::declare::{self, Key};
 use super::reader::Reader;
 use super::rules;
@@ -146,7 +146,8 @@ declare::sections! {
     /// When the scheduled work is due.
     pub(crate) struct Schedule in schedule {
         /// Cron expressions: minute, hour, day of the month, month, weekday by name ("15 5 * * Sun"); six fields
-        /// begin with seconds. A local time that a clock change skips runs as long after it, one that comes
+        /// begin with seconds. A field is *, or a list of numbers or names, ranges (Mon-Fri) and steps (*/2);
+        /// where both kinds of day are given, either will do. A local time that a clock change skips runs as long after it, one that comes
         /// twice runs once; what was missed runs once at the next start or sync.
         ///
         /// Employees, offices, accounts, definitions, tags, processing bases, permissions, subscriptions.

@@ -8,8 +8,9 @@
 //! A key is declared in one place, the table in `keys`: its comment in the sample file, its type,
 //! what is allowed, and its default. `declare` makes of it the types below, what reads and shows
 //! them, and the list of keys; `sample` makes the sample file. What is special, such as a rule over
-//! two keys, is in `rules`.
+//! two keys, is in `rules`; `cron` knows the expressions of the schedules.
 
+mod cron;
 mod declare;
 mod keys;
 mod layers;
@@ -31,6 +32,7 @@ use url::Url;
 use crate::error::Kind;
 use crate::error::Result;
 
+pub(crate) use self::cron::Cron;
 pub use keys::{Config, Feed, Limits, Privacy, Publish, Resources, Source, Store};
 pub(crate) use keys::{Journals, Schedule};
 pub(crate) use sample::TEMPLATE;

@@ -1,8 +1,6 @@
 //! What a text says, where more is asked of it than that it can be parsed; and how a value is
 //! written in a message.
 
-use croner::Cron;
-use croner::parser::{CronParser, Year};
 use figment::value::{Num, Value};
 use jiff::tz::TimeZone;
 
@@ -12,42 +10,6 @@ const SHOWN_CHARACTERS: usize = 60;
 /// A zone that has a name, so that it can be shown and stored.
 pub(super) fn named_zone(text: &str) -> Option<TimeZone> {
     TimeZone::get(text).ok().filter(|zone| !zone.is_unknown() && zone.iana_name().is_some())
-}
-
-/// Parses a cron expression; the error is the rule that it breaks.
-pub(super) fn cron(expression: &str, rule: &str) -> Result<Cron, String> {
-    let fields: Vec<&str> = expression.split_whitespace().collect();
-    if !matches!(fields.len(), 5 | 6) {
-        return Err(rule.to_owned());
-    }
-    let weekdays = fields[fields.len() - 1];
-    if names_a_weekday_by_number(weekdays) {
-        return Err("weekdays are written by name (Sun, Mon, Tue, Wed, Thu, Fri, Sat), because \
-                    not all programs number them alike"
-            .to_owned());
-    }
-    let parser = CronParser::builder().year(Year::Disallowed).build();
-    let cron = parser.parse(expression).map_err(|error| format!("{rule}; {error}"))?;
-    // Any start would do, and any zone: the day is missing from the calendar.
-    let comes_true = jiff::civil::date(2026, 1, 1)
-        .to_zoned(TimeZone::UTC)
-        .is_ok_and(|start| cron.find_next_occurrence(&start, true).is_ok());
-    if comes_true { Ok(cron) } else { Err("never comes true: there is no such day".to_owned()) }
-}
-
-/// Whether a weekday field holds a number that is neither a step (`/2`) nor a count (`#2`).
-fn names_a_weekday_by_number(field: &str) -> bool {
-    let mut before = ',';
-    for letter in field.chars() {
-        if letter.is_ascii_digit() && !matches!(before, '/' | '#') {
-            return true;
-        }
-        // The second digit of a step belongs to it.
-        if !letter.is_ascii_digit() {
-            before = letter;
-        }
-    }
-    false
 }
 
 /// The bytes that DuckDB understands by a memory limit: a number and a unit.

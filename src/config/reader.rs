@@ -7,17 +7,17 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use croner::Cron;
 use figment::value::{Num, Value};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use url::Url;
 
 use super::Bytes;
+use super::cron::Cron;
 use super::declare::Key;
 use super::keys;
 use super::layers::Layers;
-use super::notation::{cron, integer, memory_bytes, named_zone, written};
+use super::notation::{integer, memory_bytes, named_zone, written};
 use super::setting::Shape;
 use super::violation::{Origin, Violation};
 use super::words::Word;
@@ -296,7 +296,11 @@ impl Reader {
     pub(super) fn cron(&mut self, key: &str) -> Option<Cron> {
         let rule = "must be a cron expression of five fields (minute, hour, day, month, weekday), \
                     such as \"15 3 * * *\"";
-        self.read(key, rule, |value| cron(value.as_str().unwrap_or_default(), rule))
+        self.read(key, rule, |value| {
+            let cron = Cron::parse(value.as_str().unwrap_or_default(), rule)?;
+            let comes_true = cron.comes_true().then_some(cron);
+            comes_true.ok_or_else(|| "never comes true: there is no such day".to_owned())
+        })
     }
 
     /// A memory size in DuckDB's notation.

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use croner::Cron;
 use figment::value::Value;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -14,6 +13,7 @@ use secrecy::SecretString;
 use toml::de::DeValue;
 use url::Url;
 
+use super::cron::Cron;
 use super::layers::figment_value;
 use super::{Bytes, FeedStyle, HistoryTables, JournalLevel, PrivacyMode, Reread};
 

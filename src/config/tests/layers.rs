@@ -47,7 +47,7 @@ fn the_required_keys_are_enough_and_all_others_have_the_documented_defaults() {
     resources.dir =
     resources.disable = []
     schedule.journals = 15 3 * * *
-    schedule.journals_recheck = 15 5 * * 0
+    schedule.journals_recheck = 15 5 * * Sun
     schedule.reconcile = 15 4 * * *
     schedule.reference = 15 1 * * *
     schedule.time_zone = Europe/Oslo
