@@ -73,7 +73,7 @@ pub(super) fn nearest<'a>(
     let allowed = (name.chars().count() / 3).clamp(1, 3);
     let by_letters = candidates
         .clone()
-        .map(|candidate| (edit_distance(name, candidate), candidate))
+        .map(|candidate| (strsim::levenshtein(name, candidate), candidate))
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance);
     if let Some((_, candidate)) = by_letters {
@@ -85,32 +85,17 @@ pub(super) fn nearest<'a>(
     same_end.next().filter(|_| same_end.next().is_none())
 }
 
-/// Levenshtein distance: how many letters to insert, delete or replace.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, other) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_distance_counts_inserted_deleted_and_replaced_letters() {
-        assert_eq!(edit_distance("", "abc"), 3);
-        assert_eq!(edit_distance("poll", "poll"), 0);
-        assert_eq!(edit_distance("pol", "poll"), 1);
-        assert_eq!(edit_distance("kitten", "sitting"), 3);
+    fn a_name_is_near_where_a_third_of_its_letters_differ_and_three_at_most() {
+        let keys = ["feed.poll", "schedule.journals_recheck"];
+        assert_eq!(nearest("feed.pol", keys.into_iter()), Some("feed.poll"));
+        assert_eq!(nearest("feed.qqqq", keys.into_iter()), None);
+        assert_eq!(nearest("schedule.jurnal_reczeck", keys.into_iter()), Some(keys[1]));
+        assert_eq!(nearest("schedule.jurnl_reczeck", keys.into_iter()), None);
     }
 
     #[test]

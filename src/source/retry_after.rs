@@ -37,6 +37,8 @@ pub(super) fn asked_wait(status: u16, headers: &HeaderMap, now: Timestamp) -> Op
         .get(RETRY_AFTER)
         .and_then(|value| value.to_str().ok())
         .and_then(|text| retry_after(text.trim(), server_now));
+    // What cannot be read asks for a wait all the same.
+    let is_unreadable = headers.contains_key(RETRY_AFTER) && retry_after.is_none();
     let reset = text("x-ratelimit-reset")
         .filter(|_| refused || used_up)
         .and_then(|text| reset(text, server_now));
@@ -46,28 +48,28 @@ pub(super) fn asked_wait(status: u16, headers: &HeaderMap, now: Timestamp) -> Op
     let said = [retry_after, reset, delayed].into_iter().flatten().max();
     match said {
         Some(wait) if wait > Duration::ZERO => Some(wait),
-        _ if status == 429 || used_up => Some(UNSAID),
+        _ if status == 429 || used_up || (refused && is_unreadable) => Some(UNSAID),
         _ => None,
     }
 }
 
 /// Seconds, or an HTTP date.
 fn retry_after(text: &str, server_now: Timestamp) -> Option<Duration> {
-    seconds(text).or_else(|| until(http_date(text)?, server_now))
+    seconds(text).or_else(|| Some(until(http_date(text)?, server_now)))
 }
 
 /// The end of the window: a date, seconds or milliseconds since 1970, or seconds from now.
 fn reset(text: &str, server_now: Timestamp) -> Option<Duration> {
     let wait = match text.parse::<i64>() {
         Ok(number) if number >= SMALLEST_EPOCH_MILLIS => {
-            until(Timestamp::from_millisecond(number).ok()?, server_now)?
+            until(Timestamp::from_millisecond(number).ok()?, server_now)
         }
         Ok(number) if number >= SMALLEST_EPOCH_SECONDS => {
-            until(Timestamp::from_second(number).ok()?, server_now)?
+            until(Timestamp::from_second(number).ok()?, server_now)
         }
         _ => match seconds(text) {
             Some(wait) => wait,
-            None => until(text.parse().ok().or_else(|| http_date(text))?, server_now)?,
+            None => until(text.parse().ok().or_else(|| http_date(text))?, server_now),
         },
     };
     Some(wait.min(LONGEST_RESET))
@@ -77,17 +79,23 @@ fn seconds(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(text.parse().ok()?).ok()
 }
 
-/// From the server's now until `instant`. Both are cut to seconds, so one more is waited.
-fn until(instant: Timestamp, server_now: Timestamp) -> Option<Duration> {
+/// From the server's now until `instant`; none where it is past. Both are cut to seconds, so one more
+/// is waited.
+fn until(instant: Timestamp, server_now: Timestamp) -> Duration {
     let left: SignedDuration = instant.duration_since(server_now);
-    Duration::try_from(left).ok().map(|left| left + Duration::from_secs(1))
+    Duration::try_from(left).map(|left| left + Duration::from_secs(1)).unwrap_or_default()
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`
+/// `Sun, 06 Nov 1994 08:49:37 GMT`, and the two older forms.
+///
+/// What is not quite a date of HTTP (a weekday that is not that day's, a day of one digit, `+0000`) is
+/// read as a date of mail: refusing it would lose the wait that is asked for.
 fn http_date(text: &str) -> Option<Timestamp> {
-    static PARSER: jiff::fmt::rfc2822::DateTimeParser =
+    static OF_MAIL: jiff::fmt::rfc2822::DateTimeParser =
         jiff::fmt::rfc2822::DateTimeParser::new().relaxed_weekday(true);
-    PARSER.parse_timestamp(text).ok()
+    let of_http = httpdate::parse_http_date(text).ok();
+    let of_http = of_http.and_then(|date| Timestamp::try_from(date).ok());
+    of_http.or_else(|| OF_MAIL.parse_timestamp(text).ok())
 }
 
 #[cfg(test)]
@@ -117,6 +125,15 @@ mod tests {
     #[case::a_day(429, &[("Retry-After", "172800")], Some(172_800_000))]
     #[case::unavailable(503, &[("Retry-After", "2")], Some(2_000))]
     #[case::unavailable_unsaid(503, &[], None)]
+    #[case::unavailable_unreadable(503, &[("Retry-After", "soon")], Some(3_500))]
+    #[case::unavailable_no_longer(503, &[("Retry-After", "Tue, 14 Nov 2023 22:13:00 GMT")], None)]
+    #[case::quiet_and_unreadable(200, &[("Retry-After", "soon")], None)]
+    #[case::a_date_of_rfc_850(429, &[("Retry-After", "Tuesday, 14-Nov-23 22:13:50 GMT")],
+        Some(31_000))]
+    #[case::a_date_of_asctime(429, &[("Retry-After", "Tue Nov 14 22:13:50 2023")], Some(31_000))]
+    #[case::a_wrong_weekday(429, &[("Retry-After", "Mon, 14 Nov 2023 22:13:50 GMT")],
+        Some(31_000))]
+    #[case::a_date_of_mail(429, &[("Retry-After", "14 Nov 2023 23:13:50 +0100")], Some(31_000))]
     #[case::reset_from_now(429, &[("X-RateLimit-Reset", "12")], Some(12_000))]
     #[case::reset_epoch(429, &[("X-RateLimit-Reset", "1700000020")], Some(21_000))]
     #[case::reset_millis(429, &[("X-RateLimit-Reset", "1700000020000")], Some(21_000))]
