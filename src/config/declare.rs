@@ -130,7 +130,7 @@ macro_rules! sections {
             /// Reads every section, so that all violations are found, and only then makes the whole.
             pub(super) fn read(reader: &mut Reader) -> Option<Config> {
                 $( let $section = $Section::read(reader); )+
-                Some(Config { $($section: $section?,)+ origins: BTreeMap::new() })
+                Some(Config { $($section: $section?,)+ origins: reader.origins() })
             }
 
             /// Every key with its effective value: what a caller and the daemon compare

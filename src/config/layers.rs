@@ -1,5 +1,6 @@
-//! Where settings come from: each source becomes a figment provider that remembers where every key
-//! stands, and keys that do not exist are found here, before anything is merged.
+//! Where settings come from: each setting becomes a figment provider whose metadata say where it
+//! stands, so that figment knows of every value it has merged who has set it. Keys that do not exist
+//! are found here, before anything is merged.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -30,9 +31,7 @@ const TEST_VARIABLES: &[&str] = &[
 
 /// The layers put together so far, lowest first, and what was wrong with them.
 pub(super) struct Layers {
-    pub(super) figment: Figment,
-    /// Where the value that counts was set, by the key's name.
-    pub(super) origins: BTreeMap<&'static str, Origin>,
+    figment: Figment,
     pub(super) violations: Vec<Violation>,
     /// The configuration file: what is missing is missing there, and relative paths are relative to
     /// its folder.
@@ -42,24 +41,29 @@ pub(super) struct Layers {
 impl Layers {
     /// The lowest layer: the built-in defaults.
     pub(super) fn defaults() -> Layers {
-        let mut layer = Layer::default();
+        let mut layers =
+            Layers { figment: Figment::new(), violations: Vec::new(), path: PathBuf::new() };
         for key in KEYS.iter().filter(|key| !key.is_required) {
-            layer.set(key, key.sample_value(), Origin::Default);
+            layers.set(key, key.sample_value(), Origin::Default);
         }
-        let layers = Layers {
-            figment: Figment::new(),
-            origins: BTreeMap::new(),
-            violations: Vec::new(),
-            path: PathBuf::new(),
-        };
-        layers.with(layer)
+        layers
     }
 
-    /// Puts `layer` on top.
-    fn with(mut self, layer: Layer) -> Layers {
-        self.origins.extend(layer.origins.clone());
-        self.figment = self.figment.merge(layer);
-        self
+    /// Puts `value` on top of what `key` was.
+    fn set(&mut self, key: &'static Key, value: Value, origin: Origin) {
+        self.figment = std::mem::take(&mut self.figment).merge(Set { key, value, origin });
+    }
+
+    /// The value of `key` that counts.
+    pub(super) fn value(&self, key: &str) -> Option<Value> {
+        self.figment.find_value(key).ok()
+    }
+
+    /// Where the value of `key` was set; a key without value is missing in the file.
+    pub(super) fn origin(&self, key: &str) -> Origin {
+        let set = self.figment.find_metadata(key).map(Origin::of);
+        let path = self.path.display().to_string();
+        set.unwrap_or(Origin::File { path, line: None, column: None })
     }
 
     /// Puts the file at `path` on top.
@@ -94,7 +98,6 @@ impl Layers {
         });
         violation::refuse_any(syntax.collect())?;
 
-        let mut layer = Layer::default();
         let origin = |at: usize| Origin::File {
             path: file.clone(),
             line: Some(position(&text, at).0),
@@ -114,13 +117,13 @@ impl Layers {
                 let entry_origin = origin(entry.span().start);
                 let full_name = format!("{name}.{}", entry.get_ref());
                 match keys::find(&full_name) {
-                    Some(key) => layer.set(key, figment_value(value.get_ref()), entry_origin),
+                    Some(key) => self.set(key, figment_value(value.get_ref()), entry_origin),
                     None => self.violations.push(unknown_key(entry_origin, &full_name)),
                 }
             }
         }
         self.path = path.to_path_buf();
-        Ok(self.with(layer))
+        Ok(self)
     }
 
     /// No file; relative paths are relative to where it would be.
@@ -134,7 +137,6 @@ impl Layers {
         mut self,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Layers {
-        let mut layer = Layer::default();
         let ours: BTreeMap<String, OsString> = variables
             .into_iter()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
@@ -145,7 +147,7 @@ impl Layers {
             let name =
                 variable[ENVIRONMENT_PREFIX.len()..].to_ascii_lowercase().replacen("__", ".", 1);
             match (keys::find(&name), value.to_str()) {
-                (Some(key), Some(text)) => layer.set(key, key.shape.parse(text), origin),
+                (Some(key), Some(text)) => self.set(key, key.shape.parse(text), origin),
                 (Some(key), None) => self
                     .violations
                     .push(Violation::new(origin, format!("{}: must be UTF-8 text", key.name))),
@@ -160,20 +162,19 @@ impl Layers {
                 }
             }
         }
-        self.with(layer)
+        self
     }
 
     /// Puts keys and values of the command line on top; of two for one key the last counts.
     pub(super) fn overrides(mut self, overrides: &[(String, String)]) -> Layers {
-        let mut layer = Layer::default();
         for (name, text) in overrides {
             let origin = Origin::CommandLine;
             match keys::find(name) {
-                Some(key) => layer.set(key, key.shape.parse(text), origin),
+                Some(key) => self.set(key, key.shape.parse(text), origin),
                 None => self.violations.push(unknown_key(origin, name)),
             }
         }
-        self.with(layer)
+        self
     }
 
     /// The typed configuration.
@@ -184,39 +185,27 @@ impl Layers {
     pub(super) fn read(self, scope: Scope) -> Result<Config> {
         let mut reader = Reader::new(self, scope);
         let config = Config::read(&mut reader);
-        let (origins, violations) = reader.finish();
-        violation::refuse_any(violations)?;
-        let config = config.expect("a value is missing only where a violation has been noted");
-        Ok(Config { origins, ..config })
+        violation::refuse_any(reader.finish())?;
+        Ok(config.expect("a value is missing only where a violation has been noted"))
     }
 }
 
-/// One source of settings: a dictionary of sections for figment, and where each key was set.
-#[derive(Default)]
-struct Layer {
-    values: Dict,
-    origins: BTreeMap<&'static str, Origin>,
+/// One setting, with the place where it stands.
+struct Set {
+    key: &'static Key,
+    value: Value,
+    origin: Origin,
 }
 
-impl Layer {
-    fn set(&mut self, key: &'static Key, value: Value, origin: Origin) {
-        let (section, name) = key.path();
-        let section =
-            self.values.entry(section.to_owned()).or_insert_with(|| Value::from(Dict::new()));
-        if let Value::Dict(_, entries) = section {
-            entries.insert(name.to_owned(), value);
-        }
-        self.origins.insert(key.name, origin);
-    }
-}
-
-impl Provider for Layer {
+impl Provider for Set {
     fn metadata(&self) -> Metadata {
-        Metadata::named("settings")
+        self.origin.metadata()
     }
 
     fn data(&self) -> std::result::Result<Map<Profile, Dict>, figment::Error> {
-        Ok(Profile::Default.collect(self.values.clone()))
+        let (section, name) = self.key.path();
+        let entry = Dict::from([(name.to_owned(), self.value.clone())]);
+        Ok(Profile::Default.collect(Dict::from([(section.to_owned(), Value::from(entry))])))
     }
 }
 

@@ -1,9 +1,9 @@
 //! The configuration (docs/architecture.md, "Configuration"): layers of defaults, file, environment
 //! and command line become one typed [`Config`].
 //!
-//! Nothing is guessed: `layers` turns each source of settings into a figment provider and remembers
-//! where every key stands, `reader` takes typed values out of the merged whole and notes what is
-//! wrong with them. All violations are reported in one error of [`Kind::Config`].
+//! Nothing is guessed: `layers` turns each setting into a figment provider that says where it stands,
+//! figment merges them and knows of each value where it was set, `reader` takes typed values out of
+//! the merged whole and notes what is wrong with them. All violations are reported in one error of [`Kind::Config`].
 //!
 //! A key is declared in one place, the table in `keys`: its comment in the sample file, its type,
 //! what is allowed, and its default. `declare` makes of it the types below, what reads and shows

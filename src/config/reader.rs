@@ -49,20 +49,23 @@ impl Reader {
         Reader { layers, folder, scope }
     }
 
-    /// Where each key was set, and everything that is wrong.
-    pub(super) fn finish(self) -> (BTreeMap<&'static str, Origin>, Vec<Violation>) {
-        (self.layers.origins, self.layers.violations)
+    /// Everything that is wrong.
+    pub(super) fn finish(self) -> Vec<Violation> {
+        self.layers.violations
     }
 
     fn value(&self, key: &str) -> Option<Value> {
-        self.layers.figment.find_value(key).ok()
+        self.layers.value(key)
     }
 
     /// Where the value of `key` was set; a key without value is missing in the file.
     pub(super) fn origin(&self, key: &str) -> Origin {
-        let path = self.layers.path.display().to_string();
-        let missing = Origin::File { path, line: None, column: None };
-        self.layers.origins.get(key).cloned().unwrap_or(missing)
+        self.layers.origin(key)
+    }
+
+    /// Where each key was set.
+    pub(super) fn origins(&self) -> BTreeMap<&'static str, Origin> {
+        keys::KEYS.iter().map(|key| (key.name, self.origin(key.name))).collect()
     }
 
     /// Whether `key` has a value other than the empty text.

@@ -1,6 +1,9 @@
 //! What is wrong with a configuration, in words.
 
 use std::fmt;
+use std::path::PathBuf;
+
+use figment::{Metadata, Source};
 
 use crate::error::{Error, Kind, Result};
 
@@ -17,6 +20,42 @@ pub(super) enum Origin {
     Environment(String),
     CommandLine,
     Default,
+}
+
+/// What figment's metadata are called where they have no source.
+const COMMAND_LINE: &str = "command line";
+const DEFAULT: &str = "default";
+
+impl Origin {
+    /// What figment keeps with a value that was set here. A column is not kept: it is known only of
+    /// what is no value at all.
+    pub(super) fn metadata(&self) -> Metadata {
+        match self {
+            Origin::File { path, line, .. } => {
+                let name = line.map_or_else(|| "file".to_owned(), |line| format!("line {line}"));
+                Metadata::from(name, Source::File(PathBuf::from(path)))
+            }
+            Origin::Environment(variable) => {
+                Metadata::from("environment variable", Source::Custom(variable.clone()))
+            }
+            Origin::CommandLine => Metadata::named(COMMAND_LINE),
+            Origin::Default => Metadata::named(DEFAULT),
+        }
+    }
+
+    /// The place that figment has kept with a value.
+    pub(super) fn of(metadata: &Metadata) -> Origin {
+        match &metadata.source {
+            Some(Source::File(path)) => Origin::File {
+                path: path.display().to_string(),
+                line: metadata.name.strip_prefix("line ").and_then(|line| line.parse().ok()),
+                column: None,
+            },
+            Some(Source::Custom(variable)) => Origin::Environment(variable.clone()),
+            _ if metadata.name == COMMAND_LINE => Origin::CommandLine,
+            _ => Origin::Default,
+        }
+    }
 }
 
 impl fmt::Display for Origin {
@@ -88,6 +127,15 @@ pub(super) fn nearest<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figment_keeps_every_place() {
+        let file = |line| Origin::File { path: "dir/a.toml".to_owned(), line, column: None };
+        let variable = Origin::Environment("CASEMIRROR_FEED__POLL".to_owned());
+        for place in [file(None), file(Some(12)), variable, Origin::CommandLine, Origin::Default] {
+            assert_eq!(Origin::of(&place.metadata()), place);
+        }
+    }
 
     #[test]
     fn a_name_is_near_where_a_third_of_its_letters_differ_and_three_at_most() {
