@@ -1,8 +1,12 @@
 //! `casemirror query`: SQL on the published database, read-only.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use arrow::error::ArrowError;
 use duckdb::{AccessMode, Config as DuckConfig, Connection};
 
 use super::args::{Query, QueryFormat};
@@ -65,5 +69,69 @@ pub(crate) fn select(connection: &Connection, sql: &str) -> Result<Vec<RecordBat
     if batches.is_empty() {
         batches.push(RecordBatch::new_empty(schema));
     }
-    Ok(batches)
+    let shown = batches.iter().map(with_offsets).collect::<Result<_, _>>();
+    shown.map_err(|e| Error::caused(Kind::Internal, "the result cannot be shown", e))
+}
+
+/// The same batch, whose instants have an offset for their zone. DuckDB calls it UTC, and arrow knows
+/// no zone by its name but with all the zones of the world built in.
+fn with_offsets(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let fields: Vec<FieldRef> = batch.schema().fields().iter().map(field_with_offset).collect();
+    let columns = batch.columns().iter().zip(&fields);
+    let columns: Result<_, _> = columns.map(|(c, field)| cast(c, field.data_type())).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns?)
+}
+
+fn field_with_offset(field: &FieldRef) -> FieldRef {
+    let kind = with_offset(field.data_type());
+    Arc::new(Field::clone(field).with_data_type(kind))
+}
+
+fn with_offset(kind: &DataType) -> DataType {
+    match kind {
+        DataType::Timestamp(unit, Some(zone)) if &**zone == "UTC" => {
+            DataType::Timestamp(*unit, Some("+00:00".into()))
+        }
+        DataType::List(item) => DataType::List(field_with_offset(item)),
+        DataType::FixedSizeList(item, length) => {
+            DataType::FixedSizeList(field_with_offset(item), *length)
+        }
+        DataType::Map(entry, sorted) => DataType::Map(field_with_offset(entry), *sorted),
+        DataType::Struct(fields) => {
+            DataType::Struct(fields.iter().map(field_with_offset).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_is_shown_in_utc_wherever_it_stands() {
+        let connection = Connection::open_in_memory().unwrap();
+        let instant = "TIMESTAMPTZ '2026-01-02 03:04:05.5+02'";
+        let shown = "2026-01-02T01:04:05.500Z";
+        for (sql, expected) in [
+            (instant.to_owned(), shown.to_owned()),
+            (format!("[{instant}]"), format!("[{shown}]")),
+            (format!("array_value({instant})"), format!("[{shown}]")),
+            (format!("{{'a': {instant}}}"), format!("{{a: {shown}}}")),
+            (format!("[{{'a': {instant}}}]"), format!("[{{a: {shown}}}]")),
+            (format!("MAP {{'a': {instant}}}"), format!("{{a: {shown}}}")),
+        ] {
+            let batches = select(&connection, &format!("SELECT {sql} AS x, 1 AS y")).unwrap();
+            let csv = output::csv(&batches).unwrap();
+            assert_eq!(csv, format!("x,y\n{expected},1\n"), "{sql}");
+            assert!(output::json(&batches).unwrap().contains(shown), "{sql}");
+        }
+    }
+
+    #[test]
+    fn a_result_without_rows_has_its_columns() {
+        let connection = Connection::open_in_memory().unwrap();
+        let batches = select(&connection, "SELECT now() AS x WHERE false").unwrap();
+        assert_eq!(output::csv(&batches).unwrap(), "x\n");
+    }
 }
