@@ -25,6 +25,7 @@ mod printer;
 mod protocol;
 mod publisher;
 mod server;
+#[cfg(feature = "sandbox")]
 #[cfg(test)]
 mod tests;
 mod worker;

@@ -53,7 +53,7 @@
 //!
 //! Apart from all of it, sharing nothing with the client:
 //!
-//! - [`sandbox`]: the simulated brokerage behind the demo and the tests.
+//! - [`sandbox`]: the simulated brokerage behind the demo and the tests; a feature of the build.
 
 pub mod catalog;
 pub mod cli;
@@ -73,6 +73,7 @@ mod pending;
 mod plan;
 pub mod progress;
 pub mod publish;
+#[cfg(feature = "sandbox")]
 pub mod sandbox;
 mod schedule;
 pub mod scope;

@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use casemirror::cli::args::{Cli, Command, LogFormat};
+use casemirror::cli::args::{Cli, LogFormat};
 use casemirror::error::{Error, Kind};
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
@@ -31,8 +31,7 @@ fn main() -> ExitCode {
 }
 
 fn log_to_stderr(cli: &Cli) {
-    // The demo tells its story itself.
-    let quiet = cli.global.quiet + u8::from(matches!(cli.command, Command::Demo(_)));
+    let quiet = cli.global.quiet + u8::from(cli.command.tells_a_story());
     let level = match (quiet, cli.global.verbose) {
         (0, 0) => "warn,casemirror=info",
         (_, 1) => "info,casemirror=debug",

@@ -2,19 +2,21 @@
 
 use std::fmt;
 use std::io::Write;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use clap::builder::RangedU64ValueParser;
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::{Deserialize, Serialize};
 
 use crate::config;
 
+#[cfg(feature = "sandbox")]
+mod simulated;
+
+#[cfg(feature = "sandbox")]
+pub use simulated::{Demo, Sandbox};
+
 const EXAMPLES: &str = "\
-Examples:
-  casemirror demo                        see what it does, without a platform or a configuration
   casemirror init                        write casemirror.toml, to be filled in
   casemirror check                       see whether it is right, and what your user may read
   casemirror sync                        mirror everything, later only what has changed
@@ -23,6 +25,17 @@ Examples:
 
 Exit status: 0 done; 1 failed; 2 wrong usage or configuration; 3 done, but incomplete (see
 `casemirror status`); 4 verify found a difference.";
+
+/// The examples, with that of the demo where it is built in.
+fn examples() -> String {
+    let demo = if cfg!(feature = "sandbox") {
+        "  casemirror demo                        see what it does, without a platform or a \
+         configuration\n"
+    } else {
+        ""
+    };
+    format!("Examples:\n{demo}{EXAMPLES}")
+}
 
 const RUN: &str = "\
 SIGTERM or Ctrl-C stops it: what is under way is finished. A second one ends it at once; nothing that
@@ -34,7 +47,7 @@ they always print; query reads the published file. All of them need the same con
 /// Mirrors a property brokerage's data into a DuckDB database and Parquet snapshots, and keeps the
 /// mirror true.
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(version, after_help = examples(), max_term_width = 100)]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,
@@ -93,9 +106,11 @@ impl fmt::Debug for Setting {
 #[serde(rename_all = "snake_case")]
 pub enum Command {
     /// Mirror a simulated brokerage: needs no configuration and no network
+    #[cfg(feature = "sandbox")]
     #[serde(skip)]
     Demo(Demo),
     /// Serve the simulated brokerage's API, and nothing else
+    #[cfg(feature = "sandbox")]
     #[serde(skip)]
     Sandbox(Sandbox),
     /// Write a commented configuration file; never overwrites
@@ -134,35 +149,15 @@ pub enum Command {
     Completions(Completions),
 }
 
-/// `casemirror demo`.
-#[derive(Debug, Clone, Args)]
-pub struct Demo {
-    /// Cases of the simulated brokerage
-    #[arg(long, value_name = "N", default_value = "500", value_parser = case_count())]
-    pub(crate) cases: usize,
-    /// The same seed makes the same brokerage
-    #[arg(long, value_name = "S", default_value_t = DEFAULT_SEED)]
-    pub(crate) seed: u64,
-    /// Folder for the files; one that holds anything else is refused
-    #[arg(long, value_name = "DIR", default_value = "./casemirror-demo")]
-    pub(crate) dir: PathBuf,
-    /// Stay up until interrupted, instead of ending after the reports
-    #[arg(long)]
-    pub(crate) serve: bool,
-}
-
-/// `casemirror sandbox`.
-#[derive(Debug, Clone, Args)]
-pub struct Sandbox {
-    /// Address and port to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8650")]
-    pub(crate) listen: SocketAddr,
-    /// Cases of the simulated brokerage
-    #[arg(long, value_name = "N", default_value = "500", value_parser = case_count())]
-    pub(crate) cases: usize,
-    /// The same seed makes the same brokerage
-    #[arg(long, value_name = "S", default_value_t = DEFAULT_SEED)]
-    pub(crate) seed: u64,
+impl Command {
+    /// Whether it says itself what it does, so that the log may keep still.
+    pub fn tells_a_story(&self) -> bool {
+        match self {
+            #[cfg(feature = "sandbox")]
+            Command::Demo(_) => true,
+            _ => false,
+        }
+    }
 }
 
 /// `casemirror init`.
@@ -343,14 +338,6 @@ pub(crate) enum QueryFormat {
     Json,
 }
 
-/// The simulated brokerage that is made when no other is asked for.
-const DEFAULT_SEED: u64 = 1;
-
-/// A brokerage without cases shows nothing, and a larger one than this does not fit into memory.
-fn case_count() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..=10_000_000)
-}
-
 fn key_and_value(text: &str) -> Result<Setting, String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => {
@@ -418,22 +405,14 @@ mod tests {
 
     #[test]
     fn the_defaults_are_the_documented_ones() {
-        let cli = parse("demo").unwrap();
+        let cli = parse("run").unwrap();
         assert_eq!(cli.global.config_path(), Path::new("casemirror.toml"));
         assert_eq!(cli.global.log_format, LogFormat::Text);
-        let Command::Demo(demo) = cli.command else { panic!("not demo") };
-        assert_eq!((demo.cases, demo.serve), (500, false));
-        assert_eq!(demo.dir, Path::new("./casemirror-demo"));
-        let Command::Sandbox(sandbox) = parse("sandbox").unwrap().command else {
-            panic!("not sandbox")
-        };
-        assert_eq!(sandbox.listen.to_string(), "127.0.0.1:8650");
     }
 
     #[rstest]
     #[case("")]
     #[case("mirror")]
-    #[case("demo --cases 0")]
     #[case("sync --case -1")]
     #[case("sync --case x")]
     #[case("status --set feed.poll")]
@@ -451,26 +430,24 @@ mod tests {
     fn only_commands_that_exist_are_listed() {
         let command = Cli::command();
         let listed: Vec<&str> = command.get_subcommands().map(|c| c.get_name()).collect();
-        assert_eq!(
-            listed,
-            [
-                "demo",
-                "sandbox",
-                "init",
-                "check",
-                "sync",
-                "journals",
-                "close",
-                "verify",
-                "export",
-                "run",
-                "plan",
-                "status",
-                "schema",
-                "query",
-                "completions"
-            ]
-        );
+        let of_the_sandbox: &[&str] =
+            if cfg!(feature = "sandbox") { &["demo", "sandbox"] } else { &[] };
+        let always = [
+            "init",
+            "check",
+            "sync",
+            "journals",
+            "close",
+            "verify",
+            "export",
+            "run",
+            "plan",
+            "status",
+            "schema",
+            "query",
+            "completions",
+        ];
+        assert_eq!(listed, [of_the_sandbox, &always].concat());
     }
 
     #[test]
@@ -479,7 +456,7 @@ mod tests {
             let mut script = Vec::new();
             write_completions(*shell, &mut script).unwrap();
             let script = String::from_utf8(script).unwrap();
-            assert!(script.contains("sandbox") && script.contains("allow-removals"), "{shell}");
+            assert!(script.contains("completions") && script.contains("allow-removals"), "{shell}");
         }
     }
 }

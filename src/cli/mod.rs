@@ -3,6 +3,7 @@
 pub mod args;
 mod check;
 mod close;
+#[cfg(feature = "sandbox")]
 mod demo;
 mod export;
 mod init;
@@ -11,6 +12,7 @@ mod output;
 mod plan;
 mod query;
 mod run;
+#[cfg(feature = "sandbox")]
 mod sandbox;
 mod schema;
 mod status;
@@ -32,7 +34,9 @@ pub async fn run(cli: Cli) -> Result<u8> {
     let offline = || Config::load_offline(cli.global.config.as_deref(), &cli.global.overrides());
     let quiet = cli.global.quiet > 0;
     match &cli.command {
+        #[cfg(feature = "sandbox")]
         Command::Demo(args) => demo::run(args, quiet).await,
+        #[cfg(feature = "sandbox")]
         Command::Sandbox(args) => sandbox::run(args).await,
         Command::Init(args) => init::run(args),
         Command::Check => check::run(load()?).await,

@@ -37,6 +37,7 @@ mod transport;
 pub(crate) mod user;
 mod validate;
 
+#[cfg(feature = "sandbox")]
 #[cfg(test)]
 mod tests;
 
