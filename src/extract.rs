@@ -124,6 +124,7 @@ impl Extractor {
             (records, None)
         };
         let is_unchanged = digest.is_some() && digest == mirrored;
+        let came = records.len() as u64;
         let records = if is_unchanged { Vec::new() } else { records };
         let decoded = self.decode(resource, records).await.map_err(|e| {
             let of = if id == 0 { String::new() } else { format!(" for {id}") };
@@ -140,6 +141,7 @@ impl Extractor {
             }],
             decoded,
             kind: if is_unchanged { LoadKind::Unchanged } else { LoadKind::Scopes },
+            records: came,
             lacking: Vec::new(),
             missing,
             not_found: false,
@@ -185,6 +187,7 @@ impl Extractor {
         let scopes = ids.into_iter().map(|id| scope(id, false)).chain([scope(0, complete)]);
         Ok(Load {
             scopes: scopes.collect(),
+            records: named.len() as u64,
             decoded: self.decode(resource, named).await?,
             kind: LoadKind::Scopes,
             lacking: Vec::new(),
@@ -211,6 +214,7 @@ impl Extractor {
                 digest: None,
             }],
             kind: LoadKind::Scopes,
+            records: 0,
             lacking: Vec::new(),
             missing: Vec::new(),
             not_found: true,
@@ -254,6 +258,7 @@ impl Extractor {
                 parts.sent_at.get_or_insert(answer.sent_at);
                 let body = trimmed(&answer);
                 if !body.is_empty() && body[..] != *b"null" {
+                    self.client.progress().rows(1);
                     parts.records.push((body, params.clone()));
                 }
             }
@@ -324,6 +329,8 @@ impl Extractor {
                 digest: None,
             }],
             kind: LoadKind::Scopes,
+            // No call of this table brought them.
+            records: 0,
             lacking: Vec::new(),
             missing: Vec::new(),
             not_found: true,

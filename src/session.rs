@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::mirror::{Loader, RunLog, RunSummary, Settings, Store, Writer};
 use crate::progress::Progress;
 use crate::publish::Published;
-use crate::source::{Client, StoredLedger};
+use crate::source::{Client, StoredLedger, Tuning};
 use crate::verify::{self, Verification, Verified};
 
 /// The open store with everything that a run needs, and the one thread that writes to it.
@@ -59,7 +59,9 @@ impl Session {
         let config = Arc::new(config);
         let store = Arc::new(Store::open(&config, &catalog)?);
         let ledger = Arc::new(StoredLedger::new(store.connection()?));
-        let client = Client::new(&config.source, &config.feed, &config.limits, ledger)?;
+        let tuning = Tuning { progress: progress.clone(), ..Tuning::default() };
+        let client =
+            Client::with_tuning(&config.source, &config.feed, &config.limits, ledger, tuning)?;
         let writer = Writer::start(store.connection()?)?;
         let polls = Polls {
             config: Arc::clone(&config),
@@ -124,11 +126,11 @@ impl Session {
         verifying: &mut Option<Verification>,
     ) -> Result<Ran> {
         let begun = Instant::now();
+        let _run = self.progress.begin();
         let run_id = self.start_run(command)?;
         let ran = self.work(run_id, options, signals, verifying).await;
         // What was loaded before an error is published too: it is committed and true.
         let published = self.publish_run(begun).await;
-        self.progress.finish();
         let ran = match (ran, published) {
             (Ok(ran), Ok(published)) => {
                 self.has_listed().map(|listed| Ran { published, nothing_listed: !listed, ..ran })
@@ -151,6 +153,7 @@ impl Session {
         signals: Signals,
         verifying: &mut Option<Verification>,
     ) -> Result<cycle::Report> {
+        let _run = self.progress.begin();
         let run_id = self.start_run("run")?;
         let ran = self.work(run_id, options, signals, verifying).await;
         let closed = self.end_run(run_id, ran.as_ref().map(|ran| &ran.report)).await;
@@ -243,7 +246,8 @@ impl Session {
 
     /// What a run writes with.
     fn loader(&self, run_id: i64, allow_removals: bool) -> Result<Loader> {
-        let settings = Settings::new(&self.config, &self.catalog, allow_removals);
+        let settings = Settings::new(&self.config, &self.catalog, allow_removals)
+            .telling(self.progress.clone());
         self.writer.loader(settings, run_id)
     }
 

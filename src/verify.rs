@@ -182,6 +182,9 @@ impl Verification {
             self.turns.begin();
             self.sample.begin(context)?;
         }
+        gate.expect(
+            self.totals.asks() + self.revenue.asks() + self.turns.asks() + self.sample.asks(),
+        );
         self.totals.ask(context, gate).await?;
         self.revenue.ask(context, gate).await?;
         self.turns.ask(context, gate).await?;

@@ -200,7 +200,8 @@ pub(crate) fn publish(folder: &Path) -> Figures {
     let start = Instant::now();
     let begun = publish::begin(&targets, info).expect("there are folders");
     let frozen = Frozen::with_file(&conn, reading, file, begun).expect("a state to publish");
-    publish::publish(frozen, &targets, &Stop::default()).expect("it is published");
+    publish::publish(frozen, &targets, &Stop::default(), &Progress::silent())
+        .expect("it is published");
     Figures::of(start.elapsed(), rows, bytes)
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use casemirror::mirror::Store;
+use casemirror::progress::Progress;
 use casemirror::publish::{self, Frozen, ParquetTarget, SnapshotInfo, Stop, Targets};
 use jiff::Timestamp;
 
@@ -65,7 +66,8 @@ fn measured(conn: &duckdb::Connection, folder: &Path, linked: usize) -> Figures 
     let begun = publish::begin(&targets, info).expect("there are folders");
     let reading = conn.try_clone().expect("another connection");
     let frozen = Frozen::without_file(reading, begun).expect("a state to publish");
-    let published = publish::publish(frozen, &targets, &Stop::default()).expect("it is published");
+    let published = publish::publish(frozen, &targets, &Stop::default(), &Progress::silent())
+        .expect("it is published");
     let took = start.elapsed();
     let parquet = published.parquet.expect("a snapshot was asked for");
     assert_eq!(parquet.linked, linked, "of {} files", parquet.files);

@@ -8,10 +8,11 @@ use crate::config::Config;
 use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::Store;
+use crate::progress::Progress;
 use crate::publish::PublishedParquet;
 use crate::session::{NOTHING_LISTED, Session, export};
 
-pub(crate) fn run(config: &Config) -> Result<u8> {
+pub(crate) fn run(config: &Config, quiet: bool) -> Result<u8> {
     // What is wrong whatever the store holds, before it is opened.
     folder(config)?;
     let catalog = Catalog::load(config.resources.dir.as_deref())?;
@@ -26,7 +27,7 @@ pub(crate) fn run(config: &Config) -> Result<u8> {
         ));
     }
     let store = Store::open(config, &catalog)?;
-    print(&summary(&export(config, &catalog, &store)?))?;
+    print(&summary(&export(config, &catalog, &store, &Progress::new(quiet))?))?;
     Ok(0)
 }
 

@@ -48,7 +48,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
         @ (Command::Sync(_) | Command::Journals(_) | Command::Verify(_) | Command::Plan) => {
             work::run(command, load()?, quiet).await
         }
-        command @ Command::Export => match export::run(&offline()?) {
+        command @ Command::Export => match export::run(&offline()?, quiet) {
             Err(error) => work::forward(command, &offline()?, error).await,
             done => done,
         },

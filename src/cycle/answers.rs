@@ -102,7 +102,6 @@ impl<'r> Answers<'r> {
         self.report.outcome.add(&outcome);
         let calls = self.run.client().take_calls();
         self.report.calls += calls.iter().map(|c| c.calls).sum::<u64>();
-        self.run.progress.calls(self.report.calls);
         let run_id = self.run.id;
         self.run.write(move |conn| RunLog::new(conn).add_calls(run_id, &calls)).await
     }

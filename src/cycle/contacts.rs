@@ -45,8 +45,8 @@ impl Contacts<'_, '_> {
         ids.retain(|id| !self.answers.planned.has_failed(&resource.table, *id));
         let all = most.is_none_or(|most| ids.len() <= most);
         ids.truncate(most.unwrap_or(ids.len()));
-        run.progress.step("searching contacts");
-        run.progress.more(ids.len() as u64);
+        let _step = run.progress.step("searching contacts");
+        let mut share = run.progress.share(ids.len().div_ceil(IDS_PER_CALL) as u64);
         let mut searched = 0;
         for chunk in ids.chunks(IDS_PER_CALL) {
             let newer = most.is_none() && run.signals.latest() > self.answers.planned.handled();
@@ -61,7 +61,7 @@ impl Contacts<'_, '_> {
                     self.read_by_id(&resource, id).await?;
                 }
             }
-            run.progress.done(chunk.len() as u64);
+            share.done(1);
             if !self.answers.tables.is_active(CONTACTS) {
                 break;
             }

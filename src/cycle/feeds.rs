@@ -23,7 +23,7 @@ impl Feeds<'_, '_> {
     /// should be longer than that.
     pub(crate) async fn look_for_late_rows(&mut self) -> Result<()> {
         let run = self.answers.run;
-        run.progress.step("reading the change feeds once more");
+        let _step = run.progress.step("reading the change feeds once more");
         let mut feeds = vec![FeedName::Cases];
         if run.polls.follows_contacts()? {
             feeds.push(FeedName::Contacts);
@@ -56,7 +56,7 @@ impl Feeds<'_, '_> {
     /// the next poll asks from where the last complete one began.
     pub(crate) async fn poll(&mut self) -> Result<()> {
         let run = self.answers.run;
-        run.progress.step("asking the change feeds");
+        let _step = run.progress.step("asking the change feeds");
         match run.polls.poll(FeedName::Cases).await {
             Ok(polled) => {
                 self.answers.reached();

@@ -77,6 +77,7 @@ impl<'r> Fetcher<'r> {
         let mut under_way: JoinSet<Done> = JoinSet::new();
         let mut signals = self.run.signals.clone();
         let mut fetched = Worked::default();
+        let mut share = self.run.progress.share(0);
         loop {
             let interrupt = self.run.signals.interrupt();
             let follows = |queue: &Queue| interrupt == Interrupt::None && !queue.has_changes();
@@ -91,6 +92,7 @@ impl<'r> Fetcher<'r> {
                 }
                 self.send(&mut under_way, work);
             }
+            share.expect((queue.waiting() + under_way.len()) as u64);
             // While it ends, or has changes to follow, newer ones do not hurry it.
             let known = if follows(&queue) { self.answers.planned.handled() } else { i64::MAX };
             let done = tokio::select! {
@@ -99,8 +101,7 @@ impl<'r> Fetcher<'r> {
             };
             let Some(done) = done else { return Ok(fetched) };
             let done = done.map_err(|e| Error::caused(Kind::Internal, "a fetch ended early", e))?;
-            self.run.progress.done(1);
-            self.run.progress.calls(self.answers.report.calls);
+            share.done(1);
             if queue.done(&done.work) {
                 self.take(done, &mut fetched.months).await?;
             }
@@ -137,9 +138,8 @@ impl<'r> Fetcher<'r> {
 
     fn send(&self, under_way: &mut JoinSet<Done>, work: Work) {
         let Some(resource) = self.run.catalog.get(work.table()).cloned() else { return };
-        if matches!(work, Work::List { .. } | Work::Names { .. }) {
-            self.run.progress.step(&format!("reading {}", resource.table));
-        }
+        let is_list = matches!(work, Work::List { .. } | Work::Names { .. });
+        let step = is_list.then(|| self.run.progress.step(&format!("reading {}", resource.table)));
         let extractor = self.run.extractor.clone();
         let (months, signals) = (self.run.months.clone(), self.run.signals.clone());
         under_way.spawn(async move {
@@ -152,6 +152,7 @@ impl<'r> Fetcher<'r> {
                 }
                 other => Answer::Load(ask(&extractor, &resource, other).await),
             };
+            drop(step);
             Done { work, resource, answer }
         });
     }
@@ -160,8 +161,6 @@ impl<'r> Fetcher<'r> {
         let Done { work, resource, answer } = done;
         match (work, answer) {
             (Work::Month(month), Answer::Month(answer, took)) => {
-                let read = answer.as_ref().and_then(|read| read.as_ref().ok());
-                self.run.progress.rows(read.map_or(0, |read| read.load.decoded.count_rows()));
                 let (answers, month, resource) = (&mut self.answers, &month, &resource);
                 MonthAnswer { answers, month, resource, took }.take(answer, months).await
             }
@@ -207,7 +206,6 @@ impl<'r> Fetcher<'r> {
         queue.remove(moved.iter().map(|case| case.case_id).filter(|id| !here.contains(id)));
         queue.restore(&here);
         let stale = self.answers.plans().stale(&searched, &ALL_TABLES)?;
-        self.run.progress.more(stale.len() as u64);
         for stale in stale {
             queue.push(Urgency::Change, Work::Case(stale));
         }

@@ -138,8 +138,7 @@ impl<'c, 'r> Rounds<'c, 'r> {
 
     async fn read_months(&mut self, due: Vec<DueMonth>) -> Result<()> {
         let run = self.fetcher.run;
-        run.progress.step("reading the journals");
-        run.progress.more(due.len() as u64);
+        let _step = run.progress.step("reading the journals");
         let work = due.into_iter().map(Work::Month);
         let notes = self.fetcher.fetch(Queue::of(Urgency::Due, work)).await?;
         // Ids that were typed may be wrong.

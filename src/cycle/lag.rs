@@ -47,7 +47,7 @@ impl<'r> Lag<'r> {
         }
         let pause = next.duration_since(Timestamp::now());
         let pause = Duration::try_from(pause).unwrap_or_default() + Duration::from_millis(1);
-        run.progress.step("waiting for the search to catch up (source.search_delay)");
+        let _step = run.progress.step("waiting for the search to catch up (source.search_delay)");
         let mut signals = run.signals.clone();
         tokio::select! {
             () = tokio::time::sleep(pause) => self.waited = next.as_microsecond(),

@@ -86,13 +86,14 @@ impl<'c, 'r> Listing<'c, 'r> {
         let (suspects, held) = if proof { self.suspects().await? } else { (Vec::new(), false) };
         let listed_at = Timestamp::now().to_string();
         run.write(move |conn| State::new(conn).set_meta("listed_at", &listed_at)).await?;
-        run.progress.more(suspects.len() as u64);
+        let _step = run.progress.step("looking for cases that the listing lacks");
+        let mut share = run.progress.share(suspects.len() as u64);
         for id in suspects {
             if run.signals.interrupt() == Interrupt::Cancel {
                 return Ok(false);
             }
             self.fetcher.answers.suspects().ask(id).await?;
-            run.progress.done(1);
+            share.done(1);
         }
         self.fetcher.answers.flush().await?;
         if !held {
@@ -115,7 +116,7 @@ impl<'c, 'r> Listing<'c, 'r> {
         known: &HashSet<i64>,
     ) -> Result<Ended> {
         let run = self.fetcher.run;
-        run.progress.step(&format!("listing {}", resource.table));
+        let _step = run.progress.step(&format!("listing {}", resource.table));
         let since = Timestamp::now();
         let mut without_key = false;
         let mut pages: Pages = run.extractor.listing(resource)?;
@@ -138,7 +139,6 @@ impl<'c, 'r> Listing<'c, 'r> {
             self.fetcher.answers.findings.answered(&resource.table);
             self.listed.extend(&page.ids);
             without_key |= page.load.decoded.any_without_key();
-            run.progress.rows(page.ids.len() as u64);
             run.writer.load(page.load).await?;
             failpoint::hit("listing-page");
             if run.signals.interrupt() == Interrupt::Cancel {

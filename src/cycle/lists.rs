@@ -49,7 +49,6 @@ impl Lists<'_, '_> {
         if work.is_empty() {
             return Ok(());
         }
-        self.fetcher.run.progress.more(work.len() as u64);
         self.fetcher.fetch(Queue::of(Urgency::Due, work)).await.map(drop)
     }
 

@@ -107,7 +107,6 @@ impl<'r> Cycle<'r> {
     /// What ends the run: the source cannot be reached or refuses us, the feed cannot be read, the
     /// store fails. A resource or case that fails does not; it is in [`Report::problems`].
     pub async fn run(mut self) -> Result<Report> {
-        self.run.progress.begin();
         let ran = self.work().await;
         // What was loaded before an error stays loaded, and is counted.
         let flushed = self.fetcher.answers.flush().await;

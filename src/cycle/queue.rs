@@ -39,6 +39,11 @@ impl Queue {
         queue
     }
 
+    /// How many scopes wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Adds work. What waits of the same scope is void, but for how urgent it was.
     pub(crate) fn push(&mut self, urgency: Urgency, work: Work) {
         let scope = work.scope();

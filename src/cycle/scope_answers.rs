@@ -41,7 +41,6 @@ impl ScopeAnswer<'_, '_> {
     pub(crate) async fn load(&mut self, mut load: Load) -> Result<()> {
         let (run, resource, id) = (self.answers.run, self.resource, self.id);
         self.answers.findings.answered(&resource.table);
-        run.progress.rows(load.decoded.count_rows());
         self.answers.permissions.look_at_part(resource, id, &load).await?;
         let half_missing = self.half_is_missing(&mut load).await?;
         let incomplete = if load.decoded.any_without_key() {

@@ -89,7 +89,6 @@ impl Search<'_, '_> {
                 self.answers.reached();
                 self.answers.findings.answered(&resource.table);
                 if let Some(load) = found.load {
-                    run.progress.rows(load.scopes.len() as u64);
                     run.writer.load(load).await?;
                 }
                 self.answers.flush().await?;

@@ -39,6 +39,9 @@ pub(crate) struct Load {
     pub(crate) decoded: Decoded,
     pub(crate) scopes: Vec<LoadedScope>,
     pub(crate) kind: LoadKind,
+    /// Records that it was made of, those that were not decoded too: told as progress when it is
+    /// committed.
+    pub(crate) records: u64,
     /// Ids that a search was asked for and did not show: a record of its answer without a usable key
     /// is one of these.
     pub(crate) lacking: Vec<i64>,

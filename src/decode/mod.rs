@@ -82,12 +82,6 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// Rows of the table and of its child tables.
-    pub(crate) fn count_rows(&self) -> u64 {
-        let children: u64 = self.children.iter().map(Decoded::count_rows).sum();
-        self.rows.num_rows() as u64 + children
-    }
-
     /// Adds what another page of the same table said.
     ///
     /// # Errors

@@ -157,6 +157,7 @@ impl Extractor {
         // Of two records with one id the decoder keeps one; it is one scope.
         ids.sort_unstable();
         ids.dedup();
+        let came = page.records.len() as u64;
         let records = page.records.into_iter().map(|record| (record, Params::new())).collect();
         let decoded = self.decode(resource, records).await?;
         let scopes = ids
@@ -175,6 +176,7 @@ impl Extractor {
             decoded,
             scopes,
             kind,
+            records: came,
             lacking: Vec::new(),
             missing: Vec::new(),
             not_found: false,
@@ -205,8 +207,10 @@ impl Extractor {
                     format!("GET {template}: asked for {id}, the answer has another Id"),
                 ));
             }
+            self.client.progress().rows(1);
             records.push((body, Params::new()));
         }
+        let came = records.len() as u64;
         let decoded = self.decode(resource, records).await?;
         let answered_at =
             answer.server_date.map_or_else(|| Ticks::from(answer.sent_at), Ticks::from);
@@ -222,6 +226,7 @@ impl Extractor {
             }],
             // The search may show more of it after its delay, and is asked again like any row.
             kind: LoadKind::Search { place: Place::Contacts, answered_at },
+            records: came,
             lacking: Vec::new(),
             missing: Vec::new(),
             not_found: false,
@@ -233,5 +238,6 @@ impl Extractor {
 fn joined(mut first: Load, second: Load) -> Result<Load> {
     first.decoded.join(second.decoded)?;
     first.scopes.extend(second.scopes);
+    first.records += second.records;
     Ok(first)
 }

@@ -92,6 +92,7 @@ impl Extractor {
             self.reading(resource).digest(marks)
         });
         let is_unchanged = digest.is_some() && digest == known.mirrored;
+        let came = lines.records.len() as u64;
         let records = if is_unchanged { Vec::new() } else { lines.records };
         let records = records
             .into_iter()
@@ -121,6 +122,7 @@ impl Extractor {
             }],
             decoded,
             kind: if is_unchanged { LoadKind::Unchanged } else { LoadKind::Journal },
+            records: came,
             lacking: Vec::new(),
             missing: Vec::new(),
             not_found: false,
@@ -175,6 +177,7 @@ impl Extractor {
                 digest: None,
             }],
             kind: LoadKind::Journal,
+            records: 0,
             lacking: Vec::new(),
             missing: Vec::new(),
             not_found: true,
@@ -258,6 +261,7 @@ impl Calls<'_> {
         let body = trimmed(&answer);
         let none = body.is_empty() || body[..] == *b"null";
         let records = if none { Vec::new() } else { vec![body] };
+        self.extractor.client().progress().rows(records.len() as u64);
         Ok(Lines {
             marks: records.iter().map(mark).collect(),
             records,
@@ -311,7 +315,9 @@ impl Calls<'_> {
     async fn answered(&self, windows: Vec<Window>, shown: &mut Shown) -> Result<Vec<Part>> {
         let mut left: Vec<Window> = windows.into_iter().rev().collect();
         let mut parts: Vec<Part> = Vec::new();
+        let mut share = self.extractor.client().progress().share(0);
         while let Some(window) = left.pop() {
+            share.expect(left.len() as u64 + 1);
             // The other half of what was too much is as long, or a day shorter.
             if let Some([first, second]) =
                 window.halves().filter(|_| window.days() + 1 >= shown.too_long)
@@ -334,6 +340,7 @@ impl Calls<'_> {
             shown.is_reached |= read.is_ok();
             let Some([first, second]) = halves else {
                 parts.push(read?);
+                share.done(1);
                 continue;
             };
             if read.is_err() {
@@ -406,8 +413,10 @@ impl Calls<'_> {
     async fn until_it_stands_still(&self, mut last: Vec<Part>) -> Result<(Vec<Part>, bool)> {
         for _ in 0..MOST_PASSES {
             let mut next = Vec::with_capacity(last.len());
+            let mut share = self.extractor.client().progress().share(last.len() as u64);
             for part in &last {
                 next.push(self.window(part.window, &mut None).await?);
+                share.done(1);
             }
             if !next.iter().all(|part| part.complete) {
                 return Ok((next, false));

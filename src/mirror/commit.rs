@@ -431,6 +431,7 @@ mod tests {
                     digest: Some(digest((case_id, notes))),
                 }],
                 kind: LoadKind::Scopes,
+                records: 0,
                 not_found: false,
                 lacking: Vec::new(),
                 missing: Vec::new(),

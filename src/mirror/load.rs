@@ -12,6 +12,7 @@ use super::merge::Merged;
 use crate::catalog::Catalog;
 use crate::config::{Config, HistoryTables};
 use crate::error::Result;
+use crate::progress::Progress;
 use crate::sql::{self, db};
 
 /// What loading did, per table.
@@ -51,12 +52,14 @@ pub struct Settings {
     pub(crate) close_day: u32,
     /// `store.threads`.
     pub(crate) threads: Option<usize>,
+    /// Where rows that are committed are told.
+    pub(crate) progress: Progress,
     /// See [`align::redefined`]; it only changes when the store is opened.
     pub(super) redefined: Arc<OnceLock<Redefined>>,
 }
 
 impl Settings {
-    /// `allow_removals` lifts the guard and all doubts.
+    /// `allow_removals` lifts the guard and all doubts. What is committed is told nowhere.
     pub fn new(config: &Config, catalog: &Arc<Catalog>, allow_removals: bool) -> Settings {
         Settings {
             catalog: Arc::clone(catalog),
@@ -67,8 +70,14 @@ impl Settings {
             zone: config.source.time_zone.clone(),
             close_day: config.journals.close_day,
             threads: config.store.threads,
+            progress: Progress::silent(),
             redefined: Arc::default(),
         }
+    }
+
+    /// The same, telling of the rows that are committed.
+    pub(crate) fn telling(self, progress: Progress) -> Settings {
+        Settings { progress, ..self }
     }
 
     /// What holds removals back, unless that is lifted.

@@ -17,6 +17,11 @@ use crate::scope::{
 };
 use crate::sql::{self, db, instant};
 
+/// `AND ...`: only these cases, or all where none is named.
+fn among(only: &[i64]) -> String {
+    if only.is_empty() { String::new() } else { format!("AND case_id IN ({})", list(only)) }
+}
+
 /// What cases are ordered by: `ModifiedDate` in ticks, and the least number without one.
 const NEWEST: &str = "coalesce(modified_date, -9223372036854775808)";
 
@@ -194,6 +199,13 @@ impl SeenCases<'_> {
         self.case_states(&format!("{others} {}", behind(after)), &[], &newest_first(), limit)
     }
 
+    /// How many cases [`SeenCases::dirty_cases`] gives in all.
+    pub(crate) fn count_dirty(&self, only: &[i64]) -> Result<u64> {
+        let sql =
+            format!("SELECT count(*) FROM sync.seen WHERE NOT removed AND dirty {}", among(only));
+        Ok(u64::try_from(sql::scalar_i64(self.conn, &sql)?).unwrap_or(0))
+    }
+
     /// Of the cases that were read before, those that may have something stale, newest change first.
     pub(crate) fn changed_cases(&self, only: &[i64], limit: usize) -> Result<Vec<CaseState>> {
         let other = "table_name NOT IN ('cases', 'projects', 'contacts')";
@@ -221,11 +233,7 @@ impl SeenCases<'_> {
         limit: usize,
     ) -> Result<Vec<CaseState>> {
         let columns: Vec<&str> = ChangeDate::ALL.iter().map(|(_, _, column)| *column).collect();
-        let only = if only.is_empty() {
-            String::new()
-        } else {
-            format!("AND case_id IN ({})", list(only))
-        };
+        let only = among(only);
         sql::query(
             self.conn,
             &format!(

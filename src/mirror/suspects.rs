@@ -237,6 +237,7 @@ mod tests {
             zone: jiff::tz::TimeZone::UTC,
             close_day: 10,
             threads: None,
+            progress: crate::progress::Progress::silent(),
             redefined: Arc::default(),
         };
         let see = |date, sequence| {

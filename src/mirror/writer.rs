@@ -250,6 +250,7 @@ impl Waiting {
             return;
         }
         let now = commit_time(last);
+        let records = loads.iter().map(|load| load.records).sum();
         failpoint::hit("before-commit");
         let done = transaction(conn, || {
             if is_large {
@@ -262,7 +263,10 @@ impl Waiting {
         failpoint::hit("after-commit");
         drop(permits);
         match done {
-            Ok(outcome) => self.done.add(&outcome),
+            Ok(outcome) => {
+                self.settings.progress.committed(records);
+                self.done.add(&outcome);
+            }
             Err(error) => {
                 // It may have asked a table from which the same commit had taken rows.
                 *known = KnownScopes::default();

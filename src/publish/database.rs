@@ -12,6 +12,7 @@ use super::frozen::{Frozen, Image};
 use super::{PublishedDatabase, Snapshot, Stop, utf8};
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Error, Kind, Result};
+use crate::progress::Progress;
 use crate::sql::{self, db, instant};
 
 /// Name under which the copy is attached while it is written.
@@ -38,11 +39,12 @@ impl<'a> Copy<'a> {
         image: Image,
         target: &Path,
         stop: &Stop,
+        progress: &Progress,
     ) -> Result<Copy<'a>> {
         let file = Replacement::of(target)?;
         let attachment = match image {
             Image::File { file: store, bytes } => {
-                copy_file(store, bytes, file.path(), stop)?;
+                copy_file(store, bytes, file.path(), stop, progress)?;
                 None
             }
             Image::Rows => Some(copy_rows(frozen.conn(), file.path())?),
@@ -75,11 +77,18 @@ impl<'a> Copy<'a> {
 }
 
 /// The first bytes of the store's file, shared with it where the file system can.
-fn copy_file(mut store: &File, bytes: u64, to: &Path, stop: &Stop) -> Result<()> {
+fn copy_file(
+    mut store: &File,
+    bytes: u64,
+    to: &Path,
+    stop: &Stop,
+    progress: &Progress,
+) -> Result<()> {
     let failed = |e| error::io("write", to, e);
     let mut copy = File::create_new(to).map_err(failed)?;
     store.seek(SeekFrom::Start(0)).map_err(failed)?;
     let mut left = bytes;
+    let mut share = progress.share(bytes.div_ceil(COPIED_AT_ONCE));
     while left > 0 {
         stop.check()?;
         let copied = std::io::copy(&mut store.take(left.min(COPIED_AT_ONCE)), &mut copy);
@@ -87,6 +96,7 @@ fn copy_file(mut store: &File, bytes: u64, to: &Path, stop: &Stop) -> Result<()>
             0 => return Err(Error::new(Kind::Internal, "the store's file became shorter")),
             copied => left -= copied,
         }
+        share.done(1);
     }
     Ok(())
 }

@@ -27,6 +27,7 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
+use crate::progress::Progress;
 
 pub use frozen::{Frozen, begin};
 pub use manifest::Manifest;
@@ -133,15 +134,22 @@ impl Stop {
 /// # Errors
 /// `Kind::DiskFull`, `Kind::Io`, `Kind::Store`, `Kind::Cancelled`: what was published before stays,
 /// and nothing half-written remains.
-pub fn publish(frozen: Frozen, targets: &Targets<'_>, stop: &Stop) -> Result<Published> {
+pub fn publish(
+    frozen: Frozen,
+    targets: &Targets<'_>,
+    stop: &Stop,
+    progress: &Progress,
+) -> Result<Published> {
     let conn = frozen.conn();
     let database = match (targets.database, frozen.image) {
-        (Some(target), Some(image)) => Some(database::Copy::write(&frozen, image, target, stop)?),
+        (Some(target), Some(image)) => {
+            Some(database::Copy::write(&frozen, image, target, stop, progress)?)
+        }
         _ => None,
     };
     let parquet = targets
         .parquet
-        .map(|target| parquet::Export::write(conn, target, &frozen.snapshot))
+        .map(|target| parquet::Export::write(conn, target, &frozen.snapshot, progress))
         .transpose()?;
     frozen.release()?;
 

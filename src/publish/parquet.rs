@@ -15,6 +15,7 @@ use super::{ParquetTarget, PublishedParquet, Snapshot, utf8};
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Result};
 use crate::failpoint;
+use crate::progress::Progress;
 use crate::sql::{self, db};
 
 /// A snapshot being written.
@@ -35,6 +36,7 @@ impl<'a> Export<'a> {
         conn: &Connection,
         target: ParquetTarget<'a>,
         snapshot: &Snapshot,
+        progress: &Progress,
     ) -> Result<Export<'a>> {
         let folder = Replacement::of(&snapshots::folder(target.root).join(&snapshot.id))?;
         let mut export = Export {
@@ -57,8 +59,11 @@ impl<'a> Export<'a> {
             linked: 0,
         };
         let earlier = Earlier::of(target.root, &export.manifest);
-        for part in parts::all(conn, target.tables, snapshot)? {
+        let parts = parts::all(conn, target.tables, snapshot)?;
+        let mut share = progress.share(parts.len() as u64);
+        for part in parts {
             export.add(conn, part, &earlier)?;
+            share.done(1);
         }
         Ok(export)
     }

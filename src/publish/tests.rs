@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::mirror::reports::fixture::{no_extensions, store};
+use crate::progress::Progress;
 use crate::sql;
 
 /// A store with a few rows, and folders to publish to.
@@ -79,7 +80,7 @@ impl World {
                 None => Frozen::without_file(reading, begun)?,
             }
         };
-        publish(frozen, &targets, &Stop::default())
+        publish(frozen, &targets, &Stop::default(), &Progress::silent())
     }
 
     /// Never closed, as that would drop DuckDB's lock.

@@ -15,6 +15,7 @@ use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mirror::{RunLog, State, Store};
 use crate::pending::{self, PendingScope};
+use crate::progress::Progress;
 use crate::publish::{
     self, Frozen, ParquetTarget, Published, PublishedParquet, SnapshotInfo, Stop, Targets,
 };
@@ -123,7 +124,7 @@ impl Session {
         else {
             return Ok(None);
         };
-        self.progress.step("publishing");
+        let _step = self.progress.step("publishing");
         failpoint::hit("before-publish");
         let stop = Stop::default();
         *self.interrupt() = Some(Interrupt { duckdb: conn.interrupt_handle(), stop: stop.clone() });
@@ -181,8 +182,10 @@ impl Session {
             .writer
             .between_commits(move |writing| Frozen::with_file(writing, conn, store, begun))
             .await?;
+        let progress = self.progress.clone();
         blocking(move || {
-            publish::publish(frozen, &targets(&config, &catalog.names(), with_parquet), &stop)
+            let tables = catalog.names();
+            publish::publish(frozen, &targets(&config, &tables, with_parquet), &stop, &progress)
         })
         .await
     }
@@ -204,8 +207,8 @@ impl Session {
         let _one = self.publishing.lock.lock().await;
         self.note_pending().await?;
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
-        let store = Arc::clone(&self.store);
-        tokio::task::spawn_blocking(move || export(&config, &catalog, &store))
+        let (store, progress) = (Arc::clone(&self.store), self.progress.clone());
+        tokio::task::spawn_blocking(move || export(&config, &catalog, &store, &progress))
             .await
             .map_err(|e| Error::caused(Kind::Internal, "the export ended early", e))?
     }
@@ -278,6 +281,7 @@ pub(crate) fn export(
     config: &Config,
     catalog: &Catalog,
     store: &Store,
+    progress: &Progress,
 ) -> Result<PublishedParquet> {
     if config.publish.parquet.is_none() {
         return Err(Error::new(Kind::Config, "publish.parquet is off"));
@@ -289,7 +293,8 @@ pub(crate) fn export(
     let tables = catalog.names();
     let targets = Targets { database: None, ..targets(config, &tables, true) };
     let frozen = Frozen::without_file(conn, publish::begin(&targets, info)?)?;
-    publish::publish(frozen, &targets, &Stop::default())?
+    let _step = progress.step("publishing");
+    publish::publish(frozen, &targets, &Stop::default(), progress)?
         .parquet
         .ok_or_else(|| Error::new(Kind::Internal, "a snapshot was asked for and none was written"))
 }

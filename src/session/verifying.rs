@@ -26,13 +26,15 @@ impl Session {
         report: &mut Report,
         under_way: &mut Option<Verification>,
     ) -> Result<Option<Verified>> {
-        self.progress.step("verifying");
+        let _step = self.progress.step("verifying");
         let mut verification = match under_way.take() {
             Some(verification) => verification,
             None => Verification::of(self.context(), sample)?,
         };
         while !verification.is_done() {
-            let asked = verification.ask(&mut Gate::new(signals, report.handled)).await?;
+            let mut gate = Gate::new(signals, report.handled, &self.progress);
+            let asked = verification.ask(&mut gate).await?;
+            drop(gate);
             report.interrupted = signals.interrupt() != Interrupt::None;
             if !report.interrupted {
                 // What has changed comes before the rest that is to be asked.

@@ -1,22 +1,30 @@
 //! The counts of `sync.calls`: what was asked of the source, per endpoint.
 
+use crate::progress::Progress;
 use crate::scope::CallStats;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Counts calls; shared by everything that sends.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct CallCounts {
     endpoints: Mutex<BTreeMap<Arc<str>, CallStats>>,
+    progress: Progress,
 }
 
 impl CallCounts {
+    /// None was sent yet; each is told as progress.
+    pub(super) fn new(progress: Progress) -> CallCounts {
+        CallCounts { endpoints: Mutex::default(), progress }
+    }
+
     pub(super) fn sent(&self, endpoint: &Arc<str>, again: bool) {
         self.update(endpoint, |stats| {
             stats.calls += 1;
             stats.retries += u64::from(again);
         });
+        self.progress.called();
     }
 
     pub(super) fn ended(&self, endpoint: &Arc<str>, bytes: usize, time: Duration) {

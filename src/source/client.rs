@@ -20,20 +20,27 @@ use super::transport::{Incoming, Outgoing, Transport};
 use super::validate::{faulty_json, other_type, redirect_target, shown_address, unproven};
 use crate::config;
 use crate::error::{Error, Kind, Result};
+use crate::progress::Progress;
 use crate::scope::CallStats;
 
 const JSON: &str = "application/json";
 
-/// What a client does beside the configuration; the defaults are the program's, tests set others.
+/// What a client does beside the configuration; tests set others than the program's.
 #[derive(Debug, Clone)]
 pub(crate) struct Tuning {
     pub(crate) retry: Retry,
     pub(crate) clock: Arc<dyn BootClock>,
+    /// Where calls, and the rows that they bring, are told.
+    pub(crate) progress: Progress,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Tuning { retry: Retry::default(), clock: Arc::new(SystemBootClock::new()) }
+        Tuning {
+            retry: Retry::default(),
+            clock: Arc::new(SystemBootClock::new()),
+            progress: Progress::silent(),
+        }
     }
 }
 
@@ -55,6 +62,7 @@ struct Shared {
     retry: Retry,
     /// How many records an answer may have.
     most_records: u64,
+    progress: Progress,
     timeout: Duration,
     journal_timeout: Duration,
     feed_per: Duration,
@@ -88,7 +96,8 @@ enum Outcome {
 }
 
 impl Client {
-    /// A client for the configured source. Nothing is sent yet. Blocks while `ledger` is read.
+    /// A client for the configured source that tells of its calls nowhere. Nothing is sent yet. Blocks
+    /// while `ledger` is read.
     ///
     /// # Errors
     /// [`Kind::Config`] when the address or the certificate file cannot be used, and what the store
@@ -114,11 +123,12 @@ impl Client {
         tuning: Tuning,
     ) -> Result<Self> {
         let shared = Shared {
-            transport: Transport::new(source, limits)?,
+            transport: Transport::new(source, limits, tuning.progress.clone())?,
             tokens: Tokens::new(&source.client_id, &source.client_secret, limits.timeout),
             ledger: Ledger::open(ledger, feed.calls, feed.per, tuning.clock)?,
             retry: tuning.retry,
             most_records: limits.answer_records,
+            progress: tuning.progress,
             timeout: limits.timeout,
             journal_timeout: limits.journal_timeout,
             feed_per: feed.per,
@@ -184,6 +194,11 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// Where calls, and the rows that they bring, are told.
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.shared.progress
     }
 
     /// What was asked of each endpoint since this was last called.

@@ -15,6 +15,7 @@ use super::request::{Answer, Request};
 use super::shape::Expected;
 use super::split::{field_of, fingerprint, records};
 use crate::error::Result;
+use crate::progress::Share;
 
 /// What a service gives when it is not told how many (reference 8).
 const DEFAULT_TOP: u32 = 100;
@@ -74,6 +75,8 @@ pub(crate) struct Pages {
     /// The `$top` in use is one that the endpoint took in an earlier walk.
     remembered: bool,
     sent_at: Option<Timestamp>,
+    /// The pages behind the first, as far as is known.
+    share: Share,
 }
 
 impl Pages {
@@ -83,7 +86,8 @@ impl Pages {
         let pager = Self::pager(&plan, accepted);
         let next = Next::Ask(pager.first());
         let remembered = accepted.is_some();
-        Pages { client: client.clone(), plan, pager, next, remembered, sent_at: None }
+        let share = client.progress().share(0);
+        Pages { client: client.clone(), plan, pager, next, remembered, sent_at: None, share }
     }
 
     fn pager(plan: &PagePlan, accepted: Option<Option<u32>>) -> Pager {
@@ -156,7 +160,7 @@ impl Pages {
         })?;
         let marks: Vec<Mark> = parts.records.iter().map(|record| self.mark(record.get())).collect();
         let taken = self.pager.take(&marks, parts.count);
-        let records = parts
+        let records: Vec<Bytes> = parts
             .records
             .iter()
             .zip(taken.keep)
@@ -168,6 +172,12 @@ impl Pages {
         }
         self.sent_at.get_or_insert(answer.sent_at);
         self.next = taken.next;
+        self.client.progress().rows(records.len() as u64);
+        self.share.done(1);
+        self.share.expect(match self.next {
+            Next::Ask(_) => self.pager.pages_left(),
+            Next::Finished(_) => 0,
+        });
         Ok(Page { answer, records })
     }
 

@@ -42,6 +42,7 @@ mod validate;
 mod tests;
 
 pub use client::Client;
+pub(crate) use client::Tuning;
 pub(crate) use feed_calls::{Ended, FeedCall, LedgerStore, MemoryLedger};
 pub(crate) use listing::{Identity, Page, PagePlan, Pages, Paging};
 pub(crate) use odata::{Filter, OrderBy, Query};

@@ -125,6 +125,14 @@ impl Pager {
         self.top
     }
 
+    /// How many pages are still to come if they are as long as those that came; 0 where the service does
+    /// not say how many records there are.
+    pub(crate) fn pages_left(&self) -> u64 {
+        let (Some(count), Ok(pages)) = (self.count, u64::try_from(self.pages)) else { return 0 };
+        let per_page = (self.length / pages.max(1)).max(1);
+        count.saturating_sub(self.length).div_ceil(per_page)
+    }
+
     /// How many different records have been kept.
     #[cfg(test)]
     pub(crate) fn length(&self) -> u64 {

@@ -20,6 +20,7 @@ use super::limits::Limits;
 use super::request::Method;
 use crate::config;
 use crate::error::{Error, Kind, Result};
+use crate::progress::Progress;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -74,7 +75,11 @@ pub(super) struct Incoming {
 impl Transport {
     /// # Errors
     /// [`Kind::Config`] when the address or the certificate file cannot be used.
-    pub(super) fn new(source: &config::Source, limits: &config::Limits) -> Result<Self> {
+    pub(super) fn new(
+        source: &config::Source,
+        limits: &config::Limits,
+        progress: Progress,
+    ) -> Result<Self> {
         check_base(&source.base_url)?;
         // An error only says that there is a provider already, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -91,7 +96,7 @@ impl Transport {
             base: source.base_url.as_str().trim_end_matches('/').to_owned(),
             largest_answer: usize::try_from(limits.answer_bytes.0).unwrap_or(usize::MAX),
             limits: Limits::new(limits),
-            counts: CallCounts::default(),
+            counts: CallCounts::new(progress),
         })
     }
 

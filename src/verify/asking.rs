@@ -8,19 +8,27 @@ use crate::cycle::{
     Interrupt, MOST_FAILURES, Signals, Unreached, month_takes_too_long, weight_of_month,
 };
 use crate::error::{Error, Kind, Result};
+use crate::progress::{Progress, Share};
 
 /// Whether asking may go on: changes come first, and so does what asks for an end.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Gate {
     signals: Signals,
     /// What polls up to this number moved has been planned.
     handled: i64,
+    /// What is asked through it.
+    share: Share,
 }
 
 impl Gate {
     /// Free until a poll moves something beyond `handled`.
-    pub(crate) fn new(signals: &Signals, handled: i64) -> Gate {
-        Gate { signals: signals.clone(), handled }
+    pub(crate) fn new(signals: &Signals, handled: i64, progress: &Progress) -> Gate {
+        Gate { signals: signals.clone(), handled, share: progress.share(0) }
+    }
+
+    /// So much is to be asked.
+    pub(super) fn expect(&mut self, asks: usize) {
+        self.share.expect(asks as u64);
     }
 
     fn is_open(&self) -> bool {
@@ -47,6 +55,11 @@ impl<T> Default for Asking<T> {
 }
 
 impl<T: Send + 'static> Asking<T> {
+    /// How many calls are under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
     /// Nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.under_way.is_empty()
@@ -74,6 +87,7 @@ impl<T: Send + 'static> Asking<T> {
             ended = self.under_way.join_next() => ended,
             () = gate.closed() => None,
         };
+        gate.share.done(u64::from(ended.is_some()));
         let early = |e| Error::caused(Kind::Internal, "asking the source ended early", e);
         ended.transpose().map_err(early)
     }
@@ -154,12 +168,14 @@ mod tests {
             let held = held.take()?;
             Some(async move { held.await.is_ok() })
         };
-        let mut gate = Gate::new(&signals, 0);
+        let progress = Progress::silent();
+        let mut gate = Gate::new(&signals, 0, &progress);
+        gate.expect(3);
         let (answer, ()) =
             tokio::join!(asking.next(&mut gate, 2, &mut more), async { notifier.notify(1) });
         assert_eq!(answer.unwrap(), None);
         assert!(!asking.is_idle());
-        let mut gate = Gate::new(&signals, 1);
+        let mut gate = Gate::new(&signals, 1, &progress);
         release.send(()).unwrap();
         assert_eq!(asking.next(&mut gate, 2, &mut more).await.unwrap(), Some(true));
         assert!(asking.is_idle());

@@ -121,6 +121,11 @@ impl Revenue {
         self.due.is_empty() && self.asking.is_idle()
     }
 
+    /// What is still to be asked in this attempt, or under way.
+    pub(crate) fn asks(&self) -> usize {
+        self.due.len() + self.asking.under_way()
+    }
+
     /// An attempt begins: everything open is to be asked.
     pub(crate) fn begin(&mut self) {
         self.due = self.open.values().map(|open| open.scope).collect();

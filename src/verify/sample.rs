@@ -76,6 +76,11 @@ impl Sample {
         self.due.is_empty() && self.asking.is_idle()
     }
 
+    /// What is still to be asked in this attempt, or under way.
+    pub(crate) fn asks(&self) -> usize {
+        self.due.len() + self.asking.under_way()
+    }
+
     /// An attempt begins: what is open is to be read, or the next cases.
     ///
     /// # Errors

@@ -212,6 +212,11 @@ impl Totals {
         self.due.is_empty() && self.asking.is_idle()
     }
 
+    /// What is still to be asked in this attempt, or under way.
+    pub(crate) fn asks(&self) -> usize {
+        self.due.len() + self.asking.under_way()
+    }
+
     /// An attempt begins: everything open is to be asked.
     pub(crate) fn begin(&mut self) {
         self.due = self.open.iter().map(|open| open.total).collect();

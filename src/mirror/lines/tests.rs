@@ -139,6 +139,7 @@ impl Mirror {
                 digest: None,
             }],
             kind: LoadKind::Journal,
+            records: 0,
             lacking: Vec::new(),
             missing: Vec::new(),
             not_found: false,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::service::{Arrived, Service, json, status};
 use crate::error::{Kind, Result};
+use crate::progress::Counts;
 use crate::source::{
     Client, Filter, Identity, OrderBy, Page, PagePlan, Pages, Paging, Query, Request, Verdict,
 };
@@ -119,6 +120,37 @@ async fn count_is_asked_for_and_believed() {
     let (records, verdict) = read(&service, PagePlan { count: true, ..plan(by_id()) }).await;
     assert_eq!((records.len(), verdict), (100, Verdict::Complete));
     assert_eq!(service.calls().len(), 1);
+}
+
+#[tokio::test]
+async fn each_page_is_told_and_count_says_how_many_are_to_come() {
+    let service = Service::start(|call, _| {
+        let filter = call.parameter("$filter").unwrap_or_default();
+        let from = filter.rsplit_once("Id ge ").map_or(0, |(_, id)| id.parse::<i64>().unwrap());
+        let page: Vec<String> =
+            (from..2_300).take(1_000).map(|id| format!(r#"{{"Id": {id}}}"#)).collect();
+        let count = if from == 0 { "2300" } else { "null" };
+        json(&format!(r#"{{"Count": {count}, "Results": [{}]}}"#, page.join(",")))
+    })
+    .await;
+    let client = service.client();
+    let told = || {
+        let Counts { done, planned, rows, committed, calls } = client.progress().counts();
+        assert_eq!(committed, 0);
+        // The first call is that for the token.
+        (calls - 1, rows, done, planned)
+    };
+    let mut pages = Pages::new(&client, PagePlan { count: true, ..plan(by_id()) });
+    let mut after = Vec::new();
+    while pages.next().await.unwrap().is_some() {
+        after.push(told());
+    }
+    assert_eq!(after, [(1, 1_000, 0, 2), (2, 2_000, 1, 2), (3, 2_300, 2, 2)]);
+
+    let mut again = Pages::new(&client, PagePlan { count: true, ..plan(by_id()) });
+    again.next().await.unwrap().expect("the first page");
+    drop(again);
+    assert_eq!(told(), (4, 3_300, 2, 2), "what is not read to its end plans nothing more");
 }
 
 #[tokio::test]

@@ -1,0 +1,253 @@
+//! What is told of long work, when, and in which words. Pure: the time is a value.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanCount, HumanDuration};
+
+/// Between two log lines, and before the first.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+/// Before so much is done of a step, its pace says nothing.
+const LEAST_DONE: u64 = 5;
+/// And before it has taken so long.
+const LEAST_TAKEN: Duration = Duration::from_secs(2);
+
+/// What work has come to so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Scopes, and calls of those that take several.
+    pub(crate) done: u64,
+    pub(crate) planned: u64,
+    /// Records that came, under way or committed.
+    pub(crate) rows: u64,
+    /// Those of them that are in the store, or were there before.
+    pub(crate) committed: u64,
+    pub(crate) calls: u64,
+}
+
+/// What work has told of itself.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) counts: Counts,
+    run: u64,
+    steps: Vec<UnderWay>,
+    next_step: u64,
+    /// When the last line was written, and what it said.
+    logged: (Instant, Counts),
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    id: u64,
+    what: String,
+    since: Instant,
+    /// What had been done by then.
+    done: u64,
+}
+
+/// What can be said now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Now {
+    pub(super) what: String,
+    pub(super) counts: Counts,
+    pub(super) left: Option<Duration>,
+}
+
+impl Told {
+    pub(super) fn new(now: Instant) -> Told {
+        Told {
+            counts: Counts::default(),
+            run: 0,
+            steps: Vec::new(),
+            next_step: 0,
+            logged: (now, Counts::default()),
+        }
+    }
+
+    /// Counts from zero.
+    pub(super) fn begin(&mut self) {
+        self.run += 1;
+        self.counts = Counts::default();
+    }
+
+    /// Which run the counts are of.
+    pub(super) fn run(&self) -> u64 {
+        self.run
+    }
+
+    /// A step begins; returns by what it is ended.
+    pub(super) fn step(&mut self, what: &str, now: Instant) -> u64 {
+        if self.steps.is_empty() {
+            // What is over before a line is due was not long.
+            self.logged = (now, self.counts);
+        }
+        self.next_step += 1;
+        let (id, done) = (self.next_step, self.counts.done);
+        self.steps.push(UnderWay { id, what: what.to_owned(), since: now, done });
+        id
+    }
+
+    pub(super) fn end(&mut self, id: u64) {
+        self.steps.retain(|step| step.id != id);
+    }
+
+    /// So many units are planned in the place of so many.
+    pub(super) fn replan(&mut self, before: u64, after: u64) {
+        self.counts.planned = self.counts.planned.saturating_sub(before) + after;
+    }
+
+    /// What is to be said, while a step is under way.
+    pub(super) fn now(&self, now: Instant) -> Option<Now> {
+        let step = self.steps.last()?;
+        let counts = self.counts;
+        let done = counts.done.saturating_sub(step.done);
+        let taken = now.saturating_duration_since(step.since);
+        let left = time_left(done, counts.planned.saturating_sub(counts.done), taken);
+        Some(Now { what: step.what.clone(), counts, left })
+    }
+
+    /// The line that is due for the log: not before its time, and only if something moved since the last
+    /// one.
+    pub(super) fn line(&mut self, now: Instant) -> Option<Now> {
+        let (at, counts) = self.logged;
+        if now.saturating_duration_since(at) < LOG_EVERY || counts == self.counts {
+            return None;
+        }
+        let line = self.now(now)?;
+        self.logged = (now, self.counts);
+        Some(line)
+    }
+}
+
+impl Now {
+    /// `12,300 rows, 9,000 committed, 431 calls, about 4 minutes left`
+    pub(super) fn words(&self) -> String {
+        let Counts { rows, committed, calls, .. } = self.counts;
+        let mut words = format!(
+            "{} rows, {} committed, {} calls",
+            HumanCount(rows),
+            HumanCount(committed),
+            HumanCount(calls)
+        );
+        if let Some(left) = self.left {
+            words.push_str(&format!(", about {} left", HumanDuration(left)));
+        }
+        words
+    }
+
+    pub(super) fn log(&self) {
+        let Counts { done, planned, rows, committed, calls } = self.counts;
+        let left = self.left.map(|left| left.as_secs());
+        tracing::info!(
+            done,
+            planned,
+            rows,
+            committed,
+            calls,
+            left,
+            "{}: {}",
+            self.what,
+            self.words()
+        );
+    }
+}
+
+/// How long `left` units take at the pace of those that were `done`. `None` where nothing is left, or too
+/// little was done to tell.
+fn time_left(done: u64, left: u64, taken: Duration) -> Option<Duration> {
+    if left == 0 || done < LEAST_DONE || taken < LEAST_TAKEN {
+        return None;
+    }
+    let seconds = taken.as_secs_f64() / done as f64 * left as f64;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn what_is_left_takes_as_long_as_what_was_done() {
+        assert_eq!(time_left(10, 40, 60 * SECOND), Some(240 * SECOND));
+        assert_eq!(time_left(1_000, 1, 10 * SECOND), Some(SECOND / 100));
+    }
+
+    #[test]
+    fn nothing_is_said_where_nothing_is_left_or_too_little_was_done() {
+        assert_eq!(time_left(10, 0, 60 * SECOND), None);
+        assert_eq!(time_left(0, 10, 60 * SECOND), None);
+        assert_eq!(time_left(LEAST_DONE - 1, 10, 60 * SECOND), None);
+        assert_eq!(time_left(1_000, 10, SECOND), None);
+        assert_eq!(time_left(LEAST_DONE, u64::MAX, 3_600 * 24 * 365 * SECOND), None, "no duration");
+    }
+
+    #[test]
+    fn the_pace_is_that_of_the_step_that_is_shown() {
+        let begun = Instant::now();
+        let mut told = Told::new(begun);
+        let run = told.step("looking for what is due", begun);
+        (told.counts.done, told.counts.planned) = (1_000, 1_000);
+        let step = told.step("fetching what is stale", begun + 100 * SECOND);
+        told.counts.planned += 50;
+        assert_eq!(told.now(begun + 110 * SECOND).unwrap().left, None);
+        told.counts.done += 10;
+        let now = told.now(begun + 160 * SECOND).unwrap();
+        assert_eq!((now.what.as_str(), now.left), ("fetching what is stale", Some(240 * SECOND)));
+        told.end(step);
+        assert_eq!(told.now(begun).unwrap().what, "looking for what is due");
+        told.end(run);
+        assert_eq!(told.now(begun), None);
+    }
+
+    #[test]
+    fn steps_that_go_on_at_the_same_time_end_in_any_order() {
+        let begun = Instant::now();
+        let mut told = Told::new(begun);
+        let [fetching, publishing] = ["fetching", "publishing"].map(|what| told.step(what, begun));
+        told.end(fetching);
+        assert_eq!(told.now(begun).unwrap().what, "publishing");
+        told.end(publishing);
+        assert_eq!(told.now(begun), None);
+    }
+
+    #[test]
+    fn a_line_is_due_every_ten_seconds_while_anything_moves() {
+        let begun = Instant::now();
+        let mut told = Told::new(begun);
+        let _step = told.step("reading accounts", begun);
+        told.counts.calls += 1;
+        assert_eq!(told.line(begun + 9 * SECOND), None, "it is too early");
+        assert_eq!(told.line(begun + 10 * SECOND).unwrap().counts.calls, 1);
+        told.counts.rows += 1_000;
+        assert_eq!(told.line(begun + 19 * SECOND), None, "it is too early");
+        assert_eq!(told.line(begun + 20 * SECOND).unwrap().counts.rows, 1_000);
+        assert_eq!(told.line(begun + 60 * SECOND), None, "nothing moved");
+        told.counts.committed += 1;
+        assert!(told.line(begun + 61 * SECOND).is_some());
+    }
+
+    #[test]
+    fn work_that_is_soon_over_is_not_logged_and_neither_is_what_moves_outside_of_it() {
+        let begun = Instant::now();
+        let mut told = Told::new(begun);
+        for cycle in 1..100 {
+            let at = begun + 11 * cycle * SECOND;
+            told.counts.calls += 1;
+            assert_eq!(told.line(at), None, "no step is under way");
+            let step = told.step("asking the change feeds", at);
+            told.counts.calls += 1;
+            assert_eq!(told.line(at + 9 * SECOND), None);
+            told.end(step);
+        }
+    }
+
+    #[test]
+    fn the_words_have_rows_under_way_and_committed_calls_and_time_left() {
+        let counts = Counts { done: 1, planned: 2, rows: 12_300, committed: 9_000, calls: 431 };
+        let mut now = Now { what: String::new(), counts, left: None };
+        assert_eq!(now.words(), "12,300 rows, 9,000 committed, 431 calls");
+        now.left = Some(250 * SECOND);
+        assert_eq!(now.words(), "12,300 rows, 9,000 committed, 431 calls, about 4 minutes left");
+    }
+}
