@@ -158,6 +158,9 @@ impl<'r> Cycle<'r> {
         }
         let done = self.catch_up(due).await?;
         self.follow().await?;
+        if done.has(Name::Reconcile) {
+            self.gather_rows().await?;
+        }
         // Noted last: what is killed before its end is due again.
         run.write(move |conn| done.note(conn)).await
     }
@@ -223,6 +226,26 @@ impl<'r> Cycle<'r> {
                 return Ok(());
             }
         }
+    }
+
+    /// Puts the rows of tables in order that commits have to look through for a case. What changes
+    /// meanwhile goes first; what an interrupt leaves is as good as it was, until the next night.
+    async fn gather_rows(&mut self) -> Result<()> {
+        let run = self.run;
+        let scattered = State::new(&run.store.connection()?).scattered(&run.catalog)?;
+        for table in scattered {
+            let _step = run.progress.step(&format!("putting the rows of {} in order", table.name));
+            let mut after = None;
+            while run.signals.interrupt() == Interrupt::None {
+                let slice = table.clone();
+                after = run.write(move |conn| slice.gather(conn, after)).await?;
+                if after.is_none() {
+                    break;
+                }
+                self.fetcher.follow_changes().await?;
+            }
+        }
+        Ok(())
     }
 
     /// Searches the contacts that are stale. Returns how many.

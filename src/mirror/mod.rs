@@ -7,6 +7,7 @@
 
 mod align;
 mod closings;
+mod clustering;
 mod commit;
 mod compare;
 mod contacts;
