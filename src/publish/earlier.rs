@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::footer;
 use super::manifest::{File, Manifest};
 use super::parts::Part;
 use super::snapshots;
@@ -42,11 +43,23 @@ impl Earlier {
 
     /// Links the file of this part to `path`, if its rows and columns are the same now, and says what
     /// the manifest said of it. `None`: it is to be written.
-    pub(super) fn link(&self, part: &Part, path: &Path) -> Option<&File> {
+    pub(super) fn link(&self, part: &Part, path: &Path) -> Option<File> {
         let file = self.files.get(&part.path())?;
-        let same =
-            part.changes.is_some() && file.changes == part.changes && file.columns == part.columns;
-        (same && link(&self.root.join(&file.path), path, file.bytes)).then_some(file)
+        let same = part.changes.is_some()
+            && file.changes == part.changes
+            && file.columns == part.columns.hash;
+        if !same {
+            return None;
+        }
+        let earlier = self.root.join(&file.path);
+        let statistics = match &file.statistics {
+            Some(statistics) => statistics.clone(),
+            None => footer::read(&earlier, &file.path, &part.columns.all, file.rows)
+                .inspect_err(|e| tracing::warn!("it is written anew: {}", e.chain()))
+                .ok()?,
+        };
+        let linked = link(&earlier, path, file.bytes);
+        linked.then(|| File { statistics: Some(statistics), ..file.clone() })
     }
 }
 

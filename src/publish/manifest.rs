@@ -5,9 +5,11 @@ use std::fs;
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::footer::FileStatistics;
 use crate::error::{self, Error, Kind, Result};
 
 /// Name of the file in the folder of a snapshot.
@@ -48,6 +50,10 @@ pub struct File {
     /// Hash of the names and types of the columns, in hex.
     #[serde(default)]
     pub(crate) columns: String,
+    /// What the file's footer says of its columns, by their names; null in the manifest of an earlier
+    /// version.
+    #[serde(default)]
+    pub(crate) statistics: Option<FileStatistics>,
 }
 
 impl Manifest {
@@ -93,6 +99,11 @@ pub(super) fn measure(path: &Path) -> Result<(u64, String)> {
             }
         }
     }
+}
+
+/// An instant, cut to the microseconds that the tables have.
+pub(super) fn rfc3339(instant: Timestamp) -> String {
+    instant.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
 /// SHA-256 of a text.

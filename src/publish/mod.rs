@@ -10,6 +10,7 @@
 
 mod database;
 mod earlier;
+mod footer;
 mod frozen;
 mod manifest;
 mod pack;

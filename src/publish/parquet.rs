@@ -8,7 +8,8 @@ use jiff::Timestamp;
 
 use super::ROW_GROUP_ROWS;
 use super::earlier::Earlier;
-use super::manifest::{self, File, Manifest};
+use super::footer;
+use super::manifest::{self, File, Manifest, rfc3339};
 use super::parts::{self, Part};
 use super::snapshots;
 use super::{ParquetTarget, PublishedParquet, Snapshot, utf8};
@@ -77,7 +78,7 @@ impl<'a> Export<'a> {
 
         if let Some(file) = earlier.link(&part, &path) {
             self.linked += 1;
-            self.manifest.files.push(File { path: name, ..file.clone() });
+            self.manifest.files.push(File { path: name, ..file });
             return Ok(());
         }
         let sql = format!(
@@ -88,16 +89,19 @@ impl<'a> Export<'a> {
         let rows: i64 = conn
             .query_row(&sql, [], |row| row.get(0))
             .map_err(|e| db(&format!("cannot write {name}"), e))?;
+        let rows = rows.unsigned_abs();
+        let statistics = footer::read(&path, &name, &part.columns.all, rows)?;
         durable::read_only(&path)?;
         let (bytes, sha256) = manifest::measure(&path)?;
         self.manifest.files.push(File {
             path: name,
             table: part.table,
-            rows: rows.unsigned_abs(),
+            rows,
             bytes,
             sha256,
             changes: part.changes,
-            columns: part.columns,
+            columns: part.columns.hash.clone(),
+            statistics: Some(statistics),
         });
         Ok(())
     }
@@ -125,9 +129,4 @@ impl<'a> Export<'a> {
             bytes: manifest.files.iter().map(|f| f.bytes).sum(),
         })
     }
-}
-
-/// An instant for the manifest, cut to the microseconds that the tables have.
-fn rfc3339(instant: Timestamp) -> String {
-    instant.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }

@@ -2,6 +2,7 @@
 //! (docs/architecture.md, "Published means finished").
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use duckdb::Connection;
 
@@ -32,8 +33,21 @@ pub(super) struct Part {
     pub(crate) query: String,
     /// Change counter of these rows in the store; `None` where nothing counts them.
     pub(crate) changes: Option<i64>,
-    /// Hash of the names and types of the columns: an older file of the same rows may lack one.
-    pub(crate) columns: String,
+    pub(super) columns: Rc<Columns>,
+}
+
+/// The columns of a file, in their order.
+pub(super) struct Columns {
+    pub(super) all: Vec<Column>,
+    /// Hash of their names and types: an older file of the same rows may lack one.
+    pub(super) hash: String,
+}
+
+/// A column as it is written.
+pub(super) struct Column {
+    pub(super) name: String,
+    /// Its type as DuckDB says it: `DECIMAL(18,2)`.
+    pub(super) kind: String,
 }
 
 impl Part {
@@ -56,7 +70,7 @@ pub(super) fn all(conn: &Connection, tables: &[&str], snapshot: &Snapshot) -> Re
             table: (*table).to_owned(),
             query,
             changes,
-            columns: columns.clone(),
+            columns: Rc::clone(&columns),
         };
         if !journals.iter().any(|journal| journal == table) {
             parts.push(part(DATA_FILE, query, counters.of_table(table)));
@@ -168,8 +182,7 @@ fn journals(conn: &Connection) -> Result<Vec<String>> {
 struct Rows {
     /// May be followed by a condition.
     query: String,
-    /// Hash of the names and types of the columns as they are written.
-    columns: String,
+    columns: Rc<Columns>,
 }
 
 impl Rows {
@@ -181,14 +194,15 @@ impl Rows {
                 .collect()
         };
         let columns = read().map_err(|e| db(&format!("cannot read the columns of {source}"), e))?;
-        let (mut replaced, mut written) = (Vec::new(), String::new());
-        for (name, kind) in &columns {
+        let (mut replaced, mut written, mut all) = (Vec::new(), String::new(), Vec::new());
+        for (name, kind) in columns {
             let as_written = kind.replace("UUID", "VARCHAR");
-            if as_written != *kind {
-                let name = sql::ident(name);
+            if as_written != kind {
+                let name = sql::ident(&name);
                 replaced.push(format!("CAST({name} AS {as_written}) AS {name}"));
             }
             written.push_str(&format!("{name} {as_written}, "));
+            all.push(Column { name, kind: as_written });
         }
         let replace = if replaced.is_empty() {
             String::new()
@@ -196,6 +210,6 @@ impl Rows {
             format!(" REPLACE ({})", replaced.join(", "))
         };
         let query = format!("SELECT *{replace} FROM {source}");
-        Ok(Rows { query, columns: manifest::fingerprint(&written) })
+        Ok(Rows { query, columns: Rc::new(Columns { all, hash: manifest::fingerprint(&written) }) })
     }
 }

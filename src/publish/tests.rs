@@ -1,4 +1,6 @@
+mod footers;
 mod links;
+mod meanwhile;
 mod months;
 mod readers;
 
@@ -56,6 +58,10 @@ impl World {
     }
 
     fn publish_to(&self, database: Option<&Path>, at: &str) -> Result<Published> {
+        self.publish_until(&Stop::default(), database, at)
+    }
+
+    fn publish_until(&self, stop: &Stop, database: Option<&Path>, at: &str) -> Result<Published> {
         let targets = Targets {
             database,
             parquet: Some(ParquetTarget {
@@ -80,7 +86,7 @@ impl World {
                 None => Frozen::without_file(reading, begun)?,
             }
         };
-        publish(frozen, &targets, &Stop::default(), &Progress::silent())
+        publish(frozen, &targets, stop, &Progress::silent())
     }
 
     /// Never closed, as that would drop DuckDB's lock.

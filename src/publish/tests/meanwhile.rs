@@ -1,0 +1,59 @@
+//! What happens while one file of a snapshot is being written.
+
+use std::process::Command;
+
+use super::*;
+
+/// Publishes, and does `act` while `report.closings` is read for its file: it is made to read from a
+/// pipe that has no end before `act` has ended.
+fn publish_while_written(
+    world: &World,
+    stop: &Stop,
+    act: impl FnOnce() + Send,
+) -> Result<Published> {
+    let pipe = world.dir.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    world
+        .conn
+        .execute_batch(&format!(
+            "CREATE OR REPLACE VIEW report.closings AS SELECT content FROM read_text({})",
+            sql::text(pipe.to_str().unwrap())
+        ))
+        .unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Waits until DuckDB reads.
+            let end = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+            act();
+            drop(end);
+        });
+        world.publish_until(stop, None, "2026-11-20T02:15:00Z")
+    })
+}
+
+/// Asserts that the snapshot before is all there is.
+fn assert_nothing_new(world: &World) {
+    assert_eq!(names(&world.parquet().join("snapshots")), ["2026-11-20T020000Z"]);
+    assert_eq!(world.latest().snapshot_id, "2026-11-20T020000Z");
+}
+
+#[test]
+fn a_snapshot_with_a_file_that_is_not_what_was_written_does_not_count() {
+    let world = World::new();
+    world.publish(T2).unwrap();
+    let snapshots = world.parquet().join("snapshots");
+    let error = publish_while_written(&world, &Stop::default(), || {
+        // Whatever DuckDB writes from now on is not what has this name.
+        let folder = names(&snapshots).into_iter().find(|name| name.starts_with('.')).unwrap();
+        let file = snapshots.join(folder).join("report/closings/data.parquet");
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, "PAR1, and nothing else").unwrap();
+    })
+    .unwrap_err();
+    assert_eq!(error.kind(), Kind::Io);
+    let text = error.chain();
+    assert!(text.contains("report/closings/data.parquet is no whole Parquet file"), "{text}");
+    assert_nothing_new(&world);
+    world.conn.execute_batch("DROP VIEW report.closings").unwrap();
+    world.publish("2026-11-20T02:30:00Z").unwrap();
+}
