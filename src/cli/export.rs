@@ -9,7 +9,7 @@ use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::Store;
 use crate::progress::Progress;
-use crate::publish::PublishedParquet;
+use crate::publish::{PublishedParquet, Stop};
 use crate::session::{NOTHING_LISTED, Session, export};
 
 pub(crate) fn run(config: &Config, quiet: bool) -> Result<u8> {
@@ -27,7 +27,9 @@ pub(crate) fn run(config: &Config, quiet: bool) -> Result<u8> {
         ));
     }
     let store = Store::open(config, &catalog)?;
-    print(&summary(&export(config, &catalog, &store, &Progress::new(quiet))?))?;
+    let exported =
+        export(config, &catalog, store.connection()?, &Stop::default(), &Progress::new(quiet))?;
+    print(&summary(&exported))?;
     Ok(0)
 }
 

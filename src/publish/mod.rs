@@ -150,7 +150,7 @@ pub fn publish(
     };
     let parquet = targets
         .parquet
-        .map(|target| parquet::Export::write(conn, target, &frozen.snapshot, progress))
+        .map(|target| parquet::Export::write(conn, target, &frozen.snapshot, stop, progress))
         .transpose()?;
     frozen.release()?;
 

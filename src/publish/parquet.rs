@@ -12,7 +12,7 @@ use super::footer;
 use super::manifest::{self, File, Manifest, rfc3339};
 use super::parts::{self, Part};
 use super::snapshots;
-use super::{ParquetTarget, PublishedParquet, Snapshot, utf8};
+use super::{ParquetTarget, PublishedParquet, Snapshot, Stop, utf8};
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Result};
 use crate::failpoint;
@@ -37,6 +37,7 @@ impl<'a> Export<'a> {
         conn: &Connection,
         target: ParquetTarget<'a>,
         snapshot: &Snapshot,
+        stop: &Stop,
         progress: &Progress,
     ) -> Result<Export<'a>> {
         let folder = Replacement::of(&snapshots::folder(target.root).join(&snapshot.id))?;
@@ -63,6 +64,7 @@ impl<'a> Export<'a> {
         let parts = parts::all(conn, target.tables, snapshot)?;
         let mut share = progress.share(parts.len() as u64);
         for part in parts {
+            stop.check()?;
             export.add(conn, part, &earlier)?;
             share.done(1);
         }

@@ -13,7 +13,7 @@ use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{RunLog, State, Store};
+use crate::mirror::{RunLog, State};
 use crate::pending::{self, PendingScope};
 use crate::progress::Progress;
 use crate::publish::{
@@ -126,16 +126,10 @@ impl Session {
         };
         let _step = self.progress.step("publishing");
         failpoint::hit("before-publish");
-        let stop = Stop::default();
-        *self.interrupt() = Some(Interrupt { duckdb: conn.interrupt_handle(), stop: stop.clone() });
+        let stop = self.begin_interruptible(&conn);
         let started = Instant::now();
         let published = self.publish_now(conn, info, with_parquet, stop.clone()).await;
-        *self.interrupt() = None;
-        if published.is_err() {
-            // Of its own accord DuckDB only says that a query was interrupted.
-            stop.check()?;
-        }
-        let published = published?;
+        let published = self.end_interruptible(&stop, published)?;
         failpoint::hit("after-publish");
         self.writer
             .run(move |conn| {
@@ -202,15 +196,35 @@ impl Session {
     /// Writes a Parquet snapshot of what is committed, changed or not.
     ///
     /// # Errors
-    /// Those of [`export`].
+    /// Those of [`export`], `Cancelled` after [`Session::interrupt_publishing`].
     pub(crate) async fn export(&self) -> Result<PublishedParquet> {
         let _one = self.publishing.lock.lock().await;
         self.note_pending().await?;
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
-        let (store, progress) = (Arc::clone(&self.store), self.progress.clone());
-        tokio::task::spawn_blocking(move || export(&config, &catalog, &store, &progress))
-            .await
-            .map_err(|e| Error::caused(Kind::Internal, "the export ended early", e))?
+        let (conn, progress) = (self.store.connection()?, self.progress.clone());
+        let stop = self.begin_interruptible(&conn);
+        let exported = {
+            let stop = stop.clone();
+            blocking(move || export(&config, &catalog, conn, &stop, &progress)).await
+        };
+        self.end_interruptible(&stop, exported)
+    }
+
+    /// From now on [`Session::interrupt_publishing`] ends what this connection does.
+    fn begin_interruptible(&self, conn: &Connection) -> Stop {
+        let stop = Stop::default();
+        *self.interrupt() = Some(Interrupt { duckdb: conn.interrupt_handle(), stop: stop.clone() });
+        stop
+    }
+
+    /// Until now.
+    fn end_interruptible<T>(&self, stop: &Stop, done: Result<T>) -> Result<T> {
+        *self.interrupt() = None;
+        if done.is_err() {
+            // Of its own accord DuckDB only says that a query was interrupted.
+            stop.check()?;
+        }
+        done
     }
 
     /// Whether the cases have been listed completely at least once.
@@ -271,8 +285,8 @@ impl Session {
     }
 }
 
-/// Writes a snapshot of what is committed in an open store. One call at a time, and none while
-/// something else is published.
+/// Writes a snapshot of what is committed in an open store, by a connection that does nothing else. One
+/// call at a time, and none while something else is published.
 ///
 /// # Errors
 /// `Kind::Config` where `publish.parquet` is off; `Kind::Io` before the first complete listing
@@ -280,13 +294,13 @@ impl Session {
 pub(crate) fn export(
     config: &Config,
     catalog: &Catalog,
-    store: &Store,
+    conn: Connection,
+    stop: &Stop,
     progress: &Progress,
 ) -> Result<PublishedParquet> {
     if config.publish.parquet.is_none() {
         return Err(Error::new(Kind::Config, "publish.parquet is off"));
     }
-    let conn = store.connection()?;
     let info = snapshot_info(&conn, catalog)?.ok_or_else(|| {
         Error::new(Kind::Io, format!("{NOTHING_LISTED}: `casemirror sync` makes it"))
     })?;
@@ -294,7 +308,7 @@ pub(crate) fn export(
     let targets = Targets { database: None, ..targets(config, &tables, true) };
     let frozen = Frozen::without_file(conn, publish::begin(&targets, info)?)?;
     let _step = progress.step("publishing");
-    publish::publish(frozen, &targets, &Stop::default(), progress)?
+    publish::publish(frozen, &targets, stop, progress)?
         .parquet
         .ok_or_else(|| Error::new(Kind::Internal, "a snapshot was asked for and none was written"))
 }

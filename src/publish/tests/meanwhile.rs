@@ -38,6 +38,21 @@ fn assert_nothing_new(world: &World) {
 }
 
 #[test]
+fn nothing_more_is_written_after_a_stop() {
+    let world = World::new();
+    world.publish(T2).unwrap();
+    // The file after the one during which the stop comes.
+    world
+        .conn
+        .execute_batch("CREATE OR REPLACE VIEW report.commission AS SELECT error('written') AS x")
+        .unwrap();
+    let stop = Stop::default();
+    let error = publish_while_written(&world, &stop, || stop.now()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Cancelled, "{}", error.chain());
+    assert_nothing_new(&world);
+}
+
+#[test]
 fn a_snapshot_with_a_file_that_is_not_what_was_written_does_not_count() {
     let world = World::new();
     world.publish(T2).unwrap();
