@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -29,6 +29,19 @@ fn snapshots(world: &World) -> BTreeSet<String> {
         .collect()
 }
 
+/// The files of a snapshot, by their inodes.
+fn files(folder: &Path) -> BTreeSet<u64> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(files(&entry.path()));
+        } else {
+            found.insert(entry.metadata().unwrap().ino());
+        }
+    }
+    found
+}
+
 #[test]
 fn an_export_is_a_snapshot_of_its_own_that_shares_what_has_not_changed() {
     let world = World::with_snapshots(8);
@@ -39,13 +52,17 @@ fn an_export_is_a_snapshot_of_its_own_that_shares_what_has_not_changed() {
     let exported = latest(&world);
     assert_ne!(exported.snapshot_id, published.snapshot_id);
     assert_eq!(exported.watermark, published.watermark);
-    let tables = exported.files.iter().filter(|file| file.changes.is_some()).count();
     let folder = fs::canonicalize(world.path("data/parquet/latest")).unwrap();
+    let before = world.path("data/parquet/snapshots").join(&published.snapshot_id);
+    // Every table that is counted, and the reports on what has not changed.
+    let unchanged = files(&folder).intersection(&files(&before)).count();
+    let tables = exported.files.iter().filter(|file| file.changes.is_some()).count();
+    assert!(unchanged > tables && unchanged < exported.files.len(), "{unchanged} of {tables}");
     assert_eq!(
         String::from_utf8_lossy(&output.stdout).lines().map(str::trim).collect::<Vec<_>>(),
         [
             folder.display().to_string(),
-            format!("files  {} ({tables} of them unchanged)", exported.files.len()),
+            format!("files  {} ({unchanged} of them unchanged)", exported.files.len()),
             format!("rows   {}", exported.files.iter().map(|file| file.rows).sum::<u64>()),
             format!("bytes  {}", exported.files.iter().map(|file| file.bytes).sum::<u64>()),
         ]
@@ -83,6 +100,13 @@ fn nothing_is_exported_before_the_first_complete_listing() {
 fn an_export_to_a_full_disk_leaves_the_last_snapshot_and_no_trace() {
     let world = World::with_snapshots(3);
     world.sync();
+    // As one of another version: nothing of it is linked.
+    let manifest = world.path("data/parquet/latest/manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let version = format!(r#""program_version": "{}""#, env!("CARGO_PKG_VERSION"));
+    assert!(text.contains(&version));
+    fs::remove_file(&manifest).unwrap();
+    fs::write(&manifest, text.replace(&version, r#""program_version": "0.0.1""#)).unwrap();
     let before = (latest(&world), snapshots(&world));
     let command = world.command(&["export"]);
     // The calendar's 73,000 days need more than this, what opening the store writes does not.

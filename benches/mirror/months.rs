@@ -70,6 +70,7 @@ fn measured(conn: &duckdb::Connection, folder: &Path, linked: usize) -> Figures 
         .expect("it is published");
     let took = start.elapsed();
     let parquet = published.parquet.expect("a snapshot was asked for");
-    assert_eq!(parquet.linked, linked, "of {} files", parquet.files);
+    // Beside them the reports of which nothing has changed.
+    assert!(parquet.linked >= linked, "{} of {} files", parquet.linked, parquet.files);
     Figures::of(took, parquet.rows, parquet.bytes)
 }

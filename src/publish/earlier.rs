@@ -45,10 +45,11 @@ impl Earlier {
     /// the manifest said of it. `None`: it is to be written.
     pub(super) fn link(&self, part: &Part, path: &Path) -> Option<File> {
         let file = self.files.get(&part.path())?;
-        let same = part.changes.is_some()
-            && file.changes == part.changes
+        let known = part.changes.is_some() || part.inputs.is_some();
+        let same = file.changes == part.changes
+            && file.inputs == part.inputs
             && file.columns == part.columns.hash;
-        if !same {
+        if !(known && same) {
             return None;
         }
         let earlier = self.root.join(&file.path);

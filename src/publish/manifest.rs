@@ -47,6 +47,10 @@ pub struct File {
     /// Change counter of the table in the store; null for what has none, as reports.
     #[serde(default)]
     pub changes: Option<i64>,
+    /// Of a report: hash of its SQL and of what states the relations were in that it is made from, in
+    /// hex; null where that is not known.
+    #[serde(default)]
+    pub(crate) inputs: Option<String>,
     /// Hash of the names and types of the columns, in hex.
     #[serde(default)]
     pub(crate) columns: String,

@@ -12,6 +12,7 @@ mod database;
 mod earlier;
 mod footer;
 mod frozen;
+mod inputs;
 mod manifest;
 mod pack;
 mod parquet;

@@ -102,6 +102,7 @@ impl<'a> Export<'a> {
             bytes,
             sha256,
             changes: part.changes,
+            inputs: part.inputs,
             columns: part.columns.hash.clone(),
             statistics: Some(statistics),
         });

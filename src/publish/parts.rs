@@ -8,6 +8,7 @@ use duckdb::Connection;
 
 use super::Snapshot;
 use super::database::snapshot_select;
+use super::inputs::Inputs;
 use super::manifest;
 use crate::error::Result;
 use crate::mirror::reports;
@@ -33,6 +34,8 @@ pub(super) struct Part {
     pub(crate) query: String,
     /// Change counter of these rows in the store; `None` where nothing counts them.
     pub(crate) changes: Option<i64>,
+    /// Of a report: see [`Inputs::of_report`].
+    pub(super) inputs: Option<String>,
     pub(super) columns: Rc<Columns>,
 }
 
@@ -70,6 +73,7 @@ pub(super) fn all(conn: &Connection, tables: &[&str], snapshot: &Snapshot) -> Re
             table: (*table).to_owned(),
             query,
             changes,
+            inputs: None,
             columns: Rc::clone(&columns),
         };
         if !journals.iter().any(|journal| journal == table) {
@@ -86,11 +90,12 @@ pub(super) fn all(conn: &Connection, tables: &[&str], snapshot: &Snapshot) -> Re
             parts.push(part(&format!("{}.parquet", month.name), query, changes));
         }
     }
+    let mut inputs = Inputs::read(conn, &counters)?;
     for name in reports::relations(conn)? {
-        let source = match name {
+        let (source, inputs) = match name {
             // The store's own row is that of the last published database.
-            "snapshot" => format!("({})", snapshot_select(snapshot)),
-            name => format!("report.{}", sql::ident(name)),
+            "snapshot" => (format!("({})", snapshot_select(snapshot)), None),
+            name => (format!("report.{}", sql::ident(name)), inputs.of_report(name)?),
         };
         let Rows { query, columns } = Rows::of(conn, &source)?;
         parts.push(Part {
@@ -99,6 +104,7 @@ pub(super) fn all(conn: &Connection, tables: &[&str], snapshot: &Snapshot) -> Re
             table: format!("report.{name}"),
             query,
             changes: None,
+            inputs,
             columns,
         });
     }
@@ -106,12 +112,12 @@ pub(super) fn all(conn: &Connection, tables: &[&str], snapshot: &Snapshot) -> Re
 }
 
 /// `sync.changes`: how often the rows of a table, or of a month of it, were changed.
-struct Counters {
+pub(super) struct Counters {
     all: BTreeMap<(String, String), i64>,
 }
 
 impl Counters {
-    fn read(conn: &Connection) -> Result<Counters> {
+    pub(super) fn read(conn: &Connection) -> Result<Counters> {
         let read = || -> duckdb::Result<BTreeMap<(String, String), i64>> {
             conn.prepare("SELECT table_name, part, counter FROM sync.changes")?
                 .query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?
@@ -126,6 +132,14 @@ impl Counters {
 
     fn of_table(&self, table: &str) -> Option<i64> {
         self.get(table, "")
+    }
+
+    /// All counters of a table, as a text; `None` where nothing counts it.
+    pub(super) fn of_all(&self, table: &str) -> Option<String> {
+        let from = (table.to_owned(), String::new());
+        let of = self.all.range(from..).take_while(|((of, _), _)| of == table);
+        let text: String = of.map(|((_, part), n)| format!("{part}={n},")).collect();
+        Some(text).filter(|text| !text.is_empty())
     }
 
     /// What was counted for the table as a whole changed every month. Neither counter ever falls, so

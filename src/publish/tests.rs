@@ -3,7 +3,9 @@ mod links;
 mod meanwhile;
 mod months;
 mod readers;
+mod reports;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Mutex;
@@ -98,6 +100,30 @@ impl World {
     fn open_published(&self) -> Connection {
         let config = no_extensions().access_mode(duckdb::AccessMode::ReadOnly).unwrap();
         Connection::open_with_flags(self.database(), config).unwrap()
+    }
+
+    /// The tables and reports whose files of one snapshot are those of another.
+    fn linked_between(&self, before: &str, last: &str) -> BTreeSet<String> {
+        let snapshots = self.parquet().join("snapshots");
+        let manifest = Manifest::read(&snapshots.join(last)).unwrap();
+        let inode = |path: &Path| fs::metadata(path).map(|found| found.ino()).ok();
+        let is_linked = |file: &manifest::File| {
+            let within = file.path.split_once(last).unwrap().1;
+            let other = snapshots.join(before).join(within.trim_start_matches('/'));
+            inode(&other) == inode(&self.parquet().join(&file.path))
+        };
+        manifest.files.into_iter().filter(is_linked).map(|file| file.table).collect()
+    }
+
+    /// Of the newest snapshot and the one before.
+    fn linked(&self) -> BTreeSet<String> {
+        let all = names(&self.parquet().join("snapshots"));
+        let [.., before, last] = &all[..] else { panic!("there is one snapshot alone") };
+        self.linked_between(before, last)
+    }
+
+    fn linked_tables(&self) -> Vec<String> {
+        self.linked().into_iter().filter(|table| !table.starts_with("report.")).collect()
     }
 
     fn latest(&self) -> Manifest {

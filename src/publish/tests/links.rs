@@ -18,8 +18,8 @@ fn an_unchanged_table_is_a_link_and_a_changed_one_is_written() {
              UPDATE sync.changes SET counter = counter + 1 WHERE table_name = 'cases'",
         )
         .unwrap();
-    let second = world.publish("2026-11-20T02:15:00Z").unwrap().parquet.unwrap();
-    assert_eq!(second.linked, 1);
+    world.publish("2026-11-20T02:15:00Z").unwrap();
+    assert_eq!(world.linked_tables(), ["offices"]);
     let ids = ["2026-11-20T020000Z", "2026-11-20T021500Z"];
     assert_eq!(inode(ids[0], "offices"), inode(ids[1], "offices"));
     assert_ne!(inode(ids[0], "cases"), inode(ids[1], "cases"));
@@ -27,13 +27,13 @@ fn an_unchanged_table_is_a_link_and_a_changed_one_is_written() {
 
     // A column more is another file, though no row has changed.
     world.conn.execute_batch("ALTER TABLE main.offices ADD COLUMN more BIGINT").unwrap();
-    let third = world.publish("2026-11-20T02:30:00Z").unwrap().parquet.unwrap();
-    assert_eq!(third.linked, 1, "cases");
+    world.publish("2026-11-20T02:30:00Z").unwrap();
+    assert_eq!(world.linked_tables(), ["cases"]);
 
     // Without a counter nothing is proven.
     world.conn.execute_batch("DELETE FROM sync.changes").unwrap();
-    let fourth = world.publish("2026-11-20T02:45:00Z").unwrap().parquet.unwrap();
-    assert_eq!(fourth.linked, 0);
+    world.publish("2026-11-20T02:45:00Z").unwrap();
+    assert_eq!(world.linked_tables(), [""; 0]);
 }
 
 #[test]
@@ -55,11 +55,14 @@ fn counters_are_compared_with_the_last_snapshot_whatever_was_published_between()
     let world = World::new();
     world.publish(T2).unwrap();
     world.conn.execute_batch("UPDATE sync.changes SET counter = counter + 1").unwrap();
-    assert_eq!(world.publish("2026-11-20T02:15:00Z").unwrap().parquet.unwrap().linked, 0);
+    world.publish("2026-11-20T02:15:00Z").unwrap();
+    assert_eq!(world.linked_tables(), [""; 0]);
     // As after a restored backup: an older snapshot has these counters, the last has not.
     world.conn.execute_batch("UPDATE sync.changes SET counter = counter - 1").unwrap();
-    assert_eq!(world.publish("2026-11-20T02:30:00Z").unwrap().parquet.unwrap().linked, 0);
-    assert_eq!(world.publish("2026-11-20T02:45:00Z").unwrap().parquet.unwrap().linked, 2);
+    world.publish("2026-11-20T02:30:00Z").unwrap();
+    assert_eq!(world.linked_tables(), [""; 0]);
+    world.publish("2026-11-20T02:45:00Z").unwrap();
+    assert_eq!(world.linked_tables(), ["cases", "offices"]);
 }
 
 #[test]
@@ -71,11 +74,13 @@ fn a_file_that_is_not_what_its_manifest_says_is_written_anew() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(10).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
-    assert_eq!(world.publish("2026-11-20T02:15:00Z").unwrap().parquet.unwrap().linked, 1);
+    world.publish("2026-11-20T02:15:00Z").unwrap();
+    assert_eq!(world.linked_tables(), ["offices"]);
     // One that somebody may write to is not shared either.
     let file = world.parquet().join("latest/offices/data.parquet");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-    assert_eq!(world.publish("2026-11-20T02:30:00Z").unwrap().parquet.unwrap().linked, 1);
+    world.publish("2026-11-20T02:30:00Z").unwrap();
+    assert_eq!(world.linked_tables(), ["cases"]);
     world.assert_sums();
 }
 
@@ -106,7 +111,8 @@ fn a_snapshot_that_was_moved_to_another_file_system_is_not_linked_to() {
     let second = world.publish("2026-11-20T02:15:00Z").unwrap().parquet.unwrap();
     assert_eq!(second.linked, 0);
     world.assert_sums();
-    assert_eq!(world.publish("2026-11-20T02:30:00Z").unwrap().parquet.unwrap().linked, 2);
+    world.publish("2026-11-20T02:30:00Z").unwrap();
+    assert_eq!(world.linked_tables(), ["cases", "offices"]);
     // When it is old, the link goes, not what somebody moved elsewhere.
     world.publish("2026-11-20T04:00:00Z").unwrap();
     for removed in ["2026-11-20T021500Z", "2026-11-20T020000Z"] {

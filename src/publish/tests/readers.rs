@@ -58,7 +58,10 @@ fn who_follows_latest_always_sees_a_whole_snapshot() {
                 .unwrap();
             let published = world.export(T2).unwrap();
             assert_eq!(published.snapshot_id, format!("2026-11-20T020000Z-{n}"));
-            assert_eq!(published.parquet.unwrap().linked, 1);
+            let before = if n == 2 { String::new() } else { format!("-{}", n - 1) };
+            let linked = world
+                .linked_between(&format!("2026-11-20T020000Z{before}"), &published.snapshot_id);
+            assert!(linked.contains("offices") && !linked.contains("cases"), "{linked:?}");
         }
         done.store(true, Ordering::Relaxed);
         reader.join().unwrap()
