@@ -48,14 +48,14 @@ impl Earlier {
         let known = part.changes.is_some() || part.inputs.is_some();
         let same = file.changes == part.changes
             && file.inputs == part.inputs
-            && file.columns == part.columns.hash;
+            && part.columns.as_ref().is_none_or(|columns| file.columns == columns.hash);
         if !(known && same) {
             return None;
         }
         let earlier = self.root.join(&file.path);
         let statistics = match &file.statistics {
             Some(statistics) => statistics.clone(),
-            None => footer::read(&earlier, &file.path, &part.columns.all, file.rows)
+            None => footer::read(&earlier, &file.path, &part.columns.as_ref()?.all, file.rows)
                 .inspect_err(|e| tracing::warn!("it is written anew: {}", e.chain()))
                 .ok()?,
         };

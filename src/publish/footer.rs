@@ -16,8 +16,8 @@ use jiff::civil::{Date, date};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::columns::Column;
 use super::manifest::rfc3339;
-use super::parts::Column;
 use crate::error::{self, Error, Kind, Result};
 use crate::sql::from_micros;
 

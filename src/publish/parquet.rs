@@ -83,16 +83,17 @@ impl<'a> Export<'a> {
             self.manifest.files.push(File { path: name, ..file });
             return Ok(());
         }
+        let columns = part.columns(conn)?;
         let sql = format!(
             "COPY ({}) TO {} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP_ROWS})",
-            part.query,
+            part.query(&columns),
             sql::text(utf8(&path)?)
         );
         let rows: i64 = conn
             .query_row(&sql, [], |row| row.get(0))
             .map_err(|e| db(&format!("cannot write {name}"), e))?;
         let rows = rows.unsigned_abs();
-        let statistics = footer::read(&path, &name, &part.columns.all, rows)?;
+        let statistics = footer::read(&path, &name, &columns.all, rows)?;
         durable::read_only(&path)?;
         let (bytes, sha256) = manifest::measure(&path)?;
         self.manifest.files.push(File {
@@ -103,7 +104,7 @@ impl<'a> Export<'a> {
             sha256,
             changes: part.changes,
             inputs: part.inputs,
-            columns: part.columns.hash.clone(),
+            columns: columns.hash.clone(),
             statistics: Some(statistics),
         });
         Ok(())

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use duckdb::Connection;
 
 use super::Snapshot;
+use super::columns::Columns;
 use super::database::snapshot_select;
 use super::inputs::Inputs;
-use super::manifest;
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::mirror::reports;
 use crate::sql::{self, db};
 
@@ -30,27 +30,16 @@ pub(super) struct Part {
     pub(crate) file: String,
     /// Name of the table in the manifest: `cases`, `report.signed_cases`.
     pub(crate) table: String,
-    /// Gives the rows.
-    pub(crate) query: String,
+    /// Where the rows are: `main."cases"`.
+    source: String,
+    /// Which of them.
+    condition: Option<String>,
     /// Change counter of these rows in the store; `None` where nothing counts them.
     pub(crate) changes: Option<i64>,
     /// Of a report: see [`Inputs::of_report`].
     pub(super) inputs: Option<String>,
-    pub(super) columns: Rc<Columns>,
-}
-
-/// The columns of a file, in their order.
-pub(super) struct Columns {
-    pub(super) all: Vec<Column>,
-    /// Hash of their names and types: an older file of the same rows may lack one.
-    pub(super) hash: String,
-}
-
-/// A column as it is written.
-pub(super) struct Column {
-    pub(super) name: String,
-    /// Its type as DuckDB says it: `DECIMAL(18,2)`.
-    pub(super) kind: String,
+    /// `None`: nobody asked yet. To ask costs planning the report, and `inputs` stand for them too.
+    pub(super) columns: Option<Rc<Columns>>,
 }
 
 impl Part {
@@ -58,36 +47,55 @@ impl Part {
     pub(super) fn path(&self) -> String {
         format!("{}/{}", self.folder, self.file)
     }
+
+    pub(super) fn columns(&self, conn: &Connection) -> Result<Rc<Columns>> {
+        match &self.columns {
+            Some(columns) => Ok(Rc::clone(columns)),
+            None => Columns::of(conn, &self.source).map(Rc::new),
+        }
+    }
+
+    /// Gives the rows.
+    pub(super) fn query(&self, columns: &Columns) -> String {
+        let rows = format!("SELECT {} FROM {}", columns.select, self.source);
+        match &self.condition {
+            Some(condition) => format!("{rows} WHERE {condition}"),
+            None => rows,
+        }
+    }
 }
 
 /// All files of a snapshot of these tables of schema `main`, and of the reports that the store has.
 pub(super) fn all(conn: &Connection, tables: &[&str], snapshot: &Snapshot) -> Result<Vec<Part>> {
     let counters = Counters::read(conn)?;
-    let journals = journals(conn)?;
+    let of_tables = Columns::of_tables(conn)?;
     let mut parts = Vec::new();
     for table in tables {
-        let Rows { query, columns } = Rows::of(conn, &format!("main.{}", sql::ident(table)))?;
-        let part = |file: &str, query: String, changes: Option<i64>| Part {
+        let columns = of_tables.get(*table).ok_or_else(|| {
+            Error::new(Kind::Internal, format!("the store has no table main.{table} to publish"))
+        })?;
+        let part = |file: &str, condition: Option<String>, changes: Option<i64>| Part {
             folder: (*table).to_owned(),
             file: file.to_owned(),
             table: (*table).to_owned(),
-            query,
+            source: format!("main.{}", sql::ident(table)),
+            condition,
             changes,
             inputs: None,
-            columns: Rc::clone(&columns),
+            columns: Some(Rc::clone(columns)),
         };
-        if !journals.iter().any(|journal| journal == table) {
-            parts.push(part(DATA_FILE, query, counters.of_table(table)));
+        if columns.kind(MONTH_COLUMN) != Some("DATE") {
+            parts.push(part(DATA_FILE, None, counters.of_table(table)));
             continue;
         }
         let months = months(conn, table)?;
         if months.is_empty() {
-            parts.push(part(EMPTY_FILE, query.clone(), None));
+            parts.push(part(EMPTY_FILE, None, None));
         }
         for month in months {
             let changes = counters.of_month(table, &month.name);
-            let query = format!("{query} WHERE {}", month.condition());
-            parts.push(part(&format!("{}.parquet", month.name), query, changes));
+            let condition = Some(month.condition());
+            parts.push(part(&format!("{}.parquet", month.name), condition, changes));
         }
     }
     let mut inputs = Inputs::read(conn, &counters)?;
@@ -97,15 +105,15 @@ pub(super) fn all(conn: &Connection, tables: &[&str], snapshot: &Snapshot) -> Re
             "snapshot" => (format!("({})", snapshot_select(snapshot)), None),
             name => (format!("report.{}", sql::ident(name)), inputs.of_report(name)?),
         };
-        let Rows { query, columns } = Rows::of(conn, &source)?;
         parts.push(Part {
             folder: format!("report/{name}"),
             file: DATA_FILE.to_owned(),
             table: format!("report.{name}"),
-            query,
+            source,
+            condition: None,
             changes: None,
             inputs,
-            columns,
+            columns: None,
         });
     }
     Ok(parts)
@@ -178,52 +186,4 @@ fn months(conn: &Connection, table: &str) -> Result<Vec<Month>> {
             .collect()
     };
     read().map_err(|e| db(&format!("cannot read the months of {table}"), e))
-}
-
-/// Tables whose rows belong to months.
-fn journals(conn: &Connection) -> Result<Vec<String>> {
-    let sql = format!(
-        "SELECT table_name FROM duckdb_columns() WHERE database_name = current_database() \
-         AND schema_name = 'main' AND column_name = '{MONTH_COLUMN}' AND data_type = 'DATE'"
-    );
-    let read = || -> duckdb::Result<Vec<String>> {
-        conn.prepare(&sql)?.query_map([], |row| row.get(0))?.collect()
-    };
-    read().map_err(|e| db("cannot read which tables are journals", e))
-}
-
-/// The rows of a table or report as every reader of Parquet takes them.
-struct Rows {
-    /// May be followed by a condition.
-    query: String,
-    columns: Rc<Columns>,
-}
-
-impl Rows {
-    /// All columns as they are, but GUIDs as text: Spark opens no file that has Parquet's UUID.
-    fn of(conn: &Connection, source: &str) -> Result<Rows> {
-        let read = || -> duckdb::Result<Vec<(String, String)>> {
-            conn.prepare(&format!("SELECT column_name, column_type FROM (DESCRIBE FROM {source})"))?
-                .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-                .collect()
-        };
-        let columns = read().map_err(|e| db(&format!("cannot read the columns of {source}"), e))?;
-        let (mut replaced, mut written, mut all) = (Vec::new(), String::new(), Vec::new());
-        for (name, kind) in columns {
-            let as_written = kind.replace("UUID", "VARCHAR");
-            if as_written != kind {
-                let name = sql::ident(&name);
-                replaced.push(format!("CAST({name} AS {as_written}) AS {name}"));
-            }
-            written.push_str(&format!("{name} {as_written}, "));
-            all.push(Column { name, kind: as_written });
-        }
-        let replace = if replaced.is_empty() {
-            String::new()
-        } else {
-            format!(" REPLACE ({})", replaced.join(", "))
-        };
-        let query = format!("SELECT *{replace} FROM {source}");
-        Ok(Rows { query, columns: Rc::new(Columns { all, hash: manifest::fingerprint(&written) }) })
-    }
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::publish::columns::Column;
 use crate::publish::footer::{self, FileStatistics};
-use crate::publish::parts::Column;
 
 /// A file of these rows, with several row groups, and the columns that were asked for.
 struct Written {
