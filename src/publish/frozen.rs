@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use duckdb::Connection;
 
@@ -76,6 +76,7 @@ impl Frozen {
         store: &'static File,
         snapshot: Snapshot,
     ) -> Result<Frozen> {
+        let began = Instant::now();
         check_space(writing, store)?;
         transaction(writing, || {
             writing
@@ -96,6 +97,7 @@ impl Frozen {
             frozen.image = Some(Image::File { file: store, bytes: found.len() });
         }
         frozen.pin()?;
+        tracing::debug!(held = ?began.elapsed(), "nothing was committed while the state was frozen");
         Ok(frozen)
     }
 
