@@ -65,6 +65,16 @@ const OF_LINES: [&str; 6] = [
     "settlement_journals",
 ];
 
+/// The store of the fourth format: of cases that were not read yet each scope was noted as pending.
+const FOURTH_FORMAT: &str = "
+    CREATE TABLE sync.noted AS SELECT * FROM sync.pending;
+    DROP VIEW sync.pending;
+    ALTER TABLE sync.noted RENAME TO pending;
+    DROP TABLE sync.pending_scopes;
+    ALTER TABLE sync.seen DROP COLUMN known_at;
+    DELETE FROM sync.meta WHERE key = 'pending_view';
+    UPDATE sync.meta SET value = '4' WHERE key = 'format';";
+
 /// The store of the third format: nothing was kept by which an answer is known again.
 const THIRD_FORMAT: &str = "
     CREATE OR REPLACE VIEW sync.fetched AS
@@ -97,7 +107,7 @@ fn second_format() -> String {
         )
     });
     format!(
-        "{THIRD_FORMAT} {} DELETE FROM sync.columns WHERE column_name = 'line_id'; \
+        "{FOURTH_FORMAT} {THIRD_FORMAT} {} DELETE FROM sync.columns WHERE column_name = 'line_id'; \
          ALTER TABLE sync.journal_months DROP COLUMN last_line_id; \
          ALTER TABLE sync.restatements DROP COLUMN line_id; \
          UPDATE sync.meta SET value = '2' WHERE key = 'format';",
@@ -172,7 +182,7 @@ fn a_store_of_the_first_format_is_upgraded_and_nothing_is_fetched_again() {
     {
         let store = world.store();
         assert_eq!(fetched(&store), before);
-        assert_eq!(one::<String>(&store, "SELECT value FROM sync.meta WHERE key = 'format'"), "4");
+        assert_eq!(one::<String>(&store, "SELECT value FROM sync.meta WHERE key = 'format'"), "5");
         assert_eq!(one::<i64>(&store, "SELECT count(*) FROM sync.seen WHERE dirty"), 0);
     }
     world.sync();
@@ -313,4 +323,24 @@ fn tables_of_state_say_what_they_are_in_stores_of_earlier_versions_too() {
     }
     assert_eq!(world.run(&["status"]).status.code(), Some(0));
     assert_eq!(lines(&world.store(), silent), [""; 0]);
+}
+
+#[test]
+fn what_is_pending_in_a_store_of_the_fourth_format_is_pending_still_and_since_then() {
+    let world = World::unthrottled(30);
+    let only = ["sync", "--only", "cases,projects"];
+    assert_eq!(world.run(&only).status.code(), Some(0));
+    let pending =
+        "SELECT table_name || ' ' || scope || ' ' || reason FROM sync.pending ORDER BY ALL";
+    let before = lines(&world.store(), pending);
+    assert!(before.len() > 500, "{}", before.len());
+    open(&world)
+        .execute_batch(&format!(
+            "{FOURTH_FORMAT} UPDATE sync.pending SET since = TIMESTAMPTZ '2026-01-02 00:00:00+00'"
+        ))
+        .unwrap();
+    assert_eq!(world.run(&only).status.code(), Some(0));
+    assert_eq!(lines(&world.store(), pending), before);
+    let since = "SELECT DISTINCT since::VARCHAR FROM sync.pending WHERE table_name = 'contacts'";
+    assert_eq!(lines(&world.store(), since), ["2026-01-02 00:00:00+00"]);
 }

@@ -13,6 +13,7 @@ use duckdb::{Connection, params};
 use super::definition::{is_text, with_mode};
 use super::load::count_changes;
 use super::schema;
+use super::state::State;
 use super::state::fetched::FetchedScopes;
 use crate::catalog::{Catalog, Class, Column, Resource};
 use crate::config::{self, PrivacyMode};
@@ -21,7 +22,8 @@ use crate::sql::{self, db, query, scalar_i64};
 
 /// State tables with rows of a table's own. `sync.changes` is not among them: a counter never begins anew,
 /// because snapshots are compared by it.
-const STATE: [&str; 6] = ["resources", "failures", "pending", "rejects", "drift", "journal_months"];
+const STATE: [&str; 6] =
+    ["resources", "failures", "pending_scopes", "rejects", "drift", "journal_months"];
 
 /// Takes tables that the catalog does not have out of `main` and the state tables. Returns the tables whose
 /// records carried theirs: a list that no table takes belongs to `_extra` again.
@@ -39,6 +41,8 @@ pub(super) fn take_out(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<
         );
         let (name, text) = (sql::ident(&table), sql::text(&table));
         let versions = scalar_i64(conn, &format!("SELECT count(*) FROM history.{name}"))?;
+        // It may name the table; the next publishing makes it whole again.
+        State::new(conn).unread().show(&[], None)?;
         let mut sql = format!("DROP TABLE main.{name};");
         if versions == 0 {
             sql += &format!(
