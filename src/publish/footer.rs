@@ -11,7 +11,7 @@ use ::parquet::file::FOOTER_SIZE;
 use ::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use ::parquet::file::statistics::Statistics;
 use ::parquet::schema::types::Type;
-use jiff::ToSpan;
+use jiff::Span;
 use jiff::civil::{Date, date};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -262,7 +262,8 @@ impl Form {
             Form::Decimal { scale, .. } => Some(decimal(stored, scale).into()),
             Form::Date => {
                 let days = i32::try_from(stored).ok()?;
-                Some(EPOCH.checked_add(days.days()).ok()?.to_string().into())
+                let span = Span::new().try_days(days).ok()?;
+                Some(EPOCH.checked_add(span).ok()?.to_string().into())
             }
             Form::Instant => Some(rfc3339(from_micros(i64::try_from(stored).ok())?).into()),
             Form::Text | Form::Other => None,
