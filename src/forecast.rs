@@ -228,8 +228,8 @@ impl Forecaster<'_> {
             let plans = cycle::plan_rereading(self.conn, &batch, &self.active, since)?;
             plans.into_iter().for_each(|(_, plan)| add(plan));
         }
-        state.unread().stage(&self.active)?;
-        cases.unread = state.unread().count(&self.active, since)?;
+        state.unread().stage(&self.active, since)?;
+        cases.unread = state.unread().count(&self.active)?;
         let mut after = None;
         loop {
             let mut batch = state.cases().dirty_cases_that_were_read(after, BATCH)?;

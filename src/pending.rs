@@ -67,8 +67,8 @@ impl<F: FnMut(Vec<PendingScope>) -> Result<()>> Collector<F> {
         Ok(())
     }
 
-    /// What is stale of cases. Those that were not read yet are counted, and shown by `sync.pending`
-    /// itself.
+    /// What is stale of cases. Those that were not read yet, as staged on `conn`, are counted, and shown
+    /// by `sync.pending` itself.
     fn cases(
         &mut self,
         conn: &Connection,
@@ -77,8 +77,7 @@ impl<F: FnMut(Vec<PendingScope>) -> Result<()>> Collector<F> {
         errors: &Errors,
     ) -> Result<()> {
         let state = State::new(conn);
-        state.unread().stage(active)?;
-        for (table, scopes) in state.unread().count(active, since)? {
+        for (table, scopes) in state.unread().count(active)? {
             let scopes = usize::try_from(scopes).unwrap_or(usize::MAX);
             let reason = Reason::New.to_string();
             self.pending.insert(table, PendingTable { scopes, reason, never: true });
@@ -153,21 +152,47 @@ fn active(conn: &Connection, catalog: &Catalog) -> Result<Vec<Arc<Resource>>> {
     Ok(catalog.resources().iter().filter(is_asked).cloned().collect())
 }
 
-/// Makes `sync.pending` show what [`collect`] counts without handing it on: scopes of cases that were
-/// not read yet.
+/// Notes the cases that were not read yet, which `sync.pending` shows: before [`collect_noted`] is called.
 ///
 /// # Errors
 /// Those of the store.
-pub(crate) fn show_unread(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
-    State::new(conn).unread().show(&active(conn, catalog)?, since(config)?)
+pub(crate) fn note_unread(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<()> {
+    State::new(conn).unread().note(&active(conn, catalog)?, since(config)?)
 }
 
-/// Collects what is stale by the store on `conn`, and hands it on chunk by chunk, but for the cases that
-/// were not read yet: they are counted ([`show_unread`]).
+/// Makes `sync.pending` show what is noted.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) fn show(conn: &Connection, catalog: &Catalog) -> Result<()> {
+    State::new(conn).unread().show(&active(conn, catalog)?)
+}
+
+/// Collects what is stale by the store on `conn`, table by table.
+///
+/// # Errors
+/// Those of the store.
+pub(crate) fn collect(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<Pending> {
+    State::new(conn).unread().stage(&active(conn, catalog)?, since(config)?)?;
+    collect_beside_unread(conn, config, catalog, |_| Ok(()))
+}
+
+/// The same after [`note_unread`]; hands on chunk by chunk what is stale of other cases, of lists and of
+/// journals.
 ///
 /// # Errors
 /// Those of the store, and the first of `hand_on`.
-pub(crate) fn collect(
+pub(crate) fn collect_noted(
+    conn: &Connection,
+    config: &Config,
+    catalog: &Catalog,
+    hand_on: impl FnMut(Vec<PendingScope>) -> Result<()>,
+) -> Result<Pending> {
+    State::new(conn).unread().stage_noted()?;
+    collect_beside_unread(conn, config, catalog, hand_on)
+}
+
+fn collect_beside_unread(
     conn: &Connection,
     config: &Config,
     catalog: &Catalog,
@@ -223,6 +248,8 @@ fn complete_by(
         .resources()
         .iter()
         .filter(|r| is_asked(r, &status) && !lacks(r.read_with()))
+        // Which cases it is asked for is known when what its condition looks at was read.
+        .filter(|r| r.condition.as_ref().is_none_or(|condition| !lacks(&condition.table)))
         // Journals and their annotations that no schedule has planned yet lack everything.
         .filter(|r| planned || r.column(JOURNAL_COLUMNS[2]).is_none());
     complete.extend(done.map(|r| r.table.clone()));

@@ -116,7 +116,7 @@ impl Status {
     pub(crate) fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Status> {
         let conn = store.connection()?;
         let (state, log) = (State::new(&conn), RunLog::new(&conn));
-        let pending = pending::collect(&conn, config, catalog, |_| Ok(()))?;
+        let pending = pending::collect(&conn, config, catalog)?;
         let findings = Findings::of(&log, catalog)?;
         let watermark = state.feed("cases")?.bound.and_then(|b| Ticks::new(b).to_timestamp());
         let (mut tables, mut problems) = (Vec::new(), Vec::new());

@@ -71,6 +71,7 @@ const FOURTH_FORMAT: &str = "
     DROP VIEW sync.pending;
     ALTER TABLE sync.noted RENAME TO pending;
     DROP TABLE sync.pending_scopes;
+    DROP TABLE sync.unread_cases;
     ALTER TABLE sync.seen DROP COLUMN known_at;
     DELETE FROM sync.meta WHERE key = 'pending_view';
     UPDATE sync.meta SET value = '4' WHERE key = 'format';";

@@ -52,7 +52,7 @@ impl Backlog<'_, '_> {
         let conn = run.store.connection()?;
         let leaves_unread = self.leaves_unread();
         if leaves_unread {
-            State::new(&conn).unread().stage(self.fetcher.answers.tables.active())?;
+            State::new(&conn).unread().stage(self.fetcher.answers.tables.active(), None)?;
         }
         loop {
             let batch = {

@@ -9,6 +9,7 @@ use duckdb::{Connection, params};
 use super::definition::{definition, differ_in_mode_alone, is_tighter, mode};
 use super::privacy::{self, Stricter};
 use super::schema::{meta, set_meta};
+use super::state::State;
 use super::state::fetched::FetchedScopes;
 use super::undescribed;
 use crate::catalog::{Catalog, Column, EXTRA_COLUMN, Resource};
@@ -328,6 +329,8 @@ fn redefine(
 /// A column that the resource file no longer has leaves the table; its values go to `_extra` with
 /// the next fetch.
 fn drop_column(conn: &Connection, table: &str, column: &str) -> Result<()> {
+    // It may look at the column; the next publishing makes it whole again.
+    State::new(conn).unread().show(&[])?;
     for schema in ["main", "history"] {
         let sql = format!(
             "ALTER TABLE {schema}.{} DROP COLUMN {}",

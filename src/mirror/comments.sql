@@ -17,3 +17,4 @@ COMMENT ON TABLE sync.fetched_scopes IS 'Scopes that differ from their case''s r
 COMMENT ON TABLE sync.fetched_marks IS 'Tables that are read again as a whole: what was fetched under a smaller mark is stale, under a smaller forgotten it counts as never read';
 COMMENT ON TABLE sync.refresh_rules IS 'By which change dates each table that is read per case is refreshed';
 COMMENT ON TABLE sync.pending_scopes IS 'What of cases that were read before, of lists and of journals is stale, as of the last publish; sync.pending shows it beside the cases that were not read yet';
+COMMENT ON TABLE sync.unread_cases IS 'Cases of which nothing was read but their row in the search, as of the last publish; sync.pending shows a row for each of their tables';

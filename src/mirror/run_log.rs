@@ -416,14 +416,22 @@ impl<'c> RunLog<'c> {
         appender.flush().map_err(failed)
     }
 
-    /// Replaces `sync.pending_scopes`. What was pending before keeps its `since`.
+    /// Replaces `sync.pending_scopes`. What was pending before keeps its `since`, and so does what is left
+    /// of a case that was unread when pending scopes were last noted (`UnreadCases::note`).
     pub(crate) fn replace_pending(&self) -> Result<()> {
         self.conn
             .execute_batch(&format!(
                 "CREATE OR REPLACE TEMP TABLE now_pending AS \
-                   SELECT n.table_name, n.scope, n.reason, coalesce(p.since, {now}) AS since \
-                   FROM temp.stage_pending n LEFT JOIN sync.pending_scopes p \
-                     ON p.table_name = n.table_name AND p.scope = n.scope; \
+                   SELECT n.table_name, n.scope, n.reason, \
+                     coalesce(p.since, CASE WHEN r.table_name IS NOT NULL THEN u.since END, {now}) \
+                       AS since \
+                   FROM temp.stage_pending n \
+                   LEFT JOIN sync.pending_scopes p \
+                     ON p.table_name = n.table_name AND p.scope = n.scope \
+                   LEFT JOIN (SELECT table_name FROM sync.refresh_rules \
+                              WHERE table_name NOT IN ('cases', 'projects')) r \
+                     ON r.table_name = n.table_name \
+                   LEFT JOIN temp.read_since u ON u.case_id = TRY_CAST(n.scope AS BIGINT); \
                  DELETE FROM sync.pending_scopes; \
                  INSERT INTO sync.pending_scopes SELECT * FROM temp.now_pending; \
                  DROP TABLE temp.now_pending; DROP TABLE temp.stage_pending",

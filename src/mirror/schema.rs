@@ -36,7 +36,7 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
             .map_err(|e| db("cannot create the store's state", e))?;
         fetched::create(conn)?;
         fetched::create_view(conn)?;
-        State::new(conn).unread().show(&[], None)?;
+        State::new(conn).unread().show(&[])?;
         set_meta(conn, "format", &FORMAT.to_string())?;
         set_meta(conn, "definition", "1")?;
         // Change counters of different stores must not be compared.

@@ -105,7 +105,11 @@ CREATE TABLE sync.runs (
 );
 COMMENT ON TABLE sync.runs IS 'One row per run; outcome and ended_at are NULL while it lasts and after a kill';
 
--- The view sync.pending shows them, and the scopes of cases that were not read yet.
+-- Cases of which nothing was read but their row in the search, as of the last publish, and whether
+-- bootstrap.since lets them through.
+CREATE TABLE sync.unread_cases (case_id BIGINT, since TIMESTAMPTZ, wanted BOOLEAN);
+
+-- The view sync.pending shows them, and the scopes of those cases.
 CREATE TABLE sync.pending_scopes (
   table_name VARCHAR,
   scope VARCHAR,

@@ -42,7 +42,7 @@ pub(super) fn take_out(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<
         let (name, text) = (sql::ident(&table), sql::text(&table));
         let versions = scalar_i64(conn, &format!("SELECT count(*) FROM history.{name}"))?;
         // It may name the table; the next publishing makes it whole again.
-        State::new(conn).unread().show(&[], None)?;
+        State::new(conn).unread().show(&[])?;
         let mut sql = format!("DROP TABLE main.{name};");
         if versions == 0 {
             sql += &format!(

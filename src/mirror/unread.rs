@@ -27,24 +27,44 @@ pub(crate) struct UnreadCases<'c> {
 
 impl UnreadCases<'_> {
     /// Collects them in `temp.unread` of this connection; the other cases that may have something stale
-    /// are planned one by one.
-    pub(crate) fn stage(&self, active: &[Arc<Resource>]) -> Result<()> {
-        self.conn
-            .execute_batch(&format!("CREATE OR REPLACE TEMP TABLE unread AS {}", unread(active)))
-            .map_err(|e| db("cannot look for cases that were not read", e))
+    /// are planned one by one. `since` is `bootstrap.since` in ticks.
+    pub(crate) fn stage(&self, active: &[Arc<Resource>], since: Option<i64>) -> Result<()> {
+        self.write(&format!(
+            "CREATE OR REPLACE TEMP TABLE unread AS \
+               SELECT u.case_id, u.since, {} AS wanted FROM ({}) u",
+            self.wanted(since)?,
+            unread(active)
+        ))
     }
 
-    /// How many of those in `temp.unread` are to be read, per table of `active`; `since` is
-    /// `bootstrap.since` in ticks.
-    pub(crate) fn count(
-        &self,
-        active: &[Arc<Resource>],
-        since: Option<i64>,
-    ) -> Result<BTreeMap<String, u64>> {
+    /// Notes those that are staged on this connection, for `sync.pending` to show until they are noted
+    /// anew. They are noted before the others are planned: a case that is read or moved meanwhile would
+    /// be among neither, or among both.
+    pub(crate) fn note(&self, active: &[Arc<Resource>], since: Option<i64>) -> Result<()> {
+        self.stage(active, since)?;
+        self.write(
+            "CREATE OR REPLACE TEMP TABLE read_since AS \
+               SELECT case_id, since FROM sync.unread_cases \
+               WHERE case_id NOT IN (SELECT case_id FROM temp.unread); \
+             DELETE FROM sync.unread_cases WHERE case_id IN (SELECT case_id FROM temp.read_since); \
+             UPDATE sync.unread_cases n SET wanted = u.wanted FROM temp.unread u \
+               WHERE u.case_id = n.case_id AND u.wanted <> n.wanted; \
+             INSERT INTO sync.unread_cases SELECT case_id, since, wanted FROM temp.unread \
+               WHERE case_id NOT IN (SELECT case_id FROM sync.unread_cases); \
+             DROP TABLE temp.unread",
+        )
+    }
+
+    /// Collects those that were noted in `temp.unread` of this connection.
+    pub(crate) fn stage_noted(&self) -> Result<()> {
+        self.write("CREATE OR REPLACE TEMP TABLE unread AS FROM sync.unread_cases")
+    }
+
+    /// How many of those in `temp.unread` are to be read, per table of `active`.
+    pub(crate) fn count(&self, active: &[Arc<Resource>]) -> Result<BTreeMap<String, u64>> {
         let mut counts = BTreeMap::new();
         for (condition, tables) in by_condition(active) {
-            let wanted = self.wanted(since)?;
-            let sql = format!("SELECT count(*) FROM temp.unread u WHERE {wanted} AND {condition}");
+            let sql = format!("SELECT count(*) FROM temp.unread u WHERE u.wanted AND {condition}");
             let count = u64::try_from(sql::scalar_i64(self.conn, &sql)?).unwrap_or(0);
             counts.extend(tables.into_iter().map(|table| (table.to_owned(), count)));
         }
@@ -52,49 +72,23 @@ impl UnreadCases<'_> {
         Ok(counts)
     }
 
-    /// Makes `sync.pending` show them beside what is noted scope by scope.
-    pub(crate) fn show(&self, active: &[Arc<Resource>], since: Option<i64>) -> Result<()> {
-        let view = self.pending(active, since)?;
+    /// Makes `sync.pending` show those that were noted beside what is noted scope by scope.
+    pub(crate) fn show(&self, active: &[Arc<Resource>]) -> Result<()> {
+        let view = pending(active);
         let state = State::new(self.conn);
         if state.meta(SHOWN)?.as_deref() == Some(view.as_str()) {
             return Ok(());
         }
-        let comment = "What is stale, why, and since when";
-        self.conn
-            .execute_batch(&format!(
-                "CREATE OR REPLACE VIEW sync.pending AS {view}; \
-                 COMMENT ON VIEW sync.pending IS {}",
-                sql::text(comment)
-            ))
-            .map_err(|e| db("cannot show what is pending", e))?;
+        let comment = "What is stale, why, and since when, as of the last publish";
+        self.write(&format!(
+            "CREATE OR REPLACE VIEW sync.pending AS {view}; COMMENT ON VIEW sync.pending IS {}",
+            sql::text(comment)
+        ))?;
         state.set_meta(SHOWN, &view)
     }
 
-    fn pending(&self, active: &[Arc<Resource>], since: Option<i64>) -> Result<String> {
-        let noted = "SELECT table_name, scope, reason, since FROM sync.pending_scopes";
-        let wanted = self.wanted(since)?;
-        let reason = sql::text(&Reason::New.to_string());
-        let unread_scopes: Vec<String> = by_condition(active)
-            .into_iter()
-            .map(|(condition, tables)| {
-                let tables: Vec<String> =
-                    tables.into_iter().map(|table| format!("({})", sql::text(table))).collect();
-                format!(
-                    " UNION ALL SELECT t.table_name, u.case_id::VARCHAR, {reason}, u.since \
-                     FROM unread u CROSS JOIN (VALUES {}) t(table_name) \
-                     WHERE {wanted} AND {condition}",
-                    tables.join(", ")
-                )
-            })
-            .collect();
-        if unread_scopes.is_empty() {
-            return Ok(noted.to_owned());
-        }
-        Ok(format!(
-            "WITH unread AS MATERIALIZED ({}) {noted}{}",
-            unread(active),
-            unread_scopes.concat()
-        ))
+    fn write(&self, sql: &str) -> Result<()> {
+        self.conn.execute_batch(sql).map_err(|e| db("cannot note which cases were not read yet", e))
     }
 
     /// Which cases `u` `bootstrap.since` lets through: those that were modified since, as far as can be
@@ -121,6 +115,23 @@ impl UnreadCases<'_> {
         };
         Ok(format!("CASE WHEN u.reported THEN {reported} ELSE {unreported} END"))
     }
+}
+
+/// What `sync.pending` shows, as a query.
+fn pending(active: &[Arc<Resource>]) -> String {
+    let noted = "SELECT table_name, scope, reason, since FROM sync.pending_scopes";
+    let reason = sql::text(&Reason::New.to_string());
+    let unread_scopes = by_condition(active).into_iter().map(|(condition, tables)| {
+        let tables: Vec<String> =
+            tables.into_iter().map(|table| format!("({})", sql::text(table))).collect();
+        format!(
+            " UNION ALL SELECT t.table_name, u.case_id::VARCHAR, {reason}, u.since \
+             FROM sync.unread_cases u CROSS JOIN (VALUES {}) t(table_name) \
+             WHERE u.wanted AND {condition}",
+            tables.join(", ")
+        )
+    });
+    [noted.to_owned()].into_iter().chain(unread_scopes).collect::<Vec<_>>().concat()
 }
 
 /// The unread cases, as a query: `case_id`, `since`, `reported`, `modified_date`.

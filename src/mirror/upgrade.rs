@@ -115,10 +115,11 @@ pub(super) fn from_fourth(conn: &Connection) -> Result<()> {
         "ALTER TABLE sync.seen ADD COLUMN IF NOT EXISTS known_at TIMESTAMPTZ; \
          CREATE TABLE sync.pending_scopes AS \
            SELECT table_name, scope, reason, since FROM sync.pending; \
-         DROP TABLE sync.pending",
+         DROP TABLE sync.pending; \
+         CREATE TABLE sync.unread_cases (case_id BIGINT, since TIMESTAMPTZ, wanted BOOLEAN)",
     )
     .map_err(|e| db("cannot bring the store's state up to this version", e))?;
-    State::new(conn).unread().show(&[], None)
+    State::new(conn).unread().show(&[])
 }
 
 /// Gives a journal's table the column of the names, where each row has its line's place. Nothing is

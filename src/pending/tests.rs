@@ -230,7 +230,7 @@ fn what_queries_say_of_unread_cases_is_what_planning_each_of_them_says() {
                 "DELETE FROM sync.seen; DELETE FROM sync.fetched_scopes; \
                  DELETE FROM sync.fetched_cases; DELETE FROM sync.failures; \
                  DELETE FROM sync.fetched_marks; DELETE FROM main.cases; \
-                 DELETE FROM main.projects; DELETE FROM sync.meta",
+                 DELETE FROM main.projects; DELETE FROM sync.meta; DELETE FROM sync.unread_cases",
             )
             .unwrap();
             for (case, id) in cases.iter().zip(1..) {
@@ -246,9 +246,10 @@ fn what_queries_say_of_unread_cases_is_what_planning_each_of_them_says() {
             let all = state.cases().dirty_cases(None, &[], 1_000).unwrap();
             let wanted = planned(&conn, &all, &active, since);
 
-            state.unread().stage(&active).unwrap();
-            let counts = state.unread().count(&active, since).unwrap();
-            state.unread().show(&active, since).unwrap();
+            state.unread().note(&active, since).unwrap();
+            state.unread().stage_noted().unwrap();
+            let counts = state.unread().count(&active).unwrap();
+            state.unread().show(&active).unwrap();
             let shown: Vec<(String, i64)> = crate::sql::query(
                 &conn,
                 "SELECT table_name, scope::BIGINT FROM sync.pending",
@@ -271,4 +272,75 @@ fn what_queries_say_of_unread_cases_is_what_planning_each_of_them_says() {
         })
         .unwrap();
     assert!(unread_seen.get() > 50, "{} cases were taken by queries", unread_seen.get());
+}
+
+/// What `sync.pending` says of a case, in one text: tables, and since when.
+fn pending_of(conn: &Connection, id: i64) -> BTreeSet<(String, String)> {
+    let sql = format!("SELECT table_name, since::VARCHAR FROM sync.pending WHERE scope = '{id}'");
+    let rows = crate::sql::query(conn, &sql, |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    rows.into_iter().collect()
+}
+
+#[test]
+fn what_is_read_or_moves_while_others_are_planned_leaves_nothing_out_and_doubles_nothing() {
+    let conn = fixture::store(None, 2026..=2026);
+    let catalog = Catalog::load(None).unwrap();
+    conn.execute_batch("UPDATE sync.resources SET answered = true").unwrap();
+    let (state, active) = (State::new(&conn), active(&conn, &catalog).unwrap());
+    let log = RunLog::new(&conn);
+    let unread = Told {
+        reported: true,
+        modified: "100",
+        dirty: true,
+        removed: false,
+        place: "'cases'",
+        state: "'found'",
+        rereading: "any_stamp",
+        row: Some(("NULL", "'Sale'", "NULL")),
+        searched: Some(("any_stamp", "current", true, "NULL", 0)),
+        other: Other::Nothing,
+        failed: false,
+    };
+    for id in 1..=3 {
+        tell(&conn, id, &unread);
+    }
+    conn.execute_batch("UPDATE sync.seen SET known_at = TIMESTAMPTZ '2026-01-01 00:00:00+00'")
+        .unwrap();
+    let notes = "INSERT INTO sync.fetched_scopes BY NAME SELECT 'notes' AS table_name, 1 AS id, \
+                 '' AS part, any_stamp AS version, 'current' AS status, true AS complete, \
+                 TIMESTAMPTZ '2026-02-01 00:00:00+00' AS fetched_at, 0 AS mark \
+                 FROM sync.seen WHERE case_id = 1";
+    let moves = "UPDATE sync.seen SET any_stamp = 'w' WHERE case_id = 2";
+    // A publishing: `meanwhile` is committed between the noting and the planning of the others.
+    let publish = |meanwhile: &str| {
+        state.unread().note(&active, None).unwrap();
+        conn.execute_batch(meanwhile).unwrap();
+        log.begin_pending().unwrap();
+        state.unread().stage_noted().unwrap();
+        let batch = state.cases().dirty_cases_that_were_read(None, 100).unwrap();
+        let planned = planned(&conn, &batch, &active, None);
+        let rows: Vec<(String, String)> =
+            planned.into_iter().map(|(table, id)| (table, id.to_string())).collect();
+        log.add_pending(rows.iter().map(|(table, id)| (table.as_str(), id.as_str(), "new")))
+            .unwrap();
+        log.replace_pending().unwrap();
+        state.unread().show(&active).unwrap();
+        let doubled = "SELECT count(*) - count(DISTINCT (table_name, scope)) FROM sync.pending";
+        assert_eq!(crate::sql::scalar_i64(&conn, doubled).unwrap(), 0);
+        [1, 2, 3].map(|id| pending_of(&conn, id))
+    };
+    let [one, two, three] = publish(&format!("{notes}; {moves}"));
+    assert!(three.len() > 10, "{three:?}");
+    assert_eq!((&one, &two), (&three, &three), "they are pending, or were when it began");
+
+    // Now both are planned one by one, and are pending since they were known.
+    let [one, two, still] = publish("");
+    assert_eq!(still, three);
+    let without_notes: BTreeSet<_> =
+        three.iter().filter(|(table, _)| table != "notes").cloned().collect();
+    assert_eq!(one, without_notes);
+    let beside_the_search: BTreeSet<_> =
+        two.iter().filter(|(table, _)| table != "cases").cloned().collect();
+    assert_eq!(beside_the_search, three);
+    assert_eq!(two.len(), three.len() + 1, "its row in the search is to be read too");
 }

@@ -76,11 +76,13 @@ impl Session {
         // Before the rest: a poll that ends meanwhile moves the bound past cases that are not collected.
         let watermark = State::new(&conn).feed("cases")?.bound;
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
+        self.writer.run(move |conn| pending::note_unread(conn, &config, &catalog)).await?;
+        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
         // During a backfill that is most of all cases: nothing else waits for it, and no more than a
         // few chunks of it are in memory.
         let (chunks, mut collected) = tokio::sync::mpsc::channel::<Vec<PendingScope>>(1);
         let collecting = tokio::task::spawn_blocking(move || {
-            pending::collect(&conn, &config, &catalog, |chunk| {
+            pending::collect_noted(&conn, &config, &catalog, |chunk| {
                 let unwanted = |_| Error::new(Kind::Cancelled, "what is pending is not wanted");
                 chunks.blocking_send(chunk).map_err(unwanted)
             })
@@ -99,11 +101,11 @@ impl Session {
         let pending = collecting
             .await
             .map_err(|e| Error::caused(Kind::Internal, "collecting ended early", e))??;
-        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
+        let catalog = Arc::clone(&self.catalog);
         self.writer
             .run(move |conn| {
                 RunLog::new(conn).replace_pending()?;
-                pending::show_unread(conn, &config, &catalog)?;
+                pending::show(conn, &catalog)?;
                 if let Some(ticks) = watermark {
                     State::new(conn).set_meta(WATERMARK, &ticks.to_string())?;
                 }
