@@ -42,8 +42,10 @@ pub(crate) fn run(command: &mut Command) -> Taken {
         }
     };
     let wall = start.elapsed();
-    assert!(status.success(), "{command:?} ended with {status}");
-    Taken { wall, cpu: cpu_of_children() - before, peak, stdout: text_of(&mut output) }
+    let cpu = cpu_of_children() - before;
+    let stdout = text_of(&mut output);
+    assert!(status.success(), "{command:?} ended with {status}:\n{stdout}");
+    Taken { wall, cpu, peak, stdout }
 }
 
 fn text_of(file: &mut File) -> String {
