@@ -471,9 +471,12 @@ fn plan_tells_the_calls_of_the_next_sync_and_asks_only_the_feeds() {
     world.sync();
     // Some seconds ago: the platform's `Date` has no parts of one, and within the second of a change the
     // sync searches twice.
-    let ago = (jiff::Timestamp::now() - jiff::SignedDuration::from_secs(10)).to_string();
+    let ago = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second() - 10).unwrap();
     let case_id = Some(shown_cases(&world)[3]);
-    world.sandbox.act(&Act::Change { case_id, facet: Facet::Activity, at: Some(ago) }).unwrap();
+    world
+        .sandbox
+        .act(&Act::Change { case_id, facet: Facet::Activity, at: Some(ago.to_string()) })
+        .unwrap();
     // What is searched within the delay is searched once more.
     let again = world.command(&["plan"]).env(SEARCH_DELAY, "10m").output().unwrap();
     assert_status(&again, 0);
