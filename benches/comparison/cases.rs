@@ -31,16 +31,17 @@ pub(crate) fn compare(cases: usize) {
     };
     write_columns(folder.path());
     let folder_text = folder.path().display().to_string();
+    let (id, secret) = server.credentials();
     for (what, script, args) in [
         (
             "Python: an HTTP client and read_json",
             "read_json.py",
-            &[&server.base_url, &folder_text][..],
+            &[&server.base_url, id, secret, &folder_text][..],
         ),
         (
             "dlt: REST source, merge into DuckDB",
             "rest_source.py",
-            &[&server.base_url, &folder_text],
+            &[&server.base_url, id, secret, &folder_text],
         ),
         ("DuckDB: read_json of local files, types told", "read_typed.py", &[&folder_text]),
     ] {

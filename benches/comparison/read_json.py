@@ -1,6 +1,7 @@
 """To compare: what a script does that fetches the same pages and lets DuckDB read them.
 
-python read_json.py BASE_URL FOLDER: writes FOLDER/read_json.duckdb and prints its rows.
+python read_json.py BASE_URL CLIENT_ID CLIENT_SECRET FOLDER: writes FOLDER/read_json.duckdb and prints
+its rows.
 """
 
 import pathlib
@@ -13,9 +14,18 @@ import requests
 TOP = 1000
 SEARCHES = {"cases": "AdvancedPropertySearch", "projects": "AdvancedProjectSearch"}
 
-base_url, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+base_url, client_id, client_secret, folder = sys.argv[1:]
+folder = pathlib.Path(folder)
 session = requests.Session()
-login = session.post(base_url + "/authtoken", data={"grant_type": "client_credentials"})
+login = session.post(
+    base_url + "/authtoken",
+    data={
+        "grant_type": "client_credentials",
+        "client_id": client_id,
+        "client_secret": client_secret,
+    },
+)
+login.raise_for_status()
 session.headers["Authorization"] = "Bearer " + login.json()["access_token"]
 
 database = folder / "read_json.duckdb"
