@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use serde_json::value::RawValue;
 
 use crate::catalog::{Answer as Shape, Catalog, ForEach, Group, Origin, Read, Resource};
 use crate::config::Config;
@@ -204,7 +203,7 @@ impl Extractor {
         version: Version,
     ) -> Result<Load> {
         Ok(Load {
-            decoded: Decoder::new(&self.catalog, resource, &self.context).finish()?,
+            decoded: Decoder::new(&self.catalog, resource, &self.context, 0).finish()?,
             scopes: vec![LoadedScope {
                 id,
                 part: String::new(),
@@ -347,16 +346,16 @@ impl Extractor {
         let (catalog, context) = (Arc::clone(&self.catalog), Arc::clone(&self.context));
         let resource = Arc::clone(resource);
         let work = move || {
-            let mut decoder = Decoder::new(&catalog, &resource, &context);
+            let mut decoder = Decoder::new(&catalog, &resource, &context, records.len());
             for (record, params) in &records {
-                let raw: &RawValue = serde_json::from_slice(record).map_err(|e| {
+                let json = std::str::from_utf8(record).map_err(|e| {
                     Error::caused(
                         Kind::BadAnswer,
-                        format!("{}: the answer is no JSON", resource.table),
+                        format!("{}: the answer is no text", resource.table),
                         e,
                     )
                 })?;
-                decoder.push(raw, params);
+                decoder.push(json, params);
             }
             decoder.finish()
         };

@@ -110,9 +110,9 @@ pub(crate) fn decode(folder: &Path) -> Figures {
             let body = std::fs::read(file).expect("a page can be read");
             let start = Instant::now();
             let parts = split::split(&body).expect("a page is a list");
-            let mut decoder = Decoder::new(&catalog, resource, &context);
+            let mut decoder = Decoder::new(&catalog, resource, &context, parts.records.len());
             for record in &parts.records {
-                decoder.push(record, &Params::new());
+                decoder.push(record.get(), &Params::new());
             }
             let decoded = decoder.finish().expect("columns fit together");
             took += start.elapsed();

@@ -24,19 +24,20 @@ enum Values {
 }
 
 impl Values {
-    fn new(kind: Scalar) -> Values {
+    /// With room for so many: most answers have a few records, and arrow's own room is for a thousand.
+    fn new(kind: Scalar, room: usize) -> Values {
         match kind {
-            Scalar::Int => Values::Int(Int64Builder::new()),
-            Scalar::Text | Scalar::Enum => Values::Text(StringBuilder::new()),
-            Scalar::Bool => Values::Bool(BooleanBuilder::new()),
+            Scalar::Int => Values::Int(Int64Builder::with_capacity(room)),
+            Scalar::Text | Scalar::Enum => Values::Text(StringBuilder::with_capacity(room, 0)),
+            Scalar::Bool => Values::Bool(BooleanBuilder::with_capacity(room)),
             Scalar::Money | Scalar::Decimal => {
-                Values::Decimal(Decimal128Builder::new().with_data_type(kind.arrow()))
+                Values::Decimal(Decimal128Builder::with_capacity(room).with_data_type(kind.arrow()))
             }
-            Scalar::Instant => {
-                Values::Instant(TimestampMicrosecondBuilder::new().with_data_type(kind.arrow()))
-            }
-            Scalar::Guid => Values::Guid(FixedSizeBinaryBuilder::new(16)),
-            Scalar::Date => Values::Date(Date32Builder::new()),
+            Scalar::Instant => Values::Instant(
+                TimestampMicrosecondBuilder::with_capacity(room).with_data_type(kind.arrow()),
+            ),
+            Scalar::Guid => Values::Guid(FixedSizeBinaryBuilder::with_capacity(room, 16)),
+            Scalar::Date => Values::Date(Date32Builder::with_capacity(room)),
         }
     }
 
@@ -102,9 +103,10 @@ struct Lists {
 }
 
 impl ColumnBuilder {
-    pub(super) fn new(kind: ColumnType) -> ColumnBuilder {
+    /// With room for so many rows.
+    pub(super) fn new(kind: ColumnType, room: usize) -> ColumnBuilder {
         ColumnBuilder {
-            values: Values::new(kind.scalar),
+            values: Values::new(kind.scalar, if kind.list { 0 } else { room }),
             list: kind.list.then(|| Lists { offsets: vec![0], valid: Vec::new(), items: 0 }),
         }
     }

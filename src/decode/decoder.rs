@@ -62,8 +62,13 @@ struct Key {
 }
 
 impl<'a> Decoder<'a> {
-    /// A decoder for `resource` and its child tables.
-    pub fn new(catalog: &Catalog, resource: &Arc<Resource>, context: &Context) -> Decoder<'a> {
+    /// A decoder for `resource` and its child tables, with room for so many records.
+    pub fn new(
+        catalog: &Catalog,
+        resource: &Arc<Resource>,
+        context: &Context,
+        room: usize,
+    ) -> Decoder<'a> {
         let mut children: Vec<(String, Decoder<'a>)> = Vec::new();
         let mut left_out: Vec<&str> = Vec::new();
         for child in catalog.children(&resource.table) {
@@ -71,7 +76,7 @@ impl<'a> Decoder<'a> {
             if context.disabled.contains(&child.table) {
                 left_out.push(&of.field);
             } else {
-                children.push((of.field.clone(), Decoder::new(catalog, child, context)));
+                children.push((of.field.clone(), Decoder::new(catalog, child, context, 0)));
             }
         }
         let named = |name: &String| resource.columns.iter().position(|c| c.name == *name);
@@ -88,8 +93,8 @@ impl<'a> Decoder<'a> {
             scope_column: resource
                 .scope_column()
                 .and_then(|name| resource.columns.iter().position(|column| column.name == name)),
-            builders: resource.columns.iter().map(|c| ColumnBuilder::new(c.kind)).collect(),
-            extra: StringBuilder::new(),
+            builders: resource.columns.iter().map(|c| ColumnBuilder::new(c.kind, room)).collect(),
+            extra: StringBuilder::with_capacity(room, 0),
             live: Vec::new(),
             by_key: HashMap::new(),
             positions: HashMap::new(),
@@ -116,10 +121,11 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Adds a record, the text of one JSON value: an object, or a bare value where the table has a
-    /// column for it. What is neither is rejected like a record without key.
-    pub fn push(&mut self, raw: &'a RawValue, params: &Params) {
-        self.push_text(raw.get(), params, None);
+    /// Adds a record, the text of one JSON value as [`crate::source::split`] gives it: an object, or a
+    /// bare value where the table has a column for it. What is neither is rejected like a record
+    /// without key.
+    pub fn push(&mut self, json: &'a str, params: &Params) {
+        self.push_text(json, params, None);
     }
 
     /// `place` is the record's in the list that it stands in, from 1, where that is its position.

@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::FixedState;
+
 use crate::catalog::{Origin, Resource};
 
-/// Fields by name, with where they go; of a nested object likewise.
-pub(super) type Slots = HashMap<String, Slot>;
+/// Fields by name, with where they go; of a nested object likewise. Every field of every record is looked
+/// up here, and the names in it are ours, so that nobody can choose them to collide.
+pub(super) type Slots = HashMap<String, Slot, FixedState>;
 
 /// Where a field of a record goes.
 pub(super) enum Slot {
@@ -57,7 +60,8 @@ fn insert(slots: &mut Slots, path: &[String], slot: Slot) {
             slots.insert(last.clone(), slot);
         }
         [first, rest @ ..] => {
-            let entry = slots.entry(first.clone()).or_insert_with(|| Slot::Nested(HashMap::new()));
+            let entry =
+                slots.entry(first.clone()).or_insert_with(|| Slot::Nested(Slots::default()));
             if let Slot::Nested(inner) = entry {
                 insert(inner, rest, slot);
             }

@@ -415,10 +415,11 @@ mod tests {
             let resource = self.catalog.get("notes").unwrap();
             let records: Vec<String> =
                 (1..=notes).map(|id| format!("{{\"Id\": {id}, \"Unheard\": 1}}")).collect();
-            let mut decoder = Decoder::new(&self.catalog, resource, &self.context);
+            let mut decoder = Decoder::new(&self.catalog, resource, &self.context, records.len());
             for json in &records {
                 let raw: &RawValue = serde_json::from_str(json).unwrap();
-                decoder.push(raw, &Params::from([("case_id".to_owned(), Param::Int(case_id))]));
+                decoder
+                    .push(raw.get(), &Params::from([("case_id".to_owned(), Param::Int(case_id))]));
             }
             Load {
                 decoded: decoder.finish().unwrap(),
@@ -441,7 +442,7 @@ mod tests {
         /// The same answer, where it was found to be the mirrored one before it was decoded.
         fn unchanged(&self, answer: Answer) -> Load {
             let decoder =
-                Decoder::new(&self.catalog, self.catalog.get("notes").unwrap(), &self.context);
+                Decoder::new(&self.catalog, self.catalog.get("notes").unwrap(), &self.context, 0);
             Load {
                 decoded: decoder.finish().unwrap(),
                 kind: LoadKind::Unchanged,

@@ -76,8 +76,18 @@ pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) ->
         Some(Shape::List) if !matches!(first, Some(b'{' | b'[')) => return of("is not a list"),
         _ => {}
     }
-    let mut scan = Scan { expected, most, records: 0, results: false, found: None };
-    let mut json = serde_json::Deserializer::from_slice(body);
+    // Looked at once: field by field it costs more than all else here.
+    let Ok(body) = std::str::from_utf8(body) else { return of("is broken JSON: it is no UTF-8") };
+    let mut scan = Scan {
+        expected,
+        most,
+        records: 0,
+        results: false,
+        names: Vec::new(),
+        spare: Vec::new(),
+        found: None,
+    };
+    let mut json = serde_json::Deserializer::from_str(body);
     let scanned = match first {
         Some(b'[') => Elements(&mut scan).deserialize(&mut json),
         Some(b'{') if expected.is_some_and(|expected| expected.shape == Shape::Record) => {
@@ -92,46 +102,62 @@ pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) ->
         Err(cause) => of(&format!("is broken JSON: {}", describe(&cause))),
         Ok(()) => {
             let list = expected.is_some_and(|expected| expected.shape == Shape::List);
-            (list && first == Some(&b'{') && !results).then(|| other_shape(body).to_string())
+            (list && first == Some(&b'{') && !results)
+                .then(|| other_shape(body.as_bytes()).to_string())
         }
     }
 }
 
 /// A walk over an answer.
-struct Scan<'e> {
+struct Scan<'e, 'de> {
     expected: Option<&'e Expected>,
     most: u64,
     records: u64,
     /// The envelope holds `Results`.
     results: bool,
+    /// The names of the last object's fields, in their order.
+    names: Vec<Cow<'de, str>>,
+    /// Room for those of the next.
+    spare: Vec<Cow<'de, str>>,
     /// What is wrong: the walk ends there, by an error that says nothing.
     found: Option<String>,
 }
 
-impl Scan<'_> {
+impl<'de> Scan<'_, 'de> {
     fn wrong<E: serde::de::Error>(&mut self, what: String) -> E {
         self.found = Some(what);
         E::custom("wrong")
     }
 
-    fn fields<'de, A: MapAccess<'de>>(
+    /// Walks over an object that names no field twice; `each` says whether it took the field's value.
+    fn fields<A: MapAccess<'de>>(
         &mut self,
         mut map: A,
         mut each: impl FnMut(&mut Self, &str, &mut A) -> Result<bool, A::Error>,
-    ) -> Result<Vec<Cow<'de, str>>, A::Error> {
-        let mut names: Vec<Cow<'de, str>> = Vec::new();
-        let mut known: HashSet<u64> = HashSet::new();
+    ) -> Result<(), A::Error> {
+        let mut before = std::mem::take(&mut self.names);
+        let mut names = std::mem::take(&mut self.spare);
+        // Records of one list mostly name the same fields in the same order. As long as they do, they
+        // were looked at with the last one.
+        let mut known: Option<HashSet<u64>> = None;
         while let Some(Name(name)) = map.next_key()? {
-            // A first look by a number; equal ones are compared.
-            if !known.insert(short_hash(&name)) && names.contains(&name) {
-                return Err(self.wrong(format!("has a record that names the field {name} twice")));
+            if known.is_some() || before.get(names.len()) != Some(&name) {
+                let known = known
+                    .get_or_insert_with(|| names.iter().map(|name| short_hash(name)).collect());
+                // A first look by a number; equal ones are compared.
+                if !known.insert(short_hash(&name)) && names.contains(&name) {
+                    let what = format!("has a record that names the field {name} twice");
+                    return Err(self.wrong(what));
+                }
             }
             if !each(self, &name, &mut map)? {
                 map.next_value::<IgnoredAny>()?;
             }
             names.push(name);
         }
-        Ok(names)
+        before.clear();
+        (self.names, self.spare) = (names, before);
+        Ok(())
     }
 }
 
@@ -142,9 +168,9 @@ fn short_hash(name: &str) -> u64 {
 }
 
 /// A list of records.
-struct Elements<'s, 'e>(&'s mut Scan<'e>);
+struct Elements<'s, 'e, 'de>(&'s mut Scan<'e, 'de>);
 
-impl<'de> DeserializeSeed<'de> for Elements<'_, '_> {
+impl<'de> DeserializeSeed<'de> for Elements<'_, '_, 'de> {
     type Value = ();
 
     fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -152,7 +178,7 @@ impl<'de> DeserializeSeed<'de> for Elements<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Elements<'_, '_> {
+impl<'de> Visitor<'de> for Elements<'_, '_, 'de> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -179,9 +205,9 @@ impl<'de> Visitor<'de> for Elements<'_, '_> {
 }
 
 /// `{Count, Results}`, or an object of which nothing is known.
-struct Envelope<'s, 'e>(&'s mut Scan<'e>);
+struct Envelope<'s, 'e, 'de>(&'s mut Scan<'e, 'de>);
 
-impl<'de> DeserializeSeed<'de> for Envelope<'_, '_> {
+impl<'de> DeserializeSeed<'de> for Envelope<'_, '_, 'de> {
     type Value = ();
 
     fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -189,7 +215,7 @@ impl<'de> DeserializeSeed<'de> for Envelope<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Envelope<'_, '_> {
+impl<'de> Visitor<'de> for Envelope<'_, '_, 'de> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -211,9 +237,9 @@ impl<'de> Visitor<'de> for Envelope<'_, '_> {
 }
 
 /// One record; an element that is no object is the decoder's to judge.
-struct Record<'s, 'e>(&'s mut Scan<'e>);
+struct Record<'s, 'e, 'de>(&'s mut Scan<'e, 'de>);
 
-impl<'de> DeserializeSeed<'de> for Record<'_, '_> {
+impl<'de> DeserializeSeed<'de> for Record<'_, '_, 'de> {
     type Value = ();
 
     fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -221,7 +247,7 @@ impl<'de> DeserializeSeed<'de> for Record<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Record<'_, '_> {
+impl<'de> Visitor<'de> for Record<'_, '_, 'de> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -231,7 +257,7 @@ impl<'de> Visitor<'de> for Record<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
         let expected = self.0.expected;
         let mut known = expected.is_none_or(|expected| expected.fields.is_empty());
-        let names = self.0.fields(map, |scan, name, map| {
+        self.0.fields(map, |scan, name, map| {
             let Some(expected) = expected else { return Ok(false) };
             known = known || expected.fields.contains(name);
             let Some((field, id)) = expected.asked.iter().find(|(field, _)| field == name) else {
@@ -246,6 +272,7 @@ impl<'de> Visitor<'de> for Record<'_, '_> {
         if known {
             return Ok(());
         }
+        let names = &self.0.names;
         let met = if names.is_empty() {
             "no field at all".to_owned()
         } else {
@@ -362,6 +389,22 @@ mod tests {
     #[case::list(Shape::Record, r#"[{"Id": 1}]"#, "not an object")]
     #[case::blank(Shape::Record, " ", "is empty")]
     #[case::object(Shape::Scalar, r#"{"Message": "An error"}"#, "not a bare value")]
+    #[case::twice_as_before(
+        Shape::List,
+        r#"[{"Id": 1, "A": 1}, {"Id": 2, "A": 1, "Id": 3}]"#,
+        "the field Id twice"
+    )]
+    #[case::twice_in_another_order(
+        Shape::List,
+        r#"[{"Id": 1, "A": 1}, {"A": 1, "Id": 2, "A": 3}]"#,
+        "the field A twice"
+    )]
+    #[case::twice_then_as_before(
+        Shape::List,
+        r#"[{"Id": 1, "A": 1, "B": 1}, {"A": 1, "A": 2, "B": 3}]"#,
+        "the field A twice"
+    )]
+    #[case::no_text(Shape::List, "[{\"Id\": \"\\ud800\"}, 1 2]", "broken JSON")]
     #[case::twice(Shape::Record, r#"{"Id": 1, "Name": "x", "Id": 2}"#, "the field Id twice")]
     #[case::escaped(Shape::Record, r#"{"Id": 1, "\u0049d": 2}"#, "the field Id twice")]
     #[case::unknown_twice(Shape::List, r#"[{"Id": 1, "A": 1, "A": 1}]"#, "the field A twice")]

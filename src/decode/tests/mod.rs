@@ -31,10 +31,10 @@ fn decode_by(
     params: &Params,
     records: &[&str],
 ) -> Decoded {
-    let mut decoder = Decoder::new(catalog, catalog.get(table).unwrap(), context);
+    let mut decoder = Decoder::new(catalog, catalog.get(table).unwrap(), context, records.len());
     for record in records {
         let raw: &RawValue = serde_json::from_str(record).unwrap();
-        decoder.push(raw, params);
+        decoder.push(raw.get(), params);
     }
     decoder.finish().unwrap()
 }

@@ -116,7 +116,7 @@ impl Mirror {
         self.now += 1.second();
         let resource = self.catalog.get("case_journals").unwrap();
         let records: Vec<String> = lines.iter().map(|line| line.json().to_string()).collect();
-        let mut decoder = Decoder::new(&self.catalog, resource, &self.context);
+        let mut decoder = Decoder::new(&self.catalog, resource, &self.context, 0);
         for (json, number) in records.iter().zip(1_i64..) {
             let params = Params::from([
                 ("journal_level".to_owned(), Param::Text("offices".to_owned())),
@@ -126,7 +126,7 @@ impl Mirror {
                 ("line_number".to_owned(), Param::Int(number)),
             ]);
             let raw: &RawValue = serde_json::from_str(json).unwrap();
-            decoder.push(raw, &params);
+            decoder.push(raw.get(), &params);
         }
         let load = Load {
             decoded: decoder.finish().unwrap(),
