@@ -120,7 +120,7 @@ impl Status {
         let findings = Findings::of(&log, catalog)?;
         let watermark = state.feed("cases")?.bound.and_then(|b| Ticks::new(b).to_timestamp());
         let (mut tables, mut problems) = (Vec::new(), Vec::new());
-        for (name, fresh) in log.freshness()? {
+        for (name, fresh) in state.freshness(catalog)? {
             let Some(row) = findings.resources.get(&name) else { continue };
             let stale = pending.get(&name);
             problems.extend(findings.problems(&name, row, catalog));

@@ -38,6 +38,7 @@ mod run_log;
 mod runs;
 mod showings;
 mod spoilt;
+mod table_times;
 mod tables;
 mod throttle;
 mod told;

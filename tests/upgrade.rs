@@ -65,6 +65,11 @@ const OF_LINES: [&str; 6] = [
     "settlement_journals",
 ];
 
+/// The store of the fifth format: when a table was written and read was found out by reading all its rows.
+const FIFTH_FORMAT: &str = "
+    DROP TABLE sync.freshness;
+    UPDATE sync.meta SET value = '5' WHERE key = 'format';";
+
 /// The store of the fourth format: of cases that were not read yet each scope was noted as pending.
 const FOURTH_FORMAT: &str = "
     CREATE TABLE sync.noted AS SELECT * FROM sync.pending;
@@ -108,7 +113,7 @@ fn second_format() -> String {
         )
     });
     format!(
-        "{FOURTH_FORMAT} {THIRD_FORMAT} {} DELETE FROM sync.columns WHERE column_name = 'line_id'; \
+        "{FIFTH_FORMAT} {FOURTH_FORMAT} {THIRD_FORMAT} {} DELETE FROM sync.columns WHERE column_name = 'line_id'; \
          ALTER TABLE sync.journal_months DROP COLUMN last_line_id; \
          ALTER TABLE sync.restatements DROP COLUMN line_id; \
          UPDATE sync.meta SET value = '2' WHERE key = 'format';",
@@ -183,7 +188,7 @@ fn a_store_of_the_first_format_is_upgraded_and_nothing_is_fetched_again() {
     {
         let store = world.store();
         assert_eq!(fetched(&store), before);
-        assert_eq!(one::<String>(&store, "SELECT value FROM sync.meta WHERE key = 'format'"), "5");
+        assert_eq!(one::<String>(&store, "SELECT value FROM sync.meta WHERE key = 'format'"), "6");
         assert_eq!(one::<i64>(&store, "SELECT count(*) FROM sync.seen WHERE dirty"), 0);
     }
     world.sync();
@@ -337,11 +342,24 @@ fn what_is_pending_in_a_store_of_the_fourth_format_is_pending_still_and_since_th
     assert!(before.len() > 500, "{}", before.len());
     open(&world)
         .execute_batch(&format!(
-            "{FOURTH_FORMAT} UPDATE sync.pending SET since = TIMESTAMPTZ '2026-01-02 00:00:00+00'"
+            "{FIFTH_FORMAT} {FOURTH_FORMAT} UPDATE sync.pending SET since = TIMESTAMPTZ '2026-01-02 00:00:00+00'"
         ))
         .unwrap();
     assert_eq!(world.run(&only).status.code(), Some(0));
     assert_eq!(lines(&world.store(), pending), before);
     let since = "SELECT DISTINCT since::VARCHAR FROM sync.pending WHERE table_name = 'contacts'";
     assert_eq!(lines(&world.store(), since), ["2026-01-02 00:00:00+00"]);
+}
+
+#[test]
+fn a_store_of_the_fifth_format_says_how_fresh_its_tables_are_as_it_did() {
+    let world = World::unthrottled(10);
+    world.sync();
+    let fresh = "SELECT f::VARCHAR FROM report.freshness f ORDER BY table_name";
+    let before = lines(&world.store(), fresh);
+    open(&world).execute_batch(FIFTH_FORMAT).unwrap();
+    assert_eq!(world.run(&["status"]).status.code(), Some(0));
+    assert_eq!(lines(&world.store(), fresh), before);
+    let unknown = "SELECT count(*) FROM sync.freshness WHERE last_checked IS NULL";
+    assert!(one::<i64>(&world.store(), unknown) < 10);
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use duckdb::{Connection, params};
 
 use super::definition::{definition, differ_in_mode_alone, is_tighter, mode};
+use super::freshness;
 use super::privacy::{self, Stricter};
 use super::schema::{meta, set_meta};
 use super::state::State;
@@ -246,6 +247,7 @@ impl<'a> Alignment<'a> {
         let conn = self.conn;
         self.write_columns()?;
         if self.any_changed {
+            freshness::enter(conn)?;
             // A new table or column makes the resource stale everywhere.
             conn.execute_batch(
                 "UPDATE sync.seen SET dirty = true WHERE NOT removed; \

@@ -12,6 +12,7 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::first_load::{self, KnownScopes};
+use super::freshness;
 use super::guard;
 use super::journals;
 use super::load::{Outcome, Settings, count_changed};
@@ -288,6 +289,10 @@ impl Commit<'_> {
     fn finish(mut self) -> Result<Outcome> {
         self.noting.write()?;
         count_changed(self.conn, &self.changed)?;
+        let tables = self.outcome.tables.iter();
+        let written = tables.filter(|(_, merged)| merged.wrote_versions());
+        let written = written.map(|(table, _)| table.as_str()).collect();
+        freshness::note(self.conn, &written, &self.noting.tables(), self.now)?;
         self.note_answered()?;
         self.note_drift()?;
         Ok(self.outcome)
@@ -367,6 +372,8 @@ mod tests {
         now: Timestamp,
         /// What the source said last: notes by case.
         notes: BTreeMap<i64, Vec<i64>>,
+        /// The latest times that rows of notes, and their scopes, have ever had.
+        latest: [Option<i64>; 2],
     }
 
     /// An answer: a case and how many notes it has.
@@ -399,6 +406,7 @@ mod tests {
                 known: KnownScopes::default(),
                 now: "2026-01-10T00:00:00Z".parse().unwrap(),
                 notes: BTreeMap::new(),
+                latest: [None, None],
             }
         }
 
@@ -491,7 +499,22 @@ mod tests {
             query(&self.conn, sql, |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
         }
 
-        fn assert_true(&self) {
+        fn times(&self, sql: &str) -> [Option<i64>; 2] {
+            self.conn.query_row(sql, [], |row| Ok([row.get(0)?, row.get(1)?])).unwrap()
+        }
+
+        fn assert_true(&mut self) {
+            let of_rows = self.times(
+                "SELECT epoch_us((SELECT max(written) FROM (SELECT _synced_at AS written FROM main.notes \
+                   UNION ALL SELECT _valid_from FROM history.notes))), \
+                 epoch_us((SELECT max(fetched_at) FROM sync.fetched WHERE table_name = 'notes'))",
+            );
+            self.latest = [of_rows[0].max(self.latest[0]), of_rows[1].max(self.latest[1])];
+            let kept = self.times(
+                "SELECT epoch_us(last_change), epoch_us(last_checked) FROM sync.freshness \
+                 WHERE table_name = 'notes'",
+            );
+            assert_eq!(kept, self.latest);
             let rows = self.pairs("SELECT case_id, id FROM main.notes ORDER BY ALL");
             let said: Vec<(i64, i64)> = self
                 .notes

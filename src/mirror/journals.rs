@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::closings;
 use super::doubt;
 use super::first_load;
+use super::freshness;
 use super::learned;
 use super::lines::{self, Lines, MergedTable};
 use super::load::{Outcome, Settings, count_changes};
@@ -263,7 +264,7 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
     let same = "m.journal_level = c.journal_level AND m.journal_id = c.journal_id \
                 AND m.journal_month = c.journal_month";
     conn.execute_batch(&format!(
-        "INSERT INTO sync.journal_months BY NAME \
+        "{was_read}; INSERT INTO sync.journal_months BY NAME \
          SELECT {name} AS table_name, c.journal_level, c.journal_id, c.journal_month, \
            '{asked}' AS due, false AS complete FROM temp.stage_months c WHERE NOT EXISTS \
              (SELECT 1 FROM sync.journal_months m WHERE m.table_name = {name} AND {same}); \
@@ -284,6 +285,10 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND NOT c.complete; \
          DELETE FROM sync.failures f USING temp.stage_months c WHERE c.complete \
            AND f.table_name = {name} AND f.id = c.journal_id AND f.part = c.part",
+        was_read = freshness::was_read(
+            &format!("SELECT {name} FROM temp.stage_months WHERE complete"),
+            &now
+        ),
         asked = DueReason::AskedFor,
         incomplete = DueReason::Incomplete,
         reopened = lines::same_month("o", "m"),

@@ -20,6 +20,8 @@ pub struct Merged {
     pub inserted: u64,
     pub(crate) updated: u64,
     pub(crate) deleted: u64,
+    /// Of the updated rows those that are no other version, and keep their `_synced_at`.
+    pub(crate) same_version: u64,
     /// Rows that would have left but for the guard or a doubt (docs/architecture.md, "Deletion").
     pub(crate) held: u64,
 }
@@ -30,12 +32,18 @@ impl Merged {
         self.inserted += other.inserted;
         self.updated += other.updated;
         self.deleted += other.deleted;
+        self.same_version += other.same_version;
         self.held += other.held;
     }
 
     /// Whether a row of the table was written.
     pub(crate) fn changed(&self) -> bool {
         self.inserted + self.updated + self.deleted > 0
+    }
+
+    /// Whether a row, or a version of one, was written that has a `_synced_at` of its own.
+    pub(crate) fn wrote_versions(&self) -> bool {
+        self.inserted + self.updated > self.same_version
     }
 }
 
@@ -134,17 +142,24 @@ pub(super) fn write_differences(
 struct Found {
     inserted: u64,
     updated: u64,
+    same_version: u64,
     gone: u64,
 }
 
 impl Found {
     fn of(conn: &Connection) -> Result<Found> {
         let sql = "SELECT count(*) FILTER (WHERE mid IS NULL), \
-                   count(*) FILTER (WHERE mid IS NOT NULL), (SELECT count(*) FROM temp.gone) \
-                   FROM temp.diff";
+                   count(*) FILTER (WHERE mid IS NOT NULL), \
+                   count(*) FILTER (WHERE mid IS NOT NULL AND NOT versioned), \
+                   (SELECT count(*) FROM temp.gone) FROM temp.diff";
         conn.query_row(sql, [], |row| {
             let count = |n| row.get::<_, i64>(n).map(i64::unsigned_abs);
-            Ok(Found { inserted: count(0)?, updated: count(1)?, gone: count(2)? })
+            Ok(Found {
+                inserted: count(0)?,
+                updated: count(1)?,
+                same_version: count(2)?,
+                gone: count(3)?,
+            })
         })
         .map_err(|e| db("cannot count differences", e))
     }
@@ -157,7 +172,7 @@ impl Found {
         history: bool,
         now: &str,
     ) -> Result<Merged> {
-        let &Found { inserted, updated, gone } = self;
+        let &Found { inserted, updated, same_version, gone } = self;
         let sql = Sql::new(resource, &[]);
         let run = |what: &str, sql: &str| {
             conn.execute(sql, [])
@@ -179,7 +194,7 @@ impl Found {
         if inserted + updated > 0 {
             run("insert into", &sql.insert(now))?;
         }
-        Ok(Merged { inserted, updated, deleted: gone, held: 0 })
+        Ok(Merged { inserted, updated, deleted: gone, same_version, held: 0 })
     }
 }
 

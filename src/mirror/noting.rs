@@ -10,7 +10,7 @@ use super::state::fetched::{MARK_NOW, rows_of};
 use crate::decode::LoadedScope;
 use crate::error::Result;
 use crate::scope::{AnswerDigest, FailureKind, FetchStatus, Version};
-use crate::sql::{db, instant, instant_param};
+use crate::sql::{db, instant, instant_param, query};
 
 /// Collects what is to be noted of a commit, and writes it for all its tables at once: each statement
 /// costs much the same for one scope as for a thousand.
@@ -19,6 +19,8 @@ pub(super) struct Noting<'a> {
     now: Timestamp,
     tables: BTreeSet<String>,
     rows: Vec<Row>,
+    /// Tables of which scopes were written.
+    written: BTreeSet<String>,
 }
 
 /// A scope that was answered.
@@ -32,7 +34,7 @@ struct Row {
 
 impl<'a> Noting<'a> {
     pub(super) fn new(conn: &'a Connection, now: Timestamp) -> Noting<'a> {
-        Noting { conn, now, tables: BTreeSet::new(), rows: Vec::new() }
+        Noting { conn, now, tables: BTreeSet::new(), rows: Vec::new(), written: BTreeSet::new() }
     }
 
     /// Takes the scopes of a table with whether they are complete. Where rows of them are held,
@@ -71,6 +73,11 @@ impl<'a> Noting<'a> {
         self.collect(table, scopes.map(row).collect(), true)
     }
 
+    /// The tables of which scopes were written.
+    pub(super) fn tables(&self) -> BTreeSet<&str> {
+        self.written.iter().map(String::as_str).collect()
+    }
+
     fn collect(&mut self, table: &str, rows: Vec<Row>, whole: bool) -> Result<()> {
         // Of two answers for one scope the later is noted later.
         if !whole || !self.tables.insert(table.to_owned()) {
@@ -96,8 +103,12 @@ impl<'a> Noting<'a> {
             "stage_noted",
             rows.map(|row| (row.table.as_str(), &row.scope, row.complete)),
         )?;
-        if self.rows.iter().any(|row| row.unchanged) {
-            self.leave_out_what_is_other(self.rows.iter().filter(|row| row.unchanged))?;
+        let unchanged = self.rows.iter().filter(|row| row.unchanged);
+        let is_any_other =
+            unchanged.clone().next().is_some() && self.leave_out_what_is_other(unchanged)? > 0;
+        if is_any_other {
+            let left = "SELECT DISTINCT table_name FROM temp.stage_noted";
+            self.tables = query(self.conn, left, |row| row.get(0))?.into_iter().collect();
         }
         // What the feeds have said meanwhile matters to rows of searches alone.
         let is_search = |row: &Row| matches!(row.scope.version, Version::AsSeen { .. });
@@ -116,7 +127,7 @@ impl<'a> Noting<'a> {
         } else {
             ("false", "c.version", "")
         };
-        self.tables.clear();
+        self.written.append(&mut self.tables);
         self.rows.clear();
         // Rows that are held are still there, and so their scope is not what the answer said.
         let (complete, incomplete, was_complete, before) = if whole {
@@ -165,19 +176,23 @@ impl<'a> Noting<'a> {
     }
 
     /// Leaves out of `temp.stage_noted` what was not decoded, and is mirrored as something else by now.
-    fn leave_out_what_is_other<'s>(&self, rows: impl Iterator<Item = &'s Row>) -> Result<()> {
+    /// Returns how many scopes that are.
+    fn leave_out_what_is_other<'s>(&self, rows: impl Iterator<Item = &'s Row>) -> Result<usize> {
         let scopes = rows.map(|row| (row.table.as_str(), &row.scope, true));
         stage(self.conn, "stage_unchanged", scopes)?;
         let same = "n.table_name = u.table_name AND n.id = u.id AND n.part = u.part";
         self.conn
-            .execute_batch(&format!(
-                "DELETE FROM temp.stage_noted n USING \
+            .execute(
+                &format!(
+                    "DELETE FROM temp.stage_noted n USING \
                    (SELECT u.table_name, u.id, u.part FROM temp.stage_unchanged u \
                     WHERE NOT EXISTS (SELECT 1 FROM ({}) n \
                       WHERE {same} AND n.complete AND n.digest = u.digest)) u \
                  WHERE {same}",
-                rows_of("SELECT id FROM temp.stage_unchanged")
-            ))
+                    rows_of("SELECT id FROM temp.stage_unchanged")
+                ),
+                [],
+            )
             .map_err(|e| db("cannot note what was answered as before", e))
     }
 }

@@ -62,14 +62,6 @@ pub(crate) struct RunRow {
     pub(crate) error: Option<String>,
 }
 
-/// What `report.freshness` says of a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Freshness {
-    pub(crate) rows: i64,
-    pub(crate) last_change: Option<Timestamp>,
-    pub(crate) last_checked: Option<Timestamp>,
-}
-
 /// What a run comes to.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunSummary {
@@ -323,26 +315,6 @@ impl<'c> RunLog<'c> {
                 })
             },
         )
-    }
-
-    /// Rows, last change and last check of every table (`report.freshness`).
-    pub(crate) fn freshness(&self) -> Result<BTreeMap<String, Freshness>> {
-        let rows = query(
-            self.conn,
-            "SELECT table_name, rows, epoch_us(last_change), epoch_us(last_checked) \
-             FROM report.freshness",
-            |row| {
-                Ok((
-                    row.get(0)?,
-                    Freshness {
-                        rows: row.get(1)?,
-                        last_change: from_micros(row.get(2)?),
-                        last_checked: from_micros(row.get(3)?),
-                    },
-                ))
-            },
-        )?;
-        Ok(rows.into_iter().collect())
     }
 
     /// Scopes of these tables that failed and wait: how many, and one error. `cases`: only theirs,

@@ -6,14 +6,14 @@ use jiff::tz::TimeZone;
 
 use super::state::State;
 use super::state::fetched::{self, FetchedScopes};
-use super::{align, levels, reports, secrets, upgrade};
+use super::{align, freshness, levels, reports, secrets, upgrade};
 use crate::catalog::Catalog;
 use crate::config::{Config, PrivacyMode};
 use crate::error::{Error, Kind, Result};
 use crate::sql::{db, scalar_i64, transaction};
 
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
-const FORMAT: i64 = 5;
+const FORMAT: i64 = 6;
 
 /// Key of `sync.meta`: by what the key of the privacy hashes is known again.
 const KEY_FINGERPRINT: &str = "hash_key_fingerprint";
@@ -30,7 +30,7 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
         "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() \
          AND schema_name = 'sync' AND table_name = 'meta'",
     )? == 0;
-    let mut upgraded = false;
+    let (mut upgraded, mut was_kept) = (false, true);
     if fresh {
         conn.execute_batch(include_str!("sync.sql"))
             .map_err(|e| db("cannot create the store's state", e))?;
@@ -55,6 +55,9 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
         if format < 2 {
             upgrade::from_first(conn)?;
         }
+        if format < 6 {
+            upgrade::from_fifth(conn)?;
+        }
         if format < 5 {
             upgrade::from_fourth(conn)?;
         }
@@ -66,6 +69,7 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
             upgrade::from_second(conn, config, catalog)?;
         }
         upgraded = format < FORMAT;
+        was_kept = format >= 6;
     }
     comment_state(conn)?;
     calendar(conn, &config.source.time_zone)?;
@@ -76,6 +80,9 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
     fetched::note_rules(conn, catalog)?;
     if upgraded {
         FetchedScopes::new(conn).fold_all()?;
+        if !was_kept {
+            freshness::note_all(conn, catalog)?;
+        }
         set_meta(conn, "format", &FORMAT.to_string())?;
     }
     let state = State::new(conn);

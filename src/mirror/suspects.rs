@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::freshness;
 use super::guard;
 use super::load::{Outcome, Settings};
 use super::removal;
@@ -203,7 +204,8 @@ impl Suspects<'_> {
                  NULL::BIGINT AS again_at, {MARK_NOW} AS mark \
                FROM sync.seen s WHERE s.case_id = {id}; \
              DELETE FROM sync.fetched_scopes WHERE table_name IN ('cases', 'projects') AND id = {id}; \
-             INSERT INTO sync.fetched_scopes BY NAME SELECT * FROM temp.stage_hidden",
+             INSERT INTO sync.fetched_scopes BY NAME SELECT * FROM temp.stage_hidden; {was_read}",
+            was_read = freshness::was_read("SELECT table_name FROM temp.stage_hidden", &at),
             moved = FetchStatus::Moved,
             current = FetchStatus::Current,
         ))

@@ -258,6 +258,14 @@ CREATE TABLE sync.closings (
 -- How many rows of a table answers removed, for the guard over the answers of the last hour.
 CREATE TABLE sync.removals (table_name VARCHAR, removed_at TIMESTAMPTZ, removed BIGINT);
 
+-- When a row of a table was last written, and any part of it last read: kept with every commit, because
+-- to find it out all rows would have to be read. report.freshness shows it.
+CREATE TABLE sync.freshness (
+  table_name VARCHAR,
+  last_change TIMESTAMPTZ,
+  last_checked TIMESTAMPTZ
+);
+
 -- Moved by every insert, update and delete of a row; snapshots link unchanged files by it.
 CREATE TABLE sync.changes (table_name VARCHAR, part VARCHAR, counter BIGINT);
 

@@ -122,6 +122,15 @@ pub(super) fn from_fourth(conn: &Connection) -> Result<()> {
     State::new(conn).unread().show(&[])
 }
 
+/// From the fifth format: how fresh a table is was found out by reading all its rows.
+pub(super) fn from_fifth(conn: &Connection) -> Result<()> {
+    conn.execute_batch(
+        "CREATE TABLE sync.freshness \
+           (table_name VARCHAR, last_change TIMESTAMPTZ, last_checked TIMESTAMPTZ)",
+    )
+    .map_err(|e| db("cannot bring the store's state up to this version", e))
+}
+
 /// Gives a journal's table the column of the names, where each row has its line's place. Nothing is
 /// stale because of it: names are not the source's.
 fn name_rows(conn: &Connection, config: &Config, resource: &Resource) -> Result<()> {

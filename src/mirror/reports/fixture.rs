@@ -9,6 +9,7 @@ use jiff::{Timestamp, ToSpan};
 
 use super::create_all;
 use crate::catalog::Catalog;
+use crate::mirror::freshness;
 use crate::mirror::state::fetched;
 
 /// A store with every table, empty and readable, the reports, and the calendar of Oslo for the
@@ -36,6 +37,7 @@ pub(crate) fn store(path: Option<&Path>, years: std::ops::RangeInclusive<i16>) -
         )
         .unwrap();
     }
+    freshness::enter(&conn).unwrap();
     fill_calendar(&conn, years);
     create_all(&conn, catalog.resources()).unwrap();
     conn

@@ -16,12 +16,11 @@ tables AS (
 fetched AS (
     SELECT
         table_name,
-        max(fetched_at) AS last_checked,
         count(*) FILTER (WHERE complete) AS scopes_fetched
     FROM (
-        SELECT table_name, fetched_at, complete FROM sync.fetched
+        SELECT table_name, complete FROM sync.fetched
         UNION ALL
-        SELECT table_name, read_at, complete AND wanted FROM sync.journal_months
+        SELECT table_name, complete AND wanted FROM sync.journal_months
     )
     GROUP BY table_name
 ),
@@ -38,12 +37,14 @@ rejects AS (
 SELECT
     t.table_name,
     t.rows,
-    t.last_change,
-    f.last_checked,
+    own.last_change,
+    parent.last_checked,
     t.scopes_known,
     coalesce(c.scopes_fetched, f.scopes_fetched, 0) AS scopes_fetched,
     coalesce(r.rejected, 0) AS rejected
 FROM tables AS t
+LEFT JOIN sync.freshness AS own ON own.table_name = t.table_name
+LEFT JOIN sync.freshness AS parent ON parent.table_name = t.read_with
 LEFT JOIN fetched AS f ON f.table_name = t.read_with
 LEFT JOIN counted AS c ON c.table_name = t.read_with
 LEFT JOIN rejects AS r ON r.table_name = t.table_name;
@@ -52,7 +53,7 @@ COMMENT ON VIEW report.freshness IS 'One row per table: how much is there, and h
 COMMENT ON COLUMN report.freshness.table_name IS 'Table of schema main.';
 COMMENT ON COLUMN report.freshness.rows IS 'Rows now.';
 COMMENT ON COLUMN report.freshness.last_change IS
-    'When a row was last written; removed rows leave no trace here.';
+    'When a row was last written; that a row leaves does not move it.';
 COMMENT ON COLUMN report.freshness.last_checked IS
     'When any part of the table was last read from the source, changed or not.';
 COMMENT ON COLUMN report.freshness.scopes_known IS

@@ -230,7 +230,7 @@ fn table_sql(resource: &Resource, all: &[&Resource]) -> String {
     };
     format!(
         "    SELECT\n        {name} AS table_name,\n        {read_with} AS read_with,\n        \
-         count(*) AS rows,\n        max(_synced_at) AS last_change,\n        \
+         count(*) AS rows,\n        \
          CAST({scopes} AS BIGINT) AS scopes_known\n    FROM main.{table}",
         name = sql::text(&resource.table),
         read_with = sql::text(&source.table),

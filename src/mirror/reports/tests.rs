@@ -367,8 +367,9 @@ fn freshness_has_one_row_per_table_and_counts_its_scopes() {
     resale(&conn, "ResaleOfContractPositionProff");
     conn.execute_batch(
         "INSERT INTO sync.seen (case_id, removed) VALUES (1, false), (2, false), (3, false), (4, true);
-         INSERT INTO main.projects (id, _synced_at) VALUES (5, '2026-05-05T10:00:00Z');
-         UPDATE sync.fetched_scopes SET fetched_at = '2026-05-06T10:00:00Z'",
+         INSERT INTO main.projects (id) VALUES (5);
+         UPDATE sync.freshness SET last_change = '2026-05-05T10:00:00Z' WHERE table_name = 'case_file_access';
+         UPDATE sync.freshness SET last_checked = '2026-05-06T10:00:00Z' WHERE table_name = 'case_files'",
     )
     .unwrap();
     reject(&conn, "costs", 1, "1/Buyer/1", Some("amount"));
@@ -378,10 +379,16 @@ fn freshness_has_one_row_per_table_and_counts_its_scopes() {
     assert_eq!(rows, tables);
     for (table, expected) in [
         // Cases 1 and 2, the project 5, and 3, which the feed has named and no search returned.
-        ("costs", "costs 6 - 2026-05-06 10:00:00+00 4 1 1"),
+        ("costs", "costs 6 - - 4 1 1"),
         ("cases", "cases 2 - - 3 0 0"),
-        ("projects", "projects 1 2026-05-05 10:00:00+00 - 2 0 0"),
-        ("resale_information", "resale_information 1 - 2026-05-06 10:00:00+00 1 1 0"),
+        ("projects", "projects 1 - - 2 0 0"),
+        ("resale_information", "resale_information 1 - - 1 1 0"),
+        ("case_files", "case_files 0 - 2026-05-06 10:00:00+00 4 0 0"),
+        // A child is read with its parent.
+        (
+            "case_file_access",
+            "case_file_access 0 2026-05-05 10:00:00+00 2026-05-06 10:00:00+00 4 0 0",
+        ),
         ("offices", "offices 0 - - 1 0 0"),
     ] {
         let row: String = conn
