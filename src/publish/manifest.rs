@@ -6,7 +6,9 @@ use std::io::{BufReader, Read, Write};
 use std::path::Path;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::to_raw_value;
 use sha2::{Digest, Sha256};
 
 use super::footer::FileStatistics;
@@ -30,6 +32,7 @@ pub struct Manifest {
     pub(crate) duckdb_version: String,
     /// Tells whose change counters these are.
     pub(crate) store_id: String,
+    #[serde(serialize_with = "a_line_each")]
     pub files: Vec<File>,
 }
 
@@ -82,6 +85,16 @@ impl Manifest {
         text.push(b'\n');
         fs::File::create_new(&path).and_then(|mut f| f.write_all(&text)).map_err(failed)
     }
+}
+
+/// The statistics of all columns of all files are thousands: with lines and indentations of their own these
+/// would be most of the manifest.
+fn a_line_each<S: Serializer>(
+    files: &[File],
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    let lines: serde_json::Result<Vec<_>> = files.iter().map(to_raw_value).collect();
+    lines.map_err(S::Error::custom)?.serialize(serializer)
 }
 
 /// Size and SHA-256 of a file.

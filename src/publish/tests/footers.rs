@@ -217,6 +217,8 @@ fn the_manifest_has_the_statistics_of_every_file() {
     assert_eq!(day, json!({"min": "2026-01-01", "max": "2026-12-31", "nulls": 0}));
     let text = fs::read_to_string(world.parquet().join("latest/manifest.json")).unwrap();
     assert!(!text.contains("Sentrum"), "no text of a row is in the manifest");
+    let lines = text.lines().filter(|line| line.contains("\"statistics\":{")).count();
+    assert_eq!(lines, manifest.files.len(), "a line per file");
     assert!(manifest.files.iter().all(|file| file.statistics.is_some()));
 }
 
