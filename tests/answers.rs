@@ -19,7 +19,7 @@ const ERROR: &str = r#"{"Message":"An error has occurred."}"#;
 fn mirrored(cases: usize) -> World {
     let world = World::unthrottled(cases);
     world.retry_at_once();
-    world.sync();
+    world.bootstrap();
     world
 }
 

@@ -212,7 +212,7 @@ fn queries_read_the_published_file_and_cannot_write_it() {
 #[test]
 fn a_query_that_needs_a_time_zone_is_led_to_the_calendar() {
     let world = World::unthrottled(6);
-    world.sync();
+    world.bootstrap();
     for sql in [
         "SELECT date_trunc('month', created_date) FROM cases",
         "SELECT created_date AT TIME ZONE 'Europe/Oslo' FROM cases",

@@ -23,7 +23,7 @@ const BOTH_DUE: &str = "[schedule]\nreference = \"* * * * * *\"\njournals = \"* 
 fn mirrored(months: i32) -> World {
     let world = brisk(unthrottled(12));
     world.journals_since(&format!("{}-01", month(months)));
-    world.sync();
+    world.bootstrap();
     world
 }
 
@@ -360,7 +360,7 @@ fn journals_without_a_sum_are_held_against_the_source_in_turn(
 fn what_was_booked_since_into_a_month_without_a_sum_is_followed() {
     let world = brisk(unthrottled(12));
     world.journals_since(&format!("{}-01", month(1)));
-    world.sync();
+    world.bootstrap();
     alter(&world, "UPDATE sync.journal_months SET closed_read_at = NULL");
     let act = Act::Journal {
         journal: Journal::DepotJournals,
@@ -377,7 +377,7 @@ fn what_was_booked_since_into_a_month_without_a_sum_is_followed() {
 #[test]
 fn a_case_signed_in_the_last_millisecond_of_a_month_is_no_false_alarm() {
     let world = brisk(unthrottled(60));
-    world.sync();
+    world.bootstrap();
     let sales: Vec<i64> = {
         let sql = "SELECT id::VARCHAR FROM main.cases WHERE assignment_type = 'Sale' ORDER BY id";
         let store = world.store();
@@ -409,7 +409,7 @@ fn a_case_signed_in_the_last_millisecond_of_a_month_is_no_false_alarm() {
 #[test]
 fn why_a_month_has_fewer_signed_cases_than_it_had_is_told() {
     let world = brisk(unthrottled(60));
-    world.sync();
+    world.bootstrap();
     let signed = lines(
         &world.store(),
         "SELECT id FROM main.cases WHERE assignment_type <> 'Valuation' \

@@ -14,7 +14,7 @@ use crate::support::{World, one, shown};
 pub(crate) fn mirrored(cases: usize) -> World {
     let world = World::unthrottled(cases);
     world.retry_at_once();
-    world.sync();
+    world.bootstrap();
     world
 }
 

@@ -45,7 +45,7 @@ fn files(folder: &Path) -> BTreeSet<u64> {
 #[test]
 fn an_export_is_a_snapshot_of_its_own_that_shares_what_has_not_changed() {
     let world = World::with_snapshots(8);
-    world.sync();
+    world.bootstrap();
     let published = latest(&world);
     let output = world.run(&["export"]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
@@ -99,7 +99,7 @@ fn nothing_is_exported_before_the_first_complete_listing() {
 #[test]
 fn an_export_to_a_full_disk_leaves_the_last_snapshot_and_no_trace() {
     let world = World::with_snapshots(3);
-    world.sync();
+    world.bootstrap();
     // As one of another version: nothing of it is linked.
     let manifest = world.path("data/parquet/latest/manifest.json");
     let text = fs::read_to_string(&manifest).unwrap();
@@ -127,7 +127,7 @@ fn an_export_to_a_full_disk_leaves_the_last_snapshot_and_no_trace() {
 #[test]
 fn a_folder_that_cannot_be_written_to_is_named() {
     let world = World::with_snapshots(3);
-    world.sync();
+    world.bootstrap();
     let before = latest(&world);
     let folder = world.path("data/parquet/snapshots");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o555)).unwrap();

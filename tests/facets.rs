@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::support::follow::{
     UNTHROTTLED, assert_status, brisk, calls, change, idle_calls, shown_cases, unthrottled,
 };
-use crate::support::{World, differences, one, shown};
+use crate::support::{World, one, shown};
 
 const PROPERTY_SEARCH: &str = "POST /api/Search/AdvancedPropertySearch";
 const PROJECT_SEARCH: &str = "POST /api/Search/AdvancedProjectSearch";
@@ -203,7 +203,7 @@ fn follow(world: &World, case_id: i64, facet: Facet) -> Followed {
     world.sync();
     let (made, expected) = (calls(world), expected(world, &outcome));
     assert_eq!(made, expected.calls, "{facet:?} of case {case_id}: {outcome:?}");
-    let mut differing = differences(&world.store(), &world.sandbox.state());
+    let mut differing = world.differences();
     if let Some((_, table)) = NARROW.iter().find(|(narrow, _)| *narrow == facet) {
         assert!(!differing.is_empty(), "{facet:?} of case {case_id} did nothing");
         // A file and those it is shared with are of one answer.
@@ -319,7 +319,7 @@ fn projects_are_followed_by_their_own_search() {
 #[test]
 fn an_edited_contact_is_searched_and_nothing_else_is_read() {
     let world = brisk(unthrottled(8));
-    world.sync();
+    world.bootstrap();
     world.sandbox.reset_stats();
     let act = Act::EditContact { contact_id: Some(50_001), at: None };
     let outcome = world.sandbox.act(&act).unwrap();
@@ -425,7 +425,7 @@ fn every_table_is_equal_after_bootstrap_every_change_and_deletions(
         change(&world, *case_id, *facet);
     }
     world.sync();
-    let mut missed = differences(&world.store(), &world.sandbox.state());
+    let mut missed = world.differences();
     missed.retain(|difference| !NARROW.iter().any(|(_, table)| difference.starts_with(table)));
     assert_eq!(missed, [""; 0]);
 
@@ -463,7 +463,7 @@ fn what_a_narrow_date_misses_is_right_after_the_nightly_reconciliation(
     world.sync();
     change(&world, case_id, facet);
     world.sync();
-    let missed = differences(&world.store(), &world.sandbox.state());
+    let missed = world.differences();
     assert!(!missed.is_empty(), "a date tells of it");
     let expected = |difference: &String| difference.starts_with(table) && difference.contains(how);
     assert!(missed.iter().any(expected), "{missed:?}");
@@ -482,7 +482,7 @@ fn what_a_narrow_date_misses_is_right_after_the_nightly_reconciliation(
 #[test]
 fn a_withdrawn_consent_is_right_after_the_night() {
     let world = brisk(unthrottled(20));
-    world.sync();
+    world.bootstrap();
     let act = Act::Relation { edit: ListEdit::Changed };
     let relation = world.sandbox.act(&act).unwrap().ids[0];
     world.sync();

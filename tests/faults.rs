@@ -125,7 +125,7 @@ fn one_table_that_cannot_be_read_does_not_stop_the_rest(#[case] kind: Fault, #[c
 #[test]
 fn a_value_of_the_wrong_type_is_noted_and_the_row_loaded_until_it_is_mended() {
     let world = World::unthrottled(8);
-    world.sync();
+    world.bootstrap();
     let case_id = touch_activity(&world, 3);
     let body = "[{\"Id\": 1, \"Subject\": \"Viewing\", \"IsCompleted\": \"perhaps\"}]";
     let path = format!("/api/Cases/{case_id}/Activities");
@@ -177,7 +177,7 @@ fn an_amount_with_too_many_decimals_is_not_rounded_but_rejected() {
 #[test]
 fn a_record_without_key_deletes_nothing() {
     let world = World::unthrottled(8);
-    world.sync();
+    world.bootstrap();
     let case_id = world.sandbox.case_ids()[4]; // has many activities
     let count = format!("SELECT count(*) FROM activities WHERE case_id = {case_id}");
     let before: i64 = one(&world.store(), &count);
@@ -210,7 +210,7 @@ fn lists_are_whole_however_a_service_pages(#[case] kind: Fault) {
 fn only_a_second_404_removes_rows() {
     let world = World::unthrottled(8);
     world.doubt("0s");
-    world.sync();
+    world.bootstrap();
     let case_id = touch_activity(&world, 4);
     let path = format!("/api/Cases/{case_id}/Activities");
     world.sandbox.fault(fault(&path, None, refuse(404)));
@@ -231,7 +231,7 @@ fn only_a_second_404_removes_rows() {
 fn a_full_disk_ends_the_run_and_loses_nothing() {
     let world = World::unthrottled(30);
     world.publish_snapshots();
-    world.sync();
+    world.bootstrap();
     let published: String = one(&world.published(), "SELECT snapshot_id FROM report.snapshot");
     for n in 0..8 {
         touch_activity(&world, n);
@@ -281,7 +281,7 @@ fn a_store_that_another_process_holds_is_left_to_it() {
 #[test]
 fn a_store_of_a_newer_version_is_not_touched() {
     let world = World::unthrottled(5);
-    world.sync();
+    world.bootstrap();
     let set = |format: &str| {
         duckdb::Connection::open(world.path("data/store.duckdb"))
             .unwrap()
@@ -301,7 +301,7 @@ fn a_store_of_a_newer_version_is_not_touched() {
 #[test]
 fn a_store_of_another_tenant_is_refused() {
     let world = World::unthrottled(5);
-    world.sync();
+    world.bootstrap();
     let other = World::with(Options { cases: 5, gzip: false, seed: 2, ..Options::default() });
     let set = [
         format!("source.base_url={}", other.sandbox.base_url()),

@@ -31,7 +31,7 @@ const NO_OVERLAP: &str = "overlap = \"0s\"\n";
 fn mirrored() -> World {
     let world = brisk(unthrottled(30));
     world.configure(&format!("{UNTHROTTLED}{NO_OVERLAP}"));
-    world.sync();
+    world.bootstrap();
     // The skew is that of a row as new as can be: the bound follows the clock closely.
     change(&world, shown_cases(&world)[0], Facet::Draft);
     world.sync();
@@ -223,7 +223,7 @@ fn a_contact_whose_date_cannot_be_read_is_searched() {
 fn a_service_that_does_not_know_the_filter_for_ties_is_read_by_skip(#[case] status: u16) {
     let max_top = MaxTop { feed: 100, ..MaxTop::default() };
     let world = brisk(Options { max_top, ..unthrottled(260) });
-    world.sync();
+    world.bootstrap();
     let case_ids = shown_cases(&world)[..230].to_vec();
     let modified = Some(ago(0));
     world.sandbox.act(&Act::Touch { case_ids, modified, dates: BTreeMap::new() }).unwrap();

@@ -24,7 +24,7 @@ fn what_changed_while_nothing_ran_is_read_before_the_journals() {
     let world = World::with(unthrottled(20));
     world.journals_since(&month(1));
     world.configure(UNTHROTTLED);
-    world.sync();
+    world.bootstrap();
     Connection::open(world.path("data/store.duckdb"))
         .unwrap()
         .execute_batch("UPDATE sync.schedules SET last_run = '2026-01-01' WHERE name = 'journals'")

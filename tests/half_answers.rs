@@ -11,7 +11,7 @@ use crate::support::scripted::{
     assert_incomplete, assert_mended, end_the_run_at, fault, garbage, page, property_rows, refuse,
     search_path, undated, without_id,
 };
-use crate::support::{World, differences, one, shown};
+use crate::support::{World, one, shown};
 
 const CASES_FEED: &str = "/api/Integrations/RecentlyModified/Cases";
 const CONTACTS_FEED: &str = "/api/Integrations/RecentlyModified/Contacts";
@@ -19,7 +19,7 @@ const DOUBTED: &str = "SELECT count(*) FROM sync.seen WHERE state IS DISTINCT FR
 
 fn mirrored(cases: usize) -> World {
     let world = World::unthrottled(cases);
-    world.sync();
+    world.bootstrap();
     world
 }
 
@@ -124,7 +124,7 @@ fn a_404_of_one_cost_type_removes_its_rows_the_second_time_and_none_of_the_other
     world.sandbox.fault(fault(&path, None, refuse(404)));
     change(&world, case_id, Facet::Cost); // a buyer's
     assert_incomplete(&world.run(&["sync"]), "costs");
-    let mut wrong = differences(&world.store(), &world.sandbox.state());
+    let mut wrong = world.differences();
     wrong.retain(|difference| difference.starts_with("costs "));
     assert_eq!((wrong, of_type("Seller")), (vec![], sellers));
 

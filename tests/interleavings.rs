@@ -9,12 +9,12 @@ use crate::support::follow::{
     assert_status, brisk, calls, change, differences_beside, hold, lines, shown_cases, start,
     unthrottled, while_held,
 };
-use crate::support::{World, differences, one, shown};
+use crate::support::{World, one, shown};
 
 /// A mirrored world, and one of its cases.
 fn mirrored(options: Options) -> (World, i64) {
     let world = brisk(options);
-    world.sync();
+    world.bootstrap();
     world.assert_equal();
     world.sandbox.reset_stats();
     let case_id = shown_cases(&world)[12];
@@ -95,7 +95,7 @@ fn a_case_that_changes_between_its_two_searches_ends_as_it_is() {
 #[test]
 fn rows_that_move_between_pages_of_the_feed_are_neither_lost_nor_doubled() {
     let max_top = MaxTop { feed: 100, ..MaxTop::default() };
-    let (world, _) = mirrored(Options { max_top, ..unthrottled(240) });
+    let (world, _) = mirrored(Options { max_top, ..unthrottled(260) });
     let cases = shown_cases(&world);
     // All of these move, a tick apart, so that the poll takes several pages.
     for (i, case_id) in cases[..220].iter().enumerate() {
@@ -182,7 +182,7 @@ fn a_search_that_is_frozen_leaves_the_row_pending_until_it_thaws() {
     // Everything else of the case is there already.
     let beside = differences_beside(&world, "cases");
     assert_eq!(beside, [""; 0]);
-    assert!(!differences(&world.store(), &world.sandbox.state()).is_empty());
+    assert!(!world.differences().is_empty());
 
     world.sandbox.control(Control::SearchLag { ms: 0 });
     // Its backoff may last longer than a run waits.
@@ -231,7 +231,7 @@ fn a_silently_hidden_case_is_found_by_the_next_listing() {
     let (world, case_id) = mirrored(unthrottled(30));
     world.sandbox.act(&Act::HideCase { case_id, silent: true }).unwrap();
     world.sync();
-    assert!(!differences(&world.store(), &world.sandbox.state()).is_empty());
+    assert!(!world.differences().is_empty());
     assert_status(&world.run(&["sync", "--full"]), 0);
     world.assert_equal();
     // A hidden case that is deleted leaves with the rest.

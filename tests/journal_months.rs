@@ -64,7 +64,7 @@ fn a_month_that_times_out_is_visibly_missing_and_stops_nothing() {
     );
     let failure = "SELECT kind, id, part FROM sync.failures";
     assert_eq!(rows(&world.store(), failure), [format!("Timeout | {OFFICE} | offices/{hung}")]);
-    let differing = differences(&world.store(), &world.sandbox.state());
+    let differing = world.differences();
     let missing = format!("depot_journals \"offices\"/{OFFICE}/\"{hung}-01\"");
     assert!(!differing.is_empty());
     assert!(differing.iter().all(|line| line.starts_with(&missing)), "{differing:?}");

@@ -62,7 +62,7 @@ fn depot_only(of: Options, months: i32) -> World {
     world.retry_at_once();
     world.journals_since(&format!("{}-01", month(months)));
     world.configure(&format!("{FEED}{UNSCHEDULED}{OF_DEPOT}"));
-    world.sync();
+    world.bootstrap();
     world
 }
 

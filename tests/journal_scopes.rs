@@ -45,7 +45,7 @@ fn world(options: Options, months: i32, more: &str) -> World {
 
 fn mirrored(options: Options, months: i32, more: &str) -> World {
     let world = world(options, months, more);
-    world.sync();
+    world.bootstrap();
     world
 }
 

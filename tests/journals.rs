@@ -533,7 +533,7 @@ fn rows_of_another_level_leave_and_come_back() {
     world.publish_snapshots();
     let chain = format!("{FEED}[journals]\nlevel = \"chain\"\n");
     world.configure(FEED);
-    world.sync();
+    world.bootstrap();
     let levels = |world: &World, of: &str| {
         let count = format!("SELECT journal_level, count(*) FROM {of} GROUP BY ALL ORDER BY ALL");
         rows(&world.store(), &count)

@@ -34,7 +34,7 @@ fn offices_that_were_listed_keep_what_they_are_when_the_list_is_not_there() {
     // neither case anything stands in for it.
     for (status, exit_status, is) in [(404, 3, "failing: "), (405, 0, "absent: ")] {
         let world = brisk(unthrottled(12));
-        world.sync();
+        world.bootstrap();
         world.sandbox.fault(fault("/api/Offices", None, refuse(status)));
         assert_status(&world.run(&["sync", "--full"]), exit_status);
         world.assert_equal();
@@ -121,7 +121,7 @@ fn a_table_that_depends_on_one_that_is_not_read_says_so_and_recovers_with_it() {
 #[test]
 fn what_hangs_on_rows_that_are_known_is_read_on_when_their_table_is_not() {
     let world = brisk(unthrottled(12));
-    world.sync();
+    world.bootstrap();
     world.configure(&format!(
         "{UNTHROTTLED}[resources]\ndisable = [\"employees\"]\n\
          [schedule]\nreference = \"* * * * * *\"\n"

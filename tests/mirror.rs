@@ -14,8 +14,8 @@ use crate::support::{World, one, shown};
 
 #[test]
 fn a_run_without_changes_asks_each_feed_once_and_writes_no_row() {
-    let world = brisk(unthrottled(60));
-    world.sync();
+    let world = brisk(unthrottled(30));
+    world.bootstrap();
     world.assert_equal();
     change(&world, shown_cases(&world)[20], Facet::Sold);
     world.sandbox.act(&Act::EditContact { contact_id: None, at: None }).unwrap();
@@ -33,8 +33,8 @@ fn a_run_without_changes_asks_each_feed_once_and_writes_no_row() {
 
 #[test]
 fn a_deleted_case_leaves_with_all_that_hangs_on_it_and_stays_in_history() {
-    let world = brisk(unthrottled(60));
-    world.sync();
+    let world = brisk(unthrottled(30));
+    world.bootstrap();
     let gone = shown_cases(&world)[12];
     let sql = |table: &str, schema: &str, key: &str| {
         format!("SELECT count(*) FROM {schema}.{table} WHERE {key} = {gone}")
@@ -66,8 +66,8 @@ fn a_deleted_case_leaves_with_all_that_hangs_on_it_and_stays_in_history() {
 
 #[test]
 fn a_hidden_case_leaves_the_search_row_only_and_comes_back_when_it_is_shown() {
-    let world = brisk(unthrottled(40));
-    world.sync();
+    let world = brisk(unthrottled(30));
+    world.bootstrap();
     let case_id = shown_cases(&world)[15];
     let hidden = |change: &str| {
         let sql = format!("SELECT _change FROM history.cases WHERE id = {case_id} {change}");
@@ -93,7 +93,7 @@ fn a_hidden_case_leaves_the_search_row_only_and_comes_back_when_it_is_shown() {
 #[test]
 fn an_index_that_suddenly_lists_nothing_removes_nothing() {
     let world = brisk(unthrottled(80));
-    world.sync();
+    world.bootstrap();
     let before = written(&world.store());
     world.sandbox.control(Control::SearchListsNothing { on: true });
     let output = world.run(&["sync", "--full"]);
@@ -117,7 +117,7 @@ fn an_index_that_suddenly_lists_nothing_removes_nothing() {
 #[test]
 fn new_cases_and_projects_are_mirrored() {
     let world = brisk(unthrottled(30));
-    world.sync();
+    world.bootstrap();
     for project in [false, true] {
         world.sandbox.act(&Act::NewCase { project, assignment: None }).unwrap();
     }
@@ -129,7 +129,7 @@ fn new_cases_and_projects_are_mirrored() {
 #[test]
 fn what_is_written_through_the_api_shows_up() {
     let world = brisk(unthrottled(30));
-    world.sync();
+    world.bootstrap();
     let case_id = shown_cases(&world)[11];
     let cost = one::<i64>(
         &world.store(),
@@ -236,7 +236,7 @@ fn a_forbidden_table_keeps_its_rows_and_is_filled_again_when_it_is_granted() {
 #[test]
 fn only_and_case_leave_the_rest_pending() {
     let world = brisk(unthrottled(30));
-    world.sync();
+    world.bootstrap();
     let cases = shown_cases(&world);
     let (one_case, other) = (cases[10], cases[11]);
     change(&world, one_case, Facet::Activity);
@@ -291,7 +291,7 @@ fn a_disabled_table_is_not_read_and_is_filled_when_it_is_enabled() {
 #[test]
 fn history_chains_every_version_and_unchanged_rows_keep_their_time() {
     let world = brisk(unthrottled(30));
-    world.sync();
+    world.bootstrap();
     let case_id = shown_cases(&world)[10];
     let mut versions = Vec::new();
     let synced = |world: &World| {
@@ -366,7 +366,7 @@ fn refused(path: &str) -> casemirror::sandbox::Rule {
 #[test]
 fn a_contact_that_the_search_learns_of_late_is_filled_up() {
     let world = brisk(Options { search_lag: Duration::from_millis(500), ..unthrottled(30) });
-    world.sync();
+    world.bootstrap();
     change(&world, shown_cases(&world)[10], Facet::ContactAdded);
     world.sync();
     world.assert_equal();

@@ -52,7 +52,7 @@ fn assert_planned(world: &World, at_least: u64) {
 fn a_reconciliation_that_is_due_is_told_to_the_call() {
     let world = World::with(unthrottled(40));
     world.configure(UNTHROTTLED);
-    world.sync();
+    world.bootstrap();
     assert_planned(&world, 2);
     for case_id in &shown_cases(&world)[10..18] {
         change(&world, *case_id, Facet::Activity);
@@ -77,7 +77,7 @@ fn a_verify_that_is_due_is_told_to_the_call() {
     // As many cases as are sampled, or fewer: which ones are read whole is left to chance.
     let world = World::with(unthrottled(5));
     world.configure(UNTHROTTLED);
-    world.sync();
+    world.bootstrap();
     due(&world, &["verify"]);
     assert_planned(&world, 14 + 12 + 5 * 20);
     due(&world, &["verify", "reconcile", "journals"]);
@@ -89,7 +89,7 @@ fn months_that_are_too_much_for_one_call_are_told_in_parts() {
     let heavy = HeavyJournal { office_id: 12, days: 7, answer: HeavyAnswer::GatewayTimeout };
     let world = World::with(Options { heavy_journal: Some(heavy), ..unthrottled(20) });
     world.configure(UNTHROTTLED);
-    world.sync();
+    world.bootstrap();
     due(&world, &["journals"]);
     // Parts of four days of two months in four journals: the same lines come again, so that once is enough.
     assert_planned(&world, 8 * 2 * 4);

@@ -1,33 +1,25 @@
 //! Privacy that becomes stricter or milder: what is stored follows, history included.
 
-use casemirror::sandbox::{Act, Facet, Fault, Options};
+use casemirror::sandbox::{Act, Facet, Fault};
 use duckdb::Connection;
 
-use crate::support::follow::change;
+use crate::support::follow::{UNTHROTTLED as FEED, change, unthrottled};
 use crate::support::scripted::fault;
 use crate::support::{World, one, shown};
-
-const FEED: &str = "[feed]\ncalls = 1000\nper = \"1s\"\n";
 
 fn world() -> World {
     world_of(25)
 }
 
 fn world_of(cases: usize) -> World {
-    World::with(Options {
-        cases,
-        gzip: false,
-        feed_calls: 1000,
-        feed_per: std::time::Duration::from_secs(1),
-        ..Options::default()
-    })
+    World::with(unthrottled(cases))
 }
 
 /// A mirror with these modes; `keep` first, and a version of a contact in history.
 fn kept() -> World {
     let world = world();
     configure(&world, "keep", "keep");
-    world.sync();
+    world.bootstrap();
     world.sandbox.act(&Act::EditContact { contact_id: Some(50_001), at: None }).unwrap();
     world.sync();
     assert!(!texts(&world.store(), "history.contacts", "name").is_empty());
@@ -140,7 +132,7 @@ fn a_relaxed_class_is_fetched_again_and_leaves_history_as_it_was() {
 fn fields_without_a_column_follow_their_names() {
     let world = world();
     configure(&world, "keep", "keep");
-    world.sync();
+    world.bootstrap();
     let set = |value: &str| {
         let conn = Connection::open(world.path("data/store.duckdb")).unwrap();
         conn.execute_batch(value).unwrap();
@@ -321,7 +313,7 @@ fn a_class_that_is_hidden_again_gives_every_value_the_hash_that_it_had() {
 fn a_store_whose_key_is_gone_or_replaced_is_refused_until_it_is_back() {
     let world = world_of(8);
     configure(&world, "hash", "keep");
-    world.sync();
+    world.bootstrap();
     let file = world.path("data/store.duckdb.secrets");
     let key = std::fs::read(&file).unwrap();
     let refused = |why: &str| {
@@ -350,7 +342,7 @@ fn a_store_whose_key_is_gone_or_replaced_is_refused_until_it_is_back() {
 fn a_key_that_nothing_was_hashed_with_may_be_lost() {
     let world = world_of(8);
     configure(&world, "keep", "keep");
-    world.sync();
+    world.bootstrap();
     std::fs::remove_file(world.path("data/store.duckdb.secrets")).unwrap();
     world.sync();
     world.assert_equal();

@@ -50,7 +50,7 @@ fn python_reads_the_same_rows_from_the_published_file_and_the_snapshot(
 ) {
     let Some(python) = python(version) else { return };
     let world = World::with_snapshots(25);
-    world.sync();
+    world.bootstrap();
     world.sandbox.act(&Act::Tick { events: 10 }).unwrap();
     world.sync();
 

@@ -271,7 +271,7 @@ fn a_component_that_is_not_known_leaves_the_total_open() {
 #[test]
 fn a_failed_call_for_one_case_leaves_open_the_totals_of_no_other() {
     let world = brisk(unthrottled(60));
-    world.sync();
+    world.bootstrap();
     let sales = world.sandbox.tables(&["cases", "commission_sharing"]);
     let has_row = |table: &str, key: &str, id: i64| rows(&sales, table).any(|r| r[key] == id);
     let one = shown_cases(&world)

@@ -20,7 +20,7 @@ const OPEN_REJECTS: &str = "SELECT count(*) FROM sync.rejects WHERE resolved_at 
 
 fn mirrored(cases: usize) -> World {
     let world = World::unthrottled(cases);
-    world.sync();
+    world.bootstrap();
     world
 }
 

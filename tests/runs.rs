@@ -19,7 +19,7 @@ fn garbage(path: &str, body: &str) -> Rule {
 #[test]
 fn a_full_run_killed_in_its_listing_is_taken_up_without_the_flag() {
     let world = World::unthrottled(20);
-    world.sync();
+    world.bootstrap();
     let killed =
         world.command(&["sync", "--full"]).env("CASEMIRROR_ABORT_AT", "listing-page").output();
     assert_eq!(killed.unwrap().status.code(), None, "it was to be killed");

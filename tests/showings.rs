@@ -11,7 +11,7 @@ use crate::support::{World, one};
 /// A mirrored brokerage and one of its cases that the public knows.
 fn mirrored() -> (World, i64) {
     let world = World::unthrottled(8);
-    world.sync();
+    world.bootstrap();
     let known = "SELECT min(id) FROM main.cases WHERE guid IS NOT NULL";
     let case_id = one(&world.store(), known);
     (world, case_id)

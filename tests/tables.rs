@@ -19,7 +19,7 @@ fn count(world: &World, what: &str) -> i64 {
 fn what_hangs_on_no_case_follows_by_schedule_edit_by_edit() {
     let world = brisk(unthrottled(20));
     world.configure(&format!("{UNTHROTTLED}{REFERENCE}"));
-    world.sync();
+    world.bootstrap();
     world.assert_equal();
     let tables =
         ["processing_bases", "processing_basis_relations", "file_tags", "webhook_subscriptions"];
@@ -48,7 +48,7 @@ fn what_hangs_on_no_case_follows_by_schedule_edit_by_edit() {
 fn a_part_that_is_not_permitted_stays_and_is_read_again_when_it_is() {
     let world = brisk(unthrottled(30));
     world.configure(&format!("{UNTHROTTLED}{REFERENCE}"));
-    world.sync();
+    world.bootstrap();
     let economics = "main.notes WHERE note_type = 'Economics'";
     let rows = count(&world, economics);
     assert!(rows > 0);
@@ -141,7 +141,7 @@ fn the_example_adds_a_column_and_a_table_without_a_version() {
     let own = include_str!("../examples/resources/publications.toml");
     assert!(own.starts_with(built_in), "the example is the built-in file and a column");
     let world = brisk(unthrottled(20));
-    world.sync();
+    world.bootstrap();
     let kept = "main.publications WHERE _extra LIKE '%\"ExternalId\"%'";
     assert!(count(&world, kept) > 0, "without a column the field is in _extra");
 
@@ -178,7 +178,7 @@ fn the_example_adds_a_column_and_a_table_without_a_version() {
 #[test]
 fn a_disabled_child_table_stays_as_it_is_while_its_parent_is_read() {
     let world = brisk(unthrottled(20));
-    world.sync();
+    world.bootstrap();
     let rows = |schema: &str| lines(&world.store(), &format!("FROM {schema}.case_file_access"));
     let before = rows("main");
     assert!(!before.is_empty());

@@ -9,7 +9,7 @@ use crate::support::{World, one, shown};
 #[test]
 fn a_run_that_could_not_publish_is_told_by_status() {
     let world = World::unthrottled(6);
-    world.sync();
+    world.bootstrap();
     let output = world.run(&["sync", "--set", "publish.parquet=/dev/null/x"]);
     assert_status(&output, 1);
     let output = world.run(&["status"]);
@@ -38,7 +38,7 @@ fn a_run_before_the_first_listing_says_that_nothing_is_published() {
 #[test]
 fn a_case_that_is_asked_for_and_not_known_is_told() {
     let world = World::unthrottled(6);
-    world.sync();
+    world.bootstrap();
     let known = shown_cases(&world)[0].to_string();
     let output = world.run(&["sync", "--case", &known, "--case", "999999"]);
     assert_status(&output, 3);

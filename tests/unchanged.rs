@@ -62,7 +62,7 @@ fn fetched(world: &World, case_id: i64) -> [i64; 3] {
 fn an_equal_answer_is_fetched_and_not_decoded_until_it_would_be_decoded_to_other_rows() {
     let world = brisk(unthrottled(12));
     world.configure(&format!("{UNTHROTTLED}{DUE}"));
-    world.sync();
+    world.bootstrap();
     let case_id = alter(&world);
     let before = fetched(&world, case_id);
 
@@ -85,7 +85,7 @@ fn an_equal_answer_is_fetched_and_not_decoded_until_it_would_be_decoded_to_other
 #[test]
 fn a_full_sync_decodes_every_answer() {
     let world = brisk(unthrottled(12));
-    world.sync();
+    world.bootstrap();
     let case_id = alter(&world);
     assert_status(&world.run(&["sync", "--full"]), 0);
     assert_eq!(altered(&world, case_id), [false; 3]);
@@ -97,7 +97,7 @@ fn what_was_hidden_meanwhile_is_decoded_again_though_the_answer_is_the_same() {
     let world = brisk(unthrottled(12));
     let reading = format!("{UNTHROTTLED}{DUE}");
     world.configure(&reading);
-    world.sync();
+    world.bootstrap();
     // What is stored is hidden, and nothing is read.
     world.configure(UNTHROTTLED);
     let mut hiding = world.command(&["sync"]);

@@ -164,7 +164,7 @@ fn calls(conn: &Connection) -> BTreeMap<String, i64> {
 #[test]
 fn a_store_of_the_first_format_is_upgraded_and_nothing_is_fetched_again() {
     let world = World::unthrottled(40);
-    world.sync();
+    world.bootstrap();
     // What is searched twice is done with the second time.
     world.sync();
     world.sync();
@@ -204,7 +204,7 @@ fn a_store_of_the_first_format_is_upgraded_and_nothing_is_fetched_again() {
 #[test]
 fn the_words_of_the_first_format_become_statuses() {
     let world = World::unthrottled(12);
-    world.sync();
+    world.bootstrap();
     {
         let conn = open(&world);
         conn.execute_batch(&(second_format() + FIRST_FORMAT)).unwrap();
@@ -318,7 +318,7 @@ fn lines_of_a_store_without_names_get_them_and_no_two_have_one() {
 #[test]
 fn tables_of_state_say_what_they_are_in_stores_of_earlier_versions_too() {
     let world = World::unthrottled(4);
-    world.sync();
+    world.bootstrap();
     let silent =
         "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'sync' AND comment IS NULL";
     assert_eq!(lines(&world.published(), silent), [""; 0]);

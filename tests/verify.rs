@@ -23,7 +23,7 @@ fn mirrored(options: Options, months: i32) -> World {
     let world = World::with(options);
     world.journals_since(&format!("{}-01", month(months)));
     world.configure(UNTHROTTLED);
-    world.sync();
+    world.bootstrap();
     world
 }
 
@@ -357,7 +357,7 @@ fn rows_that_a_withheld_permission_hides_are_no_difference() {
     let world = World::with(unthrottled(30));
     let reference = "[schedule]\nreference = \"* * * * *\"\n";
     world.configure(&format!("{UNTHROTTLED}{reference}"));
-    world.sync();
+    world.bootstrap();
     let permission = "SettlementView - Read".to_owned();
     world.sandbox.control(Control::Withdraw { permission });
     alter(
@@ -434,7 +434,7 @@ fn a_due_verify_gives_way_to_a_command_and_goes_on_where_it_was() {
     let world = World::with(unthrottled(10));
     world.journals_since(&format!("{}-01", month(3)));
     world.configure_eager("");
-    world.sync();
+    world.bootstrap();
     verify_is_due(&world);
     world.sandbox.reset_stats();
     hold(&world, "sum", "*/RevenueJournals/Sum", 5);
@@ -462,7 +462,7 @@ fn a_change_does_not_wait_for_what_a_verify_asks() {
     let world = World::with(unthrottled(10));
     world.journals_since(&format!("{}-01", month(3)));
     world.configure_eager("");
-    world.sync();
+    world.bootstrap();
     verify_is_due(&world);
     hold(&world, "sum", "*/RevenueJournals/Sum", 5);
     let mut daemon = world.start_daemon();
@@ -483,7 +483,7 @@ fn handed_to_a_daemon_it_gives_the_same_output_and_status() {
     let world = World::with(unthrottled(20));
     world.journals_since(&format!("{}-01", month(3)));
     world.configure_eager("");
-    world.sync();
+    world.bootstrap();
     alter(
         &world,
         &format!(

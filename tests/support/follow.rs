@@ -11,7 +11,7 @@ use casemirror::sandbox::{Act, Facet, Fault, Options, Outcome, Rule, When};
 use duckdb::Connection;
 use serde_json::Value;
 
-use super::{World, differences, shown};
+use super::{World, shown};
 
 /// Feed settings that never wait.
 pub(crate) const UNTHROTTLED: &str = "[feed]\ncalls = 1000\nper = \"1s\"\n";
@@ -91,7 +91,7 @@ pub(crate) fn written(conn: &Connection) -> Vec<(String, i64, Option<String>)> {
 
 /// The differences of the mirror, but for those of one table.
 pub(crate) fn differences_beside(world: &World, table: &str) -> Vec<String> {
-    let mut all = differences(&world.store(), &world.sandbox.state());
+    let mut all = world.differences();
     all.retain(|difference| !difference.starts_with(&format!("{table} ")));
     all
 }

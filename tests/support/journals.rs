@@ -3,23 +3,11 @@
 use casemirror::sandbox::{Act, Journal, JournalEdit, Options};
 use duckdb::Connection;
 
+pub(crate) use super::follow::{UNTHROTTLED as FEED, unthrottled as options};
 use super::{World, shown};
 
-/// Feed settings that never wait.
-pub(crate) const FEED: &str = "[feed]\ncalls = 1000\nper = \"1s\"\n";
 /// The office whose journals are edited.
 pub(crate) const OFFICE: i64 = 11;
-
-/// A brokerage of so many cases, whose feeds take as many calls as come.
-pub(crate) fn options(cases: usize) -> Options {
-    Options {
-        cases,
-        gzip: false,
-        feed_calls: 1000,
-        feed_per: std::time::Duration::from_secs(1),
-        ..Options::default()
-    }
-}
 
 /// A month so many months ago, as `yyyy-mm`. Two months ago is always closed.
 pub(crate) fn month(ago: i32) -> String {
@@ -32,7 +20,7 @@ pub(crate) fn mirrored(options: Options, months: i32, more: &str) -> World {
     let world = World::with(options);
     world.journals_since(&format!("{}-01", month(months)));
     world.configure(&format!("{FEED}{more}"));
-    world.sync();
+    world.bootstrap();
     world
 }
 

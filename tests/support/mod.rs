@@ -1,19 +1,23 @@
 //! A sandbox, a configuration that points at it, the binary, and the comparison with the truth.
 
+mod bootstrap;
 mod published;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::sync::OnceLock;
 
 use casemirror::catalog::{Catalog, Resource, Scalar};
-use casemirror::sandbox::{Options, Sandbox};
+use casemirror::sandbox::{Level, Options};
 use duckdb::{AccessMode, Config as DuckConfig, Connection};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+
+use bootstrap::Watched;
 
 pub(crate) mod daemon;
 pub(crate) mod follow;
@@ -27,7 +31,7 @@ const EVERY_SECOND: &str = "* * * * * *";
 /// A sandbox that answers on loopback, and a folder with a mirror of it.
 pub(crate) struct World {
     runtime: Runtime,
-    pub(crate) sandbox: Sandbox,
+    pub(crate) sandbox: Watched,
     pub(crate) folder: TempDir,
     journals_since: RefCell<String>,
     doubt: RefCell<Option<String>>,
@@ -47,7 +51,7 @@ impl World {
 
     pub(crate) fn with(options: Options) -> World {
         let runtime = Runtime::new().unwrap();
-        let sandbox = runtime.block_on(Sandbox::start(options)).unwrap();
+        let sandbox = runtime.block_on(Watched::start(options));
         // Two years of journals would be most of what a test about something else reads.
         let since = jiff::Zoned::now().date().first_of_month() - jiff::Span::new().months(1);
         let world = World {
@@ -67,14 +71,8 @@ impl World {
 
     /// As [`World::new`], with a throttle on both sides that no test has to wait for.
     pub(crate) fn unthrottled(cases: usize) -> World {
-        let world = World::with(Options {
-            cases,
-            gzip: false,
-            feed_calls: 1000,
-            feed_per: Duration::from_secs(1),
-            ..Options::default()
-        });
-        world.configure("[feed]\ncalls = 1000\nper = \"1s\"");
+        let world = World::with(follow::unthrottled(cases));
+        world.configure(follow::UNTHROTTLED);
         world
     }
 
@@ -163,26 +161,35 @@ impl World {
             self.pass_a_second();
         }
         let mut command = binary();
-        command.env("CASEMIRROR_JOURNALS__SINCE", &*self.journals_since.borrow());
-        // Two tests run at a time, each with a store as small as it can be.
-        command.env("CASEMIRROR_STORE__THREADS", "1");
-        if !self.snapshots.get() {
-            command.env("CASEMIRROR_PUBLISH__PARQUET", "");
-        }
-        if let Some((library, ahead)) = &*self.clock.borrow() {
-            command.env("LD_PRELOAD", library);
-            command.env("FAKETIME", format!("{:+.3}", ahead.as_secs_f64()));
-            // What is measured goes on as it does, and so do the dates of files.
-            command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("NO_FAKE_STAT", "1");
-        }
-        if self.retries_at_once.get() {
-            command.env("CASEMIRROR_RETRY_AT_ONCE", "1");
-        }
-        if let Some(doubt) = &*self.doubt.borrow() {
-            command.env("CASEMIRROR_SOURCE__DOUBT", doubt);
-        }
+        command.envs(self.environment());
         command.current_dir(self.folder.path()).args(args);
         command
+    }
+
+    /// What the binary is told beside the configuration.
+    fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let mut all: Vec<(&str, OsString)> = vec![
+            ("CASEMIRROR_JOURNALS__SINCE", self.journals_since.borrow().clone().into()),
+            // Two tests run at a time, each with a store as small as it can be.
+            ("CASEMIRROR_STORE__THREADS", "1".into()),
+        ];
+        if !self.snapshots.get() {
+            all.push(("CASEMIRROR_PUBLISH__PARQUET", "".into()));
+        }
+        if let Some((library, ahead)) = &*self.clock.borrow() {
+            all.push(("LD_PRELOAD", library.into()));
+            all.push(("FAKETIME", format!("{:+.3}", ahead.as_secs_f64()).into()));
+            // What is measured goes on as it does, and so do the dates of files.
+            all.push(("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()));
+            all.push(("NO_FAKE_STAT", "1".into()));
+        }
+        if self.retries_at_once.get() {
+            all.push(("CASEMIRROR_RETRY_AT_ONCE", "1".into()));
+        }
+        if let Some(doubt) = &*self.doubt.borrow() {
+            all.push(("CASEMIRROR_SOURCE__DOUBT", doubt.into()));
+        }
+        all
     }
 
     /// Runs the binary to its end.
@@ -215,8 +222,26 @@ impl World {
 
     /// How the tables of the store differ from the sandbox's own state.
     pub(crate) fn differences(&self) -> Vec<String> {
-        differences(&self.store(), &self.sandbox.state())
+        self.differences_in(&self.store())
     }
+
+    /// How the tables of a database, the store or what was published of it, differ from that state.
+    pub(crate) fn differences_in(&self, conn: &Connection) -> Vec<String> {
+        // The names of all tables that there are in a sandbox: they are the same in each.
+        static TABLES: OnceLock<Vec<String>> = OnceLock::new();
+        let names = |state: Value| state["tables"].as_object().unwrap().keys().cloned().collect();
+        let tables = TABLES.get_or_init(|| names(self.sandbox.state()));
+        let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
+        // Of two years of journals, most is in no mirror of a test.
+        let first_month = first_month(conn);
+        let state = self.sandbox.journal_tables(Level::Offices, first_month.as_deref(), &tables);
+        differences(conn, &state)
+    }
+}
+
+/// The first month whose journals are mirrored, as `yyyy-mm`.
+fn first_month(conn: &Connection) -> Option<String> {
+    one(conn, "SELECT strftime(min(journal_month), '%Y-%m') FROM sync.journal_months")
 }
 
 /// The binary under test, without the surroundings' settings.
@@ -282,10 +307,10 @@ pub(crate) fn differences(conn: &Connection, state: &Value) -> Vec<String> {
 
 /// The same for the tables that a part of the state has.
 pub(crate) fn differences_of(conn: &Connection, state: &Value) -> Vec<String> {
-    let catalog = Catalog::load(None).unwrap();
+    static CATALOG: OnceLock<Catalog> = OnceLock::new();
+    let catalog = CATALOG.get_or_init(|| Catalog::load(None).unwrap());
     // Journals are mirrored from a month on; the sandbox has them all.
-    let first_month: Option<String> =
-        one(conn, "SELECT strftime(min(journal_month), '%Y-%m-%d') FROM sync.journal_months");
+    let first_month = first_month(conn);
     let mut all = Vec::new();
     assert!(!state["tables"].as_object().unwrap().is_empty(), "nothing to compare with");
     for (table, rows) in state["tables"].as_object().unwrap() {

@@ -6,14 +6,14 @@ use std::path::Path;
 use duckdb::Connection;
 use serde_json::Value;
 
-use super::{World, differences, one};
+use super::{World, one};
 
 impl World {
     /// Asserts that the published database equals the sandbox's state, that the snapshot of the same
     /// id holds the same rows, and that nothing half-made lies beside them.
     pub(crate) fn assert_published(&self) {
         let published = self.published();
-        let differences = differences(&published, &self.sandbox.state());
+        let differences = self.differences_in(&published);
         assert!(differences.is_empty(), "the published file differs:\n{}", differences.join("\n"));
 
         let root = self.path("data/parquet");
