@@ -96,7 +96,7 @@ fn killed_at_any_point_while_following_changes_the_next_goes_on(
     // Following lists nothing.
     for point in points(quarter).filter(|point| *point != "listing-page") {
         let world = World::with_snapshots(14);
-        world.sync();
+        world.bootstrap();
         change(&world, 0, 6);
         assert!(kill_at(&world, point, &[1]) > 0, "{point} was not reached");
         // What comes meanwhile is followed together with what was left.
@@ -114,13 +114,13 @@ fn killed_at_any_call_of_a_bootstrap_with_changes_going_on_the_next_goes_on(
 ) {
     const MOMENTS: u64 = 20;
     let calls = {
-        let world = World::with_snapshots(14);
+        let world = World::unthrottled(14);
         world.sync();
         world.sandbox.stats().calls
     };
     assert!(calls > 5 * MOMENTS, "{calls} calls are too few to be killed in");
     for moment in (quarter..MOMENTS).step_by(4) {
-        let world = World::with_snapshots(14);
+        let world = World::unthrottled(14);
         kill_in_call(&world, 1 + moment * (calls - 1) / MOMENTS);
         world.sync();
         world.assert_equal();
