@@ -82,9 +82,9 @@ fn run_again_and_again(world: &World, enough: impl Fn(u64) -> bool) {
 fn over_a_minute_of_repeated_and_killed_runs_no_window_holds_too_many_calls() {
     let world = six_calls_in(Duration::from_secs(30));
     let started = Instant::now();
-    run_again_and_again(&world, |_| started.elapsed() > Duration::from_secs(61));
-    // So many that they were held back, or nothing is shown by this.
-    assert_eq!(world.sandbox.stats().feed.most_in_window, 6);
+    // So many that they were held back, or nothing is shown by this: a slow machine needs more time.
+    let held_back = || world.sandbox.stats().feed.most_in_window == 6;
+    run_again_and_again(&world, |_| started.elapsed() > Duration::from_secs(61) && held_back());
 }
 
 #[test]
