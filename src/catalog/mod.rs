@@ -28,7 +28,7 @@ pub(crate) use names::class_of_name;
 pub(crate) use resource::{
     Address, ChangeDate, Child, Condition, EXTRA_COLUMN, Fallback, ForEach, JOURNAL_COLUMNS,
     Journal, LINE_ID, LINE_NUMBER, Lookup, Method, Partial, Read, Refresh, SYNCED_AT_COLUMN,
-    Windows,
+    Windows, comment_on_column, comment_on_table,
 };
 pub use resource::{Answer, Group, Paging, Resource};
 

@@ -347,13 +347,9 @@ impl Resource {
         } else {
             self.comment.clone()
         };
-        let mut all = vec![format!("COMMENT ON TABLE {table} IS {}", sql::text(&about))];
+        let mut all = vec![comment_on_table(&table, &about)];
         let mut column = |name: &str, comment: &str| {
-            all.push(format!(
-                "COMMENT ON COLUMN {table}.{} IS {}",
-                sql::ident(name),
-                sql::text(comment)
-            ));
+            all.push(comment_on_column(&table, name, comment));
         };
         for c in &self.columns {
             column(&c.name, &c.comment);
@@ -368,6 +364,16 @@ impl Resource {
         }
         all
     }
+}
+
+/// `table` is quoted already.
+pub(crate) fn comment_on_table(table: &str, comment: &str) -> String {
+    format!("COMMENT ON TABLE {table} IS {}", sql::text(comment))
+}
+
+/// `table` is quoted already.
+pub(crate) fn comment_on_column(table: &str, column: &str, comment: &str) -> String {
+    format!("COMMENT ON COLUMN {table}.{} IS {}", sql::ident(column), sql::text(comment))
 }
 
 /// The columns that every table has beside the source's, with their comments.

@@ -140,7 +140,6 @@ impl<'a> Alignment<'a> {
         }
         if moved || before != Before::There {
             self.any_changed = true;
-            self.describe(resource)?;
         }
         Ok(())
     }
@@ -228,16 +227,6 @@ impl<'a> Alignment<'a> {
                 .map_err(|e| db("cannot make a table stale", e))?;
             let these = format!("SELECT {}", sql::text(table));
             FetchedScopes::new(self.conn).mark_tables(&these, Mark::Redefined)?;
-        }
-        Ok(())
-    }
-
-    /// Gives a new or changed table the comments of its file.
-    fn describe(&self, resource: &Resource) -> Result<()> {
-        for (schema, history) in [("main", false), ("history", true)] {
-            self.conn
-                .execute_batch(&resource.comments(schema, history).join(";\n"))
-                .map_err(|e| db(&format!("cannot describe {schema}.{}", resource.table), e))?;
         }
         Ok(())
     }

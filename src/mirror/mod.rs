@@ -8,6 +8,7 @@
 mod align;
 mod closings;
 mod clustering;
+mod comments;
 mod commit;
 mod compare;
 mod contacts;

@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 
 use super::state::State;
 use super::state::fetched::{self, FetchedScopes};
-use super::{align, freshness, levels, reports, secrets, upgrade};
+use super::{align, comments, freshness, levels, reports, secrets, upgrade};
 use crate::catalog::Catalog;
 use crate::config::{Config, PrivacyMode};
 use crate::error::{Error, Kind, Result};
@@ -18,10 +18,12 @@ const FORMAT: i64 = 6;
 /// Key of `sync.meta`: by what the key of the privacy hashes is known again.
 const KEY_FINGERPRINT: &str = "hash_key_fingerprint";
 
-/// Brings an opened store up to this program and this catalog, all or nothing; returns the key of its
-/// privacy hashes.
+/// Brings an opened store up to this program and this catalog, all or nothing but for the comments;
+/// returns the key of its privacy hashes.
 pub(super) fn prepare(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<[u8; 32]> {
-    transaction(conn, || prepare_within(conn, config, catalog))
+    let key = transaction(conn, || prepare_within(conn, config, catalog))?;
+    comments::describe(conn, catalog)?;
+    Ok(key)
 }
 
 fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<[u8; 32]> {

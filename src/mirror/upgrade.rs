@@ -136,12 +136,11 @@ pub(super) fn from_fifth(conn: &Connection) -> Result<()> {
 fn name_rows(conn: &Connection, config: &Config, resource: &Resource) -> Result<()> {
     let failed = |e| db(&format!("cannot name the lines of {}", resource.table), e);
     let Some(column) = resource.column(LINE_ID) else { return Ok(()) };
-    for (schema, history) in [("main", false), ("history", true)] {
+    for schema in ["main", "history"] {
         let table = format!("{schema}.{}", sql::ident(&resource.table));
         conn.execute_batch(&format!(
             "ALTER TABLE {table} ADD COLUMN {LINE_ID} BIGINT; \
-             ALTER TABLE {table} ALTER {LINE_ID} SET DATA TYPE BIGINT USING {LINE_NUMBER}; {}",
-            resource.comments(schema, history).join(";\n")
+             ALTER TABLE {table} ALTER {LINE_ID} SET DATA TYPE BIGINT USING {LINE_NUMBER}"
         ))
         .map_err(failed)?;
     }
