@@ -40,6 +40,11 @@ pub(super) fn describe(conn: &Connection, catalog: &Catalog) -> Result<()> {
     transaction(conn, || set_meta(conn, META, &digest))
 }
 
+/// Columns were made that no catalog asked for: whether they have their comments is not known.
+pub(super) fn look_again(conn: &Connection) -> Result<()> {
+    set_meta(conn, META, "")
+}
+
 /// Where a table stands, and whether that is history.
 const PLACES: [(&str, bool); 2] = [("main", false), ("history", true)];
 

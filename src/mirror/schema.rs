@@ -82,6 +82,7 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
     fetched::note_rules(conn, catalog)?;
     if upgraded {
         FetchedScopes::new(conn).fold_all()?;
+        comments::look_again(conn)?;
         if !was_kept {
             freshness::note_all(conn, catalog)?;
         }
