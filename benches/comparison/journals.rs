@@ -16,7 +16,10 @@ pub(crate) fn compare(lines: usize) {
     let start = end.first_of_month() - jiff::Span::new().months(MONTHS - 1);
     let mirror = || {
         let since = format!("[journals]\nsince = \"{start}\"\n");
-        Mirror::new(&server.base_url, server.credentials(), &since)
+        let mirror = Mirror::new(&server.base_url, server.credentials(), &since);
+        // Nothing is published before the cases are listed.
+        mirror.run(&["sync", "--only", "cases"]);
+        mirror
     };
     let (from, to) = (start.to_string(), end.to_string());
     let read = ["journals", "--kind", "revenue", "--from", &from, "--to", &to];
