@@ -75,6 +75,14 @@ fn an_equal_answer_is_fetched_and_not_decoded_until_it_would_be_decoded_to_other
         assert!(before < after, "not fetched: {before:?} {after:?}");
     }
 
+    // So are months that somebody asks for.
+    let bounds = "SELECT min(journal_month) || ' ' || max(journal_month) FROM main.depot_journals";
+    let bounds = one::<String>(&world.store(), bounds);
+    let (first, last) = bounds.split_once(' ').unwrap();
+    assert_status(&world.run(&["journals", "--kind", "depot", "--from", first, "--to", last]), 0);
+    assert_eq!(altered(&world, case_id), [true; 3]);
+    assert!(after[1] < fetched(&world, case_id)[1], "not fetched");
+
     // Decoded by another definition, the same answers are other rows.
     change(&world, case_id, Facet::Activity);
     let mut sync = world.command(&["sync"]);

@@ -172,8 +172,9 @@ impl Months<'_> {
                 })?;
                 let scope = JournalScope { level, id, month };
                 let window_days = days.and_then(|days| u32::try_from(days).ok());
-                // A reason that this version does not know makes the month due all the same.
-                let reason = DueReason::from_name(&reason).unwrap_or(DueReason::AskedFor);
+                // A reason that this version does not know makes the month due all the same, and believes
+                // nothing.
+                let reason = DueReason::from_name(&reason).unwrap_or(DueReason::Full);
                 Ok(DueMonth {
                     table,
                     scope,

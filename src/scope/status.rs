@@ -136,13 +136,13 @@ impl DueReason {
             DueReason::BeforeItsEnd
             | DueReason::Doubted
             | DueReason::Control
+            | DueReason::AskedFor
             | DueReason::Schedule
             | DueReason::Recheck
             | DueReason::Enabled => true,
             DueReason::NeverFetched
             | DueReason::Incomplete
             | DueReason::OffItsSum
-            | DueReason::AskedFor
             | DueReason::Full
             | DueReason::Redefined
             | DueReason::Rejects
