@@ -114,7 +114,7 @@ impl Extractor {
         let (records, digest) = if is_whole {
             let reading = self.reading(resource);
             away_from_calls(bytes_of(&records), move || {
-                let all = records.iter().map(|(record, params)| (params, &record[..]));
+                let all = records.iter().map(|(record, params)| (&**params, &record[..]));
                 let digest = reading.digest(all);
                 Ok((records, Some(digest)))
             })
@@ -173,7 +173,8 @@ impl Extractor {
             digest: None,
         };
         let (mut named, mut ids) = (Vec::new(), BTreeSet::new());
-        for (record, mut params) in records {
+        for (record, params) in records {
+            let mut params = Params::clone(&params);
             let text = std::str::from_utf8(&record).unwrap_or_default();
             let id = field.and_then(|field| field_of(text, field)).and_then(|id| id.parse().ok());
             // One that names no scope has no usable key, and is rejected whole.
@@ -181,7 +182,7 @@ impl Extractor {
                 params.insert(each.param.clone(), Param::Int(id));
                 ids.insert(id);
             }
-            named.push((record, params));
+            named.push((record, Arc::new(params)));
         }
         let scopes = ids.into_iter().map(|id| scope(id, false)).chain([scope(0, complete)]);
         Ok(Load {
@@ -258,7 +259,7 @@ impl Extractor {
                 let body = trimmed(&answer);
                 if !body.is_empty() && body[..] != *b"null" {
                     self.client.progress().rows(1);
-                    parts.records.push((body, params.clone()));
+                    parts.records.push((body, Arc::new(params.clone())));
                 }
             }
             Shape::List => {
@@ -291,8 +292,9 @@ impl Extractor {
     ) -> Result<()> {
         plan.request = plan.request.expecting(self.expected(resource, Shape::List, params));
         let mut pages = Pages::new(&self.client, plan);
+        let params = Arc::new(params.clone());
         while let Some(page) = pages.next().await? {
-            parts.records.extend(page.records.into_iter().map(|r| (r, params.clone())));
+            parts.records.extend(page.records.into_iter().map(|r| (r, Arc::clone(&params))));
         }
         if let Some(sent_at) = pages.sent_at() {
             parts.sent_at.get_or_insert(sent_at);
@@ -315,8 +317,8 @@ impl Extractor {
         complete: bool,
         sent_at: Timestamp,
     ) -> Result<Load> {
-        let records =
-            records.into_iter().map(|record| (Bytes::from(record), Params::new())).collect();
+        let params = Arc::<Params>::default();
+        let records = records.into_iter().map(|r| (Bytes::from(r), Arc::clone(&params))).collect();
         Ok(Load {
             decoded: self.decode(resource, records).await?,
             scopes: vec![LoadedScope {
@@ -340,7 +342,7 @@ impl Extractor {
     pub(crate) async fn decode(
         &self,
         resource: &Arc<Resource>,
-        records: Vec<(Bytes, Params)>,
+        records: Vec<(Bytes, Arc<Params>)>,
     ) -> Result<Decoded> {
         let bytes = bytes_of(&records);
         let (catalog, context) = (Arc::clone(&self.catalog), Arc::clone(&self.context));
@@ -371,7 +373,7 @@ fn may_be_known_again(resource: &Resource) -> bool {
     resource.partial.is_none() && scope.is_none_or(|column| column.origin == Origin::Path)
 }
 
-fn bytes_of(records: &[(Bytes, Params)]) -> usize {
+fn bytes_of(records: &[(Bytes, Arc<Params>)]) -> usize {
     records.iter().map(|(record, _)| record.len()).sum()
 }
 
@@ -390,7 +392,7 @@ pub(crate) async fn away_from_calls<T: Send + 'static>(
 
 /// What the calls of a scope brought.
 struct Parts {
-    records: Vec<(Bytes, Params)>,
+    records: Vec<(Bytes, Arc<Params>)>,
     complete: bool,
     /// When the first call was sent: absence counts from there.
     sent_at: Option<Timestamp>,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use arrow::array::{BooleanArray, RecordBatch, StringBuilder};
@@ -12,7 +13,7 @@ use super::record::{Cell, Reader, Row};
 use super::slots;
 use super::value::{self, Value};
 use super::{Context, Decoded, Drift, Param, Params, Reject, canonical};
-use crate::catalog::{Catalog, ColumnType, Group, Origin, Resource, Scalar};
+use crate::catalog::{Catalog, ColumnType, Group, LINE_ID, LINE_NUMBER, Origin, Resource, Scalar};
 use crate::error::{Error, Kind, Result};
 
 /// Decodes the records of one table, answer by answer. The records' texts are borrowed until its end.
@@ -20,6 +21,10 @@ pub struct Decoder<'a> {
     reader: Reader,
     key_columns: Vec<usize>,
     position_column: Option<usize>,
+    /// The columns that the call decides, each with the parameter that it takes.
+    given: Vec<(usize, String)>,
+    /// The columns of a journal's line that take its place in the answer.
+    numbered: Vec<usize>,
     /// The column with the id of a row's scope.
     scope_column: Option<usize>,
     builders: Vec<ColumnBuilder>,
@@ -27,7 +32,9 @@ pub struct Decoder<'a> {
     /// For each row pushed, whether it is to stay: of two records with one key the last wins.
     live: Vec<bool>,
     /// Key to row and the record's text.
-    by_key: HashMap<String, (usize, &'a str)>,
+    by_key: HashMap<Box<str>, (usize, &'a str), foldhash::fast::RandomState>,
+    /// The key of the row at hand.
+    exact: String,
     /// How many records there were of each rest of a key that a position completes.
     positions: HashMap<String, i64>,
     rejects: Vec<Reject>,
@@ -50,15 +57,37 @@ struct ChildList<'a> {
     text: &'a str,
 }
 
-/// A record's key, or as much of it as is there.
-struct Key {
+/// The columns that the call decides and the record does not, each with the parameter that it takes.
+fn given(resource: &Resource) -> Vec<(usize, String)> {
+    let columns = resource.columns.iter().enumerate();
+    columns
+        .filter_map(|(i, column)| match column.origin {
+            Origin::Path => Some((i, column.name.clone())),
+            Origin::Parent => column.path.first().map(|name| (i, name.clone())),
+            Origin::Field | Origin::Scalar | Origin::Position => None,
+        })
+        .collect()
+}
+
+/// The columns of a journal's line that take its place in the answer, from 1: it stands for the name that
+/// the mirror gives the line (`mirror/lines.rs`).
+fn numbered(resource: &Resource) -> Vec<usize> {
+    if !resource.has_line_ids() || matches!(resource.group, Group::Child(_)) {
+        return Vec::new();
+    }
+    let columns = resource.columns.iter().enumerate();
+    columns
+        .filter(|(_, column)| column.name == LINE_ID || column.name == LINE_NUMBER)
+        .map(|(i, _)| i)
+        .collect()
+}
+
+/// How a record is called where something is wrong with it.
+struct Name {
     /// The id of the record's scope.
     scope: Option<i64>,
-    /// Equal for equal keys only.
-    exact: String,
-    /// Its parts joined by `/`, for people.
-    shown: String,
-    whole: bool,
+    /// As much of its key as is there, joined by `/`.
+    key: String,
 }
 
 impl<'a> Decoder<'a> {
@@ -90,13 +119,16 @@ impl<'a> Decoder<'a> {
         Decoder {
             key_columns: resource.key.iter().filter_map(named).collect(),
             position_column: column_of(Origin::Position),
+            given: given(resource),
+            numbered: numbered(resource),
             scope_column: resource
                 .scope_column()
                 .and_then(|name| resource.columns.iter().position(|column| column.name == name)),
             builders: resource.columns.iter().map(|c| ColumnBuilder::new(c.kind, room)).collect(),
             extra: StringBuilder::with_capacity(room, 0),
             live: Vec::new(),
-            by_key: HashMap::new(),
+            by_key: HashMap::with_capacity_and_hasher(room, Default::default()),
+            exact: String::new(),
             positions: HashMap::new(),
             rejects: Vec::new(),
             drift: BTreeMap::new(),
@@ -140,73 +172,87 @@ impl<'a> Decoder<'a> {
             self.drift.entry(field).or_insert(example);
         }
         if let Some(why) = fault {
-            let known = self.key(&row, self.position_column);
+            let known = self.name(&row, self.position_column);
             self.reject_whole(&known, why);
             return;
         }
-        if let Some(i) = self.position_column {
-            let rest = self.key(&row, Some(i));
-            if rest.whole {
-                let place = place.unwrap_or_else(|| {
-                    let count = self.positions.entry(rest.exact).or_default();
-                    *count += 1;
-                    *count
-                });
-                row.cells[i] = Cell::One(Value::Int(place));
-            }
+        if let Some(i) = self.position_column
+            && self.read_key(&row, Some(i))
+        {
+            let place = place.unwrap_or_else(|| {
+                let count = self.positions.entry(self.exact.clone()).or_default();
+                *count += 1;
+                *count
+            });
+            row.cells[i] = Cell::One(Value::Int(place));
         }
         self.finish_row(raw, row);
     }
 
     /// Fills the columns that the record itself does not decide.
     fn give(&self, params: &Params, row: &mut Row<'_>) {
-        for (i, column) in self.reader.resource.columns.iter().enumerate() {
-            let param = match column.origin {
-                Origin::Path => params.get(&column.name),
-                Origin::Parent => column.path.first().and_then(|name| params.get(name)),
-                Origin::Field | Origin::Scalar | Origin::Position => continue,
-            };
-            match param {
-                Some(Param::Int(v)) => row.cells[i] = Cell::One(Value::Int(*v)),
-                Some(Param::Text(t)) => row.cells[i] = Cell::One(text_param(column.kind, t)),
+        for i in &self.numbered {
+            row.cells[*i] = Cell::One(Value::Int(self.records as i64));
+        }
+        for (i, name) in &self.given {
+            match params.get(name) {
+                Some(Param::Int(v)) => row.cells[*i] = Cell::One(Value::Int(*v)),
+                Some(Param::Text(t)) => {
+                    let kind = self.reader.resource.columns[*i].kind;
+                    row.cells[*i] = Cell::One(text_param(kind, t));
+                }
                 None => {}
             }
         }
     }
 
-    /// The key of a row, without one of its columns.
-    fn key(&self, row: &Row<'_>, without: Option<usize>) -> Key {
+    /// Makes `exact` the key of a row, without one of its columns: equal for equal keys only. Whether
+    /// all of it is there.
+    fn read_key(&mut self, row: &Row<'_>, without: Option<usize>) -> bool {
+        self.exact.clear();
+        let mut is_whole = true;
+        for i in self.key_columns.iter().filter(|i| Some(**i) != without) {
+            let Cell::One(value) = &row.cells[*i] else {
+                is_whole = false;
+                continue;
+            };
+            let begin = self.exact.len();
+            let scale = self.reader.resource.columns[*i].kind.scalar.scale().unwrap_or(0);
+            value.write_key(scale, &mut self.exact);
+            let length = self.exact.len() - begin;
+            // The length keeps "a/b", "c" apart from "a", "b/c".
+            let _ = write!(self.exact, ":{length};");
+        }
+        is_whole
+    }
+
+    /// The name of a row, without one column of its key.
+    fn name(&self, row: &Row<'_>, without: Option<usize>) -> Name {
         let scope = match self.scope_column.map(|i| &row.cells[i]) {
             Some(Cell::One(Value::Int(id))) => Some(*id),
             _ => None,
         };
-        let mut key = Key { scope, exact: String::new(), shown: String::new(), whole: true };
+        let mut key = String::new();
         for i in self.key_columns.iter().filter(|i| Some(**i) != without) {
-            match &row.cells[*i] {
-                Cell::One(value) => {
-                    let scale = self.reader.resource.columns[*i].kind.scalar.scale().unwrap_or(0);
-                    let text = value.key_text(scale);
-                    if !key.shown.is_empty() {
-                        key.shown.push('/');
-                    }
-                    key.shown.push_str(&text);
-                    // The length keeps "a/b", "c" apart from "a", "b/c".
-                    key.exact.push_str(&format!("{}:{text}", text.len()));
+            if let Cell::One(value) = &row.cells[*i] {
+                if !key.is_empty() {
+                    key.push('/');
                 }
-                Cell::Null | Cell::List(_) => key.whole = false,
+                let scale = self.reader.resource.columns[*i].kind.scalar.scale().unwrap_or(0);
+                value.write_key(scale, &mut key);
             }
         }
-        key
+        Name { scope, key }
     }
 
     /// A record that is not loaded at all, and whose scope must delete nothing.
-    fn reject_whole(&mut self, known: &Key, error: String) {
+    fn reject_whole(&mut self, known: &Name, error: String) {
         self.without_key = true;
-        let joint = if known.shown.is_empty() { "" } else { "/" };
+        let joint = if known.key.is_empty() { "" } else { "/" };
         self.rejects.push(Reject {
             table: self.reader.resource.table.clone(),
             scope: known.scope,
-            record_key: format!("{}{joint}#{}", known.shown, self.records),
+            record_key: format!("{}{joint}#{}", known.key, self.records),
             column: None,
             value: None,
             error,
@@ -215,17 +261,17 @@ impl<'a> Decoder<'a> {
 
     fn finish_row(&mut self, raw: &'a str, row: Row<'a>) {
         let resource = Arc::clone(&self.reader.resource);
-        let key = self.key(&row, None);
-        if !key.whole {
+        if !self.read_key(&row, None) {
             let error =
                 row.faults.iter().find(|(i, _, _)| self.key_columns.contains(i)).map_or_else(
                     || format!("no usable key: {} is missing", resource.key.join(", ")),
                     |(i, _, e)| format!("no usable key: {}: {e}", resource.columns[*i].name),
                 );
-            self.reject_whole(&key, error);
+            let name = self.name(&row, None);
+            self.reject_whole(&name, error);
             return;
         }
-        if let Some((earlier, text)) = self.by_key.get(&key.exact) {
+        if let Some((earlier, text)) = self.by_key.get(self.exact.as_str()) {
             let privacy = &self.reader.context.privacy;
             if *text == raw
                 || canonical::canonical(text, privacy) == canonical::canonical(raw, privacy)
@@ -233,12 +279,13 @@ impl<'a> Decoder<'a> {
                 return;
             }
             self.live[*earlier] = false;
+            let name = self.name(&row, None);
             // The earlier record is gone, and what was wrong with it too.
-            self.rejects.retain(|r| r.record_key != key.shown);
+            self.rejects.retain(|r| r.record_key != name.key);
             self.rejects.push(Reject {
                 table: resource.table.clone(),
-                scope: key.scope,
-                record_key: key.shown.clone(),
+                scope: name.scope,
+                record_key: name.key,
                 column: None,
                 value: None,
                 error: "another record with this key came later in the same answer, and was taken"
@@ -246,15 +293,16 @@ impl<'a> Decoder<'a> {
             });
         }
         self.hold_lists(&row);
-        for (i, value, error) in row.faults {
-            self.rejects.push(Reject {
+        if !row.faults.is_empty() {
+            let name = self.name(&row, None);
+            self.rejects.extend(row.faults.into_iter().map(|(i, value, error)| Reject {
                 table: resource.table.clone(),
-                scope: key.scope,
-                record_key: key.shown.clone(),
+                scope: name.scope,
+                record_key: name.key.clone(),
                 column: Some(resource.columns[i].name.clone()),
                 value,
                 error,
-            });
+            }));
         }
         for (builder, cell) in self.builders.iter_mut().zip(&row.cells) {
             match cell {
@@ -270,7 +318,7 @@ impl<'a> Decoder<'a> {
             canonical::object(row.extra.into_iter(), &mut text);
             self.extra.append_value(text);
         }
-        self.by_key.insert(key.exact, (self.live.len(), raw));
+        self.by_key.insert(self.exact.as_str().into(), (self.live.len(), raw));
         self.live.push(true);
     }
 
@@ -282,7 +330,9 @@ impl<'a> Decoder<'a> {
                 let param = match &row.cells[*i] {
                     Cell::One(Value::Int(v)) => Param::Int(*v),
                     Cell::One(value @ (Value::Text(_) | Value::Guid(_) | Value::Date(_))) => {
-                        Param::Text(value.key_text(0))
+                        let mut text = String::new();
+                        value.write_key(0, &mut text);
+                        Param::Text(text)
                     }
                     Cell::One(_) | Cell::Null | Cell::List(_) => continue,
                 };
@@ -303,7 +353,7 @@ impl<'a> Decoder<'a> {
             Err(_) => {
                 let mut row = Row::empty(&self.reader.resource);
                 self.give(params, &mut row);
-                let known = self.key(&row, self.position_column);
+                let known = self.name(&row, self.position_column);
                 self.reject_whole(&known, value::wrong_type("a list of records", text));
             }
         }

@@ -3,6 +3,7 @@
 //! Working on the text keeps money exact: digits are counted, never passed through a binary float.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use jiff::tz::TimeZone;
 
@@ -25,17 +26,18 @@ pub(crate) enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// The value as part of a record key in `sync.rejects`.
-    pub(crate) fn key_text(&self, scale: u32) -> String {
-        match self {
-            Value::Int(i) => i.to_string(),
-            Value::Text(t) => t.clone().into_owned(),
-            Value::Bool(b) => b.to_string(),
-            Value::Decimal(d) => decimal_text(*d, scale),
-            Value::Instant(us) => us.to_string(),
-            Value::Guid(bytes) => uuid::Uuid::from_bytes(*bytes).to_string(),
-            Value::Date(days) => date_text(*days),
-        }
+    /// Adds the value as it stands in a record's key.
+    pub(crate) fn write_key(&self, scale: u32, to: &mut String) {
+        // Writing to a text does not fail.
+        let _ = match self {
+            Value::Int(i) => write!(to, "{i}"),
+            Value::Text(t) => to.write_str(t),
+            Value::Bool(b) => write!(to, "{b}"),
+            Value::Decimal(d) => to.write_str(&decimal_text(*d, scale)),
+            Value::Instant(us) => write!(to, "{us}"),
+            Value::Guid(bytes) => write!(to, "{}", uuid::Uuid::from_bytes(*bytes)),
+            Value::Date(days) => to.write_str(&date_text(*days)),
+        };
     }
 }
 
@@ -58,7 +60,8 @@ pub(super) fn date(text: &str) -> Result<Value<'static>, String> {
     Ok(Value::Date(since.get_days()))
 }
 
-fn decimal_text(value: i128, scale: u32) -> String {
+/// A decimal of so many digits behind the point, exactly.
+pub(crate) fn decimal_text(value: i128, scale: u32) -> String {
     let digits = format!("{:0width$}", value.unsigned_abs(), width = scale as usize + 1);
     let (whole, fraction) = digits.split_at(digits.len() - scale as usize);
     let sign = if value < 0 { "-" } else { "" };

@@ -158,7 +158,8 @@ impl Extractor {
         ids.sort_unstable();
         ids.dedup();
         let came = page.records.len() as u64;
-        let records = page.records.into_iter().map(|record| (record, Params::new())).collect();
+        let none = Arc::<Params>::default();
+        let records = page.records.into_iter().map(|r| (r, Arc::clone(&none))).collect();
         let decoded = self.decode(resource, records).await?;
         let scopes = ids
             .iter()
@@ -208,7 +209,7 @@ impl Extractor {
                 ));
             }
             self.client.progress().rows(1);
-            records.push((body, Params::new()));
+            records.push((body, Arc::default()));
         }
         let came = records.len() as u64;
         let decoded = self.decode(resource, records).await?;

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use super::part::{LineMark, Part, compared, digest_of, mark, marks};
 use super::path_of;
 use super::under_way::{Gate, Reading};
-use crate::catalog::{Answer as Shape, JOURNAL_COLUMNS, LINE_ID, LINE_NUMBER, Resource};
+use crate::catalog::{Answer as Shape, JOURNAL_COLUMNS, Resource};
 use crate::decode::{Load, LoadKind, LoadedScope, Param, Params};
 use crate::error::{Error, Kind, Result};
 use crate::extract::{Extractor, away_from_calls, read_of, trimmed};
@@ -94,17 +94,8 @@ impl Extractor {
         let is_unchanged = digest.is_some() && digest == known.mirrored;
         let came = lines.records.len() as u64;
         let records = if is_unchanged { Vec::new() } else { lines.records };
-        let records = records
-            .into_iter()
-            .zip(1_i64..)
-            .map(|(line, number)| {
-                let mut params = params.clone();
-                // Its place stands for the name that the mirror gives it (`mirror/lines.rs`).
-                params.insert(LINE_ID.to_owned(), Param::Int(number));
-                params.insert(LINE_NUMBER.to_owned(), Param::Int(number));
-                (line, params)
-            })
-            .collect();
+        let params = Arc::new(params);
+        let records = records.into_iter().map(|line| (line, Arc::clone(&params))).collect();
         let decoded = self.decode(resource, records).await.map_err(|e| {
             e.within(format!(
                 "the answer of {} for {scope} is not what was expected",
