@@ -29,6 +29,7 @@ pub(crate) use load::{Load, LoadKind, LoadedScope};
 pub use privacy::Privacy;
 pub(crate) use reading::Reading;
 pub(crate) use rewrite::Classes;
+pub(crate) use value::decimal_text;
 
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};

@@ -8,12 +8,14 @@
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
+use super::content::{MonthContent, PAYMENT};
 use super::lines;
 use super::state::{batch, count, list};
-use crate::catalog::{Catalog, Group, JOURNAL_COLUMNS, Resource};
+use crate::catalog::{Catalog, Group, Resource};
 use crate::config::JournalLevel;
-use crate::error::Result;
-use crate::scope::Month;
+use crate::decode::Load;
+use crate::error::{Error, Kind, Result};
+use crate::scope::{JournalScope, Month};
 use crate::sql::{self, db, from_micros, instant};
 
 /// Who closes the months that nobody closes by hand.
@@ -131,7 +133,8 @@ impl<'c> Closings<'c> {
                 of.condition("table_name")
             );
             let notes = catalog.children(&resource.table).next().map(AsRef::as_ref);
-            closed += freeze(self.conn, (resource, notes), &months, by, forced_over, now)?;
+            let loaded = JustLoaded::default();
+            closed += freeze(self.conn, (resource, notes), &months, by, forced_over, &loaded, now)?;
         }
         batch(
             self.conn,
@@ -170,11 +173,12 @@ impl<'c> Closings<'c> {
 }
 
 /// Closes those of the staged months that were read completely after their close day, and that no one
-/// has opened again.
+/// has opened again. `loads` are those that just came.
 pub(super) fn close_what_was_read(
     conn: &Connection,
     catalog: &Catalog,
     resource: &Resource,
+    loads: &JustLoaded<'_>,
     now: Timestamp,
 ) -> Result<()> {
     let months = format!(
@@ -185,7 +189,32 @@ pub(super) fn close_what_was_read(
         sql::text(&resource.table)
     );
     let notes = catalog.children(&resource.table).next().map(AsRef::as_ref);
-    freeze(conn, (resource, notes), &months, BY_CLOSE_DAY, None, now).map(drop)
+    freeze(conn, (resource, notes), &months, BY_CLOSE_DAY, None, loads, now).map(drop)
+}
+
+/// Loads of a journal that are being committed.
+#[derive(Default)]
+pub(super) struct JustLoaded<'a> {
+    pub(super) loads: &'a [Load],
+    /// What is mirrored of their months is their rows, and nothing else.
+    pub(super) are_all: bool,
+}
+
+impl JustLoaded<'_> {
+    fn of(&self, month: &JournalScope) -> Option<&Load> {
+        let part = month.part();
+        self.loads
+            .iter()
+            .find(|load| load.scopes.iter().any(|scope| scope.id == month.id && scope.part == part))
+    }
+}
+
+/// Whether all payments of an answer are in its rows.
+fn all_payments_fit(load: &Load) -> bool {
+    load.decoded
+        .rejects
+        .iter()
+        .all(|reject| reject.column.as_deref().is_some_and(|column| column != PAYMENT))
 }
 
 /// Writes what these months (a query of level, id and month) of a journal and its annotations are, where
@@ -196,6 +225,7 @@ fn freeze(
     months: &str,
     by: &str,
     forced_over: Option<&str>,
+    just: &JustLoaded<'_>,
     now: Timestamp,
 ) -> Result<usize> {
     let Group::Journal(journal) = &resource.group else { return Ok(0) };
@@ -203,37 +233,53 @@ fn freeze(
         return Ok(0);
     }
     let name = sql::text(&resource.table);
-    let month = JOURNAL_COLUMNS.map(|c| format!("t.{c}")).join(", ");
-    let payment = if resource.column(PAYMENT).is_some() {
-        // A sum without a value that did not fit is no sum. The scope is offices/11/2026-10.
-        format!(
-            "CASE WHEN NOT EXISTS (SELECT 1 FROM sync.rejects r WHERE r.resolved_at IS NULL \
-               AND r.table_name = {name} AND (r.column_name = '{PAYMENT}' OR r.column_name IS NULL) \
-               AND r.scope = t.journal_level || '/' || t.journal_id || '/' \
-                 || strftime(t.journal_month, '%Y-%m')) \
-             THEN coalesce(d.payment, 0) END"
-        )
-    } else {
-        "NULL".to_owned()
-    };
-    conn.execute(
+    let open = sql::query(
+        conn,
         &format!(
-            "INSERT INTO sync.closings BY NAME \
-             SELECT {name} AS journal, {month}, {now} AS closed_at, ? AS closed_by, \
-               coalesce(d.lines, 0) AS lines, {payment} AS payment, \
-               coalesce(d.sha256, sha256('')) AS sha256, ? AS forced_over \
-             FROM ({months}) t LEFT JOIN ({digests}) d ON {same} \
-             WHERE NOT EXISTS (SELECT 1 FROM sync.closings c WHERE c.journal = {name} AND {known} \
-               AND c.reopened_at IS NULL)",
-            now = instant(now),
-            digests = lines::digests(resource, notes, months),
-            same = lines::same_month("t", "d"),
+            "SELECT t.journal_level || '/' || strftime(t.journal_month, '%Y-%m'), t.journal_id \
+             FROM ({months}) t WHERE NOT EXISTS (SELECT 1 FROM sync.closings c \
+               WHERE c.journal = {name} AND {known} AND c.reopened_at IS NULL) ORDER BY ALL",
             known = lines::same_month("t", "c"),
         ),
-        params![by, forced_over],
-    )
-    .map_err(|e| db("cannot write the closings", e))
+        |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)),
+    )?;
+    let failed = |e| db("cannot write the closings", e);
+    // A sum without a value that did not fit is no sum.
+    let mut insert = conn
+        .prepare(&format!(
+            "INSERT INTO sync.closings BY NAME SELECT {name} AS journal, ? AS journal_level, \
+               ?::BIGINT AS journal_id, ?::DATE AS journal_month, {now} AS closed_at, \
+               ? AS closed_by, ?::BIGINT AS lines, CASE WHEN NOT EXISTS \
+                 (SELECT 1 FROM sync.rejects r WHERE r.resolved_at IS NULL \
+                    AND r.table_name = {name} AND r.scope = ? \
+                    AND (r.column_name = '{PAYMENT}' OR r.column_name IS NULL)) \
+               THEN ?::DECIMAL(38,2) END AS payment, ? AS sha256, ? AS forced_over",
+            now = instant(now),
+        ))
+        .map_err(failed)?;
+    for (part, id) in &open {
+        let month = JournalScope::of(*id, part).ok_or_else(|| {
+            Error::new(Kind::Internal, format!("{part} of {name} is no journal's month"))
+        })?;
+        let load = just.of(&month);
+        let content = match load.filter(|_| just.are_all) {
+            Some(load) => MonthContent::decoded(&load.decoded)?,
+            None => MonthContent::mirrored(conn, resource, notes, &month)?,
+        };
+        let payment = content.payment.filter(|_| load.is_none_or(all_payments_fit));
+        insert
+            .execute(params![
+                month.level.to_string(),
+                id,
+                month.month.first().to_string(),
+                by,
+                content.lines,
+                month.to_string(),
+                payment,
+                content.sha256,
+                forced_over
+            ])
+            .map_err(failed)?;
+    }
+    Ok(open.len())
 }
-
-/// The column of a journal's lines that is added up.
-const PAYMENT: &str = "payment";

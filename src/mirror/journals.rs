@@ -8,7 +8,7 @@ use arrow::datatypes::Int64Type;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::closings;
+use super::closings::{self, JustLoaded};
 use super::doubt;
 use super::first_load;
 use super::freshness;
@@ -41,7 +41,8 @@ pub(super) fn apply(
         .flat_map(|n| loads.iter().filter_map(move |load| load.decoded.children.get(n)))
         .collect();
     let notes_of = notes.first().map(|rows| &*rows.resource);
-    if is_new(conn, resource)? {
+    let is_new = is_new(conn, resource)?;
+    if is_new {
         for (table, rows) in
             std::iter::once((resource, &decoded)).chain(notes_of.map(|table| (table, &notes)))
         {
@@ -86,7 +87,8 @@ pub(super) fn apply(
     }
     months_were_read(conn, resource, now)?;
     learned::keep_digests(conn, resource)?;
-    closings::close_what_was_read(conn, &settings.catalog, resource, now)?;
+    let loaded = JustLoaded { loads, are_all: is_new };
+    closings::close_what_was_read(conn, &settings.catalog, resource, &loaded, now)?;
     Ok(doubted)
 }
 
@@ -110,7 +112,8 @@ pub(super) fn note_unchanged(
     ))
     .map_err(|e| db("cannot note months that are as they were", e))?;
     months_were_read(conn, resource, now)?;
-    closings::close_what_was_read(conn, &settings.catalog, resource, now)
+    let loaded = JustLoaded::default();
+    closings::close_what_was_read(conn, &settings.catalog, resource, &loaded, now)
 }
 
 /// Fills `temp.stage_months`, one row per scope of `temp.stage_scopes`.
@@ -190,13 +193,24 @@ fn last_place(decoded: &Decoded) -> i64 {
 
 /// Whether no row of the staged months is mirrored or was, and none can be a restatement.
 fn is_new(conn: &Connection, resource: &Resource) -> Result<bool> {
-    let known = format!(
-        "SELECT (SELECT count(*) FROM main.{} m JOIN temp.stage_months c \
-           USING (journal_level, journal_id, journal_month)) \
-         + (SELECT count(*) FROM temp.stage_months WHERE closed OR last_line_id > 0)",
+    let known = "SELECT count(*) FROM temp.stage_months WHERE closed OR last_line_id > 0";
+    if scalar_i64(conn, known)? > 0 {
+        return Ok(false);
+    }
+    // With their bounds as literals most of the table is left out by its zone maps.
+    let bounds = "SELECT coalesce(min(journal_month), DATE '1970-01-01')::VARCHAR, \
+                    coalesce(max(journal_month), DATE '1970-01-01')::VARCHAR FROM temp.stage_months";
+    let bounds: [String; 2] = conn
+        .query_row(bounds, [], |row| Ok([row.get(0)?, row.get(1)?]))
+        .map_err(|e| db("cannot tell which months came", e))?;
+    let [first, last] = bounds.map(|day| sql::text(&day));
+    let mirrored = format!(
+        "SELECT count(*) FROM main.{} m JOIN temp.stage_months c \
+           USING (journal_level, journal_id, journal_month) \
+         WHERE m.journal_month BETWEEN DATE {first} AND DATE {last}",
         sql::ident(&resource.table)
     );
-    Ok(scalar_i64(conn, &known)? == 0)
+    Ok(scalar_i64(conn, &mirrored)? == 0)
 }
 
 /// Notes a merge of which it is not known in which of the staged months it wrote.

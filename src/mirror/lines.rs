@@ -170,7 +170,7 @@ pub(super) fn month_of(a: &str) -> String {
 
 /// The columns that say what a line is. What moves by itself, and what no column takes, is not among
 /// them: another release of the platform would be a restatement of every line.
-fn telling(resource: &Resource) -> impl Iterator<Item = &str> {
+pub(super) fn telling(resource: &Resource) -> impl Iterator<Item = &str> {
     compared(resource)
         .filter(|(name, volatile)| !volatile && *name != EXTRA_COLUMN)
         .map(|(name, _)| name)
@@ -198,44 +198,6 @@ fn content(resource: &Resource, alias: &str, redefined: &Redefined) -> String {
         })
         .collect();
     format!("to_json([{}]::VARCHAR[])::VARCHAR", fields.join(", "))
-}
-
-/// A query for what these months (a query of level, id and month) hold: scope, month, `lines`, `payment`
-/// where the lines have one, and `sha256` of all fields of all lines with their annotations, which does
-/// not depend on their order.
-pub(super) fn digests(resource: &Resource, notes: Option<&Resource>, months: &str) -> String {
-    let month = month_of("l");
-    let (joined, noted) = match notes {
-        Some(notes) => {
-            let of_note = month_of("a");
-            let content = content(notes, "a", &[]);
-            (
-                format!(
-                    " LEFT JOIN (SELECT {of_note}, a.{LINE_ID}, \
-                        string_agg({content}, ',' ORDER BY {content}) AS notes \
-                      FROM {} a JOIN ({months}) c ON {} GROUP BY {of_note}, a.{LINE_ID}) n \
-                      ON {} AND n.{LINE_ID} = l.{LINE_ID}",
-                    main(notes),
-                    same_month("a", "c"),
-                    same_month("n", "l")
-                ),
-                " || coalesce(n.notes, '')",
-            )
-        }
-        None => (String::new(), ""),
-    };
-    let payment = match resource.column("payment") {
-        Some(_) => "sum(l.payment)",
-        None => "NULL",
-    };
-    let content = format!("({}{noted})", content(resource, "l", &[]));
-    format!(
-        "SELECT {month}, count(*) AS lines, {payment} AS payment, \
-           sha256(string_agg({content}, chr(10) ORDER BY {content})) AS sha256 \
-         FROM {} l JOIN ({months}) c ON {}{joined} GROUP BY {month}",
-        main(resource),
-        same_month("l", "c")
-    )
 }
 
 impl Lines<'_> {

@@ -12,6 +12,7 @@ mod comments;
 mod commit;
 mod compare;
 mod contacts;
+mod content;
 mod controls;
 mod definition;
 mod doubt;

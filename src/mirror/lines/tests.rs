@@ -13,12 +13,13 @@ use serde_json::{Value, json};
 
 use super::super::Store;
 use super::super::commit;
+use super::super::content::MonthContent;
 use super::super::first_load::KnownScopes;
 use super::super::load::Settings;
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::decode::{Context, Decoder, Load, LoadKind, LoadedScope, Param, Params, Privacy};
-use crate::scope::Version;
+use crate::scope::{JournalScope, Version};
 use crate::sql::{query, scalar_i64};
 
 /// A line as the source says it.
@@ -117,13 +118,11 @@ impl Mirror {
         let resource = self.catalog.get("case_journals").unwrap();
         let records: Vec<String> = lines.iter().map(|line| line.json().to_string()).collect();
         let mut decoder = Decoder::new(&self.catalog, resource, &self.context, 0);
-        for (json, number) in records.iter().zip(1_i64..) {
+        for json in &records {
             let params = Params::from([
                 ("journal_level".to_owned(), Param::Text("offices".to_owned())),
                 ("journal_id".to_owned(), Param::Int(self.journal_id)),
                 ("journal_month".to_owned(), Param::Text("2025-10-01".to_owned())),
-                ("line_id".to_owned(), Param::Int(number)),
-                ("line_number".to_owned(), Param::Int(number)),
             ]);
             let raw: &RawValue = serde_json::from_str(json).unwrap();
             decoder.push(raw.get(), &params);
@@ -144,6 +143,7 @@ impl Mirror {
             missing: Vec::new(),
             not_found: false,
         };
+        let said = MonthContent::decoded(&load.decoded).unwrap();
         self.conn.execute_batch("BEGIN").unwrap();
         commit::apply(
             &self.conn,
@@ -155,6 +155,12 @@ impl Mirror {
         )
         .unwrap();
         self.conn.execute_batch("COMMIT").unwrap();
+        if complete {
+            let notes = self.catalog.children(&resource.table).next().map(AsRef::as_ref);
+            let month = JournalScope::of(self.journal_id, "offices/2025-10").unwrap();
+            let kept = MonthContent::mirrored(&self.conn, resource, notes, &month).unwrap();
+            assert_eq!(kept, said, "a month is closed as what its answer said");
+        }
         self.now
     }
 
