@@ -1,6 +1,13 @@
-//! Words that go with numbers.
+//! Words that go with numbers, and the strings of JSON.
 
+use std::borrow::Cow;
 use std::fmt::Display;
+
+use serde::Deserialize;
+
+/// A JSON string, borrowed where it is written without escapes.
+#[derive(Deserialize)]
+pub(crate) struct JsonText<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 /// So many of something: `1 case`, `2 cases`.
 pub(crate) fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {

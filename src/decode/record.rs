@@ -1,6 +1,5 @@
 //! One record on its way from its text to the cells of a row.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use super::value::{self, Value};
 use super::{Context, Privacy, canonical, cut};
 use crate::catalog::{Class, ColumnType, Resource};
 use crate::config::PrivacyMode;
+use crate::text::JsonText;
 
 /// Reads the records of one table.
 pub(super) struct Reader {
@@ -254,33 +254,11 @@ impl<'de> Visitor<'de> for RecordVisitor<'_, 'de> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let RecordVisitor { reader, row } = self;
         let mut extra = BTreeMap::new();
-        while let Some(name) = map.next_key::<FieldName<'de>>()? {
+        while let Some(JsonText(name)) = map.next_key::<JsonText<'de>>()? {
             let raw: &'de RawValue = map.next_value()?;
-            reader.take((&reader.slots, ""), &name.0, raw.get(), row, &mut extra);
+            reader.take((&reader.slots, ""), &name, raw.get(), row, &mut extra);
         }
         row.extra = extra;
         Ok(())
-    }
-}
-
-/// A field name, borrowed where the JSON allows it.
-struct FieldName<'a>(Cow<'a, str>);
-
-impl<'de> serde::Deserialize<'de> for FieldName<'de> {
-    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct Name;
-        impl<'de> Visitor<'de> for Name {
-            type Value = FieldName<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a field name")
-            }
-            fn visit_borrowed_str<E>(self, v: &'de str) -> Result<Self::Value, E> {
-                Ok(FieldName(Cow::Borrowed(v)))
-            }
-            fn visit_str<E>(self, v: &str) -> Result<Self::Value, E> {
-                Ok(FieldName(Cow::Owned(v.to_owned())))
-            }
-        }
-        d.deserialize_str(Name)
     }
 }

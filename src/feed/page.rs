@@ -1,12 +1,16 @@
 //! Rows of the feeds.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::tz::TimeZone;
+use serde::Deserializer as _;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::catalog::ChangeDate;
 use crate::scope::{CaseDates, ContactSeen, FeedName, Unreadable, unreadable_date};
+use crate::text::JsonText;
 use crate::ticks::Ticks;
 
 /// How much of a value that is no date is kept, in characters.
@@ -161,10 +165,9 @@ pub(super) fn fields(name: FeedName) -> impl Iterator<Item = &'static str> {
 fn read_record(text: &str, name: FeedName, zone: &TimeZone) -> Result<FeedRow, Unidentified> {
     let unidentified =
         |modified, error: String| Unidentified { when: When { modified, after: None }, error };
-    // Keys of their own: one that is written with escapes cannot be borrowed.
-    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(text)
+    let fields = Fields::of(text, name)
         .map_err(|_| unidentified(None, "a record that is no object".to_owned()))?;
-    let raw = |field: &str| fields.get(field).map_or("null", |raw| raw.get());
+    let raw = |field: &str| fields.get(field).unwrap_or("null");
     let read = |field: &str| read_date(raw(field), zone);
     // A row that moved has a date of that: none is as bad as one that cannot be read.
     let modified = read("ModifiedDate").and_then(|date| date.ok_or("not set".to_owned()));
@@ -185,7 +188,7 @@ fn read_record(text: &str, name: FeedName, zone: &TimeZone) -> Result<FeedRow, U
         dates[i] = match date {
             Ok(date) => date.map(Ticks::get),
             Err(error) => {
-                let value = fields.get(*field).map(|raw| shortened(raw.get()));
+                let value = fields.get(field).map(shortened);
                 unreadable.push(Unreadable { id, column, value, error });
                 Some(stand_in())
             }
@@ -194,11 +197,52 @@ fn read_record(text: &str, name: FeedName, zone: &TimeZone) -> Result<FeedRow, U
     Ok(FeedRow { id, when: When { modified: modified.ok(), after: None }, dates, unreadable })
 }
 
+/// The fields of a record that count, each with its JSON text.
+struct Fields<'a> {
+    name: FeedName,
+    texts: [Option<&'a str>; ChangeDate::ALL.len() + 1],
+}
+
+impl<'a> Fields<'a> {
+    fn of(record: &'a str, name: FeedName) -> serde_json::Result<Fields<'a>> {
+        let mut json = serde_json::Deserializer::from_str(record);
+        let fields = Fields { name, texts: Default::default() };
+        let fields = json.deserialize_map(fields)?;
+        json.end().map(|()| fields)
+    }
+
+    fn get(&self, field: &str) -> Option<&'a str> {
+        self.texts[self.place(field)?]
+    }
+
+    fn place(&self, field: &str) -> Option<usize> {
+        fields(self.name).position(|known| known == field)
+    }
+}
+
+impl<'de> Visitor<'de> for Fields<'de> {
+    type Value = Fields<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Fields<'de>, A::Error> {
+        while let Some(JsonText(field)) = map.next_key()? {
+            match self.place(&field) {
+                Some(place) => self.texts[place] = Some(map.next_value::<&RawValue>()?.get()),
+                None => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(self)
+    }
+}
+
 fn read_date(raw: &str, zone: &TimeZone) -> Result<Option<Ticks>, String> {
     if raw == "null" {
         return Ok(None);
     }
-    let text: String = serde_json::from_str(raw).map_err(|_| "no text".to_owned())?;
+    let JsonText(text) = serde_json::from_str(raw).map_err(|_| "no text".to_owned())?;
     Ticks::parse(&text, zone).map_err(|e| e.to_string())
 }
 

@@ -95,9 +95,20 @@ impl<'a, M: Memory> Reading<'a, M> {
         let mut top =
             self.state.page_size.and_then(|size| u32::try_from(size).ok()).unwrap_or(LARGEST_PAGE);
         let mut accepted = false;
+        let mut came: Option<SeenPage> = None;
         while let Some(ask) = walk.next_ask() {
             let query = if by_date { self.odata_query(ask, top) } else { self.plain_query(ask) };
-            let page = match self.call(query).await {
+            // A page is committed while the next one is asked for.
+            let memory = &self.feed.memory;
+            let (committed, page) = match came.take() {
+                Some(page) => {
+                    let (committed, page) = tokio::join!(memory.commit(page), self.call(query));
+                    (Some(committed), page)
+                }
+                None => (None, self.call(query).await),
+            };
+            committed.transpose()?.into_iter().for_each(|committed| self.committed(committed));
+            let page = match page {
                 Ok(page) => page,
                 Err(error) => {
                     match refusal(&error).map(|refusal| refusal.status) {
@@ -121,7 +132,13 @@ impl<'a, M: Memory> Reading<'a, M> {
                 // No page size is asked for: a length that a default page could have is looked behind.
                 walk.take(ask, &page, usize::MAX);
             }
-            self.commit(ask, page, walk.cursor()).await?;
+            let page = self.seen_page(ask, page, walk.cursor());
+            if walk.next_ask().is_some() && walk.passes() <= MOST_PASSES && !walk.lacks_counted() {
+                came = Some(page);
+                continue;
+            }
+            let committed = self.feed.memory.commit(page).await?;
+            self.committed(committed);
             if walk.lacks_counted() {
                 let text = format!(
                     "{}: fewer rows came than Count tells of; the list cannot be read completely",
@@ -218,8 +235,9 @@ impl<'a, M: Memory> Reading<'a, M> {
         }
     }
 
-    /// Commits what a page says, what of it cannot be read, and how far a poll has come.
-    async fn commit(&mut self, ask: Ask, page: FeedRows, cursor: Ticks) -> Result<()> {
+    /// What a page says, what of it cannot be read, and how far a poll has come with it. The page before
+    /// is committed.
+    fn seen_page(&mut self, ask: Ask, page: FeedRows, cursor: Ticks) -> SeenPage {
         let in_order = self.feed.settings.style == FeedStyle::Odata && page.is_in_order();
         let lower = match ask {
             Ask::From(at) | Ask::Ties { at, .. } => at,
@@ -242,7 +260,7 @@ impl<'a, M: Memory> Reading<'a, M> {
             unreadable,
         };
         let is_of = |name| self.name == name;
-        let page = SeenPage {
+        SeenPage {
             name: self.name,
             reader: self.reader,
             cases: if is_of(FeedName::Cases) { page.cases() } else { Vec::new() },
@@ -250,12 +268,14 @@ impl<'a, M: Memory> Reading<'a, M> {
             unreadable: page.unreadable(),
             unnamed: page.unidentified.first().map(|first| first.error.clone()),
             place,
-        };
-        let Committed { moved, low_watermark } = self.feed.memory.commit(page).await?;
+        }
+    }
+
+    fn committed(&mut self, committed: Committed) {
+        let Committed { moved, low_watermark } = committed;
         self.moved += moved;
         self.low_watermark = low_watermark;
         failpoint::hit("feed-page-committed");
-        Ok(())
     }
 
     /// At the end of a reading that met no unidentified record, what an earlier one noted is over.

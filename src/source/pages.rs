@@ -3,6 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use foldhash::fast::RandomState;
+
 /// The `$top` that is tried first.
 pub(crate) const FIRST_TOP: u32 = 1_000;
 /// The smallest `$top` that is tried: the documented default (reference 8).
@@ -82,7 +84,7 @@ pub(crate) struct Pager {
     settled: bool,
     pages: usize,
     /// How often each fingerprint was kept.
-    kept: HashMap<u128, usize>,
+    kept: HashMap<u128, usize, RandomState>,
     /// How many different records were kept; of lines, how many lines.
     length: u64,
     /// A record came twice in one page: it may stand in the place of one that did not come.
@@ -106,7 +108,7 @@ impl Pager {
             top,
             settled: accepted.is_some() || walk == Walk::Undocumented,
             pages: 0,
-            kept: HashMap::new(),
+            kept: HashMap::default(),
             length: 0,
             doubled: false,
             count: None,
@@ -213,7 +215,7 @@ impl Pager {
         let top = self.top.map(|top| usize::try_from(top).unwrap_or(usize::MAX));
         let different = match self.sameness {
             Sameness::Key => {
-                marks.iter().map(|mark| mark.fingerprint).collect::<HashSet<_>>().len()
+                marks.iter().map(|mark| mark.fingerprint).collect::<HashSet<_, RandomState>>().len()
             }
             Sameness::Lines => length,
         };

@@ -15,6 +15,7 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::split::{describe, other_shape};
+use crate::text::JsonText;
 
 /// How many names of fields an error repeats. Names only: values can be personal.
 const MOST_NAMES: usize = 8;
@@ -139,8 +140,8 @@ impl<'de> Scan<'_, 'de> {
         let mut names = std::mem::take(&mut self.spare);
         // Records of one list mostly name the same fields in the same order. As long as they do, they
         // were looked at with the last one.
-        let mut known: Option<HashSet<u64>> = None;
-        while let Some(Name(name)) = map.next_key()? {
+        let mut known: Option<HashSet<u64, foldhash::fast::RandomState>> = None;
+        while let Some(JsonText(name)) = map.next_key()? {
             if known.is_some() || before.get(names.len()) != Some(&name) {
                 let known = known
                     .get_or_insert_with(|| names.iter().map(|name| short_hash(name)).collect());
@@ -315,31 +316,6 @@ impl<'de> Visitor<'de> for Record<'_, '_, 'de> {
 /// Whether a field repeats the id that was asked for, or says nothing. Ids come in quotes as well.
 fn is_id(raw: &str, id: i64) -> bool {
     raw == "null" || raw.trim_matches('"').parse() == Ok(id)
-}
-
-/// A name of a field, borrowed where the JSON allows it.
-struct Name<'a>(Cow<'a, str>);
-
-impl<'de> serde::Deserialize<'de> for Name<'de> {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl<'de> Visitor<'de> for Text {
-            type Value = Name<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a field name")
-            }
-
-            fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
-                Ok(Name(Cow::Borrowed(name)))
-            }
-
-            fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
-                Ok(Name(Cow::Owned(name.to_owned())))
-            }
-        }
-        from.deserialize_str(Text)
-    }
 }
 
 #[cfg(test)]
