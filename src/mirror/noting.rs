@@ -110,7 +110,8 @@ impl<'a> Noting<'a> {
             let left = "SELECT DISTINCT table_name FROM temp.stage_noted";
             self.tables = query(self.conn, left, |row| row.get(0))?.into_iter().collect();
         }
-        // What the feeds have said meanwhile matters to rows of searches alone.
+        // What the feeds have said meanwhile matters to rows of searches alone. (A condition on one side of a
+        // join would make DuckDB compare every pair of rows.)
         let is_search = |row: &Row| matches!(row.scope.version, Version::AsSeen { .. });
         let (moved, version, seen) = if self.rows.iter().any(is_search) {
             (
@@ -119,10 +120,10 @@ impl<'a> Noting<'a> {
                  ELSE coalesce(s.any_stamp, p.modified_date::VARCHAR, 'unknown') END",
                 "LEFT JOIN (SELECT * FROM sync.seen \
                             WHERE case_id IN (SELECT id FROM temp.stage_noted)) s \
-                   ON s.case_id = c.id AND c.table_name <> 'contacts' \
+                   ON s.case_id = CASE WHEN c.table_name <> 'contacts' THEN c.id END \
                  LEFT JOIN (SELECT * FROM sync.seen_contacts \
                             WHERE contact_id IN (SELECT id FROM temp.stage_noted)) p \
-                   ON p.contact_id = c.id AND c.table_name = 'contacts'",
+                   ON p.contact_id = CASE WHEN c.table_name = 'contacts' THEN c.id END",
             )
         } else {
             ("false", "c.version", "")
