@@ -57,19 +57,40 @@ fn text_of(file: &mut File) -> String {
 
 /// User and system time of all processes that this one has waited for, in seconds.
 fn cpu_of_children() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the name, which may hold anything, `cutime` and `cstime` are the 14th and 15th.
+    // `cutime` and `cstime`.
+    cpu("/proc/self/stat", 13)
+}
+
+/// User and system time of a process so far, in seconds.
+#[allow(dead_code, reason = "most benches look at processes that end")]
+pub(crate) fn cpu_now(child: &Child) -> f64 {
+    // `utime` and `stime`.
+    cpu(&format!("/proc/{}/stat", child.id()), 11)
+}
+
+/// Two times in clock ticks, so many fields behind the name, which may hold anything.
+fn cpu(stat: &str, behind_name: usize) -> f64 {
+    let stat = std::fs::read_to_string(stat).unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default();
-    let ticks: f64 =
-        fields.split_whitespace().skip(13).take(2).filter_map(|n| n.parse::<f64>().ok()).sum();
-    ticks / TICKS
+    let times = fields.split_whitespace().skip(behind_name).take(2);
+    times.filter_map(|n| n.parse::<f64>().ok()).sum::<f64>() / TICKS
 }
 
 /// The most memory that a process has held so far, in MB.
-fn peak_memory(child: &Child) -> f64 {
+pub(crate) fn peak_memory(child: &Child) -> f64 {
+    memory(child, "VmHWM:")
+}
+
+/// The memory that a process holds, in MB.
+#[allow(dead_code, reason = "most benches look at processes that end")]
+pub(crate) fn memory_now(child: &Child) -> f64 {
+    memory(child, "VmRSS:")
+}
+
+fn memory(child: &Child, field: &str) -> f64 {
     let status =
         std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
     kib.unwrap_or(0.0) * 1024.0 / 1e6
 }

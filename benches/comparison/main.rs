@@ -11,13 +11,14 @@
 //! a Python script with an HTTP client and `read_json`, dlt's REST source, DuckDB's `read_json` over
 //! local files. The Python packages are installed into a folder of their own the first time.
 
+#[path = "../machine.rs"]
+mod machine;
 #[path = "../process.rs"]
 mod process;
 
 mod cases;
 mod journals;
 mod large;
-mod machine;
 mod mirror;
 mod pages;
 mod small;
