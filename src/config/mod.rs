@@ -35,6 +35,7 @@ use crate::error::Result;
 pub(crate) use self::cron::Cron;
 pub use keys::{Config, Feed, Limits, Privacy, Publish, Resources, Source, Store};
 pub(crate) use keys::{Journals, Schedule};
+pub(crate) use notation::memory_bytes;
 pub(crate) use sample::TEMPLATE;
 
 use layers::Layers;

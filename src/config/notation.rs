@@ -13,7 +13,7 @@ pub(super) fn named_zone(text: &str) -> Option<TimeZone> {
 }
 
 /// The bytes that DuckDB understands by a memory limit: a number and a unit.
-pub(super) fn memory_bytes(text: &str) -> Option<f64> {
+pub(crate) fn memory_bytes(text: &str) -> Option<f64> {
     let text = text.trim();
     let unit_start = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(unit_start);

@@ -81,10 +81,12 @@ use crate::config;
 use crate::decode::Privacy;
 use crate::error::{self, Error, Kind, Result};
 
-/// How large the log grows before it is worked into the file. A checkpoint writes the last rows of a
-/// table once more with all their columns, which at DuckDB's 16 MB is most of the work of a first load,
-/// and at 64 MB still two fifths of it.
-pub(crate) const CHECKPOINT_AT: &str = "256MB";
+/// How large the log grows at most before it is worked into the file. A checkpoint writes the last rows
+/// of a table once more with all their columns, which at DuckDB's 16 MB is most of the work of a first
+/// load, and at 64 MB still two fifths of it.
+const CHECKPOINT_AT: f64 = 256e6; // bytes
+/// What was logged stays in memory until then: it may take this part of `store.memory_limit`.
+const LOGGED_PART: f64 = 0.25;
 
 /// From a store, or a commit, of so many bytes on, DuckDB works with all threads that it may have. For
 /// less, most of its steps are one thread's work, and the one that waits for it does so at full speed:
@@ -184,7 +186,7 @@ fn connect(settings: &config::Store) -> Result<Connection> {
         .and_then(|o| o.enable_autoload_extension(false))
         .and_then(|o| o.with("autoinstall_known_extensions", "false"))
         .and_then(|o| o.with("preserve_insertion_order", "false"))
-        .and_then(|o| o.with("checkpoint_threshold", CHECKPOINT_AT))
+        .and_then(|o| o.with("checkpoint_threshold", checkpoint_at(&settings.memory_limit)))
         .and_then(|o| o.with("default_block_size", BLOCK_BYTES))
         .map_err(|e| db("cannot set DuckDB's options", e))?;
     let threads = if is_large(&settings.path) { settings.threads } else { Some(1) };
@@ -212,6 +214,12 @@ fn connect(settings: &config::Store) -> Result<Connection> {
         })
         .map_err(|e| db("cannot set the store's temporary folder", e))?;
     Ok(connection)
+}
+
+/// How large the log of a store with this memory grows, in DuckDB's notation.
+fn checkpoint_at(memory_limit: &str) -> String {
+    let limit = config::memory_bytes(memory_limit).unwrap_or(f64::MAX);
+    format!("{:.0}B", (limit * LOGGED_PART).min(CHECKPOINT_AT))
 }
 
 fn is_large(store: &Path) -> bool {

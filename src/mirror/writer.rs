@@ -28,7 +28,7 @@ use crate::failpoint;
 use crate::sql::transaction;
 
 /// Decoded rows waiting for the writer, at most. Several pages of a thousand wide rows fit.
-const BUDGET_BYTES: usize = 48 << 20; // 48 MiB
+const BUDGET_BYTES: usize = 32 << 20; // 32 MiB
 /// A transaction is committed when it holds this much,
 const COMMIT_BYTES: usize = 16 << 20; // 16 MiB
 /// or this many loads,

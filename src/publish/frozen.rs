@@ -15,7 +15,7 @@ use super::database::snapshot_row;
 use super::{Snapshot, SnapshotInfo, Targets, snapshots};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{CHECKPOINT_AT, may_hold_erased_values};
+use crate::mirror::may_hold_erased_values;
 use crate::sql::{db, scalar_i64, transaction};
 
 /// More than any log: no checkpoint comes by itself.
@@ -44,6 +44,8 @@ pub struct Frozen {
     pub(super) snapshot: Snapshot,
     /// `None`: no DuckDB file is made.
     pub(super) image: Option<Image>,
+    /// How large the log usually grows, where it grows without end meanwhile.
+    threshold: Option<String>,
 }
 
 /// What a publishing is called, before the state that it shows is frozen. What a killed process left
@@ -83,11 +85,15 @@ impl Frozen {
                 .execute_batch(&snapshot_row(&snapshot))
                 .map_err(|e| db("cannot note the snapshot", e))
         })?;
+        let usual = reading
+            .query_row("SELECT current_setting('checkpoint_threshold')", [], |row| row.get(0))
+            .map_err(|e| db("cannot read when the store's log is worked into its file", e))?;
         let mut frozen = Frozen {
             reading,
             in_transaction: Cell::new(false),
             snapshot,
             image: Some(Image::Rows),
+            threshold: Some(usual),
         };
         frozen.set_threshold(NEVER)?;
         if checkpoint(writing)? && !is_better_written_anew(writing)? {
@@ -106,7 +112,8 @@ impl Frozen {
     /// # Errors
     /// `Kind::Store`.
     pub fn without_file(reading: Connection, snapshot: Snapshot) -> Result<Frozen> {
-        let frozen = Frozen { reading, in_transaction: Cell::new(false), snapshot, image: None };
+        let in_transaction = Cell::new(false);
+        let frozen = Frozen { reading, in_transaction, snapshot, image: None, threshold: None };
         frozen.pin()?;
         Ok(frozen)
     }
@@ -142,7 +149,7 @@ impl Frozen {
                 .execute_batch("COMMIT")
                 .map_err(|e| db("cannot complete the copy of the store", e))?;
         }
-        if self.image.is_some() { self.set_threshold(CHECKPOINT_AT) } else { Ok(()) }
+        self.threshold.as_ref().map_or(Ok(()), |usual| self.set_threshold(usual))
     }
 }
 
@@ -152,8 +159,8 @@ impl Drop for Frozen {
             // The error that brought us here is the one to report.
             let _ = self.reading.execute_batch("ROLLBACK");
         }
-        if self.image.is_some() {
-            let _ = self.set_threshold(CHECKPOINT_AT);
+        if let Some(usual) = &self.threshold {
+            let _ = self.set_threshold(usual);
         }
     }
 }
