@@ -7,7 +7,8 @@
 //! cargo bench --bench living -- --cases 5000 --looks 6
 //! ```
 //!
-//! The sandbox lives in this process and throttles its feeds as the platform does. The first line is
+//! The sandbox lives in this process and throttles its feeds as the platform does. So much leaves its few
+//! cases that the guard over removals is set wide. The first line is
 //! behind the first complete mirror.
 
 mod machine;
@@ -42,7 +43,8 @@ fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let configuration = format!(
         "[source]\nbase_url = \"{}\"\nclient_id = \"{}\"\nclient_secret = \"{}\"\n\
-         search_delay = \"0s\"\n[limits]\nrequests_per_second = 2000\n[store]\nmemory_limit = \"400MB\"\n",
+         search_delay = \"0s\"\n[limits]\nrequests_per_second = 2000\n[store]\nmemory_limit = \"400MB\"\n\
+         [reconcile]\nmax_removed = 0.9\n",
         sandbox.base_url(),
         sandbox.client_id(),
         sandbox.client_secret(),

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use casemirror::sandbox::{Journal, JournalEdit};
+use casemirror::sandbox::{Journal, JournalEdit, Rule};
 use serde::Deserialize;
 
 use crate::readers::python;
@@ -165,6 +165,24 @@ fn a_month_that_differs_or_has_no_control_is_closed_by_force_alone() {
     assert_eq!(closings(&world, &last).len(), 1);
     let noted = "SELECT DISTINCT forced_over FROM sync.closings";
     assert_eq!(rows(&world.published(), noted), ["its lines do not add up to the platform's sum"]);
+}
+
+#[test]
+fn a_payment_that_does_not_fit_leaves_the_sum_of_the_closing_open() {
+    let closed = month(2);
+    let world = World::with(unthrottled(12));
+    world.journals_since(&format!("{closed}-01"));
+    let line = r#"[{"RevenueReferralKey": "k", "Payment": 1.005, "PurchasePrice": 2}]"#;
+    let path = format!("/api/Offices/{OFFICE}/RevenueJournals");
+    let query = Some(format!("fromDate={closed}"));
+    let rule = fault(&path, None, garbage(line));
+    world.sandbox.fault(Rule { query, method: Some("GET".to_owned()), ..rule });
+    assert_status(&world.run(&["sync"]), 3);
+    let sums = format!(
+        "SELECT lines || ' ' || coalesce(payment::VARCHAR, 'open') FROM report.closings \
+         WHERE journal = 'revenue_journals' AND journal_id = {OFFICE} AND journal_month = '{closed}-01'"
+    );
+    assert_eq!(rows(&world.published(), &sums), ["1 open"]);
 }
 
 #[test]

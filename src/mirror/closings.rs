@@ -244,12 +244,13 @@ fn freeze(
         |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)),
     )?;
     let failed = |e| db("cannot write the closings", e);
-    // A sum without a value that did not fit is no sum.
+    // A sum without a value that did not fit is no sum. What does not fit in an answer that just came is
+    // noted only after it.
     let mut insert = conn
         .prepare(&format!(
             "INSERT INTO sync.closings BY NAME SELECT {name} AS journal, ? AS journal_level, \
                ?::BIGINT AS journal_id, ?::DATE AS journal_month, {now} AS closed_at, \
-               ? AS closed_by, ?::BIGINT AS lines, CASE WHEN NOT EXISTS \
+               ? AS closed_by, ?::BIGINT AS lines, CASE WHEN ?::BOOLEAN OR NOT EXISTS \
                  (SELECT 1 FROM sync.rejects r WHERE r.resolved_at IS NULL \
                     AND r.table_name = {name} AND r.scope = ? \
                     AND (r.column_name = '{PAYMENT}' OR r.column_name IS NULL)) \
@@ -274,6 +275,7 @@ fn freeze(
                 month.month.first().to_string(),
                 by,
                 content.lines,
+                load.is_some(),
                 month.to_string(),
                 payment,
                 content.sha256,
