@@ -195,7 +195,7 @@ pub(crate) fn publish(folder: &Path) -> Figures {
         store_id: "bench".to_owned(),
     };
     let targets = Targets { database: Some(&config.publish.database), parquet };
-    let file = store.file().expect("the store is a file");
+    let file = (store.file().expect("the store is a file"), &*store.log_limit());
     let reading = store.connection().expect("another connection");
     let start = Instant::now();
     let begun = publish::begin(&targets, info).expect("there are folders");

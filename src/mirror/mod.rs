@@ -109,6 +109,8 @@ pub struct Store {
     file: OnceLock<&'static File>,
     /// `store.threads`.
     threads: Option<usize>,
+    /// `store.memory_limit`.
+    memory_limit: String,
 }
 
 impl Store {
@@ -133,7 +135,13 @@ impl Store {
             generation,
             file: OnceLock::new(),
             threads: config.store.threads,
+            memory_limit: config.store.memory_limit.clone(),
         })
+    }
+
+    /// How large the log grows before it is worked into the file, in DuckDB's notation.
+    pub fn log_limit(&self) -> String {
+        log_limit(&self.memory_limit)
     }
 
     /// How often columns were defined anew.
@@ -186,7 +194,7 @@ fn connect(settings: &config::Store) -> Result<Connection> {
         .and_then(|o| o.enable_autoload_extension(false))
         .and_then(|o| o.with("autoinstall_known_extensions", "false"))
         .and_then(|o| o.with("preserve_insertion_order", "false"))
-        .and_then(|o| o.with("checkpoint_threshold", checkpoint_at(&settings.memory_limit)))
+        .and_then(|o| o.with("checkpoint_threshold", log_limit(&settings.memory_limit)))
         .and_then(|o| o.with("default_block_size", BLOCK_BYTES))
         .map_err(|e| db("cannot set DuckDB's options", e))?;
     let threads = if is_large(&settings.path) { settings.threads } else { Some(1) };
@@ -217,7 +225,7 @@ fn connect(settings: &config::Store) -> Result<Connection> {
 }
 
 /// How large the log of a store with this memory grows, in DuckDB's notation.
-fn checkpoint_at(memory_limit: &str) -> String {
+fn log_limit(memory_limit: &str) -> String {
     let limit = config::memory_bytes(memory_limit).unwrap_or(f64::MAX);
     format!("{:.0}B", (limit * LOGGED_PART).min(CHECKPOINT_AT))
 }

@@ -45,7 +45,7 @@ pub struct Frozen {
     /// `None`: no DuckDB file is made.
     pub(super) image: Option<Image>,
     /// How large the log usually grows, where it grows without end meanwhile.
-    threshold: Option<String>,
+    log_limit: Option<String>,
 }
 
 /// What a publishing is called, before the state that it shows is frozen. What a killed process left
@@ -68,14 +68,16 @@ impl Frozen {
     /// Freezes what is committed now, for a Parquet snapshot and a DuckDB file that show the same.
     ///
     /// `writing` is the connection that commits rows, and commits none before this returns.
-    /// `reading` is another one, without an open transaction. `store` is the store's file.
+    /// `reading` is another one, without an open transaction. `store` is the store's file, and how large
+    /// its log usually grows: what DuckDB says of that is rounded, and may be what an earlier publishing
+    /// failed to take back.
     ///
     /// # Errors
     /// `Kind::Store`, `Kind::DiskFull` when the log cannot be worked into the file.
     pub fn with_file(
         writing: &Connection,
         reading: Connection,
-        store: &'static File,
+        (store, log_limit): (&'static File, &str),
         snapshot: Snapshot,
     ) -> Result<Frozen> {
         let began = Instant::now();
@@ -85,15 +87,12 @@ impl Frozen {
                 .execute_batch(&snapshot_row(&snapshot))
                 .map_err(|e| db("cannot note the snapshot", e))
         })?;
-        let usual = reading
-            .query_row("SELECT current_setting('checkpoint_threshold')", [], |row| row.get(0))
-            .map_err(|e| db("cannot read when the store's log is worked into its file", e))?;
         let mut frozen = Frozen {
             reading,
             in_transaction: Cell::new(false),
             snapshot,
             image: Some(Image::Rows),
-            threshold: Some(usual),
+            log_limit: Some(log_limit.to_owned()),
         };
         frozen.set_threshold(NEVER)?;
         if checkpoint(writing)? && !is_better_written_anew(writing)? {
@@ -113,7 +112,7 @@ impl Frozen {
     /// `Kind::Store`.
     pub fn without_file(reading: Connection, snapshot: Snapshot) -> Result<Frozen> {
         let in_transaction = Cell::new(false);
-        let frozen = Frozen { reading, in_transaction, snapshot, image: None, threshold: None };
+        let frozen = Frozen { reading, in_transaction, snapshot, image: None, log_limit: None };
         frozen.pin()?;
         Ok(frozen)
     }
@@ -149,7 +148,7 @@ impl Frozen {
                 .execute_batch("COMMIT")
                 .map_err(|e| db("cannot complete the copy of the store", e))?;
         }
-        self.threshold.as_ref().map_or(Ok(()), |usual| self.set_threshold(usual))
+        self.log_limit.as_ref().map_or(Ok(()), |usual| self.set_threshold(usual))
     }
 }
 
@@ -159,7 +158,7 @@ impl Drop for Frozen {
             // The error that brought us here is the one to report.
             let _ = self.reading.execute_batch("ROLLBACK");
         }
-        if let Some(usual) = &self.threshold {
+        if let Some(usual) = &self.log_limit {
             let _ = self.set_threshold(usual);
         }
     }

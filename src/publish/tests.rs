@@ -84,7 +84,7 @@ impl World {
         let frozen = {
             let _alone = self.committing.lock().unwrap();
             match database {
-                Some(_) => Frozen::with_file(&self.conn, reading, self.store(), begun)?,
+                Some(_) => Frozen::with_file(&self.conn, reading, (self.store(), "16MB"), begun)?,
                 None => Frozen::without_file(reading, begun)?,
             }
         };
@@ -249,6 +249,19 @@ fn database_and_snapshot_show_one_state_though_the_writer_goes_on() {
             assert_eq!(world.latest().snapshot_id, published.snapshot_id);
         }
     });
+}
+
+#[test]
+fn the_log_grows_as_before_after_every_publishing() {
+    let world = World::new();
+    let limit = "SELECT current_setting('checkpoint_threshold')";
+    // An earlier one could not take it back.
+    world.conn.execute_batch("SET GLOBAL checkpoint_threshold = '1000TB'").unwrap();
+    for at in ["2026-11-20T02:00:00Z", "2026-11-20T03:00:00Z", "2026-11-20T04:00:00Z"] {
+        world.publish(at).unwrap();
+        let set: String = world.conn.query_row(limit, [], |row| row.get(0)).unwrap();
+        assert_eq!(set, "15.2 MiB", "16 MB, as DuckDB shows them");
+    }
 }
 
 #[test]

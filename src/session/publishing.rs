@@ -164,7 +164,7 @@ impl Session {
         stop: Stop,
     ) -> Result<Published> {
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
-        let store = self.store.file()?;
+        let (store, log_limit) = (self.store.file()?, self.store.log_limit());
         self.store.fit_threads()?;
         let begun = {
             let (config, catalog) = (Arc::clone(&config), Arc::clone(&catalog));
@@ -176,7 +176,9 @@ impl Session {
         };
         let frozen = self
             .writer
-            .between_commits(move |writing| Frozen::with_file(writing, conn, store, begun))
+            .between_commits(move |writing| {
+                Frozen::with_file(writing, conn, (store, &log_limit), begun)
+            })
             .await?;
         let progress = self.progress.clone();
         blocking(move || {
