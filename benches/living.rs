@@ -8,8 +8,7 @@
 //! ```
 //!
 //! The sandbox lives in this process and throttles its feeds as the platform does. So much leaves its few
-//! cases that the guard over removals is set wide. The first line is
-//! behind the first complete mirror.
+//! cases that the guard over removals is set wide. The first line is behind the first complete mirror.
 
 mod machine;
 mod process;

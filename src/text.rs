@@ -15,6 +15,11 @@ pub(crate) fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -
     format!("{count} {noun}{s}")
 }
 
+/// Bytes as hexadecimal digits: `[10, 255]` is `0aff`.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::counted;

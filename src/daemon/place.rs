@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use tokio::net::UnixListener;
 
 use crate::error::{self, Result};
+use crate::text::hex;
 
 /// The name that the socket has while it is made, in a folder of its own: `.cm` and six letters.
 const BIRTHPLACE: (&str, usize, &str) = (".cm", 6, "s");
@@ -25,7 +26,7 @@ pub(crate) fn of(store: &Path) -> PathBuf {
         return beside;
     }
     let digest = Sha256::digest(store.as_os_str().as_bytes());
-    let hash: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+    let hash = hex(&digest[..12]);
     std::env::temp_dir().join(format!("casemirror-{hash}.sock"))
 }
 

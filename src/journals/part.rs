@@ -4,6 +4,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use crate::scope::Window;
+use crate::text::hex;
 
 /// By what a line is known again.
 pub(super) type LineMark = [u8; 32];
@@ -65,7 +66,7 @@ pub(super) fn digest_of(parts: &[Part]) -> String {
     for mark in marks(parts) {
         hash.update(mark);
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash.finalize())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::schema::{meta, set_meta};
 use crate::catalog::{Catalog, Resource, comment_on_column, comment_on_table};
 use crate::error::Result;
 use crate::sql::{self, db, query, transaction};
+use crate::text::hex;
 
 /// Key of `sync.meta`: which comments the store has.
 const META: &str = "comments";
@@ -56,7 +57,7 @@ fn digest(catalog: &Catalog) -> String {
     for comment in catalog.resources().iter().flat_map(|resource| of(resource)).flatten() {
         hasher.update(comment);
     }
-    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&hasher.finalize())
 }
 
 /// The comments that the store has, as the statements that give them.

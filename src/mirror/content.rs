@@ -17,6 +17,7 @@ use crate::decode::{Decoded, decimal_text};
 use crate::error::{Error, Kind, Result};
 use crate::scope::JournalScope;
 use crate::sql::{self, db};
+use crate::text::hex;
 
 /// The column of a journal's lines that is added up.
 pub(super) const PAYMENT: &str = "payment";
@@ -64,7 +65,7 @@ impl MonthContent {
         Ok(MonthContent {
             lines: marks.len() as u64,
             payment: sum(lines, rows)?,
-            sha256: whole.finalize().iter().map(|byte| format!("{byte:02x}")).collect(),
+            sha256: hex(&whole.finalize()),
         })
     }
 

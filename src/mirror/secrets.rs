@@ -11,6 +11,7 @@ use crate::config::{self, PrivacyMode};
 use crate::decode::Privacy;
 use crate::durable;
 use crate::error::{self, Error, Kind, Result};
+use crate::text::hex;
 
 #[derive(Serialize, Deserialize)]
 struct File {
@@ -79,8 +80,7 @@ fn parse(text: &str) -> Option<[u8; 32]> {
 
 fn create(path: &Path) -> Result<[u8; 32]> {
     let key: [u8; 32] = rand::random();
-    let digits: String = key.iter().map(|b| format!("{b:02x}")).collect();
-    let text = toml::to_string(&File { hash_key: digits })
+    let text = toml::to_string(&File { hash_key: hex(&key) })
         .map_err(|e| Error::caused(Kind::Internal, "cannot write the secrets", e))?;
     let replacement = durable::Replacement::of(path)?;
     write_private(replacement.path(), &text)?;

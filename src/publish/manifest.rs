@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::footer::FileStatistics;
 use crate::error::{self, Error, Kind, Result};
+use crate::text::hex;
 
 /// Name of the file in the folder of a snapshot.
 pub(super) const FILE_NAME: &str = "manifest.json";
@@ -126,8 +127,4 @@ pub(super) fn rfc3339(instant: Timestamp) -> String {
 /// SHA-256 of a text.
 pub(super) fn fingerprint(text: &str) -> String {
     hex(&Sha256::digest(text))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

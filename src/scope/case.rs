@@ -3,6 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use super::Standing;
+use crate::text::hex;
 
 /// The change dates of a case, in the order of [`crate::catalog::ChangeDate::ALL`], in ticks; `None` is null.
 pub(crate) type CaseDates = [Option<i64>; 11];
@@ -19,7 +20,7 @@ pub(crate) fn any_version(dates: &CaseDates) -> String {
             None => hasher.update([0]),
         }
     }
-    hasher.finalize().iter().take(16).map(|b| format!("{b:02x}")).collect()
+    hex(&hasher.finalize()[..16])
 }
 
 /// Which search shows a row.

@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::catalog::{Catalog, Group, Resource};
 use crate::error::{Error, Kind, Result};
 use crate::sql::{self, db};
+use crate::text::hex;
 
 /// Cases signed per month and office.
 const SIGNED_CASES: &str = include_str!("signed_cases.sql");
@@ -206,7 +207,7 @@ pub(super) fn digest<R: Borrow<Resource>>(resources: &[R]) -> String {
     for resource in resources {
         hasher.update(resource.borrow().create_table("main", false));
     }
-    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&hasher.finalize())
 }
 
 /// `report.freshness` with one row per table of `resources`, in their order.
