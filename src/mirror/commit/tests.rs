@@ -1,0 +1,246 @@
+use duckdb::Connection;
+use proptest::prelude::*;
+use proptest::test_runner::{Config as Cases, TestRunner};
+use serde_json::value::RawValue;
+
+use super::super::Store;
+use super::*;
+use crate::catalog::Catalog;
+use crate::config::Config;
+use crate::decode::{Context, Decoder, Param, Params, Privacy};
+use crate::scope::{AnswerDigest, Version};
+
+struct Mirror {
+    _folder: tempfile::TempDir,
+    _store: Store,
+    conn: Connection,
+    catalog: Arc<Catalog>,
+    context: Context,
+    settings: Settings,
+    known: KnownScopes,
+    now: Timestamp,
+    /// What the source said last: notes by case.
+    notes: BTreeMap<i64, Vec<i64>>,
+    /// The latest times that rows of notes, and their scopes, have ever had.
+    latest: [Option<i64>; 2],
+}
+
+/// An answer: a case and how many notes it has.
+type Answer = (i64, i64);
+
+fn digest((_, notes): Answer) -> AnswerDigest {
+    AnswerDigest::new(notes.unsigned_abs())
+}
+
+impl Mirror {
+    fn new() -> Mirror {
+        let folder = tempfile::tempdir().unwrap();
+        let url = "http://127.0.0.1:1/".parse().unwrap();
+        let secret = String::from("secret").into();
+        let config = Config::for_demo(url, "id", secret, folder.path());
+        let catalog = Arc::new(Catalog::load(None).unwrap());
+        let store = Store::open(&config, &catalog).unwrap();
+        Mirror {
+            conn: store.connection().unwrap(),
+            _folder: folder,
+            _store: store,
+            context: Context {
+                zone: config.source.time_zone.clone(),
+                privacy: Privacy::new(&config.privacy, [7; 32]),
+                disabled: Arc::new([]),
+                generation: 1,
+            },
+            settings: Settings::new(&config, &catalog, true),
+            catalog,
+            known: KnownScopes::default(),
+            now: "2026-01-10T00:00:00Z".parse().unwrap(),
+            notes: BTreeMap::new(),
+            latest: [None, None],
+        }
+    }
+
+    /// As a store that was just made.
+    fn begin_anew(&mut self) {
+        self.conn.execute_batch("DELETE FROM main.notes; DELETE FROM sync.fetched_scopes").unwrap();
+        self.known = KnownScopes::default();
+        self.notes.clear();
+    }
+
+    fn load(&self, (case_id, notes): Answer) -> Load {
+        let resource = self.catalog.get("notes").unwrap();
+        let records: Vec<String> =
+            (1..=notes).map(|id| format!("{{\"Id\": {id}, \"Unheard\": 1}}")).collect();
+        let mut decoder = Decoder::new(&self.catalog, resource, &self.context, records.len());
+        for json in &records {
+            let raw: &RawValue = serde_json::from_str(json).unwrap();
+            decoder.push(raw.get(), &Params::from([("case_id".to_owned(), Param::Int(case_id))]));
+        }
+        Load {
+            decoded: decoder.finish().unwrap(),
+            scopes: vec![LoadedScope {
+                id: case_id,
+                part: String::new(),
+                version: Version::Known("v".to_owned()),
+                complete: true,
+                sent_at: self.now,
+                digest: Some(digest((case_id, notes))),
+            }],
+            kind: LoadKind::Scopes,
+            records: 0,
+            not_found: false,
+            lacking: Vec::new(),
+            missing: Vec::new(),
+        }
+    }
+
+    /// The same answer, where it was found to be the mirrored one before it was decoded.
+    fn unchanged(&self, answer: Answer) -> Load {
+        let decoder =
+            Decoder::new(&self.catalog, self.catalog.get("notes").unwrap(), &self.context, 0);
+        Load { decoded: decoder.finish().unwrap(), kind: LoadKind::Unchanged, ..self.load(answer) }
+    }
+
+    /// Commits answers of which each is decoded only where it is not what is mirrored before the first.
+    fn commit_what_changed(&mut self, answers: &[Answer], goes_well: bool) {
+        let said = |(case, notes): &Answer| (*case, (1..=*notes).collect::<Vec<i64>>());
+        let mut now = self.notes.clone();
+        let loads = answers.iter().map(|answer| {
+            let (case, notes) = said(answer);
+            if self.notes.get(&case) == Some(&notes) {
+                self.unchanged(*answer)
+            } else {
+                now.insert(case, notes);
+                self.load(*answer)
+            }
+        });
+        self.write(loads.collect(), goes_well);
+        if goes_well {
+            self.notes = now;
+        }
+    }
+
+    fn write(&mut self, loads: Vec<Load>, goes_well: bool) {
+        self.now += std::time::Duration::from_secs(1);
+        self.conn.execute_batch("BEGIN").unwrap();
+        apply(&self.conn, &self.settings, 1, self.now, loads, &mut self.known).unwrap();
+        self.conn.execute_batch(if goes_well { "COMMIT" } else { "ROLLBACK" }).unwrap();
+    }
+
+    /// Commits answers, or takes the commit back.
+    fn commit(&mut self, answers: &[Answer], goes_well: bool) {
+        let loads = answers.iter().map(|answer| self.load(*answer)).collect();
+        self.write(loads, goes_well);
+        if goes_well {
+            for (case_id, notes) in answers {
+                self.notes.insert(*case_id, (1..=*notes).collect());
+            }
+        }
+    }
+
+    fn pairs(&self, sql: &str) -> Vec<(i64, i64)> {
+        query(&self.conn, sql, |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
+    }
+
+    fn times(&self, sql: &str) -> [Option<i64>; 2] {
+        self.conn.query_row(sql, [], |row| Ok([row.get(0)?, row.get(1)?])).unwrap()
+    }
+
+    fn assert_true(&mut self) {
+        let of_rows = self.times(
+            "SELECT epoch_us((SELECT max(written) FROM (SELECT _synced_at AS written FROM main.notes \
+               UNION ALL SELECT _valid_from FROM history.notes))), \
+             epoch_us((SELECT max(fetched_at) FROM sync.fetched WHERE table_name = 'notes'))",
+        );
+        self.latest = [of_rows[0].max(self.latest[0]), of_rows[1].max(self.latest[1])];
+        let kept = self.times(
+            "SELECT epoch_us(last_change), epoch_us(last_checked) FROM sync.freshness \
+             WHERE table_name = 'notes'",
+        );
+        assert_eq!(kept, self.latest);
+        let rows = self.pairs("SELECT case_id, id FROM main.notes ORDER BY ALL");
+        let said: Vec<(i64, i64)> =
+            self.notes.iter().flat_map(|(case, ids)| ids.iter().map(|id| (*case, *id))).collect();
+        assert_eq!(rows, said);
+        let fetched =
+            self.pairs("SELECT id, count(*) FROM sync.fetched_scopes GROUP BY id ORDER BY id");
+        let answered: Vec<(i64, i64)> = self.notes.keys().map(|case| (*case, 1)).collect();
+        assert_eq!(fetched, answered);
+    }
+}
+
+#[test]
+fn rows_are_what_was_said_last_however_answers_are_put_together() {
+    let answers = prop::collection::vec((1..6_i64, 0..4_i64), 1..5);
+    let commits = prop::collection::vec((answers, prop::bool::weighted(0.8), 0..3_u8), 1..8);
+    let mirror = std::cell::RefCell::new(Mirror::new());
+    TestRunner::new(Cases { cases: 24, ..Cases::default() })
+        .run(&commits, |commits| {
+            let mirror = &mut mirror.borrow_mut();
+            mirror.begin_anew();
+            for (answers, goes_well, how) in commits {
+                if how == 0 {
+                    // The next process.
+                    mirror.known = KnownScopes::default();
+                }
+                match how {
+                    1 => mirror.commit_what_changed(&answers, goes_well),
+                    _ => mirror.commit(&answers, goes_well),
+                }
+                mirror.assert_true();
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn an_answer_that_is_mirrored_is_fetched_and_one_that_is_no_more_is_to_be_read_again() {
+    let mut mirror = Mirror::new();
+    let fetched = |mirror: &Mirror| {
+        mirror.pairs("SELECT id, epoch_ms(fetched_at) FROM sync.fetched_scopes ORDER BY id")
+    };
+    mirror.commit(&[(1, 2), (2, 2)], true);
+    let first = fetched(&mirror);
+    let known = [mirror.unchanged((1, 2)), mirror.unchanged((2, 2))];
+    // While both were being read again, case 2 was committed as something else.
+    mirror.commit(&[(2, 3)], true);
+    mirror.write(known.into(), true);
+    mirror.assert_true();
+    assert_eq!(fetched(&mirror), [(1, first[0].1 + 2000), (2, first[1].1 + 1000)]);
+}
+
+#[test]
+fn what_belongs_to_no_scope_of_the_answer_is_compared() {
+    let mut mirror = Mirror::new();
+    mirror.commit(&[(1, 2)], true);
+    // A service that sends the notes of another case.
+    let mut load = mirror.load((2, 2));
+    load.scopes[0].id = 3;
+    mirror.conn.execute_batch("BEGIN").unwrap();
+    apply(&mirror.conn, &mirror.settings, 1, mirror.now, vec![load], &mut mirror.known).unwrap();
+    mirror.conn.execute_batch("COMMIT").unwrap();
+    mirror.commit(&[(2, 2)], true);
+    assert_eq!(
+        mirror.pairs("SELECT case_id, count(*) FROM main.notes GROUP BY case_id ORDER BY ALL"),
+        [(1, 2), (2, 2)]
+    );
+}
+
+#[test]
+fn a_change_is_counted_and_a_new_field_noted_once_per_commit() {
+    let mut mirror = Mirror::new();
+    let counted = |mirror: &Mirror| {
+        mirror.pairs("SELECT counter, 0 FROM sync.changes WHERE table_name = 'notes' AND part = ''")
+    };
+    mirror.commit(&[(1, 2), (2, 1)], true);
+    let first = counted(&mirror);
+    assert_eq!(first.len(), 1);
+    mirror.commit(&[(1, 2), (2, 1)], true);
+    assert_eq!(counted(&mirror), first, "nothing was written");
+    mirror.commit(&[(1, 1), (2, 3)], true);
+    assert_eq!(counted(&mirror), [(first[0].0 + 1, 0)]);
+    assert_eq!(
+        mirror.pairs("SELECT count(*), 0 FROM sync.drift WHERE field = 'Unheard'"),
+        [(1, 0)]
+    );
+}
