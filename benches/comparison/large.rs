@@ -86,7 +86,7 @@ pub(crate) fn grow(folder: &Path, cases: usize) {
     };
     copy("sync.seen", "case_id", "true");
     copy("sync.fetched_cases", "case_id", "true");
-    copy("sync.fetched_scopes", "id", "id IN (SELECT id FROM main.cases)");
+    copy("sync.fetched_scopes", "id", "table_name IN (SELECT table_name FROM sync.refresh_rules)");
     for resource in catalog.resources() {
         let table = format!("main.{}", resource.table);
         match resource.table.as_str() {

@@ -1,25 +1,20 @@
 //! The DuckDB file for analysts: a complete, checkpointed copy of the store
 //! (docs/architecture.md, "Published means finished").
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use duckdb::Connection;
 
-use super::ROW_GROUP_ROWS;
+use super::bytes;
 use super::frozen::{Frozen, Image};
-use super::{PublishedDatabase, Snapshot, Stop, utf8};
+use super::{PublishedDatabase, ROW_GROUP_ROWS, Snapshot, Stop, utf8};
 use crate::durable::{self, Access, Replacement};
-use crate::error::{self, Error, Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::progress::Progress;
 use crate::sql::{self, db, instant};
 
 /// Name under which the copy is attached while it is written.
 const ALIAS: &str = "casemirror_publish";
-
-/// Bytes that are copied between two looks whether to stop.
-const COPIED_AT_ONCE: u64 = 64 << 20; // 64 MiB
 
 /// A copy being written.
 pub(super) struct Copy<'a> {
@@ -44,7 +39,7 @@ impl<'a> Copy<'a> {
         let file = Replacement::of(target)?;
         let attachment = match image {
             Image::File { file: store, bytes } => {
-                copy_file(store, bytes, file.path(), stop, progress)?;
+                bytes::copy(store, file.path(), bytes, stop, progress)?;
                 None
             }
             Image::Rows => Some(copy_rows(frozen.conn(), file.path())?),
@@ -74,31 +69,6 @@ impl<'a> Copy<'a> {
         file.finish(Access::ReadOnly)?;
         Ok(PublishedDatabase { path: target })
     }
-}
-
-/// The first bytes of the store's file, shared with it where the file system can.
-fn copy_file(
-    mut store: &File,
-    bytes: u64,
-    to: &Path,
-    stop: &Stop,
-    progress: &Progress,
-) -> Result<()> {
-    let failed = |e| error::io("write", to, e);
-    let mut copy = File::create_new(to).map_err(failed)?;
-    store.seek(SeekFrom::Start(0)).map_err(failed)?;
-    let mut left = bytes;
-    let mut share = progress.share(bytes.div_ceil(COPIED_AT_ONCE));
-    while left > 0 {
-        stop.check()?;
-        let copied = std::io::copy(&mut store.take(left.min(COPIED_AT_ONCE)), &mut copy);
-        match copied.map_err(failed)? {
-            0 => return Err(Error::new(Kind::Internal, "the store's file became shorter")),
-            copied => left -= copied,
-        }
-        share.done(1);
-    }
-    Ok(())
 }
 
 /// A file that is made anew from the rows has no holes: this is also the compaction.

@@ -8,6 +8,7 @@
 //! Both are made from one [`Frozen`] state, so that a database and a snapshot of the same id show the
 //! same rows. The writer goes on meanwhile: nothing here writes rows to the store.
 
+mod bytes;
 mod columns;
 mod database;
 mod earlier;
