@@ -31,6 +31,7 @@ mod lists;
 mod mirror;
 mod plan;
 mod privacy;
+mod query;
 mod readers;
 mod registers;
 mod reports;

@@ -141,7 +141,7 @@ pub enum Command {
     /// Print the data dictionary of every table
     #[serde(skip)]
     Schema(Schema),
-    /// Run SQL on the published database, read-only
+    /// Run one statement on the published database, which is all that it can reach
     #[serde(skip)]
     Query(Query),
     /// Print the completion script of a shell
@@ -297,7 +297,7 @@ Examples:
   casemirror query 'FROM report.signed_cases ORDER BY month'
   casemirror query --format csv 'SELECT case_id, total_cost FROM report.total_cost' > costs.csv")]
 pub struct Query {
-    /// One SQL statement, as DuckDB understands it
+    /// One statement that reads, as DuckDB understands it
     #[arg(value_name = "SQL")]
     pub(crate) sql: String,
     /// How the rows are printed

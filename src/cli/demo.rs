@@ -87,9 +87,8 @@ pub(crate) async fn run(args: &Demo, quiet: bool) -> Result<u8> {
         stats.feed.most_in_window, stats.feed.calls, stats.feed.violations, stats.writes
     ))?;
 
-    let reader = query::open(&database)?;
-    let rows = query::select(
-        &reader,
+    let reader = query::Reader::open(&database)?;
+    let rows = reader.select(
         "SELECT table_name AS \"table\", rows, \
            strftime(last_change::TIMESTAMP, '%Y-%m-%d %H:%M:%S UTC') AS last_change \
          FROM report.freshness ORDER BY 1",
@@ -99,11 +98,11 @@ pub(crate) async fn run(args: &Demo, quiet: bool) -> Result<u8> {
         output::batches(&rows, "-")?
     ))?;
     print("\n6. How many cases were signed? (report.signed_cases, the latest months)\n")?;
-    print(&output::batches(&query::select(&reader, SIGNED)?, "-")?)?;
+    print(&output::batches(&reader.select(SIGNED)?, "-")?)?;
     print(
         "\n7. What does a sale cost in all? (report.total_cost, the newest cases; `-` is\n   nothing there, which counts 0, or a part of the other kind)\n",
     )?;
-    print(&output::batches(&query::select(&reader, COST)?, "-")?)?;
+    print(&output::batches(&reader.select(COST)?, "-")?)?;
     drop(reader);
 
     let shown = |name: &str| dir.join(name).display().to_string();

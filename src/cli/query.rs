@@ -1,4 +1,4 @@
-//! `casemirror query`: SQL on the published database, read-only.
+//! `casemirror query`: one statement on the published database, which is all that it reaches.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,15 +8,17 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use arrow::error::ArrowError;
 use duckdb::{AccessMode, Config as DuckConfig, Connection};
+use tempfile::TempDir;
 
 use super::args::{Query, QueryFormat};
 use super::{output, print};
 use crate::config::Config;
-use crate::error::{Error, Kind, Result};
+use crate::error::{self, Error, Kind, Result};
+use crate::sql::{self, db};
 
 pub(crate) fn run(config: &Config, args: &Query) -> Result<u8> {
-    let connection = open(&config.publish.database)?;
-    let batches = select(&connection, &args.sql)?;
+    let reader = Reader::open(&config.publish.database)?;
+    let batches = reader.select(&args.sql)?;
     print(&match args.format {
         QueryFormat::Table => output::batches(&batches, output::null())?,
         QueryFormat::Csv => output::csv(&batches)?,
@@ -25,27 +27,165 @@ pub(crate) fn run(config: &Config, args: &Query) -> Result<u8> {
     Ok(0)
 }
 
-/// Opens a published database as any reader would.
-pub(crate) fn open(database: &Path) -> Result<Connection> {
-    if !database.exists() {
-        return Err(Error::new(
-            Kind::Io,
-            format!(
-                "there is no published database at {} yet: `casemirror sync` makes it",
-                database.display()
-            ),
-        ));
-    }
-    DuckConfig::default()
-        .access_mode(AccessMode::ReadOnly)
-        .and_then(|c| c.enable_autoload_extension(false))
-        .and_then(|c| c.with("autoinstall_known_extensions", "false"))
-        .and_then(|c| Connection::open_with_flags(database, c))
-        .map_err(|e| Error::caused(Kind::Store, format!("cannot open {}", database.display()), e))
+/// A published database, opened so that a statement reaches nothing else: no file, no other database, no
+/// extension, no network, no setting (docs/architecture.md, "Commands").
+pub(crate) struct Reader {
+    // In this order: closed first, then its temporary folder is removed.
+    connection: Connection,
+    _spill: TempDir,
 }
 
-/// The result of a statement.
-pub(crate) fn select(connection: &Connection, sql: &str) -> Result<Vec<RecordBatch>> {
+impl Reader {
+    /// Opens it as any reader would.
+    ///
+    /// # Errors
+    /// `Io` where there is none, and `Store`.
+    pub(crate) fn open(database: &Path) -> Result<Reader> {
+        if !database.exists() {
+            return Err(Error::new(
+                Kind::Io,
+                format!(
+                    "there is no published database at {} yet: `casemirror sync` makes it",
+                    database.display()
+                ),
+            ));
+        }
+        let failed =
+            |e| Error::caused(Kind::Store, format!("cannot open {}", database.display()), e);
+        // What does not fit into memory is written where nobody else reads, and removed.
+        let spill = tempfile::Builder::new()
+            .prefix("casemirror-query-")
+            .tempdir()
+            .map_err(|e| error::io("make a folder in", &std::env::temp_dir(), e))?;
+        let connection = DuckConfig::default()
+            .access_mode(AccessMode::ReadOnly)
+            .and_then(|c| c.enable_autoload_extension(false))
+            .and_then(|c| c.with("autoinstall_known_extensions", "false"))
+            .and_then(|c| c.with("temp_directory", spill.path().to_string_lossy()))
+            .and_then(|c| c.with("enable_external_access", "false"))
+            .and_then(|c| Connection::open_with_flags(database, c))
+            .map_err(failed)?;
+        connection.execute_batch("SET lock_configuration = true").map_err(failed)?;
+        Ok(Reader { connection, _spill: spill })
+    }
+
+    /// The result of one statement that reads.
+    ///
+    /// # Errors
+    /// `Query` where it is another statement, or more than one, or fails.
+    pub(crate) fn select(&self, sql: &str) -> Result<Vec<RecordBatch>> {
+        check_reads(&self.connection, sql)?;
+        select(&self.connection, sql)
+    }
+}
+
+/// What DuckDB's parser makes of a text.
+struct Parsed {
+    error: Option<String>,
+    statements: i64,
+    /// A table function that the text names and that reaches more than the database.
+    foreign: Option<String>,
+}
+
+/// Table functions that reach nothing but the database; what else DuckDB has of them reads files or
+/// memory, runs texts as statements or changes settings.
+const READING_FUNCTIONS: &[&str] = &[
+    "duckdb_columns",
+    "duckdb_constraints",
+    "duckdb_databases",
+    "duckdb_functions",
+    "duckdb_indexes",
+    "duckdb_keywords",
+    "duckdb_schemas",
+    "duckdb_settings",
+    "duckdb_tables",
+    "duckdb_types",
+    "duckdb_views",
+    "generate_series",
+    "histogram",
+    "histogram_values",
+    "json_each",
+    "json_tree",
+    "pragma_database_size",
+    "pragma_show",
+    "pragma_storage_info",
+    "pragma_table_info",
+    "pragma_version",
+    "query_table",
+    "range",
+    "repeat",
+    "repeat_row",
+    "summary",
+    "unnest",
+];
+
+/// Refuses what is no single statement that reads this database. What DuckDB cannot parse is left for it
+/// to complain of.
+fn check_reads(connection: &Connection, sql: &str) -> Result<()> {
+    let refused = |what: &str| {
+        Err(Error::new(
+            Kind::Query,
+            format!(
+                "the query failed: {what}; `casemirror query` runs one SELECT, FROM, WITH, VALUES, \
+                 SUMMARIZE, DESCRIBE, SHOW or EXPLAIN on the published database"
+            ),
+        ))
+    };
+    let mut parsed = parse(connection, sql)?;
+    if parsed.error.as_deref() == Some(NO_SELECT)
+        && let Some(explained) = explained(sql)
+    {
+        parsed = parse(connection, explained)?;
+    }
+    match parsed {
+        Parsed { error: Some(error), .. } if error == NO_SELECT => {
+            refused("this statement does more than read")
+        }
+        Parsed { error: Some(_), .. } => Ok(()),
+        Parsed { foreign: Some(name), .. } => refused(&format!("{name} is not available here")),
+        Parsed { statements: 0, .. } => refused("there is no statement"),
+        Parsed { statements: 1, .. } => Ok(()),
+        Parsed { statements, .. } => refused(&format!("these are {statements} statements")),
+    }
+}
+
+fn parse(connection: &Connection, sql: &str) -> Result<Parsed> {
+    let parsing = format!(
+        "WITH parsed AS (SELECT json_serialize_sql(?::VARCHAR) AS tree) \
+         SELECT tree->>'error_type', coalesce(json_array_length(tree, 'statements'), 0)::BIGINT, \
+           (SELECT min(lower(name)) FROM \
+              (SELECT unnest(json_extract_string(tree, '$..function_name')) AS name) \
+            WHERE lower(name) IN \
+              (SELECT function_name FROM duckdb_functions() \
+               WHERE internal AND function_type NOT IN ('scalar', 'aggregate', 'macro') \
+                 AND function_name NOT IN ({}))) \
+         FROM parsed",
+        sql::texts(READING_FUNCTIONS.iter().copied())
+    );
+    connection
+        .query_row(&parsing, [sql], |row| {
+            Ok(Parsed { error: row.get(0)?, statements: row.get(1)?, foreign: row.get(2)? })
+        })
+        .map_err(|e| db("cannot parse the statement", e))
+}
+
+/// What DuckDB calls the error of a statement that is no `SELECT` in any of its forms.
+const NO_SELECT: &str = "not implemented";
+
+/// The statement behind `EXPLAIN` or `EXPLAIN ANALYZE`.
+fn explained(sql: &str) -> Option<&str> {
+    let explained = behind("EXPLAIN", sql)?;
+    Some(behind("ANALYZE", explained).unwrap_or(explained))
+}
+
+/// What follows the word that `sql` begins with.
+fn behind<'s>(word: &str, sql: &'s str) -> Option<&'s str> {
+    let (first, rest) = sql.trim_start().split_at_checked(word.len())?;
+    let is_word = first.eq_ignore_ascii_case(word) && rest.starts_with(char::is_whitespace);
+    is_word.then_some(rest)
+}
+
+fn select(connection: &Connection, sql: &str) -> Result<Vec<RecordBatch>> {
     let wrong = |e: duckdb::Error| {
         let text = e.to_string();
         // Time zone functions are in an extension that is neither built in nor downloaded, and what
