@@ -84,7 +84,7 @@ fn configure(sandbox: &Sandbox, folder: &Path) {
     let since = jiff::Zoned::now().date().first_of_month() - jiff::Span::new().months(MONTHS);
     let text = format!(
         "[source]\nbase_url = \"{}\"\nclient_id = \"{}\"\nclient_secret = \"{}\"\n\
-         search_delay = \"0s\"\n[feed]\ncalls = 1000\nper = \"1s\"\n\
+         search_delay = \"0s\"\n[feed]\nledger = \"feed-calls\"\ncalls = 1000\nper = \"1s\"\n\
          [limits]\nrequests_per_second = 2000\n[journals]\nsince = \"{since}\"\n\
          [store]\nmemory_limit = \"400MB\"\n",
         sandbox.base_url(),

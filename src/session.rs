@@ -58,7 +58,7 @@ impl Session {
         config.check_tables(&catalog.names())?;
         let config = Arc::new(config);
         let store = Arc::new(Store::open(&config, &catalog)?);
-        let ledger = Arc::new(StoredLedger::new(store.connection()?));
+        let ledger = Arc::new(StoredLedger::open(&config, store.connection()?)?);
         let tuning = Tuning { progress: progress.clone(), ..Tuning::default() };
         let client =
             Client::with_tuning(&config.source, &config.feed, &config.limits, ledger, tuning)?;

@@ -247,11 +247,12 @@ fn a_service_that_does_not_know_the_filter_for_ties_is_read_by_skip(#[case] stat
 
 /// Reads the last two days of a feed again, as the nightly reconciliation does.
 fn reread(world: &World, name: FeedName) -> Reread {
-    let config = Config::load(&world.path("casemirror.toml"), &[]).unwrap();
+    let ledger = ("feed.ledger".to_owned(), "feed-calls".to_owned());
+    let config = Config::load(&world.path("casemirror.toml"), &[ledger]).unwrap();
     let catalog = Arc::new(Catalog::load(None).unwrap());
     let store = Store::open(&config, &catalog).unwrap();
     let writer = Writer::start(store.connection().unwrap()).unwrap();
-    let ledger = Arc::new(StoredLedger::new(store.connection().unwrap()));
+    let ledger = Arc::new(StoredLedger::open(&config, store.connection().unwrap()).unwrap());
     let client = Client::new(&config.source, &config.feed, &config.limits, ledger).unwrap();
     let polls = Polls {
         config: Arc::new(config),

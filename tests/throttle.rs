@@ -165,3 +165,50 @@ fn a_refusal_is_remembered_by_the_next_process() {
         assert_eq!(world.sandbox.stats().feed.calls, 1, "{run} asked again within the hour");
     }
 }
+
+/// The source was never asked too often, and so often that it would have been by stores that do not know
+/// of each other.
+fn assert_kept(world: &World) {
+    let feed = world.sandbox.stats().feed;
+    assert_eq!(feed.violations, 0, "{feed:?}");
+    assert!(feed.calls > 6, "{feed:?}");
+}
+
+#[test]
+fn a_store_that_is_removed_gives_no_call_back() {
+    let world = six_calls_in(Duration::from_secs(10));
+    for _ in 0..5 {
+        let planned = world.run(&["plan"]);
+        assert_eq!(planned.status.code(), Some(0), "{}", shown(&planned));
+        std::fs::remove_dir_all(world.path("data")).unwrap();
+    }
+    assert_kept(&world);
+}
+
+#[test]
+fn stores_of_one_user_share_the_calls_copies_too() {
+    let world = six_calls_in(Duration::from_secs(3));
+    world.sync();
+    for store in ["b", "c"] {
+        let folder = world.path(store);
+        std::fs::create_dir(&folder).unwrap();
+        for file in ["store.duckdb", "store.duckdb.secrets"] {
+            std::fs::copy(world.path("data").join(file), folder.join(file)).unwrap();
+        }
+    }
+    for _ in 0..3 {
+        let planning = ["data", "b", "c"].map(|folder| {
+            let set = format!("store.path={folder}/store.duckdb");
+            let mut plan = world.command(&["--set", &set, "plan"]);
+            plan.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap()
+        });
+        for mut plan in planning {
+            assert!(plan.wait().unwrap().success());
+        }
+    }
+    assert_kept(&world);
+    // Each store shows the calls that it made, and at its next start those of the others.
+    world.sync();
+    let shown: i64 = one(&world.store(), "SELECT count(*) FROM sync.feed_calls");
+    assert_eq!(shown, i64::try_from(world.sandbox.stats().feed.calls).unwrap());
+}

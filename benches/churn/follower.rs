@@ -44,7 +44,8 @@ impl Follower {
         let conn = store.connection().expect("another connection");
         let run_id = RunLog::new(&conn).start_run("bench").expect("the store is open");
         let writer = Writer::start(store.connection().expect("another")).expect("a writer");
-        let ledger = Arc::new(StoredLedger::new(store.connection().expect("another")));
+        let ledger = StoredLedger::open(&config, store.connection().expect("another"));
+        let ledger = Arc::new(ledger.expect("a ledger"));
         let client = Client::new(&config.source, &config.feed, &config.limits, ledger);
         // A year of removals in an hour is more than the guard takes.
         let settings = Settings::new(&config, &catalog, true);
@@ -136,7 +137,7 @@ fn config(brokerage: &Brokerage, folder: &Path, history: bool) -> Config {
     // A simulated day takes seconds, so that feeds overlap by one.
     let text = format!(
         "[source]\nbase_url = \"{}\"\nclient_id = \"{}\"\nclient_secret = \"{}\"\n\
-         search_delay = \"0s\"\n[feed]\ncalls = 10000\nper = \"1s\"\noverlap = \"1s\"\n\
+         search_delay = \"0s\"\n[feed]\nledger = \"feed-calls\"\ncalls = 10000\nper = \"1s\"\noverlap = \"1s\"\n\
          [limits]\nrequests_per_second = 10000\n[publish]\nparquet = \"\"\n\
          [history]\ntables = {}\n",
         brokerage.base_url,

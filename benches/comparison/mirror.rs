@@ -19,7 +19,7 @@ impl Mirror {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let text = format!(
             "[source]\nbase_url = \"{base_url}\"\nclient_id = \"{}\"\nclient_secret = \"{}\"\n\
-             search_delay = \"0s\"\n[feed]\ncalls = 10000\nper = \"1s\"\n\
+             search_delay = \"0s\"\n[feed]\nledger = \"feed-calls\"\ncalls = 10000\nper = \"1s\"\n\
              [limits]\nrequests_per_second = 2000\n[store]\nmemory_limit = \"{MEMORY_LIMIT}\"\n{more}",
             credentials.0, credentials.1,
         );

@@ -18,7 +18,8 @@ use crate::session::Session;
 use crate::text::counted;
 
 /// What the folder of an earlier demo holds.
-const OURS: [&str; 6] = [
+const OURS: [&str; 7] = [
+    "feed-calls",
     "store.duckdb",
     "store.duckdb.wal",
     "store.duckdb.tmp",

@@ -88,6 +88,11 @@ declare::sections! {
 
         /// How far behind the last complete poll the next one starts.
         pub(crate) overlap: Duration = duration(Duration::ZERO..=7 * DAY), default "10m";
+
+        /// The file in which the calls to the feeds are written down, so that the throttle is kept. Every
+        /// casemirror of the same API user on this machine has to use the same one, and it has to outlive their
+        /// stores. "" is a file in the user's state folder, named by source.base_url and source.client_id.
+        pub ledger: Option<PathBuf> = optional(Reader::path), default "";
     }
 
     /// Ceilings for all calls but those to the feeds.
@@ -99,6 +104,9 @@ declare::sections! {
         /// How long one call may take, and one for a month of a journal.
         pub(crate) timeout: Duration = duration(SHORTEST..=HOUR), default "60s";
         pub(crate) journal_timeout: Duration = duration(SHORTEST..=6 * HOUR), default "10m";
+
+        /// The longest that the platform's Retry-After is obeyed; `casemirror status` shows when calls go on.
+        pub(crate) retry_after: Duration = duration(SHORTEST..=DAY), default "1h";
 
         /// The largest answer that is read: its size without compression, and how many records it has. A larger
         /// one is a fault and is not loaded.

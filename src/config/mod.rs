@@ -147,6 +147,7 @@ impl Config {
         config.source.client_secret = client_secret;
         config.source.search_delay = Duration::from_secs(1);
         config.limits.requests_per_second = 2000;
+        config.feed.ledger = Some(dir.join("feed-calls"));
         config.store.path = dir.join("store.duckdb");
         config.publish.database = dir.join("casemirror.duckdb");
         config.publish.parquet = Some(dir.join("parquet"));

@@ -42,7 +42,7 @@ impl Place {
         let text = format!(
             "[source]\nbase_url = \"{}\"\nclient_id = \"{}\"\nclient_secret = \"{}\"\n\
              search_delay = \"1s\"\n[limits]\nrequests_per_second = 2000\n\
-             [feed]\ncalls = 1000\nper = \"1s\"\n[publish]\nparquet = \"\"\n\
+             [feed]\nledger = \"feed-calls\"\ncalls = 1000\nper = \"1s\"\n[publish]\nparquet = \"\"\n\
              [journals]\nsince = \"{}-01\"\n",
             sandbox.base_url(),
             sandbox.client_id(),

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::boot::{BootClock, SystemBootClock};
 use super::feed_calls::LedgerStore;
+use super::feed_calls::Rule;
 use super::ledger::{FeedPermit, Ledger};
 use super::limits::Slot;
 use super::refusal::Refusal;
@@ -16,7 +17,7 @@ use super::retry::Retry;
 use super::retry_after::{asked_wait, server_date};
 use super::shape;
 use super::token::{Bearer, Tokens};
-use super::transport::{Incoming, Outgoing, Transport};
+use super::transport::{Incoming, Outgoing, Transport, may_have_arrived};
 use super::validate::{faulty_json, other_type, redirect_target, shown_address, unproven};
 use crate::config;
 use crate::error::{Error, Kind, Result};
@@ -66,6 +67,8 @@ struct Shared {
     timeout: Duration,
     journal_timeout: Duration,
     feed_per: Duration,
+    /// `limits.retry_after`.
+    longest_hold: Duration,
     accepted_tops: Mutex<HashMap<Arc<str>, Option<u32>>>,
 }
 
@@ -93,6 +96,11 @@ impl From<Error> for Failure {
 enum Outcome {
     Answered(Incoming),
     TokenRefused(u64, Refusal),
+}
+
+/// What the feeds allow.
+fn rule(feed: &config::Feed, limits: &config::Limits) -> Rule {
+    Rule { limit: feed.calls, window: feed.per, longest_hold: limits.retry_after }
 }
 
 impl Client {
@@ -125,13 +133,14 @@ impl Client {
         let shared = Shared {
             transport: Transport::new(source, limits, tuning.progress.clone())?,
             tokens: Tokens::new(&source.client_id, &source.client_secret, limits.timeout),
-            ledger: Ledger::open(ledger, feed.calls, feed.per, tuning.clock)?,
+            ledger: Ledger::open(ledger, rule(feed, limits), limits.timeout, tuning.clock)?,
             retry: tuning.retry,
             most_records: limits.answer_records,
             progress: tuning.progress,
             timeout: limits.timeout,
             journal_timeout: limits.journal_timeout,
             feed_per: feed.per,
+            longest_hold: limits.retry_after,
             accepted_tops: Mutex::default(),
         };
         Ok(Client { shared: Arc::new(shared) })
@@ -344,9 +353,12 @@ impl Client {
         let incoming = match shared.transport.exchange(&outgoing).await {
             Ok(incoming) => incoming,
             Err(error) => {
-                if let Some(permit) = permit
-                    && let Err(unwritten) = permit.aborted().await
-                {
+                let ended = match permit {
+                    Some(permit) if !may_have_arrived(&error) => permit.not_sent().await,
+                    Some(permit) => permit.aborted().await,
+                    None => Ok(()),
+                };
+                if let Err(unwritten) = ended {
                     // Safe: a call without end is given one at the next start. The broken transport is
                     // what the caller has to know.
                     tracing::warn!(reason = unwritten.chain(), "feed call without end");
@@ -371,7 +383,16 @@ impl Client {
 
     /// Obeys what the service says of Retry-After, and ends a feed call.
     async fn obey(&self, incoming: &Incoming, permit: Option<FeedPermit>) -> Result<()> {
+        let longest = self.shared.longest_hold;
         let asked = asked_wait(incoming.status, &incoming.headers, incoming.ended_at);
+        if let Some(asked) = asked.filter(|asked| *asked > longest) {
+            tracing::warn!(
+                ?asked,
+                obeyed = ?longest,
+                "the platform asks for a longer wait than limits.retry_after"
+            );
+        }
+        let asked = asked.map(|asked| asked.min(longest));
         match permit {
             None => {
                 if let Some(retry_after) = asked {

@@ -6,27 +6,38 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::boot::BootTime;
 use crate::error::Result;
 use crate::scope::FeedName;
 
-/// How far in the future an end may lie: the grace of an aborted call (see `Ledger`). What lies
-/// further was written by a clock that is not ours.
-const FARTHEST_END: Duration = Duration::from_secs(1);
-
 /// A call to one of the change feeds: a row of `sync.feed_calls`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedCall {
-    /// Counts up from 1, across restarts.
+    /// Counts up from 1, whoever makes the calls.
     pub(crate) id: i64,
     pub(crate) feed: FeedName,
+    pub(crate) by: Caller,
     /// The boot that `sent` belongs to; once the call has ended, the boot of its end.
     pub(crate) boot_id: String,
     pub(crate) sent_at: Timestamp,
     pub(crate) sent: BootTime,
+    /// How long its caller waits for the answer at most.
+    pub(crate) patience: Duration,
     /// `None`: it has not ended, as far as is known.
     pub(crate) end: Option<Ended>,
+}
+
+/// Who makes a call, and which of the caller's own it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Caller {
+    /// Of the process: [`super::process::this`].
+    pub(crate) process: String,
+    /// Drawn at random by each open ledger.
+    pub(crate) ledger: u64,
+    /// Counts up within the open ledger.
+    pub(crate) number: u64,
 }
 
 /// The end of a call to the feed: after it the call cannot arrive at the source any more.
@@ -42,20 +53,44 @@ pub struct Ended {
     pub(crate) retry_after: Duration,
 }
 
-/// Where the calls to the feed are kept. All methods block until what they did is durable; they are
-/// called one at a time, from a thread of the ledger's own.
-pub trait LedgerStore: Send + Sync {
-    /// Every call that has no end, and the newest of the others by id: the `newest` last ones at least.
-    fn recent(&self, newest: usize) -> Result<Vec<FeedCall>>;
-
-    /// Adds a call without end. It is durable before the call is sent.
-    fn begin(&self, call: &FeedCall) -> Result<()>;
-
-    /// Writes a call's end, its `boot_id` included (it replaces the one of the start).
-    fn end(&self, id: i64, ended: &Ended) -> Result<()>;
+/// Something that becomes known of the calls.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// A call is sent as soon as this is durable.
+    Sent(FeedCall),
+    /// The call of this number has ended, or its end is told by another boot's clock now.
+    Ended(i64, Ended),
 }
 
-/// A ledger that dies with the process: for what needs no store, and for tests.
+impl Change {
+    /// Makes it known.
+    pub(crate) fn apply(&self, calls: &mut Vec<FeedCall>) {
+        match self {
+            Change::Sent(call) => calls.push(call.clone()),
+            Change::Ended(id, end) => {
+                if let Some(call) = calls.iter_mut().find(|call| call.id == *id) {
+                    call.boot_id.clone_from(&end.boot_id);
+                    call.end = Some(end.clone());
+                }
+            }
+        }
+    }
+}
+
+/// Where the calls to the feed are kept.
+pub trait LedgerStore: Send + Sync {
+    /// Shows `step` the calls that are known and keeps what it finds, alone among all who share the
+    /// ledger. It blocks until that is durable.
+    ///
+    /// # Errors
+    /// `Io`, `DiskFull`, `Store`: what was found may not be kept, and no call is to be sent.
+    fn update(&self, step: &mut dyn FnMut(&[FeedCall]) -> Vec<Change>) -> Result<()>;
+
+    /// Whether nobody is left to end a call of another open ledger; `None`: that cannot be told.
+    fn is_gone(&self, call: &FeedCall) -> Option<bool>;
+}
+
+/// A ledger that dies with the process and that nobody shares: for what needs no store, and for tests.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryLedger {
     calls: Mutex<Vec<FeedCall>>,
@@ -68,29 +103,32 @@ impl MemoryLedger {
     }
 
     /// All calls so far, in order of their ids.
+    #[cfg(test)]
     pub(crate) fn calls(&self) -> Vec<FeedCall> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl LedgerStore for MemoryLedger {
-    fn recent(&self, _newest: usize) -> Result<Vec<FeedCall>> {
-        Ok(self.calls())
-    }
-
-    fn begin(&self, call: &FeedCall) -> Result<()> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
-        Ok(())
-    }
-
-    fn end(&self, id: i64, ended: &Ended) -> Result<()> {
+    fn update(&self, step: &mut dyn FnMut(&[FeedCall]) -> Vec<Change>) -> Result<()> {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(call) = calls.iter_mut().find(|call| call.id == id) {
-            call.boot_id.clone_from(&ended.boot_id);
-            call.end = Some(ended.clone());
-        }
+        step(&calls).iter().for_each(|change| change.apply(&mut calls));
         Ok(())
     }
+
+    fn is_gone(&self, _call: &FeedCall) -> Option<bool> {
+        Some(true)
+    }
+}
+
+/// What the source allows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rule {
+    /// Calls in any window.
+    pub(crate) limit: u32,
+    pub(crate) window: Duration,
+    /// No `Retry-After` holds the feed longer.
+    pub(crate) longest_hold: Duration,
 }
 
 /// Whether a call to the feed may go.
@@ -101,76 +139,88 @@ pub(crate) enum Decision {
     Wait(Duration),
 }
 
-/// Decides whether another call may go `now`: when fewer than `limit` calls have not ended or ended
-/// less than `per` ago, and no refusal holds the feed back.
-///
-/// An arrival at the source lies between start and end, so no window of `per` ever sees more than
-/// `limit` arrivals, whatever the latency. Calls of another boot than `boot_id` have no age here and
-/// count as ended this moment: see [`adopt`].
-pub(crate) fn decide(
-    calls: &[FeedCall],
-    now: BootTime,
-    boot_id: &str,
-    limit: u32,
-    per: Duration,
-) -> Decision {
-    let limit = usize::try_from(limit.max(1)).unwrap_or(usize::MAX);
-    let ended = |call: &FeedCall| match &call.end {
-        Some(end) if end.boot_id == boot_id => end.time.min(now.later_by(FARTHEST_END)),
-        Some(_) | None => now,
-    };
-    let mut free: Vec<BootTime> =
-        calls.iter().map(|call| ended(call).later_by(per)).filter(|free| *free > now).collect();
-    free.sort_unstable();
-    let by_count = if free.len() < limit { now } else { free[free.len() - limit] };
-    let by_retry_after = calls
-        .iter()
-        .filter_map(|call| call.end.as_ref().map(|end| ended(call).later_by(end.retry_after)))
-        .max()
-        .unwrap_or(now);
-    let go_at = by_count.max(by_retry_after);
-    if go_at <= now { Decision::Go } else { Decision::Wait(go_at.since(now)) }
+impl Rule {
+    /// Decides whether another call may go `now`: when fewer than `limit` calls have not ended or ended
+    /// less than a window ago, and no refusal holds the feed back.
+    ///
+    /// An arrival at the source lies between start and end, so no window ever sees more than `limit`
+    /// arrivals, whatever the latency. Calls of another boot than `boot_id` have no age here and count
+    /// as ended this moment: see [`adopt`].
+    pub(crate) fn decide(&self, calls: &[FeedCall], now: BootTime, boot_id: &str) -> Decision {
+        let limit = usize::try_from(self.limit.max(1)).unwrap_or(usize::MAX);
+        let ended = |call: &FeedCall| match &call.end {
+            Some(end) if end.boot_id == boot_id => self.believed(end.time, now),
+            Some(_) | None => now,
+        };
+        let mut free: Vec<BootTime> = calls
+            .iter()
+            .map(|call| ended(call).later_by(self.window))
+            .filter(|free| *free > now)
+            .collect();
+        free.sort_unstable();
+        let by_count = if free.len() < limit { now } else { free[free.len() - limit] };
+        let by_retry_after = calls
+            .iter()
+            .filter_map(|call| {
+                let hold = call.end.as_ref()?.retry_after.min(self.longest_hold);
+                (!hold.is_zero()).then(|| ended(call).later_by(hold))
+            })
+            .max()
+            .unwrap_or(now);
+        let go_at = by_count.max(by_retry_after);
+        if go_at <= now { Decision::Go } else { Decision::Wait(go_at.since(now)) }
+    }
+
+    /// An end lies a window in the future at most (a call that was given up: see `Ledger`). What lies
+    /// further was written by a clock that is not ours.
+    fn believed(&self, end: BootTime, now: BootTime) -> BootTime {
+        end.min(now.later_by(self.window))
+    }
 }
 
-/// What a start of the program makes of the calls it finds.
+/// Gives ends to the calls that nobody else ends; returns what became known by that.
 ///
-/// Nobody is left to end a call that has no end: it ends now. A call of another boot has no age: it
-/// counts as ended now too, or, where a later call of this boot is known, when that one was sent,
-/// because the process that made the earlier one was gone by then. The calls whose end is new in
-/// the first sense have to be written down; their ids are returned.
+/// A call without an end whose caller is gone ends `now`, or when its caller would have given it up,
+/// and `grace` later nothing of it arrives. A call of another boot has no age: it counts as ended now, or,
+/// where a later call of this boot is known, when that one was sent, because the process that made
+/// the earlier one was gone by then.
 pub(crate) fn adopt(
     calls: &mut [FeedCall],
     now: BootTime,
-    at: Timestamp,
+    grace: Duration,
     boot_id: &str,
-) -> Vec<(i64, Ended)> {
+    is_gone: impl Fn(&FeedCall) -> bool,
+) -> Vec<Change> {
     calls.sort_unstable_by_key(|call| call.id);
-    let mut written = Vec::new();
+    let late = now.later_by(grace);
+    let mut changes = Vec::new();
     // From the newest on, the earliest time of this boot at which a later call is known.
-    let mut gone_by = now;
+    let mut gone_by = late;
     for call in calls.iter_mut().rev() {
-        match &mut call.end {
+        let end = match &call.end {
             Some(end) if end.boot_id == boot_id => {
-                end.time = end.time.min(now.later_by(FARTHEST_END));
                 gone_by = gone_by.min(end.time);
+                continue;
             }
-            Some(end) => {
-                end.time = gone_by;
-                boot_id.clone_into(&mut end.boot_id);
-                boot_id.clone_into(&mut call.boot_id);
-            }
-            None => {
-                if call.boot_id == boot_id {
-                    gone_by = gone_by.min(call.sent);
+            Some(end) => Ended { boot_id: boot_id.to_owned(), time: gone_by, ..end.clone() },
+            None if call.boot_id == boot_id => {
+                gone_by = gone_by.min(call.sent);
+                if !is_gone(call) {
+                    continue;
                 }
-                let boot_id = boot_id.to_owned();
-                let ended =
-                    Ended { boot_id, at, time: now, status: None, retry_after: Duration::ZERO };
-                call.boot_id.clone_from(&ended.boot_id);
-                call.end = Some(ended.clone());
-                written.push((call.id, ended));
+                ended(boot_id, late.min(call.sent.later_by(call.patience).later_by(grace)))
             }
-        }
+            None => ended(boot_id, late),
+        };
+        call.boot_id.clone_from(&end.boot_id);
+        call.end = Some(end.clone());
+        changes.push(Change::Ended(call.id, end));
     }
-    written
+    changes
+}
+
+/// A call ended without an answer.
+fn ended(boot_id: &str, time: BootTime) -> Ended {
+    let retry_after = Duration::ZERO;
+    Ended { boot_id: boot_id.to_owned(), at: Timestamp::now(), time, status: None, retry_after }
 }

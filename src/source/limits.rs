@@ -202,6 +202,7 @@ mod tests {
             concurrency,
             timeout: Duration::from_secs(60),
             journal_timeout: Duration::from_secs(600),
+            retry_after: Duration::from_secs(3_600),
             answer_bytes: config::Bytes(256_000_000),
             answer_records: 2_000_000,
         })

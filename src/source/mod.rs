@@ -20,10 +20,12 @@ mod calls;
 mod client;
 pub(crate) mod feed_calls;
 pub(crate) mod ledger;
+mod ledger_file;
 mod limits;
 pub(crate) mod listing;
 pub(crate) mod odata;
 pub(crate) mod pages;
+mod process;
 mod redact;
 mod refusal;
 mod request;
@@ -43,7 +45,8 @@ mod tests;
 
 pub use client::Client;
 pub(crate) use client::Tuning;
-pub(crate) use feed_calls::{Ended, FeedCall, LedgerStore, MemoryLedger};
+pub(crate) use feed_calls::MemoryLedger;
+
 pub(crate) use listing::{Identity, Page, PagePlan, Pages, Paging};
 pub(crate) use odata::{Filter, OrderBy, Query};
 pub(crate) use pages::Verdict;

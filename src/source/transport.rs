@@ -298,6 +298,14 @@ fn broken_line(error: reqwest::Error) -> Error {
     Error::caused(kind, text, error.without_url())
 }
 
+/// Whether what was to be sent may have left: there was a connection.
+pub(super) fn may_have_arrived(error: &Error) -> bool {
+    let is_no_connection = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_connect)
+    };
+    !causes(error).any(is_no_connection)
+}
+
 fn causes<'e>(
     error: &'e (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {

@@ -16,6 +16,7 @@ fn the_required_keys_are_enough_and_all_others_have_the_documented_defaults() {
     bootstrap.since =
     feed.calls = 6
     feed.contacts_poll = 1m
+    feed.ledger =
     feed.overlap = 10m
     feed.per = 30s
     feed.poll = 10s
@@ -32,6 +33,7 @@ fn the_required_keys_are_enough_and_all_others_have_the_documented_defaults() {
     limits.concurrency = 4
     limits.journal_timeout = 10m
     limits.requests_per_second = 10
+    limits.retry_after = 1h
     limits.timeout = 1m
     privacy.contact_details = keep
     privacy.identifiers = hash

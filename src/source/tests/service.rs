@@ -13,8 +13,9 @@ use tokio::time::Instant;
 
 use crate::config;
 use crate::source::client::Tuning;
+use crate::source::feed_calls::LedgerStore;
 use crate::source::retry::Retry;
-use crate::source::{Client, LedgerStore, MemoryLedger};
+use crate::source::{Client, MemoryLedger};
 
 /// What arrived.
 #[derive(Debug, Clone)]
@@ -226,6 +227,7 @@ pub(crate) fn feed() -> config::Feed {
         poll: Duration::from_secs(10),
         contacts_poll: None,
         overlap: Duration::from_secs(600),
+        ledger: None,
     }
 }
 
@@ -235,6 +237,7 @@ pub(crate) fn limits() -> config::Limits {
         concurrency: 8,
         timeout: Duration::from_secs(20),
         journal_timeout: Duration::from_secs(20),
+        retry_after: Duration::from_secs(3_600),
         answer_bytes: config::Bytes(256_000_000),
         answer_records: 2_000_000,
     }

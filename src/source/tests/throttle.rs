@@ -10,9 +10,10 @@ use tokio::time::Instant;
 
 use crate::error::Kind;
 use crate::scope::FeedName;
-use crate::source::LedgerStore;
 use crate::source::boot::{BootClock, BootTime};
-use crate::source::feed_calls::{Decision, Ended, FeedCall, MemoryLedger, adopt, decide};
+use crate::source::feed_calls::{
+    Caller, Change, Decision, Ended, FeedCall, LedgerStore, MemoryLedger, Rule, adopt,
+};
 use crate::source::ledger::Ledger;
 
 const PER: Duration = Duration::from_secs(30);
@@ -29,9 +30,11 @@ fn call(id: i64, sent: i64, end: Option<(i64, u64)>) -> FeedCall {
     FeedCall {
         id,
         feed: FeedName::Cases,
+        by: Caller::default(),
         boot_id: "boot".to_owned(),
         sent_at: Timestamp::UNIX_EPOCH,
         sent: at(sent),
+        patience: seconds(3_600),
         end: end.map(|(ended, retry_after)| Ended {
             boot_id: "boot".to_owned(),
             at: Timestamp::UNIX_EPOCH,
@@ -43,7 +46,21 @@ fn call(id: i64, sent: i64, end: Option<(i64, u64)>) -> FeedCall {
 }
 
 fn decided(calls: &[FeedCall], now: i64, limit: u32) -> Decision {
-    decide(calls, at(now), "boot", limit, PER)
+    rule(limit).decide(calls, at(now), "boot")
+}
+
+fn rule(limit: u32) -> Rule {
+    Rule { limit, window: PER, longest_hold: seconds(3_600) }
+}
+
+/// What a start at `now` makes of calls of which nobody else ends any.
+fn adopted(calls: &mut [FeedCall], now: i64) -> Vec<i64> {
+    let changes = adopt(calls, at(now), Duration::ZERO, "boot", |_| true);
+    let ids = changes.iter().map(|change| match change {
+        Change::Sent(call) => panic!("{call:?}"),
+        Change::Ended(id, _) => *id,
+    });
+    ids.collect()
 }
 
 #[test]
@@ -89,8 +106,9 @@ fn calls_of_another_boot_have_no_age_until_they_are_adopted() {
     calls[0].boot_id = "earlier".to_owned();
     calls[0].end.as_mut().unwrap().boot_id = "earlier".to_owned();
     assert_eq!(decided(&calls, 1_000, 1), Decision::Wait(PER));
-    let written = adopt(&mut calls, at(1_000), Timestamp::UNIX_EPOCH, "boot");
-    assert!(written.is_empty());
+    // Its age by the clock of this boot is written, for the start after this one.
+    assert_eq!(adopted(&mut calls, 1_000), [1]);
+    assert_eq!(adopted(&mut calls, 1_005), [0_i64; 0]);
     assert_eq!(decided(&calls, 1_010, 1), Decision::Wait(seconds(20)));
     assert_eq!(decided(&calls, 1_030, 1), Decision::Go);
 }
@@ -100,32 +118,63 @@ fn a_later_call_of_this_boot_tells_the_age_of_one_of_another() {
     let mut earlier = call(1, 70_000, Some((70_001, 0)));
     earlier.end.as_mut().unwrap().boot_id = "earlier".to_owned();
     let mut calls = vec![call(2, 500, Some((510, 0))), earlier];
-    adopt(&mut calls, at(1_000), Timestamp::UNIX_EPOCH, "boot");
+    adopted(&mut calls, 1_000);
     assert_eq!(decided(&calls, 1_000, 1), Decision::Go);
     // A call of another machine that came later tells nothing about it.
     let mut later = call(3, 1, Some((2, 0)));
     later.end.as_mut().unwrap().boot_id = "elsewhere".to_owned();
     let mut calls = vec![call(2, 500, Some((510, 0))), later];
-    adopt(&mut calls, at(1_000), Timestamp::UNIX_EPOCH, "boot");
+    adopted(&mut calls, 1_000);
     assert_eq!(decided(&calls, 1_000, 1), Decision::Wait(PER));
 }
 
 #[test]
 fn a_start_without_end_ends_at_the_restart_and_that_is_written() {
     let mut calls = vec![call(1, 100, None), call(2, 90, Some((95, 0)))];
-    let written = adopt(&mut calls, at(700), Timestamp::UNIX_EPOCH, "boot");
-    let ids: Vec<i64> = written.iter().map(|(id, _)| *id).collect();
-    assert_eq!(ids, [1]);
-    assert_eq!(written[0].1.time, at(700));
+    assert_eq!(adopted(&mut calls, 700), [1]);
+    assert_eq!(calls.iter().find(|call| call.id == 1).unwrap().end.as_ref().unwrap().time, at(700));
     assert_eq!(decided(&calls, 700, 1), Decision::Wait(PER));
 }
 
 #[test]
 fn an_end_in_the_future_is_not_believed() {
     let mut calls = vec![call(1, 5_000, Some((5_001, 0)))];
-    assert_eq!(decided(&calls, 100, 1), Decision::Wait(seconds(31)));
-    adopt(&mut calls, at(100), Timestamp::UNIX_EPOCH, "boot");
-    assert_eq!(decided(&calls, 131, 1), Decision::Go);
+    assert_eq!(decided(&calls, 100, 1), Decision::Wait(seconds(60)));
+    calls[0].end.as_mut().unwrap().time = at(110);
+    assert_eq!(decided(&calls, 100, 1), Decision::Wait(seconds(40)));
+}
+
+#[test]
+fn a_call_of_a_process_that_is_gone_ended_when_that_would_have_given_it_up() {
+    let mut calls = vec![FeedCall { patience: seconds(60), ..call(1, 100, None) }];
+    let changes = adopt(&mut calls, at(5_000), seconds(30), "boot", |_| true);
+    assert_eq!(changes.len(), 1);
+    assert_eq!(calls[0].end.as_ref().unwrap().time, at(190));
+    let mut calls = vec![FeedCall { patience: seconds(60), ..call(1, 100, None) }];
+    adopt(&mut calls, at(110), seconds(30), "boot", |_| true);
+    assert_eq!(calls[0].end.as_ref().unwrap().time, at(140));
+}
+
+#[test]
+fn a_call_that_was_given_up_takes_one_place_and_holds_no_other() {
+    let mut calls = vec![FeedCall { patience: seconds(60), ..call(1, 100, None) }];
+    adopt(&mut calls, at(110), seconds(30), "boot", |_| true);
+    assert_eq!(decided(&calls, 110, 2), Decision::Go);
+    assert_eq!(decided(&calls, 110, 1), Decision::Wait(seconds(60)));
+}
+
+#[test]
+fn a_call_of_a_process_that_lives_is_left_to_it() {
+    let mut calls = vec![call(1, 100, None)];
+    assert!(adopt(&mut calls, at(5_000), seconds(30), "boot", |_| false).is_empty());
+    assert_eq!(decided(&calls, 5_000, 1), Decision::Wait(PER));
+}
+
+#[test]
+fn no_refusal_holds_the_feed_longer_than_it_may() {
+    let calls = [call(1, 0, Some((10, 1_000_000)))];
+    assert_eq!(decided(&calls, 20, 6), Decision::Wait(seconds(3_590)));
+    assert_eq!(decided(&calls, 3_610, 6), Decision::Go);
 }
 
 /// What happens to a simulated client.
@@ -178,8 +227,9 @@ struct World {
     held_until: u64,
 }
 
-/// Like the ledger's: what was sent can still arrive so long after its connection was given up.
-const GRACE: u64 = 1_000;
+/// Like the ledger's: what was sent can still arrive so long after its connection was given up, in
+/// milliseconds.
+const GRACE: u64 = 30_000;
 
 impl World {
     fn boot_time(&self, now: u64) -> BootTime {
@@ -229,7 +279,7 @@ impl World {
     fn call(&mut self, latency: u64, arrival: u64, retry_after: u64) {
         loop {
             let now = self.boot_time(self.now);
-            match decide(&self.calls, now, &self.boot_id(), self.limit, PER) {
+            match rule(self.limit).decide(&self.calls, now, &self.boot_id()) {
                 Decision::Go => break,
                 Decision::Wait(wait) => {
                     let wake = self.now + wait.as_millis() as u64 + 1;
@@ -243,9 +293,11 @@ impl World {
         self.calls.push(FeedCall {
             id,
             feed: FeedName::Contacts,
+            by: Caller::default(),
             boot_id: self.boot_id(),
             sent_at: Timestamp::UNIX_EPOCH,
             sent: self.boot_time(self.now),
+            patience: seconds(60),
             end: None,
         });
         let arrives = self.now + latency * arrival / 100;
@@ -257,8 +309,8 @@ impl World {
             self.give_up(arrival);
         }
         self.now += away;
-        let (boot_id, now) = (self.boot_id(), self.boot_time(self.now + GRACE));
-        adopt(&mut self.calls, now, Timestamp::UNIX_EPOCH, &boot_id);
+        let (boot_id, now) = (self.boot_id(), self.boot_time(self.now));
+        adopt(&mut self.calls, now, Duration::from_millis(GRACE), &boot_id, |_| true);
     }
 
     fn step(&mut self, event: &Event) {
@@ -342,6 +394,10 @@ impl BootClock for PausedClock {
     }
 }
 
+fn open(store: Arc<dyn LedgerStore>, limit: u32, clock: Arc<PausedClock>) -> Ledger {
+    Ledger::open(store, rule(limit), seconds(60), clock).unwrap()
+}
+
 fn far() -> Instant {
     Instant::now() + seconds(1_000_000)
 }
@@ -349,8 +405,7 @@ fn far() -> Instant {
 #[tokio::test(start_paused = true)]
 async fn calls_at_the_same_time_never_exceed_the_window() {
     for seed in 0..8 {
-        let ledger =
-            Ledger::open(Arc::new(MemoryLedger::new()), 6, PER, PausedClock::new("boot")).unwrap();
+        let ledger = open(Arc::new(MemoryLedger::new()), 6, PausedClock::new("boot"));
         let arrivals = Arc::new(Mutex::new(Vec::new()));
         let mut random = StdRng::seed_from_u64(seed);
         let mut tasks = Vec::new();
@@ -386,8 +441,7 @@ async fn calls_at_the_same_time_never_exceed_the_window() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_poll_never_waits() {
-    let ledger =
-        Ledger::open(Arc::new(MemoryLedger::new()), 6, PER, PausedClock::new("boot")).unwrap();
+    let ledger = open(Arc::new(MemoryLedger::new()), 6, PausedClock::new("boot"));
     for poll in 0..60 {
         let feeds: &[FeedName] =
             if poll % 6 == 0 { &[FeedName::Cases, FeedName::Contacts] } else { &[FeedName::Cases] };
@@ -405,7 +459,7 @@ async fn an_idle_poll_never_waits() {
 #[tokio::test(start_paused = true)]
 async fn the_start_is_in_the_store_before_the_call_is_sent_and_the_end_after_it() {
     let store = Arc::new(MemoryLedger::new());
-    let ledger = Ledger::open(store.clone(), 6, PER, PausedClock::new("boot")).unwrap();
+    let ledger = open(store.clone(), 6, PausedClock::new("boot"));
     let permit = ledger.begin(FeedName::Contacts).await.unwrap().unwrap();
     let begun = store.calls();
     assert_eq!(begun.len(), 1);
@@ -419,14 +473,14 @@ async fn the_start_is_in_the_store_before_the_call_is_sent_and_the_end_after_it(
 async fn a_restart_knows_the_calls_and_the_hold_of_the_process_before() {
     let store = Arc::new(MemoryLedger::new());
     let clock = PausedClock::new("boot");
-    let before = Ledger::open(store.clone(), 2, PER, clock.clone()).unwrap();
+    let before = open(store.clone(), 2, clock.clone());
     let permit = before.begin(FeedName::Cases).await.unwrap().unwrap();
     permit.answered(200, Duration::ZERO).await.unwrap();
     // Killed in mid-call: nobody ends this one.
     std::mem::forget(before.begin(FeedName::Cases).await.unwrap().unwrap());
 
     let restarted = Instant::now();
-    let after = Ledger::open(store.clone(), 2, PER, clock.clone()).unwrap();
+    let after = open(store.clone(), 2, clock.clone());
     assert!(store.calls().iter().all(|call| call.end.is_some()));
     assert!(after.begin(FeedName::Cases).await.unwrap().is_none());
     after.ready(far()).await.unwrap();
@@ -435,7 +489,7 @@ async fn a_restart_knows_the_calls_and_the_hold_of_the_process_before() {
     assert_eq!(store.calls().len(), 3);
     permit.answered(429, seconds(600)).await.unwrap();
 
-    let held = Ledger::open(store.clone(), 2, PER, clock).unwrap();
+    let held = open(store.clone(), 2, clock);
     let error = held.ready(Instant::now() + seconds(300)).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Throttled);
     assert!(error.to_string().contains("another 600 s"), "{error}");
@@ -444,7 +498,7 @@ async fn a_restart_knows_the_calls_and_the_hold_of_the_process_before() {
 #[tokio::test(start_paused = true)]
 async fn a_call_dropped_in_mid_flight_is_ended_in_the_store() {
     let store = Arc::new(MemoryLedger::new());
-    let ledger = Ledger::open(store.clone(), 1, PER, PausedClock::new("boot")).unwrap();
+    let ledger = open(store.clone(), 1, PausedClock::new("boot"));
     drop(ledger.begin(FeedName::Cases).await.unwrap().unwrap());
     ledger.flush().await;
     let end = store.calls()[0].end.clone().unwrap();
@@ -456,7 +510,7 @@ async fn a_call_dropped_in_mid_flight_is_ended_in_the_store() {
 #[tokio::test]
 async fn the_store_is_let_go_with_the_ledger() {
     let store = Arc::new(MemoryLedger::new());
-    let ledger = Ledger::open(store.clone(), 1, PER, PausedClock::new("boot")).unwrap();
+    let ledger = open(store.clone(), 1, PausedClock::new("boot"));
     drop(ledger.begin(FeedName::Cases).await.unwrap().unwrap());
     drop(ledger);
     assert_eq!(Arc::strong_count(&store), 1);
@@ -467,22 +521,21 @@ async fn the_store_is_let_go_with_the_ledger() {
 struct FullDisk;
 
 impl LedgerStore for FullDisk {
-    fn recent(&self, _newest: usize) -> crate::error::Result<Vec<FeedCall>> {
-        Ok(Vec::new())
+    fn update(&self, step: &mut dyn FnMut(&[FeedCall]) -> Vec<Change>) -> crate::error::Result<()> {
+        match step(&[])[..] {
+            [] => Ok(()),
+            _ => Err(crate::error::Error::new(Kind::DiskFull, "no space")),
+        }
     }
 
-    fn begin(&self, _call: &FeedCall) -> crate::error::Result<()> {
-        Err(crate::error::Error::new(Kind::DiskFull, "no space"))
-    }
-
-    fn end(&self, _id: i64, _ended: &Ended) -> crate::error::Result<()> {
-        Ok(())
+    fn is_gone(&self, _call: &FeedCall) -> Option<bool> {
+        None
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_call_goes_that_cannot_be_written_down() {
-    let ledger = Ledger::open(Arc::new(FullDisk), 6, PER, PausedClock::new("boot")).unwrap();
+    let ledger = open(Arc::new(FullDisk), 6, PausedClock::new("boot"));
     let error = ledger.begin(FeedName::Cases).await.err().unwrap();
     assert_eq!(error.kind(), Kind::DiskFull);
 }

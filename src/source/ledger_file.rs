@@ -1,0 +1,475 @@
+//! The feed's ledger as a file that all stores of one API user on this machine share
+//! (docs/architecture.md, "The throttle ledger").
+//!
+//! A line per start and end of a call. Whoever adds one holds the file's lock, has read what others
+//! added, and lets go when its line is on the disk. A line that was cut off by a crash is the start of
+//! a call that was never sent, or an end that the next reader gives again.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use url::Url;
+
+use super::boot::BootTime;
+use super::feed_calls::{Caller, Change, Ended, FeedCall, LedgerStore};
+use super::process;
+use crate::durable::{self, Access, Replacement};
+use crate::error::{self, Error, Kind, Result};
+use crate::scope::FeedName;
+use crate::text::hex;
+
+/// A file of this size is written anew if that halves it.
+const LARGE: u64 = 256 << 10; // 256 KiB
+/// Calls that stay in the file at least, though they count no more: the next store that is opened takes
+/// them over. And two windows full of them.
+const KEPT: usize = 500;
+
+/// The file that is taken where `feed.ledger` names none: in the user's state folder, named by whose calls
+/// they are.
+///
+/// # Errors
+/// `Config` where the system names no such folder.
+pub(super) fn usual_place(base_url: &Url, client_id: &str) -> Result<PathBuf> {
+    let named = |variable: &str| std::env::var_os(variable).filter(|path| !path.is_empty());
+    let state = named("XDG_STATE_HOME")
+        // What systemd gives a service.
+        .or_else(|| named("STATE_DIRECTORY"))
+        .map(PathBuf::from)
+        .or_else(|| Some(Path::new(&named("HOME")?).join(".local/state")))
+        .ok_or_else(|| {
+            Error::new(
+                Kind::Config,
+                "there is no folder for the feed's ledger, HOME is not set: set feed.ledger to a file that \
+                 every casemirror of this API user on this machine can write",
+            )
+        })?;
+    let digest = Sha256::digest(format!("{base_url}\0{client_id}"));
+    Ok(state.join("casemirror").join(format!("{}.feed-calls", hex(&digest[..12]))))
+}
+
+/// The ledger in a file.
+pub(super) struct LedgerFile {
+    path: PathBuf,
+    /// As many calls as fill a window, for what cannot be read any more.
+    limit: u32,
+}
+
+impl LedgerFile {
+    /// The ledger at `path`, which is made where there is none.
+    ///
+    /// # Errors
+    /// `Io` where it cannot be made or written.
+    pub(super) fn at(path: &Path, limit: u32) -> Result<LedgerFile> {
+        if let Some(folder) = path.parent() {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)
+                .map_err(|e| cannot("make the folder of", path, e))?;
+        }
+        let ledger = LedgerFile { path: path.to_owned(), limit };
+        ledger.locked()?;
+        Ok(ledger)
+    }
+
+    /// The open file, locked until it is dropped.
+    fn locked(&self) -> Result<File> {
+        loop {
+            let file = OpenOptions::new()
+                .read(true)
+                .append(true)
+                .create(true)
+                .mode(0o600)
+                .open(&self.path)
+                .map_err(|e| cannot("open", &self.path, e))?;
+            flock(&file, FlockOperation::LockExclusive)
+                .map_err(|e| cannot("lock", &self.path, e.into()))?;
+            let failed = |e| cannot("look at", &self.path, e);
+            let ours = file.metadata().map_err(failed)?;
+            match fs::metadata(&self.path) {
+                Ok(there) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()) => {
+                    return Ok(file);
+                }
+                // Another process has written it anew, or somebody has removed it.
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(failed(e)),
+            }
+        }
+    }
+
+    /// The calls, by what the file says.
+    fn read(&self, file: &mut File) -> Result<Vec<FeedCall>> {
+        let failed = |e| cannot("read", &self.path, e);
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes)).map_err(failed)?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        if whole < bytes.len() {
+            file.set_len(whole as u64).map_err(failed)?;
+        }
+        let mut calls = Vec::new();
+        for line in bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            match serde_json::from_slice::<Line>(line).ok().and_then(Line::change) {
+                Some(change) => change.apply(&mut calls),
+                None => return self.begin_anew(file),
+            }
+        }
+        Ok(calls)
+    }
+
+    /// The file holds what we did not write. It is set aside, and the feed is held for a whole window:
+    /// as if all of its calls had been made just now.
+    fn begin_anew(&self, file: &mut File) -> Result<Vec<FeedCall>> {
+        let aside = durable::with_suffix(&self.path, ".unreadable");
+        let failed = |e| cannot("set aside", &self.path, e);
+        fs::copy(&self.path, &aside).map_err(failed)?;
+        tracing::warn!(
+            ledger = %self.path.display(),
+            kept_as = %aside.display(),
+            "the feed's ledger cannot be read: the feed is held for a whole window"
+        );
+        // By the clock of no boot: whoever reads them lets them end now.
+        let boot = String::new;
+        let calls: Vec<FeedCall> = (1..=i64::from(self.limit))
+            .map(|id| FeedCall {
+                id,
+                feed: FeedName::Cases,
+                by: Caller::default(),
+                boot_id: boot(),
+                sent_at: Timestamp::now(),
+                sent: BootTime::from_nanos(0),
+                patience: Duration::ZERO,
+                end: None,
+            })
+            .collect();
+        file.set_len(0).map_err(failed)?;
+        let changes: Vec<Change> = calls.iter().cloned().map(Change::Sent).collect();
+        self.append(file, &changes)?;
+        Ok(calls)
+    }
+
+    fn append(&self, file: &mut File, changes: &[Change]) -> Result<()> {
+        let lines = text(changes)?;
+        file.write_all(lines.as_bytes())
+            .and_then(|()| file.sync_data())
+            .map_err(|e| cannot("write", &self.path, e))
+    }
+
+    /// Writes the file anew where most of it counts no more.
+    fn compact(&self, file: &File, calls: &[FeedCall]) -> Result<()> {
+        let least = KEPT.max(2 * usize::try_from(self.limit).unwrap_or(usize::MAX / 2));
+        if file.metadata().is_ok_and(|found| found.len() < LARGE) || calls.len() < 2 * least {
+            return Ok(());
+        }
+        let newest = calls.len() - least;
+        let kept =
+            calls.iter().enumerate().filter(|(at, call)| *at >= newest || call.end.is_none());
+        let changes: Vec<Change> = kept
+            .flat_map(|(_, call)| {
+                let sent = Change::Sent(FeedCall { end: None, ..call.clone() });
+                let ended = call.end.clone().map(|end| Change::Ended(call.id, end));
+                [Some(sent), ended].into_iter().flatten()
+            })
+            .collect();
+        let replacement = Replacement::of(&self.path)?;
+        let failed = |e| cannot("write", &self.path, e);
+        let mut anew = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(replacement.path())
+            .map_err(failed)?;
+        anew.write_all(text(&changes)?.as_bytes()).map_err(failed)?;
+        replacement.finish(Access::AsCreated)
+    }
+}
+
+impl LedgerStore for LedgerFile {
+    fn update(&self, step: &mut dyn FnMut(&[FeedCall]) -> Vec<Change>) -> Result<()> {
+        let mut file = self.locked()?;
+        let mut calls = self.read(&mut file)?;
+        let changes = step(&calls);
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.append(&mut file, &changes)?;
+        changes.iter().for_each(|change| change.apply(&mut calls));
+        self.compact(&file, &calls)
+    }
+
+    fn is_gone(&self, call: &FeedCall) -> Option<bool> {
+        process::has_ended(&call.by.process)
+    }
+}
+
+fn cannot(what: &str, path: &Path, source: io::Error) -> Error {
+    let own = error::io(what, path, source);
+    own.within(
+        "the feed's ledger (feed.ledger) has to be a file that every casemirror of this API user on this \
+         machine can write",
+    )
+}
+
+fn text(changes: &[Change]) -> Result<String> {
+    let mut text = String::new();
+    for change in changes {
+        let line = serde_json::to_string(&Line::of(change))
+            .map_err(|e| Error::caused(Kind::Internal, "cannot write a line of the ledger", e))?;
+        text.push_str(&line);
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// A line of the file. Times of a boot are in nanoseconds since it began.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Line {
+    Sent {
+        id: i64,
+        feed: String,
+        by: Caller,
+        boot: String,
+        at: Timestamp,
+        boot_ns: i64,
+        patience_ns: u64,
+    },
+    Ended {
+        id: i64,
+        boot: String,
+        at: Timestamp,
+        boot_ns: i64,
+        status: Option<u16>,
+        hold_ns: u64,
+    },
+}
+
+impl Line {
+    fn of(change: &Change) -> Line {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        match change {
+            Change::Sent(call) => Line::Sent {
+                id: call.id,
+                feed: call.feed.as_str().to_owned(),
+                by: call.by.clone(),
+                boot: call.boot_id.clone(),
+                at: call.sent_at,
+                boot_ns: call.sent.as_nanos(),
+                patience_ns: nanos(call.patience),
+            },
+            Change::Ended(id, end) => Line::Ended {
+                id: *id,
+                boot: end.boot_id.clone(),
+                at: end.at,
+                boot_ns: end.time.as_nanos(),
+                status: end.status,
+                hold_ns: nanos(end.retry_after),
+            },
+        }
+    }
+
+    /// What it says; `None`: of a feed that there is not.
+    fn change(self) -> Option<Change> {
+        Some(match self {
+            Line::Sent { id, feed, by, boot, at, boot_ns, patience_ns } => Change::Sent(FeedCall {
+                id,
+                feed: FeedName::from_name(&feed)?,
+                by,
+                boot_id: boot,
+                sent_at: at,
+                sent: BootTime::from_nanos(boot_ns),
+                patience: Duration::from_nanos(patience_ns),
+                end: None,
+            }),
+            Line::Ended { id, boot, at, boot_ns, status, hold_ns } => Change::Ended(
+                id,
+                Ended {
+                    boot_id: boot,
+                    at,
+                    time: BootTime::from_nanos(boot_ns),
+                    status,
+                    retry_after: Duration::from_nanos(hold_ns),
+                },
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::source::boot::{BootClock, SystemBootClock};
+    use crate::source::feed_calls::Rule;
+    use crate::source::ledger::Ledger;
+
+    const WINDOW: Duration = Duration::from_secs(600);
+
+    struct Place(tempfile::TempDir);
+
+    impl Place {
+        fn new() -> Place {
+            Place(tempfile::tempdir().unwrap())
+        }
+
+        fn path(&self) -> PathBuf {
+            self.0.path().join("state/casemirror/user.feed-calls")
+        }
+
+        fn file(&self) -> Arc<LedgerFile> {
+            Arc::new(LedgerFile::at(&self.path(), 3).unwrap())
+        }
+
+        fn ledger(&self) -> Ledger {
+            let rule = Rule { limit: 3, window: WINDOW, longest_hold: WINDOW };
+            let clock = Arc::new(SystemBootClock::new());
+            Ledger::open(self.file(), rule, Duration::from_secs(60), clock).unwrap()
+        }
+
+        fn calls(&self) -> Vec<FeedCall> {
+            let mut calls = Vec::new();
+            let look = &mut |known: &[FeedCall]| {
+                calls = known.to_vec();
+                Vec::new()
+            };
+            self.file().update(look).unwrap();
+            calls
+        }
+    }
+
+    fn call(id: i64, process: &str) -> FeedCall {
+        let clock = SystemBootClock::new();
+        FeedCall {
+            id,
+            feed: FeedName::Contacts,
+            by: Caller { process: process.to_owned(), ledger: 1, number: 1 },
+            boot_id: clock.boot_id().to_owned(),
+            sent_at: Timestamp::now(),
+            sent: clock.now(),
+            patience: Duration::from_secs(60),
+            end: None,
+        }
+    }
+
+    async fn answered(ledger: &Ledger) -> bool {
+        match ledger.begin(FeedName::Cases).await.unwrap() {
+            Some(permit) => permit.answered(200, Duration::ZERO).await.is_ok(),
+            None => false,
+        }
+    }
+
+    #[tokio::test]
+    async fn all_who_share_a_file_share_one_limit() {
+        let place = Place::new();
+        // As many as there are stores of one API user: a removed store's, a copy's, a third one.
+        let ledgers = [place.ledger(), place.ledger(), place.ledger()];
+        let mut went = Vec::new();
+        for ledger in ledgers.iter().cycle().take(6) {
+            went.push(answered(ledger).await);
+        }
+        assert_eq!(went, [true, true, true, false, false, false]);
+        assert!(!answered(&place.ledger()).await, "one that is opened later");
+        let ids: Vec<i64> = place.calls().iter().map(|call| call.id).collect();
+        assert_eq!(ids, [1, 2, 3]);
+        assert!(place.calls().iter().all(|call| call.end.is_some()));
+    }
+
+    #[tokio::test]
+    async fn a_call_under_way_counts_for_the_others_until_its_process_ends() {
+        let place = Place::new();
+        let mine = process::this();
+        for (id, process) in [(1, mine.as_str()), (2, mine.as_str()), (3, "1/1/elsewhere")] {
+            let sent = Change::Sent(call(id, process));
+            place.file().update(&mut |_| vec![sent.clone()]).unwrap();
+        }
+        let ledger = place.ledger();
+        assert!(!answered(&ledger).await);
+        assert!(place.calls().iter().all(|call| call.end.is_none()), "they may still live");
+        // Killed: the process of that number was another one.
+        let (pid, _) = mine.split_once('/').unwrap();
+        let (_, namespace) = mine.rsplit_once('/').unwrap();
+        let gone = format!("{pid}/1/{namespace}");
+        place.file().update(&mut |_| vec![Change::Sent(call(4, &gone))]).unwrap();
+        drop(ledger);
+        place.ledger();
+        let ended: Vec<bool> = place.calls().iter().map(|call| call.end.is_some()).collect();
+        assert_eq!(ended, [false, false, false, true]);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_removed_is_made_again_by_who_remembers_it() {
+        let place = Place::new();
+        let ledger = place.ledger();
+        assert!(answered(&ledger).await && answered(&ledger).await);
+        fs::remove_file(place.path()).unwrap();
+        assert!(answered(&ledger).await);
+        assert!(!answered(&place.ledger()).await);
+        assert_eq!(place.calls().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_line_that_was_cut_off_is_none() {
+        let place = Place::new();
+        assert!(answered(&place.ledger()).await);
+        let whole = fs::read(place.path()).unwrap();
+        fs::write(place.path(), [&whole[..], b"{\"ended\":{\"id\":1,\"bo"].concat()).unwrap();
+        assert_eq!(place.calls().len(), 1);
+        assert!(answered(&place.ledger()).await);
+        assert_eq!(place.calls().len(), 2);
+        assert!(fs::read(place.path()).unwrap().starts_with(&whole));
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_holds_the_feed_for_a_whole_window_and_is_kept() {
+        let place = Place::new();
+        assert!(answered(&place.ledger()).await);
+        fs::write(place.path(), "another program's\n").unwrap();
+        assert!(!answered(&place.ledger()).await);
+        assert_eq!(place.calls().len(), 3);
+        let aside = durable::with_suffix(&place.path(), ".unreadable");
+        assert_eq!(fs::read_to_string(aside).unwrap(), "another program's\n");
+    }
+
+    #[test]
+    fn a_file_that_grew_large_keeps_what_counts_and_the_newest() {
+        let place = Place::new();
+        let gone = SystemBootClock::new().boot_id().to_owned();
+        place.file().update(&mut |_| vec![Change::Sent(call(1, "under way"))]).unwrap();
+        let many: Vec<Change> = (2..=2_000)
+            .flat_map(|id| {
+                let ended = Ended {
+                    boot_id: gone.clone(),
+                    at: Timestamp::now(),
+                    time: BootTime::from_nanos(id),
+                    status: Some(200),
+                    retry_after: Duration::ZERO,
+                };
+                [Change::Sent(call(id, "")), Change::Ended(id, ended)]
+            })
+            .collect();
+        place.file().update(&mut |_| many.clone()).unwrap();
+        let ids: Vec<i64> = place.calls().iter().map(|call| call.id).collect();
+        assert_eq!(ids.len(), KEPT + 1);
+        assert_eq!((ids[0], ids[1], ids[KEPT]), (1, 1_501, 2_000));
+        assert_eq!(place.calls()[KEPT].end.as_ref().unwrap().time, BootTime::from_nanos(2_000));
+        let mode = fs::metadata(place.path()).unwrap().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+    }
+
+    #[test]
+    fn the_usual_place_is_the_users_own() {
+        let url = |text: &str| Url::parse(text).unwrap();
+        let one = usual_place(&url("https://HOST.example.com:443/api/"), "me").unwrap();
+        assert_eq!(one, usual_place(&url("https://host.example.com/api/"), "me").unwrap());
+        assert_ne!(one, usual_place(&url("https://host.example.com/api/"), "you").unwrap());
+        assert!(one.parent().unwrap().ends_with("casemirror"), "{}", one.display());
+    }
+}
