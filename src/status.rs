@@ -42,6 +42,8 @@ pub(crate) struct Status {
     pub(crate) problems: Vec<String>,
     /// What waits for its turn, which is no failure.
     pub(crate) waiting: Vec<String>,
+    /// Until when the platform wants no call to the change feeds.
+    feeds_held_until: Option<String>,
 }
 
 /// How late rows appeared in the feeds, as the last listing found.
@@ -139,6 +141,15 @@ impl Status {
         }
         let runs = log.runs(LATEST_RUNS)?;
         problems.extend(last_failure(&runs));
+        let held = log.feeds_held_until(config.limits.retry_after, Timestamp::now())?;
+        let held_text = held.map(|until| {
+            format!(
+                "the change feeds, until {}: the platform asks for it with Retry-After (`casemirror sync \
+                 --now` asks them all the same)",
+                shown(until)
+            )
+        });
+        let waiting = held_text.into_iter().chain(waits(&pending)).collect();
         Ok(Status {
             store: store.path().display().to_string(),
             database: config.publish.database.display().to_string(),
@@ -155,7 +166,8 @@ impl Status {
             runs: runs.into_iter().map(Run::from).collect(),
             verified,
             problems,
-            waiting: waits(&pending),
+            waiting,
+            feeds_held_until: held.map(shown),
         })
     }
 

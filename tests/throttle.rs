@@ -166,6 +166,39 @@ fn a_refusal_is_remembered_by_the_next_process() {
     }
 }
 
+#[test]
+fn a_wait_of_a_thousand_years_is_cut_shown_and_lifted_by_hand() {
+    let world = six_calls_in(Duration::from_secs(3));
+    world.sync();
+    let status = |world: &World| -> serde_json::Value {
+        let output = world.run(&["status", "--json"]);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", shown(&output)))
+    };
+    assert_eq!(status(&world)["feeds_held_until"], serde_json::Value::Null);
+    let refusal = Fault::Refuse {
+        status: 429,
+        headers: [("Retry-After".to_owned(), "31536000000".to_owned())].into(),
+        body: String::new(),
+    };
+    world.sandbox.fault(feed_fault("Cases", 1, refusal));
+    assert_eq!(world.run(&["sync"]).status.code(), Some(3));
+    let until = status(&world)["feeds_held_until"].as_str().expect("it is shown").to_owned();
+    let left = until.parse::<Timestamp>().unwrap().duration_since(Timestamp::now());
+    assert!(
+        left > SignedDuration::from_mins(55) && left <= SignedDuration::from_hours(1),
+        "{until}"
+    );
+    let text = shown(&world.run(&["status"]));
+    assert!(text.contains(&until) && text.contains("sync --now"), "{text}");
+    world.sandbox.reset_stats();
+    assert_eq!(world.run(&["sync"]).status.code(), Some(3));
+    assert_eq!(world.sandbox.stats().feed.calls, 0);
+    let asked = world.run(&["sync", "--now"]);
+    assert_eq!(asked.status.code(), Some(0), "{}", shown(&asked));
+    assert_eq!(world.sandbox.stats().feed.calls, 2);
+    assert_eq!(status(&world)["feeds_held_until"], serde_json::Value::Null);
+}
+
 /// The source was never asked too often, and so often that it would have been by stores that do not know
 /// of each other.
 fn assert_kept(world: &World) {

@@ -192,6 +192,9 @@ pub struct Sync {
     /// Remove what the platform no longer lists, even if it is more than reconcile.max_removed
     #[arg(long)]
     pub(crate) allow_removals: bool,
+    /// Ask the change feeds though the platform asked to wait longer (Retry-After)
+    #[arg(long)]
+    pub(crate) now: bool,
 }
 
 /// `casemirror journals`.

@@ -30,6 +30,9 @@ pub(crate) async fn execute(args: &Sync, host: &Host, out: &Printer) -> Result<u
         allow_removals: args.allow_removals,
         ..Options::default()
     };
+    if args.now {
+        host.session.polls().client.lift_holds().await?;
+    }
     let ran = host.run("sync", options).await?;
     out.print(&summary(&ran))?;
     if let Some(verified) = &ran.verified {

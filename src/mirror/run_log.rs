@@ -1,6 +1,7 @@
 //! The run log, which people read: runs, resources, calls, failures, schedules, pending.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use duckdb::{Connection, params};
 use jiff::Timestamp;
@@ -265,6 +266,25 @@ impl<'c> RunLog<'c> {
                 })
             },
         )
+    }
+
+    /// Until when the source wants no call to the feeds, as `Retry-After` said and `longest` allows; `None`
+    /// where that has passed.
+    pub(crate) fn feeds_held_until(
+        &self,
+        longest: Duration,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>> {
+        let longest = i64::try_from(longest.as_nanos()).unwrap_or(i64::MAX);
+        let until = query(
+            self.conn,
+            &format!(
+                "SELECT max(epoch_us(ended_at) + least(hold_ns, {longest}) // 1000) \
+                 FROM sync.feed_calls WHERE hold_ns > 0"
+            ),
+            |row| row.get(0),
+        )?;
+        Ok(until.into_iter().find_map(from_micros).filter(|until| *until > now))
     }
 
     /// When a schedule last ran.

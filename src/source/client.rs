@@ -205,6 +205,14 @@ impl Client {
         }
     }
 
+    /// Forgets for how long the source wanted no call to the feeds.
+    ///
+    /// # Errors
+    /// Those of the ledger.
+    pub(crate) async fn lift_holds(&self) -> Result<()> {
+        self.shared.ledger.lift_holds().await
+    }
+
     /// Where calls, and the rows that they bring, are told.
     pub(crate) fn progress(&self) -> &Progress {
         &self.shared.progress

@@ -82,7 +82,7 @@ impl Ledger {
             ledger: rand::random(),
         });
         let keeper = Keeper { known: Arc::clone(&known), store, grace: LONGEST_GRACE.min(per) };
-        keeper.update(keeper.known.clock.now(), |_| None)?;
+        keeper.update(keeper.known.clock.now(), |_| Vec::new())?;
         let shared = Shared {
             known,
             next_number: AtomicU64::new(1),
@@ -131,6 +131,14 @@ impl Ledger {
         let mut permit = FeedPermit { shared: Arc::clone(shared), number, open: true };
         permit.open = shared.writer.begin(feed, number, shared.patience).await?;
         Ok(permit.open.then_some(permit))
+    }
+
+    /// Forgets for how long the source wanted no call. The window stays as it is.
+    ///
+    /// # Errors
+    /// Those of [`LedgerStore::update`].
+    pub(crate) async fn lift_holds(&self) -> Result<()> {
+        self.shared.writer.ask(What::LiftHolds).await
     }
 
     /// Waits until everything is written that has been ordered so far.
@@ -249,6 +257,7 @@ enum What {
     End(u64, Option<Reply<()>>),
     /// Reads what others have written.
     Look(Reply<()>),
+    LiftHolds(Reply<()>),
     Flush(Reply<()>),
 }
 
@@ -261,7 +270,7 @@ struct Keeper {
 
 impl Keeper {
     /// Reads the ledger, gives ends to the calls that nobody else ends, and writes what `more` adds.
-    fn update(&self, now: BootTime, more: impl Fn(&[FeedCall]) -> Option<Change>) -> Result<()> {
+    fn update(&self, now: BootTime, more: impl Fn(&[FeedCall]) -> Vec<Change>) -> Result<()> {
         let boot_id = self.known.clock.boot_id();
         let is_gone = |call: &FeedCall| {
             let given_up = call.sent.later_by(call.patience).later_by(self.grace);
@@ -276,10 +285,9 @@ impl Keeper {
             own_ends.iter().for_each(|change| change.apply(&mut calls));
             changes.extend(own_ends);
             changes.extend(adopt(&mut calls, now, self.grace, boot_id, is_gone));
-            if let Some(change) = more(&calls) {
-                change.apply(&mut calls);
-                changes.push(change);
-            }
+            let more = more(&calls);
+            more.iter().for_each(|change| change.apply(&mut calls));
+            changes.extend(more);
             now_known = calls;
             changes
         })?;
@@ -299,7 +307,7 @@ impl Keeper {
         let begun = std::cell::Cell::new(false);
         self.update(now, |calls| {
             begun.set(rule.decide(calls, now, clock.boot_id()) == Decision::Go);
-            begun.get().then(|| {
+            let sent = begun.get().then(|| {
                 Change::Sent(FeedCall {
                     id: calls.iter().map(|call| call.id).max().unwrap_or(0) + 1,
                     feed,
@@ -310,7 +318,8 @@ impl Keeper {
                     patience,
                     end: None,
                 })
-            })
+            });
+            sent.into_iter().collect()
         })?;
         Ok(begun.get())
     }
@@ -339,6 +348,17 @@ impl Keeper {
         .collect()
     }
 
+    fn lift_holds(&self, now: BootTime) -> Result<()> {
+        self.update(now, |calls| {
+            let held = calls.iter().filter_map(|call| Some((call.id, call.end.as_ref()?)));
+            held.filter(|(_, end)| !end.retry_after.is_zero())
+                .map(|(id, end)| {
+                    Change::Ended(id, Ended { retry_after: Duration::ZERO, ..end.clone() })
+                })
+                .collect()
+        })
+    }
+
     /// Ends of own calls that the ledger does not know yet.
     fn own_ends(&self, calls: &[FeedCall]) -> Vec<Change> {
         let unwritten = self.known.unwritten();
@@ -349,7 +369,7 @@ impl Keeper {
 
     /// Writes the end of a call, and others that could not be written before.
     fn end(&self, now: BootTime, number: u64) -> Result<()> {
-        self.update(now, |_| None)?;
+        self.update(now, |_| Vec::new())?;
         // Its start was ordered before: if it is not written now, the call was never begun.
         self.known.unwritten().remove(&number);
         Ok(())
@@ -382,7 +402,8 @@ impl Writer {
                                 tracing::warn!(error = error.chain(), "feed call without end");
                             }
                         }
-                        What::Look(reply) => answer(reply, keeper.update(now, |_| None)),
+                        What::Look(reply) => answer(reply, keeper.update(now, |_| Vec::new())),
+                        What::LiftHolds(reply) => answer(reply, keeper.lift_holds(now)),
                         What::Flush(reply) => answer(reply, Ok(())),
                     }
                 }
