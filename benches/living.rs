@@ -42,7 +42,8 @@ fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let configuration = format!(
         "[source]\nbase_url = \"{}\"\nclient_id = \"{}\"\nclient_secret = \"{}\"\n\
-         search_delay = \"0s\"\n[feed]\nledger = \"feed-calls\"\n[limits]\nrequests_per_second = 2000\n[store]\nmemory_limit = \"400MB\"\n\
+         search_delay = \"0s\"\n[feed]\nledger = \"feed-calls\"\n\
+         [limits]\nrequests_per_second = 2000\n[store]\nmemory_limit = \"400MB\"\n\
          [reconcile]\nmax_removed = 0.9\n",
         sandbox.base_url(),
         sandbox.client_id(),

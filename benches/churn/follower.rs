@@ -137,7 +137,8 @@ fn config(brokerage: &Brokerage, folder: &Path, history: bool) -> Config {
     // A simulated day takes seconds, so that feeds overlap by one.
     let text = format!(
         "[source]\nbase_url = \"{}\"\nclient_id = \"{}\"\nclient_secret = \"{}\"\n\
-         search_delay = \"0s\"\n[feed]\nledger = \"feed-calls\"\ncalls = 10000\nper = \"1s\"\noverlap = \"1s\"\n\
+         search_delay = \"0s\"\n[feed]\nledger = \"feed-calls\"\ncalls = 10000\n\
+         per = \"1s\"\noverlap = \"1s\"\n\
          [limits]\nrequests_per_second = 10000\n[publish]\nparquet = \"\"\n\
          [history]\ntables = {}\n",
         brokerage.base_url,
