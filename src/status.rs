@@ -141,7 +141,8 @@ impl Status {
         }
         let runs = log.runs(LATEST_RUNS)?;
         problems.extend(last_failure(&runs));
-        let held = log.feeds_held_until(config.limits.retry_after, Timestamp::now())?;
+        let held =
+            log.feeds_held_until(config.limits.retry_after.max(config.feed.per), Timestamp::now())?;
         let held_text = held.map(|until| {
             format!(
                 "the change feeds, until {}: the platform asks for it with Retry-After (`casemirror sync \

@@ -29,6 +29,23 @@ pub struct FeedCall {
     pub(crate) end: Option<Ended>,
 }
 
+/// By what a call is known again. Numbers are given by each ledger anew; but no two calls are begun within
+/// one microsecond, because each waits until the one before is on the disk.
+pub(super) type Mark = (i64, &'static str);
+
+impl FeedCall {
+    pub(super) fn mark(&self) -> Mark {
+        (self.sent_at.as_microsecond(), self.feed.as_str())
+    }
+
+    /// What makes a ledger know it, as number `id`.
+    pub(super) fn as_changes(&self, id: i64) -> impl Iterator<Item = Change> {
+        let sent = Change::Sent(FeedCall { id, end: None, ..self.clone() });
+        let ended = self.end.clone().map(|end| Change::Ended(id, end));
+        [Some(sent), ended].into_iter().flatten()
+    }
+}
+
 /// Who makes a call, and which of the caller's own it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Caller {
@@ -86,6 +103,15 @@ pub trait LedgerStore: Send + Sync {
     /// `Io`, `DiskFull`, `Store`: what was found may not be kept, and no call is to be sent.
     fn update(&self, step: &mut dyn FnMut(&[FeedCall]) -> Vec<Change>) -> Result<()>;
 
+    /// The newest calls that are remembered elsewhere, and those of them without an end: the ledger may
+    /// have been lost.
+    ///
+    /// # Errors
+    /// `Store`.
+    fn remembered(&self, _newest: usize) -> Result<Vec<FeedCall>> {
+        Ok(Vec::new())
+    }
+
     /// Whether nobody is left to end a call of another open ledger; `None`: that cannot be told.
     fn is_gone(&self, call: &FeedCall) -> Option<bool>;
 }
@@ -127,7 +153,7 @@ pub(crate) struct Rule {
     /// Calls in any window.
     pub(crate) limit: u32,
     pub(crate) window: Duration,
-    /// No `Retry-After` holds the feed longer.
+    /// No `Retry-After` holds the feed longer, but for a window, which every refusal holds.
     pub(crate) longest_hold: Duration,
 }
 
@@ -162,13 +188,25 @@ impl Rule {
         let by_retry_after = calls
             .iter()
             .filter_map(|call| {
-                let hold = call.end.as_ref()?.retry_after.min(self.longest_hold);
+                let hold = self.hold(call.end.as_ref()?);
                 (!hold.is_zero()).then(|| ended(call).later_by(hold))
             })
             .max()
             .unwrap_or(now);
         let go_at = by_count.max(by_retry_after);
         if go_at <= now { Decision::Go } else { Decision::Wait(go_at.since(now)) }
+    }
+
+    /// How long after its end the source wants no call, as far as that is obeyed.
+    fn hold(&self, end: &Ended) -> Duration {
+        end.retry_after.min(self.longest_hold.max(self.window))
+    }
+
+    /// Whether a call may still make another one wait.
+    pub(super) fn counts(&self, call: &FeedCall, now: BootTime, boot_id: &str) -> bool {
+        call.end.as_ref().is_none_or(|end| {
+            end.boot_id != boot_id || end.time.later_by(self.window.max(self.hold(end))) > now
+        })
     }
 
     /// An end lies a window in the future at most (a call that was given up: see `Ledger`). What lies

@@ -1,7 +1,7 @@
 //! The feed's throttle at work: asks the rule of [`super::feed_calls`], writes every start down
 //! before the call is sent and every end when it is known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -12,7 +12,9 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::boot::{BootClock, BootTime};
-use super::feed_calls::{Caller, Change, Decision, Ended, FeedCall, LedgerStore, Rule, adopt};
+use super::feed_calls::{
+    Caller, Change, Decision, Ended, FeedCall, LedgerStore, Mark, Rule, adopt,
+};
 use super::limits::Pace;
 use super::process;
 use crate::error::{Error, Kind, Result};
@@ -39,9 +41,6 @@ pub(crate) struct Ledger {
 struct Shared {
     known: Arc<Known>,
     next_number: AtomicU64,
-    grace: Duration,
-    /// How long a call is waited for at most.
-    patience: Duration,
     pace: Pace,
     writer: Writer,
 }
@@ -52,9 +51,13 @@ struct Known {
     /// Ends of own calls, by their numbers, that are not written yet.
     unwritten: Mutex<BTreeMap<u64, Ended>>,
     rule: Rule,
+    /// How long a call is waited for at most.
+    patience: Duration,
+    /// How long what was given up counts as under way.
+    grace: Duration,
     clock: Arc<dyn BootClock>,
-    /// What tells this open ledger from all others.
     process: String,
+    /// Tells this open ledger from all others.
     ledger: u64,
 }
 
@@ -73,21 +76,22 @@ impl Ledger {
         clock: Arc<dyn BootClock>,
     ) -> Result<Self> {
         let per = rule.window;
+        let newest = usize::try_from(rule.limit).unwrap_or(usize::MAX).saturating_mul(2);
         let known = Arc::new(Known {
-            calls: Mutex::default(),
+            calls: Mutex::new(store.remembered(newest)?),
             unwritten: Mutex::default(),
             rule: Rule { window: per + per / CLOCKS_DIFFER_BY, ..rule },
+            patience,
+            grace: LONGEST_GRACE.min(per),
             clock,
             process: process::this(),
             ledger: rand::random(),
         });
-        let keeper = Keeper { known: Arc::clone(&known), store, grace: LONGEST_GRACE.min(per) };
-        keeper.update(keeper.known.clock.now(), |_| Vec::new())?;
+        let keeper = Keeper { known: Arc::clone(&known), store };
+        keeper.look()?;
         let shared = Shared {
             known,
             next_number: AtomicU64::new(1),
-            grace: keeper.grace,
-            patience,
             // Half of the window's calls may go at once, the rest is spread over the window.
             pace: Pace::new(rule.limit, per, rule.limit / 2),
             writer: Writer::start(keeper)?,
@@ -113,7 +117,7 @@ impl Ledger {
                 }
                 Decision::Wait(wait) => {
                     tokio::time::sleep(wait.min(LONGEST_NAP)).await;
-                    self.shared.writer.look().await?;
+                    self.shared.writer.ask(Order::Look).await?;
                 }
             }
         }
@@ -129,7 +133,7 @@ impl Ledger {
         let number = shared.next_number.fetch_add(1, Ordering::Relaxed);
         // From here on the permit ends the call, even when this future is dropped at the await.
         let mut permit = FeedPermit { shared: Arc::clone(shared), number, open: true };
-        permit.open = shared.writer.begin(feed, number, shared.patience).await?;
+        permit.open = shared.writer.ask(|reply| Order::Begin(feed, number, reply)).await?;
         Ok(permit.open.then_some(permit))
     }
 
@@ -138,12 +142,13 @@ impl Ledger {
     /// # Errors
     /// Those of [`LedgerStore::update`].
     pub(crate) async fn lift_holds(&self) -> Result<()> {
-        self.shared.writer.ask(What::LiftHolds).await
+        self.shared.writer.ask(Order::LiftHolds).await
     }
 
     /// Waits until everything is written that has been ordered so far.
     pub(crate) async fn flush(&self) {
-        self.shared.writer.flush().await;
+        // Nothing is left to write when the thread is gone.
+        let _ = self.shared.writer.ask(Order::Flush).await;
     }
 }
 
@@ -158,7 +163,7 @@ impl Known {
     }
 
     fn is_own(&self, call: &FeedCall) -> bool {
-        call.by.ledger == self.ledger && call.by.process == self.process
+        call.by.ledger == self.ledger
     }
 
     fn unwritten(&self) -> MutexGuard<'_, BTreeMap<u64, Ended>> {
@@ -172,7 +177,7 @@ impl Known {
             at: wall_later_by(grace),
             time: self.clock.now().later_by(grace),
             status,
-            retry_after: hold.min(self.rule.longest_hold),
+            retry_after: hold,
         };
         let mut calls = self.calls();
         let mut own = calls.iter_mut().filter(|call| self.is_own(call));
@@ -205,7 +210,7 @@ impl FeedPermit {
     /// # Errors
     /// Those of [`LedgerStore::update`]. The end counts all the same.
     pub(crate) async fn aborted(self) -> Result<()> {
-        let grace = self.shared.grace;
+        let grace = self.shared.known.grace;
         self.end(None, Duration::ZERO, grace).await
     }
 
@@ -220,16 +225,17 @@ impl FeedPermit {
     async fn end(mut self, status: Option<u16>, hold: Duration, grace: Duration) -> Result<()> {
         self.open = false;
         self.shared.known.end(self.number, status, hold, grace);
-        self.shared.writer.end(self.number).await
+        let number = self.number;
+        self.shared.writer.ask(|reply| Order::End(number, Some(reply))).await
     }
 }
 
 impl Drop for FeedPermit {
     fn drop(&mut self) {
         if self.open {
-            let shared = &self.shared;
-            shared.known.end(self.number, None, Duration::ZERO, shared.grace);
-            shared.writer.end_unattended(self.number);
+            let Shared { known, writer, .. } = &*self.shared;
+            known.end(self.number, None, Duration::ZERO, known.grace);
+            writer.end_unattended(self.number);
         }
     }
 }
@@ -244,15 +250,9 @@ fn wall_later_by(duration: Duration) -> Timestamp {
 
 type Reply<T> = oneshot::Sender<Result<T>>;
 
-/// What is to be done, by the time at which it was ordered: a little too early is safe.
-struct Order {
-    now: BootTime,
-    what: What,
-}
-
-enum What {
-    /// The caller's number of the call, and how long it waits for it.
-    Begin(FeedName, u64, Duration, Reply<bool>),
+enum Order {
+    /// The caller's number of the call.
+    Begin(FeedName, u64, Reply<bool>),
     /// Writes the end of a call that is known by now.
     End(u64, Option<Reply<()>>),
     /// Reads what others have written.
@@ -265,29 +265,36 @@ enum What {
 struct Keeper {
     known: Arc<Known>,
     store: Arc<dyn LedgerStore>,
-    grace: Duration,
 }
 
 impl Keeper {
-    /// Reads the ledger, gives ends to the calls that nobody else ends, and writes what `more` adds.
-    fn update(&self, now: BootTime, more: impl Fn(&[FeedCall]) -> Vec<Change>) -> Result<()> {
-        let boot_id = self.known.clock.boot_id();
-        let is_gone = |call: &FeedCall| {
-            let given_up = call.sent.later_by(call.patience).later_by(self.grace);
-            !self.known.is_own(call) && self.store.is_gone(call).unwrap_or_else(|| given_up < now)
-        };
+    /// Reads the ledger, gives ends to the calls that nobody else ends, and writes what `more` adds by
+    /// what is known then.
+    fn update(&self, more: impl Fn(&[FeedCall], BootTime) -> Vec<Change>) -> Result<()> {
+        let Known { rule, grace, clock, .. } = &*self.known;
         let mut now_known = Vec::new();
         self.store.update(&mut |calls| {
+            // Others may have had the ledger for long.
+            let (now, boot_id) = (clock.now(), clock.boot_id());
+            let is_gone = |call: &FeedCall| {
+                let given_up = call.sent.later_by(call.patience).later_by(*grace);
+                !self.known.is_own(call)
+                    && self.store.is_gone(call).unwrap_or_else(|| given_up < now)
+            };
             let mut calls = calls.to_vec();
-            let mut changes = self.lost(&calls, now);
-            changes.iter().for_each(|change| change.apply(&mut calls));
+            let mut changes = Vec::new();
+            let mut learn = |calls: &mut Vec<FeedCall>, found: Vec<Change>| {
+                found.iter().for_each(|change| change.apply(calls));
+                changes.extend(found);
+            };
+            let lost = self.lost(&calls, |call| rule.counts(call, now, boot_id));
+            learn(&mut calls, lost);
             let own_ends = self.own_ends(&calls);
-            own_ends.iter().for_each(|change| change.apply(&mut calls));
-            changes.extend(own_ends);
-            changes.extend(adopt(&mut calls, now, self.grace, boot_id, is_gone));
-            let more = more(&calls);
-            more.iter().for_each(|change| change.apply(&mut calls));
-            changes.extend(more);
+            learn(&mut calls, own_ends);
+            let adopted = adopt(&mut calls, now, *grace, boot_id, is_gone);
+            learn(&mut calls, adopted);
+            let more = more(&calls, now);
+            learn(&mut calls, more);
             now_known = calls;
             changes
         })?;
@@ -295,66 +302,47 @@ impl Keeper {
         Ok(())
     }
 
+    fn look(&self) -> Result<()> {
+        self.update(|_, _| Vec::new())
+    }
+
     /// Whether the call may go; its start is durable then.
-    fn begin(
-        &self,
-        now: BootTime,
-        feed: FeedName,
-        number: u64,
-        patience: Duration,
-    ) -> Result<bool> {
-        let Known { rule, clock, process, ledger, .. } = &*self.known;
+    fn begin(&self, feed: FeedName, number: u64) -> Result<bool> {
+        let Known { rule, patience, clock, process, ledger, .. } = &*self.known;
         let begun = std::cell::Cell::new(false);
-        self.update(now, |calls| {
-            begun.set(rule.decide(calls, now, clock.boot_id()) == Decision::Go);
-            let sent = begun.get().then(|| {
-                Change::Sent(FeedCall {
-                    id: calls.iter().map(|call| call.id).max().unwrap_or(0) + 1,
-                    feed,
-                    by: Caller { process: process.clone(), ledger: *ledger, number },
-                    boot_id: clock.boot_id().to_owned(),
-                    sent_at: Timestamp::now(),
-                    sent: now,
-                    patience,
-                    end: None,
-                })
-            });
-            sent.into_iter().collect()
+        self.update(|calls, now| {
+            if rule.decide(calls, now, clock.boot_id()) != Decision::Go {
+                return Vec::new();
+            }
+            begun.set(true);
+            vec![Change::Sent(FeedCall {
+                id: next_id(calls),
+                feed,
+                by: Caller { process: process.clone(), ledger: *ledger, number },
+                boot_id: clock.boot_id().to_owned(),
+                sent_at: Timestamp::now(),
+                sent: now,
+                patience: *patience,
+                end: None,
+            })]
         })?;
         Ok(begun.get())
     }
 
     /// Calls that count and that the ledger does not know any more: somebody has removed it.
-    fn lost(&self, calls: &[FeedCall], now: BootTime) -> Vec<Change> {
-        let Known { rule, clock, .. } = &*self.known;
-        let counts = |call: &FeedCall| {
-            call.end.as_ref().is_none_or(|end| {
-                let longest = rule.window.max(end.retry_after.min(rule.longest_hold));
-                end.boot_id != clock.boot_id() || end.time.later_by(longest) > now
-            })
-        };
-        let is_there = |lost: &FeedCall| {
-            calls.iter().any(|call| call.sent == lost.sent && call.sent_at == lost.sent_at)
-        };
-        let mut next = calls.iter().map(|call| call.id).max().unwrap_or(0);
+    fn lost(&self, calls: &[FeedCall], counts: impl Fn(&FeedCall) -> bool) -> Vec<Change> {
+        let there: BTreeSet<Mark> = calls.iter().map(FeedCall::mark).collect();
         let known = self.known.calls();
-        let lost = known.iter().filter(|call| counts(call) && !is_there(call));
-        lost.flat_map(|call| {
-            next = call.id.max(next + 1);
-            let ended = call.end.clone().map(|end| Change::Ended(next, end));
-            [Some(Change::Sent(FeedCall { id: next, end: None, ..call.clone() })), ended]
-        })
-        .flatten()
-        .collect()
+        let lost = known.iter().filter(|call| counts(call) && !there.contains(&call.mark()));
+        let numbered = (next_id(calls)..).zip(lost);
+        numbered.flat_map(|(id, call)| call.as_changes(id)).collect()
     }
 
-    fn lift_holds(&self, now: BootTime) -> Result<()> {
-        self.update(now, |calls| {
-            let held = calls.iter().filter_map(|call| Some((call.id, call.end.as_ref()?)));
-            held.filter(|(_, end)| !end.retry_after.is_zero())
-                .map(|(id, end)| {
-                    Change::Ended(id, Ended { retry_after: Duration::ZERO, ..end.clone() })
-                })
+    fn lift_holds(&self) -> Result<()> {
+        self.update(|calls, _| {
+            let ends = calls.iter().filter_map(|call| Some((call.id, call.end.clone()?)));
+            ends.filter(|(_, end)| !end.retry_after.is_zero())
+                .map(|(id, end)| Change::Ended(id, Ended { retry_after: Duration::ZERO, ..end }))
                 .collect()
         })
     }
@@ -368,18 +356,21 @@ impl Keeper {
     }
 
     /// Writes the end of a call, and others that could not be written before.
-    fn end(&self, now: BootTime, number: u64) -> Result<()> {
-        self.update(now, |_| Vec::new())?;
+    fn end(&self, number: u64) -> Result<()> {
+        self.look()?;
         // Its start was ordered before: if it is not written now, the call was never begun.
         self.known.unwritten().remove(&number);
         Ok(())
     }
 }
 
+fn next_id(calls: &[FeedCall]) -> i64 {
+    calls.iter().map(|call| call.id).max().unwrap_or(0) + 1
+}
+
 /// One thread writes starts and ends in the order in which they were ordered: so an end never
 /// overtakes its start, and a call that is dropped outside any runtime can still be ended.
 struct Writer {
-    clock: Arc<dyn BootClock>,
     orders: Option<mpsc::Sender<Order>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -387,61 +378,42 @@ struct Writer {
 impl Writer {
     fn start(keeper: Keeper) -> Result<Self> {
         let (orders, inbox) = mpsc::channel::<Order>();
-        let clock = Arc::clone(&keeper.known.clock);
         let thread = std::thread::Builder::new()
             .name("feed-ledger".to_owned())
             .spawn(move || {
-                for Order { now, what } in inbox {
-                    match what {
-                        What::Begin(feed, number, patience, reply) => {
-                            answer(reply, keeper.begin(now, feed, number, patience));
+                for order in inbox {
+                    match order {
+                        Order::Begin(feed, number, reply) => {
+                            answer(reply, keeper.begin(feed, number));
                         }
-                        What::End(number, Some(reply)) => answer(reply, keeper.end(now, number)),
-                        What::End(number, None) => {
-                            if let Err(error) = keeper.end(now, number) {
+                        Order::End(number, Some(reply)) => answer(reply, keeper.end(number)),
+                        Order::End(number, None) => {
+                            if let Err(error) = keeper.end(number) {
                                 tracing::warn!(error = error.chain(), "feed call without end");
                             }
                         }
-                        What::Look(reply) => answer(reply, keeper.update(now, |_| Vec::new())),
-                        What::LiftHolds(reply) => answer(reply, keeper.lift_holds(now)),
-                        What::Flush(reply) => answer(reply, Ok(())),
+                        Order::Look(reply) => answer(reply, keeper.look()),
+                        Order::LiftHolds(reply) => answer(reply, keeper.lift_holds()),
+                        Order::Flush(reply) => answer(reply, Ok(())),
                     }
                 }
             })
             .map_err(|error| Error::caused(Kind::Io, "cannot start the ledger's thread", error))?;
-        Ok(Writer { clock, orders: Some(orders), thread: Some(thread) })
-    }
-
-    async fn begin(&self, feed: FeedName, number: u64, patience: Duration) -> Result<bool> {
-        self.ask(|reply| What::Begin(feed, number, patience, reply)).await
-    }
-
-    async fn end(&self, number: u64) -> Result<()> {
-        self.ask(|reply| What::End(number, Some(reply))).await
+        Ok(Writer { orders: Some(orders), thread: Some(thread) })
     }
 
     fn end_unattended(&self, number: u64) {
         if let Some(orders) = &self.orders {
             // Without the thread the call stays without end, and the next start gives it one.
-            let _ = orders.send(Order { now: self.clock.now(), what: What::End(number, None) });
+            let _ = orders.send(Order::End(number, None));
         }
     }
 
-    async fn look(&self) -> Result<()> {
-        self.ask(What::Look).await
-    }
-
-    async fn flush(&self) {
-        // Nothing is left to write when the thread is gone.
-        let _ = self.ask(What::Flush).await;
-    }
-
-    async fn ask<T>(&self, what: impl FnOnce(Reply<T>) -> What) -> Result<T> {
+    async fn ask<T>(&self, order: impl FnOnce(Reply<T>) -> Order) -> Result<T> {
         let gone = || Error::new(Kind::Internal, "the feed ledger's thread is gone");
         let (reply, answer) = oneshot::channel();
         let orders = self.orders.as_ref().ok_or_else(gone)?;
-        let order = Order { now: self.clock.now(), what: what(reply) };
-        orders.send(order).map_err(|_| gone())?;
+        orders.send(order(reply)).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 }

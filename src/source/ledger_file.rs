@@ -74,9 +74,7 @@ impl LedgerFile {
                 .create(folder)
                 .map_err(|e| cannot("make the folder of", path, e))?;
         }
-        let ledger = LedgerFile { path: path.to_owned(), limit };
-        ledger.locked()?;
-        Ok(ledger)
+        Ok(LedgerFile { path: path.to_owned(), limit })
     }
 
     /// The open file, locked until it is dropped.
@@ -105,8 +103,8 @@ impl LedgerFile {
         }
     }
 
-    /// The calls, by what the file says.
-    fn read(&self, file: &mut File) -> Result<Vec<FeedCall>> {
+    /// The calls, by what the file says; `None`: it holds what we did not write.
+    fn read(&self, file: &mut File) -> Result<Option<Vec<FeedCall>>> {
         let failed = |e| cannot("read", &self.path, e);
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes)).map_err(failed)?;
@@ -118,41 +116,34 @@ impl LedgerFile {
         for line in bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             match serde_json::from_slice::<Line>(line).ok().and_then(Line::change) {
                 Some(change) => change.apply(&mut calls),
-                None => return self.begin_anew(file),
+                None => return Ok(None),
             }
         }
-        Ok(calls)
+        Ok(Some(calls))
     }
 
-    /// The file holds what we did not write. It is set aside, and the feed is held for a whole window:
-    /// as if all of its calls had been made just now.
-    fn begin_anew(&self, file: &mut File) -> Result<Vec<FeedCall>> {
+    /// What cannot be read is kept aside, and the feed is held for a whole window: as if all of its calls
+    /// had been made just now, by nobody.
+    fn set_aside(&self) -> Result<()> {
         let aside = durable::with_suffix(&self.path, ".unreadable");
-        let failed = |e| cannot("set aside", &self.path, e);
-        fs::copy(&self.path, &aside).map_err(failed)?;
+        fs::copy(&self.path, &aside).map_err(|e| cannot("set aside", &self.path, e))?;
         tracing::warn!(
             ledger = %self.path.display(),
             kept_as = %aside.display(),
             "the feed's ledger cannot be read: the feed is held for a whole window"
         );
         // By the clock of no boot: whoever reads them lets them end now.
-        let boot = String::new;
-        let calls: Vec<FeedCall> = (1..=i64::from(self.limit))
-            .map(|id| FeedCall {
-                id,
-                feed: FeedName::Cases,
-                by: Caller::default(),
-                boot_id: boot(),
-                sent_at: Timestamp::now(),
-                sent: BootTime::from_nanos(0),
-                patience: Duration::ZERO,
-                end: None,
-            })
-            .collect();
-        file.set_len(0).map_err(failed)?;
-        let changes: Vec<Change> = calls.iter().cloned().map(Change::Sent).collect();
-        self.append(file, &changes)?;
-        Ok(calls)
+        let calls = (1..=i64::from(self.limit)).map(|id| FeedCall {
+            id,
+            feed: FeedName::Cases,
+            by: Caller::default(),
+            boot_id: String::new(),
+            sent_at: Timestamp::now(),
+            sent: BootTime::from_nanos(0),
+            patience: Duration::ZERO,
+            end: None,
+        });
+        self.write_anew(&calls.map(Change::Sent).collect::<Vec<_>>())
     }
 
     fn append(&self, file: &mut File, changes: &[Change]) -> Result<()> {
@@ -171,30 +162,34 @@ impl LedgerFile {
         let newest = calls.len() - least;
         let kept =
             calls.iter().enumerate().filter(|(at, call)| *at >= newest || call.end.is_none());
-        let changes: Vec<Change> = kept
-            .flat_map(|(_, call)| {
-                let sent = Change::Sent(FeedCall { end: None, ..call.clone() });
-                let ended = call.end.clone().map(|end| Change::Ended(call.id, end));
-                [Some(sent), ended].into_iter().flatten()
-            })
-            .collect();
-        let replacement = Replacement::of(&self.path)?;
+        self.write_anew(&kept.flat_map(|(_, call)| call.as_changes(call.id)).collect::<Vec<_>>())
+    }
+
+    /// Puts a file with these lines in its place. Whoever waits for the lock of the old one finds that out.
+    fn write_anew(&self, changes: &[Change]) -> Result<()> {
         let failed = |e| cannot("write", &self.path, e);
+        // A link stays one.
+        let replacement = Replacement::of(&fs::canonicalize(&self.path).map_err(failed)?)?;
         let mut anew = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(replacement.path())
             .map_err(failed)?;
-        anew.write_all(text(&changes)?.as_bytes()).map_err(failed)?;
+        anew.write_all(text(changes)?.as_bytes()).map_err(failed)?;
         replacement.finish(Access::AsCreated)
     }
 }
 
 impl LedgerStore for LedgerFile {
     fn update(&self, step: &mut dyn FnMut(&[FeedCall]) -> Vec<Change>) -> Result<()> {
-        let mut file = self.locked()?;
-        let mut calls = self.read(&mut file)?;
+        let (mut file, mut calls) = loop {
+            let mut file = self.locked()?;
+            match self.read(&mut file)? {
+                Some(calls) => break (file, calls),
+                None => self.set_aside()?,
+            }
+        };
         let changes = step(&calls);
         if changes.is_empty() {
             return Ok(());
@@ -303,173 +298,4 @@ impl Line {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::source::boot::{BootClock, SystemBootClock};
-    use crate::source::feed_calls::Rule;
-    use crate::source::ledger::Ledger;
-
-    const WINDOW: Duration = Duration::from_secs(600);
-
-    struct Place(tempfile::TempDir);
-
-    impl Place {
-        fn new() -> Place {
-            Place(tempfile::tempdir().unwrap())
-        }
-
-        fn path(&self) -> PathBuf {
-            self.0.path().join("state/casemirror/user.feed-calls")
-        }
-
-        fn file(&self) -> Arc<LedgerFile> {
-            Arc::new(LedgerFile::at(&self.path(), 3).unwrap())
-        }
-
-        fn ledger(&self) -> Ledger {
-            let rule = Rule { limit: 3, window: WINDOW, longest_hold: WINDOW };
-            let clock = Arc::new(SystemBootClock::new());
-            Ledger::open(self.file(), rule, Duration::from_secs(60), clock).unwrap()
-        }
-
-        fn calls(&self) -> Vec<FeedCall> {
-            let mut calls = Vec::new();
-            let look = &mut |known: &[FeedCall]| {
-                calls = known.to_vec();
-                Vec::new()
-            };
-            self.file().update(look).unwrap();
-            calls
-        }
-    }
-
-    fn call(id: i64, process: &str) -> FeedCall {
-        let clock = SystemBootClock::new();
-        FeedCall {
-            id,
-            feed: FeedName::Contacts,
-            by: Caller { process: process.to_owned(), ledger: 1, number: 1 },
-            boot_id: clock.boot_id().to_owned(),
-            sent_at: Timestamp::now(),
-            sent: clock.now(),
-            patience: Duration::from_secs(60),
-            end: None,
-        }
-    }
-
-    async fn answered(ledger: &Ledger) -> bool {
-        match ledger.begin(FeedName::Cases).await.unwrap() {
-            Some(permit) => permit.answered(200, Duration::ZERO).await.is_ok(),
-            None => false,
-        }
-    }
-
-    #[tokio::test]
-    async fn all_who_share_a_file_share_one_limit() {
-        let place = Place::new();
-        // As many as there are stores of one API user: a removed store's, a copy's, a third one.
-        let ledgers = [place.ledger(), place.ledger(), place.ledger()];
-        let mut went = Vec::new();
-        for ledger in ledgers.iter().cycle().take(6) {
-            went.push(answered(ledger).await);
-        }
-        assert_eq!(went, [true, true, true, false, false, false]);
-        assert!(!answered(&place.ledger()).await, "one that is opened later");
-        let ids: Vec<i64> = place.calls().iter().map(|call| call.id).collect();
-        assert_eq!(ids, [1, 2, 3]);
-        assert!(place.calls().iter().all(|call| call.end.is_some()));
-    }
-
-    #[tokio::test]
-    async fn a_call_under_way_counts_for_the_others_until_its_process_ends() {
-        let place = Place::new();
-        let mine = process::this();
-        for (id, process) in [(1, mine.as_str()), (2, mine.as_str()), (3, "1/1/elsewhere")] {
-            let sent = Change::Sent(call(id, process));
-            place.file().update(&mut |_| vec![sent.clone()]).unwrap();
-        }
-        let ledger = place.ledger();
-        assert!(!answered(&ledger).await);
-        assert!(place.calls().iter().all(|call| call.end.is_none()), "they may still live");
-        // Killed: the process of that number was another one.
-        let (pid, _) = mine.split_once('/').unwrap();
-        let (_, namespace) = mine.rsplit_once('/').unwrap();
-        let gone = format!("{pid}/1/{namespace}");
-        place.file().update(&mut |_| vec![Change::Sent(call(4, &gone))]).unwrap();
-        drop(ledger);
-        place.ledger();
-        let ended: Vec<bool> = place.calls().iter().map(|call| call.end.is_some()).collect();
-        assert_eq!(ended, [false, false, false, true]);
-    }
-
-    #[tokio::test]
-    async fn a_file_that_is_removed_is_made_again_by_who_remembers_it() {
-        let place = Place::new();
-        let ledger = place.ledger();
-        assert!(answered(&ledger).await && answered(&ledger).await);
-        fs::remove_file(place.path()).unwrap();
-        assert!(answered(&ledger).await);
-        assert!(!answered(&place.ledger()).await);
-        assert_eq!(place.calls().len(), 3);
-    }
-
-    #[tokio::test]
-    async fn a_line_that_was_cut_off_is_none() {
-        let place = Place::new();
-        assert!(answered(&place.ledger()).await);
-        let whole = fs::read(place.path()).unwrap();
-        fs::write(place.path(), [&whole[..], b"{\"ended\":{\"id\":1,\"bo"].concat()).unwrap();
-        assert_eq!(place.calls().len(), 1);
-        assert!(answered(&place.ledger()).await);
-        assert_eq!(place.calls().len(), 2);
-        assert!(fs::read(place.path()).unwrap().starts_with(&whole));
-    }
-
-    #[tokio::test]
-    async fn what_cannot_be_read_holds_the_feed_for_a_whole_window_and_is_kept() {
-        let place = Place::new();
-        assert!(answered(&place.ledger()).await);
-        fs::write(place.path(), "another program's\n").unwrap();
-        assert!(!answered(&place.ledger()).await);
-        assert_eq!(place.calls().len(), 3);
-        let aside = durable::with_suffix(&place.path(), ".unreadable");
-        assert_eq!(fs::read_to_string(aside).unwrap(), "another program's\n");
-    }
-
-    #[test]
-    fn a_file_that_grew_large_keeps_what_counts_and_the_newest() {
-        let place = Place::new();
-        let gone = SystemBootClock::new().boot_id().to_owned();
-        place.file().update(&mut |_| vec![Change::Sent(call(1, "under way"))]).unwrap();
-        let many: Vec<Change> = (2..=2_000)
-            .flat_map(|id| {
-                let ended = Ended {
-                    boot_id: gone.clone(),
-                    at: Timestamp::now(),
-                    time: BootTime::from_nanos(id),
-                    status: Some(200),
-                    retry_after: Duration::ZERO,
-                };
-                [Change::Sent(call(id, "")), Change::Ended(id, ended)]
-            })
-            .collect();
-        place.file().update(&mut |_| many.clone()).unwrap();
-        let ids: Vec<i64> = place.calls().iter().map(|call| call.id).collect();
-        assert_eq!(ids.len(), KEPT + 1);
-        assert_eq!((ids[0], ids[1], ids[KEPT]), (1, 1_501, 2_000));
-        assert_eq!(place.calls()[KEPT].end.as_ref().unwrap().time, BootTime::from_nanos(2_000));
-        let mode = fs::metadata(place.path()).unwrap().mode() & 0o777;
-        assert_eq!(mode, 0o600);
-    }
-
-    #[test]
-    fn the_usual_place_is_the_users_own() {
-        let url = |text: &str| Url::parse(text).unwrap();
-        let one = usual_place(&url("https://HOST.example.com:443/api/"), "me").unwrap();
-        assert_eq!(one, usual_place(&url("https://host.example.com/api/"), "me").unwrap());
-        assert_ne!(one, usual_place(&url("https://host.example.com/api/"), "you").unwrap());
-        assert!(one.parent().unwrap().ends_with("casemirror"), "{}", one.display());
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! `sync.feed_calls`: what the ledger says, as rows of the store for people to read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,29 +8,18 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::boot::BootTime;
-use super::feed_calls::{Caller, Change, Ended, FeedCall, LedgerStore};
+use super::feed_calls::{Caller, Change, Ended, FeedCall, LedgerStore, Mark};
 use super::ledger_file::{LedgerFile, usual_place};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::scope::FeedName;
-use crate::sql::{db, from_micros, instant_param, query};
-
-/// Rows that are looked at when the store is opened.
-const NEWEST: usize = 1_000;
+use crate::sql::{db, from_micros, instant, instant_param, query};
 
 /// The ledger's file, and the store that shows what stands in it.
 pub struct StoredLedger {
     file: LedgerFile,
     /// A connection of its own, so that it never waits for the writer.
     conn: Mutex<Connection>,
-}
-
-/// By what a call is known again. Numbers are given by each ledger anew; but no two calls are begun within
-/// one microsecond, because each waits until the one before is on the disk.
-type Mark = (i64, &'static str);
-
-fn mark(call: &FeedCall) -> Mark {
-    (call.sent_at.as_microsecond(), call.feed.as_str())
 }
 
 impl StoredLedger {
@@ -45,40 +34,9 @@ impl StoredLedger {
             Some(path) => path.clone(),
             None => usual_place(&config.source.base_url, &config.source.client_id)?,
         };
-        StoredLedger::with_file(LedgerFile::at(&place, config.feed.calls)?, connection)
-    }
-
-    /// What the file and the store lack of each other's calls is added: the file may be new, or lost, and
-    /// others may have written to it.
-    fn with_file(file: LedgerFile, connection: Connection) -> Result<StoredLedger> {
-        let stored = recent(&connection)?;
-        let rows: BTreeSet<Mark> = stored.iter().map(mark).collect();
-        let mut to_store = Vec::new();
-        file.update(&mut |calls| {
-            let known: BTreeSet<Mark> = calls.iter().map(mark).collect();
-            to_store = calls.iter().filter(|call| !rows.contains(&mark(call))).cloned().collect();
-            let mut next = calls.iter().map(|call| call.id).max().unwrap_or(0);
-            let lacking = stored.iter().filter(|call| !known.contains(&mark(call)));
-            lacking
-                .flat_map(|call| {
-                    next = call.id.max(next + 1);
-                    let sent = Change::Sent(FeedCall { id: next, end: None, ..call.clone() });
-                    let ended = call.end.clone().map(|end| Change::Ended(next, end));
-                    [Some(sent), ended].into_iter().flatten()
-                })
-                .collect()
-        })?;
-        let ledger = StoredLedger { file, conn: Mutex::new(connection) };
-        ledger.with(|conn| {
-            for call in &to_store {
-                insert(conn, call)?;
-                if let Some(end) = &call.end {
-                    update(conn, mark(call), end)?;
-                }
-            }
-            Ok(())
-        })?;
-        Ok(ledger)
+        let file = LedgerFile::at(&place, config.feed.calls)?;
+        show_others(&file, &connection)?;
+        Ok(StoredLedger { file, conn: Mutex::new(connection) })
     }
 
     fn with<T>(&self, f: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
@@ -88,24 +46,17 @@ impl StoredLedger {
 
 impl LedgerStore for StoredLedger {
     fn update(&self, step: &mut dyn FnMut(&[FeedCall]) -> Vec<Change>) -> Result<()> {
-        let (mut sent, mut ended) = (Vec::new(), Vec::new());
+        let (mut before, mut changes) = (Vec::new(), Vec::new());
         self.file.update(&mut |calls| {
-            let changes = step(calls);
-            for change in &changes {
-                match change {
-                    Change::Sent(call) => sent.push(call.clone()),
-                    Change::Ended(id, end) => {
-                        let call = calls.iter().find(|call| call.id == *id);
-                        ended.extend(call.map(|call| (mark(call), end.clone())));
-                    }
-                }
-            }
-            changes
+            before = calls.to_vec();
+            changes = step(calls);
+            changes.clone()
         })?;
-        self.with(|conn| {
-            sent.iter().try_for_each(|call| insert(conn, call))?;
-            ended.iter().try_for_each(|(mark, end)| update(conn, *mark, end))
-        })
+        self.with(|conn| show(conn, &before, &changes))
+    }
+
+    fn remembered(&self, newest: usize) -> Result<Vec<FeedCall>> {
+        self.with(|conn| recent(conn, newest))
     }
 
     fn is_gone(&self, call: &FeedCall) -> Option<bool> {
@@ -113,16 +64,59 @@ impl LedgerStore for StoredLedger {
     }
 }
 
+/// Shows what others have written to the file since the store was open last.
+fn show_others(file: &LedgerFile, conn: &Connection) -> Result<()> {
+    let mut ended = Vec::new();
+    file.update(&mut |calls| {
+        ended = calls.iter().filter(|call| call.end.is_some()).cloned().collect();
+        Vec::new()
+    })?;
+    let Some(first) = ended.iter().map(|call| call.sent_at).min() else { return Ok(()) };
+    let sql = format!(
+        "SELECT epoch_us(sent_at), feed FROM sync.feed_calls \
+         WHERE sent_at >= {} AND ended_at IS NOT NULL",
+        instant(first)
+    );
+    let shown: Vec<(i64, String)> = query(conn, &sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let shown: BTreeSet<(i64, &str)> = shown.iter().map(|(at, feed)| (*at, &**feed)).collect();
+    let lacking = ended.iter().filter(|call| !shown.contains(&call.mark()));
+    let changes: Vec<Change> = lacking.flat_map(|call| call.as_changes(call.id)).collect();
+    show(conn, &[], &changes)
+}
+
+/// Shows changes of the calls that were known `before`.
+fn show(conn: &Connection, before: &[FeedCall], changes: &[Change]) -> Result<()> {
+    let mut marks = BTreeMap::new();
+    for change in changes {
+        match change {
+            Change::Sent(call) => {
+                marks.insert(call.id, call.mark());
+                // What nobody has made is no call; and what the store has told itself is there.
+                if call.by != Caller::default() {
+                    insert(conn, call)?;
+                }
+            }
+            Change::Ended(id, end) => {
+                let known = || before.iter().find(|call| call.id == *id).map(FeedCall::mark);
+                if let Some(mark) = marks.get(id).copied().or_else(known) {
+                    update(conn, mark, end)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The newest calls, and those that have no end. Whoever made them is not told.
-fn recent(conn: &Connection) -> Result<Vec<FeedCall>> {
+fn recent(conn: &Connection, newest: usize) -> Result<Vec<FeedCall>> {
     let rows = query(
         conn,
         &format!(
             "SELECT id, feed, boot_id, epoch_us(sent_at), sent_boot_ns, \
-                            epoch_us(ended_at), ended_boot_ns, status, hold_ns \
-                     FROM sync.feed_calls WHERE ended_at IS NULL OR id IN \
-                       (SELECT id FROM sync.feed_calls ORDER BY id DESC LIMIT {NEWEST}) \
-                     ORDER BY id"
+               epoch_us(ended_at), ended_boot_ns, status, hold_ns \
+             FROM sync.feed_calls WHERE ended_at IS NULL OR id IN \
+               (SELECT id FROM sync.feed_calls ORDER BY sent_at DESC LIMIT {newest}) \
+             ORDER BY id"
         ),
         |row| {
             Ok((
@@ -168,7 +162,10 @@ fn recent(conn: &Connection) -> Result<Vec<FeedCall>> {
 
 fn insert(conn: &Connection, call: &FeedCall) -> Result<()> {
     conn.execute(
-        "INSERT INTO sync.feed_calls VALUES (?, ?, ?, ?::TIMESTAMPTZ, ?, NULL, NULL, NULL, NULL)",
+        "INSERT INTO sync.feed_calls (id, feed, boot_id, sent_at, sent_boot_ns) \
+         SELECT * FROM (VALUES (?, ?, ?, ?::TIMESTAMPTZ, ?)) c(id, feed, boot_id, sent_at, ns) \
+         WHERE NOT EXISTS (SELECT 1 FROM sync.feed_calls s \
+           WHERE s.sent_at = c.sent_at AND s.feed = c.feed)",
         params![
             call.id,
             call.feed.as_str(),
@@ -199,4 +196,93 @@ fn update(conn: &Connection, (sent_at, feed): Mark, ended: &Ended) -> Result<()>
     )
     .map(drop)
     .map_err(|e| db("cannot note the end of a feed call", e))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::source::boot::SystemBootClock;
+    use crate::source::feed_calls::Rule;
+    use crate::source::ledger::Ledger;
+
+    const WINDOW: Duration = Duration::from_secs(600);
+
+    struct Place {
+        folder: tempfile::TempDir,
+        conn: Connection,
+    }
+
+    impl Place {
+        fn new() -> Place {
+            let conn = Connection::open_in_memory().unwrap();
+            conn.execute_batch(include_str!("../mirror/sync.sql")).unwrap();
+            Place { folder: tempfile::tempdir().unwrap(), conn }
+        }
+
+        /// The ledger of three calls in a window, shown in the store.
+        fn ledger(&self) -> Ledger {
+            let file = LedgerFile::at(&self.file(), 3).unwrap();
+            let conn = self.conn.try_clone().unwrap();
+            show_others(&file, &conn).unwrap();
+            let stored = Arc::new(StoredLedger { file, conn: Mutex::new(conn) });
+            let rule = Rule { limit: 3, window: WINDOW, longest_hold: WINDOW };
+            let clock = Arc::new(SystemBootClock::new());
+            Ledger::open(stored, rule, Duration::from_secs(60), clock).unwrap()
+        }
+
+        fn file(&self) -> std::path::PathBuf {
+            self.folder.path().join("feed-calls")
+        }
+
+        /// How many calls are shown, how many times they were sent, and how many have an end.
+        fn shown(&self) -> (i64, i64, i64) {
+            let sql =
+                "SELECT count(*), count(DISTINCT sent_at), count(ended_at) FROM sync.feed_calls";
+            self.conn.query_row(sql, [], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?))).unwrap()
+        }
+    }
+
+    async fn answered(ledger: &Ledger) -> bool {
+        match ledger.begin(FeedName::Cases).await.unwrap() {
+            Some(permit) => permit.answered(200, Duration::ZERO).await.is_ok(),
+            None => false,
+        }
+    }
+
+    #[tokio::test]
+    async fn the_store_remembers_what_a_removed_file_knew_and_shows_each_call_once() {
+        let place = Place::new();
+        let ledger = place.ledger();
+        assert!(answered(&ledger).await && answered(&ledger).await);
+        std::fs::remove_file(place.file()).unwrap();
+        assert!(answered(&ledger).await);
+        assert_eq!(place.shown(), (3, 3, 3));
+        drop(ledger);
+        std::fs::remove_file(place.file()).unwrap();
+        assert!(!answered(&place.ledger()).await);
+        assert_eq!(place.shown(), (3, 3, 3));
+    }
+
+    #[tokio::test]
+    async fn what_others_called_is_shown_at_the_next_start() {
+        let (place, other) = (Place::new(), Place::new());
+        drop(place.ledger());
+        std::os::unix::fs::symlink(place.file(), other.file()).unwrap();
+        assert!(answered(&other.ledger()).await);
+        assert_eq!(place.shown(), (0, 0, 0));
+        for _ in 0..2 {
+            place.ledger();
+            assert_eq!(place.shown(), (1, 1, 1));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_nobody_called_is_not_shown() {
+        let place = Place::new();
+        std::fs::write(place.file(), "another program's\n").unwrap();
+        assert!(!answered(&place.ledger()).await);
+        assert_eq!(place.shown(), (0, 0, 0));
+    }
 }

@@ -1,0 +1,172 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::source::boot::{BootClock, SystemBootClock};
+use crate::source::feed_calls::Rule;
+use crate::source::ledger::Ledger;
+
+const WINDOW: Duration = Duration::from_secs(600);
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("state/casemirror/user.feed-calls")
+    }
+
+    fn file(&self) -> Arc<LedgerFile> {
+        Arc::new(LedgerFile::at(&self.path(), 3).unwrap())
+    }
+
+    fn ledger(&self) -> Ledger {
+        let rule = Rule { limit: 3, window: WINDOW, longest_hold: WINDOW };
+        let clock = Arc::new(SystemBootClock::new());
+        Ledger::open(self.file(), rule, Duration::from_secs(60), clock).unwrap()
+    }
+
+    fn calls(&self) -> Vec<FeedCall> {
+        let mut calls = Vec::new();
+        let look = &mut |known: &[FeedCall]| {
+            calls = known.to_vec();
+            Vec::new()
+        };
+        self.file().update(look).unwrap();
+        calls
+    }
+}
+
+fn call(id: i64, process: &str) -> FeedCall {
+    let clock = SystemBootClock::new();
+    FeedCall {
+        id,
+        feed: FeedName::Contacts,
+        by: Caller { process: process.to_owned(), ledger: 1, number: 1 },
+        boot_id: clock.boot_id().to_owned(),
+        sent_at: Timestamp::now(),
+        sent: clock.now(),
+        patience: Duration::from_secs(60),
+        end: None,
+    }
+}
+
+async fn answered(ledger: &Ledger) -> bool {
+    match ledger.begin(FeedName::Cases).await.unwrap() {
+        Some(permit) => permit.answered(200, Duration::ZERO).await.is_ok(),
+        None => false,
+    }
+}
+
+#[tokio::test]
+async fn all_who_share_a_file_share_one_limit() {
+    let place = Place::new();
+    // As many as there are stores of one API user: a removed store's, a copy's, a third one.
+    let ledgers = [place.ledger(), place.ledger(), place.ledger()];
+    let mut went = Vec::new();
+    for ledger in ledgers.iter().cycle().take(6) {
+        went.push(answered(ledger).await);
+    }
+    assert_eq!(went, [true, true, true, false, false, false]);
+    assert!(!answered(&place.ledger()).await, "one that is opened later");
+    let ids: Vec<i64> = place.calls().iter().map(|call| call.id).collect();
+    assert_eq!(ids, [1, 2, 3]);
+    assert!(place.calls().iter().all(|call| call.end.is_some()));
+}
+
+#[tokio::test]
+async fn a_call_under_way_counts_for_the_others_until_its_process_ends() {
+    let place = Place::new();
+    let mine = process::this();
+    for (id, process) in [(1, mine.as_str()), (2, mine.as_str()), (3, "1/1/elsewhere")] {
+        let sent = Change::Sent(call(id, process));
+        place.file().update(&mut |_| vec![sent.clone()]).unwrap();
+    }
+    let ledger = place.ledger();
+    assert!(!answered(&ledger).await);
+    assert!(place.calls().iter().all(|call| call.end.is_none()), "they may still live");
+    // Killed: the process of that number was another one.
+    let (pid, _) = mine.split_once('/').unwrap();
+    let (_, namespace) = mine.rsplit_once('/').unwrap();
+    let gone = format!("{pid}/1/{namespace}");
+    place.file().update(&mut |_| vec![Change::Sent(call(4, &gone))]).unwrap();
+    drop(ledger);
+    place.ledger();
+    let ended: Vec<bool> = place.calls().iter().map(|call| call.end.is_some()).collect();
+    assert_eq!(ended, [false, false, false, true]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_removed_is_made_again_by_who_remembers_it() {
+    let place = Place::new();
+    let ledger = place.ledger();
+    assert!(answered(&ledger).await && answered(&ledger).await);
+    fs::remove_file(place.path()).unwrap();
+    assert!(answered(&ledger).await);
+    assert!(!answered(&place.ledger()).await);
+    assert_eq!(place.calls().len(), 3);
+}
+
+#[tokio::test]
+async fn a_line_that_was_cut_off_is_none() {
+    let place = Place::new();
+    assert!(answered(&place.ledger()).await);
+    let whole = fs::read(place.path()).unwrap();
+    fs::write(place.path(), [&whole[..], b"{\"ended\":{\"id\":1,\"bo"].concat()).unwrap();
+    assert_eq!(place.calls().len(), 1);
+    assert!(answered(&place.ledger()).await);
+    assert_eq!(place.calls().len(), 2);
+    assert!(fs::read(place.path()).unwrap().starts_with(&whole));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_holds_the_feed_for_a_whole_window_and_is_kept() {
+    let place = Place::new();
+    assert!(answered(&place.ledger()).await);
+    fs::write(place.path(), "another program's\n").unwrap();
+    assert!(!answered(&place.ledger()).await);
+    assert_eq!(place.calls().len(), 3);
+    let aside = durable::with_suffix(&place.path(), ".unreadable");
+    assert_eq!(fs::read_to_string(aside).unwrap(), "another program's\n");
+}
+
+#[test]
+fn a_file_that_grew_large_keeps_what_counts_and_the_newest() {
+    let place = Place::new();
+    let gone = SystemBootClock::new().boot_id().to_owned();
+    fs::create_dir_all(place.path().parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(place.0.path().join("elsewhere"), place.path()).unwrap();
+    place.file().update(&mut |_| vec![Change::Sent(call(1, "under way"))]).unwrap();
+    let many: Vec<Change> = (2..=2_000)
+        .flat_map(|id| {
+            let ended = Ended {
+                boot_id: gone.clone(),
+                at: Timestamp::now(),
+                time: BootTime::from_nanos(id),
+                status: Some(200),
+                retry_after: Duration::ZERO,
+            };
+            [Change::Sent(call(id, "")), Change::Ended(id, ended)]
+        })
+        .collect();
+    place.file().update(&mut |_| many.clone()).unwrap();
+    let ids: Vec<i64> = place.calls().iter().map(|call| call.id).collect();
+    assert_eq!(ids.len(), KEPT + 1);
+    assert_eq!((ids[0], ids[1], ids[KEPT]), (1, 1_501, 2_000));
+    assert_eq!(place.calls()[KEPT].end.as_ref().unwrap().time, BootTime::from_nanos(2_000));
+    let linked = fs::symlink_metadata(place.path()).unwrap().is_symlink();
+    assert!(linked, "it was a link");
+    let mode = fs::metadata(place.path()).unwrap().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+}
+
+#[test]
+fn the_usual_place_is_the_users_own() {
+    let url = |text: &str| Url::parse(text).unwrap();
+    let one = usual_place(&url("https://HOST.example.com:443/api/"), "me").unwrap();
+    assert_eq!(one, usual_place(&url("https://host.example.com/api/"), "me").unwrap());
+    assert_ne!(one, usual_place(&url("https://host.example.com/api/"), "you").unwrap());
+    assert!(one.parent().unwrap().ends_with("casemirror"), "{}", one.display());
+}

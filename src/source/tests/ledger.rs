@@ -1,0 +1,187 @@
+//! The ledger at work: what it writes down before and after each call, and what a restart makes of it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use tokio::time::Instant;
+
+use super::throttle::{PER, closest, rule, seconds};
+use crate::error::Kind;
+use crate::scope::FeedName;
+use crate::source::boot::{BootClock, BootTime};
+use crate::source::feed_calls::{Change, FeedCall, LedgerStore, MemoryLedger};
+use crate::source::ledger::Ledger;
+
+/// The runtime's clock, so that tests can pause it.
+#[derive(Debug)]
+struct PausedClock {
+    started: Instant,
+    boot_id: String,
+    /// Other threads have no clock that stands still.
+    runtime: tokio::runtime::Handle,
+}
+
+impl PausedClock {
+    fn new(boot_id: &str) -> Arc<Self> {
+        let (boot_id, runtime) = (boot_id.to_owned(), tokio::runtime::Handle::current());
+        Arc::new(PausedClock { started: Instant::now(), boot_id, runtime })
+    }
+}
+
+impl BootClock for PausedClock {
+    fn now(&self) -> BootTime {
+        let _runtime = self.runtime.enter();
+        BootTime::from_nanos(1_000_000_000_000).later_by(self.started.elapsed())
+    }
+
+    fn boot_id(&self) -> &str {
+        &self.boot_id
+    }
+}
+
+fn open(store: Arc<dyn LedgerStore>, limit: u32, clock: Arc<PausedClock>) -> Ledger {
+    Ledger::open(store, rule(limit), seconds(60), clock).unwrap()
+}
+
+fn far() -> Instant {
+    Instant::now() + seconds(1_000_000)
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_at_the_same_time_never_exceed_the_window() {
+    for seed in 0..8 {
+        let ledger = open(Arc::new(MemoryLedger::new()), 6, PausedClock::new("boot"));
+        let arrivals = Arc::new(Mutex::new(Vec::new()));
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut tasks = Vec::new();
+        for _ in 0..40 {
+            let (ledger, arrivals) = (ledger.clone(), Arc::clone(&arrivals));
+            let before = Duration::from_millis(random.random_range(0..20_000));
+            let after = Duration::from_millis(random.random_range(0..20_000));
+            let dropped = random.random_bool(0.2);
+            tasks.push(tokio::spawn(async move {
+                let permit = loop {
+                    ledger.ready(far()).await.unwrap();
+                    if let Some(permit) = ledger.begin(FeedName::Cases).await.unwrap() {
+                        break permit;
+                    }
+                };
+                tokio::time::sleep(before).await;
+                arrivals.lock().unwrap().push(Instant::now());
+                if dropped {
+                    return;
+                }
+                tokio::time::sleep(after).await;
+                permit.answered(200, Duration::ZERO).await.unwrap();
+            }));
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let mut arrivals = arrivals.lock().unwrap().clone();
+        assert_eq!(arrivals.len(), 40);
+        assert!(closest(&mut arrivals, 6) >= Some(PER), "seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_poll_never_waits() {
+    let ledger = open(Arc::new(MemoryLedger::new()), 6, PausedClock::new("boot"));
+    for poll in 0..60 {
+        let feeds: &[FeedName] =
+            if poll % 6 == 0 { &[FeedName::Cases, FeedName::Contacts] } else { &[FeedName::Cases] };
+        for feed in feeds {
+            let asked = Instant::now();
+            ledger.ready(far()).await.unwrap();
+            assert_eq!(asked.elapsed(), Duration::ZERO, "poll {poll}");
+            let permit = ledger.begin(*feed).await.unwrap().expect("it may go");
+            permit.answered(200, Duration::ZERO).await.unwrap();
+        }
+        tokio::time::sleep(seconds(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_start_is_in_the_store_before_the_call_is_sent_and_the_end_after_it() {
+    let store = Arc::new(MemoryLedger::new());
+    let ledger = open(store.clone(), 6, PausedClock::new("boot"));
+    let permit = ledger.begin(FeedName::Contacts).await.unwrap().unwrap();
+    let begun = store.calls();
+    assert_eq!(begun.len(), 1);
+    assert_eq!((begun[0].feed, &begun[0].end), (FeedName::Contacts, &None));
+    permit.answered(429, seconds(60)).await.unwrap();
+    let end = store.calls()[0].end.clone().unwrap();
+    assert_eq!((end.status, end.retry_after), (Some(429), seconds(60)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_knows_the_calls_and_the_hold_of_the_process_before() {
+    let store = Arc::new(MemoryLedger::new());
+    let clock = PausedClock::new("boot");
+    let before = open(store.clone(), 2, clock.clone());
+    let permit = before.begin(FeedName::Cases).await.unwrap().unwrap();
+    permit.answered(200, Duration::ZERO).await.unwrap();
+    // Killed in mid-call: nobody ends this one.
+    std::mem::forget(before.begin(FeedName::Cases).await.unwrap().unwrap());
+
+    let restarted = Instant::now();
+    let after = open(store.clone(), 2, clock.clone());
+    assert!(store.calls().iter().all(|call| call.end.is_some()));
+    assert!(after.begin(FeedName::Cases).await.unwrap().is_none());
+    after.ready(far()).await.unwrap();
+    assert!(restarted.elapsed() >= PER - seconds(1));
+    let permit = after.begin(FeedName::Cases).await.unwrap().unwrap();
+    assert_eq!(store.calls().len(), 3);
+    permit.answered(429, seconds(600)).await.unwrap();
+
+    let held = open(store.clone(), 2, clock);
+    let error = held.ready(Instant::now() + seconds(300)).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Throttled);
+    assert!(error.to_string().contains("another 600 s"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_dropped_in_mid_flight_is_ended_in_the_store() {
+    let store = Arc::new(MemoryLedger::new());
+    let ledger = open(store.clone(), 1, PausedClock::new("boot"));
+    drop(ledger.begin(FeedName::Cases).await.unwrap().unwrap());
+    ledger.flush().await;
+    let end = store.calls()[0].end.clone().unwrap();
+    assert_eq!(end.status, None);
+    // It keeps its place for the whole window all the same.
+    assert!(ledger.begin(FeedName::Cases).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn the_store_is_let_go_with_the_ledger() {
+    let store = Arc::new(MemoryLedger::new());
+    let ledger = open(store.clone(), 1, PausedClock::new("boot"));
+    drop(ledger.begin(FeedName::Cases).await.unwrap().unwrap());
+    drop(ledger);
+    assert_eq!(Arc::strong_count(&store), 1);
+    assert!(store.calls()[0].end.is_some());
+}
+
+/// A store whose disk is full.
+struct FullDisk;
+
+impl LedgerStore for FullDisk {
+    fn update(&self, step: &mut dyn FnMut(&[FeedCall]) -> Vec<Change>) -> crate::error::Result<()> {
+        match step(&[])[..] {
+            [] => Ok(()),
+            _ => Err(crate::error::Error::new(Kind::DiskFull, "no space")),
+        }
+    }
+
+    fn is_gone(&self, _call: &FeedCall) -> Option<bool> {
+        None
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_call_goes_that_cannot_be_written_down() {
+    let ledger = open(Arc::new(FullDisk), 6, PausedClock::new("boot"));
+    let error = ledger.begin(FeedName::Cases).await.err().unwrap();
+    assert_eq!(error.kind(), Kind::DiskFull);
+}
