@@ -46,10 +46,14 @@ pub(super) fn copy(
     let mut done = 0;
     if bytes >= LARGE {
         let whole = bytes - bytes % ALIGNMENT as u64;
-        let copied = copy_past_cache(from, &to, whole, |now| {
-            share.done(now / AT_ONCE - done / AT_ONCE);
-            done = now;
-            stop.check().is_ok()
+        let copied = PastCache::of(from).and_then(|_from| {
+            let _to = PastCache::of(&to)?;
+            let read = |part: &mut [u8], at| from.read_exact_at(part, at);
+            transfer(read, &to, whole, |now| {
+                share.done(now / AT_ONCE - done / AT_ONCE);
+                done = now;
+                stop.check().is_ok()
+            })
         });
         match copied {
             // Where the file system does not do that, the rest is copied as a small file is.
@@ -82,23 +86,23 @@ fn copy_through_cache(mut from: &File, mut to: &File, at: u64, bytes: u64) -> io
     io::copy(&mut from.take(bytes), &mut to)
 }
 
-/// One thread reads while this one writes. `goes_on` is told how many bytes are written, and says
-/// whether to write the next.
-fn copy_past_cache(
-    from: &File,
+/// One thread reads, by what fills a part with what is at an offset, while this one writes. `goes_on` is
+/// told how many bytes are written, and says whether to write the next.
+fn transfer(
+    from: impl Fn(&mut [u8], u64) -> io::Result<()> + Send,
     to: &File,
     bytes: u64,
     mut goes_on: impl FnMut(u64) -> bool,
 ) -> io::Result<()> {
-    let _both = (PastCache::of(from)?, PastCache::of(to)?);
     let (read, to_write) = sync_channel(TRANSFERS);
     let (free, to_read) = sync_channel(TRANSFERS);
     for _ in 0..TRANSFERS {
         // There is room, and `to_read` is still here.
         let _ = free.send(Buffer::new());
     }
-    std::thread::scope(|scope| {
-        scope.spawn(move || read_all(from, bytes, &to_read, &read));
+    // Both ends here go with this closure: a reader that waits for a buffer ends when no more come.
+    std::thread::scope(move |scope| {
+        scope.spawn(move || read_all(&from, bytes, &to_read, &read));
         let mut done = 0;
         for part in to_write {
             let part: Buffer = part?;
@@ -116,7 +120,7 @@ fn copy_past_cache(
 
 /// Reads parts, in order, until all are read or nobody takes them.
 fn read_all(
-    from: &File,
+    from: &impl Fn(&mut [u8], u64) -> io::Result<()>,
     bytes: u64,
     free: &Receiver<Buffer>,
     read: &SyncSender<io::Result<Buffer>>,
@@ -177,10 +181,15 @@ impl Buffer {
     }
 
     /// The next part of the file, of which `left` bytes are left.
-    fn fill(&mut self, from: &File, at: u64, left: u64) -> io::Result<()> {
+    fn fill(
+        &mut self,
+        from: &impl Fn(&mut [u8], u64) -> io::Result<()>,
+        at: u64,
+        left: u64,
+    ) -> io::Result<()> {
         self.length = usize::try_from(left).unwrap_or(TRANSFER).min(TRANSFER);
         let start = self.start();
-        from.read_exact_at(&mut self.memory[start..][..self.length], at)
+        from(&mut self.memory[start..][..self.length], at)
     }
 }
 
@@ -190,6 +199,8 @@ fn is_refused(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     const BIG: usize = LARGE as usize;
@@ -269,6 +280,31 @@ mod tests {
             let (from, _) = folder.file(bytes);
             let error = folder.copy(&from, bytes, &stop).unwrap_err();
             assert_eq!(error.kind(), Kind::Cancelled, "{bytes} bytes");
+        }
+    }
+
+    /// The reader has filled all buffers and waits for one, or is about to.
+    #[test]
+    fn a_writer_that_ends_early_ends_the_reader() {
+        let folder = Folder::new();
+        let path = folder.0.path().join("to");
+        let to = File::create(&path).unwrap();
+        let only_read = File::open(&path).unwrap();
+        for last in 1..100 {
+            let read = AtomicUsize::new(0);
+            let from = |_: &mut [u8], _| {
+                read.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            };
+            let goes_on = |done| {
+                let written = done as usize / TRANSFER;
+                while read.load(Ordering::SeqCst) < written + TRANSFERS - 1 {
+                    std::thread::yield_now();
+                }
+                written < last % 10 + 1
+            };
+            transfer(from, &to, BIG as u64, goes_on).unwrap();
+            transfer(from, &only_read, BIG as u64, |_| true).unwrap_err();
         }
     }
 }
