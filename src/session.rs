@@ -62,7 +62,7 @@ impl Session {
         let tuning = Tuning { progress: progress.clone(), ..Tuning::default() };
         let client =
             Client::with_tuning(&config.source, &config.feed, &config.limits, ledger, tuning)?;
-        let writer = Writer::start(store.connection()?)?;
+        let writer = Writer::start(&store)?;
         let polls = Polls {
             config: Arc::clone(&config),
             store: Arc::clone(&store),

@@ -251,7 +251,7 @@ fn reread(world: &World, name: FeedName) -> Reread {
     let config = Config::load(&world.path("casemirror.toml"), &[ledger]).unwrap();
     let catalog = Arc::new(Catalog::load(None).unwrap());
     let store = Store::open(&config, &catalog).unwrap();
-    let writer = Writer::start(store.connection().unwrap()).unwrap();
+    let writer = Writer::start(&store).unwrap();
     let ledger = Arc::new(StoredLedger::open(&config, store.connection().unwrap()).unwrap());
     let client = Client::new(&config.source, &config.feed, &config.limits, ledger).unwrap();
     let polls = Polls {

@@ -43,7 +43,7 @@ impl Follower {
         let store = Arc::new(Store::open(&config, &catalog).expect("a store can be made"));
         let conn = store.connection().expect("another connection");
         let run_id = RunLog::new(&conn).start_run("bench").expect("the store is open");
-        let writer = Writer::start(store.connection().expect("another")).expect("a writer");
+        let writer = Writer::start(&store).expect("a writer");
         let ledger = StoredLedger::open(&config, store.connection().expect("another"));
         let ledger = Arc::new(ledger.expect("a ledger"));
         let client = Client::new(&config.source, &config.feed, &config.limits, ledger);

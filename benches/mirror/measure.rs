@@ -136,7 +136,7 @@ pub(crate) fn list(address: &str, folder: &Path) -> Figures {
         let connection = || store.connection().expect("another connection");
         let run_id = RunLog::new(&connection()).start_run("bench").expect("the store is open");
         let settings = Settings::new(&config, &catalog, false);
-        let writer = Writer::start(connection()).expect("a writer");
+        let writer = Writer::start(&store).expect("a writer");
         let ledger = Arc::new(StoredLedger::open(&config, connection()).expect("a ledger"));
         let client = Client::new(&config.source, &config.feed, &config.limits, ledger);
         let options = Options { only: TABLES.map(str::to_owned).to_vec(), ..Options::default() };

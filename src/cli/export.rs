@@ -27,8 +27,14 @@ pub(crate) fn run(config: &Config, quiet: bool) -> Result<u8> {
         ));
     }
     let store = Store::open(config, &catalog)?;
-    let exported =
-        export(config, &catalog, store.connection()?, &Stop::default(), &Progress::new(quiet))?;
+    let exported = export(
+        config,
+        &catalog,
+        &store,
+        store.connection()?,
+        &Stop::default(),
+        &Progress::new(quiet),
+    )?;
     print(&summary(&exported))?;
     Ok(0)
 }

@@ -238,7 +238,8 @@ impl<'r> Cycle<'r> {
             let mut after = None;
             while run.signals.interrupt() == Interrupt::None {
                 let slice = table.clone();
-                after = run.write(move |conn| slice.gather(conn, after)).await?;
+                after =
+                    run.writer.writer().run_large(move |conn| slice.gather(conn, after)).await?;
                 if after.is_none() {
                     break;
                 }

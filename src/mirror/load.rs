@@ -50,8 +50,6 @@ pub struct Settings {
     pub(crate) zone: jiff::tz::TimeZone,
     /// `journals.close_day`.
     pub(crate) close_day: u32,
-    /// `store.threads`.
-    pub(crate) threads: Option<usize>,
     /// Where rows that are committed are told.
     pub(crate) progress: Progress,
     /// See [`align::redefined`]; it only changes when the store is opened.
@@ -69,7 +67,6 @@ impl Settings {
             doubt: config.source.doubt,
             zone: config.source.time_zone.clone(),
             close_day: config.journals.close_day,
-            threads: config.store.threads,
             progress: Progress::silent(),
             redefined: Arc::default(),
         }

@@ -42,6 +42,7 @@ mod seen;
 mod stale_marks;
 mod state;
 mod suspects;
+mod threads;
 mod undescribed;
 mod unread;
 mod unreadable;
@@ -54,7 +55,7 @@ mod writer;
 use crate::sql::db;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use duckdb::{Config as DuckConfig, Connection};
 
@@ -70,6 +71,7 @@ pub(crate) use run_log::{FailureRow, ResourceRow, RunRow, RunSummary};
 pub(crate) use state::State;
 pub(crate) use state::failures::{Failure, Failures, digest_of_404};
 pub(crate) use suspects::SuspectStep;
+pub(crate) use threads::{AllThreads, Threads};
 pub(crate) use unreadable::FEED_TABLES;
 pub(crate) use verifications::{CaseMoved, RevenueMonth, ScopeTimes, TurnMonth, rows_of_month};
 pub(crate) use verified::{Difference, VerifiedRow};
@@ -88,11 +90,8 @@ const CHECKPOINT_AT: f64 = 256e6; // bytes
 /// What was logged stays in memory until then: it may take this part of `store.memory_limit`.
 const LOGGED_PART: f64 = 0.25;
 
-/// From a store, or a commit, of so many bytes on, DuckDB works with all threads that it may have. For
-/// less, most of its steps are one thread's work, and the one that waits for it does so at full speed:
-/// two threads took a tenth more CPU for 100,000 cases, of which the decoder needs the other core.
+/// From so many bytes on, publishing a store's tables as Parquet is large work for [`Threads`].
 const LARGE_STORE_BYTES: u64 = 256 << 20; // 256 MiB
-const LARGE_COMMIT_BYTES: usize = 32 << 20; // 32 MiB
 
 /// Size of a block of a new store, in bytes. DuckDB's own 262,144 make small tables cost much: every
 /// column of every table takes a block and a buffer. From 32,768 down, large tables are compressed
@@ -107,8 +106,7 @@ pub struct Store {
     privacy: Privacy,
     generation: i64,
     file: OnceLock<&'static File>,
-    /// `store.threads`.
-    threads: Option<usize>,
+    threads: Arc<Threads>,
     /// `store.memory_limit`.
     memory_limit: String,
 }
@@ -134,7 +132,7 @@ impl Store {
             privacy,
             generation,
             file: OnceLock::new(),
-            threads: config.store.threads,
+            threads: Arc::new(Threads::new(config.store.threads)),
             memory_limit: config.store.memory_limit.clone(),
         })
     }
@@ -155,13 +153,21 @@ impl Store {
         root.try_clone().map_err(|e| db("cannot open another connection to the store", e))
     }
 
-    /// Lets DuckDB work with all its threads where the store has grown large by small commits.
-    pub(crate) fn fit_threads(&self) -> Result<()> {
-        if is_large(&self.path) {
-            use_all_threads(&self.connection()?, self.threads)
-        } else {
-            Ok(())
-        }
+    /// What large work takes its threads from.
+    pub(crate) fn threads(&self) -> &Arc<Threads> {
+        &self.threads
+    }
+
+    /// All threads, where writing the store's tables as Parquet is large work.
+    ///
+    /// # Errors
+    /// Those of [`Threads::all`].
+    pub(crate) fn threads_for_parquet<'c>(
+        &'c self,
+        conn: &'c Connection,
+    ) -> Result<Option<AllThreads<'c>>> {
+        let is_large = self.path.metadata().is_ok_and(|found| found.len() >= LARGE_STORE_BYTES);
+        is_large.then(|| self.threads.all(conn)).transpose()
     }
 
     /// What becomes of values with a privacy class in this store.
@@ -189,19 +195,15 @@ impl Store {
 }
 
 fn connect(settings: &config::Store) -> Result<Connection> {
-    let mut options = DuckConfig::default()
+    let options = DuckConfig::default()
         .max_memory(&settings.memory_limit)
         .and_then(|o| o.enable_autoload_extension(false))
         .and_then(|o| o.with("autoinstall_known_extensions", "false"))
         .and_then(|o| o.with("preserve_insertion_order", "false"))
         .and_then(|o| o.with("checkpoint_threshold", log_limit(&settings.memory_limit)))
         .and_then(|o| o.with("default_block_size", BLOCK_BYTES))
+        .and_then(|o| o.threads(threads::FEW as i64))
         .map_err(|e| db("cannot set DuckDB's options", e))?;
-    let threads = if is_large(&settings.path) { settings.threads } else { Some(1) };
-    if let Some(threads) = threads {
-        options =
-            options.threads(threads as i64).map_err(|e| db("cannot set DuckDB's threads", e))?;
-    }
     let connection = Connection::open_with_flags(&settings.path, options)
         .map_err(|e| open_error(&settings.path, e))?;
     // A store must not grow on whatever disk the process was started from.
@@ -228,19 +230,6 @@ fn connect(settings: &config::Store) -> Result<Connection> {
 fn log_limit(memory_limit: &str) -> String {
     let limit = config::memory_bytes(memory_limit).unwrap_or(f64::MAX);
     format!("{:.0}B", (limit * LOGGED_PART).min(CHECKPOINT_AT))
-}
-
-fn is_large(store: &Path) -> bool {
-    store.metadata().is_ok_and(|found| found.len() >= LARGE_STORE_BYTES)
-}
-
-/// Lets DuckDB work with all threads that `store.threads` allows.
-fn use_all_threads(conn: &Connection, threads: Option<usize>) -> Result<()> {
-    let set = match threads {
-        Some(threads) => format!("SET GLOBAL threads = {threads}"),
-        None => "RESET GLOBAL threads".to_owned(),
-    };
-    conn.execute_batch(&set).map_err(|e| db("cannot set DuckDB's threads", e))
 }
 
 /// DuckDB tells these cases apart only in words.

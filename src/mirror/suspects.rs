@@ -238,7 +238,6 @@ mod tests {
             doubt: Duration::ZERO,
             zone: jiff::tz::TimeZone::UTC,
             close_day: 10,
-            threads: None,
             progress: crate::progress::Progress::silent(),
             redefined: Arc::default(),
         };

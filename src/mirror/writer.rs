@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::commit;
 use super::first_load::KnownScopes;
 use super::load::{Outcome, Settings};
-use super::{LARGE_COMMIT_BYTES, use_all_threads};
+use super::{Store, Threads};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
@@ -31,6 +31,8 @@ use crate::sql::transaction;
 const BUDGET_BYTES: usize = 32 << 20; // 32 MiB
 /// A transaction is committed when it holds this much,
 const COMMIT_BYTES: usize = 16 << 20; // 16 MiB
+/// A commit of so much is large work for [`Threads`]: a month of lines, handed over at once.
+const LARGE_COMMIT_BYTES: usize = 32 << 20; // 32 MiB
 /// or this many loads,
 const COMMIT_LOADS: usize = 2_000;
 /// or when nothing more came for so long.
@@ -58,24 +60,28 @@ pub struct Writer {
     next_lane: Arc<AtomicU64>,
     /// Taken by the one who waits for its end.
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
+    threads: Arc<Threads>,
 }
 
 impl Writer {
-    /// Starts the thread on a connection that nothing else uses.
+    /// Starts the thread on a connection of its own.
     ///
     /// # Errors
-    /// `Io` when there can be no further thread.
-    pub fn start(connection: Connection) -> Result<Writer> {
+    /// `Io` when there can be no further thread, those of [`Store::connection`].
+    pub fn start(store: &Store) -> Result<Writer> {
+        let (connection, threads) = (store.connection()?, store.threads());
+        let of_worker = Arc::clone(threads);
         let (commands, queue) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(move || Worker::new(connection).work(&queue))
+            .spawn(move || Worker::new(connection, of_worker).work(&queue))
             .map_err(|e| Error::caused(Kind::Io, "cannot start the writer's thread", e))?;
         Ok(Writer {
             commands,
             budget: Arc::new(Semaphore::new(BUDGET_BYTES)),
             next_lane: Arc::default(),
             thread: Arc::new(Mutex::new(Some(thread))),
+            threads: Arc::clone(threads),
         })
     }
 
@@ -95,6 +101,19 @@ impl Writer {
         write: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.between_commits(|conn| transaction(conn, || write(conn))).await
+    }
+
+    /// As [`Writer::run`], with all threads.
+    pub(crate) async fn run_large<T: Send + 'static>(
+        &self,
+        write: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let threads = Arc::clone(&self.threads);
+        self.between_commits(move |conn| {
+            let _all = threads.all(conn)?;
+            transaction(conn, || write(conn))
+        })
+        .await
     }
 
     /// Runs `act` between two commits: after all loads sent before it, outside of a transaction, while
@@ -197,6 +216,7 @@ fn gone() -> Error {
 
 struct Worker {
     conn: Connection,
+    threads: Arc<Threads>,
     loaders: BTreeMap<LoaderId, Waiting>,
     last: Timestamp,
     known: KnownScopes,
@@ -237,7 +257,13 @@ impl Waiting {
         self.bytes >= COMMIT_BYTES || self.loads.len() >= COMMIT_LOADS || old
     }
 
-    fn commit(&mut self, conn: &Connection, last: &mut Timestamp, known: &mut KnownScopes) {
+    fn commit(
+        &mut self,
+        conn: &Connection,
+        threads: &Threads,
+        last: &mut Timestamp,
+        known: &mut KnownScopes,
+    ) {
         if self.loads.is_empty() {
             return;
         }
@@ -252,13 +278,13 @@ impl Waiting {
         let now = commit_time(last);
         let records = loads.iter().map(|load| load.records).sum();
         failpoint::hit("before-commit");
-        let done = transaction(conn, || {
-            if is_large {
-                use_all_threads(conn, self.settings.threads)?;
-            }
-            let done = commit::apply(conn, &self.settings, self.run_id, now, loads, known)?;
-            failpoint::hit("in-commit");
-            Ok(done)
+        let all_threads = is_large.then(|| threads.all(conn)).transpose();
+        let done = all_threads.and_then(|_all_threads| {
+            transaction(conn, || {
+                let done = commit::apply(conn, &self.settings, self.run_id, now, loads, known)?;
+                failpoint::hit("in-commit");
+                Ok(done)
+            })
         });
         failpoint::hit("after-commit");
         drop(permits);
@@ -277,9 +303,10 @@ impl Waiting {
 }
 
 impl Worker {
-    fn new(conn: Connection) -> Worker {
+    fn new(conn: Connection, threads: Arc<Threads>) -> Worker {
         Worker {
             conn,
+            threads,
             loaders: BTreeMap::new(),
             last: Timestamp::MIN,
             known: KnownScopes::default(),
@@ -301,7 +328,12 @@ impl Worker {
                     if let Some(loader) = self.loaders.get_mut(&id) {
                         loader.take(*load, permit);
                         if loader.is_full() {
-                            loader.commit(&self.conn, &mut self.last, &mut self.known);
+                            loader.commit(
+                                &self.conn,
+                                &self.threads,
+                                &mut self.last,
+                                &mut self.known,
+                            );
                         }
                     }
                 }
@@ -339,7 +371,7 @@ impl Worker {
 
     fn commit(&mut self) {
         for loader in self.loaders.values_mut() {
-            loader.commit(&self.conn, &mut self.last, &mut self.known);
+            loader.commit(&self.conn, &self.threads, &mut self.last, &mut self.known);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{RunLog, State};
+use crate::mirror::{RunLog, State, Store};
 use crate::pending::{self, PendingScope};
 use crate::progress::Progress;
 use crate::publish::{
@@ -165,7 +165,6 @@ impl Session {
     ) -> Result<Published> {
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
         let (store, log_limit) = (self.store.file()?, self.store.log_limit());
-        self.store.fit_threads()?;
         let begun = {
             let (config, catalog) = (Arc::clone(&config), Arc::clone(&catalog));
             blocking(move || {
@@ -181,7 +180,10 @@ impl Session {
             })
             .await?;
         let progress = self.progress.clone();
+        let store = Arc::clone(&self.store);
         blocking(move || {
+            let conn = store.connection()?;
+            let _threads = with_parquet.then(|| store.threads_for_parquet(&conn)).transpose()?;
             let tables = catalog.names();
             publish::publish(frozen, &targets(&config, &tables, with_parquet), &stop, &progress)
         })
@@ -208,8 +210,8 @@ impl Session {
         let (conn, progress) = (self.store.connection()?, self.progress.clone());
         let stop = self.begin_interruptible(&conn);
         let exported = {
-            let stop = stop.clone();
-            blocking(move || export(&config, &catalog, conn, &stop, &progress)).await
+            let (stop, store) = (stop.clone(), Arc::clone(&self.store));
+            blocking(move || export(&config, &catalog, &store, conn, &stop, &progress)).await
         };
         self.end_interruptible(&stop, exported)
     }
@@ -289,8 +291,8 @@ impl Session {
     }
 }
 
-/// Writes a snapshot of what is committed in an open store, by a connection that does nothing else. One
-/// call at a time, and none while something else is published.
+/// Writes a snapshot of what is committed in an open store, by a connection to it that does nothing else.
+/// One call at a time, and none while something else is published.
 ///
 /// # Errors
 /// `Kind::Config` where `publish.parquet` is off; `Kind::Io` before the first complete listing
@@ -298,6 +300,7 @@ impl Session {
 pub(crate) fn export(
     config: &Config,
     catalog: &Catalog,
+    store: &Store,
     conn: Connection,
     stop: &Stop,
     progress: &Progress,
@@ -312,6 +315,8 @@ pub(crate) fn export(
     let targets = Targets { database: None, ..targets(config, &tables, true) };
     let frozen = Frozen::without_file(conn, publish::begin(&targets, info)?)?;
     let _step = progress.step("publishing");
+    let conn = store.connection()?;
+    let _threads = store.threads_for_parquet(&conn)?;
     publish::publish(frozen, &targets, stop, progress)?
         .parquet
         .ok_or_else(|| Error::new(Kind::Internal, "a snapshot was asked for and none was written"))
