@@ -247,7 +247,7 @@ impl Drop for Task {
 /// changing them. At the start they are a mistake in the configuration.
 fn ends_the_daemon(error: &Error, went_well_before: bool) -> bool {
     match error.kind() {
-        Kind::Tenant | Kind::StoreNewer | Kind::Config => true,
+        Kind::Tenant | Kind::StoreNewer | Kind::StoreOlder | Kind::Config => true,
         Kind::Credentials => !went_well_before,
         _ => false,
     }

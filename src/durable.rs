@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +23,16 @@ pub(crate) enum Access {
     ReadOnly,
     /// As it was created; for folders and links.
     AsCreated,
+}
+
+/// A new file that only its owner can read and write, from the first moment.
+///
+/// # Errors
+/// `Io`, `DiskFull`.
+pub(crate) fn create_private(path: &Path) -> Result<File> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options.open(path).map_err(|e| error::io("write", path, e))
 }
 
 /// Something that is being written beside its target, to take its place when it is finished.

@@ -49,6 +49,8 @@ pub enum Kind {
     StoreLocked,
     /// The store was written by a newer version.
     StoreNewer,
+    /// The store was written by an earlier version, and this command upgrades none.
+    StoreOlder,
     /// DuckDB failed.
     Store,
     /// The disk is full.
@@ -90,6 +92,7 @@ impl Kind {
             | Kind::Tenant
             | Kind::StoreLocked
             | Kind::StoreNewer
+            | Kind::StoreOlder
             | Kind::Store
             | Kind::DiskFull
             | Kind::Io
@@ -119,6 +122,7 @@ impl Kind {
             | Kind::Tenant
             | Kind::StoreLocked
             | Kind::StoreNewer
+            | Kind::StoreOlder
             | Kind::Store
             | Kind::DiskFull
             | Kind::Io
@@ -154,6 +158,9 @@ impl Kind {
             ),
             Kind::StoreLocked => {
                 Some("wait until that process has ended: one at a time works on a store")
+            }
+            Kind::StoreOlder => {
+                Some("`casemirror sync` upgrades it, and keeps a copy of what it was")
             }
             Kind::StoreNewer => {
                 Some("install the version of casemirror that wrote it, or a newer one")

@@ -27,6 +27,8 @@ use crate::scope::{FeedName, FeedState, Reader};
 use crate::source::Client;
 use crate::ticks::Ticks;
 
+#[cfg(test)]
+pub(crate) use memory::PagePlace;
 pub(crate) use memory::{Committed, Memory, Recalled, SeenPage};
 pub(crate) use reading::LARGEST_PAGE;
 use reading::Reading;

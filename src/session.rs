@@ -17,9 +17,10 @@ use crate::config::Config;
 use crate::cycle::{self, Cycle, MonthsUnderWay, Notifier, Options, Polls, Run, Signals};
 use crate::decode::Context;
 use crate::error::{Error, Result};
-use crate::mirror::{Loader, RunLog, RunSummary, Settings, Store, Writer};
+use crate::mirror::{Loader, Looked, RunLog, RunSummary, Settings, State, Store, Writer, Writing};
 use crate::progress::Progress;
 use crate::publish::Published;
+use crate::scope::FeedName;
 use crate::source::{Client, StoredLedger, Tuning};
 use crate::verify::{self, Verification, Verified};
 
@@ -34,6 +35,13 @@ pub(crate) struct Session {
     publishing: Publishing,
     /// What a cycle has begun to read and the next one goes on with.
     months: MonthsUnderWay,
+}
+
+/// The tables that this configuration describes.
+fn catalog_of(config: &Config) -> Result<Catalog> {
+    let catalog = Catalog::load(config.resources.dir.as_deref())?;
+    config.check_tables(&catalog.names())?;
+    Ok(catalog)
 }
 
 /// What a run did, and what it published.
@@ -51,13 +59,27 @@ impl Session {
     /// Opens or makes the store and prepares the client; calls nothing.
     ///
     /// # Errors
-    /// `Config` for unknown tables and wrong resource files, those of [`Store::open`], and those of
+    /// `Config` for unknown tables and wrong resource files, those of [`Store::open_for`], and those of
     /// the client's settings.
-    pub(crate) fn open(config: Config, progress: Progress) -> Result<Session> {
-        let catalog = Arc::new(Catalog::load(config.resources.dir.as_deref())?);
-        config.check_tables(&catalog.names())?;
-        let config = Arc::new(config);
-        let store = Arc::new(Store::open(&config, &catalog)?);
+    pub(crate) fn open(config: Config, writing: Writing, progress: Progress) -> Result<Session> {
+        let catalog = catalog_of(&config)?;
+        let store = Store::open_for(writing, &config, &catalog)?;
+        Session::of(config, catalog, store, progress)
+    }
+
+    /// A session that keeps to itself what the change feeds say, and in what the configuration differs
+    /// from the one that the store was last written with. It is good for [`Session::ask_feeds`] and what
+    /// reads.
+    ///
+    /// # Errors
+    /// As [`Session::open`], and those of [`Store::over`].
+    pub(crate) fn over(config: Config, progress: Progress) -> Result<(Session, Vec<String>)> {
+        let Looked { store, catalog, differences } = Store::over(&config, &catalog_of(&config)?)?;
+        Ok((Session::of(config, catalog, store, progress)?, differences))
+    }
+
+    fn of(config: Config, catalog: Catalog, store: Store, progress: Progress) -> Result<Session> {
+        let (config, catalog, store) = (Arc::new(config), Arc::new(catalog), Arc::new(store));
         let ledger = Arc::new(StoredLedger::open(&config, store.connection()?)?);
         let tuning = Tuning { progress: progress.clone(), ..Tuning::default() };
         let client =
@@ -111,6 +133,25 @@ impl Session {
     pub(crate) async fn check_tenant(&self) -> Result<()> {
         cycle::check_tenant(&self.config, &self.store, &self.writer, &self.polls.client, false)
             .await
+    }
+
+    /// Asks the change feeds, as the next `sync` will. What they say is kept where this is a session on the
+    /// store, and forgotten with one over it.
+    ///
+    /// # Errors
+    /// Those of the polls and the store.
+    pub(crate) async fn ask_feeds(&self) -> Result<()> {
+        // Only with other credentials than the store was filled with is it asked whose they are: what
+        // another tenant's feed says must not be kept.
+        if State::new(&self.store.connection()?).meta("tenant")?.is_some() {
+            self.check_tenant().await?;
+        }
+        self.polls.poll(FeedName::Cases).await?;
+        self.polls.poll_contacts().await?;
+        match self.store.overlay() {
+            Some(overlay) => self.writer.run(move |conn| overlay.settle(conn)).await,
+            None => Ok(()),
+        }
     }
 
     /// One run: a cycle, published where it changed anything. A comparison with the source that has to

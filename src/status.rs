@@ -44,6 +44,8 @@ pub(crate) struct Status {
     pub(crate) waiting: Vec<String>,
     /// Until when the platform wants no call to the change feeds.
     feeds_held_until: Option<String>,
+    /// In what the configuration is another than the one that the store was last written with.
+    pub(crate) differences: Vec<String>,
 }
 
 /// How late rows appeared in the feeds, as the last listing found.
@@ -111,11 +113,16 @@ pub(crate) struct Standing {
 }
 
 impl Status {
-    /// Of an open store.
+    /// Of an open store. `differences`: [`Status::differences`].
     ///
     /// # Errors
     /// `Store`.
-    pub(crate) fn collect(config: &Config, catalog: &Catalog, store: &Store) -> Result<Status> {
+    pub(crate) fn collect(
+        config: &Config,
+        catalog: &Catalog,
+        store: &Store,
+        differences: Vec<String>,
+    ) -> Result<Status> {
         let conn = store.connection()?;
         let (state, log) = (State::new(&conn), RunLog::new(&conn));
         let pending = pending::collect(&conn, config, catalog)?;
@@ -169,6 +176,7 @@ impl Status {
             problems,
             waiting,
             feeds_held_until: held.map(shown),
+            differences,
         })
     }
 

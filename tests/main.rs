@@ -28,6 +28,7 @@ mod journals;
 mod kills;
 mod layers;
 mod lists;
+mod looking;
 mod mirror;
 mod plan;
 mod privacy;

@@ -2,6 +2,7 @@
 //! again because of it.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 
 use duckdb::Connection;
 
@@ -149,6 +150,29 @@ fn fetched(conn: &Connection) -> Vec<String> {
     lines(conn, "SELECT f::VARCHAR FROM sync.fetched f ORDER BY table_name, id, part")
 }
 
+/// Brings the store up to this version by a run that reaches nobody, so that nothing else happens to it.
+/// A command that looks has left it as it was.
+fn upgrade(world: &World, format: u32) {
+    let file = world.path("data/store.duckdb");
+    let (before, status) = (std::fs::read(&file).unwrap(), world.run(&["status"]));
+    let said = String::from_utf8_lossy(&status.stderr).into_owned();
+    assert_eq!(status.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains(&format!("has format {format}")) && said.contains("casemirror sync"),
+        "{said}"
+    );
+    assert!(std::fs::read(&file).unwrap() == before, "status changed the store");
+    let sync = world.run_out_of_reach(&["sync"]);
+    assert_eq!(sync.status.code(), Some(1), "{sync:?}");
+    let copy = world.path(&format!("data/store.duckdb.before-format-{}", format + 1));
+    assert_eq!(std::fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
+    let kept = Connection::open(copy).unwrap();
+    assert_eq!(
+        one::<String>(&kept, "SELECT value FROM sync.meta WHERE key = 'format'"),
+        format.to_string()
+    );
+}
+
 /// The calls of the last run, by endpoint.
 fn calls(conn: &Connection) -> BTreeMap<String, i64> {
     let mut statement = conn
@@ -183,8 +207,7 @@ fn a_store_of_the_first_format_is_upgraded_and_nothing_is_fetched_again() {
     };
     open(&world).execute_batch(&(second_format() + FIRST_FORMAT)).unwrap();
 
-    let status = world.run(&["status"]);
-    assert_eq!(status.status.code(), Some(0), "{status:?}");
+    upgrade(&world, 1);
     {
         let store = world.store();
         assert_eq!(fetched(&store), before);
@@ -219,7 +242,7 @@ fn the_words_of_the_first_format_become_statuses() {
             .unwrap();
         }
     }
-    world.run(&["status"]);
+    upgrade(&world, 1);
     {
         let store = world.store();
         let found = lines(
@@ -274,7 +297,7 @@ fn lines_of_a_store_without_names_get_them_and_no_two_have_one() {
         one::<String>(&store, &six)
     };
     open(&world).execute_batch(&second_format()).unwrap();
-    assert_eq!(world.run(&["status"]).status.code(), Some(0));
+    upgrade(&world, 2);
     let store = world.store();
     let is = "SELECT count(*) FROM revenue_journals WHERE line_id <> line_number";
     assert_eq!(one::<i64>(&store, is), 0, "a line's place is its first name");
@@ -327,7 +350,7 @@ fn tables_of_state_say_what_they_are_in_stores_of_earlier_versions_too() {
         conn.execute_batch("COMMENT ON TABLE sync.meta IS NULL").unwrap();
         assert_eq!(lines(&conn, silent), ["meta"]);
     }
-    assert_eq!(world.run(&["status"]).status.code(), Some(0));
+    world.sync();
     assert_eq!(lines(&world.store(), silent), [""; 0]);
 }
 
@@ -358,7 +381,7 @@ fn a_store_of_the_fifth_format_says_how_fresh_its_tables_are_as_it_did() {
     let fresh = "SELECT f::VARCHAR FROM report.freshness f ORDER BY table_name";
     let before = lines(&world.store(), fresh);
     open(&world).execute_batch(FIFTH_FORMAT).unwrap();
-    assert_eq!(world.run(&["status"]).status.code(), Some(0));
+    upgrade(&world, 5);
     assert_eq!(lines(&world.store(), fresh), before);
     let unknown = "SELECT count(*) FROM sync.freshness WHERE last_checked IS NULL";
     assert!(one::<i64>(&world.store(), unknown) < 10);

@@ -53,9 +53,18 @@ impl Catalog {
     fn new(mut resources: Vec<Resource>) -> Catalog {
         resolve_scopes(&mut resources);
         resources.sort_by_key(|r| (r.table != "cases", r.table != "projects", r.table.clone()));
-        let resources: Vec<_> = resources.into_iter().map(Arc::new).collect();
+        Catalog::of(resources.into_iter().map(Arc::new).collect())
+    }
+
+    fn of(resources: Vec<Arc<Resource>>) -> Catalog {
         let by_name = resources.iter().enumerate().map(|(i, r)| (r.table.clone(), i)).collect();
         Catalog { resources, by_name }
+    }
+
+    /// The same with those tables alone for which `which` holds.
+    pub(crate) fn only(&self, which: impl Fn(&Resource) -> bool) -> Catalog {
+        let kept = self.resources.iter().filter(|resource| which(resource)).cloned();
+        Catalog::of(kept.collect())
     }
 
     /// Every table.

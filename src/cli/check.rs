@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use super::{output, print};
+use super::{output, print, work};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::cycle;
-use crate::error::Result;
+use crate::error::{Kind, Result};
+use crate::mirror::Store;
 use crate::source::{Client, MemoryLedger};
 
 pub(crate) async fn run(config: Config) -> Result<u8> {
     let catalog = Catalog::load(config.resources.dir.as_deref())?;
     config.check_tables(&catalog.names())?;
+    compare(&config, &catalog)?;
     // It makes no feed call, so its ledger can be one that is forgotten.
     let ledger = Arc::new(MemoryLedger::new());
     let client = Client::new(&config.source, &config.feed, &config.limits, ledger)?;
@@ -64,4 +66,20 @@ pub(crate) async fn run(config: Config) -> Result<u8> {
         config.source.base_url, config.source.client_id
     ))?;
     Ok(0)
+}
+
+/// Says in what the configuration is another than the one that the store was last written with, where there
+/// is one that nobody holds.
+fn compare(config: &Config, catalog: &Catalog) -> Result<()> {
+    if !config.store.path.exists() {
+        return Ok(());
+    }
+    match Store::look(config, catalog) {
+        Ok(looked) => work::tell(&looked.differences),
+        // What holds it has compared them.
+        Err(error) if error.kind() == Kind::StoreLocked => {}
+        Err(error) if error.kind() == Kind::StoreOlder => tracing::warn!("{}", error.chain()),
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }

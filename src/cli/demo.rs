@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::cycle::{Options, Signals};
 use crate::error::{Error, Kind, Result, io};
 use crate::mirror::RunLog;
+use crate::mirror::Writing;
 use crate::progress::Progress;
 use crate::sandbox::{self, Act, Sandbox};
 use crate::session::Session;
@@ -61,7 +62,7 @@ pub(crate) async fn run(args: &Demo, quiet: bool) -> Result<u8> {
         args.seed
     ))?;
 
-    let session = Session::open(config, Progress::new(quiet))?;
+    let session = Session::open(config, Writing::Applying, Progress::new(quiet))?;
     let started = std::time::Instant::now();
     let first = session.sync("demo", Options::default(), Signals::none(), &mut None).await?;
     print(&format!(

@@ -2,31 +2,23 @@
 
 use std::sync::Arc;
 
-use super::print;
+use super::{print, work};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::Store;
+use crate::mirror::{Looked, Store};
 use crate::progress::Progress;
 use crate::publish::{PublishedParquet, Stop};
-use crate::session::{NOTHING_LISTED, Session, export};
+use crate::session::{Session, export};
 
 pub(crate) fn run(config: &Config, quiet: bool) -> Result<u8> {
     // What is wrong whatever the store holds, before it is opened.
     folder(config)?;
     let catalog = Catalog::load(config.resources.dir.as_deref())?;
     config.check_tables(&catalog.names())?;
-    if !config.store.path.exists() {
-        return Err(Error::new(
-            Kind::Io,
-            format!(
-                "there is no store at {} yet, and {NOTHING_LISTED}: `casemirror sync` makes both",
-                config.store.path.display()
-            ),
-        ));
-    }
-    let store = Store::open(config, &catalog)?;
+    let Looked { store, catalog, differences } = Store::look(config, &catalog)?;
+    work::tell(&differences);
     let exported = export(
         config,
         &catalog,

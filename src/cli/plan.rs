@@ -9,19 +9,10 @@ use crate::config::Config;
 use crate::daemon::Printer;
 use crate::error::Result;
 use crate::forecast::{self, Forecast};
-use crate::mirror::State;
-use crate::scope::FeedName;
 use crate::session::Session;
 
 pub(crate) async fn execute(session: &Session, out: &Printer) -> Result<u8> {
-    // Only with other credentials than the store was filled with is it asked whose they are: what
-    // another tenant's feed says must not be kept.
-    if State::new(&session.store().connection()?).meta("tenant")?.is_some() {
-        session.check_tenant().await?;
-    }
-    // The feeds alone are asked. What they say is kept: the next sync starts from there.
-    session.polls().poll(FeedName::Cases).await?;
-    session.polls().poll_contacts().await?;
+    session.ask_feeds().await?;
     let forecast = tokio::task::block_in_place(|| {
         let conn = session.store().connection()?;
         forecast::forecast(&conn, session.config(), session.catalog(), Timestamp::now())

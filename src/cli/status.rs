@@ -6,7 +6,7 @@ use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::Store;
+use crate::mirror::{Looked, Store};
 use crate::session::Session;
 use crate::status::Status;
 use crate::text::counted;
@@ -17,23 +17,16 @@ const MOST_STANDING: usize = 20;
 pub(crate) fn run(config: &Config, args: &args::Status) -> Result<u8> {
     let catalog = Catalog::load(config.resources.dir.as_deref())?;
     config.check_tables(&catalog.names())?;
-    if !config.store.path.exists() {
-        return Err(Error::new(
-            Kind::Io,
-            format!(
-                "there is no store at {} yet: `casemirror sync` makes it",
-                config.store.path.display()
-            ),
-        ));
-    }
-    let store = Store::open(config, &catalog)?;
-    show(&Status::collect(config, &catalog, &store)?, args, &Printer::here())
+    let Looked { store, catalog, differences } = Store::look(config, &catalog)?;
+    let status = Status::collect(config, &catalog, &store, differences)?;
+    show(&status, args, &Printer::here())
 }
 
 /// The same where the store is open.
 pub(crate) fn execute(args: &args::Status, session: &Session, out: &Printer) -> Result<u8> {
     let status = tokio::task::block_in_place(|| {
-        Status::collect(session.config(), session.catalog(), session.store())
+        // What has the store open has brought it up to its configuration.
+        Status::collect(session.config(), session.catalog(), session.store(), Vec::new())
     })?;
     show(&status, args, out)
 }
@@ -94,6 +87,12 @@ fn text(status: &Status) -> String {
     }
     for waits in &status.waiting {
         out.push_str(&format!("\nwaiting: {waits}"));
+    }
+    for difference in &status.differences {
+        out.push_str(&format!(
+            "\nconfiguration: {difference} (the store stays as it is; `casemirror sync` brings it up to \
+             that)"
+        ));
     }
     if let Some(run) = status.runs.first() {
         out.push_str(&format!(

@@ -9,6 +9,7 @@ use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::daemon::{self, Forwarded, Host, Printer};
 use crate::error::{Error, Kind, Result};
+use crate::mirror::Writing;
 use crate::progress::Progress;
 use crate::session::Session;
 
@@ -45,7 +46,7 @@ pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Resul
         Command::Close(args) => close::check(args, &config)?,
         _ => {}
     }
-    let session = match Session::open(config.clone(), Progress::new(quiet)) {
+    let session = match open(command, config.clone(), Progress::new(quiet)) {
         Ok(session) => session,
         Err(error) => return forward(command, &config, error).await,
     };
@@ -62,6 +63,28 @@ pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Resul
     let status = done?;
     closed?;
     Ok(status)
+}
+
+/// Opens what a command works on (docs/architecture.md, "Commands").
+fn open(command: &Command, config: Config, progress: Progress) -> Result<Session> {
+    match command {
+        Command::Plan => {
+            let (session, differences) = Session::over(config, progress)?;
+            tell(&differences);
+            Ok(session)
+        }
+        Command::Sync(_) => Session::open(config, Writing::Applying, progress),
+        _ => Session::open(config, Writing::AsItIs, progress),
+    }
+}
+
+/// Says in what the configuration of a command that looks differs from the store.
+pub(crate) fn tell(differences: &[String]) {
+    for difference in differences {
+        tracing::warn!(
+            "{difference}: the store stays as it is, and `casemirror sync` brings it up to that"
+        );
+    }
 }
 
 /// Forwards a command to the process that holds the store; the error stands where the store is not held,

@@ -44,12 +44,12 @@ declare::sections! {
         /// Base of the API; may carry a path, as in "https://host.example.com/api-gateway/".
         // `http` or `https`, without query, fragment or user; its path always ends in `/`, so that
         // `Url::join` appends to it.
-        pub(crate) base_url: Url = for_login(rules::nowhere(), rules::base_url),
+        pub(crate) base_url: Url = where_right(rules::nowhere(), rules::base_url),
             required "<address of the API>";
 
         /// The credentials that the platform has given you. The secret can stand in a file of its own, or in
         /// the environment, instead of here: then delete the line `client_secret`.
-        pub(crate) client_id: String = for_login(String::new(), rules::client_id),
+        pub(crate) client_id: String = where_right(String::new(), rules::client_id),
             required "<client id>";
         pub(crate) client_secret or client_secret_file: SecretString =
             for_login(SecretString::default(), rules::client_secret),

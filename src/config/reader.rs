@@ -30,7 +30,7 @@ const LEAST_MEMORY_BYTES: f64 = 64e6;
 pub(super) enum Scope {
     /// All.
     Whole,
-    /// All but those that are needed to log in, which are not looked at.
+    /// All but those that are needed to log in.
     Offline,
 }
 
@@ -82,6 +82,14 @@ impl Reader {
     /// The same for a path.
     pub(super) fn peek_path(&self, key: &str) -> Option<PathBuf> {
         self.peek(key, |text| absolute(&self.folder, text))
+    }
+
+    /// Reads something, and notes nothing of what is wrong with it.
+    pub(super) fn quietly<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
+        let noted = self.layers.violations.len();
+        let value = read(self);
+        self.layers.violations.truncate(noted);
+        value
     }
 
     /// Notes that the value of `key` is wrong; `rule` goes on "key = value: ...".

@@ -101,6 +101,20 @@ impl Reader {
         }
     }
 
+    /// The same for a key that such a command only compares with what the store was filled from: a value
+    /// that is right is taken.
+    pub(super) fn where_right<T>(
+        &mut self,
+        key: &str,
+        offline: T,
+        read: impl FnOnce(&mut Self, &str) -> Option<T>,
+    ) -> Option<T> {
+        match self.scope {
+            Scope::Whole => read(self, key),
+            Scope::Offline => Some(self.quietly(|r| read(r, key)).unwrap_or(offline)),
+        }
+    }
+
     /// A time zone by its name, or that of `other` where the key is empty.
     pub(super) fn time_zone_or_that_of(&mut self, key: &str, other: &str) -> Option<TimeZone> {
         if self.is_set(key) { self.time_zone(key) } else { self.peek(other, named_zone) }

@@ -77,6 +77,7 @@ pub(super) fn decide(kind: Kind, evidence: &Evidence) -> Verdict {
         | Kind::Tenant
         | Kind::StoreLocked
         | Kind::StoreNewer
+        | Kind::StoreOlder
         | Kind::Store
         | Kind::DiskFull
         | Kind::Io

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::cycle::{Controls, Interrupt, JournalRequest, Options};
 use crate::error::Kind;
 use crate::journals::tables_of;
+use crate::mirror::Writing;
 use crate::progress::{Counts, Progress};
 use crate::sandbox::{self, Fault, Rule, Sandbox, When};
 use crate::scope::Month;
@@ -53,7 +54,7 @@ impl Place {
         std::fs::write(&path, text).unwrap();
         let config = Config::load(&path, &[]).unwrap();
         let progress = Progress::silent();
-        let session = Arc::new(Session::open(config, progress.clone()).unwrap());
+        let session = Arc::new(Session::open(config, Writing::Applying, progress.clone()).unwrap());
         let own = Host::own(Arc::clone(&session));
         let done = own.run("sync", Options::default()).await.unwrap();
         assert_eq!(done.report.exit_status(), 0, "{:?}", done.report.problems);

@@ -31,6 +31,11 @@ fn without_mode(definition: &str) -> Option<((&str, &str), PrivacyMode)> {
     Some(((rest, zone), privacy::parse_mode(mode)?))
 }
 
+/// What of a definition a resource file says.
+pub(super) fn without_privacy_and_zone(definition: &str) -> &str {
+    without_mode(definition).map_or(definition, |((rest, _), _)| rest)
+}
+
 /// The definition with this mode, where that hides more than the one it has.
 pub(super) fn with_mode(definition: &str, mode: PrivacyMode) -> Option<String> {
     let ((rest, zone), before) = without_mode(definition)?;

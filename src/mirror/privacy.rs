@@ -51,20 +51,24 @@ pub(super) fn stricter_classes(
     conn: &Connection,
     now: &config::Privacy,
 ) -> Result<Option<config::Privacy>> {
-    let Some(before) = schema::meta(conn, MODES)? else { return Ok(None) };
-    let mut modes = before.split('|').map(|mode| parse_mode(mode).unwrap_or(PrivacyMode::Keep));
+    let Some([identifiers, contact_details]) = modes(conn)? else { return Ok(None) };
     // What did not become stricter is kept as it is.
-    let mut step = |now: PrivacyMode| {
-        let before = modes.next().unwrap_or(now);
-        if now > before { now } else { PrivacyMode::Keep }
-    };
+    let step = |before, now| if now > before { now } else { PrivacyMode::Keep };
     let step = config::Privacy {
-        identifiers: step(now.identifiers),
-        contact_details: step(now.contact_details),
+        identifiers: step(identifiers, now.identifiers),
+        contact_details: step(contact_details, now.contact_details),
     };
     let nothing =
         step.identifiers == PrivacyMode::Keep && step.contact_details == PrivacyMode::Keep;
     Ok((!nothing).then_some(step))
+}
+
+/// The modes of identifiers and contact details that the store was last written with.
+pub(super) fn modes(conn: &Connection) -> Result<Option<[PrivacyMode; 2]>> {
+    let Some(text) = schema::meta(conn, MODES)? else { return Ok(None) };
+    let mut modes = text.split('|').map(|mode| parse_mode(mode).unwrap_or(PrivacyMode::Keep));
+    let mut next = || modes.next().unwrap_or(PrivacyMode::Keep);
+    Ok(Some([next(), next()]))
 }
 
 /// Keeps the modes that the store was opened with.

@@ -13,27 +13,47 @@ use crate::error::{Error, Kind, Result};
 use crate::sql::{db, scalar_i64, transaction};
 
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
-const FORMAT: i64 = 6;
+pub(super) const FORMAT: i64 = 6;
 
 /// Key of `sync.meta`: by what the key of the privacy hashes is known again.
 const KEY_FINGERPRINT: &str = "hash_key_fingerprint";
 
-/// Brings an opened store up to this program and this catalog, all or nothing but for the comments;
-/// returns the key of its privacy hashes.
-pub(super) fn prepare(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<[u8; 32]> {
-    let key = transaction(conn, || prepare_within(conn, config, catalog))?;
+/// The format of the store; `None` where it has no tables yet.
+pub(super) fn format(conn: &Connection) -> Result<Option<i64>> {
+    let tables = scalar_i64(
+        conn,
+        "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() \
+         AND schema_name = 'sync' AND table_name = 'meta'",
+    )?;
+    if tables == 0 {
+        return Ok(None);
+    }
+    // What cannot be read is of a later version.
+    Ok(Some(meta(conn, "format")?.and_then(|text| text.parse().ok()).unwrap_or(i64::MAX)))
+}
+
+/// Brings an opened store up to this program and this catalog, all or nothing but for the comments. `key`
+/// gives the key of its privacy hashes, by what it is known again where there has been one; it is returned.
+pub(super) fn prepare(
+    conn: &Connection,
+    config: &Config,
+    catalog: &Catalog,
+    key: impl FnOnce(Option<&str>) -> Result<[u8; 32]>,
+) -> Result<[u8; 32]> {
+    let key = transaction(conn, || prepare_within(conn, config, catalog, key))?;
     comments::describe(conn, catalog)?;
     Ok(key)
 }
 
-fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<[u8; 32]> {
-    let fresh = scalar_i64(
-        conn,
-        "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() \
-         AND schema_name = 'sync' AND table_name = 'meta'",
-    )? == 0;
+fn prepare_within(
+    conn: &Connection,
+    config: &Config,
+    catalog: &Catalog,
+    key: impl FnOnce(Option<&str>) -> Result<[u8; 32]>,
+) -> Result<[u8; 32]> {
+    let before = format(conn)?;
     let (mut upgraded, mut was_kept) = (false, true);
-    if fresh {
+    if before.is_none() {
         conn.execute_batch(include_str!("sync.sql"))
             .map_err(|e| db("cannot create the store's state", e))?;
         fetched::create(conn)?;
@@ -43,17 +63,8 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
         set_meta(conn, "definition", "1")?;
         // Change counters of different stores must not be compared.
         set_meta(conn, "store_id", &format!("{:032x}", rand::random::<u128>()))?;
-    } else {
-        let format: i64 = meta(conn, "format")?.and_then(|v| v.parse().ok()).unwrap_or(i64::MAX);
-        if format > FORMAT {
-            return Err(Error::new(
-                Kind::StoreNewer,
-                format!(
-                    "the store {} has format {format}; this version of casemirror knows {FORMAT}",
-                    config.store.path.display()
-                ),
-            ));
-        }
+    }
+    if let Some(format) = before {
         if format < 2 {
             upgrade::from_first(conn)?;
         }
@@ -76,7 +87,7 @@ fn prepare_within(conn: &Connection, config: &Config, catalog: &Catalog) -> Resu
     comment_state(conn)?;
     calendar(conn, &config.source.time_zone)?;
     set_meta(conn, "journal_level", &config.journals.level.to_string())?;
-    let key = hash_key(conn, config)?;
+    let key = hash_key(conn, config, key)?;
     align::align(conn, config, catalog, key)?;
     levels::leave_others(conn, catalog, config.journals.level, jiff::Timestamp::now())?;
     fetched::note_rules(conn, catalog)?;
@@ -117,9 +128,12 @@ fn comment_state(conn: &Connection) -> Result<()> {
 }
 
 /// The key of the privacy hashes. From when a class is hidden on, the store is bound to it.
-fn hash_key(conn: &Connection, config: &Config) -> Result<[u8; 32]> {
-    let known = meta(conn, KEY_FINGERPRINT)?;
-    let key = secrets::hash_key(&config.store.path, known.as_deref())?;
+fn hash_key(
+    conn: &Connection,
+    config: &Config,
+    key: impl FnOnce(Option<&str>) -> Result<[u8; 32]>,
+) -> Result<[u8; 32]> {
+    let key = key(meta(conn, KEY_FINGERPRINT)?.as_deref())?;
     let modes = [config.privacy.identifiers, config.privacy.contact_details];
     if modes.iter().any(|mode| *mode != PrivacyMode::Keep) {
         set_meta(conn, KEY_FINGERPRINT, &secrets::fingerprint_of(key))?;

@@ -1,9 +1,8 @@
 //! Secrets that casemirror makes itself: `<store.path>.secrets`, mode 0600, never in the store
 //! (docs/architecture.md, "Privacy").
 
-use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -83,24 +82,11 @@ fn create(path: &Path) -> Result<[u8; 32]> {
     let text = toml::to_string(&File { hash_key: hex(&key) })
         .map_err(|e| Error::caused(Kind::Internal, "cannot write the secrets", e))?;
     let replacement = durable::Replacement::of(path)?;
-    write_private(replacement.path(), &text)?;
+    durable::create_private(replacement.path())?
+        .write_all(text.as_bytes())
+        .map_err(|e| error::io("write", replacement.path(), e))?;
     replacement.finish(durable::Access::AsCreated)?;
     Ok(key)
-}
-
-/// Only the owner can read it, from the first moment.
-fn write_private(path: &Path, text: &str) -> Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.mode(0o600);
-    }
-    options
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|e| error::io("write", &PathBuf::from(path), e))
 }
 
 #[cfg(test)]

@@ -170,12 +170,7 @@ impl LedgerFile {
         let failed = |e| cannot("write", &self.path, e);
         // A link stays one.
         let replacement = Replacement::of(&fs::canonicalize(&self.path).map_err(failed)?)?;
-        let mut anew = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(replacement.path())
-            .map_err(failed)?;
+        let mut anew = durable::create_private(replacement.path())?;
         anew.write_all(text(changes)?.as_bytes()).map_err(failed)?;
         replacement.finish(Access::AsCreated)
     }

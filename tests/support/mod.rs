@@ -194,6 +194,15 @@ impl World {
         all
     }
 
+    /// The same where nobody answers at the source's address.
+    pub(crate) fn run_out_of_reach(&self, args: &[&str]) -> Output {
+        let mut command = self.command(args);
+        // Where nothing listens; a port that was free a moment ago may be taken again.
+        command.env("CASEMIRROR_SOURCE__BASE_URL", "http://127.0.0.1:1/");
+        command.env("CASEMIRROR_RETRY_AT_ONCE", "1");
+        command.output().unwrap()
+    }
+
     /// Runs the binary to its end.
     pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()

@@ -1,0 +1,147 @@
+//! In what a configuration and its resource files are others than those that a store was last written
+//! with. Bringing the store up to them is what [`super::align`] does, for `sync` and `run` alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use duckdb::Connection;
+
+use super::definition::{definition, without_privacy_and_zone};
+use super::schema::meta;
+use super::{privacy, reports};
+use crate::catalog::{Catalog, Group, Resource};
+use crate::config::Config;
+use crate::error::Result;
+use crate::sql::query;
+
+/// Tables that are named; the rest is counted.
+const MOST_NAMED: usize = 5;
+
+/// What is another, each as a sentence for people; empty where the store would stay as it is.
+///
+/// # Errors
+/// `Store`.
+pub(super) fn differences(
+    conn: &Connection,
+    config: &Config,
+    catalog: &Catalog,
+) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    let mut compare = |key: &str, here: &str, there: Option<String>| {
+        if let Some(there) = there.filter(|there| there != here) {
+            found.push(format!("{key} is {here:?} here, and was {there:?}"));
+        }
+    };
+    let source = &config.source;
+    // A command that calls nobody may not know it.
+    if !source.client_id.is_empty() {
+        compare(
+            "source",
+            &format!("{} {}", source.base_url, source.client_id),
+            meta(conn, "origin")?,
+        );
+    }
+    let zone = source.time_zone.iana_name().unwrap_or("UTC");
+    compare("source.time_zone", zone, meta(conn, "calendar_zone")?);
+    compare("journals.level", &config.journals.level.to_string(), meta(conn, "journal_level")?);
+    if let Some([identifiers, contact_details]) = privacy::modes(conn)? {
+        let mode = |mode| format!("{mode:?}").to_lowercase();
+        for (key, here, there) in [
+            ("privacy.identifiers", config.privacy.identifiers, identifiers),
+            ("privacy.contact_details", config.privacy.contact_details, contact_details),
+        ] {
+            compare(key, &mode(here), Some(mode(there)));
+        }
+    }
+    let tables = of_tables(conn, config, catalog)?;
+    if tables.is_empty() {
+        let digest = reports::digest(catalog.resources());
+        if meta(conn, "reports")?.is_some_and(|known| known != digest) {
+            found.push("the reports are defined otherwise by this version".to_owned());
+        }
+    }
+    found.extend(tables);
+    Ok(found)
+}
+
+/// What the resource files say otherwise.
+fn of_tables(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<Vec<String>> {
+    let known = columns(conn)?;
+    let (mut new, mut redefined) = (Vec::new(), Vec::new());
+    for resource in catalog.resources() {
+        let Some(columns) = known.get(&resource.table) else {
+            new.push(resource.table.as_str());
+            continue;
+        };
+        let here: BTreeMap<&str, String> = resource
+            .columns
+            .iter()
+            .map(|column| (column.name.as_str(), definition(config, column)))
+            .collect();
+        let same = here.len() == columns.len()
+            && here.iter().all(|(name, here)| {
+                columns.get(*name).is_some_and(|there| {
+                    without_privacy_and_zone(there) == without_privacy_and_zone(here)
+                })
+            });
+        if !same {
+            redefined.push(resource.table.as_str());
+        }
+    }
+    let gone = known.keys().map(String::as_str).filter(|table| catalog.get(table).is_none());
+    let gone: Vec<&str> = gone.collect();
+    let said = [
+        (new, "described by resource files, and not in the store"),
+        (redefined, "described otherwise by resource files"),
+        (gone, "in the store, and described by no resource file"),
+    ];
+    let said = said.into_iter().filter(|(tables, _)| !tables.is_empty());
+    Ok(said.map(|(tables, what)| format!("{what}: {}", named(&tables))).collect())
+}
+
+fn named(tables: &[&str]) -> String {
+    let named = tables.iter().take(MOST_NAMED).copied().collect::<Vec<_>>().join(", ");
+    match tables.len().saturating_sub(MOST_NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+/// The columns of the tables in the store, with what defines them.
+fn columns(conn: &Connection) -> Result<BTreeMap<String, BTreeMap<String, String>>> {
+    let mut tables: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    let rows: Vec<(String, String, String)> = query(
+        conn,
+        "SELECT table_name, column_name, c.definition FROM sync.columns c \
+         JOIN (SELECT table_name FROM sync.resources) USING (table_name)",
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+    )?;
+    for (table, column, definition) in rows {
+        tables.entry(table).or_default().insert(column, definition);
+    }
+    Ok(tables)
+}
+
+/// The tables of the catalog that the store has, with all that deciding what is stale looks at.
+///
+/// # Errors
+/// `Store`.
+pub(super) fn described(conn: &Connection, catalog: &Catalog) -> Result<Catalog> {
+    let known = columns(conn)?;
+    let has = |table: &str, column: &str| known.get(table).is_some_and(|c| c.contains_key(column));
+    let looks_at = |resource: &Resource| -> BTreeSet<(String, String)> {
+        let condition = resource.condition.iter().map(|on| (on.table.clone(), on.column.clone()));
+        let lookups = resource.lookup.iter().flat_map(|lookup| {
+            lookup.tables.iter().map(|(table, _)| (table.clone(), lookup.column.clone()))
+        });
+        let each = match &resource.group {
+            Group::ForEach(each) => Some((each.table.clone(), each.column.clone())),
+            _ => None,
+        };
+        condition.chain(lookups).chain(each).collect()
+    };
+    Ok(catalog.only(|resource| {
+        known.contains_key(&resource.table)
+            && known.contains_key(resource.read_with())
+            && looks_at(resource).iter().all(|(table, column)| has(table, column))
+    }))
+}

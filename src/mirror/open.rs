@@ -1,0 +1,304 @@
+//! Opening a store: to bring it up to a configuration, to write to it as it is, to look at it, or to plan on
+//! it (docs/architecture.md, "Commands").
+//!
+//! Only `sync` and `run` chose the configuration that a store is brought up to: what privacy rewrites or a
+//! resource file takes out does not come back. All others take the store as it is.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use duckdb::{AccessMode, Config as DuckConfig, Connection};
+
+use super::differences::{described, differences};
+use super::overlay::{self, Overlay};
+use super::schema::{self, FORMAT};
+use super::threads::{self, Threads};
+use super::{Store, align, secrets};
+use crate::catalog::Catalog;
+use crate::config;
+use crate::decode::Privacy;
+use crate::durable::{self, Access, Replacement};
+use crate::error::{self, Error, Kind, Result};
+use crate::sql::{self, db};
+
+/// How large the log grows at most before it is worked into the file. A checkpoint writes the last rows
+/// of a table once more with all their columns, which at DuckDB's 16 MB is most of the work of a first
+/// load, and at 64 MB still two fifths of it.
+const CHECKPOINT_AT: f64 = 256e6; // bytes
+/// What was logged stays in memory until then: it may take this part of `store.memory_limit`.
+const LOGGED_PART: f64 = 0.25;
+
+/// Size of a block of a new store, in bytes. DuckDB's own 262,144 make small tables cost much: every
+/// column of every table takes a block and a buffer. From 32,768 down, large tables are compressed
+/// worse.
+const BLOCK_BYTES: &str = "65536";
+
+/// What a store is opened for by what writes to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writing {
+    /// It is brought up to this program, this configuration and these resource files.
+    Applying,
+    /// Only where it is up to them; a new one is made.
+    AsItIs,
+}
+
+/// A store that is looked at, which changes nothing of it.
+pub(crate) struct Looked {
+    pub(crate) store: Store,
+    /// The tables that the store has.
+    pub(crate) catalog: Catalog,
+    /// In what the configuration is another than the one that the store was last written with.
+    pub(crate) differences: Vec<String>,
+}
+
+impl Store {
+    /// Opens the store, makes it where there is none, and brings it up to this program, configuration and
+    /// catalog. A store of an earlier version is copied first.
+    ///
+    /// # Errors
+    /// `StoreLocked` naming the process that holds it, `StoreNewer`, `Store`, `DiskFull`, `Io`, and
+    /// `Config` where `<store.path>.secrets` is not the one that the store needs.
+    pub fn open(config: &config::Config, catalog: &Catalog) -> Result<Store> {
+        Store::open_for(Writing::Applying, config, catalog)
+    }
+
+    /// The same; [`Writing::AsItIs`] refuses a store that would have to be brought up to something.
+    ///
+    /// # Errors
+    /// Those of [`Store::open`]; `StoreOlder`; `Config` naming what is another.
+    pub(crate) fn open_for(
+        writing: Writing,
+        config: &config::Config,
+        catalog: &Catalog,
+    ) -> Result<Store> {
+        let path = &config.store.path;
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|e| error::io("create", folder, e))?;
+        }
+        let root = connect(&config.store, path, AccessMode::Automatic)?;
+        let file = OnceLock::new();
+        match (schema::format(&root)?, writing) {
+            (None, _) => {}
+            (Some(format), Writing::AsItIs) => {
+                check_format(path, format)?;
+                refuse(path, &differences(&root, config, catalog)?)?;
+            }
+            (Some(FORMAT), Writing::Applying) => {
+                for difference in differences(&root, config, catalog)? {
+                    tracing::warn!("{difference}: the store is brought up to it now");
+                }
+            }
+            (Some(format), Writing::Applying) if format < FORMAT => {
+                let store = File::open(path).map_err(|e| error::io("open", path, e))?;
+                // See `Store::file`.
+                let store: &'static File = Box::leak(Box::new(store));
+                keep_a_copy(&root, store, path, format)?;
+                // Nothing has set it before.
+                let _ = file.set(store);
+            }
+            (Some(format), Writing::Applying) => check_format(path, format)?,
+        }
+        let key = schema::prepare(&root, config, catalog, |known| secrets::hash_key(path, known))?;
+        Store::of(root, config, Privacy::new(&config.privacy, key), file)
+    }
+
+    /// Opens the store to read what it holds. It is neither upgraded nor rewritten, and the configuration
+    /// is compared with the one that it was last written with.
+    ///
+    /// # Errors
+    /// `StoreLocked` naming the process that holds it, `StoreNewer`, `StoreOlder`, `Store`, `Io` where
+    /// there is none.
+    pub(crate) fn look(config: &config::Config, catalog: &Catalog) -> Result<Looked> {
+        let path = &config.store.path;
+        if !path.exists() {
+            return Err(Error::new(
+                Kind::Io,
+                format!("there is no store at {} yet: `casemirror sync` makes it", path.display()),
+            ));
+        }
+        let root = connect(&config.store, path, AccessMode::ReadOnly)?;
+        looked(root, config, catalog, None)
+    }
+
+    /// The store as a database in memory that reads the file's tables, or has empty ones where there is no
+    /// file, and keeps to itself what the change feeds say ([`Overlay`]).
+    ///
+    /// # Errors
+    /// Those of [`Store::look`].
+    pub(crate) fn over(config: &config::Config, catalog: &Catalog) -> Result<Looked> {
+        let path = &config.store.path;
+        let root = connect(&config.store, Path::new(":memory:"), AccessMode::Automatic)?;
+        if !path.exists() {
+            schema::prepare(&root, config, catalog, |_| Ok(rand::random()))?;
+            return looked(root, config, catalog, None);
+        }
+        let attach = format!(
+            "ATTACH {} AS {} (READ_ONLY)",
+            sql::text(&path.display().to_string()),
+            overlay::STORE
+        );
+        root.execute_batch(&attach).map_err(|e| open_error(path, e))?;
+        let overlay = Overlay::lay(&root, config.feed.calls)?;
+        looked(root, config, catalog, Some(overlay))
+    }
+
+    fn of(
+        root: Connection,
+        config: &config::Config,
+        privacy: Privacy,
+        file: OnceLock<&'static File>,
+    ) -> Result<Store> {
+        let generation = align::generation(&root)?;
+        Ok(Store {
+            root: Mutex::new(root),
+            path: config.store.path.clone(),
+            privacy,
+            generation,
+            file,
+            threads: Arc::new(Threads::new(config.store.threads)),
+            memory_limit: config.store.memory_limit.clone(),
+            overlay: None,
+        })
+    }
+}
+
+fn looked(
+    root: Connection,
+    config: &config::Config,
+    catalog: &Catalog,
+    overlay: Option<Overlay>,
+) -> Result<Looked> {
+    let path = &config.store.path;
+    let format = schema::format(&root)?.ok_or_else(|| {
+        Error::new(Kind::Store, format!("{} is no store of casemirror", path.display()))
+    })?;
+    check_format(path, format)?;
+    let differences = differences(&root, config, catalog)?;
+    let catalog = described(&root, catalog)?;
+    // Nothing is decoded that is to be kept: no value ever meets this key.
+    let privacy = Privacy::new(&config.privacy, rand::random());
+    let store = Store { overlay, ..Store::of(root, config, privacy, OnceLock::new())? };
+    Ok(Looked { store, catalog, differences })
+}
+
+fn check_format(path: &Path, format: i64) -> Result<()> {
+    let (kind, knows) = match format {
+        FORMAT => return Ok(()),
+        older if older < FORMAT => (Kind::StoreOlder, "works on"),
+        _ => (Kind::StoreNewer, "knows"),
+    };
+    let shown = path.display();
+    let text = format!(
+        "the store {shown} has format {format}; this version of casemirror {knows} {FORMAT}"
+    );
+    Err(Error::new(kind, text))
+}
+
+fn refuse(path: &Path, differences: &[String]) -> Result<()> {
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(
+        Kind::Config,
+        format!(
+            "the store {} was written with another configuration, which only `casemirror sync` and \
+             `casemirror run` change:\n  {}",
+            path.display(),
+            differences.join("\n  ")
+        ),
+    ))
+}
+
+/// Where a store of this format is kept before it is upgraded.
+fn copy_of(path: &Path, format: i64) -> PathBuf {
+    durable::with_suffix(path, &format!(".before-format-{}", format + 1))
+}
+
+/// An earlier version cannot open what this one has upgraded: it is copied first, as it is.
+fn keep_a_copy(root: &Connection, mut store: &File, path: &Path, format: i64) -> Result<()> {
+    root.execute_batch("CHECKPOINT").map_err(|e| db("cannot work the log into the store", e))?;
+    let copy = copy_of(path, format);
+    let kept = Replacement::of(&copy).and_then(|replacement| {
+        let failed = |e| error::io("write", replacement.path(), e);
+        let mut to = durable::create_private(replacement.path())?;
+        store
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| std::io::copy(&mut store, &mut to))
+            .map_err(failed)?;
+        drop(to);
+        replacement.finish(Access::AsCreated)
+    });
+    kept.map_err(|e| {
+        e.within(format!(
+            "the store {} has format {format} and stays as it is: it is upgraded only when there is a copy of \
+             it",
+            path.display()
+        ))
+    })?;
+    tracing::warn!(
+        from = format,
+        to = FORMAT,
+        copy = %copy.display(),
+        "the store is upgraded, which an earlier version of casemirror cannot open: the copy is as it was, \
+         and may be removed when all is well"
+    );
+    Ok(())
+}
+
+fn connect(settings: &config::Store, path: &Path, mode: AccessMode) -> Result<Connection> {
+    let options = DuckConfig::default()
+        .access_mode(mode)
+        .and_then(|o| o.max_memory(&settings.memory_limit))
+        .and_then(|o| o.enable_autoload_extension(false))
+        .and_then(|o| o.with("autoinstall_known_extensions", "false"))
+        .and_then(|o| o.with("preserve_insertion_order", "false"))
+        .and_then(|o| o.with("checkpoint_threshold", log_limit(&settings.memory_limit)))
+        .and_then(|o| o.with("default_block_size", BLOCK_BYTES))
+        .and_then(|o| o.threads(threads::FEW as i64))
+        .map_err(|e| db("cannot set DuckDB's options", e))?;
+    let connection = Connection::open_with_flags(path, options).map_err(|e| open_error(path, e))?;
+    // A store must not grow on whatever disk the process was started from.
+    let spill = format!("{}.tmp", settings.path.display());
+    connection
+        .execute_batch(&format!("SET temp_directory = {}; SET TimeZone = 'UTC'", sql::text(&spill)))
+        .or_else(|e| {
+            // Without ICU there is no time zone to set, and none is needed.
+            if e.to_string().contains("TimeZone") {
+                connection.execute_batch(&format!("SET temp_directory = {}", sql::text(&spill)))
+            } else {
+                Err(e)
+            }
+        })
+        .map_err(|e| db("cannot set the store's temporary folder", e))?;
+    Ok(connection)
+}
+
+/// How large the log of a store with this memory grows, in DuckDB's notation.
+pub(super) fn log_limit(memory_limit: &str) -> String {
+    let limit = config::memory_bytes(memory_limit).unwrap_or(f64::MAX);
+    format!("{:.0}B", (limit * LOGGED_PART).min(CHECKPOINT_AT))
+}
+
+/// DuckDB tells these cases apart only in words.
+fn open_error(path: &Path, source: duckdb::Error) -> Error {
+    let text = source.to_string();
+    let shown = path.display();
+    if text.contains("Could not set lock") || text.contains("Conflicting lock") {
+        let holder = text
+            .split("Conflicting lock is held in ")
+            .nth(1)
+            .and_then(|rest| rest.split(". See").next())
+            .map_or(String::new(), |holder| format!(" by {}", holder.trim()));
+        return Error::new(Kind::StoreLocked, format!("the store {shown} is held{holder}"));
+    }
+    if text.contains("version number") {
+        return Error::caused(
+            Kind::StoreNewer,
+            format!("the store {shown} was written by another version of DuckDB"),
+            source,
+        );
+    }
+    db(&format!("cannot open the store {shown}"), source)
+}
