@@ -85,12 +85,12 @@ fn without_a_folder_for_snapshots_there_is_nothing_to_export_to() {
 #[test]
 fn nothing_is_exported_before_the_first_complete_listing() {
     let world = World::with_snapshots(3);
-    let words = ["nothing is published before the first complete listing of the cases"];
-    assert_says(&world.run(&["export"]), 1, &words);
+    assert_says(&world.run(&["export"]), 1, &["there is no store", "casemirror sync"]);
     assert!(!world.path("data").exists(), "no store is made by looking for one");
     let killed =
         world.command(&["sync"]).env("CASEMIRROR_ABORT_AT", "listing-page").output().unwrap();
     assert_eq!(killed.status.code(), None, "{}", shown(&killed));
+    let words = ["nothing is published before the first complete listing of the cases"];
     assert_says(&world.run(&["export"]), 1, &words);
     assert!(!world.path("data/parquet").exists());
 }
