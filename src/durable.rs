@@ -35,6 +35,27 @@ pub(crate) fn create_private(path: &Path) -> Result<File> {
     options.open(path).map_err(|e| error::io("write", path, e))
 }
 
+/// Makes a folder that others may look into, with those above it that are missing: 0755 whatever the
+/// process's own files are made with.
+///
+/// # Errors
+/// `Io`, `DiskFull`.
+pub(crate) fn make_shared_folder(folder: &Path) -> Result<()> {
+    let failed = |e| error::io("create the folder", folder, e);
+    if folder.is_dir() || folder.as_os_str().is_empty() {
+        return Ok(());
+    }
+    if let Some(parent) = folder.parent() {
+        make_shared_folder(parent)?;
+    }
+    match fs::create_dir(folder) {
+        Ok(()) => fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(failed),
+        // Another process was faster.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        Err(e) => Err(failed(e)),
+    }
+}
+
 /// Something that is being written beside its target, to take its place when it is finished.
 ///
 /// Dropped unfinished, it is removed (with the `.wal` that DuckDB may have put beside it) and the

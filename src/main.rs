@@ -6,10 +6,14 @@ use std::process::ExitCode;
 use casemirror::cli::args::{Cli, LogFormat};
 use casemirror::error::{Error, Kind};
 use clap::Parser;
+use rustix::fs::Mode;
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    // The store, its log and what does not fit into memory are nobody else's; what is published says itself
+    // who may read it.
+    rustix::process::umask(Mode::from_raw_mode(0o077));
     log_to_stderr(&cli);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -64,7 +64,10 @@ impl Session {
     pub(crate) fn open(config: Config, writing: Writing, progress: Progress) -> Result<Session> {
         let catalog = catalog_of(&config)?;
         let store = Store::open_for(writing, &config, &catalog)?;
-        Session::of(config, catalog, store, progress)
+        let session = Session::of(config, catalog, store, progress)?;
+        // Before hours of work that could not be published.
+        session.check_targets()?;
+        Ok(session)
     }
 
     /// A session that keeps to itself what the change feeds say, and in what the configuration differs

@@ -42,6 +42,7 @@ mod showings;
 mod spoilt;
 mod table_times;
 mod tables;
+mod targets;
 mod throttle;
 mod told;
 mod unchanged;

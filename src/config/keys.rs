@@ -92,7 +92,7 @@ declare::sections! {
         /// The file in which the calls to the feeds are written down, so that the throttle is kept. Every
         /// casemirror of the same API user on this machine has to use the same one, and it has to outlive their
         /// stores. "" is a file in the user's state folder, named by source.base_url and source.client_id.
-        pub ledger: Option<PathBuf> = optional(Reader::path), default "";
+        pub ledger: Option<PathBuf> = optional(Reader::written_path), default "";
     }
 
     /// Ceilings for all calls but those to the feeds.
@@ -136,10 +136,10 @@ declare::sections! {
     /// What analysts and BI tools read.
     pub struct Publish in publish {
         /// The DuckDB file for analysts: replaced as a whole, never changed.
-        pub database: PathBuf = published_file(), default "data/casemirror.duckdb";
+        pub database: PathBuf = written_path(), default "data/casemirror.duckdb";
 
         /// Folder for the Parquet snapshots, of which `latest` is always the newest; "" is off.
-        pub parquet: Option<PathBuf> = optional(Reader::snapshots_folder), default "data/parquet";
+        pub parquet: Option<PathBuf> = optional(Reader::written_path), default "data/parquet";
 
         /// `casemirror run` publishes the file, and the snapshots, not more often than this, and rests ten
         /// times as long as the last publishing took, an hour at most.

@@ -15,6 +15,7 @@ mod declare;
 mod keys;
 mod layers;
 mod notation;
+mod places;
 mod reader;
 mod rules;
 mod sample;

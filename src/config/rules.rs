@@ -13,7 +13,9 @@ use url::Url;
 
 use super::HistoryTables;
 use super::notation::named_zone;
+use super::places::lead_to_one;
 use super::reader::{Reader, Scope};
+use crate::durable::with_suffix;
 
 /// A secret is a line of text; a larger file is some other file.
 const LARGEST_SECRET_BYTES: u64 = 64 * 1024;
@@ -86,6 +88,15 @@ pub(super) fn ca_file(r: &mut Reader, key: &str) -> Option<Option<PathBuf>> {
     })
 }
 
+/// What casemirror writes, and with which endings other files of its own stand beside each, in the order in
+/// which they are compared.
+const WRITTEN: [(&str, &[&str]); 4] = [
+    ("store.path", &["", ".wal", ".secrets", ".sock", ".tmp"]),
+    ("feed.ledger", &["", ".unreadable"]),
+    ("publish.database", &["", ".wal"]),
+    ("publish.parquet", &[""]),
+];
+
 impl Reader {
     /// A key that is only needed to log in: commands that never call the platform do not look at
     /// it, and have `offline` in its place.
@@ -120,23 +131,26 @@ impl Reader {
         if self.is_set(key) { self.time_zone(key) } else { self.peek(other, named_zone) }
     }
 
-    /// `publish.database`, which must not overwrite the store.
-    pub(super) fn published_file(&mut self, key: &str) -> Option<PathBuf> {
+    /// A file, or a folder, that casemirror writes; no two of [`WRITTEN`] may be one.
+    pub(super) fn written_path(&mut self, key: &str) -> Option<PathBuf> {
         let path = self.path(key)?;
-        if self.peek_path("store.path").as_ref() == Some(&path) {
-            self.refuse(key, "must be another file than store.path");
-            return None;
-        }
-        Some(path)
-    }
-
-    /// `publish.parquet`, which must overwrite neither the store nor the published file.
-    pub(super) fn snapshots_folder(&mut self, key: &str) -> Option<PathBuf> {
-        let path = self.path(key)?;
-        let files = ["store.path", "publish.database"];
-        if files.iter().any(|file| self.peek_path(file).as_ref() == Some(&path)) {
-            self.refuse(key, "must be a folder, and store.path and publish.database are files");
-            return None;
+        let at = WRITTEN.iter().position(|(written, _)| *written == key)?;
+        let (earlier, own) = (&WRITTEN[..at], WRITTEN[at].1);
+        for (other, endings) in earlier {
+            let Some(place) = self.peek_path(other) else { continue };
+            let pairs = own.iter().flat_map(|here| endings.iter().map(move |there| (here, there)));
+            for (here, there) in pairs {
+                let (ours, theirs) = (with_suffix(&path, here), with_suffix(&place, there));
+                if lead_to_one(&ours, &theirs) {
+                    let beside = if (*here, *there) == ("", "") {
+                        String::new()
+                    } else {
+                        format!(", to which {} belongs", theirs.display())
+                    };
+                    self.refuse(key, format!("must be another file than {other}{beside}"));
+                    return None;
+                }
+            }
         }
         Some(path)
     }

@@ -4,8 +4,9 @@
 //! Only `sync` and `run` chose the configuration that a store is brought up to: what privacy rewrites or a
 //! resource file takes out does not come back. All others take the store as it is.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -75,7 +76,12 @@ impl Store {
     ) -> Result<Store> {
         let path = &config.store.path;
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|e| error::io("create", folder, e))?;
+            // Nobody else's, where it is made here.
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)
+                .map_err(|e| error::io("create", folder, e))?;
         }
         let root = connect(&config.store, path, AccessMode::Automatic)?;
         let file = OnceLock::new();

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use duckdb::Connection;
+use duckdb::{AccessMode, Config, Connection};
 
 use super::bytes;
 use super::frozen::{Frozen, Image};
@@ -119,6 +119,18 @@ impl Drop for Attachment<'_> {
             let _ = self.conn.execute_batch(&format!("DETACH DATABASE IF EXISTS {ALIAS}"));
         }
     }
+}
+
+/// The published file, by an instance of its own: one thread that keeps the order, so that equal rows
+/// give equal bytes, and no lock that the store's would meet.
+pub(super) fn open_published(database: &Path) -> Result<Connection> {
+    let failed = |e| db(&format!("cannot open {}", database.display()), e);
+    let config = Config::default()
+        .access_mode(AccessMode::ReadOnly)
+        .and_then(|c| c.threads(1))
+        .and_then(|c| c.enable_autoload_extension(false))
+        .map_err(failed)?;
+    Connection::open_with_flags(database, config).map_err(failed)
 }
 
 /// Makes the one row of `sync.snapshot`.

@@ -16,6 +16,7 @@ mod footer;
 mod frozen;
 mod inputs;
 mod manifest;
+mod owner;
 mod pack;
 mod parquet;
 mod parts;
@@ -35,6 +36,7 @@ use crate::progress::Progress;
 
 pub use frozen::{Frozen, begin};
 pub use manifest::Manifest;
+pub(crate) use owner::{check_database, check_snapshots, identity};
 pub(crate) use pack::{PackTarget, write_pack};
 
 /// Rows in a row group of what is published. A group is compressed as a whole by each thread, and at

@@ -9,9 +9,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use duckdb::{AccessMode, Config, Connection};
+use duckdb::Connection;
 use jiff::tz::TimeZone;
 
+use super::database::open_published;
 use super::utf8;
 use super::workbook::Workbook;
 use crate::catalog::{Catalog, EXTRA_COLUMN, Group, JOURNAL_COLUMNS, LINE_NUMBER, Resource};
@@ -47,10 +48,10 @@ struct Sheet {
 /// `Kind::DiskFull`, `Kind::Io`, `Kind::Store`: every file is the old or the new one, whole.
 pub(crate) fn write_pack(catalog: &Catalog, target: &PackTarget<'_>) -> Result<PathBuf> {
     let folder = target.root.join("closings").join(target.month.to_string());
-    fs::create_dir_all(&folder).map_err(|e| error::io("create the folder", &folder, e))?;
+    durable::make_shared_folder(&folder)?;
     durable::remove_stale_in(&folder)?;
 
-    let conn = open(target.database)?;
+    let conn = open_published(target.database)?;
     let sheets = sheets(catalog, target);
     for sheet in &sheets {
         let rows = &sheet.query;
@@ -73,18 +74,6 @@ pub(crate) fn write_pack(catalog: &Catalog, target: &PackTarget<'_>) -> Result<P
         workbook.save(path)
     })?;
     Ok(folder)
-}
-
-/// The published file, by an instance of its own: one thread that keeps the order, so that equal rows
-/// give equal bytes, and no lock that the store's would meet.
-fn open(database: &Path) -> Result<Connection> {
-    let failed = |e| db(&format!("cannot open {}", database.display()), e);
-    let config = Config::default()
-        .access_mode(AccessMode::ReadOnly)
-        .and_then(|c| c.threads(1))
-        .and_then(|c| c.enable_autoload_extension(false))
-        .map_err(failed)?;
-    Connection::open_with_flags(database, config).map_err(failed)
 }
 
 /// Writes a file beside its place and puts it there, unless its bytes are there already.

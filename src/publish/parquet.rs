@@ -1,8 +1,6 @@
 //! A Parquet snapshot: its files, one manifest, one link that moves when all of it is there
 //! (docs/architecture.md, "Published means finished").
 
-use std::fs;
-
 use duckdb::Connection;
 use jiff::Timestamp;
 
@@ -14,7 +12,7 @@ use super::parts::{self, Part};
 use super::snapshots;
 use super::{ParquetTarget, PublishedParquet, Snapshot, Stop, utf8};
 use crate::durable::{self, Access, Replacement};
-use crate::error::{self, Result};
+use crate::error::Result;
 use crate::failpoint;
 use crate::progress::Progress;
 use crate::sql::{self, db};
@@ -74,7 +72,7 @@ impl<'a> Export<'a> {
     /// Writes one file, or links the earlier snapshot's where nothing can have changed.
     fn add(&mut self, conn: &Connection, part: Part, earlier: &Earlier) -> Result<()> {
         let folder = self.folder.path().join(&part.folder);
-        fs::create_dir_all(&folder).map_err(|e| error::io("create the folder", &folder, e))?;
+        durable::make_shared_folder(&folder)?;
         let path = folder.join(&part.file);
         let name = format!("snapshots/{}/{}", self.manifest.snapshot_id, part.path());
 

@@ -28,7 +28,7 @@ pub(super) fn latest(root: &Path) -> PathBuf {
 /// Makes the folder, and removes what an earlier process left unfinished in it.
 pub(super) fn prepare(root: &Path) -> Result<()> {
     let folder = folder(root);
-    fs::create_dir_all(&folder).map_err(|e| error::io("create the folder", &folder, e))?;
+    durable::make_shared_folder(&folder)?;
     durable::remove_stale_of(&latest(root))?;
     durable::remove_stale_in(&folder)
 }

@@ -1,7 +1,7 @@
 //! Publishing the committed state: whether there is anything new, what it is called, and that one at a
 //! time works on the same files.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::Session;
 use crate::catalog::Catalog;
 use crate::config::Config;
+use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mirror::{RunLog, State, Store};
@@ -25,6 +26,9 @@ use crate::ticks::Ticks;
 const SHOWN_BY_DATABASE: &str = "published_state";
 /// The same of the newest Parquet snapshot.
 const SHOWN_BY_PARQUET: &str = "published_parquet_state";
+
+/// Which file was published as the database, by [`publish::identity`].
+const PUBLISHED_FILE: &str = "published_file";
 
 /// What to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +125,7 @@ impl Session {
     pub(crate) async fn publish(&self, forms: Forms, when: When) -> Result<Option<Published>> {
         let _one = self.publishing.lock.lock().await;
         self.note_pending().await?;
+        self.check_targets()?;
         let Some(Unpublished { conn, readable, info, with_parquet }) =
             self.unpublished(forms, when)?
         else {
@@ -133,10 +138,12 @@ impl Session {
         let published = self.publish_now(conn, info, with_parquet, stop.clone()).await;
         let published = self.end_interruptible(&stop, published)?;
         failpoint::hit("after-publish");
+        let file = publish::identity(&self.config.publish.database)?.unwrap_or_default();
         self.writer
             .run(move |conn| {
                 let state = State::new(conn);
                 state.set_meta(SHOWN_BY_DATABASE, &readable)?;
+                state.set_meta(PUBLISHED_FILE, &file)?;
                 if with_parquet {
                     state.set_meta(SHOWN_BY_PARQUET, &readable)?;
                 }
@@ -155,6 +162,23 @@ impl Session {
         Ok(Some(published))
     }
 
+    /// Refuses targets that are not this store's.
+    ///
+    /// # Errors
+    /// Those of [`publish::check_database`] and [`publish::check_snapshots`].
+    pub(super) fn check_targets(&self) -> Result<()> {
+        let conn = self.store.connection()?;
+        let state = State::new(&conn);
+        let store_id = state.meta("store_id")?.unwrap_or_default();
+        let known = state.meta(PUBLISHED_FILE)?;
+        let target = &self.config.publish.database;
+        publish::check_database(target, self.store.path(), &store_id, known.as_deref())?;
+        match &self.config.publish.parquet {
+            Some(root) => publish::check_snapshots(root, &store_id),
+            None => Ok(()),
+        }
+    }
+
     /// Freezes what is committed and publishes it.
     async fn publish_now(
         &self,
@@ -168,7 +192,8 @@ impl Session {
         let begun = {
             let (config, catalog) = (Arc::clone(&config), Arc::clone(&catalog));
             blocking(move || {
-                make_folder(&config.publish.database)?;
+                let folder = config.publish.database.parent().unwrap_or(Path::new("."));
+                durable::make_shared_folder(folder)?;
                 publish::begin(&targets(&config, &catalog.names(), with_parquet), info)
             })
             .await?
@@ -311,6 +336,9 @@ pub(crate) fn export(
     let info = snapshot_info(&conn, catalog)?.ok_or_else(|| {
         Error::new(Kind::Io, format!("{NOTHING_LISTED}: `casemirror sync` makes it"))
     })?;
+    if let Some(root) = &config.publish.parquet {
+        publish::check_snapshots(root, &info.store_id)?;
+    }
     let tables = catalog.names();
     let targets = Targets { database: None, ..targets(config, &tables, true) };
     let frozen = Frozen::without_file(conn, publish::begin(&targets, info)?)?;
@@ -367,10 +395,4 @@ pub(crate) fn snapshot_info(conn: &Connection, catalog: &Catalog) -> Result<Opti
         complete: pending::is_complete(conn, catalog)?,
         store_id: state.meta("store_id")?.unwrap_or_default(),
     }))
-}
-
-fn make_folder(file: &Path) -> Result<PathBuf> {
-    let folder = file.parent().unwrap_or(Path::new(".")).to_owned();
-    std::fs::create_dir_all(&folder).map_err(|e| crate::error::io("create", &folder, e))?;
-    Ok(folder)
 }

@@ -110,11 +110,18 @@ ids = [3, 3]
     "must be a size of at least 64MB in DuckDB's notation, such as \"400MB\" or \"1GB\""
 )]
 #[case("publish", "database = \"data/store.duckdb\"", "must be another file than store.path")]
+#[case("publish", "parquet = \"data/store.duckdb\"", "must be another file than store.path")]
 #[case(
     "publish",
-    "parquet = \"data/store.duckdb\"",
-    "must be a folder, and store.path and publish.database are files"
+    "database = \"x/../data/./store.duckdb\"",
+    "must be another file than store.path"
 )]
+#[case(
+    "publish",
+    "parquet = \"data/casemirror.duckdb\"",
+    "must be another file than publish.database"
+)]
+#[case("feed", "ledger = \"data/store.duckdb\"", "must be another file than store.path")]
 #[case("publish", "keep_snapshots = 0", "must be a whole number from 1 to 10000")]
 #[case(
     "schedule",
