@@ -25,17 +25,16 @@ mod printer;
 mod protocol;
 mod publisher;
 mod server;
+mod stopping;
 #[cfg(feature = "sandbox")]
 #[cfg(test)]
 mod tests;
 mod worker;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -53,12 +52,9 @@ use place::Bound;
 use poller::Poller;
 use publisher::Publisher;
 use server::Server;
+pub(crate) use stopping::Interrupts;
 use worker::Worker;
 
-/// From the first signal to the end. Container engines kill after ten seconds.
-const LONGEST_STOP: Duration = Duration::from_secs(8);
-/// What an interrupted publishing needs to remove its half-written files.
-const LONGEST_TIDYING: Duration = Duration::from_secs(1);
 /// Jobs that wait for their turn; further callers wait before they get in.
 const MOST_JOBS: usize = 16;
 
@@ -89,9 +85,9 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// A process of the command's own.
-    pub(crate) fn own(session: Arc<Session>) -> Host {
-        Host { session, signals: Signals::none(), controls: None, handled: None }
+    /// A process of the command's own, which `controls` stop.
+    pub(crate) fn own(session: Arc<Session>, controls: &Controls) -> Host {
+        Host { session, signals: controls.listen(), controls: None, handled: None }
     }
 
     /// Runs cycles for `command` and publishes until everything that `options` ask for is done.
@@ -142,7 +138,7 @@ impl Host {
 /// What ends it: the credentials are refused or the source does not speak our language at the start,
 /// the store is another tenant's, a defect; `Cancelled` on the second signal.
 pub(crate) async fn run<C: Forwarded>(session: Session) -> Result<()> {
-    let mut interrupts = Interrupts::catch()?;
+    let interrupts = Interrupts::catch()?;
     let bound = Bound::at(&place::of(session.store().path()))?;
     let session = Arc::new(session);
     let controls = Arc::new(Controls::new(&session.polls().notifier));
@@ -167,27 +163,7 @@ pub(crate) async fn run<C: Forwarded>(session: Session) -> Result<()> {
             run_tasks(Arc::clone(&session), Arc::clone(&controls), inbox)
         )
     };
-    let mut tasks = std::pin::pin!(tasks);
-    tokio::select! {
-        ended = &mut tasks => return ended.map(drop),
-        () = interrupts.next() => {}
-    }
-    tracing::info!("stopping: what is under way is finished (a second signal ends at once)");
-    controls.set(Interrupt::Cancel);
-    tokio::select! {
-        ended = &mut tasks => drop(ended?),
-        () = interrupts.next() => {
-            return Err(Error::new(Kind::Cancelled, "ended at once; what is committed stays"));
-        }
-        () = tokio::time::sleep(LONGEST_STOP) => {
-            tracing::warn!("not everything under way ended in time; it goes on at the next start");
-            session.interrupt_publishing();
-            // What is not tidied up by then is at the next publishing.
-            let _ = tokio::time::timeout(LONGEST_TIDYING, &mut tasks).await;
-        }
-    }
-    session.settle(LONGEST_TIDYING).await;
-    session.close().await?;
+    interrupts.stop(&session, &controls, tasks).await?;
     tracing::info!("stopped");
     Ok(())
 }
@@ -265,28 +241,5 @@ fn say_trouble(what: &str, error: &Error, trouble: Trouble) {
 fn say_recovery(what: &str, recovery: Option<Recovery>) {
     if let Some(Recovery { failures, lasted }) = recovery {
         tracing::info!(failures, ?lasted, "{what} works again");
-    }
-}
-
-/// SIGTERM and SIGINT.
-struct Interrupts {
-    term: tokio::signal::unix::Signal,
-    int: tokio::signal::unix::Signal,
-}
-
-impl Interrupts {
-    fn catch() -> Result<Interrupts> {
-        let failed = |e| Error::caused(Kind::Io, "cannot listen to signals", e);
-        Ok(Interrupts {
-            term: signal(SignalKind::terminate()).map_err(failed)?,
-            int: signal(SignalKind::interrupt()).map_err(failed)?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.term.recv() => {}
-            _ = self.int.recv() => {}
-        }
     }
 }

@@ -210,6 +210,8 @@ fn what_changes_on_our_side_is_no_restatement_and_no_version(
 
     edit(&world, &closed, Journal::RevenueJournals, JournalEdit::Appended, None);
     world.sandbox.reset_stats();
+    // Only `sync` brings the store up to it.
+    assert_status(&world.run_out_of_reach(&["sync", "--set", after]), 1);
     let revenue = ["--kind", "revenue", "--set", after];
     assert_status(&journals(&world, &closed, &month(0), &revenue), 0);
     // All of it was read again; what the source did is all there is to tell.

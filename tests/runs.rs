@@ -1,7 +1,10 @@
 //! What a run asks for and what it leaves to the next one.
 
-use casemirror::sandbox::{Control, Fault, Rule};
+use std::process::{Child, Command};
 
+use casemirror::sandbox::{Control, Facet, Fault, Rule};
+
+use crate::support::follow::{change, hold, shown_cases, start};
 use crate::support::{World, one, shown};
 
 const QUICK_FEED: &str = "[feed]\ncalls = 1000\nper = \"1s\"\n";
@@ -173,4 +176,43 @@ fn all_that_is_pending_is_listed_however_much_it_is() {
     assert_eq!(world.run(&["sync", "--only", "cases,projects"]).status.code(), Some(0));
     assert_eq!(one::<String>(&world.store(), since), before);
     assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM sync.pending"), all);
+}
+
+/// Sends a signal to a process.
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Two signals, of which the second ends at once what the first would let end.
+#[test]
+fn a_sync_that_is_told_to_stop_ends_cleanly_in_time() {
+    for (name, returns) in [("TERM", true), ("INT", false)] {
+        let world = World::unthrottled(20);
+        world.sync();
+        let case_id = shown_cases(&world)[5];
+        change(&world, case_id, Facet::Activity);
+        hold(&world, "call", &format!("/api/Cases/{case_id}/Activities"), 1);
+        let running = start(&world, &["sync"]);
+        assert!(world.wait(world.sandbox.wait_until_held("call")));
+        signal(&running, name);
+        if returns {
+            world.sandbox.release("call");
+        }
+        let output = running.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{name}: {}", shown(&output));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("the next sync goes on from there"), "{name}: {}", shown(&output));
+        world.sandbox.release("call");
+        // The log is worked into the file, and every call to the feed has its end.
+        assert!(!world.path("data/store.duckdb.wal").exists(), "{name}");
+        let open = "SELECT count(*) FROM sync.feed_calls WHERE ended_at IS NULL";
+        assert_eq!(one::<i64>(&world.store(), open), 0, "{name}");
+        if returns {
+            let open = "SELECT count(*) FROM sync.runs WHERE ended_at IS NULL";
+            assert_eq!(one::<i64>(&world.store(), open), 0);
+        }
+        world.sync();
+        world.assert_equal();
+    }
 }

@@ -7,7 +7,8 @@ use super::args::Command;
 use super::{close, export, journals, plan, status, sync, verify};
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::daemon::{self, Forwarded, Host, Printer};
+use crate::cycle::Controls;
+use crate::daemon::{self, Forwarded, Host, Interrupts, Printer};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::Writing;
 use crate::progress::Progress;
@@ -51,18 +52,17 @@ pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Resul
         Err(error) => return forward(command, &config, error).await,
     };
     let session = Arc::new(session);
-    let work = command.clone().execute(Host::own(Arc::clone(&session)), Printer::here());
-    let done = tokio::select! {
-        done = work => done,
-        _ = tokio::signal::ctrl_c() => return Err(Error::new(
+    let interrupts = Interrupts::catch()?;
+    let controls = Controls::alone();
+    let host = Host::own(Arc::clone(&session), &controls);
+    let work = command.clone().execute(host, Printer::here());
+    let stopped = || {
+        Error::new(
             Kind::Cancelled,
             "stopped; what is committed stays, and the next sync goes on from there",
-        )),
+        )
     };
-    let closed = session.close().await;
-    let status = done?;
-    closed?;
-    Ok(status)
+    interrupts.stop(&session, &controls, work).await?.ok_or_else(stopped)
 }
 
 /// Opens what a command works on (docs/architecture.md, "Commands").

@@ -53,6 +53,11 @@ impl Controls {
         Controls { notifier: notifier.clone(), interrupt: watch::Sender::new(Interrupt::None) }
     }
 
+    /// Cycles that listen to it hear of no page: each polls for itself, and follows what came until then.
+    pub(crate) fn alone() -> Controls {
+        Controls::new(&Notifier::default())
+    }
+
     /// Lets cycles go on, or not. There is no way back from [`Interrupt::Cancel`].
     pub(crate) fn set(&self, interrupt: Interrupt) {
         self.interrupt.send_if_modified(|now| {
@@ -73,7 +78,7 @@ impl Controls {
 impl Signals {
     /// Of a run that nobody interrupts.
     pub fn none() -> Signals {
-        Controls::new(&Notifier::default()).listen()
+        Controls::alone().listen()
     }
 
     /// The number of the last poll that moved something.

@@ -55,11 +55,11 @@ impl Place {
         let config = Config::load(&path, &[]).unwrap();
         let progress = Progress::silent();
         let session = Arc::new(Session::open(config, Writing::Applying, progress.clone()).unwrap());
-        let own = Host::own(Arc::clone(&session));
+        let controls = Arc::new(Controls::new(&session.polls().notifier));
+        let own = Host::own(Arc::clone(&session), &Controls::alone());
         let done = own.run("sync", Options::default()).await.unwrap();
         assert_eq!(done.report.exit_status(), 0, "{:?}", done.report.problems);
         sandbox.reset_stats();
-        let controls = Arc::new(Controls::new(&session.polls().notifier));
         Place { sandbox, session, controls, progress, _folder: folder }
     }
 
@@ -180,7 +180,7 @@ async fn journals_that_a_stop_ends_are_due_still_and_read_by_the_next_run() {
     let (ran, ()) = tokio::join!(host.run("journals", all_journals()), interrupted);
     assert_eq!(ran.unwrap_err().kind(), Kind::Cancelled);
     assert!(place.count("SELECT count(*) FROM sync.journal_months WHERE due = 'asked for'") > 0);
-    let own = Host::own(Arc::clone(&place.session));
+    let own = Host::own(Arc::clone(&place.session), &Controls::alone());
     let next = own.run("sync", Options::default()).await;
     assert_eq!(next.unwrap().report.exit_status(), 0);
     assert_each_was_asked_once(&place.journal_calls());

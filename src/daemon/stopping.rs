@@ -1,0 +1,86 @@
+//! Ending by SIGTERM or SIGINT: the first lets what is under way end, a second one ends at once.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cycle::{Controls, Interrupt};
+use crate::error::{Error, Kind, Result};
+use crate::session::Session;
+
+/// From the first signal to the end. Container engines kill after ten seconds.
+const LONGEST_STOP: Duration = Duration::from_secs(8);
+/// What an interrupted publishing needs to remove its half-written files.
+const LONGEST_TIDYING: Duration = Duration::from_secs(1);
+
+/// The signals that end a process. From here on they do not do so by themselves.
+pub(crate) struct Interrupts {
+    term: Signal,
+    int: Signal,
+}
+
+impl Interrupts {
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn catch() -> Result<Interrupts> {
+        let failed = |e| Error::caused(Kind::Io, "cannot listen to signals", e);
+        Ok(Interrupts {
+            term: signal(SignalKind::terminate()).map_err(failed)?,
+            int: signal(SignalKind::interrupt()).map_err(failed)?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.int.recv() => {}
+        }
+    }
+
+    /// Lets `work` go on to its end, or, when a signal comes, tells `controls` and lets it end in time. In any
+    /// case the writing thread of `session` has ended then. `None`: it was stopped before its end.
+    ///
+    /// # Errors
+    /// Those of the work; `Cancelled` at the second signal; those of [`Session::close`].
+    pub(crate) async fn stop<T>(
+        mut self,
+        session: &Session,
+        controls: &Controls,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<Option<T>> {
+        let mut work = Box::pin(work);
+        let by_itself = tokio::select! {
+            ended = &mut work => Some(ended),
+            () = self.next() => None,
+        };
+        if let Some(ended) = by_itself {
+            drop(work);
+            let closed = session.close().await;
+            let ended = ended?;
+            return closed.map(|()| Some(ended));
+        }
+        tracing::info!("stopping: what is under way is finished (a second signal ends at once)");
+        controls.set(Interrupt::Cancel);
+        let ended = tokio::select! {
+            ended = &mut work => match ended {
+                Err(error) if error.kind() == Kind::Cancelled => None,
+                ended => Some(ended?),
+            },
+            () = self.next() => {
+                return Err(Error::new(Kind::Cancelled, "ended at once; what is committed stays"));
+            }
+            () = tokio::time::sleep(LONGEST_STOP) => {
+                tracing::warn!("not everything under way ended in time; it goes on at the next start");
+                session.interrupt_publishing();
+                // What is not tidied up by then is at the next publishing.
+                let _ = tokio::time::timeout(LONGEST_TIDYING, &mut work).await;
+                None
+            }
+        };
+        drop(work);
+        session.settle(LONGEST_TIDYING).await;
+        session.close().await?;
+        Ok(ended)
+    }
+}
