@@ -23,6 +23,9 @@ const FORM: &str = "application/x-www-form-urlencoded";
 /// How long a token is believed to live when the answer does not say: a quarter of the documented
 /// 1,200 s.
 const UNSAID_LIFE: Duration = Duration::from_secs(300);
+/// A shorter life is none: believed, each call would ask for a token of its own. That such a token has
+/// ended says the service, by 401.
+const SHORTEST_LIFE: Duration = Duration::from_secs(1);
 /// A token is renewed so long before its end, or at four fifths of its life where that is later.
 const LONGEST_MARGIN: Duration = Duration::from_secs(60);
 
@@ -292,7 +295,8 @@ impl State {
         authorization.set_sensitive(true);
         self.generation += 1;
         let bearer = Bearer { authorization, generation: self.generation, token: Arc::new(token) };
-        let renew_at = asked + usable_part(answer.expires_in.unwrap_or(UNSAID_LIFE));
+        let said = answer.expires_in.filter(|life| *life >= SHORTEST_LIFE);
+        let renew_at = asked + usable_part(said.unwrap_or(UNSAID_LIFE));
         self.current = Some(Current { bearer: bearer.clone(), renew_at });
         if let Some(token) = answer.refresh_token
             && let Some(life) = answer.refresh_token_expires_in

@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::future::join_all;
 
@@ -116,6 +117,31 @@ async fn wrong_credentials_are_told_without_the_secret_and_not_tried_again() {
     assert!(!format!("{error:?}").contains(SECRET));
 }
 
+/// The clock of the tokens goes on, and nothing else does.
+async fn ten_seconds_later() {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(10)).await;
+    tokio::time::resume();
+}
+
+/// Believed, it would make every call ask for a token of its own.
+#[tokio::test]
+async fn a_life_of_nothing_is_not_believed() {
+    for life in ["0", "-1", "0.4", "\"0\"", "-1e300", "null", "\"soon\""] {
+        let body = format!(r#"{{"access_token": "one", "expires_in": {life}}}"#);
+        let service = Service::bare(move |call| match call.path.ends_with("/authtoken") {
+            true => json(&body),
+            false => json("[]"),
+        })
+        .await;
+        let client = service.client();
+        for _ in 0..5 {
+            client.send(&request()).await.unwrap();
+        }
+        assert_eq!(service.token_calls(), 1, "{life}");
+    }
+}
+
 #[tokio::test]
 async fn an_expired_token_is_renewed_with_the_refresh_token() {
     let tokens = AtomicUsize::new(0);
@@ -124,12 +150,11 @@ async fn an_expired_token_is_renewed_with_the_refresh_token() {
             return json("[]");
         }
         match tokens.fetch_add(1, Ordering::Relaxed) {
-            // It expires at once.
             0 => json(
-                r#"{"access_token": "first", "expires_in": 0,
+                r#"{"access_token": "first", "expires_in": 9,
                     "refresh_token": "refreshing", "refresh_token_expires_in": "3600"}"#,
             ),
-            1 => json(r#"{"access_token": "second", "expires_in": 0}"#),
+            1 => json(r#"{"access_token": "second", "expires_in": 9}"#),
             _ => json(r#"{"access_token": "third", "expires_in": "1200"}"#),
         }
     })
@@ -137,6 +162,7 @@ async fn an_expired_token_is_renewed_with_the_refresh_token() {
     let client = service.client();
     for _ in 0..4 {
         client.send(&request()).await.unwrap();
+        ten_seconds_later().await;
     }
     let grants: Vec<_> = service
         .all()
@@ -172,7 +198,7 @@ async fn an_invalid_grant_leads_back_to_the_credentials() {
         match (grant.as_str(), log.len()) {
             ("refresh_token", _) => status(400, r#"{"error": "invalid_grant"}"#),
             (_, 1) => json(
-                r#"{"access_token": "first", "expires_in": 0, "refresh_token": "r",
+                r#"{"access_token": "first", "expires_in": 9, "refresh_token": "r",
                     "refresh_token_expires_in": 3600}"#,
             ),
             _ => json(r#"{"access_token": "second", "expires_in": 1200}"#),
@@ -181,6 +207,7 @@ async fn an_invalid_grant_leads_back_to_the_credentials() {
     .await;
     let client = service.client();
     client.send(&request()).await.unwrap();
+    ten_seconds_later().await;
     client.send(&request()).await.unwrap();
     let grants = grants.lock().unwrap().clone();
     assert_eq!(grants, ["client_credentials", "refresh_token", "client_credentials"]);
