@@ -7,6 +7,8 @@
 
 use std::fmt;
 
+use crate::text::printable;
+
 /// The program's result.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -242,7 +244,8 @@ impl Error {
         causes
     }
 
-    /// What the operator is told: the context, its causes and the hint, a line each.
+    /// What the operator is told: the context, its causes and the hint, a line each, as a terminal may have
+    /// it.
     pub fn report(&self) -> String {
         let mut text = format!("error: {self}\n");
         for cause in self.causes() {
@@ -251,7 +254,7 @@ impl Error {
         if let Some(hint) = self.kind.hint() {
             text.push_str(&format!("hint: {hint}\n"));
         }
-        text
+        printable(&text).into_owned()
     }
 
     /// The context and all causes in one line, for logs and the `reason` columns of the store.

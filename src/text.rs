@@ -20,9 +20,41 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// A text as a terminal may have it. What would steer the terminal, or show the rest in another order, is
+/// escaped: `\u{1b}`; lines stay lines. Texts of the platform's stand in errors, tables and reasons.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if steers(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
+    Cow::Owned(out)
+}
+
+fn steers(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        // Embeddings, overrides and isolates of the writing direction.
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        c => c.is_control(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::counted;
+    use super::{counted, printable};
+
+    #[test]
+    fn what_steers_a_terminal_is_escaped_and_nothing_else() {
+        for text in ["", "a\nb\tc", "Ærlig øre: 1 234,50 kr – «ja» 🏠", "\\u{1b}"] {
+            assert!(matches!(printable(text), std::borrow::Cow::Borrowed(same) if same == text));
+        }
+        let text = "a\u{1b}]0;x\u{7}b\u{9b}31mc\rd\u{8}e\u{7f}f\u{202e}g\0";
+        let shown = "a\\u{1b}]0;x\\u{7}b\\u{9b}31mc\\u{d}d\\u{8}e\\u{7f}f\\u{202e}g\\u{0}";
+        assert_eq!(printable(text), shown);
+    }
 
     #[test]
     fn one_has_no_s() {

@@ -1,7 +1,7 @@
 //! What the commands say of what is not as it should be, or not done.
 
 use casemirror::catalog::Catalog;
-use casemirror::sandbox::Act;
+use casemirror::sandbox::{Act, Fault, Rule};
 
 use crate::support::follow::{UNTHROTTLED, assert_status, calls, shown_cases, unthrottled};
 use crate::support::{World, one, shown};
@@ -128,4 +128,52 @@ fn what_waits_for_one_reason_is_told_in_one_line() {
     different.dedup();
     assert_eq!(different.len(), reasons.len(), "{said}");
     assert!(said.contains("activities (") && said.contains("notes ("), "{said}");
+}
+
+/// A text of the platform's that would clear the screen, colour it, ring, and turn the writing round.
+const STEERING: &str = "\u{1b}[2J\u{9b}31mred\u{7}\u{202e}\r";
+
+#[test]
+fn no_text_of_the_platform_steers_the_terminal() {
+    let world = World::unthrottled(6);
+    world.bootstrap();
+    let case_id = shown_cases(&world)[2];
+    world.sandbox.act(&Act::EditContact { contact_id: None, at: None }).unwrap();
+    world.sandbox.fault(Rule {
+        method: None,
+        path: "/api/Cases/*/Activities".to_owned(),
+        query: None,
+        nth: 1,
+        count: None,
+        fault: Fault::Garbage {
+            body: format!("{{\"Message\": \"{STEERING}\"}} {STEERING}"),
+            status: Some(400),
+            content_type: Some("text/plain".to_owned()),
+        },
+    });
+    crate::support::follow::change(&world, case_id, casemirror::sandbox::Facet::Activity);
+    let reason = "SELECT error AS \"why \u{1b}[1m\" FROM sync.failures \
+                  UNION ALL SELECT chr(27) || '[31m'";
+    let mut all = String::new();
+    for args in [
+        &["sync", "-v"][..],
+        &["status"],
+        &["plan"],
+        &["sync"],
+        &["query", reason],
+        &["query", "SELECT * FROM \u{1b}[2J"],
+        &["status", "--config", "\u{1b}[2J"],
+    ] {
+        let output = world.run(args);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        let steers = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!said.contains(steers), "{args:?}: {said:?}");
+        all += &said;
+    }
+    // It is told all the same.
+    assert!(all.contains("\\u{1b}[2J\\u{9b}31mred\\u{7}\\u{202e}"), "{all}");
+    // Programs get it as it is.
+    let csv = world.run(&["query", "--format", "csv", "SELECT chr(27) AS c"]);
+    assert_eq!(csv.stdout, b"c\n\x1b\n");
 }

@@ -6,6 +6,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
 
 use crate::error::{Error, Kind, Result};
+use crate::text::printable;
 
 /// Shown where a value is NULL.
 const NULL: &str = "NULL";
@@ -45,7 +46,8 @@ pub(crate) fn batches(batches: &[RecordBatch], null: &str) -> Result<String> {
     for batch in batches {
         let columns = formatters(batch, &options)?;
         for row in 0..batch.num_rows() {
-            table.add_row(columns.iter().map(|c| c.value(row).to_string()));
+            table
+                .add_row(columns.iter().map(|c| printable(&c.value(row).to_string()).into_owned()));
         }
     }
     for (i, field) in schema.fields().iter().enumerate() {

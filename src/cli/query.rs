@@ -11,19 +11,21 @@ use duckdb::{AccessMode, Config as DuckConfig, Connection};
 use tempfile::TempDir;
 
 use super::args::{Query, QueryFormat};
-use super::{output, print};
+use super::output;
 use crate::config::Config;
+use crate::daemon::Printer;
 use crate::error::{self, Error, Kind, Result};
 use crate::sql::{self, db};
 
 pub(crate) fn run(config: &Config, args: &Query) -> Result<u8> {
     let reader = Reader::open(&config.publish.database)?;
     let batches = reader.select(&args.sql)?;
-    print(&match args.format {
-        QueryFormat::Table => output::batches(&batches, output::null())?,
-        QueryFormat::Csv => output::csv(&batches)?,
-        QueryFormat::Json => output::json(&batches)?,
-    })?;
+    let out = Printer::here();
+    match args.format {
+        QueryFormat::Table => out.print(&output::batches(&batches, output::null())?)?,
+        QueryFormat::Csv => out.data(&output::csv(&batches)?)?,
+        QueryFormat::Json => out.data(&output::json(&batches)?)?,
+    }
     Ok(0)
 }
 

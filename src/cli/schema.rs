@@ -1,17 +1,18 @@
 //! `casemirror schema`: the data dictionary.
 
 use super::args::{Schema, SchemaFormat};
-use super::print;
 use crate::catalog::{Catalog, DictionaryFormat};
 use crate::config::Config;
+use crate::daemon::Printer;
 use crate::error::Result;
 
 pub(crate) fn run(config: &Config, args: &Schema) -> Result<u8> {
     let catalog = Catalog::load(config.resources.dir.as_deref())?;
-    print(&catalog.dictionary(match args.format {
-        SchemaFormat::Md => DictionaryFormat::Markdown,
-        SchemaFormat::Json => DictionaryFormat::Json,
-        SchemaFormat::Sql => DictionaryFormat::Sql,
-    }))?;
+    let out = Printer::here();
+    match args.format {
+        SchemaFormat::Md => out.print(&catalog.dictionary(DictionaryFormat::Markdown))?,
+        SchemaFormat::Json => out.data(&catalog.dictionary(DictionaryFormat::Json))?,
+        SchemaFormat::Sql => out.print(&catalog.dictionary(DictionaryFormat::Sql))?,
+    }
     Ok(0)
 }

@@ -32,7 +32,11 @@ pub(crate) fn execute(args: &args::Status, session: &Session, out: &Printer) -> 
 }
 
 fn show(status: &Status, args: &args::Status, out: &Printer) -> Result<u8> {
-    out.print(&if args.json { json(status)? } else { text(status) })?;
+    if args.json {
+        out.data(&json(status)?)?
+    } else {
+        out.print(&text(status))?
+    }
     Ok(status.exit_status())
 }
 

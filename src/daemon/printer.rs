@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 
 use super::protocol::Frame;
 use crate::error::{Result, io};
+use crate::text::printable;
 
 /// Takes what a command prints. Clones print to the same place.
 #[derive(Debug, Clone)]
@@ -26,11 +27,19 @@ impl Printer {
         (Printer { caller: Some(caller) }, frames)
     }
 
-    /// Prints a result.
+    /// Prints a result for people: [`printable`].
     ///
     /// # Errors
     /// `Io`. Who closes the pipe early has read enough: that is none.
     pub(crate) fn print(&self, text: &str) -> Result<()> {
+        self.data(&printable(text))
+    }
+
+    /// Prints a result for programs, JSON or CSV, as it is.
+    ///
+    /// # Errors
+    /// As [`Printer::print`].
+    pub(crate) fn data(&self, text: &str) -> Result<()> {
         if self.caller.is_some() {
             self.frame(Frame::Stdout(text.to_owned()));
             return Ok(());
