@@ -141,7 +141,11 @@ fn a_folder_that_cannot_be_written_to_is_named() {
 
     fs::write(world.path("file"), "").unwrap();
     world.configure("[publish]\nparquet = \"file\"");
-    assert_says(&world.run(&["export"]), 1, &["create the folder", "file/snapshots"]);
+    assert_says(
+        &world.run(&["export"]),
+        2,
+        &["publish.parquet", "/file is a file, and must be a folder"],
+    );
 }
 
 /// Whether the mode of a folder binds this user.

@@ -107,7 +107,9 @@ fn refused(key: &str, target: &Path, what: &str) -> Error {
 fn metadata(path: &Path) -> Result<Option<Metadata>> {
     match fs::metadata(path) {
         Ok(found) => Ok(Some(found)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         Err(e) => Err(error::io("look at", path, e)),
     }
 }
