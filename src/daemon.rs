@@ -195,8 +195,7 @@ async fn run_tasks(
     let publisher = Task(tokio::spawn(async move {
         // Dropped is ended too.
         let work_ends = async { drop(ends.await) };
-        publisher.run(work_ends).await;
-        Ok(())
+        publisher.run(work_ends).await
     }));
     tokio::try_join!(poller.ends(), worker.ends(), publisher.ends()).map(drop)
 }
@@ -223,6 +222,8 @@ impl Drop for Task {
 /// changing them. At the start they are a mistake in the configuration.
 fn ends_the_daemon(error: &Error, went_well_before: bool) -> bool {
     match error.kind() {
+        // Somebody else starts it anew, with threads that live.
+        Kind::Dead => true,
         Kind::Tenant | Kind::StoreNewer | Kind::StoreOlder | Kind::Config => true,
         Kind::Credentials => !went_well_before,
         _ => false,

@@ -65,6 +65,8 @@ pub enum Kind {
     Cancelled,
     /// A rule of our own is broken: a defect.
     Internal,
+    /// A thread that everything hangs on has ended, by a defect: nothing goes on in this process.
+    Dead,
 }
 
 impl Kind {
@@ -100,7 +102,8 @@ impl Kind {
             | Kind::Io
             | Kind::Query
             | Kind::Cancelled
-            | Kind::Internal => false,
+            | Kind::Internal
+            | Kind::Dead => false,
         }
     }
 
@@ -130,7 +133,8 @@ impl Kind {
             | Kind::Io
             | Kind::Query
             | Kind::Cancelled
-            | Kind::Internal => 1,
+            | Kind::Internal
+            | Kind::Dead => 1,
         }
     }
 
@@ -169,6 +173,10 @@ impl Kind {
             }
             Kind::DiskFull => Some(
                 "free some space and run again: nothing is lost, the last complete state is kept",
+            ),
+            Kind::Dead => Some(
+                "start it again: nothing is lost. If it comes again it is a defect of casemirror: please report \
+                 it with this text",
             ),
             Kind::Internal => {
                 Some("this is a defect of casemirror: please report it with this text")

@@ -7,6 +7,7 @@ use casemirror::cli::args::{Cli, LogFormat};
 use casemirror::error::{Error, Kind};
 use clap::Parser;
 use rustix::fs::Mode;
+use rustix::process::{Resource, Rlimit};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
@@ -14,6 +15,9 @@ fn main() -> ExitCode {
     // The store, its log and what does not fit into memory are nobody else's; what is published says itself
     // who may read it.
     rustix::process::umask(Mode::from_raw_mode(0o077));
+    // A core would hold the secret, tokens and rows. That it cannot be switched off stops nothing.
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = rustix::process::setrlimit(Resource::Core, none);
     log_to_stderr(&cli);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

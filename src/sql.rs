@@ -32,7 +32,13 @@ pub(crate) fn db(doing: &str, source: duckdb::Error) -> Error {
     let full = ["No space left", "Disk quota exceeded", "File too large"]
         .iter()
         .any(|words| text.contains(words));
-    let kind = if full { Kind::DiskFull } else { Kind::Store };
+    // After a defect DuckDB refuses everything until it is opened anew.
+    let is_dead = text.contains("database has been invalidated");
+    let kind = match (full, is_dead) {
+        (true, _) => Kind::DiskFull,
+        (false, true) => Kind::Dead,
+        (false, false) => Kind::Store,
+    };
     Error::caused(kind, doing, source)
 }
 

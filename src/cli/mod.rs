@@ -30,7 +30,13 @@ use crate::error::{Result, io};
 
 /// Runs a command; returns the exit status (docs/architecture.md, "Commands").
 pub async fn run(cli: Cli) -> Result<u8> {
-    let load = || Config::load(cli.global.config_path(), &cli.global.overrides());
+    let load = || {
+        let config = Config::load(cli.global.config_path(), &cli.global.overrides())?;
+        for caution in config.cautions() {
+            tracing::warn!("{caution}");
+        }
+        Ok(config)
+    };
     let offline = || Config::load_offline(cli.global.config.as_deref(), &cli.global.overrides());
     let quiet = cli.global.quiet > 0;
     match &cli.command {

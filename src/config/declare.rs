@@ -124,13 +124,19 @@ macro_rules! sections {
             $( $visibility $section: $Section, )+
             /// Where each key was set, by its name, for messages that come after loading.
             pub(super) origins: BTreeMap<&'static str, Origin>,
+            /// What is allowed and dangerous.
+            pub(super) cautions: Vec<String>,
         }
 
         impl Config {
             /// Reads every section, so that all violations are found, and only then makes the whole.
             pub(super) fn read(reader: &mut Reader) -> Option<Config> {
                 $( let $section = $Section::read(reader); )+
-                Some(Config { $($section: $section?,)+ origins: reader.origins() })
+                Some(Config {
+                    $($section: $section?,)+
+                    origins: reader.origins(),
+                    cautions: std::mem::take(&mut reader.cautions),
+                })
             }
 
             /// Every key with its effective value: what a caller and the daemon compare

@@ -37,6 +37,7 @@ pub(crate) use self::cron::Cron;
 pub use keys::{Config, Feed, Limits, Privacy, Publish, Resources, Source, Store};
 pub(crate) use keys::{Journals, Schedule};
 pub(crate) use notation::memory_bytes;
+pub(crate) use rules::is_this_machine;
 pub(crate) use sample::TEMPLATE;
 
 use layers::Layers;
@@ -181,6 +182,11 @@ impl Config {
             }
         }
         violation::refuse_any(violations)
+    }
+
+    /// What is allowed and dangerous, a sentence each, for who starts something with it.
+    pub(crate) fn cautions(&self) -> &[String] {
+        &self.cautions
     }
 
     /// Where `key` was set: `casemirror.toml:12`, `environment variable CASEMIRROR_FEED__POLL`,

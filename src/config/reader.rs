@@ -39,6 +39,8 @@ pub(super) struct Reader {
     layers: Layers,
     folder: PathBuf,
     pub(super) scope: Scope,
+    /// What is allowed and dangerous.
+    pub(super) cautions: Vec<String>,
 }
 
 impl Reader {
@@ -46,7 +48,7 @@ impl Reader {
         // Fails only for an empty path or without a working folder; then paths stay relative.
         let file = std::path::absolute(&layers.path).unwrap_or_else(|_| layers.path.clone());
         let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
-        Reader { layers, folder, scope }
+        Reader { layers, folder, scope, cautions: Vec::new() }
     }
 
     /// Everything that is wrong.
@@ -86,9 +88,10 @@ impl Reader {
 
     /// Reads something, and notes nothing of what is wrong with it.
     pub(super) fn quietly<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> T {
-        let noted = self.layers.violations.len();
+        let noted = (self.layers.violations.len(), self.cautions.len());
         let value = read(self);
-        self.layers.violations.truncate(noted);
+        self.layers.violations.truncate(noted.0);
+        self.cautions.truncate(noted.1);
         value
     }
 

@@ -5,16 +5,18 @@
 //! at ([`Reader::peek`]): what is wrong with it is noted where it is read itself.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
-use url::Url;
+use url::{Host, Url};
 
 use super::HistoryTables;
 use super::notation::named_zone;
 use super::places::lead_to_one;
 use super::reader::{Reader, Scope};
+use super::violation::Origin;
 use crate::durable::with_suffix;
 
 /// A secret is a line of text; a larger file is some other file.
@@ -27,7 +29,36 @@ pub(super) fn nowhere() -> Url {
 }
 
 pub(super) fn base_url(r: &mut Reader, key: &str) -> Option<Url> {
-    r.filled_in(key, Reader::web_address)
+    let url = r.filled_in(key, Reader::web_address)?;
+    if url.scheme() == "http" && !is_this_machine(&url) {
+        r.cautions.push(format!(
+            "{key} = {url}: the secret and all data travel unencrypted; https:// would hide them"
+        ));
+    }
+    Some(url)
+}
+
+/// Whether the address leads to the machine that asks.
+pub(crate) fn is_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// A file with the secret that others may read is told.
+fn check_mode(r: &mut Reader, key: &str, path: &Path) {
+    // What cannot be looked at has been told, or is no file.
+    let Ok(found) = std::fs::metadata(path) else { return };
+    let mode = found.permissions().mode() & 0o777;
+    if found.is_file() && mode & 0o077 != 0 {
+        r.cautions.push(format!(
+            "{} holds {key} and has mode {mode:04o}: others may read it; `chmod 600` makes it yours alone",
+            path.display()
+        ));
+    }
 }
 
 pub(super) fn client_id(r: &mut Reader, key: &str) -> Option<String> {
@@ -46,22 +77,29 @@ pub(super) fn client_secret(r: &mut Reader, inline: &str) -> Option<SecretString
         (false, true) => {
             let path = r.path(file)?;
             match read_secret(&path) {
-                Ok(secret) => Some(secret),
+                Ok(secret) => {
+                    check_mode(r, inline, &path);
+                    Some(secret)
+                }
                 Err(problem) => {
                     r.refuse(file, format!("{}: {problem}", path.display()));
                     None
                 }
             }
         }
-        (_, false) => r
-            .filled_in(inline, |r, key| {
+        (_, false) => {
+            let secret = r.filled_in(inline, |r, key| {
                 r.text(
                     key,
                     "must be the client secret that the platform has given you, unless \
                      source.client_secret_file names a file that holds it",
                 )
-            })
-            .map(SecretString::from),
+            })?;
+            if let Origin::File { path, .. } = r.origin(inline) {
+                check_mode(r, inline, Path::new(&path));
+            }
+            Some(SecretString::from(secret))
+        }
     }
 }
 

@@ -82,7 +82,8 @@ pub(super) fn decide(kind: Kind, evidence: &Evidence) -> Verdict {
         | Kind::DiskFull
         | Kind::Io
         | Kind::Query
-        | Kind::Cancelled => Verdict::EndRun,
+        | Kind::Cancelled
+        | Kind::Dead => Verdict::EndRun,
     }
 }
 

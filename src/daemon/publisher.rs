@@ -7,8 +7,9 @@ use super::activity::{Activity, Listener};
 use super::pace::Pace;
 use super::patience::Patience;
 use super::poller::stop;
-use super::{say_recovery, say_trouble};
+use super::{ends_the_daemon, say_recovery, say_trouble};
 use crate::cycle::Controls;
+use crate::error::Result;
 use crate::session::{Forms, Session, When};
 
 /// A cycle that is under way is waited for this long: most take less, and then readers get all of it.
@@ -27,7 +28,7 @@ pub(super) struct Publisher {
 impl Publisher {
     /// Publishes until the process stops; when all work has ended, once more where that is quickly
     /// done. What fails is tried again.
-    pub(super) async fn run(self, work_ends: impl Future<Output = ()>) {
+    pub(super) async fn run(self, work_ends: impl Future<Output = ()>) -> Result<()> {
         let publish = &self.session.config().publish;
         let parquet = publish.parquet.is_some().then_some(publish.parquet_interval);
         let mut pace = Pace::new(publish.min_interval, parquet);
@@ -51,6 +52,7 @@ impl Publisher {
                     behind = forms == Forms::Database && self.parquet_is_behind();
                     published.is_none().then(|| ended + LEAST_RETRY)
                 }
+                Err(error) if ends_the_daemon(&error, true) => return Err(error),
                 Err(error) => {
                     let trouble = patience.fail(Instant::now());
                     say_trouble("publishing", &error, trouble);
@@ -61,12 +63,13 @@ impl Publisher {
         }
         work_ends.await;
         if pace.earliest().is_none() || pace.took() > SHORT {
-            return;
+            return Ok(());
         }
         if let Err(error) = self.session.publish(Forms::Both, When::Changed).await {
             // The next start does it; what was published before stays.
             tracing::warn!(reason = error.chain(), "the last changes are not published");
         }
+        Ok(())
     }
 
     fn parquet_is_behind(&self) -> bool {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
+use tokio::sync::mpsc;
 
-use super::{Host, Session};
+use super::{Host, Session, run_tasks};
 use crate::config::Config;
 use crate::cycle::{Controls, Interrupt, JournalRequest, Options};
-use crate::error::Kind;
+use crate::error::{Kind, Result};
 use crate::journals::tables_of;
 use crate::mirror::Writing;
 use crate::progress::{Counts, Progress};
@@ -185,4 +186,15 @@ async fn journals_that_a_stop_ends_are_due_still_and_read_by_the_next_run() {
     assert_eq!(next.unwrap().report.exit_status(), 0);
     assert_each_was_asked_once(&place.journal_calls());
     assert_eq!(place.count("SELECT count(*) FROM sync.journal_months WHERE due IS NOT NULL"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_has_died_ends_the_daemon() {
+    let place = Place::mirrored().await;
+    let writer = &place.session.polls().writer;
+    let broken = writer.run(|_| -> Result<()> { panic!("a defect of the writer") }).await;
+    assert_eq!(broken.unwrap_err().kind(), Kind::Dead);
+    let (_jobs, inbox) = mpsc::channel(1);
+    let tasks = run_tasks(Arc::clone(&place.session), Arc::clone(&place.controls), inbox);
+    assert_eq!(tasks.await.unwrap_err().kind(), Kind::Dead);
 }

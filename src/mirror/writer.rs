@@ -146,7 +146,7 @@ impl Writer {
                 .await
                 .ok()
                 .filter(|ended| *ended)
-                .ok_or_else(|| Error::new(Kind::Internal, "the writer's thread has panicked"))?;
+                .ok_or_else(|| Error::new(Kind::Dead, "the writer's thread has panicked"))?;
         }
         Ok(())
     }
@@ -211,7 +211,7 @@ impl Loader {
 }
 
 fn gone() -> Error {
-    Error::new(Kind::Internal, "the writer's thread has ended")
+    Error::new(Kind::Dead, "the writer's thread has ended")
 }
 
 struct Worker {

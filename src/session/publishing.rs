@@ -367,7 +367,7 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T> {
     tokio::task::spawn_blocking(act)
         .await
-        .map_err(|e| Error::caused(Kind::Internal, "publishing ended early", e))?
+        .map_err(|e| Error::caused(Kind::Dead, "publishing ended early", e))?
 }
 
 /// Key of `sync.meta`: the feed's bound, in ticks, when what is pending was last collected.

@@ -410,7 +410,7 @@ impl Writer {
     }
 
     async fn ask<T>(&self, order: impl FnOnce(Reply<T>) -> Order) -> Result<T> {
-        let gone = || Error::new(Kind::Internal, "the feed ledger's thread is gone");
+        let gone = || Error::new(Kind::Dead, "the feed ledger's thread is gone");
         let (reply, answer) = oneshot::channel();
         let orders = self.orders.as_ref().ok_or_else(gone)?;
         orders.send(order(reply)).map_err(|_| gone())?;

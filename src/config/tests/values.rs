@@ -1,5 +1,7 @@
 //! What a setting may be, and what is said where it is not.
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 #[test]
@@ -268,4 +270,37 @@ fn the_polls_of_both_feeds_together_keep_within_the_throttle() {
     feed.poll = Duration::from_secs(1);
     assert_eq!(feed.poll_interval(), Duration::from_secs(5));
     assert_eq!(feed.contacts_interval(), None);
+}
+
+#[test]
+fn what_is_dangerous_is_told_and_allowed() {
+    let text = |base: &str, secret: &str| {
+        format!("[source]\nbase_url = \"{base}\"\nclient_id = \"x\"\n{secret}\n")
+    };
+    let folder = Folder::with("");
+    let cautions = |content: String, mode: u32| {
+        folder.write("casemirror.toml", &content);
+        let set = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(folder.path(), set).unwrap();
+        folder.load(&[], &[]).unwrap().cautions().join("\n")
+    };
+    let inline = "client_secret = \"hunter2\"";
+    for base in
+        ["https://api.example.com/", "http://127.0.0.1:9/", "http://localhost:9/", "http://[::1]/"]
+    {
+        assert_eq!(cautions(text(base, inline), 0o600), "", "{base}");
+    }
+    let told = cautions(text("http://api.example.com/", inline), 0o644);
+    for words in ["travel unencrypted", "casemirror.toml holds source.client_secret", "mode 0644"] {
+        assert!(told.contains(words), "{told}");
+    }
+    assert!(!told.contains("hunter2"), "{told}");
+    // Of a secret that stands elsewhere the mode of that file counts.
+    folder.write("secret", "hunter2");
+    let file = folder.0.path().join("secret");
+    for (mode, words) in [(0o600, ""), (0o640, "secret holds source.client_secret")] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let told = cautions(text("https://x/", "client_secret_file = \"secret\""), 0o644);
+        assert!(told.contains(words) && told.is_empty() == words.is_empty(), "{told}");
+    }
 }
