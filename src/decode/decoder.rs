@@ -16,6 +16,12 @@ use super::{Context, Decoded, Drift, Param, Params, Reject, canonical};
 use crate::catalog::{Catalog, ColumnType, Group, LINE_ID, LINE_NUMBER, Origin, Resource, Scalar};
 use crate::error::{Error, Kind, Result};
 
+/// Rejects of a table that an answer may have. What reports leave open hangs on them, so that none may go
+/// unsaid: an answer with more is a fault.
+const MOST_REJECTS: usize = 10_000;
+/// New fields of a table that are told of one answer; their values are in `_extra` all the same.
+const MOST_DRIFT: usize = 200;
+
 /// Decodes the records of one table, answer by answer. The records' texts are borrowed until its end.
 pub struct Decoder<'a> {
     reader: Reader,
@@ -38,6 +44,8 @@ pub struct Decoder<'a> {
     /// How many records there were of each rest of a key that a position completes.
     positions: HashMap<String, i64>,
     rejects: Vec<Reject>,
+    /// Rejects beyond [`MOST_REJECTS`], which are not kept.
+    rejects_left_out: usize,
     drift: BTreeMap<String, Option<String>>,
     without_key: bool,
     /// Records seen, whether they became rows or not.
@@ -131,6 +139,7 @@ impl<'a> Decoder<'a> {
             exact: String::new(),
             positions: HashMap::new(),
             rejects: Vec::new(),
+            rejects_left_out: 0,
             drift: BTreeMap::new(),
             without_key: false,
             records: 0,
@@ -169,7 +178,9 @@ impl<'a> Decoder<'a> {
         };
         self.give(params, &mut row);
         for (field, example) in std::mem::take(&mut row.drift) {
-            self.drift.entry(field).or_insert(example);
+            if self.drift.len() < MOST_DRIFT || self.drift.contains_key(&field) {
+                self.drift.entry(field).or_insert(example);
+            }
         }
         if let Some(why) = fault {
             let known = self.name(&row, self.position_column);
@@ -249,7 +260,7 @@ impl<'a> Decoder<'a> {
     fn reject_whole(&mut self, known: &Name, error: String) {
         self.without_key = true;
         let joint = if known.key.is_empty() { "" } else { "/" };
-        self.rejects.push(Reject {
+        self.reject(Reject {
             table: self.reader.resource.table.clone(),
             scope: known.scope,
             record_key: format!("{}{joint}#{}", known.key, self.records),
@@ -257,6 +268,14 @@ impl<'a> Decoder<'a> {
             value: None,
             error,
         });
+    }
+
+    fn reject(&mut self, reject: Reject) {
+        if self.rejects.len() < MOST_REJECTS {
+            self.rejects.push(reject);
+        } else {
+            self.rejects_left_out += 1;
+        }
     }
 
     fn finish_row(&mut self, raw: &'a str, row: Row<'a>) {
@@ -282,7 +301,7 @@ impl<'a> Decoder<'a> {
             let name = self.name(&row, None);
             // The earlier record is gone, and what was wrong with it too.
             self.rejects.retain(|r| r.record_key != name.key);
-            self.rejects.push(Reject {
+            self.reject(Reject {
                 table: resource.table.clone(),
                 scope: name.scope,
                 record_key: name.key,
@@ -295,14 +314,16 @@ impl<'a> Decoder<'a> {
         self.hold_lists(&row);
         if !row.faults.is_empty() {
             let name = self.name(&row, None);
-            self.rejects.extend(row.faults.into_iter().map(|(i, value, error)| Reject {
-                table: resource.table.clone(),
-                scope: name.scope,
-                record_key: name.key.clone(),
-                column: Some(resource.columns[i].name.clone()),
-                value,
-                error,
-            }));
+            for (i, value, error) in row.faults {
+                self.reject(Reject {
+                    table: resource.table.clone(),
+                    scope: name.scope,
+                    record_key: name.key.clone(),
+                    column: Some(resource.columns[i].name.clone()),
+                    value,
+                    error,
+                });
+            }
         }
         for (builder, cell) in self.builders.iter_mut().zip(&row.cells) {
             match cell {
@@ -362,12 +383,24 @@ impl<'a> Decoder<'a> {
     /// The rows of everything pushed.
     ///
     /// # Errors
-    /// `Kind::Internal`: the columns do not make a batch.
+    /// `Kind::Internal`: the columns do not make a batch. `Kind::BadAnswer`: more than [`MOST_REJECTS`] values
+    /// and records do not fit, of which not all could be told.
     pub fn finish(mut self) -> Result<Decoded> {
         for list in std::mem::take(&mut self.lists) {
             if self.live[list.row] {
                 self.children[list.child].1.push_list(list.text, &list.params);
             }
+        }
+        if self.rejects_left_out > 0 {
+            return Err(Error::new(
+                Kind::BadAnswer,
+                format!(
+                    "{}: {} values and records of the answer do not fit, more than {MOST_REJECTS}: nothing \
+                     of it is loaded",
+                    self.reader.resource.table,
+                    MOST_REJECTS + self.rejects_left_out
+                ),
+            ));
         }
         let wrong = |e| Error::caused(Kind::Internal, "decoded columns do not fit together", e);
         let resource = self.reader.resource;

@@ -27,6 +27,9 @@ use crate::decode::{Decoded, Load, LoadKind, LoadedScope};
 use crate::error::Result;
 use crate::sql::{self, db, instant, instant_param, query};
 
+/// New fields of a table that are told; their values are in `_extra` all the same.
+const MOST_DRIFT: usize = 1_000;
+
 /// Applies loads within the writer's open transaction. `now` is this commit's time, `known` what
 /// earlier commits of this process brought.
 pub(super) fn apply(
@@ -319,7 +322,22 @@ impl Commit<'_> {
             Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
         })?;
         let noted: BTreeSet<(String, String)> = noted.into_iter().collect();
+        let mut count: BTreeMap<&str, usize> = BTreeMap::new();
+        for (table, _) in &noted {
+            *count.entry(table).or_default() += 1;
+        }
         for (field, example) in self.drift.iter().filter(|(field, _)| !noted.contains(field)) {
+            let of_table = count.entry(&field.0).or_default();
+            if *of_table == MOST_DRIFT {
+                tracing::warn!(
+                    table = field.0,
+                    "sync.drift has {MOST_DRIFT} fields of the table, and takes no more; all values are in _extra"
+                );
+            }
+            *of_table += 1;
+            if *of_table > MOST_DRIFT {
+                continue;
+            }
             self.conn
                 .execute(
                     "INSERT INTO sync.drift VALUES (?, ?, ?, ?::TIMESTAMPTZ)",

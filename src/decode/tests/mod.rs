@@ -182,3 +182,32 @@ fn instants_are_cut_to_microseconds() {
     let created = decoded.rows.column_by_name("created_on").unwrap();
     assert_eq!(created.as_primitive::<TimestampMicrosecondType>().value(0) % 1_000_000, 533_482);
 }
+
+/// So many records of the notes, none with a key.
+fn keyless(records: usize) -> Result<Decoded> {
+    let catalog = Catalog::load(None).unwrap();
+    let context = context(PrivacyMode::Keep, PrivacyMode::Keep);
+    let mut decoder = Decoder::new(&catalog, catalog.get("notes").unwrap(), &context, 0);
+    for _ in 0..records {
+        decoder.push("{}", &params());
+    }
+    decoder.finish()
+}
+
+#[test]
+fn an_answer_of_which_more_does_not_fit_than_can_be_told_is_a_fault() {
+    assert_eq!(keyless(10_000).unwrap().rejects.len(), 10_000);
+    let error = keyless(10_003).unwrap_err();
+    assert_eq!(error.kind(), Kind::BadAnswer);
+    assert!(error.chain().contains("notes: 10003 values and records"), "{}", error.chain());
+}
+
+#[test]
+fn of_many_new_fields_some_are_told_and_all_are_kept() {
+    let fields: Vec<String> = (0..5_000).map(|n| format!("\"Field{n}\": {n}")).collect();
+    let record = format!("{{\"Id\": 1, {}}}", fields.join(", "));
+    let decoded = decode("notes", &[&record]);
+    assert_eq!(decoded.drift.len(), 200);
+    let extra = texts(&decoded, "_extra").remove(0).unwrap();
+    assert!(extra.contains("\"Field4999\":4999"));
+}
