@@ -386,3 +386,19 @@ fn a_store_of_the_fifth_format_says_how_fresh_its_tables_are_as_it_did() {
     let unknown = "SELECT count(*) FROM sync.freshness WHERE last_checked IS NULL";
     assert!(one::<i64>(&world.store(), unknown) < 10);
 }
+
+#[test]
+fn a_copy_from_before_an_upgrade_goes_when_privacy_hides_more() {
+    let world = World::unthrottled(6);
+    world.sync();
+    open(&world).execute_batch(FIFTH_FORMAT).unwrap();
+    world.sync();
+    let copy = world.path("data/store.duckdb.before-format-6");
+    assert!(copy.exists());
+    world.sync();
+    assert!(copy.exists(), "it is kept until somebody removes it");
+    let output = world.run(&["sync", "--set", "privacy.identifiers=drop"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(!copy.exists());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("before-format-6"), "{output:?}");
+}

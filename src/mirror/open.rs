@@ -16,7 +16,7 @@ use super::differences::{described, differences};
 use super::overlay::{self, Overlay};
 use super::schema::{self, FORMAT};
 use super::threads::{self, Threads};
-use super::{Store, align, secrets};
+use super::{Store, align, privacy, secrets};
 use crate::catalog::Catalog;
 use crate::config;
 use crate::decode::Privacy;
@@ -106,7 +106,14 @@ impl Store {
             }
             (Some(format), Writing::Applying) => check_format(path, format)?,
         }
+        let hides_more = match schema::format(&root)? {
+            Some(_) => privacy::stricter_classes(&root, &config.privacy)?.is_some(),
+            None => false,
+        };
         let key = schema::prepare(&root, config, catalog, |known| secrets::hash_key(path, known))?;
+        if hides_more {
+            remove_copies(path)?;
+        }
         Store::of(root, config, Privacy::new(&config.privacy, key), file)
     }
 
@@ -217,9 +224,27 @@ fn refuse(path: &Path, differences: &[String]) -> Result<()> {
     ))
 }
 
+/// Behind the name of a store: what it was before it was upgraded to a format.
+const COPY: &str = ".before-format-";
+
 /// Where a store of this format is kept before it is upgraded.
 fn copy_of(path: &Path, format: i64) -> PathBuf {
-    durable::with_suffix(path, &format!(".before-format-{}", format + 1))
+    durable::with_suffix(path, &format!("{COPY}{}", format + 1))
+}
+
+/// Copies hold what privacy hides now.
+fn remove_copies(path: &Path) -> Result<()> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    let prefix = format!("{}{COPY}", name.to_string_lossy());
+    let failed = |e| error::io("look into", folder, e);
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            durable::remove(&entry.path())?;
+            tracing::warn!(copy = %entry.path().display(), "removed: it held what privacy hides now");
+        }
+    }
+    Ok(())
 }
 
 /// An earlier version cannot open what this one has upgraded: it is copied first, as it is.

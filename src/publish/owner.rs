@@ -98,7 +98,7 @@ fn refused(key: &str, target: &Path, what: &str) -> Error {
     Error::new(
         Kind::Config,
         format!(
-            "{key}: {} {what}, and would be replaced: name another place, or move it away",
+            "{key}: {} {what}: name another place, or move it away",
             target.display()
         ),
     )
