@@ -42,18 +42,19 @@ pub(crate) fn create_private(path: &Path) -> Result<File> {
 /// `Io`, `DiskFull`.
 pub(crate) fn make_shared_folder(folder: &Path) -> Result<()> {
     let failed = |e| error::io("create the folder", folder, e);
-    if folder.is_dir() || folder.as_os_str().is_empty() {
-        return Ok(());
+    let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.is_dir();
+    let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
+    for above in missing.into_iter().rev() {
+        match fs::create_dir(above) {
+            Ok(()) => {
+                fs::set_permissions(above, fs::Permissions::from_mode(0o755)).map_err(failed)?
+            }
+            // Another process was faster.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && above.is_dir() => {}
+            Err(e) => return Err(failed(e)),
+        }
     }
-    if let Some(parent) = folder.parent() {
-        make_shared_folder(parent)?;
-    }
-    match fs::create_dir(folder) {
-        Ok(()) => fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(failed),
-        // Another process was faster.
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
-        Err(e) => Err(failed(e)),
-    }
+    Ok(())
 }
 
 /// Something that is being written beside its target, to take its place when it is finished.

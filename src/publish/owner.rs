@@ -97,10 +97,7 @@ fn published_by(conn: &Connection) -> Result<String> {
 fn refused(key: &str, target: &Path, what: &str) -> Error {
     Error::new(
         Kind::Config,
-        format!(
-            "{key}: {} {what}: name another place, or move it away",
-            target.display()
-        ),
+        format!("{key}: {} {what}: name another place, or move it away", target.display()),
     )
 }
 
