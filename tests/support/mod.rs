@@ -6,6 +6,8 @@ mod published;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -87,7 +89,10 @@ impl World {
             self.sandbox.client_secret(),
         );
         self.always_due.set(text.contains(EVERY_SECOND));
-        std::fs::write(self.path("casemirror.toml"), text).unwrap();
+        let file = self.path("casemirror.toml");
+        std::fs::write(&file, text).unwrap();
+        // It holds the secret: with another mode every command would say so.
+        std::fs::set_permissions(file, Permissions::from_mode(0o600)).unwrap();
     }
 
     /// Two runs may lie within the same second, and in the second nothing would be due: the schedules
