@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-/// In the environment of a process that a test starts: failed calls are repeated at once.
-const AT_ONCE: &str = "CASEMIRROR_RETRY_AT_ONCE";
+use crate::failpoint;
 
 /// Settings of the repetition of calls.
 #[derive(Debug, Clone)]
@@ -26,7 +25,7 @@ impl Default for Retry {
     fn default() -> Self {
         Retry {
             attempts: 5,
-            first_wait: if std::env::var_os(AT_ONCE).is_some() {
+            first_wait: if failpoint::retries_at_once() {
                 Duration::from_millis(1)
             } else {
                 Duration::from_millis(250)
