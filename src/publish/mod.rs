@@ -113,6 +113,13 @@ pub struct Snapshot {
     info: SnapshotInfo,
 }
 
+impl Snapshot {
+    /// The same, of a state as it is at this time. It keeps its name.
+    pub(crate) fn taken_at(self, taken_at: Timestamp) -> Snapshot {
+        Snapshot { info: SnapshotInfo { taken_at, ..self.info }, ..self }
+    }
+}
+
 /// Ends a publishing from another thread, with DuckDB's own interrupt for what DuckDB does. Clones
 /// share it.
 #[derive(Debug, Clone, Default)]

@@ -201,7 +201,9 @@ impl Session {
         let frozen = self
             .writer
             .between_commits(move |writing| {
-                Frozen::with_file(writing, conn, (store, &log_limit), begun)
+                // No row is newer than what is said here: nothing is committed meanwhile.
+                let snapshot = begun.taken_at(Timestamp::now());
+                Frozen::with_file(writing, conn, (store, &log_limit), snapshot)
             })
             .await?;
         let progress = self.progress.clone();
