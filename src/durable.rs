@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +33,12 @@ pub(crate) fn create_private(path: &Path) -> Result<File> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     options.open(path).map_err(|e| error::io("write", path, e))
+}
+
+/// Makes a folder that is its owner's alone, with those above it that are missing; one that is there stays
+/// as it is.
+pub(crate) fn make_private_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Makes a folder that others may look into, with those above it that are missing: 0755 whatever the

@@ -38,7 +38,10 @@ pub(crate) struct Session {
 }
 
 /// The tables that this configuration describes.
-fn catalog_of(config: &Config) -> Result<Catalog> {
+///
+/// # Errors
+/// `Config` for wrong resource files, and for tables of the configuration that there are not.
+pub(crate) fn catalog_of(config: &Config) -> Result<Catalog> {
     let catalog = Catalog::load(config.resources.dir.as_deref())?;
     config.check_tables(&catalog.names())?;
     Ok(catalog)

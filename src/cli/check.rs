@@ -8,11 +8,11 @@ use crate::config::Config;
 use crate::cycle;
 use crate::error::{Kind, Result};
 use crate::mirror::Store;
+use crate::session::catalog_of;
 use crate::source::{Client, MemoryLedger};
 
 pub(crate) async fn run(config: Config) -> Result<u8> {
-    let catalog = Catalog::load(config.resources.dir.as_deref())?;
-    config.check_tables(&catalog.names())?;
+    let catalog = catalog_of(&config)?;
     compare(&config, &catalog)?;
     // It makes no feed call, so its ledger can be one that is forgotten.
     let ledger = Arc::new(MemoryLedger::new());

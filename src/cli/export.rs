@@ -3,20 +3,18 @@
 use std::sync::Arc;
 
 use super::{print, work};
-use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Looked, Store};
 use crate::progress::Progress;
 use crate::publish::{PublishedParquet, Stop};
-use crate::session::{Session, export};
+use crate::session::{Session, catalog_of, export};
 
 pub(crate) fn run(config: &Config, quiet: bool) -> Result<u8> {
     // What is wrong whatever the store holds, before it is opened.
     folder(config)?;
-    let catalog = Catalog::load(config.resources.dir.as_deref())?;
-    config.check_tables(&catalog.names())?;
+    let catalog = catalog_of(config)?;
     let Looked { store, catalog, differences } = Store::look(config, &catalog)?;
     work::tell(&differences);
     let exported = export(

@@ -2,12 +2,11 @@
 
 use super::args;
 use super::output;
-use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Looked, Store};
-use crate::session::Session;
+use crate::session::{Session, catalog_of};
 use crate::status::Status;
 use crate::text::counted;
 
@@ -15,8 +14,7 @@ use crate::text::counted;
 const MOST_STANDING: usize = 20;
 
 pub(crate) fn run(config: &Config, args: &args::Status) -> Result<u8> {
-    let catalog = Catalog::load(config.resources.dir.as_deref())?;
-    config.check_tables(&catalog.names())?;
+    let catalog = catalog_of(config)?;
     let Looked { store, catalog, differences } = Store::look(config, &catalog)?;
     let status = Status::collect(config, &catalog, &store, differences)?;
     show(&status, args, &Printer::here())

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use super::args::Command;
 use super::{close, export, journals, plan, status, sync, verify};
-use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::cycle::Controls;
 use crate::daemon::{self, Forwarded, Host, Interrupts, Printer};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::Writing;
 use crate::progress::Progress;
-use crate::session::Session;
+use crate::session::{Session, catalog_of};
 
 impl Forwarded for Command {
     fn in_turn(&self) -> bool {
@@ -39,8 +38,7 @@ impl Forwarded for Command {
 /// Runs a command on the store, or forwards it.
 pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Result<u8> {
     // Before the store is opened: wrong usage touches nothing.
-    let catalog = Catalog::load(config.resources.dir.as_deref())?;
-    config.check_tables(&catalog.names())?;
+    let catalog = catalog_of(&config)?;
     match command {
         Command::Sync(args) => sync::check(args, &catalog)?,
         Command::Journals(args) => journals::check(args, &config)?,

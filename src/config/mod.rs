@@ -37,6 +37,7 @@ pub(crate) use self::cron::Cron;
 pub use keys::{Config, Feed, Limits, Privacy, Publish, Resources, Source, Store};
 pub(crate) use keys::{Journals, Schedule};
 pub(crate) use notation::memory_bytes;
+pub(crate) use places::lead_to_one;
 pub(crate) use rules::is_this_machine;
 pub(crate) use sample::TEMPLATE;
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Whether both paths lead to one file or folder, whether there is one yet or not.
-pub(super) fn lead_to_one(one: &Path, other: &Path) -> bool {
+pub(crate) fn lead_to_one(one: &Path, other: &Path) -> bool {
     let identity = |path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     let same = identity(one).is_some_and(|one| identity(other) == Some(one));
     same || resolved(one) == resolved(other)

@@ -4,9 +4,8 @@
 //! Only `sync` and `run` chose the configuration that a store is brought up to: what privacy rewrites or a
 //! resource file takes out does not come back. All others take the store as it is.
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -76,16 +75,12 @@ impl Store {
     ) -> Result<Store> {
         let path = &config.store.path;
         if let Some(folder) = path.parent() {
-            // Nobody else's, where it is made here.
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(folder)
-                .map_err(|e| error::io("create", folder, e))?;
+            durable::make_private_folder(folder).map_err(|e| error::io("create", folder, e))?;
         }
         let root = connect(&config.store, path, AccessMode::Automatic)?;
         let file = OnceLock::new();
-        match (schema::format(&root)?, writing) {
+        let format = schema::format(&root)?;
+        match (format, writing) {
             (None, _) => {}
             (Some(format), Writing::AsItIs) => {
                 check_format(path, format)?;
@@ -106,10 +101,8 @@ impl Store {
             }
             (Some(format), Writing::Applying) => check_format(path, format)?,
         }
-        let hides_more = match schema::format(&root)? {
-            Some(_) => privacy::stricter_classes(&root, &config.privacy)?.is_some(),
-            None => false,
-        };
+        let hides_more =
+            format.is_some() && privacy::stricter_classes(&root, &config.privacy)?.is_some();
         let key = schema::prepare(&root, config, catalog, |known| secrets::hash_key(path, known))?;
         if hides_more {
             remove_copies(path)?;

@@ -11,6 +11,7 @@ use duckdb::Connection;
 use super::database::open_published;
 use super::manifest::Manifest;
 use super::snapshots;
+use crate::config::lead_to_one;
 use crate::error::{self, Error, Kind, Result};
 
 /// The file under a name, so that it is known again: another file, or a change of this one, is told
@@ -43,9 +44,7 @@ pub(crate) fn check_database(
     known: Option<&str>,
 ) -> Result<()> {
     let Some(found) = metadata(target)? else { return Ok(()) };
-    let is_store = metadata(store)?
-        .is_some_and(|store| (store.dev(), store.ino()) == (found.dev(), found.ino()));
-    if is_store {
+    if lead_to_one(target, store) {
         return Err(refused("publish.database", target, "is the store itself"));
     }
     if known.is_some() && identity(target)?.as_deref() == known {

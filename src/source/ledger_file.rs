@@ -7,7 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -68,10 +68,7 @@ impl LedgerFile {
     /// `Io` where it cannot be made or written.
     pub(super) fn at(path: &Path, limit: u32) -> Result<LedgerFile> {
         if let Some(folder) = path.parent() {
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(folder)
+            durable::make_private_folder(folder)
                 .map_err(|e| cannot("make the folder of", path, e))?;
         }
         Ok(LedgerFile { path: path.to_owned(), limit })
