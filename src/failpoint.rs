@@ -4,7 +4,7 @@
 //! flushed, nothing closed. `name:3` waits for the third time. Only where the feature `failpoints` is built
 //! in, which is in the program that the tests start: elsewhere a point is nothing.
 
-/// Every point there is, so that a test can go through all of them.
+/// Every point that a run comes to, so that a test can go through all of them.
 pub const POINTS: [&str; 13] = [
     "feed-call-noted",
     "feed-page-committed",
@@ -19,6 +19,15 @@ pub const POINTS: [&str; 13] = [
     "snapshot-written",
     "snapshot-placed",
     "after-publish",
+];
+
+/// Those of a run that takes values out of the store and its files, in the order in which it comes to them.
+pub const ERASING: [&str; 5] = [
+    "store-written-anew",
+    "store-replaced",
+    "database-published",
+    "snapshot-placed",
+    "packs-written",
 ];
 
 /// Ends the process here when this point was chosen.

@@ -11,6 +11,7 @@ mod closings;
 mod contacts;
 mod controls;
 mod daemon;
+mod erasure;
 mod evidence;
 mod export;
 mod facets;

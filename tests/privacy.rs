@@ -39,7 +39,7 @@ fn configure(world: &World, identifiers: &str, contact_details: &str) {
     .unwrap();
 }
 
-fn texts(conn: &Connection, table: &str, column: &str) -> Vec<String> {
+pub(crate) fn texts(conn: &Connection, table: &str, column: &str) -> Vec<String> {
     let sql =
         format!("SELECT {column}::VARCHAR FROM {table} WHERE {column} IS NOT NULL ORDER BY ALL");
     let mut statement = conn.prepare(&sql).unwrap();

@@ -187,6 +187,7 @@ pub(crate) fn publish(folder: &Path) -> Figures {
         tables: &tables,
         keep_snapshots: 1,
         keep_for: Duration::ZERO,
+        erased: false,
     });
     let info = SnapshotInfo {
         taken_at: Timestamp::now(),

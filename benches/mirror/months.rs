@@ -53,8 +53,13 @@ pub(crate) fn next(folder: &Path) -> Figures {
 
 fn measured(conn: &duckdb::Connection, folder: &Path, linked: usize) -> Figures {
     let root = folder.join("snapshots-of-months");
-    let target =
-        ParquetTarget { root: &root, tables: &TABLES, keep_snapshots: 1, keep_for: Duration::ZERO };
+    let target = ParquetTarget {
+        root: &root,
+        tables: &TABLES,
+        keep_snapshots: 1,
+        keep_for: Duration::ZERO,
+        erased: false,
+    };
     let info = SnapshotInfo {
         taken_at: Timestamp::now(),
         watermark: None,

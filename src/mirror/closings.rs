@@ -15,7 +15,7 @@ use crate::catalog::{Catalog, Group, Resource};
 use crate::config::JournalLevel;
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
-use crate::scope::{JournalScope, Month};
+use crate::scope::{JournalScope, Month, level_of};
 use crate::sql::{self, db, from_micros, instant};
 
 /// Who closes the months that nobody closes by hand.
@@ -146,6 +146,23 @@ impl<'c> Closings<'c> {
             ),
         )?;
         Ok(closed)
+    }
+
+    /// For whom the lines of a month were when something of it was closed last; `None` where nothing was.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn level_of(&self, month: Month) -> Result<Option<JournalLevel>> {
+        let levels: Vec<String> = sql::query(
+            self.conn,
+            &format!(
+                "SELECT journal_level FROM sync.closings WHERE journal_month = DATE {} \
+                 ORDER BY closed_at DESC LIMIT 1",
+                sql::text(&month.first().to_string())
+            ),
+            |row| row.get(0),
+        )?;
+        Ok(levels.first().and_then(|level| level_of(level)))
     }
 
     /// Opens the months that are meant and closed. Their closings stay, with the time of the opening.

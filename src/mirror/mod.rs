@@ -17,6 +17,7 @@ mod controls;
 mod definition;
 mod differences;
 mod doubt;
+mod erasure;
 mod first_load;
 mod forecast;
 mod freshness;
@@ -64,13 +65,16 @@ use duckdb::Connection;
 
 pub(crate) use closings::{ClosingMonth, Closings, MonthOf};
 pub(crate) use compare::{CellDifference, Line, compare, journal_lines};
+pub(crate) use erasure::{
+    ROW_GROUP_ROWS, note_published_anew, published_may_hold_erased_values,
+    store_may_hold_erased_values,
+};
 pub(crate) use freshness::Freshness;
 pub(crate) use guard::guarded;
 pub use load::{Outcome, Settings};
 pub use merge::Merged;
 pub(crate) use open::{Looked, Writing};
 pub(crate) use overlay::Overlay;
-pub(crate) use privacy::may_hold_erased_values;
 pub use run_log::RunLog;
 pub(crate) use run_log::{FailureRow, ResourceRow, RunRow, RunSummary};
 pub(crate) use state::State;

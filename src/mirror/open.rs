@@ -15,7 +15,7 @@ use super::differences::{described, differences};
 use super::overlay::{self, Overlay};
 use super::schema::{self, FORMAT};
 use super::threads::{self, Threads};
-use super::{Store, align, privacy, secrets};
+use super::{Store, align, erasure, secrets};
 use crate::catalog::Catalog;
 use crate::config;
 use crate::decode::Privacy;
@@ -33,7 +33,7 @@ const LOGGED_PART: f64 = 0.25;
 /// Size of a block of a new store, in bytes. DuckDB's own 262,144 make small tables cost much: every
 /// column of every table takes a block and a buffer. From 32,768 down, large tables are compressed
 /// worse.
-const BLOCK_BYTES: &str = "65536";
+pub(super) const BLOCK_BYTES: &str = "65536";
 
 /// What a store is opened for by what writes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,8 +77,8 @@ impl Store {
         if let Some(folder) = path.parent() {
             durable::make_private_folder(folder).map_err(|e| error::io("create", folder, e))?;
         }
-        let root = connect(&config.store, path, AccessMode::Automatic)?;
-        let file = OnceLock::new();
+        let mut root = connect(&config.store, path, AccessMode::Automatic)?;
+        let mut file = OnceLock::new();
         let format = schema::format(&root)?;
         match (format, writing) {
             (None, _) => {}
@@ -92,7 +92,9 @@ impl Store {
                 }
             }
             (Some(format), Writing::Applying) if format < FORMAT => {
-                let store = File::open(path).map_err(|e| error::io("open", path, e))?;
+                // To be emptied, where the store is written anew.
+                let both = File::options().read(true).write(true).open(path);
+                let store = both.map_err(|e| error::io("open", path, e))?;
                 // See `Store::file`.
                 let store: &'static File = Box::leak(Box::new(store));
                 keep_a_copy(&root, store, path, format)?;
@@ -101,11 +103,10 @@ impl Store {
             }
             (Some(format), Writing::Applying) => check_format(path, format)?,
         }
-        let hides_more =
-            format.is_some() && privacy::stricter_classes(&root, &config.privacy)?.is_some();
         let key = schema::prepare(&root, config, catalog, |known| secrets::hash_key(path, known))?;
-        if hides_more {
+        if writing == Writing::Applying && erasure::store_may_hold_erased_values(&root)? {
             remove_copies(path)?;
+            root = written_anew(root, config, &mut file)?;
         }
         Store::of(root, config, Privacy::new(&config.privacy, key), file)
     }
@@ -168,6 +169,31 @@ impl Store {
             overlay: None,
         })
     }
+}
+
+/// Takes what was erased out of the store's file too. Where that fails for now, the store is as good as
+/// before, and the next start tries again.
+fn written_anew(
+    root: Connection,
+    config: &config::Config,
+    file: &mut OnceLock<&'static File>,
+) -> Result<Connection> {
+    let path = &config.store.path;
+    tracing::info!(store = %path.display(), "the store is written anew: its file holds erased values");
+    if let Err(error) = erasure::rewrite(&root, path) {
+        tracing::warn!(
+            error = error.chain(),
+            "the store's file still holds values that were erased from its rows; the next sync tries again to \
+             write it anew"
+        );
+        return Ok(root);
+    }
+    // With its last connection the lock on the file that was there goes, and then its bytes may.
+    drop(root);
+    if let Some(before) = file.take() {
+        before.set_len(0).map_err(|e| error::io("empty the earlier file of", path, e))?;
+    }
+    connect(&config.store, path, AccessMode::Automatic)
 }
 
 fn looked(

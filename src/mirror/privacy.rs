@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use duckdb::{Connection, params};
 
 use super::load::count_changes;
-use super::schema;
+use super::{erasure, schema};
 use crate::catalog::{Catalog, Class, Column, EXTRA_COLUMN, Group, Origin, Resource};
 use crate::config::{self, PrivacyMode};
 use crate::decode::{Classes, Privacy};
@@ -21,15 +21,6 @@ use crate::sql::{self, db, query, scalar_i64};
 
 /// Key of `sync.meta`: the modes of both classes that the store was last opened with.
 const MODES: &str = "privacy";
-
-/// Key of `sync.meta`: blocks of the file that are free now may still hold what was rewritten.
-const RESIDUE: &str = "erased_values";
-
-/// Whether free blocks of the store's file may still hold values that are to be hidden now: then the
-/// file is not to be copied for others.
-pub(crate) fn may_hold_erased_values(conn: &Connection) -> Result<bool> {
-    Ok(schema::meta(conn, RESIDUE)?.is_some())
-}
 
 /// A mode as it stands in the store.
 pub(super) fn parse_mode(text: &str) -> Option<PrivacyMode> {
@@ -87,7 +78,7 @@ pub(super) fn rewrite(
     key: [u8; 32],
 ) -> Result<()> {
     tracing::info!(columns = columns.len(), "privacy is stricter now: what is stored is rewritten");
-    schema::set_meta(conn, RESIDUE, "true")?;
+    erasure::note(conn)?;
     for stricter in columns {
         let mut written = 0;
         for place in ["main", "history"] {

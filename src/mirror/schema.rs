@@ -164,6 +164,13 @@ pub(super) fn set_meta(conn: &Connection, key: &str, value: &str) -> Result<()> 
         .map_err(|e| db("cannot write sync.meta", e))
 }
 
+/// Takes a value out of `sync.meta`.
+pub(super) fn remove_meta(conn: &Connection, key: &str) -> Result<()> {
+    conn.execute("DELETE FROM sync.meta WHERE key = ?", [key])
+        .map(drop)
+        .map_err(|e| db("cannot write sync.meta", e))
+}
+
 /// Fills `report.calendar` for the zone, where it is not filled for it already.
 fn calendar(conn: &Connection, zone: &TimeZone) -> Result<()> {
     let name = zone.iana_name().unwrap_or("UTC");

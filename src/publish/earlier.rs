@@ -41,6 +41,11 @@ impl Earlier {
         Earlier { root: root.to_owned(), files }
     }
 
+    /// Nothing can be linked.
+    pub(super) fn none(root: &Path) -> Earlier {
+        Earlier { root: root.to_owned(), files: BTreeMap::new() }
+    }
+
     /// Links the file of this part to `path`, if its rows and columns are the same now, and says what
     /// the manifest said of it. `None`: it is to be written.
     pub(super) fn link(&self, part: &Part, path: &Path) -> Option<File> {

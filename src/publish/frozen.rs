@@ -15,7 +15,7 @@ use super::database::snapshot_row;
 use super::{Snapshot, SnapshotInfo, Targets, snapshots};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::may_hold_erased_values;
+use crate::mirror::store_may_hold_erased_values;
 use crate::sql::{db, scalar_i64, transaction};
 
 /// More than any log: no checkpoint comes by itself.
@@ -218,7 +218,7 @@ fn is_better_written_anew(conn: &Connection) -> Result<bool> {
                AND free_blocks * block_size > {HOLES_BYTES}"
         ),
     )?;
-    Ok(holes > 0 || may_hold_erased_values(conn)?)
+    Ok(holes > 0 || store_may_hold_erased_values(conn)?)
 }
 
 #[cfg(test)]

@@ -32,16 +32,13 @@ use jiff::Timestamp;
 
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
+use crate::mirror::ROW_GROUP_ROWS;
 use crate::progress::Progress;
 
 pub use frozen::{Frozen, begin};
 pub use manifest::Manifest;
 pub(crate) use owner::{check_database, check_snapshots, identity};
-pub(crate) use pack::{PackTarget, write_pack};
-
-/// Rows in a row group of what is published. A group is compressed as a whole by each thread, and at
-/// DuckDB's 122,880 a group of the widest tables does not fit a store.memory_limit of 400 MB.
-const ROW_GROUP_ROWS: usize = 16_384;
+pub(crate) use pack::{PackTarget, packed_months, write_pack};
 
 /// What is published, as the caller knows it. Read it before [`publish`] is called: the rows are
 /// then at least as new as it says.
@@ -76,6 +73,9 @@ pub struct ParquetTarget<'a> {
     /// A snapshot goes when it is none of the newest `keep_snapshots` and older than `keep_for`.
     pub keep_snapshots: usize,
     pub keep_for: Duration,
+    /// Earlier snapshots hold what is to be seen no more: none of their files is linked, and they are
+    /// removed when there is a new one.
+    pub erased: bool,
 }
 
 /// What was published.

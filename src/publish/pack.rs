@@ -47,7 +47,7 @@ struct Sheet {
 /// # Errors
 /// `Kind::DiskFull`, `Kind::Io`, `Kind::Store`: every file is the old or the new one, whole.
 pub(crate) fn write_pack(catalog: &Catalog, target: &PackTarget<'_>) -> Result<PathBuf> {
-    let folder = target.root.join("closings").join(target.month.to_string());
+    let folder = packs(target.root).join(target.month.to_string());
     durable::make_shared_folder(&folder)?;
     durable::remove_stale_in(&folder)?;
 
@@ -74,6 +74,31 @@ pub(crate) fn write_pack(catalog: &Catalog, target: &PackTarget<'_>) -> Result<P
         workbook.save(path)
     })?;
     Ok(folder)
+}
+
+/// The months that there are packs of.
+///
+/// # Errors
+/// `Kind::Io`.
+pub(crate) fn packed_months(root: &Path) -> Result<Vec<Month>> {
+    let folder = packs(root);
+    let failed = |e| error::io("list", &folder, e);
+    let mut months = Vec::new();
+    match fs::read_dir(&folder) {
+        Ok(entries) => {
+            for entry in entries {
+                let name = entry.map_err(failed)?.file_name();
+                months.extend(name.to_str().and_then(|name| name.parse::<Month>().ok()));
+            }
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        Err(e) => return Err(failed(e)),
+    }
+    Ok(months)
+}
+
+fn packs(root: &Path) -> PathBuf {
+    root.join("closings")
 }
 
 /// Writes a file beside its place and puts it there, unless its bytes are there already.

@@ -58,7 +58,11 @@ impl<'a> Export<'a> {
             folder,
             linked: 0,
         };
-        let earlier = Earlier::of(target.root, &export.manifest);
+        let earlier = if target.erased {
+            Earlier::none(target.root)
+        } else {
+            Earlier::of(target.root, &export.manifest)
+        };
         let parts = parts::all(conn, target.tables, snapshot)?;
         let mut share = progress.share(parts.len() as u64);
         for part in parts {
@@ -122,7 +126,12 @@ impl<'a> Export<'a> {
         failpoint::hit("snapshot-placed");
         let id = &manifest.snapshot_id;
         snapshots::point_latest_to(target.root, id)?;
-        snapshots::remove_old(target.root, id, taken_at, target.keep_snapshots, target.keep_for)?;
+        if target.erased {
+            snapshots::remove_all_but(target.root, id)?;
+        } else {
+            let (keep, keep_for) = (target.keep_snapshots, target.keep_for);
+            snapshots::remove_old(target.root, id, taken_at, keep, keep_for)?;
+        }
         Ok(PublishedParquet {
             path,
             files: manifest.files.len(),

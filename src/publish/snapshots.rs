@@ -74,23 +74,34 @@ pub(super) fn remove_old(
     keep: usize,
     keep_for: Duration,
 ) -> Result<()> {
+    remove(root, current, expired(all(root)?, now, keep, keep_for))
+}
+
+/// Removes all snapshots but this one.
+pub(super) fn remove_all_but(root: &Path, current: &str) -> Result<()> {
+    remove(root, current, all(root)?.into_iter().map(|(_, name)| name).collect())
+}
+
+fn remove(root: &Path, current: &str, names: Vec<String>) -> Result<()> {
+    for name in names.iter().filter(|name| *name != current) {
+        durable::remove_at_once(&folder(root).join(name))?;
+    }
+    Ok(())
+}
+
+/// The snapshots that are there.
+fn all(root: &Path) -> Result<Vec<((Timestamp, u32), String)>> {
     let folder = folder(root);
+    let failed = |e| error::io("list", &folder, e);
     let mut all = Vec::new();
-    for entry in fs::read_dir(&folder).map_err(|e| error::io("list", &folder, e))? {
-        let entry = entry.map_err(|e| error::io("list", &folder, e))?;
-        if let Ok(name) = entry.file_name().into_string()
+    for entry in fs::read_dir(&folder).map_err(failed)? {
+        if let Ok(name) = entry.map_err(failed)?.file_name().into_string()
             && let Some(key) = parse_id(&name)
         {
             all.push((key, name));
         }
     }
-    for name in expired(all, now, keep, keep_for) {
-        if name == current {
-            continue;
-        }
-        durable::remove_at_once(&folder.join(&name))?;
-    }
-    Ok(())
+    Ok(all)
 }
 
 /// Which snapshots are to go: pure, so that it can be tested without waiting.

@@ -70,6 +70,7 @@ impl World {
                 root: &self.parquet(),
                 tables: &self.tables,
                 keep_snapshots: 2,
+                erased: false,
                 keep_for: Duration::from_secs(3600),
             }),
         };

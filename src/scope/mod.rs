@@ -22,7 +22,7 @@ pub(crate) use failure::{FailureKind, backoff};
 pub use feed::FeedName;
 pub(crate) use feed::{FeedState, Late, Reader};
 pub(crate) use fetched::{AnswerDigest, FetchStatus, Fetched, Mark, Version};
-pub(crate) use journal::{DueMonth, JournalScope, REVENUE, REVENUE_SUMS};
+pub(crate) use journal::{DueMonth, JournalScope, REVENUE, REVENUE_SUMS, level_of};
 pub(crate) use month::{Month, first_month, months_back};
 pub(crate) use status::{DueReason, Standing, TableStatus};
 pub(crate) use window::Window;

@@ -1,15 +1,18 @@
 //! Closing months of the journals by hand, and their packs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::Session;
 use super::publishing::{Forms, When};
+use crate::catalog::Catalog;
+use crate::config::{Config, JournalLevel};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{ClosingMonth, Closings, MonthOf};
 use crate::publish::{self, PackTarget};
+use crate::scope::Month;
 
 /// A journal's month that is to be closed.
 #[derive(Debug, Clone)]
@@ -77,23 +80,53 @@ impl Session {
     /// # Errors
     /// Those of [`publish::write_pack`].
     pub(crate) async fn write_pack(&self, of: &MonthOf) -> Result<Option<PathBuf>> {
-        if self.config.publish.parquet.is_none() {
-            return Ok(None);
-        }
-        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
         let (level, month) = (of.level, of.month);
-        tokio::task::spawn_blocking(move || {
-            let Some(root) = &config.publish.parquet else { return Ok(None) };
-            let target = PackTarget {
-                database: &config.publish.database,
-                root,
-                level,
-                month,
-                zone: &config.source.time_zone,
-            };
-            publish::write_pack(&catalog, &target).map(Some)
+        self.with_packs(move |catalog, config, root| {
+            publish::write_pack(catalog, &pack_target(config, root, level, month))
         })
         .await
-        .map_err(|e| Error::caused(Kind::Internal, "writing the pack ended early", e))?
     }
+
+    /// Writes all packs that there are anew from the published database: they hold what was erased from
+    /// it. Returns how many.
+    ///
+    /// # Errors
+    /// Those of [`publish::write_pack`] and the store.
+    pub(super) async fn write_packs_anew(&self) -> Result<usize> {
+        let conn = self.store.connection()?;
+        let written = self.with_packs(move |catalog, config, root| {
+            let months = publish::packed_months(root)?;
+            for month in &months {
+                let level = Closings::new(&conn).level_of(*month)?;
+                let level = level.unwrap_or(config.journals.level);
+                publish::write_pack(catalog, &pack_target(config, root, level, *month))?;
+            }
+            Ok(months.len())
+        });
+        Ok(written.await?.unwrap_or_default())
+    }
+
+    /// Works on the packs in `publish.parquet`; `None` where that is off.
+    async fn with_packs<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Catalog, &Config, &Path) -> Result<T> + Send + 'static,
+    ) -> Result<Option<T>> {
+        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
+        tokio::task::spawn_blocking(move || {
+            let root = config.publish.parquet.as_deref();
+            root.map(|root| work(&catalog, &config, root)).transpose()
+        })
+        .await
+        .map_err(|e| Error::caused(Kind::Internal, "writing a pack ended early", e))?
+    }
+}
+
+fn pack_target<'a>(
+    config: &'a Config,
+    root: &'a Path,
+    level: JournalLevel,
+    month: Month,
+) -> PackTarget<'a> {
+    let (database, zone) = (&config.publish.database, &config.source.time_zone);
+    PackTarget { database, root, level, month, zone }
 }

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{RunLog, State, Store};
+use crate::mirror::{RunLog, State, Store, note_published_anew, published_may_hold_erased_values};
 use crate::pending::{self, PendingScope};
 use crate::progress::Progress;
 use crate::publish::{
@@ -71,6 +71,8 @@ struct Unpublished {
     readable: String,
     info: SnapshotInfo,
     with_parquet: bool,
+    /// What is published holds what is to be seen no more.
+    erased: bool,
 }
 
 impl Session {
@@ -126,7 +128,7 @@ impl Session {
         let _one = self.publishing.lock.lock().await;
         self.note_pending().await?;
         self.check_targets()?;
-        let Some(Unpublished { conn, readable, info, with_parquet }) =
+        let Some(Unpublished { conn, readable, info, with_parquet, erased }) =
             self.unpublished(forms, when)?
         else {
             return Ok(None);
@@ -135,8 +137,12 @@ impl Session {
         failpoint::hit("before-publish");
         let stop = self.begin_interruptible(&conn);
         let started = Instant::now();
-        let published = self.publish_now(conn, info, with_parquet, stop.clone()).await;
+        let published = self.publish_now(conn, info, (with_parquet, erased), stop.clone()).await;
         let published = self.end_interruptible(&stop, published)?;
+        if erased {
+            self.write_packs_anew().await?;
+            failpoint::hit("packs-written");
+        }
         failpoint::hit("after-publish");
         let file = publish::identity(&self.config.publish.database)?.unwrap_or_default();
         self.writer
@@ -146,6 +152,9 @@ impl Session {
                 state.set_meta(PUBLISHED_FILE, &file)?;
                 if with_parquet {
                     state.set_meta(SHOWN_BY_PARQUET, &readable)?;
+                }
+                if erased {
+                    note_published_anew(conn)?;
                 }
                 Ok(())
             })
@@ -184,7 +193,7 @@ impl Session {
         &self,
         conn: Connection,
         info: SnapshotInfo,
-        with_parquet: bool,
+        (with_parquet, erased): (bool, bool),
         stop: Stop,
     ) -> Result<Published> {
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
@@ -194,7 +203,7 @@ impl Session {
             blocking(move || {
                 let folder = config.publish.database.parent().unwrap_or(Path::new("."));
                 durable::make_shared_folder(folder)?;
-                publish::begin(&targets(&config, &catalog.names(), with_parquet), info)
+                publish::begin(&targets(&config, &catalog.names(), with_parquet, erased), info)
             })
             .await?
         };
@@ -212,7 +221,8 @@ impl Session {
             let conn = store.connection()?;
             let _threads = with_parquet.then(|| store.threads_for_parquet(&conn)).transpose()?;
             let tables = catalog.names();
-            publish::publish(frozen, &targets(&config, &tables, with_parquet), &stop, &progress)
+            let targets = targets(&config, &tables, with_parquet, erased);
+            publish::publish(frozen, &targets, &stop, &progress)
         })
         .await
     }
@@ -274,13 +284,16 @@ impl Session {
             return Ok(None);
         };
         let readable = state.readable_state()?;
-        let with_parquet = forms == Forms::Both && self.config.publish.parquet.is_some();
-        let shown = self.database_shows(&state, &readable)?
+        let erased = published_may_hold_erased_values(&conn)?;
+        let with_parquet =
+            (forms == Forms::Both || erased) && self.config.publish.parquet.is_some();
+        let shown = !erased
+            && self.database_shows(&state, &readable)?
             && (!with_parquet || self.parquet_shows(&state, &readable)?);
         if shown && when == When::Changed {
             return Ok(None);
         }
-        Ok(Some(Unpublished { conn, readable, info, with_parquet }))
+        Ok(Some(Unpublished { conn, readable, info, with_parquet, erased }))
     }
 
     /// Whether the Parquet snapshots lag behind what the store holds.
@@ -342,7 +355,7 @@ pub(crate) fn export(
         publish::check_snapshots(root, &info.store_id)?;
     }
     let tables = catalog.names();
-    let targets = Targets { database: None, ..targets(config, &tables, true) };
+    let targets = Targets { database: None, ..targets(config, &tables, true, false) };
     let frozen = Frozen::without_file(conn, publish::begin(&targets, info)?)?;
     let _step = progress.step("publishing");
     let conn = store.connection()?;
@@ -353,13 +366,19 @@ pub(crate) fn export(
 }
 
 /// Where the configuration wants it.
-fn targets<'a>(config: &'a Config, tables: &'a [&'a str], with_parquet: bool) -> Targets<'a> {
+fn targets<'a>(
+    config: &'a Config,
+    tables: &'a [&'a str],
+    with_parquet: bool,
+    erased: bool,
+) -> Targets<'a> {
     let parquet = config.publish.parquet.as_deref().filter(|_| with_parquet);
     let parquet = parquet.map(|root| ParquetTarget {
         root,
         tables,
         keep_snapshots: config.publish.keep_snapshots,
         keep_for: config.publish.keep_for,
+        erased,
     });
     Targets { database: Some(&config.publish.database), parquet }
 }
