@@ -157,3 +157,209 @@ fn a_store_that_cannot_be_written_anew_for_now_is_followed_all_the_same() {
     world.sync();
     assert_eq!(found(&world, &details), BTreeSet::new());
 }
+
+/// What the mirror holds of a contact that tells of nobody else: name, details, and their earlier values.
+fn values(world: &World, contact: i64) -> Vec<String> {
+    let store = world.store();
+    let mut all = BTreeSet::new();
+    for place in ["main", "history"] {
+        let of_contact = format!("(SELECT * FROM {place}.contacts WHERE id = {contact})");
+        for column in
+            ["name", "email", "phone_number", "address", "street", "identification_number"]
+        {
+            all.extend(texts(&store, &of_contact, column));
+        }
+    }
+    all.into_iter().collect()
+}
+
+/// In which columns of a database which of the texts stand, cell by cell: files are compressed.
+fn cells_with(conn: &duckdb::Connection, values: &[String]) -> Vec<String> {
+    let columns: Vec<(String, String)> = conn
+        .prepare(
+            "SELECT format('\"{}\".\"{}\"', schema_name, table_name), format('\"{}\"', column_name) \
+             FROM duckdb_columns() WHERE NOT internal AND data_type LIKE '%VARCHAR%'",
+        )
+        .unwrap()
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert!(columns.len() > 500, "{}", columns.len());
+    let mut all = Vec::new();
+    for (table, column) in columns {
+        let stands = values.iter().map(|value| {
+            format!("contains(lower({column}::VARCHAR), lower('{}'))", value.replace('\'', "\'\'"))
+        });
+        let stands: Vec<String> = stands.collect();
+        let sql = format!("SELECT count(*) FROM {table} WHERE {}", stands.join(" OR "));
+        if one::<i64>(conn, &sql) > 0 {
+            all.push(format!("{table}.{column}"));
+        }
+    }
+    all
+}
+
+/// A seller whose name nobody else has.
+fn seller(world: &World) -> i64 {
+    one(
+        &world.store(),
+        "SELECT min(c.id) FROM main.contacts c JOIN main.case_roles r ON r.contact_id = c.id \
+         WHERE r.type = 'Seller' AND c.email IS NOT NULL AND c.phone_number IS NOT NULL \
+           AND c.name IN (SELECT name FROM main.contacts GROUP BY name HAVING count(*) = 1)",
+    )
+}
+
+fn forget(world: &World, contact: i64) -> Output {
+    world.run(&["forget", "--contact", &contact.to_string()])
+}
+
+#[test]
+fn a_person_who_is_forgotten_is_in_no_byte_and_does_not_come_back() {
+    let world = kept();
+    let person = seller(&world);
+    world.sandbox.act(&Act::EditContact { contact_id: Some(person), at: None }).unwrap();
+    world.sync();
+    let values = values(&world, person);
+    assert!(values.len() > 5, "{values:?}");
+
+    // Where else a person can stand: what people wrote, what did not fit, what was found to differ, and the
+    // pack of a closed month.
+    let of_person = |column: &str| {
+        let text = format!("SELECT {column} FROM main.contacts WHERE id = {person}");
+        one::<String>(&world.store(), &text)
+    };
+    let (name, email) = (of_person("name"), of_person("email"));
+    let last = crate::support::journals::month(1);
+    let repeat = format!(
+        "UPDATE main.notes SET message = 'Skriv til {email}, sa {name}!' WHERE rowid = 0; \
+         UPDATE main.notes SET _extra = '{{\"Written\":[\"{name}\",1.50]}}' WHERE rowid = 0; \
+         INSERT INTO sync.rejects (table_name, column_name, value, resolved_at) \
+           VALUES ('notes', 'message', '{{\"a\":\"{name}\"}}', now()); \
+         INSERT INTO sync.verifications (what, source, mirror) VALUES ('x', '{name}', 'y'); \
+         CREATE TABLE history.left_behind AS SELECT '{name}' AS name, ['{email}', 'x'] AS many, \
+           '{{\"a\":\"{name}\"}}' AS _extra, 'updated' AS _change; \
+         UPDATE sync.runs SET error = '500: {name}';"
+    );
+    duckdb::Connection::open(world.path("data/store.duckdb"))
+        .unwrap()
+        .execute_batch(&repeat)
+        .unwrap();
+    let output = world.run(&["close", "--month", &last, "--force"]);
+    assert!(world.path("data/parquet/closings").join(&last).exists(), "{}", shown(&output));
+    let before = cells_with(&world.published(), &values);
+    for place in ["\"main\".\"cases\"", "\"history\".\"contacts\"", "\"sync\".\"verifications\""] {
+        assert!(before.iter().any(|cell| cell.starts_with(place)), "{place}: {before:?}");
+    }
+    assert_ne!(found(&world, &values), BTreeSet::new());
+    let rows =
+        |table: &str| one::<i64>(&world.store(), &format!("SELECT count(*) FROM main.{table}"));
+    let counts = || ["contacts", "case_roles", "cases", "notes"].map(rows);
+    let counted = counts();
+
+    let output = forget(&world, person);
+    assert_status(&output, 0);
+    let said = shown(&output);
+    assert!(said.contains("main.cases.seller_emails") && said.contains("out of reach"), "{said}");
+    for value in &values {
+        assert!(!said.contains(value.as_str()), "{said}");
+    }
+    let assert_gone = |when: &str| {
+        assert_eq!(cells_with(&world.store(), &values), [""; 0], "{when}");
+        assert_eq!(cells_with(&world.published(), &values), [""; 0], "{when}");
+        assert_eq!(found(&world, &values), BTreeSet::new(), "{when}");
+    };
+    assert_gone("forgotten");
+    assert_eq!(snapshots(&world).len(), 1);
+    assert_eq!(counts(), counted, "every row is there");
+    let note = "SELECT message FROM main.notes WHERE message LIKE '%forgotten%'";
+    assert_eq!(one::<String>(&world.store(), note), "Skriv til [forgotten], sa [forgotten]!");
+    let extra = "SELECT _extra FROM main.notes WHERE message LIKE '%forgotten%'";
+    assert_eq!(one::<String>(&world.store(), extra), "{\"Written\":[null,1.50]}");
+
+    // Whatever is read again, and however it changed: no value, and no version for what was taken out.
+    let versions =
+        |table: &str| one::<i64>(&world.store(), &format!("SELECT count(*) FROM history.{table}"));
+    let before = ["cases", "revenue_journals", "contacts"].map(versions);
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_gone("read again");
+    assert_eq!(["cases", "revenue_journals", "contacts"].map(versions), before);
+    world.sandbox.act(&Act::EditContact { contact_id: Some(person), at: None }).unwrap();
+    world.sync();
+    assert_gone("changed");
+    let own = format!("FROM main.contacts WHERE id = {person}");
+    let texts = format!("SELECT count(*) {own} AND coalesce(name, phone_number, email) IS NULL");
+    assert_eq!(one::<i64>(&world.store(), &texts), 1, "the row is there, and says nothing");
+    assert!(one::<bool>(&world.store(), &format!("SELECT active IS NOT NULL {own}")));
+
+    // A second time there is nothing to do, and it is done.
+    assert_status(&forget(&world, person), 0);
+    assert_gone("again");
+}
+
+#[test]
+fn a_forgetting_that_is_killed_is_gone_on_with_by_the_next_sync() {
+    let world = kept();
+    let person = seller(&world);
+    let values = values(&world, person);
+    for (n, point) in failpoint::ERASING.into_iter().enumerate() {
+        let command: &[&str] =
+            if n == 0 { &["forget", "--contact", &person.to_string()] } else { &["sync"] };
+        let output = aborting_at(&world, command, point);
+        assert!(output.status.signal().is_some(), "{point}: {}", shown(&output));
+        assert_eq!(cells_with(&world.store(), &values), [""; 0], "{point}");
+    }
+    world.sync();
+    assert_eq!(cells_with(&world.published(), &values), [""; 0]);
+    assert_eq!(found(&world, &values), BTreeSet::new());
+    assert_eq!(snapshots(&world).len(), 1);
+    world.assert_nothing_left_over();
+}
+
+#[test]
+fn a_contact_that_is_unknown_is_kept_out_when_it_comes_and_namesakes_stay() {
+    let world = World::with(unthrottled(25));
+    world.configure(&format!("{KEEP}{UNTHROTTLED}"));
+    assert_status(&forget(&world, 50_001), 1); // There is no store yet.
+    world.bootstrap();
+    // Two contacts of one name: the other keeps it.
+    let person = seller(&world);
+    let other = "(SELECT min(id) FROM main.contacts WHERE id <> $1 AND contact_type = 'Person')";
+    let store = duckdb::Connection::open(world.path("data/store.duckdb")).unwrap();
+    let name: String = store
+        .query_row("SELECT name FROM main.contacts WHERE id = $1", [person], |row| row.get(0))
+        .unwrap();
+    let namesake =
+        format!("UPDATE main.contacts SET name = '{name}' WHERE id = {other} RETURNING id");
+    let namesake: i64 = store.query_row(&namesake, [person], |row| row.get(0)).unwrap();
+    drop(store);
+    assert_status(&forget(&world, person), 0);
+    let named =
+        format!("SELECT count(*) FROM main.contacts WHERE name = '{name}' AND id = {namesake}");
+    assert_eq!(one::<i64>(&world.store(), &named), 1);
+
+    let output = forget(&world, 999_999);
+    assert_status(&output, 0);
+    assert!(shown(&output).contains("is not in the mirror"), "{}", shown(&output));
+
+    // The list is worth nothing without its key.
+    std::fs::remove_file(world.path("data/store.duckdb.secrets")).unwrap();
+    let output = world.run(&["sync"]);
+    assert_status(&output, 2);
+    assert!(shown(&output).contains("store.duckdb.secrets is gone"), "{}", shown(&output));
+}
+
+#[test]
+fn a_store_that_a_daemon_holds_is_not_touched() {
+    let world = kept();
+    let person = seller(&world);
+    let values = values(&world, person);
+    let mut daemon = world.start_daemon();
+    daemon.wait_for_socket();
+    let output = forget(&world, person);
+    assert_status(&output, 1);
+    assert!(shown(&output).contains("is held by"), "{}", shown(&output));
+    daemon.signal("TERM");
+    assert_eq!(daemon.ends().code(), Some(0));
+    assert_ne!(cells_with(&world.store(), &values), [""; 0]);
+}

@@ -22,6 +22,7 @@ pub(super) struct File {
     pub(super) stays_after: Option<String>,
     pub(super) at_most: Option<u32>,
     pub(super) partial: Option<PartialFile>,
+    pub(super) person: Option<PersonFile>,
     pub(super) fallback: Option<FallbackFile>,
     pub(super) for_each: Option<ForEachFile>,
     pub(super) child: Option<ChildFile>,
@@ -119,6 +120,13 @@ pub(super) struct PartialFile {
     pub(super) permission: String,
     pub(super) column: String,
     pub(super) values: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PersonFile {
+    pub(super) id: String,
+    pub(super) known_by: Vec<String>,
 }
 
 #[derive(Deserialize)]

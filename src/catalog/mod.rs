@@ -25,6 +25,7 @@ pub use column::{Class, Scalar};
 pub(crate) use column::{Column, ColumnType, Cut, Origin};
 pub(crate) use dictionary::DictionaryFormat;
 pub(crate) use names::class_of_name;
+pub(crate) use resource::Person;
 pub(crate) use resource::{
     Address, ChangeDate, Child, Condition, EXTRA_COLUMN, Fallback, ForEach, JOURNAL_COLUMNS,
     Journal, LINE_ID, LINE_NUMBER, Lookup, Method, Partial, Read, Refresh, SYNCED_AT_COLUMN,

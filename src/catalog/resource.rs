@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 
-use super::column::Column;
+use super::column::{Column, Scalar};
 use crate::sql;
 
 /// The eleven change dates of a case, in the order of reference 2.2.
@@ -230,6 +230,15 @@ pub(crate) struct Lookup {
     pub(crate) column: String,
 }
 
+/// A table whose rows are about one person each, whom `casemirror forget` can be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Person {
+    /// The column with the contact's id.
+    pub(crate) id: String,
+    /// Columns by which a person is known to others, beside those with a class: names.
+    pub(crate) known_by: Vec<String>,
+}
+
 /// One mirrored table.
 #[derive(Debug, Clone)]
 pub struct Resource {
@@ -253,6 +262,7 @@ pub struct Resource {
     /// those behind its last.
     pub(crate) at_most: Option<u32>,
     pub(crate) partial: Option<Partial>,
+    pub(crate) person: Option<Person>,
     pub(crate) fallback: Option<Fallback>,
     /// Fields that hold copies of another table's records: in no column and not in `_extra`. An
     /// object of which columns take a part leaves out the rest.
@@ -304,6 +314,18 @@ impl Resource {
     pub(crate) fn calls_per_scope(&self) -> u64 {
         let values = self.read.as_ref().and_then(|read| read.values.as_ref());
         values.map_or(1, |(_, values)| values.len() as u64)
+    }
+
+    /// Whether a column holds texts that may say anything: no key, and no word of an enumeration.
+    pub(crate) fn is_free_text(&self, column: &Column) -> bool {
+        column.kind.scalar == Scalar::Text && !self.key.contains(&column.name)
+    }
+
+    /// Whether a column says what it says whoever is forgotten: no free text, or in a table about persons the
+    /// name of another one, who may have the same.
+    pub(crate) fn stays_known(&self, column: &Column) -> bool {
+        let is_name = |person: &Person| person.known_by.contains(&column.name);
+        !self.is_free_text(column) || self.person.as_ref().is_some_and(is_name)
     }
 
     /// Whether its rows are lines of a journal, or hang on such lines.

@@ -359,6 +359,16 @@ fn a_column_that_nothing_fills_is_refused(#[case] column: &str, #[case] why: &st
     "[partial]\npermission = \"x\"\ncolumn = \"id\"\nvalues = [\"1\"]\n[read]",
     "partial.column: \"id\" is not string"
 )]
+#[case(
+    "[read]",
+    "[person]\nid = \"nobody\"\nknown_by = []\n[read]",
+    "person.id: \"nobody\" is no column"
+)]
+#[case(
+    "[read]",
+    "[person]\nid = \"id\"\nknown_by = [\"id\"]\n[read]",
+    "person.known_by: \"id\" is no column of type string"
+)]
 fn a_table_of_cases_that_could_not_be_read_is_refused(
     #[case] what: &str,
     #[case] by: &str,

@@ -130,6 +130,9 @@ pub enum Command {
     Verify(Verify),
     /// Write a Parquet snapshot of the store now, into publish.parquet
     Export,
+    /// Take a person's values out of the mirror and all that it has published, and keep them out
+    #[serde(skip)]
+    Forget(Forget),
     /// Go on mirroring until stopped: polls the change feeds, runs the schedules, publishes
     #[serde(skip)]
     #[command(after_help = RUN)]
@@ -275,6 +278,20 @@ pub struct Verify {
     /// So many random cases are read whole
     #[arg(long, value_name = "N", default_value_t = crate::verify::SAMPLE)]
     pub(crate) sample: usize,
+}
+
+/// `casemirror forget`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Of the person's own rows everything goes but ids, numbers, dates and words of enumerations; in all other
+rows, history and journals included, what tells of nobody else: values with a privacy class (casemirror
+schema shows them) and names of several words. What is kept out is known by keyed hashes alone. The store's
+file, the published file, the snapshot and the packs are written anew, and earlier snapshots removed.
+There is no way back. No daemon may hold the store meanwhile.")]
+pub struct Forget {
+    /// The contact's id: contacts.id, employees.id
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(i64).range(1..))]
+    pub(crate) contact: i64,
 }
 
 /// `casemirror status`.
@@ -443,6 +460,7 @@ mod tests {
             "close",
             "verify",
             "export",
+            "forget",
             "run",
             "plan",
             "status",

@@ -6,6 +6,7 @@ mod close;
 #[cfg(feature = "sandbox")]
 mod demo;
 mod export;
+mod forget;
 mod init;
 mod journals;
 mod output;
@@ -47,6 +48,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Init(args) => init::run(args),
         Command::Check => check::run(load()?).await,
         Command::Run => run::run(load()?, quiet).await,
+        Command::Forget(args) => forget::run(args, load()?, quiet).await,
         Command::Close(args) => {
             work::run(&Command::Close(close::typed_by_user(args)?), load()?, quiet).await
         }

@@ -33,6 +33,8 @@ pub struct Decoder<'a> {
     numbered: Vec<usize>,
     /// The column with the id of a row's scope.
     scope_column: Option<usize>,
+    /// The column with the contact's id, where rows are about persons.
+    person_column: Option<usize>,
     builders: Vec<ColumnBuilder>,
     extra: StringBuilder,
     /// For each row pushed, whether it is to stay: of two records with one key the last wins.
@@ -132,6 +134,7 @@ impl<'a> Decoder<'a> {
             scope_column: resource
                 .scope_column()
                 .and_then(|name| resource.columns.iter().position(|column| column.name == name)),
+            person_column: resource.person.as_ref().and_then(|person| named(&person.id)),
             builders: resource.columns.iter().map(|c| ColumnBuilder::new(c.kind, room)).collect(),
             extra: StringBuilder::with_capacity(room, 0),
             live: Vec::new(),
@@ -146,6 +149,7 @@ impl<'a> Decoder<'a> {
             inherited: inherited.into_iter().collect(),
             lists: Vec::new(),
             reader: Reader {
+                stays: resource.columns.iter().map(|c| resource.stays_known(c)).collect(),
                 resource: Arc::clone(resource),
                 context: context.clone(),
                 slots: slots::of(
@@ -177,6 +181,11 @@ impl<'a> Decoder<'a> {
             Err(why) => (Row::empty(&self.reader.resource), Some(why)),
         };
         self.give(params, &mut row);
+        if let Some(Cell::One(Value::Int(id))) = self.person_column.map(|i| &row.cells[i])
+            && self.reader.context.privacy.forgotten().has_contact(*id)
+        {
+            row.forget(&self.reader.resource);
+        }
         for (field, example) in std::mem::take(&mut row.drift) {
             if self.drift.len() < MOST_DRIFT || self.drift.contains_key(&field) {
                 self.drift.entry(field).or_insert(example);

@@ -9,6 +9,7 @@ mod builder;
 mod canonical;
 mod cut;
 mod decoder;
+mod forgotten;
 mod load;
 mod privacy;
 mod reading;
@@ -25,6 +26,7 @@ use arrow::array::RecordBatch;
 use jiff::tz::TimeZone;
 
 pub use decoder::Decoder;
+pub(crate) use forgotten::{Cleared, Entry, Forgotten};
 pub(crate) use load::{Load, LoadKind, LoadedScope};
 pub use privacy::Privacy;
 pub(crate) use reading::Reading;

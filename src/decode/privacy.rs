@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::canonical::quoted;
+use super::forgotten::{Cleared, Forgotten};
 use crate::catalog::{self, Class};
 use crate::config::{self, PrivacyMode};
 
@@ -14,12 +16,13 @@ use crate::config::{self, PrivacyMode};
 const HASH_DIGITS: usize = 32;
 const MARK_DIGITS: usize = 8;
 
-/// What the configuration says about each class, with the key of this mirror's hashes.
+/// What the configuration says about each class, with the key of this mirror's hashes, and who is forgotten.
 #[derive(Clone)]
 pub struct Privacy {
     identifiers: PrivacyMode,
     contact_details: PrivacyMode,
     key: [u8; 32],
+    forgotten: Arc<Forgotten>,
 }
 
 impl std::fmt::Debug for Privacy {
@@ -38,7 +41,24 @@ impl Privacy {
             identifiers: settings.identifiers,
             contact_details: settings.contact_details,
             key,
+            forgotten: Arc::new(Forgotten::nobody(key)),
         }
+    }
+
+    /// The same, which keeps out what is forgotten.
+    pub(crate) fn forgetting(self, forgotten: Forgotten) -> Privacy {
+        Privacy { forgotten: Arc::new(forgotten), ..self }
+    }
+
+    /// Whether a text of a column with a class is, as it is or as its hash, a forgotten one.
+    pub(super) fn has_forgotten(&self, text: &str) -> bool {
+        let is_gone = |text: &str| self.forgotten.clear(text) == Cleared::Gone;
+        !self.forgotten.is_empty() && (is_gone(text) || is_gone(&self.hash(text)))
+    }
+
+    /// Who is forgotten.
+    pub(crate) fn forgotten(&self) -> &Forgotten {
+        &self.forgotten
     }
 
     /// What happens to values of a column of this class.
@@ -62,7 +82,7 @@ impl Privacy {
 
     /// What the digests of answers begin with: without the key nobody can try out what an answer was.
     pub(super) fn seed(&self) -> String {
-        self.digits(&["digests of answers", ""], HASH_DIGITS)
+        self.digits(&["digests of answers", ""], HASH_DIGITS) + &self.forgotten.seal()
     }
 
     /// The text of a value in which fields can no longer be told apart: as it came where privacy

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::slots::{REST, Slot, Slots};
 use super::value::{self, Value};
-use super::{Context, Privacy, canonical, cut};
+use super::{Cleared, Context, Privacy, canonical, cut};
 use crate::catalog::{Class, ColumnType, Resource};
 use crate::config::PrivacyMode;
 use crate::text::JsonText;
@@ -22,6 +22,8 @@ pub(super) struct Reader {
     pub(super) slots: Slots,
     /// The column that takes an element which is no object.
     pub(super) scalar_column: Option<usize>,
+    /// Columns that say what they say whoever is forgotten: keys, and names of others than who is.
+    pub(super) stays: Vec<bool>,
 }
 
 /// What a record says.
@@ -45,6 +47,18 @@ pub(super) enum Cell<'a> {
 }
 
 impl Row<'_> {
+    /// Leaves nothing that is written of a person who is forgotten.
+    pub(super) fn forget(&mut self, resource: &Resource) {
+        for (cell, column) in self.cells.iter_mut().zip(&resource.columns) {
+            if resource.is_free_text(column) {
+                *cell = Cell::Null;
+            }
+        }
+        self.extra.clear();
+        self.faults.iter_mut().for_each(|(_, value, _)| *value = None);
+        self.drift.iter_mut().for_each(|(_, example)| *example = None);
+    }
+
     /// A row of `resource` in which nothing is known.
     pub(super) fn empty(resource: &Resource) -> Self {
         Row {
@@ -171,6 +185,7 @@ impl Reader {
         row.faults.retain(|(faulty, _, _)| *faulty != i);
         match self.cell(column.kind, column.class, raw) {
             Ok(cell) => {
+                let cell = if self.stays[i] { cell } else { self.without_forgotten(cell) };
                 row.cells[i] = match (column.cut, cell) {
                     (Some(cut), Cell::One(Value::Text(text))) => cut::cut(cut, &text)
                         .map_or(Cell::Null, |kept| Cell::One(Value::Text(kept.into()))),
@@ -194,8 +209,11 @@ impl Reader {
         class: Option<Class>,
         raw: &'a str,
     ) -> Result<Cell<'a>, String> {
+        let privacy = &self.context.privacy;
         let private = |value| match value {
-            Some(Value::Text(text)) => self.context.privacy.text(class, text).map(Value::Text),
+            // What is forgotten may be known by its hash alone, or be hashed only since.
+            Some(Value::Text(text)) if class.is_some() && privacy.has_forgotten(&text) => None,
+            Some(Value::Text(text)) => privacy.text(class, text).map(Value::Text),
             other => other,
         };
         if !kind.list {
@@ -217,10 +235,35 @@ impl Reader {
         Ok(if dropped { Cell::Null } else { Cell::List(values) })
     }
 
+    /// A cell without texts of persons who are forgotten.
+    fn without_forgotten<'a>(&self, cell: Cell<'a>) -> Cell<'a> {
+        let forgotten = self.context.privacy.forgotten();
+        if forgotten.is_empty() {
+            return cell;
+        }
+        let without = |value: Value<'a>| match value {
+            Value::Text(text) => match forgotten.clear(&text) {
+                Cleared::Same => Some(Value::Text(text)),
+                Cleared::Gone => None,
+                Cleared::Without(rest) => Some(Value::Text(rest.into())),
+            },
+            other => Some(other),
+        };
+        match cell {
+            Cell::Null => Cell::Null,
+            Cell::One(value) => without(value).map_or(Cell::Null, Cell::One),
+            Cell::List(items) => {
+                Cell::List(items.into_iter().map(|item| item.and_then(without)).collect())
+            }
+        }
+    }
+
     /// A value as `_extra`, rejects and drift show it; `None` where privacy drops it.
     fn shown(&self, class: Option<Class>, raw: &str) -> Option<String> {
         let privacy = &self.context.privacy;
-        privacy.json(class, &canonical::canonical(raw, privacy))
+        let canonical = canonical::canonical(raw, privacy);
+        let canonical = privacy.forgotten().clear_json(&canonical).unwrap_or(canonical);
+        privacy.json(class, &canonical)
     }
 }
 

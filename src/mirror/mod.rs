@@ -20,6 +20,7 @@ mod doubt;
 mod erasure;
 mod first_load;
 mod forecast;
+mod forgetting;
 mod freshness;
 mod guard;
 mod journals;
@@ -37,6 +38,7 @@ mod rejects;
 mod removal;
 pub(crate) mod reports;
 mod retention;
+mod rewriting;
 mod run_log;
 mod schema;
 mod scopes;
@@ -69,11 +71,12 @@ pub(crate) use erasure::{
     ROW_GROUP_ROWS, note_published_anew, published_may_hold_erased_values,
     store_may_hold_erased_values,
 };
+pub(crate) use forgetting::Taken;
 pub(crate) use freshness::Freshness;
 pub(crate) use guard::guarded;
 pub use load::{Outcome, Settings};
 pub use merge::Merged;
-pub(crate) use open::{Looked, Writing};
+pub(crate) use open::{Looked, Writing, forget};
 pub(crate) use overlay::Overlay;
 pub use run_log::RunLog;
 pub(crate) use run_log::{FailureRow, ResourceRow, RunRow, RunSummary};

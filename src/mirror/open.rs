@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use duckdb::{AccessMode, Config as DuckConfig, Connection};
 
 use super::differences::{described, differences};
+use super::forgetting::{self, Taken, forgotten};
 use super::overlay::{self, Overlay};
 use super::schema::{self, FORMAT};
 use super::threads::{self, Threads};
@@ -73,42 +74,13 @@ impl Store {
         config: &config::Config,
         catalog: &Catalog,
     ) -> Result<Store> {
-        let path = &config.store.path;
-        if let Some(folder) = path.parent() {
-            durable::make_private_folder(folder).map_err(|e| error::io("create", folder, e))?;
-        }
-        let mut root = connect(&config.store, path, AccessMode::Automatic)?;
-        let mut file = OnceLock::new();
-        let format = schema::format(&root)?;
-        match (format, writing) {
-            (None, _) => {}
-            (Some(format), Writing::AsItIs) => {
-                check_format(path, format)?;
-                refuse(path, &differences(&root, config, catalog)?)?;
-            }
-            (Some(FORMAT), Writing::Applying) => {
-                for difference in differences(&root, config, catalog)? {
-                    tracing::warn!("{difference}: the store is brought up to it now");
-                }
-            }
-            (Some(format), Writing::Applying) if format < FORMAT => {
-                // To be emptied, where the store is written anew.
-                let both = File::options().read(true).write(true).open(path);
-                let store = both.map_err(|e| error::io("open", path, e))?;
-                // See `Store::file`.
-                let store: &'static File = Box::leak(Box::new(store));
-                keep_a_copy(&root, store, path, format)?;
-                // Nothing has set it before.
-                let _ = file.set(store);
-            }
-            (Some(format), Writing::Applying) => check_format(path, format)?,
-        }
-        let key = schema::prepare(&root, config, catalog, |known| secrets::hash_key(path, known))?;
+        let Opened { mut root, key, mut file } = opened(writing, config, catalog)?;
         if writing == Writing::Applying && erasure::store_may_hold_erased_values(&root)? {
-            remove_copies(path)?;
+            remove_copies(&config.store.path)?;
             root = written_anew(root, config, &mut file)?;
         }
-        Store::of(root, config, Privacy::new(&config.privacy, key), file)
+        let privacy = Privacy::new(&config.privacy, key).forgetting(forgotten(&root, key)?);
+        Store::of(root, config, privacy, file)
     }
 
     /// Opens the store to read what it holds. It is neither upgraded nor rewritten, and the configuration
@@ -120,10 +92,7 @@ impl Store {
     pub(crate) fn look(config: &config::Config, catalog: &Catalog) -> Result<Looked> {
         let path = &config.store.path;
         if !path.exists() {
-            return Err(Error::new(
-                Kind::Io,
-                format!("there is no store at {} yet: `casemirror sync` makes it", path.display()),
-            ));
+            return Err(no_store(path));
         }
         let root = connect(&config.store, path, AccessMode::ReadOnly)?;
         looked(root, config, catalog, None)
@@ -169,6 +138,80 @@ impl Store {
             overlay: None,
         })
     }
+}
+
+/// A store that is held, and is as it is to be.
+struct Opened {
+    root: Connection,
+    /// The key of the privacy hashes.
+    key: [u8; 32],
+    /// See [`Store::file`].
+    file: OnceLock<&'static File>,
+}
+
+fn opened(writing: Writing, config: &config::Config, catalog: &Catalog) -> Result<Opened> {
+    let path = &config.store.path;
+    if let Some(folder) = path.parent() {
+        durable::make_private_folder(folder).map_err(|e| error::io("create", folder, e))?;
+    }
+    let root = connect(&config.store, path, AccessMode::Automatic)?;
+    let file = OnceLock::new();
+    let format = schema::format(&root)?;
+    match (format, writing) {
+        (None, _) => {}
+        (Some(format), Writing::AsItIs) => {
+            check_format(path, format)?;
+            refuse(path, &differences(&root, config, catalog)?)?;
+        }
+        (Some(FORMAT), Writing::Applying) => {
+            for difference in differences(&root, config, catalog)? {
+                tracing::warn!("{difference}: the store is brought up to it now");
+            }
+        }
+        (Some(format), Writing::Applying) if format < FORMAT => {
+            // To be emptied, where the store is written anew.
+            let both = File::options().read(true).write(true).open(path);
+            let store = both.map_err(|e| error::io("open", path, e))?;
+            // See `Store::file`.
+            let store: &'static File = Box::leak(Box::new(store));
+            keep_a_copy(&root, store, path, format)?;
+            // Nothing has set it before.
+            let _ = file.set(store);
+        }
+        (Some(format), Writing::Applying) => check_format(path, format)?,
+    }
+    let key = schema::prepare(&root, config, catalog, |known| secrets::hash_key(path, known))?;
+    Ok(Opened { root, key, file })
+}
+
+/// Takes a person out of the store and its file; the next publishing takes the person out of what is
+/// published. The store must be what the configuration says.
+///
+/// # Errors
+/// Those of [`Store::open_for`] as it is; `Io` where there is no store.
+pub(crate) fn forget(config: &config::Config, catalog: &Catalog, contact: i64) -> Result<Taken> {
+    let path = &config.store.path;
+    if !path.exists() {
+        return Err(no_store(path));
+    }
+    let Opened { root, key, .. } = opened(Writing::AsItIs, config, catalog)?;
+    let taken = sql::transaction(&root, || {
+        schema::bind_key(&root, key)?;
+        forgetting::forget(&root, catalog, key, contact)
+    })?;
+    remove_copies(path)?;
+    erasure::rewrite(&root, path).map_err(|e| {
+        e.within(
+            "the rows are rewritten, but free blocks of the store's file still hold what they were: run it \
+             again, or `casemirror sync`, to have the file written anew",
+        )
+    })?;
+    Ok(taken)
+}
+
+fn no_store(path: &Path) -> Error {
+    let shown = path.display();
+    Error::new(Kind::Io, format!("there is no store at {shown} yet: `casemirror sync` makes it"))
 }
 
 /// Takes what was erased out of the store's file too. Where that fails for now, the store is as good as

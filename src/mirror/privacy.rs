@@ -7,11 +7,9 @@
 //! ([`Privacy::hash`]), so it does not matter which of the rows were stored while the class was kept.
 //! Relaxing a setting is no matter of this module: it makes the table stale, and history stays as it was.
 
-use std::collections::BTreeMap;
+use duckdb::Connection;
 
-use duckdb::{Connection, params};
-
-use super::load::count_changes;
+use super::rewriting::{Texts, touched};
 use super::{erasure, schema};
 use crate::catalog::{Catalog, Class, Column, EXTRA_COLUMN, Group, Origin, Resource};
 use crate::config::{self, PrivacyMode};
@@ -182,36 +180,14 @@ fn column_values(
             .execute(&format!("UPDATE {table} SET {name} = NULL WHERE {name} IS NOT NULL"), [])
             .map_err(failed),
         PrivacyMode::Hash => {
-            // Lists travel as JSON, which tells their elements apart.
-            let (text, back) = if column.kind.list {
-                (format!("to_json({name})::VARCHAR"), "from_json(m.after, '[\"VARCHAR\"]')")
-            } else {
-                (name.clone(), "m.after")
-            };
-            let distinct: Vec<String> = query(
-                conn,
-                &format!("SELECT DISTINCT {text} FROM {table} WHERE {name} IS NOT NULL"),
-                |row| row.get(0),
-            )?;
-            let hide = |before: &str| {
+            let texts = Texts { table: &table, column: &column.name, is_list: column.kind.list };
+            texts.rewrite(conn, "true", |before| {
                 if column.kind.list {
                     hidden_list(stricter, before, key)
                 } else {
                     hidden(stricter, before, key)
                 }
-            };
-            if !stage(conn, &distinct, hide)? {
-                return Ok(0);
-            }
-            conn.execute(
-                &format!(
-                    "UPDATE {table} t SET {name} = {back} FROM temp.stricter m \
-                     WHERE m.before = {}",
-                    text.replace(&name, &format!("t.{name}"))
-                ),
-                [],
-            )
-            .map_err(failed)
+            })
         }
     }
 }
@@ -223,64 +199,11 @@ fn hidden_list(stricter: &Stricter<'_>, json: &str, key: [u8; 32]) -> Option<Str
     Some(serde_json::json!(items).to_string())
 }
 
-/// Fills `temp.stricter(before, after)` with those of the texts that `hide` changes; `false` where
-/// there are none.
-fn stage(
-    conn: &Connection,
-    texts: &[String],
-    hide: impl Fn(&str) -> Option<String>,
-) -> Result<bool> {
-    let changed: Vec<(&String, Option<String>)> = texts
-        .iter()
-        .map(|before| (before, hide(before)))
-        .filter(|(before, after)| after.as_ref() != Some(*before))
-        .collect();
-    if changed.is_empty() {
-        return Ok(false);
-    }
-    let failed = |e| db("cannot stage what privacy hides", e);
-    conn.execute_batch("CREATE OR REPLACE TEMP TABLE stricter (before VARCHAR, after VARCHAR)")
-        .map_err(failed)?;
-    let mut appender = conn.appender("stricter").map_err(failed)?;
-    for (before, after) in changed {
-        appender.append_row(params![before, after]).map_err(failed)?;
-    }
-    appender.flush().map_err(failed)?;
-    Ok(true)
-}
-
-/// Rewrites a text column wherever `hide` gives another text; returns how many rows that were.
-fn texts(
-    conn: &Connection,
-    table: &str,
-    column: &str,
-    among: &str,
-    hide: impl Fn(&str) -> Option<String>,
-) -> Result<usize> {
-    let failed = |e| db(&format!("cannot rewrite {table}"), e);
-    let distinct: Vec<String> = query(
-        conn,
-        &format!("SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL AND {among}"),
-        |row| row.get(0),
-    )?;
-    if !stage(conn, &distinct, hide)? {
-        return Ok(0);
-    }
-    conn.execute(
-        &format!(
-            "UPDATE {table} AS t SET {column} = m.after FROM temp.stricter m \
-             WHERE t.{column} = m.before AND {among}"
-        ),
-        [],
-    )
-    .map_err(failed)
-}
-
 fn extras(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Result<usize> {
     let mut rewritten = 0;
     for place in ["main", "history"] {
         let table = format!("{place}.{}", sql::ident(&resource.table));
-        rewritten += texts(conn, &table, EXTRA_COLUMN, "true", |text| {
+        rewritten += Texts::of(&table, EXTRA_COLUMN).rewrite(conn, "true", |text| {
             // An object of which nothing is left is none.
             Some(classes.object(text)).filter(|text| text != "{}")
         })?;
@@ -291,17 +214,16 @@ fn extras(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Resu
 fn rejects(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Result<usize> {
     let of_table = format!("table_name = {}", sql::text(&resource.table));
     let names = || resource.columns.iter().map(|column| column.name.as_str());
+    let value = Texts::of("sync.rejects", "value");
     let orphans = format!("{of_table} AND column_name NOT IN ({})", sql::texts(names()));
-    let mut rewritten =
-        texts(conn, "sync.rejects", "value", &orphans, |value| classes.orphan(value))?;
+    let mut rewritten = value.rewrite(conn, &orphans, |value| classes.orphan(value))?;
     for column in &resource.columns {
         let among = format!("{of_table} AND column_name = {}", sql::text(&column.name));
         let path = match column.origin {
             Origin::Scalar => std::slice::from_ref(&column.name),
             _ => &column.path,
         };
-        rewritten +=
-            texts(conn, "sync.rejects", "value", &among, |value| classes.misfit(path, value))?;
+        rewritten += value.rewrite(conn, &among, |value| classes.misfit(path, value))?;
     }
     Ok(rewritten)
 }
@@ -316,9 +238,8 @@ fn drift(conn: &Connection, resource: &Resource, classes: &Classes<'_>) -> Resul
     for field in fields {
         let among = format!("{of_table} AND field = {}", sql::text(&field));
         let path: Vec<String> = field.split('.').map(str::to_owned).collect();
-        rewritten += texts(conn, "sync.drift", "example", &among, |example| {
-            classes.example(&path, example)
-        })?;
+        rewritten += Texts::of("sync.drift", "example")
+            .rewrite(conn, &among, |example| classes.example(&path, example))?;
     }
     Ok(rewritten)
 }
@@ -349,31 +270,13 @@ fn restatements(
         format!("journal = {} AND {shown}", sql::text(journal))
     };
     for column in ["before", "after"] {
+        let texts = Texts::of("sync.restatements", column);
         for stricter in columns {
             let among = of_column(&stricter.column.name);
-            rewritten += texts(conn, "sync.restatements", column, &among, |text| {
-                hidden(stricter, text, key)
-            })?;
+            rewritten += texts.rewrite(conn, &among, |text| hidden(stricter, text, key))?;
         }
         let extra = of_column(EXTRA_COLUMN);
-        rewritten +=
-            texts(conn, "sync.restatements", column, &extra, |text| Some(classes.object(text)))?;
+        rewritten += texts.rewrite(conn, &extra, |text| Some(classes.object(text)))?;
     }
     Ok(rewritten)
-}
-
-/// Snapshots of the table are written anew, all of its months too.
-fn touched(conn: &Connection, table: &str) -> Result<()> {
-    count_changes(conn, table, [""])?;
-    let parts: BTreeMap<String, ()> = query(
-        conn,
-        &format!(
-            "SELECT part FROM sync.changes WHERE table_name = {} AND part <> ''",
-            sql::text(table)
-        ),
-        |row| Ok((row.get(0)?, ())),
-    )?
-    .into_iter()
-    .collect();
-    count_changes(conn, table, parts.keys())
 }

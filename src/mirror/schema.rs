@@ -13,7 +13,7 @@ use crate::error::{Error, Kind, Result};
 use crate::sql::{db, scalar_i64, transaction};
 
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
-pub(super) const FORMAT: i64 = 6;
+pub(super) const FORMAT: i64 = 7;
 
 /// Key of `sync.meta`: by what the key of the privacy hashes is known again.
 const KEY_FINGERPRINT: &str = "hash_key_fingerprint";
@@ -67,6 +67,9 @@ fn prepare_within(
     if let Some(format) = before {
         if format < 2 {
             upgrade::from_first(conn)?;
+        }
+        if format < 7 {
+            upgrade::from_sixth(conn)?;
         }
         if format < 6 {
             upgrade::from_fifth(conn)?;
@@ -136,9 +139,14 @@ fn hash_key(
     let key = key(meta(conn, KEY_FINGERPRINT)?.as_deref())?;
     let modes = [config.privacy.identifiers, config.privacy.contact_details];
     if modes.iter().any(|mode| *mode != PrivacyMode::Keep) {
-        set_meta(conn, KEY_FINGERPRINT, &secrets::fingerprint_of(key))?;
+        bind_key(conn, key)?;
     }
     Ok(key)
+}
+
+/// From now on no other key will do.
+pub(super) fn bind_key(conn: &Connection, key: [u8; 32]) -> Result<()> {
+    set_meta(conn, KEY_FINGERPRINT, &secrets::fingerprint_of(key))
 }
 
 /// A value of `sync.meta`.

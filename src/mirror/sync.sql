@@ -255,6 +255,16 @@ CREATE TABLE sync.closings (
   forced_over VARCHAR
 );
 
+-- Who is forgotten, by keyed hashes: contacts (by their id), and texts (of all their words, and of the
+-- first).
+CREATE TABLE sync.forgotten (
+  kind VARCHAR,
+  words BIGINT,
+  first_word UBIGINT,
+  hash UBIGINT,
+  forgotten_at TIMESTAMPTZ
+);
+
 -- How many rows of a table answers removed, for the guard over the answers of the last hour.
 CREATE TABLE sync.removals (table_name VARCHAR, removed_at TIMESTAMPTZ, removed BIGINT);
 

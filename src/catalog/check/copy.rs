@@ -18,6 +18,14 @@ pub(super) fn check(copy: &Resource, original: &Resource, faults: &mut Vec<Strin
             original.key.join(", ")
         ));
     }
+    if let Some(person) = &original.person
+        && copy.person.as_ref().is_none_or(|own| own.id != person.id)
+    {
+        faults.push(format!(
+            "[person] with id = \"{}\" is missing: `casemirror forget` needs it",
+            person.id
+        ));
+    }
     let named = READ_BY_THE_PROGRAM
         .iter()
         .filter(|(table, _)| *table == copy.table)

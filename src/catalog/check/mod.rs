@@ -14,7 +14,7 @@ pub(super) use across::across;
 use super::file::{AnswerName, File, GroupName, MethodName, PagingName, ReadFile};
 use super::resource::{
     Address, Answer, ChangeDate, Child, Condition, Fallback, ForEach, Group, Journal, Lookup,
-    Method, Paging, Partial, Read, Refresh, Windows,
+    Method, Paging, Partial, Person, Read, Refresh, Windows,
 };
 use super::{Column, Resource};
 
@@ -113,6 +113,7 @@ impl File {
                 column: p.column,
                 values: p.values,
             }),
+            person: self.person.map(|p| Person { id: p.id, known_by: p.known_by }),
             leave_out: self.leave_out,
             columns,
             schema,

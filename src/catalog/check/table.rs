@@ -359,6 +359,20 @@ fn conditions(resource: &Resource, faults: &mut Vec<String>) {
             Some(_) => {}
         }
     }
+    if let Some(person) = &resource.person {
+        match resource.column(&person.id) {
+            None => faults.push(format!("person.id: \"{}\" is no column", person.id)),
+            Some(c) if c.kind.scalar != Scalar::Int || c.kind.list => {
+                faults.push(format!("person.id: \"{}\" is no int", c.name));
+            }
+            Some(_) => {}
+        }
+        for name in &person.known_by {
+            if !resource.column(name).is_some_and(|c| resource.is_free_text(c)) {
+                faults.push(format!("person.known_by: \"{name}\" is no column of type string"));
+            }
+        }
+    }
     if resource.at_most.is_some() && (resource.stays_after.is_none() || resource.at_most == Some(0))
     {
         faults.push("at_most is a number from 1 and goes with stays_after only".to_owned());

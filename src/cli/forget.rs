@@ -1,0 +1,107 @@
+//! `casemirror forget`: a person's values leave the mirror and are kept out
+//! (docs/architecture.md, "Forgetting").
+
+use std::fmt::Write as _;
+
+use super::args::Forget;
+use super::{output, print};
+use crate::config::Config;
+use crate::error::{Error, Kind, Result};
+use crate::mirror::{self, Taken, Writing};
+use crate::progress::Progress;
+use crate::session::{Forms, Session, When, catalog_of};
+
+/// What no mirror can do.
+const OUT_OF_REACH: &str = "\
+out of reach, and yours to see to:
+  the platform itself, which casemirror only reads
+  backups, and copies that others have made of published files
+  files that a reader opened before and still has open, until it lets go of them
+  targets that were published to under an earlier configuration, and another mirror of the same platform
+";
+
+pub(super) async fn run(args: &Forget, config: Config, quiet: bool) -> Result<u8> {
+    let catalog = catalog_of(&config)?;
+    let contact = args.contact;
+    let erasing = {
+        let config = config.clone();
+        tokio::task::spawn_blocking(move || mirror::forget(&config, &catalog, contact))
+    };
+    let taken = erasing
+        .await
+        .map_err(|e| Error::caused(Kind::Internal, "forgetting ended early", e))?
+        .map_err(explained)?;
+    print(&told(contact, &taken))?;
+
+    let session = Session::open(config, Writing::AsItIs, Progress::new(quiet))?;
+    let published = session.publish(Forms::Both, When::Always).await.map_err(|e| {
+        e.within(
+            "the store is rewritten, but what is published still holds what it was: run it again, or \
+             `casemirror sync`, to publish anew",
+        )
+    });
+    session.close().await?;
+    let mut text = String::new();
+    match published? {
+        Some(published) => {
+            // Writing to a String does not fail.
+            let _ = writeln!(
+                text,
+                "published anew as {}, with the packs; earlier snapshots are removed",
+                published.snapshot_id
+            );
+        }
+        None => text.push_str("nothing has been published yet\n"),
+    }
+    print(&(text + OUT_OF_REACH))?;
+    Ok(0)
+}
+
+fn explained(error: Error) -> Error {
+    if error.kind() == Kind::StoreLocked {
+        error.within(
+            "the store's file is written anew, which no other process may have open: stop it first",
+        )
+    } else {
+        error
+    }
+}
+
+/// What was taken out, and what is kept out.
+fn told(contact: i64, taken: &Taken) -> String {
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    let _ = if taken.was_known {
+        writeln!(
+            text,
+            "contact {contact} is forgotten: of its row everything but ids, dates and numbers, and wherever they \
+             stand {} that tell of nobody else",
+            counted(taken.texts)
+        )
+    } else {
+        writeln!(
+            text,
+            "contact {contact} is not in the mirror; should it come, nothing of it but its id will be kept"
+        )
+    };
+    if taken.common > 0 {
+        let _ = writeln!(
+            text,
+            "{} of it tell too little to be looked for in other rows",
+            counted(taken.common)
+        );
+    }
+    if !taken.rows.is_empty() {
+        let mut table = output::table(&["where", "rows"]);
+        for (place, rows) in &taken.rows {
+            table.add_row([place, &rows.to_string()]);
+        }
+        output::align_numbers(&mut table, 1..2);
+        let _ = writeln!(text, "{table}");
+    }
+    text
+}
+
+fn counted(texts: usize) -> String {
+    format!("{texts} {}", if texts == 1 { "text" } else { "texts" })
+}
