@@ -379,3 +379,37 @@ fn what_a_refusal_repeats_of_a_person_is_kept_nowhere() {
         }
     }
 }
+
+/// Nobody has said that these are errors: they may be records, of which no text is kept.
+#[test]
+fn what_an_odd_answer_holds_of_a_person_is_kept_nowhere() {
+    let record =
+        r#"{"Message": "Kari Nordmann, 010170 12345", "Email": "kari.nordmann@example.no"}"#;
+    let xml = "<Contact><Message>Kari Nordmann, 010170 12345</Message></Contact>";
+    let text = "Kari Nordmann, 010170 12345, kari.nordmann@example.no";
+    let odd = |status: u16, body: &str| Fault::Garbage {
+        body: body.to_owned(),
+        status: Some(status),
+        content_type: None,
+    };
+    for answer in
+        [odd(203, record), odd(206, record), odd(299, text), odd(200, xml), odd(200, text)]
+    {
+        let world = world_of(4);
+        configure(&world, "drop", "drop");
+        for path in ["/api/Employees", "/api/Cases/*/Activities"] {
+            world.sandbox.fault(fault(path, None, answer.clone()));
+        }
+        world.retry_at_once();
+        let output = world.run(&["sync", "-v"]);
+        assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+        let status = world.run(&["status"]);
+        for text in ["010170", "ordmann"] {
+            for said in [shown(&output), shown(&status)] {
+                assert!(!said.contains(text), "{answer:?}: {said}");
+            }
+            let places = places_of(&world.store(), &format!("{text} "));
+            assert!(!places.iter().any(|place| place.starts_with("\"sync\"")), "{places:?}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde::de::IgnoredAny;
 
-use super::refusal::excerpt;
+use super::refusal::safe_text;
 use super::request::Request;
 
 /// What is wrong with an answer of which nobody can say that it came whole.
@@ -24,8 +24,8 @@ pub(super) fn other_type(headers: &HeaderMap) -> Option<String> {
 }
 
 /// What is wrong with a body that should be JSON, as far as its ends tell; the rest is the
-/// decoder's to find. Of a page that is no JSON the beginning is shown, of records that were cut off
-/// nothing: they may hold personal data.
+/// decoder's to find. It says that it is the answer, and may hold personal data: of a page its first tag
+/// and, of HTML, its title are shown, of anything else nothing.
 pub(super) fn faulty_json(body: &[u8], secrets: &[&str]) -> Option<String> {
     let trimmed = body.trim_ascii();
     let (Some(first), Some(last)) = (trimmed.first(), trimmed.last()) else { return None };
@@ -35,13 +35,35 @@ pub(super) fn faulty_json(body: &[u8], secrets: &[&str]) -> Option<String> {
         (b'{' | b'[' | b'"', _) => {
             Some(format!("the answer is cut off after {} bytes", body.len()))
         }
-        (b'<', _) => {
-            Some(format!("the answer is HTML or XML, not JSON: {}", excerpt(body, secrets)))
-        }
+        (b'<', _) => Some(format!(
+            "the answer is HTML or XML, not JSON: {} bytes that begin with {}",
+            body.len(),
+            beginning(trimmed, secrets)
+        )),
         _ if serde_json::from_slice::<IgnoredAny>(trimmed).is_ok() => None,
-        _ => Some(format!("the answer is not JSON: {}", excerpt(body, secrets))),
+        _ => Some(format!("the answer is not JSON: {} bytes of something else", body.len())),
     }
 }
+
+/// The first tag of a page and, of HTML, its title: not of XML, which may be a record.
+fn beginning(page: &[u8], secrets: &[&str]) -> String {
+    let name =
+        page.iter().skip(1).take(20).take_while(|b| b.is_ascii_alphanumeric() || **b == b'!');
+    let name: String = name.map(|b| char::from(*b)).collect();
+    let is_html = matches!(name.to_ascii_lowercase().as_str(), "html" | "!doctype");
+    let head = String::from_utf8_lossy(&page[..page.len().min(HEAD)]);
+    let title = head.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
+    match title.filter(|_| is_html) {
+        Some((title, _)) => {
+            format!("<{name}> and are titled {:?}", safe_text(title, LONGEST_TITLE, secrets))
+        }
+        None => format!("<{name}>"),
+    }
+}
+
+/// Where the title of a page is looked for, in bytes, and how much of it is shown, in characters.
+const HEAD: usize = 8_192;
+const LONGEST_TITLE: usize = 80;
 
 /// Where a redirect leads, without the parts of the address that may hold secrets.
 pub(super) fn redirect_target(headers: &HeaderMap) -> String {
