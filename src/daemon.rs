@@ -222,8 +222,8 @@ impl Drop for Task {
 /// changing them. At the start they are a mistake in the configuration.
 fn ends_the_daemon(error: &Error, went_well_before: bool) -> bool {
     match error.kind() {
-        // Somebody else starts it anew, with threads that live.
-        Kind::Dead => true,
+        // Somebody else starts it anew, with threads that live and a store that is open.
+        Kind::Dead | Kind::StoreDown => true,
         Kind::Tenant | Kind::StoreNewer | Kind::StoreOlder | Kind::Config => true,
         Kind::Credentials => !went_well_before,
         _ => false,

@@ -55,6 +55,8 @@ pub enum Kind {
     StoreOlder,
     /// DuckDB failed.
     Store,
+    /// DuckDB has no memory left, or has given up the store: it has to be opened anew.
+    StoreDown,
     /// The disk is full.
     DiskFull,
     /// A file could not be read or written.
@@ -98,6 +100,7 @@ impl Kind {
             | Kind::StoreNewer
             | Kind::StoreOlder
             | Kind::Store
+            | Kind::StoreDown
             | Kind::DiskFull
             | Kind::Io
             | Kind::Query
@@ -129,6 +132,7 @@ impl Kind {
             | Kind::StoreNewer
             | Kind::StoreOlder
             | Kind::Store
+            | Kind::StoreDown
             | Kind::DiskFull
             | Kind::Io
             | Kind::Query
@@ -173,6 +177,9 @@ impl Kind {
             }
             Kind::DiskFull => Some(
                 "free some space and run again: nothing is lost, the last complete state is kept",
+            ),
+            Kind::StoreDown => Some(
+                "start it again: nothing is lost. Where it ran out of memory, raise store.memory_limit",
             ),
             Kind::Dead => Some(
                 "start it again: nothing is lost. If it comes again it is a defect of casemirror: please report \

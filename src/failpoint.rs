@@ -45,6 +45,11 @@ pub(crate) fn retries_at_once() -> bool {
     cfg!(feature = "failpoints") && std::env::var_os("CASEMIRROR_RETRY_AT_ONCE").is_some()
 }
 
+/// How much memory the daemon's DuckDB has left as soon as it is open: `CASEMIRROR_MEMORY_LEFT`.
+pub(crate) fn memory_left() -> Option<String> {
+    std::env::var("CASEMIRROR_MEMORY_LEFT").ok().filter(|_| cfg!(feature = "failpoints"))
+}
+
 #[cfg(feature = "failpoints")]
 mod armed {
     use std::sync::OnceLock;

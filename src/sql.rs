@@ -32,11 +32,14 @@ pub(crate) fn db(doing: &str, source: duckdb::Error) -> Error {
     let full = ["No space left", "Disk quota exceeded", "File too large"]
         .iter()
         .any(|words| text.contains(words));
-    // After a defect DuckDB refuses everything until it is opened anew.
-    let is_dead = text.contains("database has been invalidated");
-    let kind = match (full, is_dead) {
+    // After a defect DuckDB refuses everything until it is opened anew. Memory that it cannot get, others of
+    // its parts hold; that may be so until then.
+    let is_down = ["database has been invalidated", "Out of Memory Error"]
+        .iter()
+        .any(|words| text.contains(words));
+    let kind = match (full, is_down) {
         (true, _) => Kind::DiskFull,
-        (false, true) => Kind::Dead,
+        (false, true) => Kind::StoreDown,
         (false, false) => Kind::Store,
     };
     Error::caused(kind, doing, source)
@@ -93,6 +96,18 @@ pub(crate) fn query<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_that_has_to_be_opened_anew_is_known_by_duckdbs_words() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch("SET memory_limit = '1MB'; SET temp_directory = ''").unwrap();
+        let large =
+            "CREATE TABLE t AS SELECT range AS i, md5(range::VARCHAR) AS m FROM range(1000000)";
+        let short = conn.execute_batch(large).unwrap_err();
+        assert_eq!(db("x", short).kind(), Kind::StoreDown);
+        let wrong = conn.execute_batch("SELECT nothing").unwrap_err();
+        assert_eq!(db("x", wrong).kind(), Kind::Store);
+    }
 
     #[test]
     fn quotes_inside_names_and_values_are_doubled() {

@@ -270,6 +270,22 @@ fn credentials_that_are_refused_later_are_tried_again() {
     daemon.stop();
 }
 
+/// What is committed stays, and the next run goes on.
+#[test]
+fn a_store_without_memory_is_opened_once_more_and_then_the_daemon_ends() {
+    let world = World::unthrottled(8);
+    world.sync();
+    let output = world.command(&["run"]).env("CASEMIRROR_MEMORY_LEFT", "1MB").output().unwrap();
+    let said = shown(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.matches("opened once more").count(), 1, "{said}");
+    assert_eq!(said.matches(" running ").count(), 2, "{said}");
+    assert!(said.contains("raise store.memory_limit"), "{said}");
+    change(&world, world.sandbox.case_ids()[0], Facet::CostAdded);
+    world.sync();
+    world.assert_equal();
+}
+
 #[test]
 fn changes_are_followed_and_published_while_a_backfill_is_held() {
     let world = eager(30);

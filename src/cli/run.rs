@@ -1,15 +1,73 @@
 //! `casemirror run`: the daemon.
 
+use std::os::unix::process::CommandExt;
+use std::process;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
 use super::args::Command;
 use crate::config::Config;
 use crate::daemon;
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
+use crate::failpoint;
 use crate::mirror::Writing;
 use crate::progress::Progress;
 use crate::session::Session;
 
+/// Tells the process that takes the place of this one when that was, in seconds since 1970.
+const REOPENED: &str = "_CASEMIRROR_REOPENED";
+/// What happens again so soon does not go away by opening the store once more.
+const LEAST_BETWEEN: Duration = Duration::from_secs(3600);
+
 pub(crate) async fn run(config: Config, quiet: bool) -> Result<u8> {
     let session = Session::open(config, Writing::Applying, Progress::logged(quiet))?;
-    daemon::run::<Command>(session).await?;
-    Ok(0)
+    if let Some(left) = failpoint::memory_left() {
+        session.store().limit_memory(&left)?;
+    }
+    match daemon::run::<Command>(session).await {
+        Err(error) if error.kind() == Kind::StoreDown => Err(reopen(error)),
+        ended => ended.map(|()| 0),
+    }
+}
+
+/// Begins this process anew, once in a while: in one that has lost DuckDB nobody knows which parts of it
+/// still hold the file. Returns only where that is not done, with the error that is to end the process.
+fn reopen(error: Error) -> Error {
+    let earlier = std::env::var(REOPENED).ok().and_then(|text| text.parse().ok());
+    let now = Timestamp::now();
+    if !may_reopen(earlier, now) {
+        return error;
+    }
+    tracing::warn!(
+        reason = error.chain(),
+        "the store is opened once more, in a process begun anew"
+    );
+    let Ok(program) = std::env::current_exe() else { return error };
+    let failed = process::Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .env(REOPENED, now.as_second().to_string())
+        .exec();
+    tracing::warn!("this process cannot be begun anew: {failed}");
+    error
+}
+
+fn may_reopen(earlier: Option<i64>, now: Timestamp) -> bool {
+    let earlier = earlier.and_then(|seconds| Timestamp::from_second(seconds).ok());
+    earlier.is_none_or(|earlier| now.duration_since(earlier).unsigned_abs() >= LEAST_BETWEEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_begun_anew_once_in_an_hour() {
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        assert!(may_reopen(None, now));
+        assert!(!may_reopen(Some(1_800_000_000 - 3599), now));
+        assert!(may_reopen(Some(1_800_000_000 - 3600), now));
+        assert!(may_reopen(Some(1_900_000_000), now), "a clock that was set");
+        assert!(may_reopen(Some(i64::MAX), now));
+    }
 }

@@ -27,6 +27,7 @@ const TEST_VARIABLES: &[&str] = &[
     "CASEMIRROR_REQUIRE_PYTHON",
     "CASEMIRROR_ABORT_AT",
     "CASEMIRROR_RETRY_AT_ONCE",
+    "CASEMIRROR_MEMORY_LEFT",
 ];
 
 /// The layers put together so far, lowest first, and what was wrong with them.

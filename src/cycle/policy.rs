@@ -79,6 +79,7 @@ pub(super) fn decide(kind: Kind, evidence: &Evidence) -> Verdict {
         | Kind::StoreNewer
         | Kind::StoreOlder
         | Kind::Store
+        | Kind::StoreDown
         | Kind::DiskFull
         | Kind::Io
         | Kind::Query

@@ -58,7 +58,7 @@ mod verified;
 mod wanted;
 mod writer;
 
-use crate::sql::db;
+use crate::sql::{self, db};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -126,6 +126,16 @@ impl Store {
     pub fn connection(&self) -> Result<Connection> {
         let root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
         root.try_clone().map_err(|e| db("cannot open another connection to the store", e))
+    }
+
+    /// Gives DuckDB another limit than `store.memory_limit`, in its notation.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub(crate) fn limit_memory(&self, to: &str) -> Result<()> {
+        self.connection()?
+            .execute_batch(&format!("SET memory_limit = {}", sql::text(to)))
+            .map_err(|e| db("cannot set the store's memory limit", e))
     }
 
     /// What large work takes its threads from.
