@@ -85,6 +85,9 @@ mod text;
 mod ticks;
 mod verify;
 
+#[cfg(test)]
+mod fuzz;
+
 // Here, so that the program, the tests and the benches have the same.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

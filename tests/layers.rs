@@ -63,6 +63,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     // The simulated brokerage shares nothing with the client: a mistake made twice would cancel out.
     ("sandbox", &[]),
     ("main", &["cli"]),
+    // Inputs for the tests of all parts.
+    ("fuzz", &[]),
 ];
 
 /// What of the base the sandbox may use.
@@ -161,8 +163,11 @@ fn every_part_is_described_where_people_look() {
     let lib = fs::read_to_string(root.join("src/lib.rs")).unwrap();
     let described: BTreeSet<&str> =
         lib.lines().filter_map(|line| line.strip_prefix("//! - [`")?.split('`').next()).collect();
-    let parts: BTreeSet<&str> =
-        ARROWS.iter().map(|(part, _)| *part).filter(|part| *part != "main").collect();
+    let parts: BTreeSet<&str> = ARROWS
+        .iter()
+        .map(|(part, _)| *part)
+        .filter(|part| !["main", "fuzz"].contains(part))
+        .collect();
     assert_eq!(described, parts, "src/lib.rs");
     // The README leaves out what is only a tool.
     let tools = ["error", "failpoint", "progress", "schedule", "sql", "text", "ticks"];

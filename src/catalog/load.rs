@@ -114,6 +114,7 @@ fn takes_its_own_place(place: &str, resource: &Resource, faults: &mut Vec<String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::{self, Mutated};
 
     const ACTIVITIES: &str = r#"
 table = "activities"
@@ -284,5 +285,19 @@ comment = "The office."
         let message =
             one(&ACTIVITIES.replace("field = \"VAT\"", "field = \"ID\"")).unwrap_err().to_string();
         assert!(message.contains("column \"id\" is there twice"), "{message}");
+    }
+
+    /// Any text is a resource file or is refused with words.
+    #[test]
+    fn fuzz_resource_files() {
+        let corpus: Vec<&str> = BUILT_IN.iter().map(|(_, text)| *text).collect();
+        bolero::check!().with_type::<Mutated>().with_test_time(fuzz::TIME).for_each(|input| {
+            let text = input.text_of(&corpus, &fuzz::TOML);
+            let own = Source { place: "own.toml".to_owned(), text, own: true };
+            if let Err(error) = parse_all([own]) {
+                assert_eq!(error.kind(), Kind::Config);
+                assert!(error.to_string().contains("own.toml"), "{error}");
+            }
+        });
     }
 }

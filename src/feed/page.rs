@@ -256,6 +256,7 @@ fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::{self, Mutated};
     use rstest::rstest;
 
     fn read(json: &str) -> FeedRows {
@@ -367,5 +368,29 @@ mod tests {
         );
         assert_eq!(page.cases(), [(4, page.rows[1].dates)]);
         assert!(page.unreadable().is_empty());
+    }
+
+    const PAGES: [&[u8]; 3] = [
+        br#"[{"CaseId":1,"ModifiedDate":"2026-04-28T11:26:41.5334824+02:00","BidChangedDate":null},
+             {"CaseId":2,"ModifiedDate":"2026-04-28T11:26:41.5334825","ActivityChangedDate":"soon"}]"#,
+        br#"[{"Id":50001,"ModifiedDate":"2026-04-28T11:26:41Z"},{"Id":"x","ModifiedDate":"0001-01-01T00:00:00"}]"#,
+        br#"[{"CaseId":9223372036854775807,"ModifiedDate":"9999-12-31T23:59:59.9999999Z","CaseId":3}, 7, null]"#,
+    ];
+
+    /// Every record is a row or is unidentified, and has an identity; whatever its dates are.
+    #[test]
+    fn fuzz_feed_pages() {
+        let zone = TimeZone::get("Europe/Oslo").unwrap();
+        bolero::check!().with_type::<Mutated>().with_test_time(fuzz::TIME).for_each(|input| {
+            let body = input.of(&PAGES, &fuzz::JSON);
+            let Ok(records) = serde_json::from_slice::<Vec<&RawValue>>(&body) else { return };
+            for name in [FeedName::Cases, FeedName::Contacts] {
+                let page = FeedRows::read(&records, name, &zone);
+                assert_eq!(page.rows.len() + page.unidentified.len(), records.len());
+                assert_eq!(page.identities.len(), records.len());
+                assert!(page.cases().len() <= page.rows.len());
+                let _ = (page.contacts(), page.unreadable(), page.is_in_order());
+            }
+        });
     }
 }

@@ -337,6 +337,7 @@ fn broken(template: &str, what: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz;
     use proptest::prelude::*;
 
     fn decoded(query: &str) -> Vec<(String, String)> {
@@ -434,5 +435,26 @@ mod tests {
             let back = percent_encoding::percent_decode_str(segments[1]).decode_utf8().unwrap();
             prop_assert_eq!(back, value);
         }
+    }
+
+    /// Whatever a text is, it is one literal in the filter, and the filter one parameter in the address.
+    #[test]
+    fn fuzz_odata_quoting() {
+        bolero::check!().with_type::<(String, String)>().with_test_time(fuzz::TIME).for_each(
+            |(one, other)| {
+                let filter =
+                    Filter::eq("Name", one.as_str()).and(Filter::ne("City", other.as_str()));
+                let text = filter.to_string();
+                let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+                assert_eq!(text, format!("Name eq {} and City ne {}", quoted(one), quoted(other)));
+                // A quote that is not doubled ends a literal: there are two of them.
+                assert_eq!(text.matches('\'').count() % 2, 0);
+                let address = Query { filter: Some(filter), ..Query::default() }.encode();
+                assert!(address.is_ascii() && !address.contains(['&', '#', '+', ' ', '"', '<']));
+                let url = url::Url::parse(&format!("http://h/p?{address}")).unwrap();
+                let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+                assert_eq!(pairs, [("$filter".to_owned(), text)]);
+            },
+        );
     }
 }

@@ -178,7 +178,12 @@ pub(crate) fn fingerprint<'t>(texts: impl IntoIterator<Item = &'t str>) -> u128 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::shape::{self, Expected, Shape};
+    use super::super::validate::faulty_json;
     use super::*;
+    use crate::fuzz::{self, Mutated};
     use rstest::rstest;
 
     fn texts(body: &str) -> Vec<String> {
@@ -243,5 +248,40 @@ mod tests {
     fn fingerprints_tell_texts_apart() {
         assert_eq!(fingerprint(["a", "b"]), fingerprint(["a", "b"]));
         assert_ne!(fingerprint(["ab", "c"]), fingerprint(["a", "bc"]));
+    }
+
+    const ANSWERS: [&[u8]; 6] = [
+        br#"[{"Id": 1, "CaseId": 1, "Name": "a\u00e6\n"}, {"Id": 2, "Sub": {"X": [1, 2.50, null]}}]"#,
+        br#"{"Count": 2, "Results": [{"Id": 1}, {"Id": 2}]}"#,
+        br#"{"Id": 7, "Type": "Person"}"#,
+        br#"{"Message": "An error has occurred.", "ExceptionMessage": "x"}"#,
+        b"12345.67",
+        b"<html><title>Sign in</title></html>",
+    ];
+
+    /// What is taken for a list has the records that a JSON parser finds, and what is no JSON is no list.
+    #[test]
+    fn fuzz_answers() {
+        let expected =
+            |shape| Expected { shape, fields: ["Id".to_owned()].into(), ..Expected::list() };
+        let shapes = [Shape::List, Shape::Record, Shape::Scalar].map(|s| Arc::new(expected(s)));
+        bolero::check!().with_type::<Mutated>().with_test_time(fuzz::TIME).for_each(|input| {
+            let body = input.of(&ANSWERS, &fuzz::JSON);
+            let parsed = serde_json::from_slice::<IgnoredAny>(&body).is_ok();
+            let _ = faulty_json(&body, &["secret"]);
+            for shape in &shapes {
+                let fault = shape::fault(&body, Some(shape), 3);
+                assert!(fault.is_some() || parsed || body.trim_ascii().is_empty(), "{shape:?}");
+            }
+            if let Ok(split) = split(&body) {
+                assert!(parsed);
+                for record in &split.records {
+                    serde_json::from_str::<IgnoredAny>(record.get()).unwrap();
+                }
+                if let Ok(list) = serde_json::from_slice::<Vec<IgnoredAny>>(&body) {
+                    assert_eq!(split.records.len(), list.len());
+                }
+            }
+        });
     }
 }

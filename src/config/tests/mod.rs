@@ -12,6 +12,7 @@ use secrecy::ExposeSecret;
 
 use super::*;
 use crate::error::Kind;
+use crate::fuzz::{self, Mutated};
 
 /// The smallest file that loads.
 const REQUIRED: &str = "[source]\nbase_url = \"https://api.example.com\"\nclient_id = \"id\"\n\
@@ -61,4 +62,23 @@ fn load(file: &str) -> Config {
 /// The lines after the first, one per violation.
 fn violations(text: &str) -> Vec<&str> {
     text.lines().skip(1).map(str::trim).collect()
+}
+
+/// Any text is a configuration or is refused with words.
+#[test]
+fn fuzz_configuration() {
+    let folder = Folder::with(REQUIRED);
+    let filled_in: String = sample::TEMPLATE
+        .lines()
+        .map(|line| line.strip_prefix('#').filter(|l| l.contains(" = ")).unwrap_or(line))
+        .fold(String::new(), |text, line| text + line + "\n");
+    let corpus = [REQUIRED, filled_in.as_str()];
+    let words =
+        [&fuzz::TOML[..], &["1e9", "-1", "\"90s\"", "\"2026-13-01\"", "\"* * * * *\""]].concat();
+    bolero::check!().with_type::<Mutated>().with_test_time(fuzz::TIME).for_each(|input| {
+        folder.write("casemirror.toml", &input.text_of(&corpus, &words));
+        if let Err(error) = folder.load(&[], &[]) {
+            assert_eq!(error.kind(), Kind::Config);
+        }
+    });
 }

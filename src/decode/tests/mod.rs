@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::*;
 use crate::catalog::Catalog;
 use crate::config::PrivacyMode;
+use crate::fuzz::{self, Mutated};
 
 fn context(identifiers: PrivacyMode, contact_details: PrivacyMode) -> Context {
     let settings = crate::config::Privacy { identifiers, contact_details };
@@ -210,4 +211,48 @@ fn of_many_new_fields_some_are_told_and_all_are_kept() {
     assert_eq!(decoded.drift.len(), 200);
     let extra = texts(&decoded, "_extra").remove(0).unwrap();
     assert!(extra.contains("\"Field4999\":4999"));
+}
+
+const RECORDS: [&str; 5] = [
+    r#"{"Id":17,"CaseId":17,"AskingPrice":1250000.50,"SellerEmails":["a@b.no"],"ModifiedDate":"2026-04-28T11:26:41.5334824","Sub":{"A":[1,{"B":null}]}}"#,
+    r#"{"Id":50001,"Name":"Ola Nordmann","Email":"ola@example.no","IdentificationNumber":"01017012345","PhoneNumbers":["1",null]}"#,
+    r#"{"RevenueReferralKey":"k","CaseId":17,"Payment":-12.345,"PurchasePrice":1e3,"Annotations":[{"PaymentChange":0.1},7,null]}"#,
+    r#"{"Id":1,"Message":"a\u00e6\n","ContactIds":[1,2.0,"3"],"CaseIds":null,"IsImportant":"yes"}"#,
+    r#"{"Id":9223372036854775808,"Amount":"12","Selected":1,"Deleted":null,"Id":5}"#,
+];
+
+/// Whatever a record is, it becomes the same rows each time, and what is kept of it beside them is JSON.
+#[test]
+fn fuzz_decoder() {
+    let catalog = Catalog::load(None).unwrap();
+    let tables = ["cases", "contacts", "revenue_journals", "notes", "costs", "employees"];
+    let mut params = params();
+    for (name, value) in [("journal_level", "offices"), ("journal_month", "2026-10-01")] {
+        params.insert(name.to_owned(), Param::Text(value.to_owned()));
+    }
+    params.insert("journal_id".to_owned(), Param::Int(11));
+    let corpus: Vec<&[u8]> = RECORDS.iter().map(|text| text.as_bytes()).collect();
+    let modes = [PrivacyMode::Keep, PrivacyMode::Hash, PrivacyMode::Drop];
+    let input = bolero::check!().with_type::<(Mutated, Mutated, u8)>().with_test_time(fuzz::TIME);
+    input.for_each(|(one, other, mode)| {
+        let context = context(modes[usize::from(*mode) % 3], modes[usize::from(*mode / 3) % 3]);
+        let texts = [one, other].map(|input| input.of(&corpus, &fuzz::JSON));
+        let records: Vec<&str> = texts
+            .iter()
+            .filter_map(|text| serde_json::from_slice::<&RawValue>(text).ok())
+            .map(RawValue::get)
+            .collect();
+        for table in tables {
+            let decoded = decode_by(&catalog, &context, table, &params, &records);
+            let again = decode_by(&catalog, &context, table, &params, &records);
+            assert_eq!(decoded.rows, again.rows, "{table}");
+            assert!(decoded.rows.num_rows() <= records.len());
+            let extra = decoded.rows.column_by_name("_extra").unwrap().as_string::<i32>();
+            let kept = extra.iter().flatten().map(str::to_owned);
+            let kept = kept.chain(decoded.all_rejects().into_iter().filter_map(|r| r.value));
+            for text in kept.chain(decoded.all_drift().into_iter().filter_map(|d| d.example)) {
+                serde_json::from_str::<serde::de::IgnoredAny>(&text).unwrap();
+            }
+        }
+    });
 }
