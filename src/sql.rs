@@ -61,6 +61,15 @@ pub(crate) fn transaction<T>(conn: &Connection, write: impl FnOnce() -> Result<T
     }
 }
 
+/// Writes in a transaction of its own, of which nothing stays.
+pub(crate) fn tried<T>(conn: &Connection, write: impl FnOnce() -> Result<T>) -> Result<T> {
+    conn.execute_batch("BEGIN").map_err(|e| db("cannot begin a transaction", e))?;
+    let tried = write();
+    // Without it nothing is committed either.
+    let _ = conn.execute_batch("ROLLBACK");
+    tried
+}
+
 /// The one integer of a query's one row.
 pub(crate) fn scalar_i64(conn: &Connection, sql: &str) -> Result<i64> {
     conn.query_row(sql, [], |row| row.get(0)).map_err(|e| db("cannot count", e))

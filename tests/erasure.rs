@@ -102,7 +102,9 @@ fn what_privacy_hides_is_in_no_byte_of_store_published_file_and_snapshots() {
     tighten(&world);
     let output = world.run(&["sync"]);
     assert_status(&output, 0);
-    assert!(shown(&output).contains("written anew"), "{}", shown(&output));
+    for said in ["written anew", "out of reach are backups"] {
+        assert!(shown(&output).contains(said), "{}", shown(&output));
+    }
     assert_eq!(found(&world, &details), BTreeSet::new());
     assert_eq!(snapshots(&world).len(), 1, "earlier snapshots are gone");
     world.assert_nothing_left_over();
@@ -257,8 +259,18 @@ fn a_person_who_is_forgotten_is_in_no_byte_and_does_not_come_back() {
     let counts = || ["contacts", "case_roles", "cases", "notes"].map(rows);
     let counted = counts();
 
+    let tried = world.run(&["forget", "--contact", &person.to_string(), "--dry-run"]);
+    assert_status(&tried, 0);
+    assert_eq!(cells_with(&world.store(), &values).len(), before.len(), "only tried");
+    assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM sync.forgotten"), 0);
+
     let output = forget(&world, person);
     assert_status(&output, 0);
+    let told = |output: &Output| {
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
+        text.lines().take_while(|line| !line.starts_with(['n', 'p'])).count()
+    };
+    assert_eq!(told(&tried), told(&output), "it said what it would do");
     let said = shown(&output);
     assert!(said.contains("main.cases.seller_emails") && said.contains("out of reach"), "{said}");
     for value in &values {

@@ -22,16 +22,20 @@ out of reach, and yours to see to:
 
 pub(super) async fn run(args: &Forget, config: Config, quiet: bool) -> Result<u8> {
     let catalog = catalog_of(&config)?;
-    let contact = args.contact;
+    let Forget { contact, dry_run } = *args;
     let erasing = {
         let config = config.clone();
-        tokio::task::spawn_blocking(move || mirror::forget(&config, &catalog, contact))
+        tokio::task::spawn_blocking(move || mirror::forget(&config, &catalog, contact, dry_run))
     };
     let taken = erasing
         .await
         .map_err(|e| Error::caused(Kind::Internal, "forgetting ended early", e))?
         .map_err(explained)?;
     print(&told(contact, &taken))?;
+    if dry_run {
+        print("nothing was changed: this was a dry run\n")?;
+        return Ok(0);
+    }
 
     let session = Session::open(config, Writing::AsItIs, Progress::new(quiet))?;
     let published = session.publish(Forms::Both, When::Always).await.map_err(|e| {

@@ -185,20 +185,30 @@ fn opened(writing: Writing, config: &config::Config, catalog: &Catalog) -> Resul
 }
 
 /// Takes a person out of the store and its file; the next publishing takes the person out of what is
-/// published. The store must be what the configuration says.
+/// published. The store must be what the configuration says. `only_try` says what would be taken out, and leaves
+/// everything as it is.
 ///
 /// # Errors
 /// Those of [`Store::open_for`] as it is; `Io` where there is no store.
-pub(crate) fn forget(config: &config::Config, catalog: &Catalog, contact: i64) -> Result<Taken> {
+pub(crate) fn forget(
+    config: &config::Config,
+    catalog: &Catalog,
+    contact: i64,
+    only_try: bool,
+) -> Result<Taken> {
     let path = &config.store.path;
     if !path.exists() {
         return Err(no_store(path));
     }
     let Opened { root, key, .. } = opened(Writing::AsItIs, config, catalog)?;
-    let taken = sql::transaction(&root, || {
+    let forget = || {
         schema::bind_key(&root, key)?;
         forgetting::forget(&root, catalog, key, contact)
-    })?;
+    };
+    if only_try {
+        return sql::tried(&root, forget);
+    }
+    let taken = sql::transaction(&root, forget)?;
     remove_copies(path)?;
     erasure::rewrite(&root, path).map_err(|e| {
         e.within(

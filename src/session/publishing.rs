@@ -142,6 +142,10 @@ impl Session {
         if erased {
             self.write_packs_anew().await?;
             failpoint::hit("packs-written");
+            tracing::info!(
+                "all that was published before is replaced; out of reach are backups, copies that others have \
+                 made, and files that a reader still has open"
+            );
         }
         failpoint::hit("after-publish");
         let file = publish::identity(&self.config.publish.database)?.unwrap_or_default();
