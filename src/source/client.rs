@@ -350,6 +350,7 @@ impl Client {
             authorization: Some(bearer.authorization.clone()),
             body: request.body.clone().map(|body| (body, JSON)),
             feed: permit.is_some(),
+            largest: None,
             endpoint: Arc::clone(&request.endpoint),
             time_limit: match request.class {
                 CallClass::Plain | CallClass::Feed(_) => shared.timeout,

@@ -19,6 +19,7 @@ pub(crate) mod boot;
 mod calls;
 mod client;
 pub(crate) mod feed_calls;
+mod held;
 pub(crate) mod ledger;
 mod ledger_file;
 mod limits;

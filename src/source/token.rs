@@ -17,6 +17,9 @@ use super::retry_after::asked_wait;
 use super::transport::{Outgoing, Transport};
 use crate::error::{Error, Kind, Result};
 
+/// A token is some kilobytes at most.
+const LARGEST_ANSWER: usize = 1 << 20; // 1 MiB
+
 const PATH: &str = "/authtoken";
 const FORM: &str = "application/x-www-form-urlencoded";
 
@@ -233,6 +236,7 @@ impl Tokens {
             authorization: None,
             body: Some((body.into(), FORM)),
             feed: false,
+            largest: Some(LARGEST_ANSWER),
             endpoint: Arc::clone(&self.endpoint),
             time_limit: self.time_limit,
             again: false,

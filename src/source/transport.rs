@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::calls::CallCounts;
+use super::held::{Held, Share};
 use super::limits::Limits;
 use super::request::Method;
 use crate::config;
@@ -27,6 +28,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Of an answer that is no success, so much is read: 64 KiB.
 const LARGEST_REFUSAL: usize = 64 * 1024;
+
+/// So much is unpacked before it is looked how much that has become.
+const AT_ONCE: u64 = 1 << 20; // 1 MiB
 
 const USER_AGENT: &str = concat!("casemirror/", env!("CARGO_PKG_VERSION"));
 
@@ -40,6 +44,7 @@ pub(super) struct Transport {
     base: String,
     /// The largest answer that is read, in bytes after decompression.
     largest_answer: usize,
+    held: Arc<Held>,
     pub(super) limits: Limits,
     pub(super) counts: CallCounts,
 }
@@ -54,6 +59,8 @@ pub(super) struct Outgoing {
     pub(crate) authorization: Option<HeaderValue>,
     pub(crate) body: Option<(Bytes, &'static str)>,
     pub(crate) feed: bool,
+    /// The largest answer that is read; `None` is `limits.answer_bytes`.
+    pub(crate) largest: Option<usize>,
     pub(crate) endpoint: Arc<str>,
     pub(crate) time_limit: Duration,
     /// Whether it repeats an earlier one.
@@ -90,6 +97,7 @@ impl Transport {
         let plain_text = source.base_url.scheme() == "http";
         // No proxy leads to where we are: a sandbox answers here.
         let is_here = config::is_this_machine(&source.base_url);
+        let largest_answer = usize::try_from(limits.answer_bytes.0).unwrap_or(usize::MAX);
         let line = |http: reqwest::ClientBuilder| if is_here { http.no_proxy() } else { http };
         Ok(Transport {
             http: connect_with(&certificates, plain_text, line)?,
@@ -97,7 +105,8 @@ impl Transport {
                 line(http).pool_max_idle_per_host(0)
             })?,
             base: source.base_url.as_str().trim_end_matches('/').to_owned(),
-            largest_answer: usize::try_from(limits.answer_bytes.0).unwrap_or(usize::MAX),
+            largest_answer,
+            held: Held::new(largest_answer),
             limits: Limits::new(limits),
             counts: CallCounts::new(progress),
         })
@@ -141,7 +150,12 @@ impl Transport {
 
         self.counts.sent(&outgoing.endpoint, outgoing.again);
         let (started, sent_at) = (Instant::now(), Timestamp::now());
-        let answered = tokio::time::timeout(outgoing.time_limit, self.receive(request)).await;
+        let most = match outgoing.largest {
+            Some(bytes) => Most { bytes, by: "" },
+            None => Most { bytes: self.largest_answer, by: " (limits.answer_bytes)" },
+        };
+        let answered = self.receive(request, most);
+        let answered = tokio::time::timeout(outgoing.time_limit, answered).await;
         let bytes = answered
             .as_ref()
             .map_or(0, |answer| answer.as_ref().map_or(0, |(.., body)| body.len()));
@@ -158,12 +172,15 @@ impl Transport {
     async fn receive(
         &self,
         request: reqwest::RequestBuilder,
+        most: Most,
     ) -> Result<(StatusCode, bool, HeaderMap, Bytes)> {
         let mut response = request.send().await.map_err(broken_line)?;
         let status = response.status();
         let proven = has_an_end(response.version(), response.headers());
         let headers = std::mem::take(response.headers_mut());
-        let largest = if status.is_success() { self.largest_answer } else { LARGEST_REFUSAL };
+        let refusal = Most { bytes: LARGEST_REFUSAL, by: "" };
+        let most = if status.is_success() { most } else { refusal };
+        let mut share = self.held.begin();
         let mut body = BytesMut::new();
         loop {
             let chunk = match response.chunk().await {
@@ -173,17 +190,18 @@ impl Transport {
                 Err(_) if !status.is_success() => break,
                 Err(error) => return Err(broken_line(error)),
             };
-            if body.len() + chunk.len() > largest {
+            if body.len() + chunk.len() > most.bytes {
                 if !status.is_success() {
-                    body.extend_from_slice(&chunk[..largest - body.len()]);
+                    body.extend_from_slice(&chunk[..most.bytes - body.len()]);
                     break;
                 }
-                return Err(too_large(largest));
+                return Err(too_large(most));
             }
+            share.grow_to(body.len() + chunk.len())?;
             body.extend_from_slice(&chunk);
         }
-        let body = match unpacked(&headers, body.freeze(), largest) {
-            Ok(body) => body,
+        let body = match unpacked(&headers, body.freeze(), most, &mut share) {
+            Ok(body) => share.keep(body),
             // The status has been told, whatever became of the text.
             Err(_) if !status.is_success() => Bytes::new(),
             Err(error) => return Err(error),
@@ -192,8 +210,8 @@ impl Transport {
     }
 }
 
-/// The body without its `Content-Encoding`; of no more than `largest` bytes.
-fn unpacked(headers: &HeaderMap, body: Bytes, largest: usize) -> Result<Bytes> {
+/// The body without its `Content-Encoding`.
+fn unpacked(headers: &HeaderMap, body: Bytes, most: Most, share: &mut Share) -> Result<Bytes> {
     let coding = headers.get(CONTENT_ENCODING).map(|coding| coding.to_str().unwrap_or("?").trim());
     match coding {
         None => return Ok(body),
@@ -206,21 +224,33 @@ fn unpacked(headers: &HeaderMap, body: Bytes, largest: usize) -> Result<Bytes> {
             return Err(Error::new(Kind::BadAnswer, text));
         }
     }
-    let most = u64::try_from(largest).unwrap_or(u64::MAX).saturating_add(1);
+    let mut packed = flate2::bufread::MultiGzDecoder::new(&body[..]);
     let mut plain = Vec::new();
-    flate2::bufread::MultiGzDecoder::new(&body[..])
-        .take(most)
-        .read_to_end(&mut plain)
-        .map_err(|cause| Error::caused(Kind::BadAnswer, "the answer cannot be unpacked", cause))?;
-    if plain.len() > largest {
-        return Err(too_large(largest));
+    loop {
+        let more = packed.by_ref().take(AT_ONCE).read_to_end(&mut plain);
+        let more = more.map_err(|cause| {
+            Error::caused(Kind::BadAnswer, "the answer cannot be unpacked", cause)
+        })?;
+        if plain.len() > most.bytes {
+            return Err(too_large(most));
+        }
+        if more == 0 {
+            return Ok(Bytes::from(plain));
+        }
+        share.grow_to(body.len() + plain.len())?;
     }
-    Ok(Bytes::from(plain))
 }
 
-fn too_large(largest: usize) -> Error {
-    let text = format!("the answer is larger than {largest} bytes (limits.answer_bytes)");
-    Error::new(Kind::BadAnswer, text)
+fn too_large(most: Most) -> Error {
+    let Most { bytes, by } = most;
+    Error::new(Kind::BadAnswer, format!("the answer is larger than {bytes} bytes{by}"))
+}
+
+/// How many bytes of an answer are read, and what says so.
+#[derive(Clone, Copy)]
+struct Most {
+    bytes: usize,
+    by: &'static str,
 }
 
 /// Whether the headers tell where the body ends; that it goes so far is the HTTP library's to see.

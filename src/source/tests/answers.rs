@@ -315,6 +315,21 @@ async fn gzip_is_unpacked_and_its_unpacked_size_limited() {
     assert!(error.chain().contains("larger than 1048576 bytes"), "{}", error.chain());
 }
 
+#[tokio::test]
+async fn answers_that_nobody_has_let_go_of_leave_no_room_for_more() {
+    let service = Service::start(|_, _| json(&format!("{}17", " ".repeat(900)))).await;
+    let limits = config::Limits { answer_bytes: config::Bytes(1000), ..limits() };
+    let ledger = Arc::new(MemoryLedger::new());
+    let client =
+        Client::with_tuning(&source(&service.address), &feed(), &limits, ledger, tuning()).unwrap();
+    let kept = [client.send(&request()).await.unwrap(), client.send(&request()).await.unwrap()];
+    let error = client.send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::BadAnswer);
+    assert!(error.chain().contains("more than 2000 bytes together"), "{}", error.chain());
+    drop(kept);
+    client.send(&request()).await.unwrap();
+}
+
 /// An answer as it stands on the wire.
 fn wire(head: &str, body: &str) -> Vec<u8> {
     format!("{head}\r\nConnection: close\r\n\r\n{body}").into_bytes()

@@ -257,3 +257,12 @@ async fn an_answer_without_token_is_a_bad_answer_that_shows_nothing_of_it() {
     assert_eq!(error.kind(), Kind::BadAnswer);
     assert!(!format!("{error:?}").contains("very-s3cret"));
 }
+
+#[tokio::test]
+async fn an_answer_that_is_no_token_by_its_size_is_not_read_to_its_end() {
+    let flood = format!(r#"{{"access_token": "{}"}}"#, "t".repeat(2 << 20));
+    let service = Service::bare(move |_| status(200, &flood)).await;
+    let error = service.client().send(&request()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::BadAnswer);
+    assert!(error.chain().contains("larger than 1048576 bytes"), "{}", error.chain());
+}
