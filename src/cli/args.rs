@@ -283,12 +283,12 @@ pub struct Verify {
 /// `casemirror forget`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-Of the person's own rows everything goes but ids, numbers, dates and words of enumerations; in all other
-rows, history and journals included, what tells of nobody else: values with a privacy class (casemirror
-schema shows them) and names of several words. What is kept out is known by keyed hashes alone. The store's
-file, the published file, the snapshot and the packs are written anew, and earlier snapshots removed.
-There is no way back: --dry-run shows first where how many rows would change. No daemon may hold the store
-meanwhile.")]
+Of the person's own rows everything goes but ids, numbers, dates and words of enumerations; in all
+other rows, history and journals included, what tells of nobody else: values with a privacy class
+(casemirror schema shows them) and names of several words. What is kept out is known by keyed hashes
+alone. The store's file, the published file, the snapshot and the packs are written anew, and
+earlier snapshots are removed. There is no way back: --dry-run shows first where how many rows would
+change. No daemon may hold the store meanwhile.")]
 pub struct Forget {
     /// The contact's id: contacts.id, employees.id
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(i64).range(1..))]
