@@ -31,7 +31,7 @@ pub(super) async fn run(args: &Forget, config: Config, quiet: bool) -> Result<u8
         .await
         .map_err(|e| Error::caused(Kind::Internal, "forgetting ended early", e))?
         .map_err(explained)?;
-    print(&told(contact, &taken))?;
+    print(&told(contact, &taken, dry_run))?;
     if dry_run {
         print("nothing was changed: this was a dry run\n")?;
         return Ok(0);
@@ -72,14 +72,15 @@ fn explained(error: Error) -> Error {
 }
 
 /// What was taken out, and what is kept out.
-fn told(contact: i64, taken: &Taken) -> String {
+fn told(contact: i64, taken: &Taken, dry_run: bool) -> String {
     let mut text = String::new();
     // Writing to a String does not fail.
     let _ = if taken.was_known {
         writeln!(
             text,
-            "contact {contact} is forgotten: of its row everything but ids, dates and numbers, and wherever they \
-             stand {} that tell of nobody else",
+            "contact {contact} {} forgotten: all texts of its own rows and, wherever they stand, {} that tell \
+             of nobody else",
+            if dry_run { "would be" } else { "is" },
             counted(taken.texts)
         )
     } else {
