@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use url::Url;
 
 use super::args::Demo;
-use super::{output, print, query};
+use super::{print, query};
 use crate::config::Config;
 use crate::cycle::{Options, Signals};
 use crate::error::{Error, Kind, Result, io};
@@ -18,13 +18,15 @@ use crate::session::Session;
 use crate::text::counted;
 
 /// What the folder of an earlier demo holds.
-const OURS: [&str; 7] = [
+const OURS: [&str; 9] = [
     "feed-calls",
     "store.duckdb",
     "store.duckdb.wal",
     "store.duckdb.tmp",
     "store.duckdb.secrets",
     "casemirror.duckdb",
+    "casemirror-views.duckdb",
+    "casemirror-views.duckdb.wal",
     "parquet",
 ];
 /// How long the brokerage lives before its changes are followed, and what happens in it.
@@ -89,21 +91,19 @@ pub(crate) async fn run(args: &Demo, quiet: bool) -> Result<u8> {
     ))?;
 
     let reader = query::Reader::open(&database)?;
-    let rows = reader.select(
+    let rows = reader.table(
         "SELECT table_name AS \"table\", rows, \
            strftime(last_change::TIMESTAMP, '%Y-%m-%d %H:%M:%S UTC') AS last_change \
          FROM report.freshness ORDER BY 1",
+        "-",
     )?;
-    print(&format!(
-        "\n5. What is in the published database now:\n{}",
-        output::batches(&rows, "-")?
-    ))?;
+    print(&format!("\n5. What is in the published database now:\n{rows}"))?;
     print("\n6. How many cases were signed? (report.signed_cases, the latest months)\n")?;
-    print(&output::batches(&reader.select(SIGNED)?, "-")?)?;
+    print(&reader.table(SIGNED, "-")?)?;
     print(
         "\n7. What does a sale cost in all? (report.total_cost, the newest cases; `-` is\n   nothing there, which counts 0, or a part of the other kind)\n",
     )?;
-    print(&output::batches(&reader.select(COST)?, "-")?)?;
+    print(&reader.table(COST, "-")?)?;
     drop(reader);
 
     let shown = |name: &str| dir.join(name).display().to_string();

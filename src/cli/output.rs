@@ -1,15 +1,20 @@
 //! Results as text: tables, CSV, JSON.
 
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::json::writer::JsonArray;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
 
 use crate::error::{Error, Kind, Result};
 use crate::text::printable;
 
-/// Shown where a value is NULL.
-const NULL: &str = "NULL";
+/// Shown in tables where a value is NULL.
+pub(crate) const NULL: &str = "NULL";
 
 /// An empty table with this header.
 pub(crate) fn table(header: &[&str]) -> Table {
@@ -36,64 +41,147 @@ pub(crate) fn align_numbers(table: &mut Table, columns: std::ops::Range<usize>) 
     }
 }
 
-/// Record batches as a table; numbers to the right.
-pub(crate) fn batches(batches: &[RecordBatch], null: &str) -> Result<String> {
-    let Some(first) = batches.first() else { return Ok(String::new()) };
-    let schema = first.schema();
-    let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-    let mut table = table(&names);
-    let options = options(null);
-    for batch in batches {
+/// So much may stand in a table that is printed, which is laid out as a whole: 64 MiB.
+const LARGEST_TABLE: usize = 64 << 20;
+/// What a cell takes beside its text.
+const CELL: usize = 100;
+
+/// Rows as a table; numbers to the right.
+pub(crate) struct TableRows {
+    null: &'static str,
+    table: Option<Table>,
+    bytes: usize,
+}
+
+impl TableRows {
+    /// An empty one, in which this stands for NULL.
+    pub(crate) fn with_null(null: &'static str) -> TableRows {
+        TableRows { null, table: None, bytes: 0 }
+    }
+
+    /// Adds rows, which all have the same columns.
+    ///
+    /// # Errors
+    /// `Query` where they are too many.
+    pub(crate) fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+        let schema = batch.schema();
+        let table = self.table.get_or_insert_with(|| {
+            let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+            let mut table = table(&names);
+            for (i, field) in schema.fields().iter().enumerate() {
+                if is_number(field.data_type()) {
+                    align_numbers(&mut table, i..i + 1);
+                }
+            }
+            table
+        });
+        let options = options(self.null);
         let columns = formatters(batch, &options)?;
         for row in 0..batch.num_rows() {
-            table
-                .add_row(columns.iter().map(|c| printable(&c.value(row).to_string()).into_owned()));
+            let cells: Vec<String> =
+                columns.iter().map(|c| printable(&c.value(row).to_string()).into_owned()).collect();
+            self.bytes += cells.iter().map(|cell| cell.len() + CELL).sum::<usize>();
+            if self.bytes > LARGEST_TABLE {
+                return Err(Error::new(
+                    Kind::Query,
+                    "the result is too large for a table: take a part of it (LIMIT), or --format csv",
+                ));
+            }
+            table.add_row(cells);
         }
+        Ok(())
     }
-    for (i, field) in schema.fields().iter().enumerate() {
-        if is_number(field.data_type())
-            && let Some(column) = table.column_mut(i)
-        {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+
+    /// Its text.
+    pub(crate) fn finish(self) -> String {
+        self.table.map(|table| format!("{table}\n")).unwrap_or_default()
     }
-    Ok(format!("{table}\n"))
 }
 
-/// Record batches as CSV with a header; NULL is empty.
-pub(crate) fn csv(batches: &[RecordBatch]) -> Result<String> {
-    let mut out = Vec::new();
-    let mut writer = arrow::csv::WriterBuilder::new().with_header(true).build(&mut out);
-    for batch in batches {
-        writer.write(&flat(batch)?).map_err(broken)?;
+/// Rows as CSV with a header; NULL is empty.
+pub(crate) struct CsvRows<W: Write>(arrow::csv::Writer<W>);
+
+impl<W: Write> CsvRows<W> {
+    /// Writes there.
+    pub(crate) fn to(out: W) -> CsvRows<W> {
+        CsvRows(arrow::csv::WriterBuilder::new().with_header(true).build(out))
     }
-    drop(writer);
-    String::from_utf8(out).map_err(|e| Error::caused(Kind::Internal, "CSV is no text", e))
+
+    /// Writes rows, which all have the same columns.
+    ///
+    /// # Errors
+    /// `Internal` where they cannot be written.
+    pub(crate) fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.0.write(&flat(batch)?).map_err(broken)
+    }
 }
 
-/// Record batches as a JSON array of objects; every column is there, NULL is null.
-pub(crate) fn json(batches: &[RecordBatch]) -> Result<String> {
-    let mut out = Vec::new();
-    let mut writer = arrow::json::WriterBuilder::new()
-        .with_explicit_nulls(true)
-        .build::<_, arrow::json::writer::JsonArray>(&mut out);
-    for batch in batches {
-        writer.write(batch).map_err(broken)?;
+/// Rows as a JSON array of objects; every column is there, NULL is null.
+pub(crate) struct JsonRows<W: Write> {
+    writer: arrow::json::Writer<W, JsonArray>,
+    is_empty: bool,
+}
+
+impl<W: Write> JsonRows<W> {
+    /// Writes there.
+    pub(crate) fn to(out: W) -> JsonRows<W> {
+        let writer = arrow::json::WriterBuilder::new().with_explicit_nulls(true).build(out);
+        JsonRows { writer, is_empty: true }
     }
-    writer.finish().map_err(broken)?;
-    drop(writer);
-    if out.is_empty() {
-        out.extend_from_slice(b"[]");
+
+    /// Writes rows, which all have the same columns. Of columns of one name each gets a name of its own.
+    ///
+    /// # Errors
+    /// `Internal` where they cannot be written.
+    pub(crate) fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        self.is_empty = false;
+        self.writer.write(&named_apart(batch)?).map_err(broken)
     }
-    out.push(b'\n');
-    String::from_utf8(out).map_err(|e| Error::caused(Kind::Internal, "JSON is no text", e))
+
+    /// Ends the array.
+    ///
+    /// # Errors
+    /// As [`JsonRows::add`].
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let rest: &[u8] = if self.is_empty {
+            b"[]\n"
+        } else {
+            self.writer.finish().map_err(broken)?;
+            b"\n"
+        };
+        let mut out = self.writer.into_inner();
+        out.write_all(rest).map_err(|e| broken(e.into()))
+    }
+}
+
+fn named_apart(batch: &RecordBatch) -> Result<RecordBatch> {
+    let schema = batch.schema();
+    let mut taken: BTreeSet<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
+    if taken.len() == schema.fields().len() {
+        return Ok(batch.clone());
+    }
+    let mut seen = BTreeSet::new();
+    let fields: Vec<Field> = schema
+        .fields()
+        .iter()
+        .map(|field| {
+            if seen.insert(field.name()) {
+                return Field::clone(field);
+            }
+            let mut names = (1..).map(|number| format!("{}_{number}", field.name()));
+            let name = names.find(|name| taken.insert(name.clone()));
+            Field::clone(field).with_name(name.expect("numbers do not end"))
+        })
+        .collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), batch.columns().to_vec()).map_err(broken)
 }
 
 /// CSV has no lists: nested columns become their text.
 fn flat(batch: &RecordBatch) -> Result<RecordBatch> {
     use arrow::array::{Array, ArrayRef, StringArray};
-    use arrow::datatypes::{Field, Schema};
-    use std::sync::Arc;
     let options = options("");
     let mut fields = Vec::new();
     let mut columns: Vec<ArrayRef> = Vec::new();
@@ -134,9 +222,4 @@ fn is_number(kind: &DataType) -> bool {
 
 fn broken(source: arrow::error::ArrowError) -> Error {
     Error::caused(Kind::Internal, "the result cannot be shown", source)
-}
-
-/// How NULL is shown in tables.
-pub(crate) fn null() -> &'static str {
-    NULL
 }

@@ -17,16 +17,29 @@ use crate::daemon::Printer;
 use crate::error::{self, Error, Kind, Result};
 use crate::sql::{self, db};
 
+/// So much of a result is kept in memory before it is printed, 16 MiB; a longer one is kept in a file, so
+/// that a statement that fails half-way has printed nothing.
+const IN_MEMORY: usize = 16 << 20;
+
 pub(crate) fn run(config: &Config, args: &Query) -> Result<u8> {
     let reader = Reader::open(&config.publish.database)?;
-    let batches = reader.select(&args.sql)?;
-    let out = Printer::here();
+    let mut text = tempfile::spooled_tempfile(IN_MEMORY);
     match args.format {
-        QueryFormat::Table => out.print(&output::batches(&batches, output::null())?)?,
-        QueryFormat::Csv => out.data(&output::csv(&batches)?)?,
-        QueryFormat::Json => out.data(&output::json(&batches)?)?,
+        QueryFormat::Table => {
+            let table = reader.table(&args.sql, output::NULL)?;
+            return Printer::here().print(&table).map(|()| 0);
+        }
+        QueryFormat::Csv => {
+            let mut rows = output::CsvRows::to(&mut text);
+            reader.each(&args.sql, |batch| rows.add(batch))?;
+        }
+        QueryFormat::Json => {
+            let mut rows = output::JsonRows::to(&mut text);
+            reader.each(&args.sql, |batch| rows.add(batch))?;
+            rows.finish()?;
+        }
     }
-    Ok(0)
+    Printer::copy(&mut text).map(|()| 0)
 }
 
 /// A published database, opened so that a statement reaches nothing else: no file, no other database, no
@@ -71,22 +84,44 @@ impl Reader {
         Ok(Reader { connection, _spill: spill })
     }
 
-    /// The result of one statement that reads.
+    /// The result of such a statement as a table in which this stands for NULL.
     ///
     /// # Errors
-    /// `Query` where it is another statement, or more than one, or fails.
-    pub(crate) fn select(&self, sql: &str) -> Result<Vec<RecordBatch>> {
+    /// As [`Reader::each`], and `Query` where it is too large for a table.
+    pub(crate) fn table(&self, sql: &str, null: &'static str) -> Result<String> {
+        let mut rows = output::TableRows::with_null(null);
+        self.each(sql, |batch| rows.add(batch))?;
+        Ok(rows.finish())
+    }
+
+    /// Gives the result of one statement that reads to `take`, one batch of rows after the other. There is
+    /// one at least, so that its columns are known.
+    ///
+    /// # Errors
+    /// `Query` where it is another statement, or more than one, or fails; what `take` returns.
+    pub(crate) fn each(
+        &self,
+        sql: &str,
+        take: impl FnMut(&RecordBatch) -> Result<()>,
+    ) -> Result<()> {
         check_reads(&self.connection, sql)?;
-        select(&self.connection, sql)
+        each(&self.connection, sql, take)
     }
 }
 
 /// What DuckDB's parser makes of a text.
 struct Parsed {
-    error: Option<String>,
+    /// What kind of error it is, and what it says.
+    error: Option<(String, String)>,
     statements: i64,
     /// A table function that the text names and that reaches more than the database.
     foreign: Option<String>,
+}
+
+impl Parsed {
+    fn is_no_select(&self) -> bool {
+        self.error.as_ref().is_some_and(|(kind, _)| kind == NO_SELECT)
+    }
 }
 
 /// Table functions that reach nothing but the database; what else DuckDB has of them reads files or
@@ -121,8 +156,8 @@ const READING_FUNCTIONS: &[&str] = &[
     "unnest",
 ];
 
-/// Refuses what is no single statement that reads this database. What DuckDB cannot parse is left for it
-/// to complain of.
+/// Refuses what is no single statement that reads this database, and what DuckDB's parser cannot tell to be
+/// one.
 fn check_reads(connection: &Connection, sql: &str) -> Result<()> {
     let refused = |what: &str| {
         Err(Error::new(
@@ -134,16 +169,19 @@ fn check_reads(connection: &Connection, sql: &str) -> Result<()> {
         ))
     };
     let mut parsed = parse(connection, sql)?;
-    if parsed.error.as_deref() == Some(NO_SELECT)
+    if parsed.is_no_select()
         && let Some(explained) = explained(sql)
     {
         parsed = parse(connection, explained)?;
+        if explained.starts_with('(') && parsed.error.is_some() {
+            return refused("EXPLAIN is understood without options here");
+        }
     }
     match parsed {
-        Parsed { error: Some(error), .. } if error == NO_SELECT => {
-            refused("this statement does more than read")
+        parsed if parsed.is_no_select() => refused("this statement does more than read"),
+        Parsed { error: Some((_, message)), .. } => {
+            Err(Error::new(Kind::Query, format!("the query failed: {message}")))
         }
-        Parsed { error: Some(_), .. } => Ok(()),
         Parsed { foreign: Some(name), .. } => refused(&format!("{name} is not available here")),
         Parsed { statements: 0, .. } => refused("there is no statement"),
         Parsed { statements: 1, .. } => Ok(()),
@@ -154,7 +192,7 @@ fn check_reads(connection: &Connection, sql: &str) -> Result<()> {
 fn parse(connection: &Connection, sql: &str) -> Result<Parsed> {
     let parsing = format!(
         "WITH parsed AS (SELECT json_serialize_sql(?::VARCHAR) AS tree) \
-         SELECT tree->>'error_type', coalesce(json_array_length(tree, 'statements'), 0)::BIGINT, \
+         SELECT tree->>'error_type', coalesce(tree->>'error_message', ''), coalesce(json_array_length(tree, 'statements'), 0)::BIGINT, \
            (SELECT min(lower(name)) FROM \
               (SELECT unnest(json_extract_string(tree, '$..function_name')) AS name) \
             WHERE lower(name) IN \
@@ -166,7 +204,9 @@ fn parse(connection: &Connection, sql: &str) -> Result<Parsed> {
     );
     connection
         .query_row(&parsing, [sql], |row| {
-            Ok(Parsed { error: row.get(0)?, statements: row.get(1)?, foreign: row.get(2)? })
+            let (kind, message) = (row.get::<_, Option<String>>(0)?, row.get(1)?);
+            let error = kind.map(|kind| (kind, message));
+            Ok(Parsed { error, statements: row.get(2)?, foreign: row.get(3)? })
         })
         .map_err(|e| db("cannot parse the statement", e))
 }
@@ -174,10 +214,11 @@ fn parse(connection: &Connection, sql: &str) -> Result<Parsed> {
 /// What DuckDB calls the error of a statement that is no `SELECT` in any of its forms.
 const NO_SELECT: &str = "not implemented";
 
-/// The statement behind `EXPLAIN` or `EXPLAIN ANALYZE`.
+/// The statement behind `EXPLAIN` or `EXPLAIN ANALYZE`. Behind options, a comment or another spelling is
+/// nothing that can be read alone, which refuses it.
 fn explained(sql: &str) -> Option<&str> {
     let explained = behind("EXPLAIN", sql)?;
-    Some(behind("ANALYZE", explained).unwrap_or(explained))
+    Some(behind("ANALYZE", explained).unwrap_or(explained).trim_start())
 }
 
 /// What follows the word that `sql` begins with.
@@ -187,7 +228,11 @@ fn behind<'s>(word: &str, sql: &'s str) -> Option<&'s str> {
     is_word.then_some(rest)
 }
 
-fn select(connection: &Connection, sql: &str) -> Result<Vec<RecordBatch>> {
+fn each(
+    connection: &Connection,
+    sql: &str,
+    mut take: impl FnMut(&RecordBatch) -> Result<()>,
+) -> Result<()> {
     let wrong = |e: duckdb::Error| {
         let text = e.to_string();
         // Time zone functions are in an extension that is neither built in nor downloaded, and what
@@ -204,15 +249,22 @@ fn select(connection: &Connection, sql: &str) -> Result<Vec<RecordBatch>> {
         }
         Error::caused(Kind::Query, "the query failed", e)
     };
+    let mut shown = |batch: &RecordBatch| {
+        let cannot = |e| Error::caused(Kind::Internal, "the result cannot be shown", e);
+        take(&with_offsets(batch).map_err(cannot)?)
+    };
     let mut statement = connection.prepare(sql).map_err(wrong)?;
-    let arrow = statement.query_arrow([]).map_err(wrong)?;
-    let schema = arrow.get_schema();
-    let mut batches: Vec<RecordBatch> = arrow.collect();
-    if batches.is_empty() {
-        batches.push(RecordBatch::new_empty(schema));
+    let schema = statement.stream_arrow([]).map_err(wrong)?.get_schema();
+    let mut is_empty = true;
+    // Its own iterator panics where a row cannot be computed.
+    while let Some(rows) = statement.step().map_err(wrong)? {
+        is_empty = false;
+        shown(&RecordBatch::from(&rows))?;
     }
-    let shown = batches.iter().map(with_offsets).collect::<Result<_, _>>();
-    shown.map_err(|e| Error::caused(Kind::Internal, "the result cannot be shown", e))
+    if is_empty {
+        shown(&RecordBatch::new_empty(schema))?;
+    }
+    Ok(())
 }
 
 /// The same batch, whose instants have an offset for their zone. DuckDB calls it UTC, and arrow knows
@@ -250,6 +302,22 @@ fn with_offset(kind: &DataType) -> DataType {
 mod tests {
     use super::*;
 
+    fn csv(connection: &Connection, sql: &str) -> Result<String> {
+        let mut out = Vec::new();
+        let mut rows = output::CsvRows::to(&mut out);
+        each(connection, sql, |batch| rows.add(batch))?;
+        drop(rows);
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    fn json(connection: &Connection, sql: &str) -> String {
+        let mut out = Vec::new();
+        let mut rows = output::JsonRows::to(&mut out);
+        each(connection, sql, |batch| rows.add(batch)).unwrap();
+        rows.finish().unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
     #[test]
     fn an_instant_is_shown_in_utc_wherever_it_stands() {
         let connection = Connection::open_in_memory().unwrap();
@@ -263,17 +331,45 @@ mod tests {
             (format!("[{{'a': {instant}}}]"), format!("[{{a: {shown}}}]")),
             (format!("MAP {{'a': {instant}}}"), format!("{{a: {shown}}}")),
         ] {
-            let batches = select(&connection, &format!("SELECT {sql} AS x, 1 AS y")).unwrap();
-            let csv = output::csv(&batches).unwrap();
-            assert_eq!(csv, format!("x,y\n{expected},1\n"), "{sql}");
-            assert!(output::json(&batches).unwrap().contains(shown), "{sql}");
+            let sql = format!("SELECT {sql} AS x, 1 AS y");
+            assert_eq!(csv(&connection, &sql).unwrap(), format!("x,y\n{expected},1\n"), "{sql}");
+            assert!(json(&connection, &sql).contains(shown), "{sql}");
         }
     }
 
     #[test]
     fn a_result_without_rows_has_its_columns() {
         let connection = Connection::open_in_memory().unwrap();
-        let batches = select(&connection, "SELECT now() AS x WHERE false").unwrap();
-        assert_eq!(output::csv(&batches).unwrap(), "x\n");
+        let sql = "SELECT now() AS x WHERE false";
+        assert_eq!(csv(&connection, sql).unwrap(), "x\n");
+        assert_eq!(json(&connection, sql), "[]\n");
+    }
+
+    #[test]
+    fn of_columns_of_one_name_none_is_lost_in_json() {
+        let connection = Connection::open_in_memory().unwrap();
+        let sql = "SELECT 1 AS a, 2 AS a, 3 AS a_1, NULL AS b, 5 AS a";
+        let expected = "[{\"a\":1,\"a_2\":2,\"a_1\":3,\"b\":null,\"a_3\":5}]\n";
+        assert_eq!(json(&connection, sql), expected);
+        assert_eq!(csv(&connection, sql).unwrap(), "a,a,a_1,b,a\n1,2,3,,5\n");
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_computed_is_an_error_wherever_it_comes() {
+        let connection = Connection::open_in_memory().unwrap();
+        let sql = "SELECT CAST(CASE WHEN i = 200000 THEN 'x' ELSE '1' END AS INTEGER) \
+                   FROM range(300000) t(i)";
+        let error = csv(&connection, sql).unwrap_err();
+        assert_eq!(error.kind(), Kind::Query);
+        assert!(error.to_string().contains("the query failed"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_table_anybody_would_read_is_refused_as_one() {
+        let connection = Connection::open_in_memory().unwrap();
+        let mut rows = output::TableRows::with_null("");
+        let sql = "SELECT repeat('x', 1000) FROM range(1000000)";
+        let error = each(&connection, sql, |batch| rows.add(batch)).unwrap_err();
+        assert!(error.to_string().contains("--format csv"), "{error}");
     }
 }

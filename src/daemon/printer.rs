@@ -1,6 +1,6 @@
 //! Where a command's results go: to the terminal, or over the socket to who typed it.
 
-use std::io::Write;
+use std::io::{Read, Seek, Write};
 use std::path::Path;
 
 use tokio::sync::mpsc;
@@ -46,6 +46,19 @@ impl Printer {
         }
         let mut out = std::io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            done => done.map_err(|e| io("write to", Path::new("standard output"), e)),
+        }
+    }
+
+    /// Prints what a file holds from its beginning on, as it is, to this process's standard output.
+    ///
+    /// # Errors
+    /// As [`Printer::print`]; and where it cannot be read.
+    pub(crate) fn copy(from: &mut (impl Read + Seek)) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        let copied = from.rewind().and_then(|()| std::io::copy(from, &mut out));
+        match copied.and_then(|_| out.flush()) {
             Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
             done => done.map_err(|e| io("write to", Path::new("standard output"), e)),
         }
