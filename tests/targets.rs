@@ -57,6 +57,21 @@ fn no_spelling_of_a_target_reaches_the_store() {
 }
 
 #[test]
+fn a_file_that_is_no_ledger_is_refused_as_one_and_stays() {
+    let world = mirrored();
+    world.sandbox.reset_stats();
+    fs::copy(world.path("data/store.duckdb"), world.path("other.duckdb")).unwrap();
+    for file in ["casemirror.toml", "other.duckdb"] {
+        let before = fs::read(world.path(file)).unwrap();
+        let mut command = world.command(&["--set", &format!("feed.ledger={file}"), "sync"]);
+        let output = command.env_remove("CASEMIRROR_FEED__LEDGER").output().unwrap();
+        refused(&output, &[file, "is no ledger of feed calls", "feed.ledger must name a file"]);
+        assert!(fs::read(world.path(file)).unwrap() == before, "{file}");
+    }
+    assert_eq!(world.sandbox.stats().calls, 0);
+}
+
+#[test]
 fn a_target_of_another_store_is_refused_before_anything_is_called() {
     let world = mirrored();
     let published = fs::read(world.path("data/casemirror.duckdb")).unwrap();

@@ -100,30 +100,50 @@ impl LedgerFile {
         }
     }
 
-    /// The calls, by what the file says; `None`: it holds what we did not write.
-    fn read(&self, file: &mut File) -> Result<Option<Vec<FeedCall>>> {
+    /// What the file says.
+    ///
+    /// # Errors
+    /// `Config` where it is another file than a ledger, `Io`.
+    fn read(&self, file: &mut File) -> Result<Content> {
         let failed = |e| cannot("read", &self.path, e);
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes)).map_err(failed)?;
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        if whole < bytes.len() {
+        let (lines, rest) = bytes.split_at(whole);
+        let changes: Vec<Option<Change>> = lines
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| serde_json::from_slice::<Line>(line).ok().and_then(Line::change))
+            .collect();
+        let is_cut_off = is_start_of_line(rest);
+        if changes.iter().all(Option::is_none) && !(changes.is_empty() && is_cut_off) {
+            return Err(Error::new(
+                Kind::Config,
+                format!(
+                    "{} is no ledger of feed calls, and it stays as it is: feed.ledger must name a file \
+                     of its own, which casemirror makes where there is none",
+                    self.path.display()
+                ),
+            ));
+        }
+        let Some(changes) = changes.into_iter().collect::<Option<Vec<Change>>>() else {
+            return Ok(Content::Damaged(bytes));
+        };
+        if !is_cut_off {
+            return Ok(Content::Damaged(bytes));
+        }
+        if !rest.is_empty() {
             file.set_len(whole as u64).map_err(failed)?;
         }
         let mut calls = Vec::new();
-        for line in bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            match serde_json::from_slice::<Line>(line).ok().and_then(Line::change) {
-                Some(change) => change.apply(&mut calls),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(calls))
+        changes.iter().for_each(|change| change.apply(&mut calls));
+        Ok(Content::Calls(calls))
     }
 
-    /// What cannot be read is kept aside, and the feed is held for a whole window: as if all of its calls
-    /// had been made just now, by nobody.
-    fn set_aside(&self) -> Result<()> {
-        let aside = durable::with_suffix(&self.path, ".unreadable");
-        fs::copy(&self.path, &aside).map_err(|e| cannot("set aside", &self.path, e))?;
+    /// A ledger that cannot be read whole is kept aside, and the feed is held for a whole window: as if all
+    /// of its calls had been made just now, by nobody.
+    fn set_aside(&self, bytes: &[u8]) -> Result<()> {
+        let aside = self.keep(bytes)?;
         tracing::warn!(
             ledger = %self.path.display(),
             kept_as = %aside.display(),
@@ -141,6 +161,28 @@ impl LedgerFile {
             end: None,
         });
         self.write_anew(&calls.map(Change::Sent).collect::<Vec<_>>())
+    }
+
+    /// Writes what the ledger was beside it, under a name that no file has yet.
+    fn keep(&self, bytes: &[u8]) -> Result<PathBuf> {
+        let names = (1..).map(|number| match number {
+            1 => ".unreadable".to_owned(),
+            number => format!(".unreadable-{number}"),
+        });
+        for name in names {
+            let aside = durable::with_suffix(&self.path, &name);
+            let failed = |e| cannot("set aside", &aside, e);
+            let mut options = OpenOptions::new();
+            match options.write(true).create_new(true).mode(0o600).open(&aside) {
+                Ok(mut file) => {
+                    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+                    return Ok(aside);
+                }
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(failed(e)),
+            }
+        }
+        unreachable!("numbers do not end")
     }
 
     fn append(&self, file: &mut File, changes: &[Change]) -> Result<()> {
@@ -178,8 +220,8 @@ impl LedgerStore for LedgerFile {
         let (mut file, mut calls) = loop {
             let mut file = self.locked()?;
             match self.read(&mut file)? {
-                Some(calls) => break (file, calls),
-                None => self.set_aside()?,
+                Content::Calls(calls) => break (file, calls),
+                Content::Damaged(bytes) => self.set_aside(&bytes)?,
             }
         };
         let changes = step(&calls);
@@ -213,6 +255,21 @@ fn text(changes: &[Change]) -> Result<String> {
         text.push('\n');
     }
     Ok(text)
+}
+
+/// What a ledger's file says.
+enum Content {
+    Calls(Vec<FeedCall>),
+    /// All that it holds: lines of a ledger, and others.
+    Damaged(Vec<u8>),
+}
+
+/// Whether this is how a line may begin that a crash has cut off: with what we write, or with a hole in the
+/// file where it was to be.
+fn is_start_of_line(rest: &[u8]) -> bool {
+    let ours = [&b"{\"sent\":{"[..], b"{\"ended\":{"];
+    ours.iter().any(|start| rest.starts_with(start) || start.starts_with(rest))
+        || rest.iter().all(|byte| *byte == 0)
 }
 
 /// A line of the file. Times of a boot are in nanoseconds since it began.

@@ -122,14 +122,43 @@ async fn a_line_that_was_cut_off_is_none() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_holds_the_feed_for_a_whole_window_and_is_kept() {
+async fn what_cannot_be_read_holds_the_feed_for_a_whole_window_and_is_kept_whole() {
     let place = Place::new();
     assert!(answered(&place.ledger()).await);
-    fs::write(place.path(), "another program's\n").unwrap();
-    assert!(!answered(&place.ledger()).await);
-    assert_eq!(place.calls().len(), 3);
-    let aside = durable::with_suffix(&place.path(), ".unreadable");
-    assert_eq!(fs::read_to_string(aside).unwrap(), "another program's\n");
+    let line = fs::read(place.path()).unwrap();
+    let damaged = [[&line[..], b"x\n", b"rest"].concat(), [&line[..], b"rest"].concat()];
+    for (before, name) in damaged.iter().zip([".unreadable", ".unreadable-2"]) {
+        fs::write(place.path(), before).unwrap();
+        assert!(!answered(&place.ledger()).await);
+        assert_eq!(place.calls().len(), 3);
+        let aside = durable::with_suffix(&place.path(), name);
+        assert_eq!(&fs::read(&aside).unwrap(), before);
+        assert_eq!(fs::metadata(aside).unwrap().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_ledger_is_refused_and_stays() {
+    let place = Place::new();
+    fs::create_dir_all(place.path().parent().unwrap()).unwrap();
+    for other in ["[source]\nclient_id = \"me\"\n", "secret", "{\"sent\":1}\n", "\0\0x", "{}"] {
+        fs::write(place.path(), other).unwrap();
+        let refused = place.file().update(&mut |_| Vec::new()).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Config, "{other:?}");
+        assert!(refused.to_string().contains("is no ledger of feed calls"), "{refused}");
+        assert_eq!(fs::read_to_string(place.path()).unwrap(), other);
+    }
+    assert_eq!(
+        fs::read_dir(place.path().parent().unwrap()).unwrap().count(),
+        1,
+        "nothing beside it"
+    );
+    // A crash before the first line was whole.
+    for ours in ["", "\0\0\0", "{\"se", "{\"sent\":{\"id\":1,"] {
+        fs::write(place.path(), ours).unwrap();
+        assert!(place.calls().is_empty(), "{ours:?}");
+        assert_eq!(fs::read(place.path()).unwrap(), b"", "{ours:?}");
+    }
 }
 
 #[test]
