@@ -13,6 +13,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 #[cfg(test)]
 pub(crate) use told::Counts;
+pub(crate) use told::Now;
 use told::Told;
 
 /// Two lines: on the first what is done, on the second what came of it.
@@ -105,6 +106,11 @@ impl Progress {
     /// One more call goes out.
     pub(crate) fn called(&self) {
         self.update(|told, _| told.counts.calls += 1);
+    }
+
+    /// What is being done, if anything is.
+    pub(crate) fn now(&self) -> Option<Now> {
+        self.update(|told, now| told.now(now))
     }
 
     #[cfg(test)]

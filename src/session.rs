@@ -4,6 +4,7 @@
 mod closing;
 mod publishing;
 mod verifying;
+mod views;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,8 +18,10 @@ use crate::config::Config;
 use crate::cycle::{self, Cycle, MonthsUnderWay, Notifier, Options, Polls, Run, Signals};
 use crate::decode::Context;
 use crate::error::{Error, Result};
-use crate::mirror::{Loader, Looked, RunLog, RunSummary, Settings, State, Store, Writer, Writing};
-use crate::progress::Progress;
+use crate::mirror::{
+    ALERTS, Loader, Looked, RunLog, RunSummary, Settings, State, Store, Writer, Writing,
+};
+use crate::progress::{Now, Progress};
 use crate::publish::Published;
 use crate::scope::FeedName;
 use crate::source::{Client, StoredLedger, Tuning};
@@ -124,6 +127,19 @@ impl Session {
     /// The configuration.
     pub(crate) fn config(&self) -> &Arc<Config> {
         &self.config
+    }
+
+    /// What is being done, if anything is.
+    pub(crate) fn doing(&self) -> Option<Now> {
+        self.progress.now()
+    }
+
+    /// Keeps what people were told.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn note_alerts(&self, told: String) -> Result<()> {
+        self.writer.run(move |conn| State::new(conn).set_meta(ALERTS, &told)).await
     }
 
     /// The change feeds.
@@ -257,6 +273,15 @@ impl Session {
                 ..RunSummary::default()
             },
         };
+        metrics::counter!("casemirror_runs_total", "outcome" => summary.outcome.clone())
+            .increment(1);
+        for (change, rows) in [
+            ("inserted", summary.rows.inserted),
+            ("updated", summary.rows.updated),
+            ("deleted", summary.rows.deleted),
+        ] {
+            metrics::counter!("casemirror_rows_changed_total", "change" => change).increment(rows);
+        }
         self.writer.run(move |conn| RunLog::new(conn).end_run(run_id, &summary)).await
     }
 

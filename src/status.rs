@@ -3,15 +3,17 @@
 
 use std::collections::BTreeMap;
 
+use duckdb::Connection;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::cycle::failed_text;
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::mirror::{
-    FEED_TABLES, FailureRow, Freshness, ResourceRow, RunLog, RunRow, State, Store,
+    FEED_TABLES, FailureRow, Freshness, Residue, ResourceRow, RunLog, RunRow, STAY_IN_SNAPSHOTS,
+    State, Store, stay_in_snapshots,
 };
 use crate::pending::{self, Pending, PendingTable};
 use crate::scope::{REVENUE, TableStatus};
@@ -27,7 +29,7 @@ const MOST_FAILURES: usize = 100;
 pub(crate) struct Status {
     pub(crate) store: String,
     pub(crate) database: String,
-    tenant: Option<String>,
+    pub(crate) tenant: Option<String>,
     /// Every change up to here is in, but for what is pending.
     pub(crate) watermark: Option<String>,
     /// When the cases were last listed completely.
@@ -43,7 +45,7 @@ pub(crate) struct Status {
     /// What waits for its turn, which is no failure.
     pub(crate) waiting: Vec<String>,
     /// Until when the platform wants no call to the change feeds.
-    feeds_held_until: Option<String>,
+    pub(crate) feeds_held_until: Option<String>,
     /// In what the configuration is another than the one that the store was last written with.
     pub(crate) differences: Vec<String>,
 }
@@ -139,6 +141,7 @@ impl Status {
         if is_asked(&findings.resources, REVENUE) {
             problems.extend(state.controls().control_problems()?);
         }
+        problems.extend(erased_values(&conn, config)?);
         let verified = verified(&state)?;
         if let Some(last) = verified.as_ref().filter(|last| last.not_compared > 0) {
             let n = last.not_compared;
@@ -180,6 +183,17 @@ impl Status {
         })
     }
 
+    /// As JSON, for programs.
+    ///
+    /// # Errors
+    /// `Internal`.
+    pub(crate) fn to_json(&self) -> Result<String> {
+        // By way of a value: its keys are sorted, whatever the order of the fields.
+        serde_json::to_value(self)
+            .map(|value| format!("{value:#}\n"))
+            .map_err(|e| Error::caused(Kind::Internal, "the status cannot be shown as JSON", e))
+    }
+
     /// 4 while a difference stands, else 3 when something is not as it should be, else 0
     /// (docs/architecture.md, "Commands").
     pub(crate) fn exit_status(&self) -> u8 {
@@ -189,6 +203,32 @@ impl Status {
             _ => 3,
         }
     }
+}
+
+/// Where values that were erased from the rows still stand, and what takes them out.
+fn erased_values(conn: &Connection, config: &Config) -> Result<Vec<String>> {
+    let with_parquet = config.publish.parquet.is_some();
+    let mut places = Vec::new();
+    for (residue, place) in [
+        (Residue::Store, "the store's file"),
+        (Residue::Published, "the published file"),
+        (Residue::Snapshots, "the Parquet snapshots"),
+    ] {
+        if residue.is_in(conn)? && (residue != Residue::Snapshots || with_parquet) {
+            places.push(place);
+        }
+    }
+    let mut all = Vec::new();
+    if !places.is_empty() {
+        all.push(format!(
+            "values that were erased are still in {}: `casemirror sync` takes them out, given room on the disk",
+            places.join(", ")
+        ));
+    }
+    if stay_in_snapshots(conn, config)? {
+        all.push(STAY_IN_SNAPSHOTS.to_owned());
+    }
+    Ok(all)
 }
 
 fn verified(state: &State<'_>) -> Result<Option<Verified>> {

@@ -232,9 +232,14 @@ fn a_person_who_is_forgotten_is_in_no_byte_and_does_not_come_back() {
         one::<String>(&world.store(), &text)
     };
     let (name, email) = (of_person("name"), of_person("email"));
+    let phone = of_person("phone_number");
+    let last_eight: Vec<char> = phone.chars().filter(char::is_ascii_digit).collect();
+    let last_eight: String = last_eight[last_eight.len() - 8..].iter().collect();
+    let grouped = [&last_eight[..3], &last_eight[3..5], &last_eight[5..]].join(" ");
     let last = crate::support::journals::month(1);
     let repeat = format!(
         "UPDATE main.notes SET message = 'Skriv til {email}, sa {name}!' WHERE rowid = 0; \
+         UPDATE main.notes SET message = 'Ring {grouped} eller {last_eight}' WHERE rowid = 1; \
          UPDATE main.notes SET _extra = '{{\"Written\":[\"{name}\",1.50]}}' WHERE rowid = 0; \
          INSERT INTO sync.rejects (table_name, column_name, value, resolved_at) \
            VALUES ('notes', 'message', '{{\"a\":\"{name}\"}}', now()); \
@@ -284,9 +289,13 @@ fn a_person_who_is_forgotten_is_in_no_byte_and_does_not_come_back() {
     assert_gone("forgotten");
     assert_eq!(snapshots(&world).len(), 1);
     assert_eq!(counts(), counted, "every row is there");
-    let note = "SELECT message FROM main.notes WHERE message LIKE '%forgotten%'";
-    assert_eq!(one::<String>(&world.store(), note), "Skriv til [forgotten], sa [forgotten]!");
-    let extra = "SELECT _extra FROM main.notes WHERE message LIKE '%forgotten%'";
+    let notes = "SELECT string_agg(message, '; ' ORDER BY message) FROM main.notes \
+                 WHERE message LIKE '%forgotten%'";
+    assert_eq!(
+        one::<String>(&world.store(), notes),
+        "Ring [forgotten] eller [forgotten]; Skriv til [forgotten], sa [forgotten]!"
+    );
+    let extra = "SELECT _extra FROM main.notes WHERE message LIKE 'Skriv%forgotten%'";
     assert_eq!(one::<String>(&world.store(), extra), "{\"Written\":[null,1.50]}");
 
     // Whatever is read again, and however it changed: no value, and no version for what was taken out.
@@ -305,8 +314,51 @@ fn a_person_who_is_forgotten_is_in_no_byte_and_does_not_come_back() {
     assert!(one::<bool>(&world.store(), &format!("SELECT active IS NOT NULL {own}")));
 
     // A second time there is nothing to do, and it is done.
-    assert_status(&forget(&world, person), 0);
+    let published = snapshots(&world);
+    let output = forget(&world, person);
+    assert_status(&output, 0);
+    assert!(shown(&output).contains("there is nothing to do"), "{}", shown(&output));
+    assert_eq!(snapshots(&world), published);
     assert_gone("again");
+}
+
+#[test]
+fn snapshots_are_replaced_when_they_are_published_to_again() {
+    let world = kept();
+    let person = seller(&world);
+    let off = ["--set", "publish.parquet="];
+    let forget = ["forget", "--contact", &person.to_string()];
+    let output = world.run(&[&off[..], &forget].concat());
+    assert_status(&output, 0);
+    let said = shown(&output);
+    assert!(said.contains("still hold values that were erased"), "{said}");
+    assert!(!said.contains("earlier snapshots are removed"), "{said}");
+    let in_parquet = |world: &World| {
+        let files = world.path("data/parquet/snapshots/*/contacts/*.parquet");
+        let named = format!(
+            "SELECT count(*) FROM read_parquet('{}') WHERE id = {person} AND name IS NOT NULL",
+            files.display()
+        );
+        one::<i64>(&duckdb::Connection::open_in_memory().unwrap(), &named) > 0
+    };
+    assert!(in_parquet(&world));
+    // Nothing is forgotten of it meanwhile.
+    for command in ["sync", "status"] {
+        let output = world.run(&[&off[..], &[command]].concat());
+        let said = shown(&output);
+        assert_eq!(
+            said.contains("still hold values that were erased"),
+            command == "status",
+            "{said}"
+        );
+    }
+    assert!(in_parquet(&world));
+    let output = world.run(&["status"]);
+    assert!(shown(&output).contains("are still in the Parquet snapshots"), "{}", shown(&output));
+    world.sync();
+    assert!(!in_parquet(&world));
+    assert_eq!(snapshots(&world).len(), 1);
+    assert!(!shown(&world.run(&["status"])).contains("erased"));
 }
 
 #[test]
@@ -350,9 +402,19 @@ fn a_contact_that_is_unknown_is_kept_out_when_it_comes_and_namesakes_stay() {
         format!("SELECT count(*) FROM main.contacts WHERE name = '{name}' AND id = {namesake}");
     assert_eq!(one::<i64>(&world.store(), &named), 1);
 
+    let listed = |world: &World| one::<i64>(&world.store(), "SELECT count(*) FROM sync.forgotten");
+    let snapshot = "SELECT snapshot_id FROM report.snapshot";
+    let (before, published) = (listed(&world), one::<String>(&world.published(), snapshot));
     let output = forget(&world, 999_999);
+    assert_status(&output, 2);
+    assert!(shown(&output).contains("999999 is not in the mirror"), "{}", shown(&output));
+    assert_eq!(listed(&world), before);
+    let output = world.run(&["forget", "--contact", "999999", "--unknown"]);
     assert_status(&output, 0);
-    assert!(shown(&output).contains("is not in the mirror"), "{}", shown(&output));
+    assert!(shown(&output).contains("should it come"), "{}", shown(&output));
+    assert_eq!(listed(&world), before + 1);
+    let now = one::<String>(&world.published(), snapshot);
+    assert_eq!(now, published, "nothing to publish anew");
 
     // The list is worth nothing without its key.
     std::fs::remove_file(world.path("data/store.duckdb.secrets")).unwrap();

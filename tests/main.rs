@@ -51,4 +51,5 @@ mod upgrade;
 mod user_files;
 mod values;
 mod verify;
+mod views;
 mod year;

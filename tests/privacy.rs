@@ -193,7 +193,7 @@ fn with_own_files() -> World {
     world
 }
 
-/// The flow of the README: a field is seen in `sync.drift`, and gets a column with a class.
+/// A field is seen in `sync.drift`, and gets a column with a class.
 #[test]
 fn a_new_column_with_a_class_hides_what_was_kept_of_its_field_before() {
     let world = with_own_files();

@@ -130,7 +130,7 @@ fn secrets_of_subscriptions_are_stored_nowhere_and_nothing_forbidden_is_called()
     assert!(report.log.iter().all(|call| !call.path.contains("FullIdentityNumber")));
 }
 
-/// `examples/resources`, as the README has it.
+/// `examples/resources`, as docs/resources.md has it.
 fn example() -> String {
     format!("{}/examples/resources", env!("CARGO_MANIFEST_DIR"))
 }

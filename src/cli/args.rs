@@ -296,6 +296,9 @@ pub struct Forget {
     /// Say what would be taken out, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Keep out a contact that is not in the mirror, should it ever come
+    #[arg(long)]
+    pub(crate) unknown: bool,
 }
 
 /// `casemirror status`.

@@ -7,7 +7,7 @@ use super::args::Forget;
 use super::{output, print};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{self, Taken, Writing};
+use crate::mirror::{self, STAY_IN_SNAPSHOTS, Taken, Writing};
 use crate::progress::Progress;
 use crate::session::{Forms, Session, When, catalog_of};
 
@@ -22,10 +22,12 @@ out of reach, and yours to see to:
 
 pub(super) async fn run(args: &Forget, config: Config, quiet: bool) -> Result<u8> {
     let catalog = catalog_of(&config)?;
-    let Forget { contact, dry_run } = *args;
+    let Forget { contact, dry_run, unknown } = *args;
     let erasing = {
         let config = config.clone();
-        tokio::task::spawn_blocking(move || mirror::forget(&config, &catalog, contact, dry_run))
+        tokio::task::spawn_blocking(move || {
+            mirror::forget(&config, &catalog, contact, (dry_run, unknown))
+        })
     };
     let taken = erasing
         .await
@@ -38,12 +40,13 @@ pub(super) async fn run(args: &Forget, config: Config, quiet: bool) -> Result<u8
     }
 
     let session = Session::open(config, Writing::AsItIs, Progress::new(quiet))?;
-    let published = session.publish(Forms::Both, When::Always).await.map_err(|e| {
+    let published = session.publish(Forms::Both, When::Changed).await.map_err(|e| {
         e.within(
             "the store is rewritten, but what is published still holds what it was: run it again, or \
              `casemirror sync`, to publish anew",
         )
     });
+    let stay_in_snapshots = session.leaves_erased_values();
     session.close().await?;
     let mut text = String::new();
     match published? {
@@ -51,11 +54,19 @@ pub(super) async fn run(args: &Forget, config: Config, quiet: bool) -> Result<u8
             // Writing to a String does not fail.
             let _ = writeln!(
                 text,
-                "published anew as {}, with the packs; earlier snapshots are removed",
-                published.snapshot_id
+                "published anew as {}{}",
+                published.snapshot_id,
+                if published.parquet.is_some() {
+                    ", with the packs; earlier snapshots are removed"
+                } else {
+                    ""
+                }
             );
         }
-        None => text.push_str("nothing has been published yet\n"),
+        None => text.push_str("what is published has nothing of it\n"),
+    }
+    if stay_in_snapshots? {
+        let _ = writeln!(text, "{STAY_IN_SNAPSHOTS}");
     }
     print(&(text + OUT_OF_REACH))?;
     Ok(0)
@@ -75,7 +86,9 @@ fn explained(error: Error) -> Error {
 fn told(contact: i64, taken: &Taken, dry_run: bool) -> String {
     let mut text = String::new();
     // Writing to a String does not fail.
-    let _ = if taken.was_known {
+    let _ = if !taken.is_new && taken.rows.is_empty() {
+        writeln!(text, "contact {contact} was forgotten before; there is nothing to do")
+    } else if taken.was_known {
         writeln!(
             text,
             "contact {contact} {} forgotten: all texts of its own rows and, wherever they stand, {} that tell \
@@ -86,7 +99,7 @@ fn told(contact: i64, taken: &Taken, dry_run: bool) -> String {
     } else {
         writeln!(
             text,
-            "contact {contact} is not in the mirror; should it come, nothing of it but its id will be kept"
+            "contact {contact} is not in the mirror; should it come, nothing of it but its id is kept"
         )
     };
     if taken.common > 0 {

@@ -4,7 +4,7 @@ use super::args;
 use super::output;
 use crate::config::Config;
 use crate::daemon::Printer;
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::mirror::{Looked, Store};
 use crate::session::{Session, catalog_of};
 use crate::status::Status;
@@ -31,18 +31,11 @@ pub(crate) fn execute(args: &args::Status, session: &Session, out: &Printer) -> 
 
 fn show(status: &Status, args: &args::Status, out: &Printer) -> Result<u8> {
     if args.json {
-        out.data(&json(status)?)?
+        out.data(&status.to_json()?)?
     } else {
         out.print(&text(status))?
     }
     Ok(status.exit_status())
-}
-
-fn json(status: &Status) -> Result<String> {
-    // By way of a value: its keys are sorted, whatever the order of the fields.
-    serde_json::to_value(status)
-        .map(|value| format!("{value:#}\n"))
-        .map_err(|e| Error::caused(Kind::Internal, "the status cannot be shown as JSON", e))
 }
 
 fn text(status: &Status) -> String {

@@ -20,7 +20,7 @@ use super::reader::Reader;
 use super::rules;
 use super::setting::{Setting, Shape};
 use super::violation::Origin;
-use super::{Bytes, FeedStyle, HistoryTables, JournalLevel, PrivacyMode, Reread};
+use super::{Bytes, FeedStyle, HistoryTables, JournalLevel, PrivacyMode, Reread, SecretUrl};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -141,6 +141,14 @@ declare::sections! {
         /// Folder for the Parquet snapshots, of which `latest` is always the newest; "" is off.
         pub parquet: Option<PathBuf> = optional(Reader::written_path), default "data/parquet";
 
+        /// A small DuckDB file for readers that keep one connection open, as BI tools do: it is never replaced, and
+        /// its views read publish.parquet's `latest`; "" is off.
+        pub(crate) views: Option<PathBuf> = views_path(), default "data/casemirror-views.duckdb";
+
+        /// The folder under which those readers find publish.parquet, as in a container that has it elsewhere;
+        /// "" is publish.parquet.
+        pub(crate) views_root: Option<PathBuf> = optional(Reader::path), default "";
+
         /// `casemirror run` publishes the file, and the snapshots, not more often than this, and rests ten
         /// times as long as the last publishing took, an hour at most.
         pub(crate) min_interval: Duration = duration(Duration::ZERO..=DAY), default "60s";
@@ -242,6 +250,17 @@ declare::sections! {
         /// this mirror, or "drop" them.
         pub(crate) identifiers: PrivacyMode = choice(), default "hash";
         pub(crate) contact_details: PrivacyMode = choice(), default "keep";
+    }
+
+    /// Telling people (docs/operations.md).
+    pub(crate) struct Alert in alert {
+        /// Where the daemon POSTs {"text": "..."} when something needs a person, and when it is over: the
+        /// address of a chat's incoming webhook, for example. It is not shown anywhere.
+        pub(crate) url: Option<SecretUrl> = optional(Reader::secret_address), default "";
+
+        /// Called (GET) every minute while everything that is enabled is fresh and believed: for a service
+        /// that tells when calls stay away.
+        pub(crate) heartbeat: Option<SecretUrl> = optional(Reader::secret_address), default "";
     }
 
     /// Addresses that the daemon listens on.

@@ -19,6 +19,7 @@ mod places;
 mod reader;
 mod rules;
 mod sample;
+mod secret_url;
 mod setting;
 mod violation;
 mod words;
@@ -34,12 +35,13 @@ use crate::error::Kind;
 use crate::error::Result;
 
 pub(crate) use self::cron::Cron;
+pub(crate) use keys::{Alert, Journals, Schedule};
 pub use keys::{Config, Feed, Limits, Privacy, Publish, Resources, Source, Store};
-pub(crate) use keys::{Journals, Schedule};
 pub(crate) use notation::memory_bytes;
 pub(crate) use places::lead_to_one;
 pub(crate) use rules::is_this_machine;
 pub(crate) use sample::TEMPLATE;
+pub(crate) use secret_url::SecretUrl;
 
 use layers::Layers;
 use reader::Scope;
@@ -154,6 +156,7 @@ impl Config {
         config.store.path = dir.join("store.duckdb");
         config.publish.database = dir.join("casemirror.duckdb");
         config.publish.parquet = Some(dir.join("parquet"));
+        config.publish.views = Some(dir.join("casemirror-views.duckdb"));
         config
     }
 
@@ -183,6 +186,11 @@ impl Config {
             }
         }
         violation::refuse_any(violations)
+    }
+
+    /// Whether somebody has set this key, to whatever value.
+    pub(crate) fn is_chosen(&self, key: &str) -> bool {
+        self.origins.get(key).is_some_and(|origin| *origin != Origin::Default)
     }
 
     /// What is allowed and dangerous, a sentence each, for who starts something with it.

@@ -13,6 +13,7 @@ use jiff::tz::TimeZone;
 use url::Url;
 
 use super::Bytes;
+use super::SecretUrl;
 use super::cron::Cron;
 use super::declare::Key;
 use super::keys;
@@ -63,6 +64,14 @@ impl Reader {
     /// Where the value of `key` was set; a key without value is missing in the file.
     pub(super) fn origin(&self, key: &str) -> Origin {
         self.layers.origin(key)
+    }
+
+    /// Whether `key` has the text that it has by default, wherever that was set.
+    pub(super) fn has_default(&self, key: &str) -> bool {
+        let known = keys::KEYS.iter().find(|known| known.name == key);
+        known.is_some_and(|known| {
+            self.peek(key, |text| Some(Some(text) == known.sample_value().as_str())) == Some(true)
+        })
     }
 
     /// Where each key was set.
@@ -290,6 +299,17 @@ impl Reader {
                 return Err("must end with its path: no query (?) and no fragment (#)".to_owned());
             }
             Ok(with_final_slash(url))
+        })
+    }
+
+    /// A web address that may hold a secret, in its path or query.
+    pub(super) fn secret_address(&mut self, key: &str) -> Option<SecretUrl> {
+        let rule = "must be an address with http or https";
+        self.read_text(key, rule, |text| {
+            let url = Url::parse(text).ok();
+            let url =
+                url.filter(|url| matches!(url.scheme(), "http" | "https") && url.host().is_some());
+            url.map(|url| SecretUrl::new(&url))
         })
     }
 

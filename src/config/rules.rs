@@ -128,11 +128,12 @@ pub(super) fn ca_file(r: &mut Reader, key: &str) -> Option<Option<PathBuf>> {
 
 /// What casemirror writes, and with which endings other files of its own stand beside each, in the order in
 /// which they are compared.
-const WRITTEN: [(&str, &[&str]); 4] = [
+const WRITTEN: [(&str, &[&str]); 5] = [
     ("store.path", &["", ".wal", ".secrets", ".sock", ".tmp"]),
-    ("feed.ledger", &["", ".unreadable"]),
+    ("feed.ledger", &[""]),
     ("publish.database", &["", ".wal"]),
     ("publish.parquet", &[""]),
+    ("publish.views", &["", ".wal"]),
 ];
 
 impl Reader {
@@ -191,6 +192,20 @@ impl Reader {
             }
         }
         Some(path)
+    }
+
+    /// `publish.views`, which shows what is in `publish.parquet`: off by itself where that is off, refused
+    /// where somebody has set it.
+    pub(super) fn views_path(&mut self, key: &str) -> Option<Option<PathBuf>> {
+        if self.is_set("publish.parquet") {
+            return self.optional(key, Reader::written_path);
+        }
+        // The configuration that `init` writes names the default.
+        if self.is_set(key) && self.origin(key) != Origin::Default && !self.has_default(key) {
+            self.refuse(key, "publish.parquet must be set, too: the views show what is there");
+            return None;
+        }
+        Some(None)
     }
 
     /// `serve.webhooks`, which the status page must leave free.

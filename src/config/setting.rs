@@ -15,7 +15,7 @@ use url::Url;
 
 use super::cron::Cron;
 use super::layers::figment_value;
-use super::{Bytes, FeedStyle, HistoryTables, JournalLevel, PrivacyMode, Reread};
+use super::{Bytes, FeedStyle, HistoryTables, JournalLevel, PrivacyMode, Reread, SecretUrl};
 
 /// What kind of value a key takes: how a text from outside the file becomes a value, and whether it
 /// may be shown.
@@ -39,7 +39,9 @@ impl Shape {
     /// a text, and is refused with all other wrong types when it is read.
     pub(super) fn parse(self, text: &str) -> Value {
         match self {
-            Shape::Text | Shape::Secret | Shape::Url => Value::from(text),
+            // A secret may begin and end with anything.
+            Shape::Secret => Value::from(text),
+            Shape::Text | Shape::Url => unquoted(text),
             Shape::Integer => integer_or_text(text),
             Shape::Number => match text.trim().parse::<f64>() {
                 Ok(number) => Value::from(number),
@@ -48,6 +50,14 @@ impl Shape {
             Shape::ListOrAll if text.trim() == "all" => Value::from("all"),
             Shape::List | Shape::ListOrAll => list(text),
         }
+    }
+}
+
+/// A text; one in quotes is what it is in the file.
+fn unquoted(text: &str) -> Value {
+    match toml_value(text) {
+        Value::String(tag, inner) if text.starts_with(['"', '\'']) => Value::String(tag, inner),
+        _ => Value::from(text),
     }
 }
 
@@ -118,6 +128,14 @@ impl Setting for usize {
 }
 
 impl Setting for SecretString {
+    const SHAPE: Shape = Shape::Secret;
+
+    fn shown(&self) -> String {
+        "set".to_owned()
+    }
+}
+
+impl Setting for SecretUrl {
     const SHAPE: Shape = Shape::Secret;
 
     fn shown(&self) -> String {

@@ -26,7 +26,7 @@ use arrow::array::RecordBatch;
 use jiff::tz::TimeZone;
 
 pub use decoder::Decoder;
-pub(crate) use forgotten::{Cleared, Entry, Forgotten};
+pub(crate) use forgotten::{Cleared, Entry, Forgotten, Part};
 pub(crate) use load::{Load, LoadKind, LoadedScope};
 pub use privacy::Privacy;
 pub(crate) use reading::Reading;

@@ -47,7 +47,13 @@ impl Controls<'_> {
         }
     }
 
-    /// The same, kept for those who ask later.
+    /// What the last cycle found of it, without looking once more.
+    pub(crate) fn last_control_problems(&self) -> Result<Vec<String>> {
+        let kept = State::new(self.conn).meta(PROBLEMS)?.unwrap_or_default();
+        Ok(kept.lines().skip(1).map(str::to_owned).collect())
+    }
+
+    /// As [`Controls::control_problems`], kept for those who ask later.
     pub(crate) fn keep_control_problems(&self) -> Result<Vec<String>> {
         let problems = self.control_problems()?;
         let kept: Vec<String> = std::iter::once(self.basis()?).chain(problems.clone()).collect();

@@ -12,15 +12,51 @@ use duckdb::Connection;
 
 use super::open::BLOCK_BYTES;
 use super::schema;
+use crate::config::Config;
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Error, Kind, Result};
 use crate::failpoint;
 use crate::sql::{self, db};
 
-/// Key of `sync.meta`: free blocks of the store's file may still hold what was erased.
-const IN_STORE: &str = "erased_values";
-/// Key of `sync.meta`: published files may still hold it.
-const IN_PUBLISHED: &str = "erased_values_published";
+/// Where values that were erased from the rows may still stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Residue {
+    /// In free blocks of the store's file, which is not to be copied for others then.
+    Store,
+    /// In the published file.
+    Published,
+    /// In Parquet snapshots, none of whose files is to be linked then, and in packs.
+    Snapshots,
+}
+
+impl Residue {
+    const ALL: [Residue; 3] = [Residue::Store, Residue::Published, Residue::Snapshots];
+
+    /// Key of `sync.meta`.
+    fn key(self) -> &'static str {
+        match self {
+            Residue::Store => "erased_values",
+            Residue::Published => "erased_values_published",
+            Residue::Snapshots => "erased_values_snapshots",
+        }
+    }
+
+    /// Whether it is so.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub(crate) fn is_in(self, conn: &Connection) -> Result<bool> {
+        Ok(schema::meta(conn, self.key())?.is_some())
+    }
+
+    /// What holds them is replaced.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub(crate) fn is_gone(self, conn: &Connection) -> Result<()> {
+        schema::remove_meta(conn, self.key())
+    }
+}
 
 /// Name under which the file that takes the store's place is attached.
 const ALIAS: &str = "casemirror_rewrite";
@@ -29,26 +65,27 @@ const ALIAS: &str = "casemirror_rewrite";
 /// and at DuckDB's 122,880 a group of the widest tables does not fit a store.memory_limit of 400 MB.
 pub(crate) const ROW_GROUP_ROWS: usize = 16_384;
 
+/// Key of `sync.meta`: the state of the store that the newest Parquet snapshot shows.
+pub(crate) const SHOWN_BY_PARQUET: &str = "published_parquet_state";
+
+/// What is said where [`stay_in_snapshots`].
+pub(crate) const STAY_IN_SNAPSHOTS: &str = "Parquet snapshots and packs that were published earlier still hold \
+     values that were erased, and publish.parquet is off: set it to where they are, and the next publishing replaces \
+     them";
+
+/// Whether erased values are in snapshots which nothing replaces while `publish.parquet` is off.
+///
+/// # Errors
+/// `Store`.
+pub(crate) fn stay_in_snapshots(conn: &Connection, config: &Config) -> Result<bool> {
+    Ok(config.publish.parquet.is_none()
+        && Residue::Snapshots.is_in(conn)?
+        && schema::meta(conn, SHOWN_BY_PARQUET)?.is_some())
+}
+
 /// Notes, with the rewriting of the rows, that the files are to follow.
 pub(super) fn note(conn: &Connection) -> Result<()> {
-    schema::set_meta(conn, IN_STORE, "true")?;
-    schema::set_meta(conn, IN_PUBLISHED, "true")
-}
-
-/// Whether free blocks of the store's file may still hold erased values: then the file is not to be copied
-/// for others.
-pub(crate) fn store_may_hold_erased_values(conn: &Connection) -> Result<bool> {
-    Ok(schema::meta(conn, IN_STORE)?.is_some())
-}
-
-/// Whether published files may still hold erased values: then all of them are to be replaced.
-pub(crate) fn published_may_hold_erased_values(conn: &Connection) -> Result<bool> {
-    Ok(schema::meta(conn, IN_PUBLISHED)?.is_some())
-}
-
-/// All published files were replaced.
-pub(crate) fn note_published_anew(conn: &Connection) -> Result<()> {
-    schema::remove_meta(conn, IN_PUBLISHED)
+    Residue::ALL.iter().try_for_each(|residue| schema::set_meta(conn, residue.key(), "true"))
 }
 
 /// Writes the store's file anew from its rows and puts it in its place. `conn`, which holds the file that was
@@ -90,7 +127,7 @@ fn copy_rows(conn: &Connection, to: &Path) -> Result<()> {
          CHECKPOINT {ALIAS}; DETACH {ALIAS}",
         path = sql::text(path),
         store = sql::ident(&store),
-        noted = sql::text(IN_STORE),
+        noted = sql::text(Residue::Store.key()),
     ))
     .map_err(failed)
 }

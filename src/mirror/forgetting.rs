@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::erasure;
 use super::rewriting::{Texts, touched};
 use crate::catalog::{Catalog, Column, EXTRA_COLUMN, Person, Resource, class_of_name};
-use crate::decode::{Cleared, Entry, Forgotten};
+use crate::decode::{Cleared, Entry, Forgotten, Part};
 use crate::error::Result;
 use crate::sql::{self, db, instant_param, query, scalar_i64};
 
@@ -44,6 +44,8 @@ pub(crate) struct Taken {
     pub(crate) common: usize,
     /// There was a row about the person.
     pub(crate) was_known: bool,
+    /// Something is kept out that was not before.
+    pub(crate) is_new: bool,
 }
 
 impl Taken {
@@ -67,6 +69,7 @@ pub(super) fn forgotten(conn: &Connection, key: [u8; 32]) -> Result<Forgotten> {
     for (kind, words, first, hash) in rows {
         match (kind.as_str(), words, first) {
             (TEXT, Some(words), Some(first)) => forgotten.add(Entry::Text { words, first, hash }),
+            (NUMBER, Some(digits), _) => forgotten.add(Entry::Number { digits, hash }),
             _ => forgotten.add(Entry::Contact { hash }),
         }
     }
@@ -75,6 +78,7 @@ pub(super) fn forgotten(conn: &Connection, key: [u8; 32]) -> Result<Forgotten> {
 
 const CONTACT: &str = "contact";
 const TEXT: &str = "text";
+const NUMBER: &str = "number";
 
 /// Takes a person out of the rows and adds what is to be kept out to the list, within a transaction. The
 /// files are to follow ([`erasure::note`]).
@@ -92,22 +96,28 @@ pub(super) fn forget(
     let mut parts = BTreeSet::new();
     let about = |resource: &Resource| resource.person.clone();
     let mut entries = BTreeSet::from([forgotten.contact(contact)]);
+    let mut texts = BTreeSet::new();
     for resource in catalog.resources() {
         let Some(person) = about(resource) else { continue };
         taken.was_known |= is_there(conn, resource, &person, contact)?;
         for (text, is_name) in telling(conn, resource, &person, contact)? {
-            match forgotten.text_of(&text, is_name) {
-                Some(entry) => {
-                    parts.insert(Forgotten::part_of(&text));
-                    entries.insert(entry);
+            let of_text = forgotten.entries_of(&text, is_name);
+            match of_text.first() {
+                Some(own) => {
+                    texts.insert(*own);
                 }
-                None => taken.common += 1,
+                None => {
+                    taken.common += 1;
+                    continue;
+                }
             }
+            parts.extend(Forgotten::parts_of(&text));
+            entries.extend(of_text);
         }
     }
-    taken.texts = entries.len() - 1;
+    taken.texts = texts.len();
     for entry in entries {
-        note(conn, entry)?;
+        taken.is_new |= note(conn, entry)?;
         forgotten.add(entry);
     }
     for resource in catalog.resources() {
@@ -134,14 +144,19 @@ pub(super) fn forget(
         let rows = Texts::of(table, column).rewrite(conn, &among(column, false, &parts), after)?;
         taken.count(format!("{table}.{column}"), rows);
     }
-    erasure::note(conn)?;
+    // Nothing was rewritten, nothing is left anywhere.
+    if !taken.rows.is_empty() {
+        erasure::note(conn)?;
+    }
     Ok(taken)
 }
 
-fn note(conn: &Connection, entry: Entry) -> Result<()> {
+/// Puts it on the list; whether it was not there.
+fn note(conn: &Connection, entry: Entry) -> Result<bool> {
     let (kind, words, first, hash) = match entry {
         Entry::Contact { hash } => (CONTACT, None, None, hash),
         Entry::Text { words, first, hash } => (TEXT, Some(words), Some(first), hash),
+        Entry::Number { digits, hash } => (NUMBER, Some(digits), None, hash),
     };
     let known = "SELECT 1 FROM sync.forgotten WHERE kind = ? AND hash = ?";
     conn.execute(
@@ -152,7 +167,7 @@ fn note(conn: &Connection, entry: Entry) -> Result<()> {
         ),
         params![kind, words, first, hash, instant_param(Timestamp::now()), kind, hash],
     )
-    .map(drop)
+    .map(|rows| rows > 0)
     .map_err(|e| db("cannot write sync.forgotten", e))
 }
 
@@ -269,7 +284,7 @@ fn elsewhere(
     conn: &Connection,
     resource: &Resource,
     forgotten: &Forgotten,
-    parts: &BTreeSet<String>,
+    parts: &BTreeSet<Part>,
     taken: &mut Taken,
 ) -> Result<()> {
     let columns = resource.columns.iter().filter(|c| !resource.stays_known(c));
@@ -334,13 +349,19 @@ fn json(forgotten: &Forgotten, text: &str) -> Option<String> {
 }
 
 /// SQL for the rows in which one of the texts may stand: the list itself is asked about these alone.
-fn among(column: &str, is_list: bool, parts: &BTreeSet<String>) -> String {
-    if parts.contains("") {
+fn among(column: &str, is_list: bool, parts: &BTreeSet<Part>) -> String {
+    if parts.contains(&Part::Word(String::new())) {
         return "true".to_owned();
     }
     let column = sql::ident(column);
     let text =
         if is_list { format!("to_json(t.{column})::VARCHAR") } else { format!("t.{column}") };
-    let each = parts.iter().map(|part| format!("contains(lower({text}), {})", sql::text(part)));
+    let gap = sql::text(&Part::gap());
+    let each = parts.iter().map(|part| match part {
+        Part::Word(word) => format!("contains(lower({text}), {})", sql::text(word)),
+        Part::Digits(digits) => {
+            format!("contains(translate({text}, {gap}, ''), {})", sql::text(digits))
+        }
+    });
     each.chain(["false".to_owned()]).collect::<Vec<_>>().join(" OR ")
 }

@@ -68,8 +68,7 @@ use duckdb::Connection;
 pub(crate) use closings::{ClosingMonth, Closings, MonthOf};
 pub(crate) use compare::{CellDifference, Line, compare, journal_lines};
 pub(crate) use erasure::{
-    ROW_GROUP_ROWS, note_published_anew, published_may_hold_erased_values,
-    store_may_hold_erased_values,
+    ROW_GROUP_ROWS, Residue, SHOWN_BY_PARQUET, STAY_IN_SNAPSHOTS, stay_in_snapshots,
 };
 pub(crate) use forgetting::Taken;
 pub(crate) use freshness::Freshness;
@@ -80,8 +79,8 @@ pub(crate) use open::{Looked, Writing, forget};
 pub(crate) use overlay::Overlay;
 pub use run_log::RunLog;
 pub(crate) use run_log::{FailureRow, ResourceRow, RunRow, RunSummary};
-pub(crate) use state::State;
 pub(crate) use state::failures::{Failure, Failures, digest_of_404};
+pub(crate) use state::{ALERTS, State};
 pub(crate) use suspects::SuspectStep;
 pub(crate) use threads::{AllThreads, Threads};
 pub(crate) use unreadable::FEED_TABLES;

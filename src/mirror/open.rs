@@ -16,7 +16,7 @@ use super::forgetting::{self, Taken, forgotten};
 use super::overlay::{self, Overlay};
 use super::schema::{self, FORMAT};
 use super::threads::{self, Threads};
-use super::{Store, align, erasure, secrets};
+use super::{Residue, Store, align, erasure, secrets};
 use crate::catalog::Catalog;
 use crate::config;
 use crate::decode::Privacy;
@@ -75,7 +75,7 @@ impl Store {
         catalog: &Catalog,
     ) -> Result<Store> {
         let Opened { mut root, key, mut file } = opened(writing, config, catalog)?;
-        if writing == Writing::Applying && erasure::store_may_hold_erased_values(&root)? {
+        if writing == Writing::Applying && Residue::Store.is_in(&root)? {
             remove_copies(&config.store.path)?;
             root = written_anew(root, config, &mut file)?;
         }
@@ -189,12 +189,13 @@ fn opened(writing: Writing, config: &config::Config, catalog: &Catalog) -> Resul
 /// everything as it is.
 ///
 /// # Errors
-/// Those of [`Store::open_for`] as it is; `Io` where there is no store.
+/// `Usage` where there is no such person and `unknown` is not set; those of [`Store::open_for`] as it is; `Io`
+/// where there is no store.
 pub(crate) fn forget(
     config: &config::Config,
     catalog: &Catalog,
     contact: i64,
-    only_try: bool,
+    (only_try, unknown): (bool, bool),
 ) -> Result<Taken> {
     let path = &config.store.path;
     if !path.exists() {
@@ -203,12 +204,25 @@ pub(crate) fn forget(
     let Opened { root, key, .. } = opened(Writing::AsItIs, config, catalog)?;
     let forget = || {
         schema::bind_key(&root, key)?;
-        forgetting::forget(&root, catalog, key, contact)
+        let taken = forgetting::forget(&root, catalog, key, contact)?;
+        if taken.was_known || unknown {
+            return Ok(taken);
+        }
+        Err(Error::new(
+            Kind::Usage,
+            format!(
+                "contact {contact} is not in the mirror, and nothing was changed; with --unknown it is kept \
+                 out should it ever come"
+            ),
+        ))
     };
     if only_try {
         return sql::tried(&root, forget);
     }
     let taken = sql::transaction(&root, forget)?;
+    if !Residue::Store.is_in(&root)? {
+        return Ok(taken);
+    }
     remove_copies(path)?;
     erasure::rewrite(&root, path).map_err(|e| {
         e.within(

@@ -31,6 +31,9 @@ use super::wanted::WantedMonths;
 use crate::error::Result;
 use crate::sql::{self, db, instant_param};
 
+/// Key of `sync.meta`: what people were told.
+pub(crate) const ALERTS: &str = "alerts";
+
 /// Reads and writes the state on one connection.
 pub(crate) struct State<'c> {
     pub(super) conn: &'c Connection,

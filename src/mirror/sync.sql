@@ -255,8 +255,8 @@ CREATE TABLE sync.closings (
   forced_over VARCHAR
 );
 
--- Who is forgotten, by keyed hashes: contacts (by their id), and texts (of all their words, and of the
--- first).
+-- Who is forgotten, by keyed hashes: contacts (by their id), texts (of all their words, and of the first),
+-- and numbers (words: how many digits).
 CREATE TABLE sync.forgotten (
   kind VARCHAR,
   words BIGINT,

@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, HumanDuration};
 
-/// Between two log lines, and before the first.
-const LOG_EVERY: Duration = Duration::from_secs(10);
+/// Before the first log line; each further one of the same work waits twice as long.
+const LOG_FIRST: Duration = Duration::from_secs(10);
+/// At most.
+const LOG_EVERY: Duration = Duration::from_secs(600);
 /// Before so much is done of a step, its pace says nothing.
 const LEAST_DONE: u64 = 5;
 /// And before it has taken so long.
@@ -33,6 +35,8 @@ pub(super) struct Told {
     next_step: u64,
     /// When the last line was written, and what it said.
     logged: (Instant, Counts),
+    /// Before the next one.
+    wait: Duration,
 }
 
 #[derive(Debug)]
@@ -46,10 +50,10 @@ struct UnderWay {
 
 /// What can be said now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Now {
-    pub(super) what: String,
-    pub(super) counts: Counts,
-    pub(super) left: Option<Duration>,
+pub(crate) struct Now {
+    pub(crate) what: String,
+    pub(crate) counts: Counts,
+    pub(crate) left: Option<Duration>,
 }
 
 impl Told {
@@ -60,6 +64,7 @@ impl Told {
             steps: Vec::new(),
             next_step: 0,
             logged: (now, Counts::default()),
+            wait: LOG_FIRST,
         }
     }
 
@@ -79,6 +84,7 @@ impl Told {
         if self.steps.is_empty() {
             // What is over before a line is due was not long.
             self.logged = (now, self.counts);
+            self.wait = LOG_FIRST;
         }
         self.next_step += 1;
         let (id, done) = (self.next_step, self.counts.done);
@@ -109,10 +115,11 @@ impl Told {
     /// one.
     pub(super) fn line(&mut self, now: Instant) -> Option<Now> {
         let (at, counts) = self.logged;
-        if now.saturating_duration_since(at) < LOG_EVERY || counts == self.counts {
+        if now.saturating_duration_since(at) < self.wait || counts == self.counts {
             return None;
         }
         let line = self.now(now)?;
+        self.wait = (self.wait * 2).min(LOG_EVERY);
         self.logged = (now, self.counts);
         Some(line)
     }
@@ -120,7 +127,7 @@ impl Told {
 
 impl Now {
     /// `12,300 rows, 9,000 committed, 431 calls, about 4 minutes left`
-    pub(super) fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let Counts { rows, committed, calls, .. } = self.counts;
         let mut words = format!(
             "{} rows, {} committed, {} calls",
@@ -212,19 +219,30 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_due_every_ten_seconds_while_anything_moves() {
+    fn lines_come_more_seldom_the_longer_it_takes_while_anything_moves() {
         let begun = Instant::now();
         let mut told = Told::new(begun);
-        let _step = told.step("reading accounts", begun);
+        let step = told.step("reading accounts", begun);
         told.counts.calls += 1;
         assert_eq!(told.line(begun + 9 * SECOND), None, "it is too early");
         assert_eq!(told.line(begun + 10 * SECOND).unwrap().counts.calls, 1);
         told.counts.rows += 1_000;
-        assert_eq!(told.line(begun + 19 * SECOND), None, "it is too early");
-        assert_eq!(told.line(begun + 20 * SECOND).unwrap().counts.rows, 1_000);
-        assert_eq!(told.line(begun + 60 * SECOND), None, "nothing moved");
+        assert_eq!(told.line(begun + 29 * SECOND), None, "it is too early");
+        assert_eq!(told.line(begun + 30 * SECOND).unwrap().counts.rows, 1_000);
+        assert_eq!(told.line(begun + 100 * SECOND), None, "nothing moved");
         told.counts.committed += 1;
-        assert!(told.line(begun + 61 * SECOND).is_some());
+        assert!(told.line(begun + 101 * SECOND).is_some());
+        let mut lines = 0;
+        for second in 102..86_400 {
+            told.counts.calls += 1;
+            lines += usize::from(told.line(begun + second * SECOND).is_some());
+        }
+        assert_eq!(lines, 145, "a day that fits on a few screens");
+        told.end(step);
+        let later = begun + 90_000 * SECOND;
+        told.step("reading offices", later);
+        told.counts.calls += 1;
+        assert!(told.line(later + 10 * SECOND).is_some(), "other work begins anew");
     }
 
     #[test]

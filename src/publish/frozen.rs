@@ -15,7 +15,7 @@ use super::database::snapshot_row;
 use super::{Snapshot, SnapshotInfo, Targets, snapshots};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::store_may_hold_erased_values;
+use crate::mirror::Residue;
 use crate::sql::{db, scalar_i64, transaction};
 
 /// More than any log: no checkpoint comes by itself.
@@ -59,6 +59,9 @@ pub fn begin(targets: &Targets<'_>, info: SnapshotInfo) -> Result<Snapshot> {
     }
     if let Some(target) = targets.parquet {
         snapshots::prepare(target.root)?;
+    }
+    if let Some(target) = targets.views {
+        durable::remove_stale_of(target.file)?;
     }
     let id = snapshots::free_id(targets.parquet.map(|t| t.root), info.taken_at);
     Ok(Snapshot { id, info })
@@ -218,7 +221,7 @@ fn is_better_written_anew(conn: &Connection) -> Result<bool> {
                AND free_blocks * block_size > {HOLES_BYTES}"
         ),
     )?;
-    Ok(holes > 0 || store_may_hold_erased_values(conn)?)
+    Ok(holes > 0 || Residue::Store.is_in(conn)?)
 }
 
 #[cfg(test)]

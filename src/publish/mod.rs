@@ -5,6 +5,8 @@
 //! their place and put there when they are complete and synced ([`crate::durable`]); whoever reads
 //! meanwhile keeps what was there.
 //!
+//! Readers that keep one connection open have a file of views over the newest snapshot ([`views`]).
+//!
 //! Both are made from one [`Frozen`] state, so that a database and a snapshot of the same id show the
 //! same rows. The writer goes on meanwhile: nothing here writes rows to the store.
 
@@ -21,6 +23,7 @@ mod pack;
 mod parquet;
 mod parts;
 mod snapshots;
+mod views;
 mod workbook;
 
 use std::path::{Path, PathBuf};
@@ -37,8 +40,10 @@ use crate::progress::Progress;
 
 pub use frozen::{Frozen, begin};
 pub use manifest::Manifest;
-pub(crate) use owner::{check_database, check_snapshots, identity};
+pub(crate) use owner::{check_database, check_snapshots, check_views, identity};
 pub(crate) use pack::{PackTarget, packed_months, write_pack};
+pub(crate) use views::write as write_views;
+pub use views::{ViewsTarget, ViewsWritten};
 
 /// What is published, as the caller knows it. Read it before [`publish`] is called: the rows are
 /// then at least as new as it says.
@@ -62,6 +67,8 @@ pub struct Targets<'a> {
     pub database: Option<&'a Path>,
     /// The folder of the snapshots (`publish.parquet`).
     pub parquet: Option<ParquetTarget<'a>>,
+    /// The file with views over the snapshots, which are written together with one.
+    pub views: Option<ViewsTarget<'a>>,
 }
 
 /// The folder of the Parquet snapshots and what is kept there.
@@ -85,6 +92,8 @@ pub struct Published {
     pub(crate) snapshot_id: String,
     pub(crate) database: Option<PublishedDatabase>,
     pub parquet: Option<PublishedParquet>,
+    /// `None` where no snapshot was published.
+    pub views: Option<ViewsWritten>,
 }
 
 /// The DuckDB file that took the place of the last one.
@@ -169,7 +178,11 @@ pub fn publish(
     let database = database.map(database::Copy::finish).transpose()?;
     failpoint::hit("database-published");
     let parquet = parquet.map(parquet::Export::finish).transpose()?;
-    Ok(Published { snapshot_id: frozen.snapshot.id.clone(), database, parquet })
+    let views = targets.views.filter(|_| parquet.is_some());
+    let views = views
+        .map(|target| views::write(conn, &target, &frozen.snapshot.info.store_id))
+        .transpose()?;
+    Ok(Published { snapshot_id: frozen.snapshot.id.clone(), database, parquet, views })
 }
 
 /// A path as text for SQL, which knows no other.

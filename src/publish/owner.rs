@@ -11,6 +11,7 @@ use duckdb::Connection;
 use super::database::open_published;
 use super::manifest::Manifest;
 use super::snapshots;
+use super::views::{self, Found};
 use crate::config::lead_to_one;
 use crate::error::{self, Error, Kind, Result};
 
@@ -87,6 +88,25 @@ pub(crate) fn check_snapshots(root: &Path, store_id: &str) -> Result<()> {
     }
 }
 
+/// Refuses a file with views that this store has not written.
+///
+/// # Errors
+/// `Config` naming whose it is; `Io`.
+pub(crate) fn check_views(target: &Path, store_id: &str) -> Result<()> {
+    match views::look(target)? {
+        Found::Views { store_id: owner, .. } if owner != store_id => {
+            Err(refused("publish.views", target, "was written by another store"))
+        }
+        Found::Unknown => Err(refused(
+            "publish.views",
+            target,
+            "is there, and is nothing that casemirror has written",
+        )),
+        // What nobody can read now, the next publishing looks at.
+        Found::Nothing | Found::Held(_) | Found::Views { .. } => Ok(()),
+    }
+}
+
 fn published_by(conn: &Connection) -> Result<String> {
     let sql = "SELECT coalesce(max(value) FILTER (key = 'store_id'), '') FROM sync.meta";
     conn.query_row(sql, [], |row| row.get(0))
@@ -100,7 +120,7 @@ fn refused(key: &str, target: &Path, what: &str) -> Error {
     )
 }
 
-fn metadata(path: &Path) -> Result<Option<Metadata>> {
+pub(super) fn metadata(path: &Path) -> Result<Option<Metadata>> {
     match fs::metadata(path) {
         Ok(found) => Ok(Some(found)),
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {

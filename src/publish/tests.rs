@@ -4,6 +4,7 @@ mod meanwhile;
 mod months;
 mod readers;
 mod reports;
+mod views;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,6 +25,9 @@ struct World {
     conn: Connection,
     /// What is published as Parquet.
     tables: Vec<&'static str>,
+    /// The file with views, and where its readers find the snapshots, if elsewhere.
+    views: Option<PathBuf>,
+    views_root: Option<PathBuf>,
     /// Held by what commits rows while something is published: nothing does while a state is frozen.
     committing: Mutex<()>,
 }
@@ -39,7 +43,14 @@ impl World {
              INSERT INTO sync.changes VALUES ('cases', '', 1), ('offices', '', 0)",
         )
         .unwrap();
-        World { dir, conn, tables: vec!["cases", "offices"], committing: Mutex::default() }
+        World {
+            dir,
+            conn,
+            tables: vec!["cases", "offices"],
+            views: None,
+            views_root: None,
+            committing: Mutex::default(),
+        }
     }
 
     fn database(&self) -> PathBuf {
@@ -64,14 +75,20 @@ impl World {
     }
 
     fn publish_until(&self, stop: &Stop, database: Option<&Path>, at: &str) -> Result<Published> {
+        let parquet = self.parquet();
         let targets = Targets {
             database,
             parquet: Some(ParquetTarget {
-                root: &self.parquet(),
+                root: &parquet,
                 tables: &self.tables,
                 keep_snapshots: 2,
                 erased: false,
                 keep_for: Duration::from_secs(3600),
+            }),
+            views: self.views.as_deref().map(|file| ViewsTarget {
+                file,
+                parquet: &parquet,
+                root: self.views_root.as_deref().unwrap_or(&parquet),
             }),
         };
         let info = SnapshotInfo {

@@ -9,12 +9,13 @@ use duckdb::{Connection, InterruptHandle};
 use jiff::Timestamp;
 
 use super::Session;
+use super::views::{self, Standing};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{RunLog, State, Store, note_published_anew, published_may_hold_erased_values};
+use crate::mirror::{Residue, RunLog, SHOWN_BY_PARQUET, State, Store, stay_in_snapshots};
 use crate::pending::{self, PendingScope};
 use crate::progress::Progress;
 use crate::publish::{
@@ -24,8 +25,6 @@ use crate::ticks::Ticks;
 
 /// Key of `sync.meta`: the state of the store that the published database shows.
 const SHOWN_BY_DATABASE: &str = "published_state";
-/// The same of the newest Parquet snapshot.
-const SHOWN_BY_PARQUET: &str = "published_parquet_state";
 
 /// Which file was published as the database, by [`publish::identity`].
 const PUBLISHED_FILE: &str = "published_file";
@@ -55,6 +54,7 @@ pub(super) struct Publishing {
     interrupt: Mutex<Option<Interrupt>>,
     /// What was published last, and when that was done.
     last: Mutex<Option<(Instant, Published)>>,
+    pub(super) views: Mutex<Standing>,
 }
 
 /// What ends a publishing that is under way: DuckDB's work, and ours.
@@ -71,8 +71,10 @@ struct Unpublished {
     readable: String,
     info: SnapshotInfo,
     with_parquet: bool,
-    /// What is published holds what is to be seen no more.
+    /// The published file holds what is to be seen no more.
     erased: bool,
+    /// So do the snapshots and the packs.
+    erased_snapshots: bool,
 }
 
 impl Session {
@@ -125,26 +127,47 @@ impl Session {
     /// # Errors
     /// Those of [`publish::publish`], `Cancelled` after [`Session::interrupt_publishing`].
     pub(crate) async fn publish(&self, forms: Forms, when: When) -> Result<Option<Published>> {
+        let (began, published) = (Instant::now(), self.publish_as_asked(forms, when).await);
+        let result = match &published {
+            Ok(None) => return published,
+            Ok(Some(_)) => "ok",
+            Err(_) => "failed",
+        };
+        metrics::counter!("casemirror_publishes_total", "result" => result).increment(1);
+        metrics::histogram!("casemirror_publish_seconds").record(began.elapsed());
+        published
+    }
+
+    async fn publish_as_asked(&self, forms: Forms, when: When) -> Result<Option<Published>> {
         let _one = self.publishing.lock.lock().await;
         self.note_pending().await?;
         self.check_targets()?;
-        let Some(Unpublished { conn, readable, info, with_parquet, erased }) =
-            self.unpublished(forms, when)?
-        else {
+        let Some(unpublished) = self.unpublished(forms, when)? else {
+            self.catch_up_views().await?;
             return Ok(None);
         };
+        let Unpublished { conn, readable, info, with_parquet, erased, erased_snapshots } =
+            unpublished;
         let _step = self.progress.step("publishing");
         failpoint::hit("before-publish");
         let stop = self.begin_interruptible(&conn);
         let started = Instant::now();
-        let published = self.publish_now(conn, info, (with_parquet, erased), stop.clone()).await;
+        let published =
+            self.publish_now(conn, info, (with_parquet, erased_snapshots), stop.clone()).await;
         let published = self.end_interruptible(&stop, published)?;
-        if erased {
+        match &published.views {
+            Some(written) => self.note_views(Some(written)),
+            None => self.catch_up_views().await?,
+        }
+        if erased_snapshots {
             self.write_packs_anew().await?;
             failpoint::hit("packs-written");
+        }
+        if erased || erased_snapshots {
             tracing::info!(
-                "all that was published before is replaced; out of reach are backups, copies that others have \
-                 made, and files that a reader still has open"
+                snapshots = with_parquet,
+                "what was published before is replaced; out of reach are backups, copies that others have made, \
+                 and files that a reader still has open"
             );
         }
         failpoint::hit("after-publish");
@@ -156,15 +179,13 @@ impl Session {
                 state.set_meta(PUBLISHED_FILE, &file)?;
                 if with_parquet {
                     state.set_meta(SHOWN_BY_PARQUET, &readable)?;
+                    Residue::Snapshots.is_gone(conn)?;
                 }
-                if erased {
-                    note_published_anew(conn)?;
-                }
-                Ok(())
+                Residue::Published.is_gone(conn)
             })
             .await?;
         let took = started.elapsed();
-        tracing::info!(
+        tracing::debug!(
             snapshot = published.snapshot_id,
             parquet = with_parquet,
             ?took,
@@ -178,7 +199,7 @@ impl Session {
     /// Refuses targets that are not this store's.
     ///
     /// # Errors
-    /// Those of [`publish::check_database`] and [`publish::check_snapshots`].
+    /// Those of [`publish::check_database`], [`publish::check_snapshots`] and [`publish::check_views`].
     pub(super) fn check_targets(&self) -> Result<()> {
         let conn = self.store.connection()?;
         let state = State::new(&conn);
@@ -187,8 +208,15 @@ impl Session {
         let target = &self.config.publish.database;
         publish::check_database(target, self.store.path(), &store_id, known.as_deref())?;
         match &self.config.publish.parquet {
-            Some(root) => publish::check_snapshots(root, &store_id),
-            None => Ok(()),
+            Some(root) => publish::check_snapshots(root, &store_id)?,
+            None => return Ok(()),
+        }
+        // The default of another store beside this one is left alone, and no reason to publish nothing.
+        match &self.config.publish.views {
+            Some(file) if self.config.is_chosen("publish.views") => {
+                publish::check_views(file, &store_id)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -288,16 +316,26 @@ impl Session {
             return Ok(None);
         };
         let readable = state.readable_state()?;
-        let erased = published_may_hold_erased_values(&conn)?;
+        let erased = Residue::Published.is_in(&conn)?;
+        let erased_snapshots =
+            Residue::Snapshots.is_in(&conn)? && self.config.publish.parquet.is_some();
         let with_parquet =
-            (forms == Forms::Both || erased) && self.config.publish.parquet.is_some();
-        let shown = !erased
+            erased_snapshots || (forms == Forms::Both && self.config.publish.parquet.is_some());
+        let shown = !(erased || erased_snapshots)
             && self.database_shows(&state, &readable)?
             && (!with_parquet || self.parquet_shows(&state, &readable)?);
         if shown && when == When::Changed {
             return Ok(None);
         }
-        Ok(Some(Unpublished { conn, readable, info, with_parquet, erased }))
+        Ok(Some(Unpublished { conn, readable, info, with_parquet, erased, erased_snapshots }))
+    }
+
+    /// As [`stay_in_snapshots`].
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn leaves_erased_values(&self) -> Result<bool> {
+        stay_in_snapshots(&self.store.connection()?, &self.config)
     }
 
     /// Whether the Parquet snapshots lag behind what the store holds.
@@ -359,12 +397,17 @@ pub(crate) fn export(
         publish::check_snapshots(root, &info.store_id)?;
     }
     let tables = catalog.names();
-    let targets = Targets { database: None, ..targets(config, &tables, true, false) };
+    let erased = Residue::Snapshots.is_in(&conn)?;
+    let targets = Targets { database: None, ..targets(config, &tables, true, erased) };
     let frozen = Frozen::without_file(conn, publish::begin(&targets, info)?)?;
     let _step = progress.step("publishing");
     let conn = store.connection()?;
     let _threads = store.threads_for_parquet(&conn)?;
-    publish::publish(frozen, &targets, stop, progress)?
+    let published = publish::publish(frozen, &targets, stop, progress)?;
+    if let Some(written) = &published.views {
+        views::warn_of_views(config, written);
+    }
+    published
         .parquet
         .ok_or_else(|| Error::new(Kind::Internal, "a snapshot was asked for and none was written"))
 }
@@ -384,10 +427,11 @@ fn targets<'a>(
         keep_for: config.publish.keep_for,
         erased,
     });
-    Targets { database: Some(&config.publish.database), parquet }
+    let views = views::target(config);
+    Targets { database: Some(&config.publish.database), parquet, views }
 }
 
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     act: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     tokio::task::spawn_blocking(act)

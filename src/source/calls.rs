@@ -27,7 +27,24 @@ impl CallCounts {
         self.progress.called();
     }
 
-    pub(super) fn ended(&self, endpoint: &Arc<str>, bytes: usize, time: Duration) {
+    /// A call ended, with this status where there was an answer.
+    pub(super) fn ended(
+        &self,
+        endpoint: &Arc<str>,
+        status: Option<u16>,
+        bytes: usize,
+        time: Duration,
+    ) {
+        let result = match status {
+            Some(200..300) => "2xx",
+            Some(300..400) => "3xx",
+            Some(400..500) => "4xx",
+            Some(500..600) => "5xx",
+            _ => "failed",
+        };
+        metrics::counter!("casemirror_calls_total", "result" => result).increment(1);
+        metrics::counter!("casemirror_received_bytes_total").increment(bytes as u64);
+        metrics::histogram!("casemirror_call_seconds").record(time);
         self.update(endpoint, |stats| {
             stats.bytes += bytes as u64;
             stats.time += time;

@@ -156,10 +156,10 @@ impl Transport {
         };
         let answered = self.receive(request, most);
         let answered = tokio::time::timeout(outgoing.time_limit, answered).await;
-        let bytes = answered
-            .as_ref()
-            .map_or(0, |answer| answer.as_ref().map_or(0, |(.., body)| body.len()));
-        self.counts.ended(&outgoing.endpoint, bytes, started.elapsed());
+        let received = answered.as_ref().ok().and_then(|answer| answer.as_ref().ok());
+        let status = received.map(|(status, ..)| status.as_u16());
+        let bytes = received.map_or(0, |(.., body)| body.len());
+        self.counts.ended(&outgoing.endpoint, status, bytes, started.elapsed());
         let Ok(answer) = answered else {
             let text = format!("no complete answer within {:?}", outgoing.time_limit);
             return Err(Error::new(Kind::Timeout, text));

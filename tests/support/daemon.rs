@@ -37,8 +37,18 @@ impl World {
 
     /// The same with more on its command line.
     pub(crate) fn start_daemon_with(&self, more: &[&str]) -> Daemon<'_> {
+        self.start_daemon_in(&[], more)
+    }
+
+    /// The same with more in its environment.
+    pub(crate) fn start_daemon_in(
+        &self,
+        environment: &[(&str, &str)],
+        more: &[&str],
+    ) -> Daemon<'_> {
         let log = File::create(self.path(LOG)).unwrap();
-        let child = self.command(&[&["run"], more].concat()).stderr(log).spawn().unwrap();
+        let mut command = self.command(&[&["run"], more].concat());
+        let child = command.envs(environment.iter().copied()).stderr(log).spawn().unwrap();
         Daemon { world: self, child }
     }
 }

@@ -177,6 +177,8 @@ impl World {
             ("CASEMIRROR_JOURNALS__SINCE", self.journals_since.borrow().clone().into()),
             // Two tests run at a time, each with a store as small as it can be.
             ("CASEMIRROR_STORE__THREADS", "1".into()),
+            // Two daemons at a time cannot have the usual one.
+            ("CASEMIRROR_SERVE__LISTEN", "127.0.0.1:0".into()),
             // Another test's sandbox may have had the same port a moment ago.
             ("CASEMIRROR_FEED__LEDGER", self.path("feed-calls").into()),
         ];

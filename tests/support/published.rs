@@ -25,9 +25,15 @@ impl World {
             tables.entry(file["table"].as_str().unwrap()).or_default().push(file);
         }
         assert!(!tables.is_empty());
+        let views = self.path("data/casemirror-views.duckdb");
+        let attach = format!("ATTACH '{}' AS seen (READ_ONLY)", views.display());
+        published.execute_batch(&attach).unwrap();
         for (name, files) in tables {
             assert_same_rows(&published, &root, name, &files);
+            assert_same_view(&published, name);
         }
+        // Held no longer than it is read: it is written only when nobody has it.
+        published.execute_batch("DETACH seen").unwrap();
         self.assert_nothing_left_over();
     }
 
@@ -35,7 +41,13 @@ impl World {
     /// the store: all that was committed is in its file, and DuckDB's log is gone.
     pub(crate) fn assert_nothing_left_over(&self) {
         let data = names(&self.path("data"));
-        let ours = ["casemirror.duckdb", "parquet", "store.duckdb", "store.duckdb.secrets"];
+        let ours = [
+            "casemirror-views.duckdb",
+            "casemirror.duckdb",
+            "parquet",
+            "store.duckdb",
+            "store.duckdb.secrets",
+        ];
         assert_eq!(data, ours.map(str::to_owned).into());
         assert_eq!(
             names(&self.path("data/parquet")),
@@ -74,6 +86,30 @@ fn assert_same_rows(published: &Connection, root: &Path, name: &str, files: &[&V
         ),
     );
     assert_eq!(different, 0, "rows of {name} differ between the published file and the snapshot");
+}
+
+/// What is published of a table and its view over the snapshot: rows, columns and comments.
+fn assert_same_view(published: &Connection, name: &str) {
+    let (schema, table) = name.split_once('.').unwrap_or(("main", name));
+    let view = format!("seen.{schema}.{table}");
+    let different: i64 = one(
+        published,
+        &format!(
+            "SELECT (SELECT count(*) FROM (FROM {view} EXCEPT ALL FROM {schema}.{table})) \
+                  + (SELECT count(*) FROM (FROM {schema}.{table} EXCEPT ALL FROM {view}))"
+        ),
+    );
+    assert_eq!(different, 0, "rows of {name} differ between the published file and the views");
+    let columns = |database: &str| {
+        format!(
+            "SELECT column_name, data_type, comment FROM duckdb_columns() WHERE database_name = {database} \
+             AND schema_name = '{schema}' AND table_name = '{table}'"
+        )
+    };
+    let (here, seen) = (columns("current_database()"), columns("'seen'"));
+    let different: i64 =
+        one(published, &format!("SELECT count(*) FROM (({here}) EXCEPT ({seen}))"));
+    assert_eq!(different, 0, "columns of {name} differ between the published file and the views");
 }
 
 fn names(folder: &Path) -> BTreeSet<String> {

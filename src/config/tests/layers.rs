@@ -13,6 +13,8 @@ fn the_required_keys_are_enough_and_all_others_have_the_documented_defaults() {
         .collect();
     let shown = shown.join("\n").replace(&folder.0.path().display().to_string(), "DIR");
     insta::assert_snapshot!(shown, @r"
+    alert.heartbeat =
+    alert.url =
     bootstrap.since =
     feed.calls = 6
     feed.contacts_poll = 1m
@@ -44,6 +46,8 @@ fn the_required_keys_are_enough_and_all_others_have_the_documented_defaults() {
     publish.min_interval = 1m
     publish.parquet = DIR/data/parquet
     publish.parquet_interval = 15m
+    publish.views = DIR/data/casemirror-views.duckdb
+    publish.views_root =
     reconcile.max_removed = 0.02
     reconcile.reread = changed
     resources.dir =
@@ -287,4 +291,31 @@ fn the_demo_writes_into_its_folder_and_is_quick() {
     for path in ["store.path", "publish.database", "publish.parquet"] {
         assert_eq!(Path::new(&keys[path]).parent(), Some(Path::new("/demo")), "{path}");
     }
+}
+
+#[test]
+fn a_text_in_quotes_is_what_it_is_in_the_file_wherever_it_was_set() {
+    let folder = Folder::with(REQUIRED);
+    let config = folder
+        .load(
+            &[("CASEMIRROR_STORE__PATH", "'a \"b\".duckdb'")],
+            &[("publish.parquet", "\"\""), ("source.client_id", "it's")],
+        )
+        .unwrap();
+    assert_eq!(config.publish.parquet, None);
+    assert!(config.store.path.ends_with("a \"b\".duckdb"), "{}", config.store.path.display());
+    assert_eq!(config.source.client_id, "it's");
+}
+
+#[test]
+fn the_views_are_off_with_the_snapshots_unless_somebody_wants_them() {
+    let off = [("publish.parquet", "")];
+    let folder = Folder::with(REQUIRED);
+    assert_eq!(folder.load(&[], &off).unwrap().publish.views, None);
+    // The configuration that `init` writes has every default.
+    let sample = format!("{REQUIRED}[publish]\nviews = \"data/casemirror-views.duckdb\"\n");
+    assert_eq!(Folder::with(&sample).load(&[], &off).unwrap().publish.views, None);
+    let other = format!("{REQUIRED}[publish]\nviews = \"views.duckdb\"\n");
+    let refused = Folder::with(&other).refusal(&[], &off);
+    assert!(refused.contains("publish.parquet must be set, too"), "{refused}");
 }

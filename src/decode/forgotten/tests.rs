@@ -1,0 +1,153 @@
+//! What is found of a person, and what is not.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn with(texts: &[&str]) -> Forgotten {
+    let mut forgotten = Forgotten::nobody([7; 32]);
+    for text in texts {
+        let is_name = text.contains(char::is_alphabetic) && !text.contains(['@', '1']);
+        let entries = forgotten.entries_of(text, is_name);
+        assert_ne!(entries, []);
+        entries.into_iter().for_each(|entry| forgotten.add(entry));
+    }
+    forgotten
+}
+
+fn without(text: &str) -> Cleared {
+    Cleared::Without(text.to_owned())
+}
+
+#[test]
+fn a_text_is_found_word_by_word_whatever_stands_between() {
+    let forgotten = with(&["ola@nordmann.no", "20 30 40 50", "Åge Ødegård"]);
+    for gone in ["ola@nordmann.no", " Ola@Nordmann.NO ", "20-30.40/50", "åge  ØDEGÅRD."] {
+        assert_eq!(forgotten.clear(gone), Cleared::Gone, "{gone}");
+    }
+    assert_eq!(forgotten.clear("Åge Ødegårds hus"), Cleared::Same, "another word");
+    assert_eq!(
+        forgotten.clear("Ring 20 30-40 50, eller skriv til ola@nordmann.no!"),
+        without("Ring [forgotten], eller skriv til [forgotten]!")
+    );
+    assert_eq!(forgotten.clear("20 20 30 40 50 50"), without("20 [forgotten] 50"));
+    assert_eq!(forgotten.clear(""), Cleared::Same);
+}
+
+#[test]
+fn of_several_texts_that_begin_alike_the_longest_goes() {
+    let forgotten = with(&["Storgata 12", "Storgata 12, 0155 Oslo"]);
+    assert_eq!(forgotten.clear("Storgata 12, 0155 Oslo"), Cleared::Gone);
+    assert_eq!(forgotten.clear("Storgata 12, 0155 Os"), without("[forgotten], 0155 Os"));
+}
+
+#[test]
+fn what_many_have_alike_tells_nothing_of_one() {
+    let forgotten = Forgotten::nobody([7; 32]);
+    for common in ["", "0155", "Oslo", ", -", "1 2 3 4"] {
+        assert_eq!(forgotten.entries_of(common, false), [], "{common}");
+    }
+    assert_eq!(forgotten.entries_of("Nordmann", true), [], "a name of one word");
+    assert_ne!(forgotten.entries_of("Ola Nordmann", true), []);
+    assert_eq!(forgotten.entries_of("12345", false).len(), 1, "no number of anybody");
+}
+
+/// Whether SQL finds the row: `mirror/forgetting.rs`.
+fn may_stand_in(text: &str, whole: &str) -> bool {
+    Forgotten::parts_of(text).into_iter().any(|part| match part {
+        Part::Word(word) => whole.to_lowercase().contains(&word),
+        Part::Digits(digits) => whole.replace(GAP, "").contains(&digits),
+    })
+}
+
+#[test]
+fn a_number_is_found_however_it_is_grouped_with_its_country_and_without() {
+    for known in ["+47 46725073", "46725073", "0047 467 25 073", "(+47) 46 72 50 73", "4746725073"]
+    {
+        let forgotten = with(&[known]);
+        for gone in [
+            "46725073",
+            "467 25 073",
+            "46 72 50 73",
+            "+47 467 25 073",
+            "004746725073",
+            "(+47) 467-25-073",
+            "47 46725073",
+            "46.72.50.73",
+            "467\u{a0}25\u{a0}073",
+        ] {
+            assert_eq!(forgotten.clear(gone), Cleared::Gone, "{known}: {gone}");
+            assert!(may_stand_in(known, gone), "{known}: {gone}");
+        }
+        assert_eq!(forgotten.clear("Tlf 467 25 073, takk"), without("Tlf [forgotten], takk"));
+        for other in ["146725073", "467250731", "467, 25, 073", "467\n25 073", "467 x 25 073"] {
+            assert_eq!(forgotten.clear(other), Cleared::Same, "{known}: {other}");
+        }
+    }
+    let foreign = with(&["+46 70 123 45 67"]);
+    for gone in ["070-123 45 67", "0046701234567", "+46 (70) 1234567", "701234567"] {
+        assert_eq!(foreign.clear(gone), Cleared::Gone, "{gone}");
+    }
+    let person = with(&["01800003624"]);
+    assert_eq!(person.clear("018000 03624"), Cleared::Gone);
+    assert_eq!(person.clear("1800003624"), Cleared::Same);
+}
+
+#[test]
+fn a_name_is_found_with_its_last_word_first_and_however_its_letters_are_composed() {
+    let apart = "A\u{30a}ge Ødega\u{30a}rd";
+    for known in ["Åge Ødegård", apart] {
+        let forgotten = with(&[known]);
+        for gone in ["Åge Ødegård", apart, "Ødegård, Åge", "ØDEGA\u{30a}RD ÅGE"] {
+            assert_eq!(forgotten.clear(gone), Cleared::Gone, "{known}: {gone}");
+            assert!(may_stand_in(known, gone), "{known}: {gone}");
+        }
+    }
+    let of_three = with(&["Ola Per Nordmann"]);
+    assert_eq!(of_three.clear("Nordmann, Ola Per"), Cleared::Gone);
+}
+
+#[test]
+fn of_json_the_texts_go_and_the_rest_stays_as_it_is() {
+    let forgotten = with(&["Ola Nordmann", "20304050"]);
+    let json =
+        r#"{"a":["Ola Nordmann","x"],"b":{"c":20304050,"d":1.50},"e":"Til\nOla Nordmann\"s"}"#;
+    assert_eq!(
+        forgotten.clear_json(json).as_deref(),
+        Some(r#"{"a":[null,"x"],"b":{"c":null,"d":1.50},"e":"Til\n[forgotten]\"s"}"#)
+    );
+    assert_eq!(forgotten.clear_json(r#"{"a":["Ola","Nordmann"]}"#), None, "two texts");
+    let deep = "[".repeat(100) + "\"Ola Nordmann\"" + &"]".repeat(100);
+    assert!(!forgotten.clear_json(&deep).unwrap().contains("Ola"));
+}
+
+#[test]
+fn nothing_is_said_without_the_key_and_each_list_has_its_seal() {
+    let (one, mut other) = (with(&["Ola Nordmann"]), Forgotten::nobody([8; 32]));
+    assert_ne!(one.entries_of("Ola Nordmann", true), other.entries_of("Ola Nordmann", true));
+    let seal = other.seal();
+    other.add(other.contact(7));
+    assert!(other.has_contact(7) && !other.has_contact(8));
+    assert_ne!(other.seal(), seal);
+}
+
+proptest! {
+    #[test]
+    fn a_text_is_found_in_every_other_that_it_is_a_part_of(
+        before in "[\\PC]{0,12}", text in "[\\PC]{5,20}", after in "[\\PC]{0,12}"
+    ) {
+        let mut forgotten = Forgotten::nobody([7; 32]);
+        let entries = forgotten.entries_of(&text, false);
+        if entries.is_empty() {
+            return Ok(());
+        }
+        entries.into_iter().for_each(|entry| forgotten.add(entry));
+        let whole = format!("{before} {text} {after}");
+        prop_assert!(may_stand_in(&text, &whole), "{:?}", Forgotten::parts_of(&text));
+        match forgotten.clear(&whole) {
+            Cleared::Same => prop_assert!(false, "{whole}"),
+            Cleared::Gone => {}
+            Cleared::Without(rest) => prop_assert!(rest.contains(FORGOTTEN)),
+        }
+    }
+}
