@@ -14,9 +14,11 @@
 //! Work on tables that no cycle writes can go on beside the worker as one more task: in a run and a
 //! loader of the writer of its own ([`crate::mirror::Loader`]), listening to the same signals.
 
+mod account;
 mod activity;
 mod decide;
 mod forward;
+mod notify;
 mod pace;
 mod patience;
 mod place;
@@ -31,6 +33,7 @@ mod stopping;
 mod tests;
 mod worker;
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -42,11 +45,15 @@ pub(crate) use forward::forward;
 pub(crate) use printer::Printer;
 pub(crate) use protocol::keys;
 
+use crate::alert::Watch;
 use crate::cycle::{Controls, Interrupt, Options, Signals};
 use crate::error::{Error, Kind, Result};
+use crate::http::{self, Face};
+use crate::pulse::Pulse;
 use crate::session::{Ran, Session};
 
 use activity::Activity;
+use notify::{Manager, Part};
 use patience::{Recovery, Trouble};
 use place::Bound;
 use poller::Poller;
@@ -57,6 +64,9 @@ use worker::Worker;
 
 /// Jobs that wait for their turn; further callers wait before they get in.
 const MOST_JOBS: usize = 16;
+
+/// Where the page is unless somebody chooses another address: `serve.listen`'s default.
+const USUAL_PAGE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8640);
 
 /// A command that works on the store: in a process of its own, or, where the daemon holds the store,
 /// in the daemon.
@@ -142,6 +152,8 @@ pub(crate) async fn run<C: Forwarded>(session: Session) -> Result<()> {
     let bound = Bound::at(&place::of(session.store().path()))?;
     let session = Arc::new(session);
     let controls = Arc::new(Controls::new(&session.polls().notifier));
+    let pulse = Arc::new(Pulse::default());
+    let face = face_of(&session, &pulse).await?;
     let (jobs, inbox) = mpsc::channel(MOST_JOBS);
     let server = Server {
         host: Host {
@@ -152,15 +164,29 @@ pub(crate) async fn run<C: Forwarded>(session: Session) -> Result<()> {
         },
         jobs,
     };
+    let manager = Arc::new(Manager::of_environment(&session.config().limits));
     tracing::info!(
         store = %session.store().path().display(),
         source = %session.config().source.base_url,
         "running"
     );
+    manager.ready();
+    let mut signals = controls.listen();
     let tasks = async {
         tokio::try_join!(
             server.run::<C>(bound),
-            run_tasks(Arc::clone(&session), Arc::clone(&controls), inbox)
+            run_tasks(
+                Arc::clone(&session),
+                Arc::clone(&controls),
+                inbox,
+                (pulse, face),
+                Arc::clone(&manager)
+            ),
+            async {
+                poller::stop(&mut signals).await;
+                manager.stopping();
+                Ok(())
+            }
         )
     };
     interrupts.stop(&session, &controls, tasks).await?;
@@ -173,20 +199,28 @@ async fn run_tasks(
     session: Arc<Session>,
     controls: Arc<Controls>,
     inbox: mpsc::Receiver<worker::Job>,
+    (pulse, face): (Arc<Pulse>, Option<Served>),
+    manager: Arc<Manager>,
 ) -> Result<()> {
     let activity = Arc::new(Activity::default());
     let (polled, was_polled) = watch::channel(false);
-    let poller = Poller { session: Arc::clone(&session), controls: Arc::clone(&controls), polled };
+    let watch = Watch::over(Arc::clone(&session), Arc::clone(&pulse))?;
+    let _watch = Task(tokio::spawn(watch.run()));
+    // It is looked at for as long as anything is done.
+    let _face = face.map(|(face, bound)| Task(tokio::spawn(face.serve(bound))));
+    let poller =
+        Poller { session: Arc::clone(&session), controls: Arc::clone(&controls), polled, pulse };
     let worker = Worker {
         session: Arc::clone(&session),
         controls: Arc::clone(&controls),
         inbox,
         polled: was_polled,
         activity: Arc::clone(&activity),
+        manager: Arc::clone(&manager),
     };
     let publisher = Publisher { session, controls, activity };
     let (work_ended, ends) = oneshot::channel::<()>();
-    let poller = Task(tokio::spawn(poller.run()));
+    let poller = Task(tokio::spawn(async move { manager.watch(Part::Poller, poller.run()).await }));
     let worker = Task(tokio::spawn(async move {
         let ended = worker.run().await;
         drop(work_ended);
@@ -198,6 +232,30 @@ async fn run_tasks(
         publisher.run(work_ends).await
     }));
     tokio::try_join!(poller.ends(), worker.ends(), publisher.ends()).map(drop)
+}
+
+/// The face, and where it is served.
+type Served = (Face, http::Bound);
+
+/// The status page and what belongs to it, where it is served. The usual address may be another daemon's, one
+/// that somebody has chosen may not.
+async fn face_of(session: &Arc<Session>, pulse: &Arc<Pulse>) -> Result<Option<Served>> {
+    let config = session.config();
+    let Some(address) = config.serve.listen else { return Ok(None) };
+    let bound = match http::Bound::to(address, "serve.listen").await {
+        Ok(bound) => bound,
+        Err(error) if address == USUAL_PAGE => {
+            tracing::warn!(
+                reason = error.chain(),
+                "there is no status page; serve.listen chooses another address"
+            );
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    tracing::info!(page = http::address(bound.address()?), "the status page is served");
+    let face = Face::of(Arc::clone(session), Arc::clone(pulse), http::Metrics::install()?);
+    Ok(Some((face, bound)))
 }
 
 /// A task that ends when it is no longer waited for.

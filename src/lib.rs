@@ -34,6 +34,8 @@
 //! - [`status`]: all of it that people want to know at a glance.
 //! - [`forecast`]: what the next run would call, for people to read.
 //! - [`session`]: runs on the open store, from their start in the run log to their end.
+//! - [`alert`]: tells people once what needs them.
+//! - [`http`]: the status page, health and metrics of the daemon.
 //! - [`daemon`]: `casemirror run`: polls, cycles, publishing and the socket for other commands.
 //! - [`cli`]: the commands.
 //!
@@ -43,7 +45,9 @@
 //! - [`catalog`]: `schemas/*.toml` as resources and columns: Arrow schema, DDL, dictionary.
 //! - [`config`]: layers of settings become one typed configuration.
 //! - [`schedule`]: cron expressions in their zone: when something is due (pure).
+//! - [`disk`]: the room on a disk.
 //! - [`durable`]: files that are synced and then renamed: the one place that makes something visible.
+//! - [`pulse`]: when the daemon's parts last did what they are for.
 //! - [`ticks`]: instants as the source counts them, in 100 ns.
 //! - [`sql`]: SQL identifiers and literals, quoted.
 //! - [`text`]: numbers with their noun.
@@ -55,24 +59,28 @@
 //!
 //! - [`sandbox`]: the simulated brokerage behind the demo and the tests; a feature of the build.
 
+mod alert;
 pub mod catalog;
 pub mod cli;
 pub mod config;
 pub mod cycle;
 mod daemon;
 pub mod decode;
+mod disk;
 mod durable;
 pub mod error;
 mod extract;
 pub mod failpoint;
 pub mod feed;
 mod forecast;
+mod http;
 mod journals;
 pub mod mirror;
 mod pending;
 mod plan;
 pub mod progress;
 pub mod publish;
+mod pulse;
 #[cfg(feature = "sandbox")]
 pub mod sandbox;
 mod schedule;

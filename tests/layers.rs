@@ -5,13 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What everything may use: it knows nothing of any step.
-const BASE: [&str; 11] = [
+const BASE: [&str; 13] = [
     "catalog",
     "config",
+    "disk",
     "durable",
     "error",
     "failpoint",
     "progress",
+    "pulse",
     "schedule",
     "scope",
     "sql",
@@ -33,6 +35,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("schedule", &[]),
     ("catalog", &[]),
     ("scope", &[]),
+    ("disk", &[]),
+    ("pulse", &[]),
     // The steps, in the order of the data.
     ("decode", &[]),
     ("source", &["decode"]),
@@ -52,7 +56,9 @@ const ARROWS: &[(&str, &[&str])] = &[
         "session",
         &["cycle", "decode", "extract", "mirror", "pending", "publish", "source", "verify"],
     ),
-    ("daemon", &["cycle", "mirror", "session", "source", "verify"]),
+    ("alert", &["mirror", "session", "status"]),
+    ("http", &["alert", "mirror", "session", "status"]),
+    ("daemon", &["alert", "cycle", "http", "mirror", "session", "source", "verify"]),
     (
         "cli",
         &[
@@ -156,7 +162,7 @@ fn no_part_names_one_that_it_must_not_know() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// `src/lib.rs` and the README draw the same parts as the table above.
+/// `src/lib.rs` and `docs/architecture.md` draw the same parts as the table above.
 #[test]
 fn every_part_is_described_where_people_look() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -169,15 +175,16 @@ fn every_part_is_described_where_people_look() {
         .filter(|part| !["main", "fuzz"].contains(part))
         .collect();
     assert_eq!(described, parts, "src/lib.rs");
-    // The README leaves out what is only a tool.
-    let tools = ["error", "failpoint", "progress", "schedule", "sql", "text", "ticks"];
-    let readme = fs::read_to_string(root.join("README.md")).unwrap();
-    let layout = readme.split("```text\nsrc/").nth(1).unwrap().split("```").next().unwrap();
+    // The page leaves out what is only a tool.
+    let tools =
+        ["disk", "pulse", "error", "failpoint", "progress", "schedule", "sql", "text", "ticks"];
+    let page = fs::read_to_string(root.join("docs/architecture.md")).unwrap();
+    let layout = page.split("```text\nsrc/").nth(1).unwrap().split("```").next().unwrap();
     let words: BTreeSet<&str> =
         layout.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let missing: Vec<_> =
         parts.iter().filter(|part| !tools.contains(part) && !words.contains(*part)).collect();
-    assert!(missing.is_empty(), "README.md lacks {missing:?}");
+    assert!(missing.is_empty(), "docs/architecture.md lacks {missing:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod support;
 
+mod alerts;
 mod answers;
 mod belief;
 mod cli;
@@ -14,6 +15,7 @@ mod daemon;
 mod erasure;
 mod evidence;
 mod export;
+mod face;
 mod facets;
 mod faults;
 mod feed;
@@ -39,6 +41,7 @@ mod registers;
 mod reports;
 mod run_log;
 mod runs;
+mod service;
 mod showings;
 mod spoilt;
 mod table_times;

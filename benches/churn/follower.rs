@@ -109,7 +109,8 @@ impl Follower {
             complete: false,
             store_id: "bench".to_owned(),
         };
-        let targets = Targets { database: Some(&self.config.publish.database), parquet: None };
+        let targets =
+            Targets { database: Some(&self.config.publish.database), parquet: None, views: None };
         let file = (self.store.file().expect("the store is a file"), &*self.store.log_limit());
         let reading = self.store.connection().expect("another connection");
         let begun = publish::begin(&targets, info).expect("there are folders");

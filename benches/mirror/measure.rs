@@ -195,7 +195,7 @@ pub(crate) fn publish(folder: &Path) -> Figures {
         complete: false,
         store_id: "bench".to_owned(),
     };
-    let targets = Targets { database: Some(&config.publish.database), parquet };
+    let targets = Targets { database: Some(&config.publish.database), parquet, views: None };
     let file = (store.file().expect("the store is a file"), &*store.log_limit());
     let reading = store.connection().expect("another connection");
     let start = Instant::now();

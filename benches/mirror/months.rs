@@ -67,7 +67,7 @@ fn measured(conn: &duckdb::Connection, folder: &Path, linked: usize) -> Figures 
         store_id: "bench".to_owned(),
     };
     let start = Instant::now();
-    let targets = Targets { database: None, parquet: Some(target) };
+    let targets = Targets { database: None, parquet: Some(target), views: None };
     let begun = publish::begin(&targets, info).expect("there are folders");
     let reading = conn.try_clone().expect("another connection");
     let frozen = Frozen::without_file(reading, begun).expect("a state to publish");

@@ -150,6 +150,9 @@ pub enum Command {
     /// Print the completion script of a shell
     #[serde(skip)]
     Completions(Completions),
+    /// Print the manual page, or that of a command, as `man` reads it
+    #[serde(skip)]
+    Man(Man),
 }
 
 impl Command {
@@ -342,6 +345,18 @@ pub struct Completions {
     pub(crate) shell: Shell,
 }
 
+/// `casemirror man`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  casemirror man | man -l -
+  casemirror man sync > casemirror-sync.1")]
+pub struct Man {
+    /// The command whose page it is [default: the page of casemirror itself]
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Option<String>,
+}
+
 /// `--log-format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -384,6 +399,27 @@ pub(crate) fn write_completions(shell: Shell, out: &mut dyn Write) -> std::io::R
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), env!("CARGO_PKG_NAME"), &mut script);
     out.write_all(&script)
+}
+
+/// Writes the manual page of `command`, or of the whole program.
+///
+/// # Errors
+///
+/// Whatever `out` fails with; `NotFound` where there is no such command.
+pub(crate) fn write_man(command: Option<&str>, out: &mut dyn Write) -> std::io::Result<()> {
+    let mut all = Cli::command().disable_help_subcommand(true);
+    // So that each page has the options that every command takes, and names of two words.
+    all.build();
+    let page = match command {
+        None => all,
+        Some(name) => all
+            .find_subcommand(name)
+            .cloned()
+            .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))?,
+    };
+    let mut text = Vec::new();
+    clap_mangen::Man::new(page).manual("casemirror").render(&mut text)?;
+    out.write_all(&text)
 }
 
 #[cfg(test)]
@@ -474,8 +510,29 @@ mod tests {
             "schema",
             "query",
             "completions",
+            "man",
         ];
         assert_eq!(listed, [of_the_sandbox, &always].concat());
+    }
+
+    #[test]
+    fn every_command_has_a_page_of_the_manual() {
+        let page = |name| {
+            let mut text = Vec::new();
+            write_man(name, &mut text).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        let whole = page(None);
+        assert!(whole.starts_with(".ie ") && whole.contains("Exit status: 0 done"), "{whole}");
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            let named = format!("casemirror\\-{name}(1)");
+            assert!(whole.contains(&named), "{named}");
+            let own = page(Some(name));
+            assert!(own.contains(".SH SYNOPSIS") && own.contains("\\-\\-config"), "{own}");
+        }
+        let unknown = write_man(Some("mirror"), &mut Vec::new()).unwrap_err();
+        assert_eq!(unknown.kind(), std::io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod export;
 mod forget;
 mod init;
 mod journals;
+mod man;
 mod output;
 mod plan;
 mod query;
@@ -71,6 +72,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
                 .map_err(|e| io("write to", Path::new("standard output"), e))?;
             Ok(0)
         }
+        Command::Man(args) => man::run(args),
     }
 }
 

@@ -55,7 +55,7 @@ impl Polls {
             }
         }
         if polled.moved > 0 || polled.gap {
-            tracing::info!(
+            tracing::debug!(
                 feed = name.as_str(),
                 moved = polled.moved,
                 calls = polled.calls,

@@ -11,6 +11,7 @@ use super::{ends_the_daemon, say_recovery, say_trouble};
 use crate::cycle::{Controls, Interrupt, Signals};
 use crate::error::Result;
 use crate::mirror::State;
+use crate::pulse::Pulse;
 use crate::scope::FeedName;
 use crate::session::Session;
 
@@ -24,6 +25,7 @@ pub(super) struct Poller {
     pub(crate) controls: Arc<Controls>,
     /// Told when what the feed says is known.
     pub(crate) polled: watch::Sender<bool>,
+    pub(crate) pulse: Arc<Pulse>,
 }
 
 /// When a feed is asked next, and how it went so far.
@@ -105,6 +107,7 @@ impl Poller {
         let what = format!("asking the change feed ({})", name.as_str());
         match polled {
             Ok(()) => {
+                self.pulse.polled(name);
                 timer.next = started + timer.interval;
                 say_recovery(&what, timer.patience.succeed(Instant::now().into_std()));
                 if name == FeedName::Cases {

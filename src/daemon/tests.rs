@@ -7,7 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-use super::{Host, Session, run_tasks};
+use super::{Host, Manager, Session, run_tasks};
 use crate::config::Config;
 use crate::cycle::{Controls, Interrupt, JournalRequest, Options};
 use crate::error::{Kind, Result};
@@ -195,6 +195,13 @@ async fn a_writer_that_has_died_ends_the_daemon() {
     let broken = writer.run(|_| -> Result<()> { panic!("a defect of the writer") }).await;
     assert_eq!(broken.unwrap_err().kind(), Kind::Dead);
     let (_jobs, inbox) = mpsc::channel(1);
-    let tasks = run_tasks(Arc::clone(&place.session), Arc::clone(&place.controls), inbox);
+    let manager = Arc::new(Manager::new(None));
+    let tasks = run_tasks(
+        Arc::clone(&place.session),
+        Arc::clone(&place.controls),
+        inbox,
+        (Arc::default(), None),
+        manager,
+    );
     assert_eq!(tasks.await.unwrap_err().kind(), Kind::Dead);
 }

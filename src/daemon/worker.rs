@@ -8,8 +8,10 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 
+use super::account::{Account, Line};
 use super::activity::Activity;
 use super::decide::{self, Next, Situation};
+use super::notify::{Manager, Part};
 use super::patience::Patience;
 use super::{Host, ends_the_daemon, say_recovery, say_trouble};
 use crate::cycle::{Controls, Interrupt, Options, Report, last_runs};
@@ -42,6 +44,7 @@ pub(super) struct Worker {
     pub(crate) inbox: mpsc::Receiver<Job>,
     pub(crate) polled: watch::Receiver<bool>,
     pub(crate) activity: Arc<Activity>,
+    pub(crate) manager: Arc<Manager>,
 }
 
 /// What the worker remembers between two cycles.
@@ -61,6 +64,7 @@ struct Memory {
     verifying: Option<Verification>,
     /// A cycle has gone well since the start.
     went_well: bool,
+    account: Account,
 }
 
 impl Worker {
@@ -82,14 +86,23 @@ impl Worker {
             problems: Vec::new(),
             verifying: None,
             went_well: false,
+            account: Account::default(),
         };
         loop {
             while let Ok(job) = self.inbox.try_recv() {
                 memory.jobs.push_back(job);
             }
             let now = Timestamp::now();
-            match decide::next(&self.situation(&memory)?, now) {
-                Next::Stop => return Ok(()),
+            let situation = self.situation(&memory)?;
+            // The store has answered.
+            self.manager.lives(Part::Worker);
+            match decide::next(&situation, now) {
+                Next::Stop => {
+                    if let Some(line) = memory.account.take(std::time::Instant::now()) {
+                        line.log();
+                    }
+                    return Ok(());
+                }
                 Next::Job => {
                     if let Some(job) = memory.jobs.pop_front() {
                         self.run_job(&mut memory, job).await?;
@@ -157,8 +170,15 @@ impl Worker {
         let postponed = options.postpone_listing;
         let session = Arc::clone(&self.session);
         let mut verifying = memory.verifying.take();
+        let began = std::time::Instant::now();
         let cycle = session.follow(options, signals, &mut verifying);
         let report = self.supervise(memory, cycle, true).await;
+        if let Ok(report) = &report {
+            let line = Line::of(report, began.elapsed());
+            if let Some(line) = memory.account.add(line, std::time::Instant::now()) {
+                line.log();
+            }
+        }
         memory.verifying = verifying;
         match report {
             Ok(report) => {
@@ -217,7 +237,8 @@ impl Worker {
         own: bool,
     ) -> T {
         self.activity.begin();
-        let mut work = std::pin::pin!(work);
+        let manager = Arc::clone(&self.manager);
+        let mut work = std::pin::pin!(manager.watch(Part::Worker, work));
         let mut looked = Timestamp::now();
         let done = loop {
             tokio::select! {

@@ -1,0 +1,123 @@
+//! What the daemon tells people (docs/operations.md, "Being told").
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use duckdb::Connection;
+
+use crate::support::World;
+
+/// Long enough for a slow machine.
+const LONGEST: Duration = Duration::from_secs(240);
+
+/// A chat's webhook: every call, as its request line and its body. The first `refused` are answered 500.
+struct Chat {
+    address: String,
+    calls: Receiver<(String, String)>,
+}
+
+impl Chat {
+    fn refusing(mut refused: usize) -> Chat {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (told, calls) = channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let stream = stream.unwrap();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let (mut request, mut length) = (String::new(), 0);
+                reader.read_line(&mut request).unwrap();
+                loop {
+                    let mut line = String::new();
+                    reader.read_line(&mut line).unwrap();
+                    if line.trim().is_empty() {
+                        break;
+                    }
+                    if let Some(text) = line.to_lowercase().strip_prefix("content-length:") {
+                        length = text.trim().parse().unwrap();
+                    }
+                }
+                let mut body = vec![0; length];
+                reader.read_exact(&mut body).unwrap();
+                let status = if refused > 0 { "500 Later" } else { "200 OK" };
+                refused = refused.saturating_sub(1);
+                write!(
+                    &stream,
+                    "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                )
+                .unwrap();
+                if told.send((request.trim().to_owned(), String::from_utf8(body).unwrap())).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Chat { address, calls }
+    }
+
+    fn next(&self) -> (String, String) {
+        self.calls.recv_timeout(LONGEST).unwrap()
+    }
+
+    fn settings(&self, path: &str) -> String {
+        format!("[alert]\n{path} = \"http://{}/s3cret\"\n", self.address)
+    }
+}
+
+/// A difference that a verification has found, and that stands.
+const DIFFERENCE: &str = "\
+    INSERT INTO sync.verifications (run_id, verified_at, what, source, mirror, difference, subject, standing) \
+    VALUES (1, now(), 'costs of Ola Nordmann', '1', '2', '1', 'x', true)";
+
+fn in_store(world: &World, sql: &str) {
+    Connection::open(world.path("data/store.duckdb")).unwrap().execute_batch(sql).unwrap();
+}
+
+#[test]
+fn a_difference_is_told_once_over_restarts_and_once_when_it_is_over() {
+    let world = World::unthrottled(6);
+    world.bootstrap();
+    in_store(&world, DIFFERENCE);
+    let chat = Chat::refusing(1);
+    world.configure_eager(&chat.settings("url"));
+    let told = "{\"text\":\"casemirror: the mirror differs from the source in 1 control, see sync.verifications\"}";
+    let daemon = world.start_daemon();
+    for _ in ["refused", "taken"] {
+        let (request, body) = chat.next();
+        assert_eq!((request.as_str(), body.as_str()), ("POST /s3cret HTTP/1.1", told));
+    }
+    let log = daemon.log();
+    assert!(log.contains("alert.url did not take it") && !log.contains("s3cret"), "{log}");
+    daemon.stop();
+    // Nothing new in the next process, until it is over.
+    let mut daemon = world.start_daemon();
+    daemon.wait_for_socket();
+    daemon.stop();
+    in_store(&world, "UPDATE sync.verifications SET standing = false WHERE subject = 'x'");
+    let daemon = world.start_daemon();
+    let (_, body) = chat.next();
+    assert!(body.starts_with("{\"text\":\"casemirror: over: the mirror differs"), "{body}");
+    daemon.stop();
+}
+
+#[test]
+fn the_heart_beats_only_while_everything_is_fresh_and_believed() {
+    let world = World::unthrottled(6);
+    world.bootstrap();
+    let chat = Chat::refusing(0);
+    world.configure_eager(&chat.settings("heartbeat"));
+    let daemon = world.start_daemon();
+    assert_eq!(chat.next().0, "GET /s3cret HTTP/1.1");
+    daemon.stop();
+    in_store(&world, DIFFERENCE);
+    let alerts = Chat::refusing(0);
+    let both = format!("{}url = \"http://{}/\"\n", chat.settings("heartbeat"), alerts.address);
+    world.configure_eager(&both);
+    let daemon = world.start_daemon();
+    // Two looks and more: the second thing that is told comes with a later one.
+    alerts.next();
+    daemon.stop();
+    assert!(chat.calls.try_recv().is_err(), "it differs");
+}
