@@ -33,6 +33,7 @@ mod layers;
 mod lists;
 mod looking;
 mod mirror;
+mod papers;
 mod plan;
 mod privacy;
 mod query;

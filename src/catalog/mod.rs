@@ -12,9 +12,9 @@ mod dictionary;
 mod file;
 mod load;
 mod names;
-#[cfg(test)]
-mod readme;
 mod resource;
+#[cfg(test)]
+mod resources_page;
 #[cfg(test)]
 mod tests;
 

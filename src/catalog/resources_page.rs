@@ -1,6 +1,6 @@
-//! The README's sections that are made from the catalog: a test keeps them equal.
+//! The tables of `docs/resources.md`, which are made from the catalog: a test keeps them equal.
 //!
-//! `CASEMIRROR_WRITE_README=1 cargo test --release --lib readme` writes them.
+//! `CASEMIRROR_WRITE_RESOURCES=1 cargo test --release --lib resources_page` writes them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -128,18 +128,23 @@ fn with_section(text: &str, section: &str, content: &str) -> String {
 }
 
 #[test]
-fn the_readme_says_what_the_catalog_says() {
+fn the_page_says_what_the_catalog_says() {
     let catalog = Catalog::load(None).unwrap();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/resources.md");
     let text = std::fs::read_to_string(&path).unwrap();
     let made = with_section(&text, "tables", &tables(&catalog));
     let made = with_section(&made, "coverage", &coverage(&catalog));
-    if std::env::var_os("CASEMIRROR_WRITE_README").is_some() {
+    if std::env::var_os("CASEMIRROR_WRITE_RESOURCES").is_some() {
         std::fs::write(&path, &made).unwrap();
         return;
     }
     for (n, (is, should)) in text.lines().zip(made.lines()).enumerate() {
-        assert_eq!(is, should, "line {} of README.md; see src/catalog/readme.rs", n + 1);
+        assert_eq!(
+            is,
+            should,
+            "line {} of docs/resources.md; see src/catalog/resources_page.rs",
+            n + 1
+        );
     }
-    assert_eq!(text.len(), made.len(), "README.md; see src/catalog/readme.rs");
+    assert_eq!(text.len(), made.len(), "docs/resources.md; see src/catalog/resources_page.rs");
 }
