@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn it_lags_when_a_feed_was_not_polled_for_two_minutes_or_three_intervals() {
-        for (feed, longest) in [("contacts_poll = \"\"", 120), ("poll = \"60s\"", 180)] {
+        for (feed, longest) in [("contacts_poll = \"0s\"", 120), ("poll = \"60s\"", 180)] {
             let config = configured(feed);
             let pulse = Pulse::default();
             assert!(pulse.lag(&config.feed).unwrap().contains("of cases was not polled"), "{feed}");
