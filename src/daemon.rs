@@ -18,6 +18,7 @@ mod account;
 mod activity;
 mod decide;
 mod forward;
+mod hinting;
 mod notify;
 mod pace;
 mod patience;
@@ -28,6 +29,7 @@ mod protocol;
 mod publisher;
 mod server;
 mod stopping;
+mod subscribing;
 #[cfg(feature = "sandbox")]
 #[cfg(test)]
 mod tests;
@@ -48,11 +50,13 @@ pub(crate) use protocol::keys;
 use crate::alert::Watch;
 use crate::cycle::{Controls, Interrupt, Options, Signals};
 use crate::error::{Error, Kind, Result};
-use crate::http::{self, Face};
+use crate::hints::{Address, HintQueue};
+use crate::http::{self, Face, Hooks};
 use crate::pulse::Pulse;
 use crate::session::{Ran, Session};
 
 use activity::Activity;
+use hinting::{Asks, Hinting};
 use notify::{Manager, Part};
 use patience::{Recovery, Trouble};
 use place::Bound;
@@ -60,6 +64,7 @@ use poller::Poller;
 use publisher::Publisher;
 use server::Server;
 pub(crate) use stopping::Interrupts;
+use subscribing::Subscribing;
 use worker::Worker;
 
 /// Jobs that wait for their turn; further callers wait before they get in.
@@ -154,6 +159,7 @@ pub(crate) async fn run<C: Forwarded>(session: Session) -> Result<()> {
     let controls = Arc::new(Controls::new(&session.polls().notifier));
     let pulse = Arc::new(Pulse::default());
     let face = face_of(&session, &pulse).await?;
+    let hooks = hooks_of(&session).await?;
     let (jobs, inbox) = mpsc::channel(MOST_JOBS);
     let server = Server {
         host: Host {
@@ -180,6 +186,7 @@ pub(crate) async fn run<C: Forwarded>(session: Session) -> Result<()> {
                 Arc::clone(&controls),
                 inbox,
                 (pulse, face),
+                hooks,
                 Arc::clone(&manager)
             ),
             async {
@@ -200,6 +207,7 @@ async fn run_tasks(
     controls: Arc<Controls>,
     inbox: mpsc::Receiver<worker::Job>,
     (pulse, face): (Arc<Pulse>, Option<Served>),
+    hooks: Option<Hooked>,
     manager: Arc<Manager>,
 ) -> Result<()> {
     let activity = Arc::new(Activity::default());
@@ -208,8 +216,32 @@ async fn run_tasks(
     let _watch = Task(tokio::spawn(watch.run()));
     // It is looked at for as long as anything is done.
     let _face = face.map(|(face, bound)| Task(tokio::spawn(face.serve(bound))));
-    let poller =
-        Poller { session: Arc::clone(&session), controls: Arc::clone(&controls), polled, pulse };
+    let asks = Arc::new(Asks::default());
+    let hooks = hooks.map(|hooked| {
+        let Hooked { queue, hooks, bound, subscribed } = hooked;
+        let hinting = Hinting { session: Arc::clone(&session), queue, asks: Arc::clone(&asks) };
+        // They are kept for as long as anything is done, and followed after the next start.
+        let served = Task(tokio::spawn(hooks.serve(bound)));
+        let subscribed = subscribed.map(|address| {
+            let subscribing = Subscribing { session: Arc::clone(&session), address };
+            Task(tokio::spawn(subscribing.run()))
+        });
+        ((served, subscribed), Task(tokio::spawn(hinting.run(controls.listen()))))
+    });
+    let (_hooks, hinting) = hooks.unzip();
+    let hinting = async {
+        match hinting {
+            Some(hinting) => hinting.ends().await,
+            None => Ok(()),
+        }
+    };
+    let poller = Poller {
+        session: Arc::clone(&session),
+        controls: Arc::clone(&controls),
+        polled,
+        pulse,
+        asks,
+    };
     let worker = Worker {
         session: Arc::clone(&session),
         controls: Arc::clone(&controls),
@@ -231,7 +263,7 @@ async fn run_tasks(
         let work_ends = async { drop(ends.await) };
         publisher.run(work_ends).await
     }));
-    tokio::try_join!(poller.ends(), worker.ends(), publisher.ends()).map(drop)
+    tokio::try_join!(poller.ends(), worker.ends(), publisher.ends(), hinting).map(drop)
 }
 
 /// The face, and where it is served.
@@ -256,6 +288,31 @@ async fn face_of(session: &Arc<Session>, pulse: &Arc<Pulse>) -> Result<Option<Se
     tracing::info!(page = http::address(bound.address()?), "the status page is served");
     let face = Face::of(Arc::clone(session), Arc::clone(pulse), http::Metrics::install()?);
     Ok(Some((face, bound)))
+}
+
+/// What takes webhooks, and where.
+struct Hooked {
+    queue: HintQueue,
+    hooks: Hooks,
+    bound: http::Bound,
+    /// Where the platform is told to send them, if it is.
+    subscribed: Option<Address>,
+}
+
+/// What webhooks told before the last end is taken up; where they are taken, an address that somebody has chosen
+/// must be free.
+async fn hooks_of(session: &Arc<Session>) -> Result<Option<Hooked>> {
+    session.take_left_hints().await?;
+    let Some(address) = session.config().serve.webhooks else { return Ok(None) };
+    let bound = http::Bound::to(address, "serve.webhooks").await?;
+    tracing::info!(address = %bound.address()?, "webhooks are taken");
+    let queue = session.hint_queue()?;
+    let token = session.webhook_token()?;
+    let zone = session.config().source.time_zone.clone();
+    let public = session.config().serve.public_url.as_ref();
+    let subscribed = public.map(|url| Address::below(url, token.clone()));
+    let hooks = Hooks::of(queue.clone(), token, zone);
+    Ok(Some(Hooked { queue, hooks, bound, subscribed }))
 }
 
 /// A task that ends when it is no longer waited for.

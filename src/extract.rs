@@ -81,7 +81,7 @@ impl Extractor {
         match &resource.group {
             Group::Case => drop(params.insert("case_id".to_owned(), Param::Int(id))),
             Group::ForEach(each) => drop(params.insert(each.param.clone(), Param::Int(id))),
-            Group::List | Group::Ids | Group::Child(_) | Group::Journal(_) => {}
+            Group::List | Group::Ids | Group::Child(_) | Group::Events | Group::Journal(_) => {}
         }
         if let (Some(from), Some(value)) = (&resource.lookup, lookup) {
             params.insert(from.param.clone(), Param::Text(value.to_owned()));
@@ -137,6 +137,7 @@ impl Extractor {
                 complete,
                 sent_at: sent_at.unwrap_or_else(Timestamp::now),
                 digest: digest.filter(|_| decoded.is_clean()),
+                hint: None,
             }],
             decoded,
             kind: if is_unchanged { LoadKind::Unchanged } else { LoadKind::Scopes },
@@ -171,6 +172,7 @@ impl Extractor {
             complete,
             sent_at,
             digest: None,
+            hint: None,
         };
         let (mut named, mut ids) = (Vec::new(), BTreeSet::new());
         for (record, params) in records {
@@ -212,6 +214,7 @@ impl Extractor {
                 complete: true,
                 sent_at: Timestamp::now(),
                 digest: None,
+                hint: None,
             }],
             kind: LoadKind::Scopes,
             records: 0,
@@ -328,6 +331,7 @@ impl Extractor {
                 complete,
                 sent_at,
                 digest: None,
+                hint: None,
             }],
             kind: LoadKind::Scopes,
             // No call of this table brought them.

@@ -30,6 +30,9 @@ pub const ERASING: [&str; 5] = [
     "packs-written",
 ];
 
+/// Those of a webhook, in the order in which it comes to them.
+pub const HINTING: [&str; 3] = ["hint-kept", "hints-taken", "hints-released"];
+
 /// Ends the process here when this point was chosen.
 #[cfg(feature = "failpoints")]
 pub(crate) fn hit(point: &str) {

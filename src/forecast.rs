@@ -154,7 +154,7 @@ impl Forecaster<'_> {
                     all.waiting += waiting;
                     line
                 }
-                Group::Child(_) => continue,
+                Group::Child(_) | Group::Events => continue,
             };
             if line.calls > 0 {
                 all.lines.push(line);

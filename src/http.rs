@@ -1,11 +1,12 @@
-//! What the daemon serves on `serve.listen` (contract, section 8): the status page, whether it lives and is
-//! ready, metrics, and the status as JSON.
+//! What the daemon serves (contract, section 8). On `serve.listen`: the status page, whether it lives and is
+//! ready, metrics, and the status as JSON. On `serve.webhooks`: the address of webhooks.
 //!
 //! Nothing here writes or calls the source. What a page says is collected from the store on a connection of
 //! its own, once for all who ask within a few seconds.
 
 mod charts;
 mod facts;
+mod hooks;
 mod listener;
 mod metrics;
 mod page;
@@ -25,6 +26,7 @@ use crate::pulse::Pulse;
 use crate::session::Session;
 
 use facts::{Cache, Facts};
+pub(crate) use hooks::Hooks;
 pub(crate) use listener::Bound;
 pub(crate) use metrics::Metrics;
 

@@ -25,6 +25,7 @@
 //!
 //! - [`source`]: the API as a client: token, throttle ledger, limits, retry, OData, pages.
 //! - [`journals`]: months, windows, and the calls of a journal's month.
+//! - [`hints`]: what webhooks say, kept until the store has it.
 //!
 //! What joins them:
 //!
@@ -73,6 +74,7 @@ mod extract;
 pub mod failpoint;
 pub mod feed;
 mod forecast;
+mod hints;
 mod http;
 mod journals;
 pub mod mirror;

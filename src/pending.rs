@@ -126,7 +126,12 @@ impl<F: FnMut(Vec<PendingScope>) -> Result<()>> Collector<F> {
                     self.push(PendingScope { table: table(), scope, reason, never })?;
                 }
             }
-            Group::Case | Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => {}
+            Group::Case
+            | Group::Ids
+            | Group::List
+            | Group::Child(_)
+            | Group::Events
+            | Group::Journal(_) => {}
         }
         Ok(())
     }

@@ -59,6 +59,8 @@ pub(crate) struct Inputs<'a> {
     /// The tables that are fetched in this run: enabled and permitted.
     pub(crate) resources: &'a [Arc<Resource>],
     pub(crate) fetched: &'a HashMap<(String, i64), Fetched>,
+    /// Scopes that webhooks named, each with the number of the last hint.
+    pub(crate) hints: &'a HashMap<(String, i64), i64>,
     /// Failed scopes: when they may be tried again, in microseconds.
     pub(crate) failures: &'a HashMap<(String, i64), i64>,
     /// Values of the columns that `[condition]`s look at, by table and column.
@@ -108,9 +110,9 @@ pub(crate) fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
         let version = version_of(case, &resource.refresh);
         let key = (resource.table.clone(), case.case_id);
         let fetched = inputs.fetched.get(&key);
-        let Some(reason) = why_stale(fetched, &version, inputs.now_us) else {
-            continue;
-        };
+        let hint = inputs.hints.get(&key).copied();
+        let reason = why_stale(fetched, &version, inputs.now_us);
+        let Some(reason) = reason.or(hint.map(|_| Reason::Hinted)) else { continue };
         let mirrored =
             fetched.filter(|_| reason.believes_the_mirror()).and_then(|fetched| fetched.digest);
         let lookup = match &resource.lookup {
@@ -123,7 +125,7 @@ pub(crate) fn plan_case(case: &CaseState, inputs: &Inputs<'_>) -> CasePlan {
             },
         };
         let table = resource.table.clone();
-        let stale = Stale { table, id: case.case_id, version, lookup, reason, mirrored };
+        let stale = Stale { table, id: case.case_id, version, lookup, reason, mirrored, hint };
         let backing_off = inputs.failures.get(&key).is_some_and(|next| *next > inputs.now_us);
         let left_out = !inputs.only.is_empty() && !inputs.only.contains(&resource.table);
         if backing_off || left_out {
@@ -182,7 +184,9 @@ fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
                 }
             }
         }
-        Group::List | Group::ForEach(_) | Group::Child(_) | Group::Journal(_) => false,
+        Group::List | Group::ForEach(_) | Group::Child(_) | Group::Events | Group::Journal(_) => {
+            false
+        }
     }
 }
 
@@ -262,6 +266,7 @@ mod tests {
         let inputs = Inputs {
             resources,
             fetched: &all,
+            hints: &HashMap::new(),
             failures: &HashMap::new(),
             values: &values,
             lookups: &HashMap::new(),
@@ -287,12 +292,51 @@ mod tests {
     }
 
     #[test]
+    fn a_hint_makes_its_scope_stale_and_another_reason_answers_it_too() {
+        let catalog = crate::catalog::Catalog::load(None).unwrap();
+        let case = case(true, [Some(1); 11]);
+        let mut all = HashMap::new();
+        for r in catalog.resources() {
+            all.insert((r.table.clone(), 17), fetched(&version_of(&case, &r.refresh)));
+        }
+        all.remove(&("notes".to_owned(), 17));
+        let named = [("activities", 17), ("notes", 17), ("costs", 18)];
+        let hints: HashMap<(String, i64), i64> =
+            named.iter().map(|(table, id)| ((String::from(*table), *id), 7)).collect();
+        let inputs = Inputs {
+            resources: catalog.resources(),
+            fetched: &all,
+            hints: &hints,
+            failures: &HashMap::new(),
+            values: &HashMap::new(),
+            lookups: &HashMap::new(),
+            since: None,
+            only: &[],
+            now_us: 0,
+        };
+        let mut stale: Vec<(String, Reason, Option<i64>)> = plan_case(&case, &inputs)
+            .stale
+            .into_iter()
+            .map(|stale| (stale.table, stale.reason, stale.hint))
+            .collect();
+        stale.sort_by(|a, b| a.0.cmp(&b.0));
+        assert_eq!(
+            stale,
+            [
+                ("activities".to_owned(), Reason::Hinted, Some(7)),
+                ("notes".to_owned(), Reason::New, Some(7)),
+            ]
+        );
+    }
+
+    #[test]
     fn what_failed_waits_and_what_is_left_out_stays_pending() {
         let catalog = crate::catalog::Catalog::load(None).unwrap();
         let failures = HashMap::from([(("entries".to_owned(), 17), 50)]);
         let mut inputs = Inputs {
             resources: catalog.resources(),
             fetched: &HashMap::new(),
+            hints: &HashMap::new(),
             failures: &failures,
             values: &HashMap::new(),
             lookups: &HashMap::new(),
@@ -319,6 +363,7 @@ mod tests {
             let inputs = Inputs {
                 resources: catalog.resources(),
                 fetched: &HashMap::new(),
+                hints: &HashMap::new(),
                 failures: &HashMap::new(),
                 values: &HashMap::new(),
                 lookups: &HashMap::new(),
@@ -351,6 +396,7 @@ mod tests {
             let inputs = Inputs {
                 resources: catalog.resources(),
                 fetched,
+                hints: &HashMap::new(),
                 failures: &HashMap::new(),
                 values: &HashMap::new(),
                 lookups: &HashMap::new(),

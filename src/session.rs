@@ -2,6 +2,7 @@
 //! have in common.
 
 mod closing;
+mod hinting;
 mod publishing;
 mod verifying;
 mod views;

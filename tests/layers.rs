@@ -43,6 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("feed", &["source"]),
     ("plan", &[]),
     ("extract", &["source", "decode"]),
+    ("hints", &["source"]),
     ("journals", &["extract", "source", "decode"]),
     ("mirror", &["decode"]),
     ("publish", &["mirror"]),
@@ -54,16 +55,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("forecast", &["cycle", "feed", "plan", "source", "journals", "mirror", "verify"]),
     (
         "session",
-        &["cycle", "decode", "extract", "mirror", "pending", "publish", "source", "verify"],
+        &[
+            "cycle", "decode", "extract", "hints", "mirror", "pending", "publish", "source",
+            "verify",
+        ],
     ),
     ("alert", &["mirror", "session", "status"]),
-    ("http", &["alert", "mirror", "session", "status"]),
-    ("daemon", &["alert", "cycle", "http", "mirror", "session", "source", "verify"]),
+    ("http", &["alert", "hints", "mirror", "session", "status"]),
+    ("daemon", &["alert", "cycle", "hints", "http", "mirror", "session", "source", "verify"]),
     (
         "cli",
         &[
-            "cycle", "daemon", "forecast", "journals", "mirror", "pending", "publish", "sandbox",
-            "session", "source", "status", "verify",
+            "cycle", "daemon", "forecast", "hints", "journals", "mirror", "pending", "publish",
+            "sandbox", "session", "source", "status", "verify",
         ],
     ),
     // The simulated brokerage shares nothing with the client: a mistake made twice would cancel out.

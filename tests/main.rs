@@ -56,4 +56,5 @@ mod user_files;
 mod values;
 mod verify;
 mod views;
+mod webhooks;
 mod year;

@@ -37,6 +37,7 @@ pub(super) fn endpoint(resource: &Resource) -> String {
     match (&resource.read, &resource.group) {
         (Some(read), _) => format!("{} {}", read.method, read.path),
         (None, Group::Child(child)) => format!("`{}` of {}", child.field, child.table),
+        (None, Group::Events) => "webhooks".to_owned(),
         (None, _) => String::new(),
     }
 }
@@ -57,6 +58,7 @@ pub(super) fn refresh(resource: &Resource) -> String {
             None if matches!(resource.group, Group::Child(_)) => {
                 "with the table it is part of".to_owned()
             }
+            None if resource.group == Group::Events => "when a webhook comes".to_owned(),
             // Contacts: the searches of cases follow dates.
             None => "with the roles that name it, or by its feed".to_owned(),
         },

@@ -40,6 +40,7 @@ pub(super) enum GroupName {
     List,
     ForEach,
     Child,
+    Events,
     Journal,
 }
 

@@ -27,9 +27,9 @@ pub(crate) use dictionary::DictionaryFormat;
 pub(crate) use names::class_of_name;
 pub(crate) use resource::Person;
 pub(crate) use resource::{
-    Address, ChangeDate, Child, Condition, EXTRA_COLUMN, Fallback, ForEach, JOURNAL_COLUMNS,
-    Journal, LINE_ID, LINE_NUMBER, Lookup, Method, Partial, Read, Refresh, SYNCED_AT_COLUMN,
-    Windows, comment_on_column, comment_on_table,
+    Address, ChangeDate, Child, Condition, EVENTS, EXTRA_COLUMN, Fallback, ForEach,
+    JOURNAL_COLUMNS, Journal, LINE_ID, LINE_NUMBER, Lookup, Method, Partial, Read, Refresh,
+    SYNCED_AT_COLUMN, Windows, comment_on_column, comment_on_table,
 };
 pub use resource::{Answer, Group, Paging, Resource};
 
@@ -96,7 +96,7 @@ impl Catalog {
             Group::ForEach(each) if each.list.is_none() => Some(each.table.as_str()),
             Group::ForEach(_) => None,
             Group::List => resource.fallback.as_ref().map(|instead| instead.table.as_str()),
-            Group::Case | Group::Ids | Group::Child(_) | Group::Journal(_) => None,
+            Group::Case | Group::Ids | Group::Child(_) | Group::Events | Group::Journal(_) => None,
         };
         needs.and_then(|table| self.get(table)).map_or(0, |other| 1 + self.depth(other))
     }

@@ -181,6 +181,8 @@ pub struct Journal {
 pub(crate) const JOURNAL_COLUMNS: [&str; 3] = ["journal_level", "journal_id", "journal_month"];
 /// The column with a line's name for good, which the mirror gives. As decoded it is the line's number.
 pub(crate) const LINE_ID: &str = "line_id";
+/// The table that webhooks fill.
+pub(crate) const EVENTS: &str = "events";
 /// The column with a line's place in the answer, from 1.
 pub(crate) const LINE_NUMBER: &str = "line_number";
 
@@ -197,6 +199,8 @@ pub enum Group {
     ForEach(ForEach),
     /// Rows of a list inside another table's records: loaded with their parent.
     Child(Child),
+    /// Nothing is called: the rows are what webhooks told.
+    Events,
     /// One scope per journal and month.
     Journal(Journal),
 }
@@ -295,7 +299,7 @@ impl Resource {
         match &self.group {
             Group::Case => Some("case_id"),
             Group::Ids => Some(&self.key[0]),
-            Group::List => None,
+            Group::List | Group::Events => None,
             Group::Journal(_) => Some("journal_id"),
             Group::ForEach(each) => Some(&each.param),
             Group::Child(child) => child.scope.as_deref(),

@@ -105,6 +105,7 @@ fn tables(catalog: &Catalog) -> String {
     for resource in catalog.resources() {
         let with = match &resource.group {
             Group::Child(child) => format!("`{}` of `{}`", child.field, child.table),
+            Group::Events => "webhooks".to_owned(),
             _ => calls(resource).iter().map(|call| quoted(call)).collect::<Vec<_>>().join(", "),
         };
         let key: Vec<String> = resource.key.iter().map(|name| format!("`{name}`")).collect();

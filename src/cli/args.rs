@@ -141,6 +141,10 @@ pub enum Command {
     Plan,
     /// Show what is mirrored, how fresh, what failed, what is pending and why
     Status(Status),
+    /// Webhooks of the platform: the address that they are sent to, the end of their subscriptions
+    #[serde(skip)]
+    #[command(subcommand)]
+    Webhooks(Webhooks),
     /// Print the data dictionary of every table
     #[serde(skip)]
     Schema(Schema),
@@ -310,6 +314,15 @@ pub struct Status {
     /// As JSON, for programs
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `casemirror webhooks`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Webhooks {
+    /// Print the addresses of webhooks and domain events, which are secret: who knows them may send to them
+    Url,
+    /// Remove the webhook subscriptions that casemirror made at the platform
+    Remove,
 }
 
 /// `casemirror schema`.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{output, print, work};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Group};
 use crate::config::Config;
 use crate::cycle;
 use crate::error::{Kind, Result};
@@ -23,7 +23,9 @@ pub(crate) async fn run(config: Config) -> Result<u8> {
     let mut missing = 0;
     let mut restrictions = String::new();
     for resource in catalog.resources() {
-        let enabled = !config.resources.disable.contains(&resource.table);
+        let is_told = resource.group == Group::Events;
+        let enabled = !config.resources.disable.contains(&resource.table)
+            && (!is_told || config.serve.webhooks.is_some());
         let granted: Vec<bool> = resource
             .permissions
             .iter()

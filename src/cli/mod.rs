@@ -20,6 +20,7 @@ mod schema;
 mod status;
 mod sync;
 mod verify;
+mod webhooks;
 mod work;
 
 use std::path::Path;
@@ -65,6 +66,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
             Err(error) => work::forward(command, &offline()?, error).await,
             done => done,
         },
+        Command::Webhooks(args) => webhooks::run(args, &load()?).await,
         Command::Schema(args) => schema::run(&offline()?, args),
         Command::Query(args) => query::run(&offline()?, args),
         Command::Completions(args) => {

@@ -53,7 +53,12 @@ pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Resul
     let interrupts = Interrupts::catch()?;
     let controls = Controls::alone();
     let host = Host::own(Arc::clone(&session), &controls);
-    let work = command.clone().execute(host, Printer::here());
+    let work = async {
+        if matches!(command, Command::Sync(_)) {
+            session.take_left_hints().await?;
+        }
+        command.clone().execute(host, Printer::here()).await
+    };
     let stopped = || {
         Error::new(
             Kind::Cancelled,

@@ -129,7 +129,7 @@ pub(super) fn ca_file(r: &mut Reader, key: &str) -> Option<Option<PathBuf>> {
 /// What casemirror writes, and with which endings other files of its own stand beside each, in the order in
 /// which they are compared.
 const WRITTEN: [(&str, &[&str]); 5] = [
-    ("store.path", &["", ".wal", ".secrets", ".sock", ".tmp"]),
+    ("store.path", &["", ".wal", ".secrets", ".sock", ".tmp", ".hints"]),
     ("feed.ledger", &[""]),
     ("publish.database", &["", ".wal"]),
     ("publish.parquet", &[""]),

@@ -53,12 +53,12 @@ impl<'r> Answers<'r> {
         resource: &'a Arc<Resource>,
         id: i64,
     ) -> ScopeAnswer<'a, 'r> {
-        ScopeAnswer { answers: self, resource, id }
+        ScopeAnswer { answers: self, resource, id, hint: None }
     }
 
     /// What the call for a whole list comes to.
     pub(crate) fn list<'a>(&'a mut self, resource: &'a Arc<Resource>) -> ListAnswer<'a, 'r> {
-        ListAnswer { answers: self, resource }
+        ListAnswer { answers: self, resource, hint: None }
     }
 
     /// What of cases is to be read.

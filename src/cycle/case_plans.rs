@@ -92,7 +92,11 @@ pub(crate) fn plan_cases(
 ) -> Result<Vec<(CaseState, CasePlan)>> {
     let state = State::new(conn);
     let ids: Vec<i64> = batch.iter().map(|case| case.case_id).collect();
-    let known = (state.scopes().fetched(&ids, false)?, state.failures().failures()?);
+    let known = Known {
+        fetched: state.scopes().fetched(&ids, false)?,
+        hints: state.hints().of(&ids)?,
+        failures: state.failures().failures()?,
+    };
     plan_by(conn, batch, active, only, day, &known)
 }
 
@@ -107,7 +111,8 @@ pub(crate) fn plan_rereading(
     let ids: Vec<i64> = batch.iter().map(|case| case.case_id).collect();
     let mut fetched = state.scopes().fetched(&ids, false)?;
     fetched.values_mut().for_each(|fetched| fetched.status = FetchStatus::Asked(Mark::Reread));
-    plan_by(conn, batch, active, &[], day, &(fetched, state.failures().failures()?))
+    let (hints, failures) = (state.hints().of(&ids)?, state.failures().failures()?);
+    plan_by(conn, batch, active, &[], day, &Known { fetched, hints, failures })
 }
 
 /// Everything that is read of these cases, as if nothing had been read yet: table and case.
@@ -123,8 +128,15 @@ pub(crate) fn scopes_of(
     Ok(stale.map(|stale| (stale.table, stale.id)).collect())
 }
 
-/// What was fetched, and until when what failed waits.
-type Known = (HashMap<(String, i64), Fetched>, HashMap<(String, i64), i64>);
+/// What is known of scopes, by table and id.
+#[derive(Default)]
+struct Known {
+    fetched: HashMap<(String, i64), Fetched>,
+    /// The number of the last hint.
+    hints: HashMap<(String, i64), i64>,
+    /// Until when what failed waits, in microseconds.
+    failures: HashMap<(String, i64), i64>,
+}
 
 fn plan_by(
     conn: &duckdb::Connection,
@@ -132,7 +144,7 @@ fn plan_by(
     active: &[Arc<Resource>],
     only: &[String],
     day: Option<i64>,
-    (fetched, failures): &Known,
+    Known { fetched, hints, failures }: &Known,
 ) -> Result<Vec<(CaseState, CasePlan)>> {
     let state = State::new(conn);
     let ids: Vec<i64> = batch.iter().map(|case| case.case_id).collect();
@@ -161,6 +173,7 @@ fn plan_by(
     let inputs = Inputs {
         resources: active,
         fetched,
+        hints,
         failures,
         values: &values,
         lookups: &lookups,

@@ -132,7 +132,12 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
             Group::Journal(_) if !self.named_journals => {
                 need(vec!["offices"], "whose journals there are says")
             }
-            Group::Case | Group::Ids | Group::List | Group::ForEach(_) | Group::Journal(_) => None,
+            Group::Case
+            | Group::Ids
+            | Group::List
+            | Group::ForEach(_)
+            | Group::Events
+            | Group::Journal(_) => None,
         }
     }
 }

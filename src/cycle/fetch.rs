@@ -167,14 +167,16 @@ impl<'r> Fetcher<'r> {
             (Work::Case(stale), Answer::Load(load)) => {
                 self.answers
                     .scope(&resource, stale.id)
+                    .hinted(stale.hint)
                     .take(load, Version::Known(stale.version))
                     .await
             }
-            (Work::Row { id, .. }, Answer::Load(load)) => {
-                self.answers.scope(&resource, id).take(load, Version::Known(String::new())).await
+            (Work::Row { id, hint, .. }, Answer::Load(load)) => {
+                let version = Version::Known(String::new());
+                self.answers.scope(&resource, id).hinted(hint).take(load, version).await
             }
-            (Work::List { .. }, Answer::Load(load)) => {
-                self.answers.list(&resource).take(load).await
+            (Work::List { hint, .. }, Answer::Load(load)) => {
+                self.answers.list(&resource).hinted(hint).take(load).await
             }
             (Work::Names { .. }, Answer::Load(load)) => {
                 self.answers.list(&resource).take_names(load).await

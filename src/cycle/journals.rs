@@ -167,7 +167,7 @@ impl<'c, 'r> Journals<'c, 'r> {
         let offices =
             self.fetcher.answers.tables.get("offices").map(|offices| offices.table.clone());
         if let Some(table) = offices {
-            let work = [Work::List { table, mirrored: None }];
+            let work = [Work::List { table, mirrored: None, hint: None }];
             self.fetcher.fetch(Queue::of(Urgency::Due, work)).await?;
         }
         Ok(())

@@ -15,15 +15,22 @@ use crate::scope::{FailureKind, TableStatus, Version};
 pub(super) struct ListAnswer<'a, 'r> {
     pub(super) answers: &'a mut Answers<'r>,
     pub(super) resource: &'a Arc<Resource>,
+    /// The last hint of the list that was known before the call was sent.
+    pub(super) hint: Option<i64>,
 }
 
 impl ListAnswer<'_, '_> {
+    /// The same, where a webhook named the list before the call was sent.
+    pub(crate) fn hinted(self, hint: Option<i64>) -> Self {
+        ListAnswer { hint, ..self }
+    }
+
     /// Takes the answer of a whole list.
     pub(crate) async fn take(&mut self, load: Result<Load>) -> Result<()> {
         match load {
             Ok(load) => {
                 self.answers.reached();
-                self.answers.scope(self.resource, 0).load(load).await
+                self.answers.scope(self.resource, 0).hinted(self.hint).load(load).await
             }
             Err(error) => match &self.resource.fallback {
                 // A list that was there before is no reason to give up what it said.
@@ -56,7 +63,8 @@ impl ListAnswer<'_, '_> {
 
     async fn failed(&mut self, error: Error) -> Result<()> {
         let version = Version::Known(String::new());
-        self.answers.scope(self.resource, 0).failed(true, version, error).await.map(drop)
+        let scope = self.answers.scope(self.resource, 0);
+        scope.hinted(self.hint).failed(true, version, error).await.map(drop)
     }
 
     /// The service has no such list: rows of another table stand for it. What that table does not
@@ -82,6 +90,6 @@ impl ListAnswer<'_, '_> {
         };
         let load = run.extractor.made_of(resource, records, complete, Timestamp::now()).await?;
         self.answers.reached();
-        self.answers.scope(self.resource, 0).load(load).await
+        self.answers.scope(self.resource, 0).hinted(self.hint).load(load).await
     }
 }

@@ -23,6 +23,7 @@ impl Lists<'_, '_> {
     /// permitted or was asked for. `false` when the process ends before all are read.
     pub(crate) async fn read(&mut self) -> Result<bool> {
         let run = self.fetcher.run;
+        let hinted = self.hints()?.into_values().max();
         let mut by_depth: BTreeMap<usize, Vec<Arc<Resource>>> = BTreeMap::new();
         for resource in self.fetcher.answers.tables.active().iter().filter(|r| r.schedule.is_some())
         {
@@ -42,6 +43,10 @@ impl Lists<'_, '_> {
                 return Ok(false);
             }
         }
+        if let Some(last) = hinted.filter(|_| run.options.only.is_empty()) {
+            // What is left names no row of any list.
+            run.write(move |conn| State::new(conn).hints().forget_unlisted(last)).await?;
+        }
         Ok(true)
     }
 
@@ -54,13 +59,15 @@ impl Lists<'_, '_> {
 
     /// Of these lists what is read by one call each: whole lists, and the lists that name scopes.
     fn whole_lists(&self, lists: &[Arc<Resource>]) -> Result<Vec<Work>> {
+        let hints = self.hints()?;
         let mut work = Vec::new();
         for resource in lists {
             let table = resource.table.clone();
             match &resource.group {
                 Group::List if self.is_due || self.is_stale(&table)? => {
                     let mirrored = self.mirrored_answers(&table)?.get(&0).copied();
-                    work.push(Work::List { table, mirrored });
+                    let hint = hints.get(&(table.clone(), 0)).copied();
+                    work.push(Work::List { table, mirrored, hint });
                 }
                 Group::ForEach(for_each)
                     if for_each.list.is_some()
@@ -76,6 +83,7 @@ impl Lists<'_, '_> {
 
     /// What of these lists is read per row of another table, or per id that a list has named.
     fn rows_of_lists(&self, lists: &[Arc<Resource>]) -> Result<Vec<Work>> {
+        let hints = self.hints()?;
         let mut work = Vec::new();
         for resource in
             lists.iter().filter(|resource| self.fetcher.answers.tables.is_active(&resource.table))
@@ -87,7 +95,8 @@ impl Lists<'_, '_> {
             let answers = self.mirrored_answers(&resource.table)?;
             work.extend(ids.map(|id| {
                 let (table, mirrored) = (resource.table.clone(), answers.get(&id).copied());
-                Work::Row { table, id, mirrored }
+                let hint = hints.get(&(table.clone(), id)).copied();
+                Work::Row { table, id, mirrored, hint }
             }));
         }
         Ok(work)
@@ -95,6 +104,11 @@ impl Lists<'_, '_> {
 
     fn is_stale(&self, table: &str) -> Result<bool> {
         State::new(&self.fetcher.run.store.connection()?).scopes().list_is_stale(table)
+    }
+
+    /// What webhooks have named of lists and their rows.
+    fn hints(&self) -> Result<HashMap<(String, i64), i64>> {
+        State::new(&self.fetcher.run.store.connection()?).hints().of_lists()
     }
 
     fn mirrored_answers(&self, table: &str) -> Result<HashMap<i64, AnswerDigest>> {

@@ -275,6 +275,7 @@ impl<'r> Cycle<'r> {
             .write(|conn| {
                 let state = State::new(conn);
                 state.forget_what_is_old(Timestamp::now())?;
+                state.hints().forget_unread()?;
                 state.controls().sums_follow_their_lines()?;
                 state.controls().keep_control_problems()
             })

@@ -127,6 +127,7 @@ mod tests {
             lookup: None,
             reason: Reason::Changed,
             mirrored: None,
+            hint: None,
         })
     }
 

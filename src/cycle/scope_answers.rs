@@ -20,9 +20,16 @@ pub(super) struct ScopeAnswer<'a, 'r> {
     pub(super) answers: &'a mut Answers<'r>,
     pub(super) resource: &'a Arc<Resource>,
     pub(super) id: i64,
+    /// The last hint of the scope that was known before the call was sent.
+    pub(super) hint: Option<i64>,
 }
 
 impl ScopeAnswer<'_, '_> {
+    /// The same, where a webhook named the scope before the call was sent.
+    pub(crate) fn hinted(self, hint: Option<i64>) -> Self {
+        ScopeAnswer { hint, ..self }
+    }
+
     /// Takes what was read of the scope at this version, or why it was not.
     ///
     /// # Errors
@@ -40,6 +47,7 @@ impl ScopeAnswer<'_, '_> {
     /// Takes what was read of one scope.
     pub(crate) async fn load(&mut self, mut load: Load) -> Result<()> {
         let (run, resource, id) = (self.answers.run, self.resource, self.id);
+        load.answers(self.hint);
         self.answers.findings.answered(&resource.table);
         self.answers.permissions.look_at_part(resource, id, &load).await?;
         let half_missing = self.half_is_missing(&mut load).await?;
@@ -130,7 +138,8 @@ impl ScopeAnswer<'_, '_> {
                 self.answers.tables.set_aside(table, TableStatus::Absent, &error.chain()).await?
             }
             Verdict::Nothing => {
-                let nothing = run.extractor.nothing(resource, id, version)?;
+                let mut nothing = run.extractor.nothing(resource, id, version)?;
+                nothing.answers(self.hint);
                 run.writer.load(nothing).await?;
                 if self.is_absent().await? {
                     let why = format!(

@@ -19,16 +19,25 @@ pub(super) struct Statuses<'r> {
 }
 
 impl Statuses<'_> {
-    /// Makes the statuses follow `resources.disable`.
+    /// Makes the statuses follow `resources.disable`, and that of what webhooks tell whether any are taken.
     pub(crate) async fn align(&self) -> Result<()> {
         let run = self.run;
         let disabled = run.config.resources.disable.clone();
         let rows = RunLog::new(&run.store.connection()?).resources()?;
-        let changes: Vec<(String, bool)> = rows
+        let why_off = |table: &String| {
+            let is_told = run.catalog.get(table).is_some_and(|r| r.group == Group::Events);
+            match disabled.contains(table) {
+                true => Some("resources.disable names it"),
+                false => (is_told && run.config.serve.webhooks.is_none())
+                    .then_some("serve.webhooks is not set: nobody tells of any"),
+            }
+        };
+        let changes: Vec<(String, Option<&str>)> = rows
             .into_iter()
             .filter_map(|(table, row)| {
-                let off = disabled.contains(&table);
-                (off != (row.own_status() == TableStatus::Disabled)).then_some((table, off))
+                let why = why_off(&table);
+                let is_off = row.own_status() == TableStatus::Disabled;
+                (why.is_some() != is_off).then_some((table, why))
             })
             .collect();
         if changes.is_empty() {
@@ -38,11 +47,13 @@ impl Statuses<'_> {
         run.write(move |conn| {
             let (log, state) = (RunLog::new(conn), State::new(conn));
             for (table, off) in &changes {
-                if *off {
-                    let why = "resources.disable names it";
-                    log.set_status(table, TableStatus::Disabled, Some(why))?;
+                if off.is_some() {
+                    log.set_status(table, TableStatus::Disabled, *off)?;
                 } else {
                     set_ok(conn, &catalog, table)?;
+                    if catalog.get(table).is_some_and(|r| r.group == Group::Events) {
+                        continue;
+                    }
                     // A child's rows come with its parent's scopes.
                     match catalog.get(table).map(|resource| resource.read_with()) {
                         Some(parent) if parent != table => {

@@ -28,7 +28,7 @@ impl<'r> Tables<'r> {
         let rows = RunLog::new(&self.run.store.connection()?).resources()?;
         let resources = self.run.catalog.resources().iter();
         self.active = resources
-            .filter(|r| !matches!(r.group, Group::Child(_)))
+            .filter(|r| !matches!(r.group, Group::Child(_) | Group::Events))
             .filter(|r| rows.get(&r.table).is_some_and(ResourceRow::is_asked))
             .cloned()
             .collect();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::hinting::Asks;
 use super::patience::Patience;
 use super::{ends_the_daemon, say_recovery, say_trouble};
 use crate::cycle::{Controls, Interrupt, Signals};
@@ -26,6 +27,8 @@ pub(super) struct Poller {
     /// Told when what the feed says is known.
     pub(crate) polled: watch::Sender<bool>,
     pub(crate) pulse: Arc<Pulse>,
+    /// Webhooks ask for polls out of their turn.
+    pub(crate) asks: Arc<Asks>,
 }
 
 /// When a feed is asked next, and how it went so far.
@@ -33,11 +36,18 @@ struct Timer {
     interval: Duration,
     next: Instant,
     patience: Patience,
+    /// The last poll failed: the next one waits for its time, whoever asks.
+    fails: bool,
 }
 
 impl Timer {
     fn new(interval: Duration) -> Timer {
-        Timer { interval, next: Instant::now(), patience: Patience::new(interval, LONGEST_WAIT) }
+        Timer {
+            interval,
+            next: Instant::now(),
+            patience: Patience::new(interval, LONGEST_WAIT),
+            fails: false,
+        }
     }
 }
 
@@ -62,11 +72,17 @@ impl Poller {
         let mut contacts = feed.contacts_interval().map(Timer::new);
         loop {
             let first = contacts.as_ref().map_or(cases.next, |timer| timer.next.min(cases.next));
-            tokio::time::sleep_until(first).await;
+            tokio::select! {
+                () = tokio::time::sleep_until(first) => {}
+                () = self.asks.asked(), if !cases.fails => cases.next = Instant::now(),
+            }
             if cases.next <= Instant::now() {
-                let started = Instant::now();
+                let (started, asked) = (Instant::now(), self.asks.now());
                 let polled = self.session.polls().poll(FeedName::Cases).await;
                 self.after(FeedName::Cases, &mut cases, started, polled.map(drop))?;
+                if !cases.fails {
+                    self.asks.answer(asked);
+                }
             }
             if let Some(timer) = contacts.as_mut().filter(|timer| timer.next <= Instant::now()) {
                 let started = Instant::now();
@@ -105,6 +121,7 @@ impl Poller {
         polled: Result<()>,
     ) -> Result<()> {
         let what = format!("asking the change feed ({})", name.as_str());
+        timer.fails = polled.is_err();
         match polled {
             Ok(()) => {
                 self.pulse.polled(name);

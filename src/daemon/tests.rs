@@ -201,6 +201,7 @@ async fn a_writer_that_has_died_ends_the_daemon() {
         Arc::clone(&place.controls),
         inbox,
         (Arc::default(), None),
+        None,
         manager,
     );
     assert_eq!(tasks.await.unwrap_err().kind(), Kind::Dead);

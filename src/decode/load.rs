@@ -17,6 +17,9 @@ pub(crate) struct LoadedScope {
     pub(crate) sent_at: Timestamp,
     /// By what a complete answer is known again of which every value fitted.
     pub(crate) digest: Option<AnswerDigest>,
+    /// The number of the last hint of the scope that was known before its first call was sent: the answer
+    /// answers hints up to it.
+    pub(crate) hint: Option<i64>,
 }
 
 /// What kind of answer a load comes from.
@@ -54,6 +57,11 @@ pub(crate) struct Load {
 }
 
 impl Load {
+    /// It was asked for when the last hint of its scopes was this one.
+    pub(crate) fn answers(&mut self, hint: Option<i64>) {
+        self.scopes.iter_mut().for_each(|scope| scope.hint = hint);
+    }
+
     /// Memory that the load takes, for the writer's budget.
     pub(crate) fn bytes(&self) -> usize {
         self.decoded.bytes() + self.scopes.len() * 128 + 1024

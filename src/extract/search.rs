@@ -170,6 +170,7 @@ impl Extractor {
                 complete: true,
                 sent_at,
                 digest: None,
+                hint: None,
             })
             .collect();
         let kind = LoadKind::Search { place, answered_at };
@@ -224,6 +225,7 @@ impl Extractor {
                 complete: true,
                 sent_at: answer.sent_at,
                 digest: None,
+                hint: None,
             }],
             // The search may show more of it after its delay, and is asked again like any row.
             kind: LoadKind::Search { place: Place::Contacts, answered_at },

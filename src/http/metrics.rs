@@ -43,6 +43,11 @@ impl Metrics {
         for change in ["inserted", "updated", "deleted"] {
             counter!("casemirror_rows_changed_total", "change" => change).absolute(0);
         }
+        for (kind, result) in
+            ["webhook", "domain_event"].into_iter().flat_map(|k| [(k, "kept"), (k, "refused")])
+        {
+            counter!("casemirror_webhooks_total", "kind" => kind, "result" => result).absolute(0);
+        }
         for result in ["ok", "failed"] {
             counter!("casemirror_publishes_total", "result" => result).absolute(0);
         }
@@ -111,6 +116,8 @@ const METRICS: &[(&str, &str)] = &[
     ("casemirror_rows_changed_total", "rows that runs have inserted, updated and deleted"),
     ("casemirror_publishes_total", "publishings, by their result"),
     ("casemirror_publish_seconds", "how long publishing took"),
+    ("casemirror_webhooks_total", "deliveries to serve.webhooks, by kind and result"),
+    ("casemirror_webhook_last_timestamp_seconds", "when the last webhook was kept"),
 ];
 
 fn describe() {
@@ -129,6 +136,11 @@ fn describe() {
 #[allow(clippy::cast_precision_loss)] // Counts stay far below 2^53.
 fn count(n: impl TryInto<i64>) -> f64 {
     n.try_into().unwrap_or(i64::MAX) as f64
+}
+
+/// A gauge that says when something last went well.
+pub(super) fn set_instant(name: &'static str, at: Timestamp) {
+    gauge!(name).set(seconds(at));
 }
 
 fn seconds(at: Timestamp) -> f64 {

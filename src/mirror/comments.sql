@@ -2,6 +2,7 @@
 -- versions get these too.
 COMMENT ON TABLE sync.meta IS 'Values of the store as a whole, by key: its format, its tenant, when the cases were last listed';
 COMMENT ON TABLE sync.seen_contacts IS 'What the feed last said of each contact: its change date in ticks of 100 ns since 1970';
+COMMENT ON TABLE sync.hints IS 'What webhooks have named and no call that was sent later has answered yet: per scope the number of the last hint, in the count of the pages of the feeds';
 COMMENT ON TABLE sync.feeds IS 'How far each change feed was read: bound is the date up to which every change has been seen, skew how far the server''s clock runs ahead, next_bound and cursor those of a poll under way; in ticks of 100 ns';
 COMMENT ON TABLE sync.failures IS 'Scopes that could not be read: since when, how often, why, and when they are asked again (next_at)';
 COMMENT ON TABLE sync.columns IS 'The columns of the tables as they are stored: their definition, their privacy class, and since which definition of the catalog';

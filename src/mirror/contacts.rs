@@ -6,10 +6,11 @@ use crate::error::Result;
 use crate::sql::{self, scalar_i64};
 use duckdb::Connection;
 
-/// Contacts that are mirrored: those that a role names and those that the contacts feed reports.
+/// Contacts that are mirrored: those that a role or a webhook names and those that the contacts feed reports.
 const KNOWN_CONTACTS: &str = "SELECT contact_id AS id FROM main.case_roles \
                               WHERE contact_id IS NOT NULL \
-                              UNION SELECT contact_id FROM sync.seen_contacts";
+                              UNION SELECT contact_id FROM sync.seen_contacts \
+                              UNION SELECT id FROM sync.hints WHERE table_name = 'contacts'";
 
 /// What the feed said of contacts.
 pub(crate) struct SeenContacts<'c> {
@@ -43,8 +44,9 @@ impl SeenContacts<'_> {
                  LEFT JOIN ({}) f ON f.table_name = 'contacts' AND f.id = n.id AND f.part = '' \
                  LEFT JOIN sync.seen_contacts s ON s.contact_id = n.id \
                  LEFT JOIN sync.failures x ON x.table_name = 'contacts' AND x.id = n.id \
+                 LEFT JOIN sync.hints h ON h.table_name = 'contacts' AND h.id = n.id \
                  WHERE (x.next_at IS NULL OR epoch_us(x.next_at) <= {now_us}) \
-                   AND (f.id IS NULL OR f.again_at <= {now_us} {old} \
+                   AND (f.id IS NULL OR h.id IS NOT NULL OR f.again_at <= {now_us} {old} \
                      OR f.status <> 'current' OR f.version IS DISTINCT FROM \
                         (CASE WHEN s.contact_id IS NULL THEN 'unknown' \
                               ELSE s.modified_date::VARCHAR END)) \
@@ -92,7 +94,8 @@ impl SeenContacts<'_> {
         Ok(scalar_i64(
             self.conn,
             "SELECT (SELECT count(*) FROM sync.seen_contacts WHERE dirty) \
-               + (SELECT count(*) FROM sync.failures WHERE table_name = 'contacts')",
+               + (SELECT count(*) FROM sync.failures WHERE table_name = 'contacts') \
+               + (SELECT count(*) FROM sync.hints WHERE table_name = 'contacts')",
         )? > 0)
     }
 
@@ -124,7 +127,8 @@ impl SeenContacts<'_> {
                  LEFT JOIN ({}) f \
                    ON f.table_name = 'contacts' AND f.id = n.id AND f.part = '' \
                  LEFT JOIN sync.seen_contacts s ON s.contact_id = n.id \
-                 WHERE f.id IS NULL OR f.status <> 'current' OR f.version IS DISTINCT FROM \
+                 LEFT JOIN sync.hints h ON h.table_name = 'contacts' AND h.id = n.id \
+                 WHERE f.id IS NULL OR h.id IS NOT NULL OR f.status <> 'current' OR f.version IS DISTINCT FROM \
                    (CASE WHEN s.contact_id IS NULL THEN 'unknown' \
                          ELSE s.modified_date::VARCHAR END) \
                  ORDER BY n.id",

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
+use super::hints;
 use super::state::fetched::{MARK_NOW, rows_of};
 use crate::decode::LoadedScope;
 use crate::error::Result;
@@ -129,6 +130,7 @@ impl<'a> Noting<'a> {
             ("false", "c.version", "")
         };
         self.written.append(&mut self.tables);
+        let answers_hints = self.rows.iter().any(|row| is_search(row) || row.scope.hint.is_some());
         self.rows.clear();
         // Rows that are held are still there, and so their scope is not what the answer said.
         let (complete, incomplete, was_complete, before) = if whole {
@@ -173,7 +175,8 @@ impl<'a> Noting<'a> {
                 current = FetchStatus::Current,
                 lag = FailureKind::Lag,
             ))
-            .map_err(failed)
+            .map_err(failed)?;
+        if answers_hints { hints::answered(self.conn) } else { Ok(()) }
     }
 
     /// Leaves out of `temp.stage_noted` what was not decoded, and is mirrored as something else by now.
@@ -208,7 +211,7 @@ pub(super) fn stage<'s>(
     let failed = |e| db("cannot stage scopes", e);
     conn.execute_batch(&format!(
         "CREATE OR REPLACE TEMP TABLE {name} (table_name VARCHAR, id BIGINT, part VARCHAR, \
-         version VARCHAR, sequence BIGINT, complete BOOLEAN, sent VARCHAR, digest UBIGINT)"
+         version VARCHAR, sequence BIGINT, complete BOOLEAN, sent VARCHAR, digest UBIGINT, hint BIGINT)"
     ))
     .map_err(failed)?;
     let mut appender = conn.appender(name).map_err(failed)?;
@@ -227,7 +230,8 @@ pub(super) fn stage<'s>(
                 sequence,
                 complete,
                 sent,
-                scope.digest.map(AnswerDigest::get)
+                scope.digest.map(AnswerDigest::get),
+                scope.hint
             ])
             .map_err(failed)?;
     }

@@ -231,7 +231,12 @@ impl<'c> RunLog<'c> {
             Group::ForEach(each) => {
                 format!("SELECT {} FROM main.{}", sql::ident(&each.column), sql::ident(&each.table))
             }
-            Group::Case | Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => {
+            Group::Case
+            | Group::Ids
+            | Group::List
+            | Group::Child(_)
+            | Group::Events
+            | Group::Journal(_) => {
                 "SELECT case_id FROM sync.seen WHERE NOT removed AND place IS NOT NULL".to_owned()
             }
         };

@@ -11,7 +11,7 @@ use crate::catalog::{
     Column, Condition, Fallback, ForEach, Group, Lookup, Partial, Resource, Scalar,
 };
 use crate::error::Result;
-use crate::scope::{AnswerDigest, FailureKind, FetchStatus, Fetched};
+use crate::scope::{AnswerDigest, FailureKind, FetchStatus, Fetched, Reason};
 use crate::sql::{self, scalar_i64};
 use crate::ticks::Ticks;
 
@@ -259,6 +259,7 @@ impl StaleScopes<'_> {
                 "SELECT count(*) FROM sync.seen WHERE NOT removed AND place IS NOT NULL",
             )?,
             Group::ForEach(for_each) => self.each_ids(resource, for_each)?.len() as i64,
+            Group::Events => 0,
             Group::List | Group::Child(_) | Group::Journal(_) => 1,
         };
         Ok(u64::try_from(count).unwrap_or(0))
@@ -288,7 +289,7 @@ impl StaleScopes<'_> {
         if list.waits_until.is_some_and(|us| us > Timestamp::now().as_microsecond()) {
             return Ok(false);
         }
-        Ok(list.error.is_some() || list.status != Some(FetchStatus::Current))
+        Ok(list.error.is_some() || list.hinted || list.status != Some(FetchStatus::Current))
     }
 
     /// Why a list is stale, and whether it was never read.
@@ -296,7 +297,7 @@ impl StaleScopes<'_> {
         let list = self.list_state(table)?;
         let why = list.error.or(match list.status {
             None => Some("never fetched".to_owned()),
-            Some(FetchStatus::Current) => None,
+            Some(FetchStatus::Current) => list.hinted.then(|| Reason::Hinted.to_string()),
             Some(status) => Some(status.to_string()),
         });
         Ok(why.map(|why| (why, !list.complete)))
@@ -307,11 +308,12 @@ impl StaleScopes<'_> {
         let rows = sql::query(
             self.conn,
             &format!(
-                "SELECT x.error, x.waits_until, f.status, f.complete FROM \
+                "SELECT x.error, x.waits_until, f.status, f.complete, h.hinted FROM \
                    (SELECT max(error) AS error, epoch_us(max(next_at)) AS waits_until \
                     FROM sync.failures {of_table}) x, \
                    (SELECT coalesce(max(status) FILTER (status <> 'current'), max(status)) AS status, \
-                      coalesce(bool_or(complete), false) AS complete FROM ({}) {of_table}) f",
+                      coalesce(bool_or(complete), false) AS complete FROM ({}) {of_table}) f, \
+                   (SELECT count(*) > 0 AS hinted FROM sync.hints {of_table} AND id = 0) h",
                 exceptions(None)
             ),
             |row| {
@@ -322,6 +324,7 @@ impl StaleScopes<'_> {
                         FetchStatus::from_name(&name).unwrap_or(FetchStatus::Incomplete)
                     }),
                     complete: row.get(3)?,
+                    hinted: row.get(4)?,
                 })
             },
         )?;
@@ -369,15 +372,20 @@ impl StaleScopes<'_> {
         Ok(u64::try_from(scalar_i64(self.conn, &sql)?).unwrap_or(0))
     }
 
-    /// When the next thing after `after` comes due that failed or that the search's lag holds back, in
-    /// microseconds of our clock.
+    /// When the next thing after `after` comes due that failed, that the search's lag holds back, or that is no
+    /// case's and a webhook named, in microseconds of our clock.
     pub(crate) fn next_due(&self, after: i64) -> Result<Option<i64>> {
         let rows = sql::query(
             self.conn,
             &format!(
                 "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched_scopes \
                    WHERE again_at IS NOT NULL \
-                 UNION ALL SELECT epoch_us(next_at) FROM sync.failures) WHERE due > {after}"
+                 UNION ALL SELECT epoch_us(next_at) FROM sync.failures \
+                 UNION ALL SELECT {after} + 1 FROM sync.hints h WHERE table_name NOT IN \
+                     (SELECT table_name FROM sync.refresh_rules) AND NOT EXISTS \
+                   (SELECT 1 FROM sync.failures f \
+                    WHERE f.table_name = h.table_name AND f.id = h.id)) \
+                 WHERE due > {after}"
             ),
             |row| row.get(0),
         )?;
@@ -455,14 +463,18 @@ fn each_scopes(resource: &Resource, for_each: &ForEach) -> String {
 fn stale_each(resource: &Resource, for_each: &ForEach) -> String {
     let of_table = format!("table_name = {} AND part = ''", sql::text(&resource.table));
     format!(
-        "SELECT s.id, coalesce(x.error, nullif(f.status, 'current'), 'never fetched') AS why, \
+        "SELECT s.id, coalesce(x.error, nullif(f.status, 'current'), \
+             CASE WHEN f.id IS NOT NULL THEN {hinted} END, 'never fetched') AS why, \
            NOT coalesce(f.complete, false) AS never, epoch_us(x.next_at) AS next_at \
          FROM ({}) s \
          LEFT JOIN (SELECT id, status, complete FROM ({}) WHERE {of_table}) f ON f.id = s.id \
          LEFT JOIN (SELECT id, error, next_at FROM sync.failures WHERE {of_table}) x ON x.id = s.id \
-         WHERE f.id IS NULL OR f.status <> 'current' OR x.id IS NOT NULL",
+         LEFT JOIN (SELECT id FROM sync.hints WHERE table_name = {table}) h ON h.id = s.id \
+         WHERE f.id IS NULL OR f.status <> 'current' OR x.id IS NOT NULL OR h.id IS NOT NULL",
         each_scopes(resource, for_each),
-        exceptions(None)
+        exceptions(None),
+        hinted = sql::text(&Reason::Hinted.to_string()),
+        table = sql::text(&resource.table)
     )
 }
 
@@ -477,4 +489,6 @@ struct ListState {
     status: Option<FetchStatus>,
     /// One was read completely.
     complete: bool,
+    /// A webhook named it.
+    hinted: bool,
 }

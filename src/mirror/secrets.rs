@@ -2,8 +2,9 @@
 //! (docs/architecture.md, "Privacy").
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{self, PrivacyMode};
@@ -16,6 +17,9 @@ use crate::text::hex;
 struct File {
     /// Key of the privacy hashes, 64 hexadecimal digits.
     hash_key: String,
+    /// The secret part of the address of webhooks, from when it was first asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook_token: Option<String>,
 }
 
 /// The key of this mirror's privacy hashes; made when the store is. `fingerprint` is that of the key
@@ -57,6 +61,46 @@ pub(super) fn hash_key(store: &Path, fingerprint: Option<&str>) -> Result<[u8; 3
     }
 }
 
+/// The secret part of the address of webhooks; made and kept when it is first asked for. Whoever asks holds the
+/// store.
+///
+/// # Errors
+/// `Config` where there is no such file or it is not what we wrote; `Io`.
+pub(crate) fn webhook_token(store: &Path) -> Result<SecretString> {
+    let (path, mut file) = file_of(store)?;
+    if let Some(token) = file.webhook_token {
+        return Ok(token.into());
+    }
+    let token = hex(&rand::random::<[u8; 24]>());
+    file.webhook_token = Some(token.clone());
+    write(&path, &file)?;
+    Ok(token.into())
+}
+
+/// The same, where there is one.
+///
+/// # Errors
+/// As [`webhook_token`].
+pub(crate) fn known_webhook_token(store: &Path) -> Result<Option<SecretString>> {
+    if !durable::with_suffix(store, ".secrets").exists() {
+        return Ok(None);
+    }
+    Ok(file_of(store)?.1.webhook_token.map(Into::into))
+}
+
+fn file_of(store: &Path) -> Result<(PathBuf, File)> {
+    let path = durable::with_suffix(store, ".secrets");
+    let text = std::fs::read_to_string(&path).map_err(|e| error::io("read", &path, e))?;
+    let file = toml::from_str(&text).map_err(|_| {
+        // Not with its text, which is secret.
+        Error::new(
+            Kind::Config,
+            format!("{} is damaged: it is not what casemirror wrote", path.display()),
+        )
+    })?;
+    Ok((path, file))
+}
+
 /// What the store keeps of the key, to know it again.
 pub(super) fn fingerprint_of(key: [u8; 32]) -> String {
     let keep =
@@ -79,14 +123,18 @@ fn parse(text: &str) -> Option<[u8; 32]> {
 
 fn create(path: &Path) -> Result<[u8; 32]> {
     let key: [u8; 32] = rand::random();
-    let text = toml::to_string(&File { hash_key: hex(&key) })
+    write(path, &File { hash_key: hex(&key), webhook_token: None })?;
+    Ok(key)
+}
+
+fn write(path: &Path, file: &File) -> Result<()> {
+    let text = toml::to_string(file)
         .map_err(|e| Error::caused(Kind::Internal, "cannot write the secrets", e))?;
     let replacement = durable::Replacement::of(path)?;
     durable::create_private(replacement.path())?
         .write_all(text.as_bytes())
         .map_err(|e| error::io("write", replacement.path(), e))?;
-    replacement.finish(durable::Access::AsCreated)?;
-    Ok(key)
+    replacement.finish(durable::Access::AsCreated)
 }
 
 #[cfg(test)]
@@ -105,6 +153,22 @@ mod tests {
             let file = folder.path().join("store.duckdb.secrets");
             assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         }
+    }
+
+    #[test]
+    fn the_token_of_the_webhooks_is_made_once_beside_the_key() {
+        use secrecy::ExposeSecret;
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.duckdb");
+        assert!(known_webhook_token(&store).unwrap().is_none());
+        let key = hash_key(&store, None).unwrap();
+        assert!(known_webhook_token(&store).unwrap().is_none());
+        let token = webhook_token(&store).unwrap();
+        assert_eq!(token.expose_secret().len(), 48);
+        let known = known_webhook_token(&store).unwrap().unwrap();
+        assert_eq!(known.expose_secret(), token.expose_secret());
+        assert_eq!(webhook_token(&store).unwrap().expose_secret(), token.expose_secret());
+        assert_eq!(hash_key(&store, None).unwrap(), key);
     }
 
     #[test]

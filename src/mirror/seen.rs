@@ -313,7 +313,7 @@ impl SeenCases<'_> {
             self.conn,
             &format!(
                 "CREATE OR REPLACE TEMP TABLE stage_clean AS \
-               SELECT c.id FROM (VALUES {}) AS c(id, moved) \
+               SELECT c.id, c.moved FROM (VALUES {}) AS c(id, moved) \
                JOIN sync.seen s ON s.case_id = c.id AND s.moved = c.moved; \
              UPDATE sync.seen s SET dirty = false, \
                whole_stamp = coalesce(s.rereading, s.whole_stamp), rereading = NULL \
@@ -321,6 +321,7 @@ impl SeenCases<'_> {
                 rows.join(", ")
             ),
         )?;
+        State::new(self.conn).hints().forget_clean()?;
         State::new(self.conn).fetched_scopes().fold("SELECT id FROM temp.stage_clean")
     }
 }

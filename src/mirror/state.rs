@@ -16,6 +16,7 @@ use self::standing::Standings;
 use super::contacts::SeenContacts;
 use super::controls::Controls;
 use super::forecast::Forecasts;
+use super::hints::Hints;
 use super::learned::Learned;
 use super::months::Months;
 use super::scopes::StaleScopes;
@@ -112,6 +113,11 @@ impl<'c> State<'c> {
     /// Cases of which nothing was read but their row in the search.
     pub(crate) fn unread(&self) -> UnreadCases<'c> {
         UnreadCases { conn: self.conn }
+    }
+
+    /// What webhooks have named.
+    pub(crate) fn hints(&self) -> Hints<'c> {
+        Hints { conn: self.conn }
     }
 
     /// What was made stale though no feed moved it.

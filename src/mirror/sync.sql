@@ -44,6 +44,10 @@ CREATE TABLE sync.seen_contacts (
   moved_at TIMESTAMPTZ
 );
 
+-- What webhooks have named and no answer has answered yet: per scope the number of the last hint, in the count of
+-- the feeds' pages.
+CREATE TABLE sync.hints (table_name VARCHAR, id BIGINT, sequence BIGINT, hinted_at TIMESTAMPTZ);
+
 CREATE TABLE sync.feeds (
   feed VARCHAR,
   bound BIGINT,

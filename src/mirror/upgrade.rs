@@ -140,6 +140,15 @@ pub(super) fn from_sixth(conn: &Connection) -> Result<()> {
     .map_err(|e| db("cannot bring the store's state up to this version", e))
 }
 
+/// From the seventh format: nothing came but from the feeds.
+pub(super) fn from_seventh(conn: &Connection) -> Result<()> {
+    conn.execute_batch(
+        "CREATE TABLE sync.hints \
+           (table_name VARCHAR, id BIGINT, sequence BIGINT, hinted_at TIMESTAMPTZ)",
+    )
+    .map_err(|e| db("cannot bring the store's state up to this version", e))
+}
+
 /// Gives a journal's table the column of the names, where each row has its line's place. Nothing is
 /// stale because of it: names are not the source's.
 fn name_rows(conn: &Connection, config: &Config, resource: &Resource) -> Result<()> {

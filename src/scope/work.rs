@@ -14,6 +14,8 @@ pub(crate) struct Stale {
     pub(crate) reason: Reason,
     /// The answer that its rows are, where an equal one need not be decoded.
     pub(crate) mirrored: Option<AnswerDigest>,
+    /// The number of the last hint of it, where a webhook named it: a call that is sent now answers it.
+    pub(crate) hint: Option<i64>,
 }
 
 /// Why a scope is stale.
@@ -31,6 +33,8 @@ pub(crate) enum Reason {
     Lagging,
     /// It is searched once more after `source.search_delay`.
     SearchDelay,
+    /// A webhook named it.
+    Hinted,
 }
 
 impl Reason {
@@ -38,7 +42,7 @@ impl Reason {
     /// answer need not be decoded.
     pub(crate) fn believes_the_mirror(&self) -> bool {
         match self {
-            Reason::Changed | Reason::Asked(Mark::Reread | Mark::Gap) => true,
+            Reason::Changed | Reason::Hinted | Reason::Asked(Mark::Reread | Mark::Gap) => true,
             Reason::New
             | Reason::Asked(Mark::Full | Mark::Redefined)
             | Reason::Incomplete
@@ -56,6 +60,7 @@ impl std::fmt::Display for Reason {
             Reason::Asked(mark) => mark.fmt(f),
             Reason::Incomplete => f.write_str("the last answer was incomplete"),
             Reason::Lagging => f.write_str("the search lags behind the feed"),
+            Reason::Hinted => f.write_str("a webhook named it"),
             Reason::SearchDelay => f.write_str("is searched once more after source.search_delay"),
         }
     }
@@ -78,11 +83,11 @@ pub(crate) enum Work {
     /// A case's part of a table.
     Case(Stale),
     /// A whole list.
-    List { table: String, mirrored: Option<AnswerDigest> },
+    List { table: String, mirrored: Option<AnswerDigest>, hint: Option<i64> },
     /// The list that names the scopes of a table.
     Names { table: String },
     /// The part of a table that belongs to a row of another one.
-    Row { table: String, id: i64, mirrored: Option<AnswerDigest> },
+    Row { table: String, id: i64, mirrored: Option<AnswerDigest>, hint: Option<i64> },
     /// A journal's month.
     Month(DueMonth),
 }

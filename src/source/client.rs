@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use secrecy::ExposeSecret;
 use tokio::time::Instant;
 
 use super::boot::{BootClock, SystemBootClock};
@@ -178,7 +179,8 @@ impl Client {
                 }
                 Err(failure) => failure,
             };
-            let wait = if failure.again { waits.next() } else { None };
+            let again = failure.again && request.class != CallClass::Change;
+            let wait = if again { waits.next() } else { None };
             match wait {
                 Some(wait) if Instant::now() + wait < deadline => {
                     tracing::debug!(
@@ -264,7 +266,7 @@ impl Client {
     /// How long after its begin a call's last attempt may begin.
     fn patience(&self, class: CallClass) -> Duration {
         match class {
-            CallClass::Plain | CallClass::Journal => self.shared.retry.patience,
+            CallClass::Plain | CallClass::Journal | CallClass::Change => self.shared.retry.patience,
             // A window may have to pass before each attempt.
             CallClass::Feed(_) => {
                 let windows = self.shared.feed_per.saturating_mul(self.shared.retry.attempts + 1);
@@ -307,7 +309,7 @@ impl Client {
         let shared = &*self.shared;
         let transport = &shared.transport;
         match class {
-            CallClass::Plain | CallClass::Journal => {
+            CallClass::Plain | CallClass::Journal | CallClass::Change => {
                 let slot = transport.limits.slot(class).await?;
                 let mut bearer = shared.tokens.bearer(transport, rejected, deadline).await?;
                 transport.limits.acquire(deadline).await.map_err(Failure::last)?;
@@ -353,7 +355,7 @@ impl Client {
             largest: None,
             endpoint: Arc::clone(&request.endpoint),
             time_limit: match request.class {
-                CallClass::Plain | CallClass::Feed(_) => shared.timeout,
+                CallClass::Plain | CallClass::Feed(_) | CallClass::Change => shared.timeout,
                 CallClass::Journal => shared.journal_timeout,
             },
             again: *sent > 0,
@@ -428,8 +430,11 @@ impl Client {
         mut incoming: Incoming,
         bearer: &Bearer,
     ) -> Result<Outcome, Failure> {
-        let secrets = [bearer.secret(), self.shared.tokens.client_secret()];
+        let mut secrets = vec![bearer.secret(), self.shared.tokens.client_secret()];
+        secrets.extend(request.secret.as_ref().map(ExposeSecret::expose_secret));
         match incoming.status {
+            // What it holds is not shown by the reference, and not needed.
+            200..=299 if request.class == CallClass::Change => Ok(Outcome::Answered(incoming)),
             204 => {
                 incoming.body = bytes::Bytes::new();
                 Ok(Outcome::Answered(incoming))

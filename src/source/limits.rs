@@ -105,7 +105,7 @@ impl Limits {
             CallClass::Journal => {
                 Some(Arc::clone(&self.journal_slots).acquire_owned().await.map_err(closed)?)
             }
-            CallClass::Plain | CallClass::Feed(_) => None,
+            CallClass::Plain | CallClass::Feed(_) | CallClass::Change => None,
         };
         let any = Arc::clone(&self.slots).acquire_owned().await.map_err(closed)?;
         Ok(Slot { _any: any, _journal: journal })

@@ -12,6 +12,7 @@
 //! - [`ledger`]: the throttle of the change feeds (docs/architecture.md, "The throttle ledger").
 //! - [`listing`] and [`pages`]: whole lists, and the proof that they are whole.
 //! - [`user`]: whose data it is, and what we may read.
+//! - [`subscriptions`]: its own webhook subscriptions, the only thing that is ever written.
 //!
 //! Nothing here knows a resource by name, and no secret leaves it.
 
@@ -35,6 +36,7 @@ mod retry_after;
 mod shape;
 pub mod split;
 mod stored_ledger;
+mod subscriptions;
 mod token;
 mod transport;
 pub(crate) mod user;
@@ -56,4 +58,5 @@ pub(crate) use request::{Answer, CallClass, Method, Request};
 pub(crate) use shape::{Expected, Shape};
 pub(crate) use split::{Split, records};
 pub use stored_ledger::StoredLedger;
+pub(crate) use subscriptions::Subscription;
 pub(crate) use user::ApiPermission;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use secrecy::SecretString;
 
 use super::odata::{Query, render_path};
 use super::shape::Expected;
@@ -19,6 +20,8 @@ pub(crate) enum Method {
     Get,
     Post,
     Put,
+    /// Of its own webhook subscriptions alone.
+    Delete,
 }
 
 impl Method {
@@ -28,6 +31,7 @@ impl Method {
             Method::Get => "GET",
             Method::Post => "POST",
             Method::Put => "PUT",
+            Method::Delete => "DELETE",
         }
     }
 }
@@ -48,6 +52,9 @@ pub(crate) enum CallClass {
     /// As plain, but with `limits.journal_timeout`, and a time-out is not tried again: the caller
     /// asks for less instead (docs/architecture.md, "Journals").
     Journal,
+    /// A change of its own webhook subscriptions: as plain, answered by any 2xx, and sent once: one whose answer was
+    /// lost may have been done.
+    Change,
 }
 
 /// One call to the source. Sending it again is always the same call.
@@ -65,6 +72,8 @@ pub(crate) struct Request {
     pub(crate) endpoint: Arc<str>,
     /// What the answer has to be; where nothing is said, any JSON will do.
     pub(crate) expected: Option<Arc<Expected>>,
+    /// What no error may show, whatever the service repeats of the call.
+    pub(crate) secret: Option<SecretString>,
 }
 
 impl Request {
@@ -81,6 +90,7 @@ impl Request {
             class: CallClass::Plain,
             endpoint: template.into(),
             expected: None,
+            secret: None,
         })
     }
 
@@ -115,6 +125,12 @@ impl Request {
     #[must_use]
     pub(crate) fn expecting(mut self, expected: impl Into<Arc<Expected>>) -> Self {
         self.expected = Some(expected.into());
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn hiding(mut self, secret: SecretString) -> Self {
+        self.secret = Some(secret);
         self
     }
 

@@ -62,7 +62,7 @@ impl<'r> Rules<'r> {
         match &resource.group {
             Group::ForEach(each) => self.for_each(each, faults),
             Group::Child(child) => self.child(resource, child, faults),
-            Group::Case | Group::Ids | Group::List | Group::Journal(_) => {}
+            Group::Case | Group::Ids | Group::List | Group::Events | Group::Journal(_) => {}
         }
         if self.needs_itself(resource) {
             faults.push(format!(
@@ -301,7 +301,12 @@ fn needs(resource: &Resource) -> Vec<&str> {
     match &resource.group {
         Group::ForEach(each) if each.list.is_none() => all.push(&each.table),
         Group::ForEach(_) => {}
-        Group::List | Group::Case | Group::Ids | Group::Child(_) | Group::Journal(_) => {
+        Group::List
+        | Group::Case
+        | Group::Ids
+        | Group::Child(_)
+        | Group::Events
+        | Group::Journal(_) => {
             all.extend(resource.fallback.iter().map(|instead| instead.table.as_str()));
         }
     }
@@ -319,7 +324,9 @@ fn has_row_of_case(resource: &Resource) -> bool {
     match resource.group {
         Group::Ids => resource.table != "contacts",
         Group::Case => resource.key == ["case_id"],
-        Group::List | Group::ForEach(_) | Group::Child(_) | Group::Journal(_) => false,
+        Group::List | Group::ForEach(_) | Group::Child(_) | Group::Events | Group::Journal(_) => {
+            false
+        }
     }
 }
 

@@ -200,7 +200,7 @@ fn params(resource: &Resource) -> Vec<(&str, &'static [Scalar])> {
             all.extend(JOURNAL_COLUMNS.into_iter().zip(kinds));
             all.extend([(LINE_ID, INT), (LINE_NUMBER, INT)]);
         }
-        Group::Ids | Group::List | Group::Child(_) => {}
+        Group::Ids | Group::List | Group::Child(_) | Group::Events => {}
     }
     let given = resource.lookup.iter();
     all.extend(given.map(|g| (g.param.as_str(), &[Scalar::Text, Scalar::Enum, Scalar::Guid][..])));

@@ -66,6 +66,7 @@ impl File {
                     scope: None,
                 })
             }),
+            GroupName::Events => Some(Group::Events),
             GroupName::Journal => {
                 Some(Group::Journal(Journal { line_key: self.journal.take().map(|j| j.line_key) }))
             }

@@ -2,8 +2,8 @@
 //! without effect.
 
 use super::super::{
-    Answer, Column, ColumnType, Group, JOURNAL_COLUMNS, Journal, LINE_ID, LINE_NUMBER, Method,
-    Origin, Paging, Read, Refresh, Resource, Scalar,
+    Answer, Column, ColumnType, EVENTS, Group, JOURNAL_COLUMNS, Journal, LINE_ID, LINE_NUMBER,
+    Method, Origin, Paging, Read, Refresh, Resource, Scalar,
 };
 use super::column::{is_plain_name, param_names};
 use super::placeholders;
@@ -49,7 +49,10 @@ pub(super) fn check(resource: &Resource, faults: &mut Vec<String>) {
         (Group::Child(_), Some(_)) => {
             faults.push("[read]: a child table is read with its parent".to_owned());
         }
-        (Group::Child(_), None) => {}
+        (Group::Child(_) | Group::Events, None) => {}
+        (Group::Events, Some(_)) => {
+            faults.push("[read]: what webhooks tell is not read by any call".to_owned());
+        }
         (_, None) => faults.push("[read] is missing".to_owned()),
         (_, Some(read)) => {
             addresses(resource, read, faults);
@@ -92,7 +95,7 @@ fn key(resource: &Resource, faults: &mut Vec<String>) {
     let scope = match &resource.group {
         Group::Case => "case_id",
         Group::ForEach(each) => each.param.as_str(),
-        Group::Ids | Group::List | Group::Child(_) | Group::Journal(_) => return,
+        Group::Ids | Group::List | Group::Child(_) | Group::Events | Group::Journal(_) => return,
     };
     if !resource.columns.iter().any(|c| c.name == scope && fills(resource, c)) {
         faults.push(format!(
@@ -113,6 +116,7 @@ fn group(resource: &Resource, faults: &mut Vec<String>) {
         Group::List => "list",
         Group::ForEach(_) => "for_each",
         Group::Child(_) => "child",
+        Group::Events => "events",
         Group::Journal(_) => "journal",
     };
     let scheduled = matches!(resource.group, Group::List | Group::ForEach(_));
@@ -133,7 +137,9 @@ fn group(resource: &Resource, faults: &mut Vec<String>) {
     let by_date = match &resource.group {
         Group::Case => true,
         Group::Ids => resource.table != "contacts",
-        Group::List | Group::ForEach(_) | Group::Child(_) | Group::Journal(_) => false,
+        Group::List | Group::ForEach(_) | Group::Child(_) | Group::Events | Group::Journal(_) => {
+            false
+        }
     };
     match &resource.refresh {
         Refresh::None if by_date => {
@@ -148,6 +154,11 @@ fn group(resource: &Resource, faults: &mut Vec<String>) {
             resource.table
         )),
         Refresh::None | Refresh::Any | Refresh::Dates(_) => {}
+    }
+    if (resource.group == Group::Events) != (resource.table == EVENTS) {
+        faults.push(format!(
+            "group = \"{word}\": webhooks fill the table {EVENTS}, with group = \"events\", and no other"
+        ));
     }
     if searched != SEARCHES.contains(&resource.table.as_str()) {
         faults.push(format!(

@@ -84,6 +84,7 @@ impl Mirror {
                 complete: true,
                 sent_at: self.now,
                 digest: Some(digest((case_id, notes))),
+                hint: None,
             }],
             kind: LoadKind::Scopes,
             records: 0,

@@ -136,6 +136,7 @@ impl Mirror {
                 complete,
                 sent_at: self.now,
                 digest: None,
+                hint: None,
             }],
             kind: LoadKind::Journal,
             records: 0,

@@ -268,6 +268,7 @@ fn scopes_known(resource: &Resource) -> String {
             "(SELECT count(*) FROM sync.journal_months WHERE table_name = {} AND wanted)",
             sql::text(&resource.table)
         ),
+        Group::Events => "0".to_owned(),
         Group::List | Group::Child(_) | Group::Ids | Group::ForEach(_) => "1".to_owned(),
     }
 }
@@ -322,7 +323,9 @@ fn known_scopes(resource: &Resource) -> Option<String> {
             ids(&each.column, &each.table),
             ids(&each.param, &resource.table)
         )),
-        (Group::Case | Group::Journal(_) | Group::List | Group::Child(_), _) => None,
+        (Group::Case | Group::Journal(_) | Group::List | Group::Events | Group::Child(_), _) => {
+            None
+        }
     }
 }
 

@@ -89,7 +89,11 @@ pub(in crate::mirror) fn note_rules(conn: &Connection, catalog: &Catalog) -> Res
         let is_case = match resource.group {
             Group::Case => true,
             Group::Ids => resource.table != "contacts",
-            Group::List | Group::ForEach(_) | Group::Child(_) | Group::Journal(_) => false,
+            Group::List
+            | Group::ForEach(_)
+            | Group::Child(_)
+            | Group::Events
+            | Group::Journal(_) => false,
         };
         let rule = match &resource.refresh {
             Refresh::None => "none".to_owned(),

@@ -1,0 +1,63 @@
+//! Keeps the daemon's webhook subscriptions at the platform.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::patience::Patience;
+use super::{say_recovery, say_trouble};
+use crate::error::Result;
+use crate::hints::{Address, Aligned};
+use crate::session::Session;
+
+/// How often it is looked whether they are there.
+const INTERVAL: Duration = Duration::from_secs(3600);
+const LEAST_WAIT: Duration = Duration::from_secs(60);
+
+/// The subscriptions that lead to `serve.public_url`.
+pub(super) struct Subscribing {
+    pub(super) session: Arc<Session>,
+    pub(super) address: Address,
+}
+
+impl Subscribing {
+    /// Looks after them until it is dropped. Without them the change feeds tell everything still, only later.
+    ///
+    /// # Errors
+    /// None.
+    pub(super) async fn run(self) -> Result<()> {
+        let mut patience = Patience::new(LEAST_WAIT, INTERVAL);
+        loop {
+            let aligned = self.address.align(&self.session.polls().client).await;
+            let failed = match aligned {
+                Ok(aligned) => {
+                    say(&aligned);
+                    aligned.failed.into_iter().next()
+                }
+                Err(error) => Some(error),
+            };
+            let what = "managing the webhook subscriptions";
+            let wait = match failed {
+                None => {
+                    say_recovery(what, patience.succeed(Instant::now().into_std()));
+                    INTERVAL
+                }
+                Some(error) => {
+                    let trouble = patience.fail(Instant::now().into_std());
+                    say_trouble(what, &error, trouble);
+                    trouble.wait
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+fn say(aligned: &Aligned) {
+    if aligned.changed() {
+        let Aligned { made, repaired, removed, failed } = aligned;
+        let failed = failed.len();
+        tracing::info!(made, repaired, removed, failed, "webhook subscriptions were changed");
+    }
+}

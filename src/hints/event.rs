@@ -1,0 +1,238 @@
+//! What the bodies of webhooks and domain events say (reference, section 6), as far as anybody needs it: which
+//! things to read again, and the few facts that no call reads. Nothing else of a body is kept (pure).
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value};
+
+use crate::scope::{CasePart, Fact, Hint, Told};
+use crate::ticks::Ticks;
+
+/// A name of an event type is not longer; of longer ones the beginning is kept.
+const LONGEST_NAME: usize = 100; // characters
+/// Things that one body names; a longer list of texts is a change of everything, which the polls find.
+const MOST_TOLD: usize = 10_000;
+/// Objects within objects that are searched for ids.
+const DEEPEST: usize = 16;
+
+/// Every event type of reference 6.2.
+pub(crate) const KNOWN: [&str; 21] = [
+    "AppropriationDateChanged",
+    "CaseStatusChanged",
+    "CaseSold",
+    "PublicationChanged",
+    "OppdragCreated",
+    "InteressentCreated",
+    "InteressentChanged",
+    "InteressentDeleted",
+    "AktivitetCreated",
+    "AktivitetChanged",
+    "AktivitetDeleted",
+    "SettlementStatusChanged",
+    "SellerInsuranceChanged",
+    "MarketingPackageChanged",
+    "ChecklistItemChecked",
+    "EmployeeChanged",
+    "OfficeChanged",
+    "DynamicSaleTextChanged",
+    "HyperlinkChanged",
+    "ActivityParticipantCreated",
+    "ActivityParticipantDeleted",
+];
+
+/// What a webhook's body says; `None` where it is no JSON. Several envelopes in a list are taken one by one.
+pub(crate) fn of_webhook(body: &[u8], zone: &TimeZone) -> Option<Vec<Told>> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let envelopes = match &body {
+        Value::Array(all) => all.iter().collect(),
+        one => vec![one],
+    };
+    let told = envelopes.into_iter().flat_map(|one| told(one, zone));
+    Some(told.take(MOST_TOLD).collect())
+}
+
+/// What the events of a domain-event stream say. Their payload is not documented (reference 6.4): a known
+/// event type means what it means as a webhook, and of any other the ids that it names are read again.
+pub(crate) fn of_domain_events(events: &[Value], zone: &TimeZone) -> Vec<Told> {
+    let told = events.iter().flat_map(|event| {
+        let name = text_of(event, &["eventType", "type"]).unwrap_or_default();
+        // `Company.Area.CaseSold` is CaseSold.
+        let name = name.rsplit(['.', '/']).next().unwrap_or_default();
+        let at = instant_of(event, &["eventTime", "time", "EventCreatedDate"], zone);
+        let data = field(event, "data").unwrap_or(event);
+        match KNOWN.iter().find(|known| known.eq_ignore_ascii_case(name)) {
+            Some(known) => {
+                // Whoever wraps an envelope in an event has its payload within.
+                let payload = field(data, "Payload").unwrap_or(data);
+                let told = of_type(known, payload, data, at);
+                if told.is_empty() { named_anywhere(data) } else { told }
+            }
+            None => named_anywhere(data),
+        }
+    });
+    told.take(MOST_TOLD).collect()
+}
+
+fn told(envelope: &Value, zone: &TimeZone) -> Vec<Told> {
+    let Some(name) = text_of(envelope, &["EventType"]) else { return named_anywhere(envelope) };
+    let at = instant_of(envelope, &["EventCreatedDate"], zone);
+    let payload = field(envelope, "Payload").unwrap_or(&Value::Null);
+    let Some(known) = KNOWN.iter().find(|known| known.eq_ignore_ascii_case(name)) else {
+        let event_type = name.chars().take(LONGEST_NAME).collect();
+        return vec![Told::Unknown { event_type }];
+    };
+    let told = of_type(known, payload, envelope, at);
+    // It says something else than is documented: whatever it names is read again.
+    if told.is_empty() { named_anywhere(payload) } else { told }
+}
+
+/// What an event of a known type says (reference 6.2).
+fn of_type(name: &str, payload: &Value, envelope: &Value, at: Option<Timestamp>) -> Vec<Told> {
+    let id = |key: &str| id_of(payload, key);
+    let of_case = |case: Option<i64>, parts: &[CasePart]| -> Vec<Told> {
+        let hint = |id: i64| parts.iter().map(move |part| Hint::Case { id, part: part.clone() });
+        case.into_iter().flat_map(hint).map(Told::Hint).collect()
+    };
+    let contact = || id("ContactId").map(|id| Told::Hint(Hint::Contact { id }));
+    let fact = |thing: &str| {
+        let fact = Fact {
+            event_type: name.to_owned(),
+            id: id(thing),
+            case_id: id("CaseId"),
+            contact_id: id("ContactId"),
+            employee_id: id("EmployeeId"),
+            office_id: id("OfficeId"),
+            occurred_at: at,
+        };
+        vec![Told::Fact(fact)]
+    };
+    let date = |field: &str| CasePart::Date(field.to_owned());
+    let table = |name: &str| CasePart::Table(name.to_owned());
+    match name {
+        "AppropriationDateChanged" | "CaseStatusChanged" | "CaseSold" | "OppdragCreated" => {
+            of_case(id("CaseId"), &[CasePart::Row])
+        }
+        "PublicationChanged" => {
+            of_case(id("CaseId"), &[date("PublicationChangedDate"), table("property_conditions")])
+        }
+        "InteressentCreated" | "InteressentChanged" => {
+            let mut told = of_case(id("CaseId"), &[date("CaseEntityChangedDate")]);
+            told.extend(contact());
+            told
+        }
+        "InteressentDeleted" => match id("CaseId") {
+            Some(case) => of_case(Some(case), &[date("CaseEntityChangedDate")]),
+            None => id("Id").map(|id| Told::Hint(Hint::Role { id })).into_iter().collect(),
+        },
+        "AktivitetCreated"
+        | "AktivitetChanged"
+        | "AktivitetDeleted"
+        | "ActivityParticipantCreated"
+        | "ActivityParticipantDeleted" => of_case(id("CaseId"), &[date("ActivityChangedDate")]),
+        "SettlementStatusChanged" => of_case(id("CaseId"), &[table("settlement_statuses")]),
+        // The vendor's own client passes the case's id where the reference says the property's.
+        "SellerInsuranceChanged" => {
+            of_case(id("PropertyId").or_else(|| id("CaseId")), &[table("property_information")])
+        }
+        "EmployeeChanged" => {
+            id("EmployeeId").map(|id| Told::Hint(Hint::Employee { id })).into_iter().collect()
+        }
+        "OfficeChanged" => {
+            id("OfficeId").map(|id| Told::Hint(Hint::Office { id })).into_iter().collect()
+        }
+        "DynamicSaleTextChanged" => {
+            let texts = table("dynamic_sale_texts");
+            // Only where a text changed and nothing else, whether texts are used cannot have.
+            let only_text = field(envelope, "RequireReload") == Some(&Value::Bool(false));
+            let parts =
+                if only_text { vec![texts] } else { vec![table("dynamic_sale_text_use"), texts] };
+            let cases: Vec<&Value> = match payload {
+                Value::Array(cases) => cases.iter().collect(),
+                one => vec![one],
+            };
+            let cases = cases.into_iter();
+            cases
+                .flat_map(|case| {
+                    of_case(id_of(case, "Id").or_else(|| id_of(case, "CaseId")), &parts)
+                })
+                .collect()
+        }
+        "ChecklistItemChecked" => fact("Id"),
+        "MarketingPackageChanged" => fact("MarketingPackageId"),
+        "HyperlinkChanged" => fact("GeneralTextId"),
+        _ => Vec::new(),
+    }
+}
+
+/// What is read again of the ids that a value names, however deep: of a case its row in the search; the change
+/// feed, which is asked whenever a webhook came, tells the rest.
+fn named_anywhere(value: &Value) -> Vec<Told> {
+    let mut found = Vec::new();
+    search(value, DEEPEST, &mut found);
+    found.into_iter().map(Told::Hint).collect()
+}
+
+fn search(value: &Value, depth: usize, found: &mut Vec<Hint>) {
+    if depth == 0 || found.len() >= MOST_TOLD {
+        return;
+    }
+    match value {
+        Value::Array(all) => all.iter().for_each(|one| search(one, depth - 1, found)),
+        Value::Object(fields) => {
+            for (name, inner) in fields {
+                let hint = integer(inner).and_then(|id| named(name, id));
+                match hint {
+                    Some(hint) if !found.contains(&hint) => found.push(hint),
+                    Some(_) => {}
+                    None => search(inner, depth - 1, found),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn named(name: &str, id: i64) -> Option<Hint> {
+    let name = name.to_ascii_lowercase();
+    Some(match name.as_str() {
+        "caseid" | "propertyid" | "casebaseid" => Hint::Case { id, part: CasePart::Row },
+        "contactid" => Hint::Contact { id },
+        "employeeid" => Hint::Employee { id },
+        "officeid" => Hint::Office { id },
+        _ => return None,
+    })
+}
+
+/// A field by its name in whatever case.
+fn field<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+    let fields: &Map<String, Value> = value.as_object()?;
+    fields.get(name).or_else(|| {
+        fields.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    })
+}
+
+fn text_of<'v>(value: &'v Value, names: &[&str]) -> Option<&'v str> {
+    names.iter().find_map(|name| field(value, name)?.as_str()).filter(|text| !text.is_empty())
+}
+
+fn id_of(value: &Value, name: &str) -> Option<i64> {
+    integer(field(value, name)?)
+}
+
+/// An id: a positive integer, as a number or as text.
+fn integer(value: &Value) -> Option<i64> {
+    let id = match value {
+        Value::Number(number) => number.as_i64(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    };
+    id.filter(|id| *id > 0)
+}
+
+fn instant_of(value: &Value, names: &[&str], zone: &TimeZone) -> Option<Timestamp> {
+    let text = text_of(value, names)?;
+    Ticks::parse(text, zone).ok().flatten().and_then(Ticks::to_timestamp)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! The addresses of webhooks and domain events (contract, section 8; reference, sections 6.1 to 6.4).
+//!
+//! The platform waits five seconds, and never repeats what was answered with 4xx: so that is said only of what
+//! can never become right. What was told is kept before it is answered for, and nothing else is done.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::listener::Bound;
+use super::metrics::set_instant;
+use crate::error::Result;
+use crate::hints::{HintQueue, of_domain_events, of_webhook};
+use crate::scope::Told;
+
+/// A larger body is refused.
+const LONGEST_BODY: usize = 4 << 20; // 4 MiB
+
+/// Says of which kind a delivery of the event grid is.
+const KIND: HeaderName = HeaderName::from_static("aeg-event-type");
+/// Asks whether events may be sent, and allows it (the CloudEvents web hook).
+const ORIGIN: HeaderName = HeaderName::from_static("webhook-request-origin");
+const ALLOWED_ORIGIN: HeaderName = HeaderName::from_static("webhook-allowed-origin");
+const ALLOWED_RATE: HeaderName = HeaderName::from_static("webhook-allowed-rate");
+const VALIDATION: &str = "Microsoft.EventGrid.SubscriptionValidationEvent";
+
+/// What takes webhooks, until it is dropped.
+pub(crate) struct Hooks {
+    queue: HintQueue,
+    token: SecretString,
+    /// Of date-times without offset.
+    zone: TimeZone,
+}
+
+impl Hooks {
+    /// Takes them for this queue, at addresses that end with this token.
+    pub(crate) fn of(queue: HintQueue, token: SecretString, zone: TimeZone) -> Hooks {
+        Hooks { queue, token, zone }
+    }
+
+    /// Serves there until it is dropped.
+    ///
+    /// # Errors
+    /// None: what one caller meets is not the others'.
+    pub(crate) async fn serve(self, bound: Bound) -> Result<()> {
+        bound.serve(self.routes()).await
+    }
+
+    fn routes(self) -> Router {
+        Router::new()
+            .route("/webhooks/{token}", post(webhook))
+            .route("/events/{token}", post(domain_events).options(allow_events))
+            .with_state(Arc::new(self))
+    }
+
+    /// Compared by their digests, so that the time says nothing about the token.
+    fn knows(&self, token: &str) -> bool {
+        Sha256::digest(token) == Sha256::digest(self.token.expose_secret())
+    }
+
+    /// Keeps what was told, and answers for it.
+    async fn keep(&self, told: Vec<Told>) -> Response {
+        if told.is_empty() {
+            return StatusCode::OK.into_response();
+        }
+        match self.queue.keep(told).await {
+            Ok(()) => StatusCode::OK.into_response(),
+            // It is sent again, which may help.
+            Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+        }
+    }
+}
+
+async fn webhook(
+    State(hooks): State<Arc<Hooks>>,
+    Path(token): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let answer = match read(&hooks, &token, &headers, body).await {
+        Ok(body) => match of_webhook(&body, &hooks.zone) {
+            Some(told) => hooks.keep(told).await,
+            None => StatusCode::BAD_REQUEST.into_response(),
+        },
+        Err(refused) => refused.into_response(),
+    };
+    count("webhook", answer.status());
+    answer
+}
+
+async fn domain_events(
+    State(hooks): State<Arc<Hooks>>,
+    Path(token): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let answer = match read(&hooks, &token, &headers, body).await {
+        Ok(body) => match serde_json::from_slice(&body) {
+            Ok(Value::Array(events)) => take_events(&hooks, &headers, events).await,
+            Ok(event) => take_events(&hooks, &headers, vec![event]).await,
+            Err(_) => StatusCode::BAD_REQUEST.into_response(),
+        },
+        Err(refused) => refused.into_response(),
+    };
+    count("domain_event", answer.status());
+    answer
+}
+
+/// Answers the validation handshake of the event grid, or keeps what the events tell.
+async fn take_events(hooks: &Hooks, headers: &HeaderMap, events: Vec<Value>) -> Response {
+    match validation_code(headers, &events) {
+        Some(code) => {
+            let kind = [(header::CONTENT_TYPE, "application/json")];
+            (kind, json!({ "validationResponse": code }).to_string()).into_response()
+        }
+        None => hooks.keep(of_domain_events(&events, &hooks.zone)).await,
+    }
+}
+
+/// The code that a new subscription has to hear.
+fn validation_code(headers: &HeaderMap, events: &[Value]) -> Option<String> {
+    let is_asked = headers.get(KIND).is_some_and(|kind| kind == "SubscriptionValidation");
+    let event = events.iter().find(|event| is_asked || event["eventType"] == VALIDATION)?;
+    event["data"]["validationCode"].as_str().map(str::to_owned)
+}
+
+/// Whether events may be sent: the handshake of CloudEvents.
+async fn allow_events(
+    State(hooks): State<Arc<Hooks>>,
+    Path(token): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    if !hooks.knows(&token) {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    let mut answer = StatusCode::OK.into_response();
+    if let Some(origin) = headers.get(ORIGIN) {
+        answer.headers_mut().insert(ALLOWED_ORIGIN, origin.clone());
+        answer.headers_mut().insert(ALLOWED_RATE, HeaderValue::from_static("*"));
+    }
+    answer
+}
+
+/// The body of a delivery that is ours.
+async fn read(
+    hooks: &Hooks,
+    token: &str,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Bytes, StatusCode> {
+    if !hooks.knows(token) {
+        return Err(StatusCode::NOT_FOUND);
+    }
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    let length: Option<usize> = length.and_then(|length| length.parse().ok());
+    if length.is_some_and(|length| length > LONGEST_BODY) {
+        return Err(StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    let mut whole = BytesMut::new();
+    let mut parts = body.into_data_stream();
+    while let Some(part) = parts.next().await {
+        // A connection that broke off may be made again.
+        let part = part.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+        if whole.len() + part.len() > LONGEST_BODY {
+            return Err(StatusCode::PAYLOAD_TOO_LARGE);
+        }
+        whole.extend_from_slice(&part);
+    }
+    Ok(whole.freeze())
+}
+
+fn count(kind: &'static str, status: StatusCode) {
+    let result = if status.is_success() { "kept" } else { "refused" };
+    metrics::counter!("casemirror_webhooks_total", "kind" => kind, "result" => result).increment(1);
+    if status.is_success() {
+        set_instant("casemirror_webhook_last_timestamp_seconds", Timestamp::now());
+    }
+}

@@ -1,0 +1,355 @@
+//! What webhooks told (`sync.hints`, `main.events`): scopes that are read again, and events that no call
+//! reads.
+//!
+//! Hints are numbered in the count of the feeds' pages. A plan that sees a hint hands its number on with the
+//! work, and the commit of what a call brought takes the hints up to that number away: one that came after the
+//! call was planned stays, and its scope is read once more.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use duckdb::{Connection, params};
+use jiff::Timestamp;
+
+use super::freshness;
+use super::load::count_changed;
+use super::state::{State, batch, count, ids, list};
+use crate::catalog::{Catalog, ChangeDate, EVENTS, Group, Refresh, Resource};
+use crate::error::Result;
+use crate::scope::{CasePart, Fact, Hint, Told, UNKNOWN};
+use crate::sql::{self, db, instant, instant_param, scalar_i64};
+
+/// Key of `sync.meta`: up to which number what webhooks told is in the store.
+const TAKEN_UP_TO: &str = "webhooks_taken";
+/// The tables of the searches of cases.
+const SEARCHED: [&str; 2] = ["cases", "projects"];
+/// New event types that are told.
+const MOST_UNKNOWN: i64 = 1_000;
+
+/// SQL for the tables that are read per case.
+const OF_CASES: &str = "SELECT table_name FROM sync.refresh_rules";
+
+/// What webhooks told.
+pub(crate) struct Hints<'c> {
+    pub(super) conn: &'c Connection,
+}
+
+/// Takes the hints away that the answers in `temp.stage_noted` answer.
+pub(super) fn answered(conn: &Connection) -> Result<()> {
+    batch(
+        conn,
+        "DELETE FROM sync.hints h USING temp.stage_noted n \
+         WHERE h.table_name = n.table_name AND h.id = n.id AND n.part = '' \
+           AND h.sequence <= coalesce(n.hint, n.sequence)",
+    )
+}
+
+impl Hints<'_> {
+    /// Up to which number what webhooks told is in the store.
+    pub(crate) fn taken_up_to(&self) -> Result<i64> {
+        let text = State::new(self.conn).meta(TAKEN_UP_TO)?;
+        Ok(text.and_then(|text| text.parse().ok()).unwrap_or(0))
+    }
+
+    /// Takes what webhooks told, up to this number, each with when it was received. Returns the number of the
+    /// hints. Nothing is planned by them before they are released: the next poll may say the same, and one call
+    /// answers both.
+    pub(crate) fn take(
+        &self,
+        catalog: &Catalog,
+        told: &[(Timestamp, Told)],
+        up_to: i64,
+    ) -> Result<i64> {
+        let state = State::new(self.conn);
+        let sequence = state.sequence()? + 1;
+        let mut scopes: BTreeMap<(String, i64), Timestamp> = BTreeMap::new();
+        let (mut cases, mut facts) = (BTreeSet::new(), Vec::new());
+        for (at, told) in told {
+            match told {
+                Told::Hint(hint) => {
+                    for scope in self.scopes(catalog, hint)? {
+                        scopes.entry(scope).or_insert(*at);
+                    }
+                    if let Hint::Case { id, .. } = hint {
+                        cases.insert(*id);
+                    }
+                }
+                Told::Fact(fact) => facts.push((*at, fact)),
+                Told::Unknown { event_type } => self.note_unknown(event_type, *at)?,
+            }
+        }
+        self.know(&cases)?;
+        self.stage(&scopes, sequence)?;
+        self.insert(&facts)?;
+        state.set_sequence(sequence)?;
+        state.set_meta(TAKEN_UP_TO, &up_to.to_string())?;
+        Ok(sequence)
+    }
+
+    /// The scopes that a hint names, of the tables that the catalog has.
+    fn scopes(&self, catalog: &Catalog, hint: &Hint) -> Result<Vec<(String, i64)>> {
+        let of = |id: i64, which: &dyn Fn(&Resource) -> bool| -> Vec<(String, i64)> {
+            let tables = catalog.resources().iter().filter(|resource| which(resource));
+            tables.map(|resource| (resource.table.clone(), id)).collect()
+        };
+        // The list, and what is read per row of it.
+        let listed = |table: &str, id: i64| -> Vec<(String, i64)> {
+            let is_list = |r: &Resource| r.table == table && r.group == Group::List;
+            let is_read_by = |r: &Resource| match &r.group {
+                Group::ForEach(each) => each.list.is_none() && each.table == table,
+                _ => false,
+            };
+            [of(0, &is_list), of(id, &is_read_by)].concat()
+        };
+        Ok(match hint {
+            Hint::Case { id, part } => of(*id, &|resource| is_part(resource, part)),
+            Hint::Role { id } => {
+                let entity = CasePart::Date(date_field(ChangeDate::CaseEntityChanged).to_owned());
+                let of_role =
+                    format!("SELECT DISTINCT case_id FROM main.case_roles WHERE id = {id}");
+                let cases = ids(self.conn, &of_role)?.into_iter();
+                cases.flat_map(|id| of(id, &|resource| is_part(resource, &entity))).collect()
+            }
+            Hint::Contact { id } => of(*id, &|resource| resource.table == "contacts"),
+            Hint::Employee { id } => listed("employees", *id),
+            Hint::Office { id } => listed("offices", *id),
+        })
+    }
+
+    /// Cases that nobody told us of before become known, and wait for their release.
+    fn know(&self, cases: &BTreeSet<i64>) -> Result<()> {
+        if cases.is_empty() {
+            return Ok(());
+        }
+        let cases: Vec<i64> = cases.iter().copied().collect();
+        batch(
+            self.conn,
+            &format!(
+                "INSERT INTO sync.seen BY NAME \
+                 SELECT id AS case_id, false AS reported, {unknown} AS any_stamp, 0 AS moved, \
+                   {now} AS known_at, false AS dirty, {unknown} AS rereading, false AS removed \
+                 FROM (SELECT unnest([{}]::BIGINT[]) AS id) \
+                 WHERE id NOT IN (SELECT case_id FROM sync.seen WHERE case_id IN ({0}))",
+                list(&cases),
+                unknown = sql::text(UNKNOWN),
+                now = instant(Timestamp::now()),
+            ),
+        )
+    }
+
+    /// Notes the scopes that are read, each once and with the last number.
+    fn stage(&self, scopes: &BTreeMap<(String, i64), Timestamp>, sequence: i64) -> Result<()> {
+        if scopes.is_empty() {
+            return Ok(());
+        }
+        let failed = |e| db("cannot note what webhooks named", e);
+        batch(
+            self.conn,
+            "CREATE OR REPLACE TEMP TABLE stage_hints \
+             (table_name VARCHAR, id BIGINT, hinted_at VARCHAR)",
+        )?;
+        let mut appender = self.conn.appender("stage_hints").map_err(failed)?;
+        for ((table, id), at) in scopes {
+            appender.append_row(params![table, id, instant_param(*at)]).map_err(failed)?;
+        }
+        appender.flush().map_err(failed)?;
+        batch(
+            self.conn,
+            &format!(
+                "DELETE FROM temp.stage_hints WHERE table_name NOT IN \
+                   (SELECT table_name FROM sync.resources \
+                    WHERE status IN ('ok', 'failing') OR because_of IS NOT NULL); \
+                 DELETE FROM sync.hints h USING temp.stage_hints n \
+                   WHERE h.table_name = n.table_name AND h.id = n.id; \
+                 INSERT INTO sync.hints SELECT table_name, id, {sequence}, hinted_at::TIMESTAMPTZ \
+                   FROM temp.stage_hints; \
+                 DROP TABLE temp.stage_hints"
+            ),
+        )
+    }
+
+    /// Lets the cycles plan by the hints up to this number: the cases that no poll has moved since are planned
+    /// like cases that moved. Returns the number by which they are, where anything is left to be read.
+    pub(crate) fn release(&self, up_to: i64) -> Result<Option<i64>> {
+        let hinted = format!("FROM sync.hints WHERE sequence <= {up_to}");
+        if scalar_i64(self.conn, &format!("SELECT count(*) {hinted}"))? == 0 {
+            return Ok(None);
+        }
+        let sequence = State::new(self.conn).sequence()? + 1;
+        count(
+            self.conn,
+            &format!(
+                "UPDATE sync.seen s SET dirty = true, moved = {sequence} \
+                 FROM (SELECT id, max(sequence) AS sequence {hinted} \
+                         AND table_name IN ({OF_CASES}) GROUP BY id) h \
+                 WHERE s.case_id = h.id AND NOT s.removed AND s.moved < h.sequence"
+            ),
+        )?;
+        State::new(self.conn).set_sequence(sequence)?;
+        Ok(Some(sequence))
+    }
+
+    /// The hints of these cases, by table and case.
+    pub(crate) fn of(&self, cases: &[i64]) -> Result<HashMap<(String, i64), i64>> {
+        if cases.is_empty() {
+            return Ok(HashMap::new());
+        }
+        self.named(&format!("id IN ({}) AND table_name IN ({OF_CASES})", list(cases)))
+    }
+
+    /// The hints of lists and of what is read per row of one, by table and id.
+    pub(crate) fn of_lists(&self) -> Result<HashMap<(String, i64), i64>> {
+        self.named(&format!("table_name NOT IN ({OF_CASES}) AND table_name <> 'contacts'"))
+    }
+
+    fn named(&self, which: &str) -> Result<HashMap<(String, i64), i64>> {
+        let sql = format!("SELECT table_name, id, sequence FROM sync.hints WHERE {which}");
+        let rows = sql::query(self.conn, &sql, |row| {
+            Ok(((row.get::<_, String>(0)?, row.get::<_, i64>(1)?), row.get::<_, i64>(2)?))
+        })?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// Of cases that have nothing left to be read (`temp.stage_clean`) hints name what they are not asked for.
+    pub(super) fn forget_clean(&self) -> Result<()> {
+        batch(
+            self.conn,
+            &format!(
+                "DELETE FROM sync.hints h USING temp.stage_clean c \
+                 WHERE h.id = c.id AND h.sequence <= c.moved AND h.table_name IN ({OF_CASES})"
+            ),
+        )
+    }
+
+    /// Hints of lists up to this number that were not answered, though the lists were read, name no row of them;
+    /// those of scopes that failed stay.
+    pub(crate) fn forget_unlisted(&self, up_to: i64) -> Result<()> {
+        batch(
+            self.conn,
+            &format!(
+                "DELETE FROM sync.hints h WHERE sequence <= {up_to} AND table_name <> 'contacts' \
+                   AND table_name NOT IN ({OF_CASES}) AND NOT EXISTS \
+                   (SELECT 1 FROM sync.failures f \
+                    WHERE f.table_name = h.table_name AND f.id = h.id)"
+            ),
+        )
+    }
+
+    /// Hints of tables that are read no more, and of cases that left, name nothing.
+    pub(crate) fn forget_unread(&self) -> Result<()> {
+        if scalar_i64(self.conn, "SELECT count(*) FROM sync.hints")? == 0 {
+            return Ok(());
+        }
+        batch(
+            self.conn,
+            &format!(
+                "DELETE FROM sync.hints WHERE table_name NOT IN \
+                   (SELECT table_name FROM sync.resources \
+                    WHERE status IN ('ok', 'failing') OR because_of IS NOT NULL) \
+                 OR table_name IN ({OF_CASES}) AND id IN \
+                   (SELECT case_id FROM sync.seen WHERE removed)"
+            ),
+        )
+    }
+
+    /// Inserts events, each once: the platform repeats what it is not sure that we have. One without a time
+    /// cannot be told from another.
+    fn insert(&self, facts: &[(Timestamp, &Fact)]) -> Result<()> {
+        if facts.is_empty() {
+            return Ok(());
+        }
+        let failed = |e| db("cannot keep what webhooks told", e);
+        batch(
+            self.conn,
+            "CREATE OR REPLACE TEMP TABLE stage_events (event_type VARCHAR, id BIGINT, case_id BIGINT, \
+             contact_id BIGINT, employee_id BIGINT, office_id BIGINT, occurred_at VARCHAR, \
+             received_at VARCHAR)",
+        )?;
+        let mut appender = self.conn.appender("stage_events").map_err(failed)?;
+        for (received_at, fact) in facts {
+            appender
+                .append_row(params![
+                    fact.event_type,
+                    fact.id,
+                    fact.case_id,
+                    fact.contact_id,
+                    fact.employee_id,
+                    fact.office_id,
+                    fact.occurred_at.map(instant_param),
+                    instant_param(*received_at)
+                ])
+                .map_err(failed)?;
+        }
+        appender.flush().map_err(failed)?;
+        let now = Timestamp::now();
+        let same = ["event_type", "id", "case_id", "contact_id", "employee_id", "office_id"]
+            .map(|column| format!("e.{column} IS NOT DISTINCT FROM n.{column}"))
+            .join(" AND ");
+        let inserted = count(
+            self.conn,
+            &format!(
+                "INSERT INTO main.{EVENTS} BY NAME \
+                 SELECT n.* REPLACE (n.occurred_at::TIMESTAMPTZ AS occurred_at, \
+                   n.received_at::TIMESTAMPTZ AS received_at), {} AS _synced_at \
+                 FROM (SELECT event_type, id, case_id, contact_id, employee_id, office_id, occurred_at, \
+                         min(received_at) AS received_at FROM temp.stage_events \
+                       GROUP BY ALL) n \
+                 WHERE NOT EXISTS (SELECT 1 FROM main.{EVENTS} e \
+                   WHERE e.occurred_at = n.occurred_at::TIMESTAMPTZ AND {same})",
+                instant(now)
+            ),
+        )?;
+        batch(self.conn, "DROP TABLE temp.stage_events")?;
+        let events = BTreeSet::from([EVENTS]);
+        let written = if inserted > 0 { events.clone() } else { BTreeSet::new() };
+        if inserted > 0 {
+            count_changed(self.conn, &BTreeSet::from([EVENTS.to_owned()]))?;
+        }
+        freshness::note(self.conn, &written, &events, now)
+    }
+
+    /// An event type that is not known is drift: told once.
+    fn note_unknown(&self, event_type: &str, at: Timestamp) -> Result<()> {
+        let known = scalar_i64(
+            self.conn,
+            &format!(
+                "SELECT CASE WHEN bool_or(field = {}) THEN {MOST_UNKNOWN} ELSE count(*) END \
+                 FROM sync.drift WHERE table_name = '{EVENTS}'",
+                sql::text(event_type)
+            ),
+        )?;
+        if known >= MOST_UNKNOWN {
+            return Ok(());
+        }
+        tracing::warn!(
+            event_type,
+            "a webhook brought an event type that is not known: nothing is read for it"
+        );
+        self.conn
+            .execute(
+                "INSERT INTO sync.drift VALUES (?, ?, NULL, ?::TIMESTAMPTZ)",
+                params![EVENTS, event_type, instant_param(at)],
+            )
+            .map(drop)
+            .map_err(|e| db("cannot note a new event type", e))
+    }
+}
+
+/// The field of the feed with this date.
+fn date_field(date: ChangeDate) -> &'static str {
+    ChangeDate::ALL[date as usize].1
+}
+
+/// Whether a hint about this part of a case names the table.
+fn is_part(resource: &Resource, part: &CasePart) -> bool {
+    match (&resource.group, part) {
+        (Group::Ids, CasePart::Row) => SEARCHED.contains(&resource.table.as_str()),
+        (Group::Case, CasePart::Date(field)) => match &resource.refresh {
+            Refresh::Dates(dates) => {
+                ChangeDate::of_field(field).is_some_and(|date| dates.contains(&date))
+            }
+            Refresh::None | Refresh::Any => false,
+        },
+        (Group::Case, CasePart::Table(table)) => resource.table == *table,
+        _ => false,
+    }
+}

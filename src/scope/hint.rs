@@ -1,0 +1,64 @@
+//! What a webhook says: a reason to read something, never data.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Something that a webhook named, to be read again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Hint {
+    /// A part of a case.
+    Case {
+        id: i64,
+        part: CasePart,
+    },
+    /// The roles of the case that this role is on.
+    Role {
+        id: i64,
+    },
+    Contact {
+        id: i64,
+    },
+    Employee {
+        id: i64,
+    },
+    Office {
+        id: i64,
+    },
+}
+
+/// What of a case is read again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CasePart {
+    /// Its row in the search.
+    Row,
+    /// The tables that this change date alone makes stale, by its field in the feed.
+    Date(String),
+    /// This table.
+    Table(String),
+}
+
+/// An event whose facts no call reads: a row of `main.events`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Fact {
+    pub(crate) event_type: String,
+    pub(crate) id: Option<i64>,
+    pub(crate) case_id: Option<i64>,
+    pub(crate) contact_id: Option<i64>,
+    pub(crate) employee_id: Option<i64>,
+    pub(crate) office_id: Option<i64>,
+    pub(crate) occurred_at: Option<Timestamp>,
+}
+
+/// One thing that a webhook told.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Told {
+    Hint(Hint),
+    Fact(Fact),
+    /// An event type that is not known.
+    Unknown {
+        event_type: String,
+    },
+}

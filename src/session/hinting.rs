@@ -1,0 +1,80 @@
+//! What webhooks told becomes stale scopes.
+
+use std::io::ErrorKind;
+
+use secrecy::SecretString;
+
+use super::Session;
+use crate::error::{self, Result};
+use crate::failpoint;
+use crate::hints::{Batch, HintQueue, path_of};
+use crate::mirror::{State, webhook_token};
+
+impl Session {
+    /// The secret part of the address of webhooks; made when it is first asked for.
+    ///
+    /// # Errors
+    /// Those of [`webhook_token`].
+    pub(crate) fn webhook_token(&self) -> Result<SecretString> {
+        webhook_token(self.store.path())
+    }
+
+    /// Opens the queue of what webhooks tell.
+    ///
+    /// # Errors
+    /// Those of the store and of [`HintQueue::open`].
+    pub(crate) fn hint_queue(&self) -> Result<HintQueue> {
+        let taken = State::new(&self.store.connection()?).hints().taken_up_to()?;
+        HintQueue::open(self.store.path(), taken)
+    }
+
+    /// Takes what webhooks told into the store; returns the number of these hints. Cycles plan by them from
+    /// [`Session::release_hints`] on.
+    ///
+    /// # Errors
+    /// Those of the store: then none of it is taken.
+    pub(crate) async fn take_hints(&self, batch: &Batch) -> Result<i64> {
+        let (catalog, told, up_to) = (self.catalog.clone(), batch.told.clone(), batch.up_to);
+        let taken = self.writer.run(move |conn| {
+            let hints = State::new(conn);
+            hints.hints().take(&catalog, &told, up_to)
+        });
+        let sequence = taken.await?;
+        failpoint::hit("hints-taken");
+        Ok(sequence)
+    }
+
+    /// Lets cycles plan by the hints up to this number.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn release_hints(&self, up_to: i64) -> Result<()> {
+        let released = self.writer.run(move |conn| State::new(conn).hints().release(up_to)).await?;
+        if let Some(sequence) = released {
+            failpoint::hit("hints-released");
+            self.polls.notifier.notify(sequence);
+        }
+        Ok(())
+    }
+
+    /// Takes what an earlier process kept and did not take, and lets cycles plan by it.
+    ///
+    /// # Errors
+    /// Those of the store and of the queue's file.
+    pub(crate) async fn take_left_hints(&self) -> Result<()> {
+        let path = path_of(self.store.path());
+        match std::fs::metadata(&path) {
+            Ok(file) if file.len() > 0 => {
+                let queue = self.hint_queue()?;
+                if let Some(batch) = queue.take() {
+                    self.take_hints(&batch).await?;
+                    queue.taken(batch.up_to);
+                }
+            }
+            Ok(_) => {}
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(error::io("look at", &path, e)),
+        }
+        self.release_hints(i64::MAX).await
+    }
+}

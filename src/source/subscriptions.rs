@@ -1,0 +1,94 @@
+//! Webhook subscriptions (reference 2.18 and 4.17): the only thing that casemirror ever changes at the source,
+//! and only its own.
+
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::client::Client;
+use super::request::{CallClass, Method, Request};
+use super::shape::Expected;
+use super::split::records;
+use crate::error::{Error, Kind, Result};
+
+const ALL: &str = "/api/WebHooks/Subscriptions";
+const ONE: &str = "/api/WebHooks/Subscriptions/{id}";
+
+/// A subscription of the API user, whoever made it. Its `Secret` is not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Subscription {
+    pub(crate) id: i64,
+    pub(crate) event_type: String,
+    pub(crate) url: String,
+}
+
+impl Client {
+    /// All subscriptions of the API user; those without id or address are nobody's.
+    ///
+    /// # Errors
+    /// Those of [`Client::send`].
+    pub(crate) async fn subscriptions(&self) -> Result<Vec<Subscription>> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "PascalCase")]
+        struct Wire {
+            id: i64,
+            event_type: String,
+            url: String,
+        }
+        let request = Request::get(ALL, &[])?.expecting(Expected {
+            table: "webhook_subscriptions".to_owned(),
+            fields: ["EventType".to_owned()].into(),
+            ..Expected::list()
+        });
+        let answer = self.send(&request).await?;
+        let no_list = || format!("the answer of {ALL} is no list of subscriptions");
+        let all = records(&answer).map_err(|error| error.within(no_list()))?;
+        let read = all.records.iter().filter_map(|record| {
+            let Wire { id, event_type, url } = serde_json::from_str(record.get()).ok()?;
+            Some(Subscription { id, event_type, url })
+        });
+        Ok(read.collect())
+    }
+
+    /// Lets events of this type be sent to `url`.
+    ///
+    /// # Errors
+    /// Those of [`Client::send`]; what its answer would have been is not known then.
+    pub(crate) async fn subscribe(&self, event_type: &str, url: &SecretString) -> Result<()> {
+        let request = Request::post("/api/WebHooks/Subscribe", &[])?;
+        self.change(request, event_type, url).await
+    }
+
+    /// Makes a subscription one of this type to `url`.
+    ///
+    /// # Errors
+    /// As [`Client::subscribe`].
+    pub(crate) async fn change_subscription(
+        &self,
+        id: i64,
+        event_type: &str,
+        url: &SecretString,
+    ) -> Result<()> {
+        let request = Request::new(Method::Put, ONE, &[("id", &id.to_string())])?;
+        self.change(request, event_type, url).await
+    }
+
+    /// Ends a subscription. One that is gone is fine.
+    ///
+    /// # Errors
+    /// As [`Client::subscribe`].
+    pub(crate) async fn unsubscribe(&self, id: i64) -> Result<()> {
+        let request = Request::new(Method::Delete, ONE, &[("id", &id.to_string())])?;
+        match self.send(&request.class(CallClass::Change)).await {
+            Err(error) if error.kind() == Kind::NotFound => Ok(()),
+            sent => sent.map(drop),
+        }
+    }
+
+    async fn change(&self, request: Request, event_type: &str, url: &SecretString) -> Result<()> {
+        let body = json!({ "EventType": event_type, "Url": url.expose_secret() }).to_string();
+        let request = request.body(body).hiding(url.clone()).class(CallClass::Change);
+        let of_type = |error: Error| error.within(format!("events of type {event_type}"));
+        self.send(&request).await.map(drop).map_err(of_type)
+    }
+}

@@ -1,0 +1,396 @@
+//! Webhooks and domain events: what they name is read at once, what only they tell is kept once, and nothing
+//! that was answered for is lost (contract, section 8).
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
+
+use casemirror::failpoint;
+use casemirror::sandbox::{Act, Facet, ListEdit};
+use serde_json::{Value, json};
+
+use crate::support::daemon::Daemon;
+use crate::support::follow::{assert_status, calls, change, hold, idle_calls, lines, shown_cases};
+use crate::support::{World, one, shown};
+
+/// Feeds that are asked when somebody asks for it.
+const PATIENT: &str = "[feed]\ncalls = 1000\nper = \"1s\"\npoll = \"1h\"\ncontacts_poll = \"1h\"\n\
+                       [publish]\nmin_interval = \"0s\"\nparquet = \"\"\n\
+                       [serve]\nlisten = \"\"\nwebhooks = \"127.0.0.1:0\"\n";
+
+fn patient(cases: usize) -> World {
+    let world = World::unthrottled(cases);
+    world.configure(PATIENT);
+    world
+}
+
+/// Where the daemon takes webhooks, as its log says.
+fn address_of(world: &World, daemon: &mut Daemon<'_>) -> String {
+    let address = || {
+        let log = std::fs::read_to_string(world.path("daemon.log")).unwrap();
+        let (_, rest) = log.split_once("webhooks are taken address=")?;
+        rest.split_whitespace().next().map(str::to_owned)
+    };
+    daemon.wait_until("webhooks are taken", || address().is_some());
+    address().unwrap()
+}
+
+/// The paths of webhooks and of domain events, as the command says them.
+fn paths(world: &World) -> (String, String) {
+    let output = world.run(&["webhooks", "url"]);
+    assert_status(&output, 0);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut paths = text.lines().map(|line| {
+        let rest = line.strip_prefix("http://").unwrap();
+        rest[rest.find('/').unwrap()..].to_owned()
+    });
+    (paths.next().unwrap(), paths.next().unwrap())
+}
+
+/// Sends a request; its status and body.
+fn send(address: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\
+         Content-Length: {length}\r\n\r\n"
+    )
+    .unwrap();
+    // A body that is refused need not be read.
+    let _ = stream.write_all(body.as_bytes());
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text);
+    let status = text.split(' ').nth(1).unwrap_or_else(|| panic!("{text}")).parse().unwrap();
+    (status, text)
+}
+
+fn post(address: &str, path: &str, body: &Value) -> u16 {
+    send(address, "POST", path, "Content-Type: application/json\r\n", &body.to_string()).0
+}
+
+fn event(name: &str, payload: &Value) -> Value {
+    json!({ "EventType": name, "EventCreatedDate": "2026-11-20T10:00:00.1234567+01:00", "Payload": payload })
+}
+
+/// Whether what is published is what the source has.
+fn is_equal(world: &World) -> bool {
+    world.path("data/casemirror.duckdb").exists()
+        && world.differences_in(&world.published()).is_empty()
+}
+
+/// Waits until nothing that webhooks told waits any more.
+fn wait_until_followed(world: &World, daemon: &mut Daemon<'_>, done: impl Fn(&World) -> bool) {
+    daemon.wait_until("what the webhook named is read", || done(world));
+}
+
+#[test]
+fn what_a_webhook_names_is_read_at_once_and_by_the_calls_of_its_change() {
+    let world = patient(12);
+    let mut daemon = world.start_daemon();
+    let address = address_of(&world, &mut daemon);
+    let (path, _) = paths(&world);
+    daemon.wait_until_idle();
+    let case_id = shown_cases(&world)[3];
+    let rows = format!("SELECT count(*) FROM main.activities WHERE case_id = {case_id}");
+    daemon.wait_until("all is published", || is_equal(&world));
+    let before: i64 = one(&world.published(), &rows);
+    world.sandbox.reset_stats();
+    change(&world, case_id, Facet::Activity);
+    let told = event("AktivitetCreated", &json!({"Id": 1, "CaseId": case_id, "Type": 3}));
+    assert_eq!(post(&address, &path, &told), 200);
+    wait_until_followed(&world, &mut daemon, |world| {
+        one::<i64>(&world.published(), &rows) == before + 1
+    });
+    // The change feed is asked at once, and what it says and the webhook are answered by the same calls.
+    let activities = format!("GET /api/Cases/{case_id}/Activities");
+    daemon.wait_until("all of the change is read", || {
+        world.run(&["status"]).status.code() == Some(0) && is_equal(&world)
+    });
+    let made = calls(&world);
+    assert_eq!(made.get(&activities), Some(&1), "{made:?}");
+    assert_eq!(made.get("GET /api/Integrations/RecentlyModified/Cases"), Some(&1), "{made:?}");
+    daemon.stop();
+    world.sandbox.reset_stats();
+    world.sync();
+    let idle: BTreeMap<String, u64> = idle_calls();
+    let again = calls(&world);
+    assert!(
+        again.keys().all(|call| idle.contains_key(call)),
+        "nothing is left to be read: {again:?}"
+    );
+}
+
+#[test]
+fn a_flood_of_webhooks_for_one_case_makes_no_flood_of_calls() {
+    let world = patient(10);
+    let mut daemon = world.start_daemon();
+    let address = address_of(&world, &mut daemon);
+    let (path, _) = paths(&world);
+    daemon.wait_until_idle();
+    daemon.wait_until("all is published", || is_equal(&world));
+    let case_id = shown_cases(&world)[3];
+    world.sandbox.reset_stats();
+    hold(&world, "poll", "/api/Integrations/RecentlyModified/Cases", 1);
+    for n in 0..200 {
+        if n % 50 == 0 {
+            change(&world, case_id, Facet::ActivityEdited);
+        }
+        let told = event("AktivitetChanged", &json!({"Id": n, "CaseId": case_id, "Type": 3}));
+        assert_eq!(post(&address, &path, &told), 200);
+    }
+    world.sandbox.release("poll");
+    daemon.wait_until("all of it is read", || {
+        world.run(&["status"]).status.code() == Some(0) && is_equal(&world)
+    });
+    let made = calls(&world);
+    let activities = made.get(&format!("GET /api/Cases/{case_id}/Activities"));
+    // One for what the held poll said, and one where a hint came behind its plan.
+    assert!(activities.is_some_and(|calls| *calls <= 2), "{made:?}");
+    daemon.stop();
+}
+
+#[test]
+fn what_no_date_announces_is_read_because_a_webhook_names_it() {
+    let world = patient(12);
+    let mut daemon = world.start_daemon();
+    let address = address_of(&world, &mut daemon);
+    let (path, _) = paths(&world);
+    daemon.wait_until_idle();
+    let offices = world.sandbox.tables(&["offices"]);
+    let office = offices["tables"]["offices"][0]["id"].as_i64().unwrap();
+    world.sandbox.act(&Act::EditOffice { office_id: office }).unwrap();
+    world.sandbox.act(&Act::Account { office_id: office, edit: ListEdit::Added }).unwrap();
+    let role = world.sandbox.tables(&["case_roles"])["tables"]["case_roles"][0].clone();
+    world.sandbox.reset_stats();
+    assert_eq!(post(&address, &path, &event("OfficeChanged", &json!({"OfficeId": office}))), 200);
+    let id = role["id"].as_i64().unwrap();
+    assert_eq!(post(&address, &path, &event("InteressentDeleted", &json!({"Id": id}))), 200);
+    let roles = format!("GET /api/Cases/{}/Roles", role["case_id"].as_i64().unwrap());
+    let accounts = format!("GET /api/Offices/{office}/Accounts");
+    wait_until_followed(&world, &mut daemon, |world| {
+        let made = calls(world);
+        [roles.as_str(), accounts.as_str(), "GET /api/Offices"]
+            .iter()
+            .all(|c| made.contains_key(*c))
+            && is_equal(world)
+    });
+    let made = calls(&world);
+    for call in [&roles, &accounts, &"GET /api/Offices".to_owned()] {
+        assert_eq!(made.get(call), Some(&1), "{call}: {made:?}");
+    }
+    let count = |what: &str| made.keys().filter(|call| call.contains(what)).count();
+    assert_eq!(
+        (count("/Accounts"), count("/Roles")),
+        (1, 1),
+        "no other office, no other case: {made:?}"
+    );
+    daemon.stop();
+}
+
+#[test]
+fn a_case_that_nobody_knew_is_mirrored_when_a_webhook_names_it() {
+    let world = patient(10);
+    let mut daemon = world.start_daemon();
+    let address = address_of(&world, &mut daemon);
+    let (path, _) = paths(&world);
+    daemon.wait_until_idle();
+    let made = world.sandbox.act(&Act::NewCase { project: false, assignment: None }).unwrap();
+    let case_id = made.case_ids[0];
+    assert_eq!(post(&address, &path, &event("OppdragCreated", &json!({"CaseId": case_id}))), 200);
+    wait_until_followed(&world, &mut daemon, |world| {
+        let sql = format!("SELECT count(*) FROM main.cases WHERE id = {case_id}");
+        one::<i64>(&world.published(), &sql) == 1 && is_equal(world)
+    });
+    // One that is nowhere makes no row and no failure.
+    assert_eq!(post(&address, &path, &event("CaseSold", &json!({"CaseId": 987_654_321}))), 200);
+    wait_until_followed(&world, &mut daemon, |world| {
+        calls(world).keys().any(|call| call.contains("/987654321/Roles"))
+    });
+    daemon.wait_until("all is well again", || world.run(&["status"]).status.code() == Some(0));
+    daemon.stop();
+    world.assert_equal();
+}
+
+#[test]
+fn events_that_no_call_reads_are_kept_once_each() {
+    let world = patient(8);
+    let mut daemon = world.start_daemon();
+    let address = address_of(&world, &mut daemon);
+    let (path, events) = paths(&world);
+    let checked = event(
+        "ChecklistItemChecked",
+        &json!({"CaseId": 17, "Id": 4, "Key": "k", "DefinitionId": 6}),
+    );
+    for _ in 0..3 {
+        assert_eq!(post(&address, &path, &checked), 200);
+    }
+    let package = event("MarketingPackageChanged", &json!({"MarketingPackageId": 5, "CaseId": 17}));
+    assert_eq!(post(&address, &path, &package), 200);
+    let count = "SELECT count(*) FROM main.events";
+    wait_until_followed(&world, &mut daemon, |world| {
+        world.path("data/casemirror.duckdb").exists() && one::<i64>(&world.published(), count) == 2
+    });
+    // As the platform repeats it, later and by another way.
+    let mut wrapped =
+        json!({"eventType": "ChecklistItemChecked", "eventTime": "2026-11-20T09:00:00.1234567Z"});
+    wrapped["data"] = json!({"CaseId": 17, "Id": 4});
+    assert_eq!(post(&address, &events, &json!([wrapped])), 200);
+    assert_eq!(post(&address, &path, &checked), 200);
+    let link = event("HyperlinkChanged", &json!({"GeneralTextId": 6, "CaseId": 17}));
+    assert_eq!(post(&address, &path, &link), 200);
+    wait_until_followed(&world, &mut daemon, |world| one::<i64>(&world.published(), count) >= 3);
+    let rows = "SELECT event_type, id, case_id, epoch_us(occurred_at), received_at IS NOT NULL \
+                FROM main.events ORDER BY id";
+    assert_eq!(
+        lines(&world.published(), rows),
+        [
+            "{'event_type': ChecklistItemChecked, 'id': 4, 'case_id': 17, \
+             'epoch_us(occurred_at)': 1795165200123456, '(received_at IS NOT NULL)': true}",
+            "{'event_type': MarketingPackageChanged, 'id': 5, 'case_id': 17, \
+             'epoch_us(occurred_at)': 1795165200123456, '(received_at IS NOT NULL)': true}",
+            "{'event_type': HyperlinkChanged, 'id': 6, 'case_id': 17, \
+             'epoch_us(occurred_at)': 1795165200123456, '(received_at IS NOT NULL)': true}",
+        ]
+    );
+    daemon.stop();
+}
+
+#[test]
+fn only_what_can_never_become_right_is_refused() {
+    let world = patient(6);
+    let mut daemon = world.start_daemon();
+    let address = address_of(&world, &mut daemon);
+    let (path, events) = paths(&world);
+    let sold = event("CaseSold", &json!({"CaseId": 17})).to_string();
+    let answer = |method: &str, path: &str, body: &str| send(&address, method, path, "", body).0;
+    for way in ["/webhooks/", "/events/"] {
+        assert_eq!(answer("POST", &format!("{way}{}", "0".repeat(48)), &sold), 404);
+    }
+    assert_eq!(answer("POST", "/", &sold), 404);
+    assert_eq!(answer("GET", &path, ""), 405);
+    let long = format!("{{\"EventType\": \"{}\"}}", "x".repeat(4 << 20));
+    for path in [&path, &events] {
+        assert_eq!(answer("POST", path, "{\"EventType\": "), 400);
+        assert_eq!(answer("POST", path, ""), 400);
+        assert_eq!(answer("POST", path, &long), 413);
+        for odd in ["{}", "[]", "null", "\"text\"", "{\"EventType\": 5, \"Payload\": []}"] {
+            assert_eq!(answer("POST", path, odd), 200, "{odd}");
+        }
+    }
+    // Without a length it is measured as it comes.
+    let chunk = "x".repeat(1 << 20);
+    let chunks = format!("100000\r\n{chunk}\r\n").repeat(5);
+    let mut stream = TcpStream::connect(&address).unwrap();
+    write!(stream, "POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        .unwrap();
+    let _ = stream.write_all(format!("{chunks}0\r\n\r\n").as_bytes());
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text);
+    assert!(text.starts_with("HTTP/1.1 413"), "{text}");
+
+    assert_eq!(post(&address, &path, &event("NewKind", &json!({"Name": "Kari Nordmann"}))), 200);
+    let known = "SELECT field FROM sync.drift WHERE table_name = 'events'";
+    daemon.wait_until("the unknown type is noted", || {
+        world.path("data/casemirror.duckdb").exists()
+            && lines(&world.published(), known) == ["{'field': NewKind}"]
+    });
+    let log = daemon.log();
+    let token = path.rsplit('/').next().unwrap();
+    assert!(log.contains("NewKind") && !log.contains("Nordmann") && !log.contains(token), "{log}");
+    daemon.stop();
+}
+
+#[test]
+fn a_domain_event_subscription_is_validated() {
+    let world = patient(6);
+    let mut daemon = world.start_daemon();
+    let address = address_of(&world, &mut daemon);
+    let (_, path) = paths(&world);
+    let asked = json!([{
+        "id": "1", "eventType": "Microsoft.EventGrid.SubscriptionValidationEvent",
+        "data": {"validationCode": "512d38b6", "validationUrl": "https://elsewhere.example.com"}
+    }]);
+    let header = "aeg-event-type: SubscriptionValidation\r\n";
+    let (status, text) = send(&address, "POST", &path, header, &asked.to_string());
+    assert_eq!(status, 200);
+    assert!(text.ends_with("{\"validationResponse\":\"512d38b6\"}"), "{text}");
+    let (status, text) =
+        send(&address, "OPTIONS", &path, "WebHook-Request-Origin: grid.example.com\r\n", "");
+    assert_eq!(status, 200);
+    assert!(text.to_lowercase().contains("webhook-allowed-origin: grid.example.com"), "{text}");
+    assert_eq!(send(&address, "OPTIONS", "/events/unknown", "", "").0, 404);
+    daemon.stop();
+}
+
+#[test]
+fn what_was_answered_for_outlives_a_kill_at_every_point() {
+    for point in failpoint::HINTING {
+        let world = patient(8);
+        world.sync();
+        let case_id = shown_cases(&world)[2];
+        change(&world, case_id, Facet::Settled);
+        let mut daemon = world.start_daemon_in(&[("CASEMIRROR_ABORT_AT", point)], &[]);
+        let address = address_of(&world, &mut daemon);
+        let (path, _) = paths(&world);
+        let fact = event("ChecklistItemChecked", &json!({"CaseId": case_id, "Id": 4}));
+        let named = event("SettlementStatusChanged", &json!({"CaseId": case_id}));
+        // Whether the answer came before the end or not: what was kept is followed.
+        let both = json!([fact, named]).to_string();
+        if let Ok(mut stream) = TcpStream::connect(&address) {
+            let length = both.len();
+            let _ = write!(
+                stream,
+                "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{both}"
+            );
+            let _ = stream.read(&mut [0; 100]);
+        }
+        assert_eq!(daemon.ends().signal(), Some(6), "{point}:\n{}", daemon.log());
+        drop(daemon);
+        world.sync();
+        world.assert_equal();
+        let rows = lines(&world.published(), "SELECT id, case_id FROM main.events");
+        assert_eq!(rows, [format!("{{'id': 4, 'case_id': {case_id}}}")], "{point}");
+        assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM sync.hints"), 0, "{point}");
+    }
+}
+
+#[test]
+fn subscriptions_are_made_repaired_and_removed_and_those_of_others_stay() {
+    let world = World::unthrottled(6);
+    let public = "public_url = \"https://mirror.example.com/here\"\n";
+    world.configure(&format!("{PATIENT}{public}"));
+    let subscriptions = || {
+        let state = world.sandbox.tables(&["webhook_subscriptions"]);
+        state["tables"]["webhook_subscriptions"].as_array().unwrap().clone()
+    };
+    let others = subscriptions().len();
+    let mut daemon = world.start_daemon();
+    daemon.wait_until("all event types are subscribed", || subscriptions().len() == others + 21);
+    let log = daemon.log();
+    daemon.stop();
+    let output = world.run(&["webhooks", "url"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let url = text.lines().next().unwrap();
+    assert!(url.starts_with("https://mirror.example.com/here/webhooks/"), "{url}");
+    let token = url.rsplit('/').next().unwrap();
+    assert!(!log.contains(token), "{log}");
+
+    // Again: nothing is made twice.
+    let mut daemon = world.start_daemon();
+    world.sandbox.reset_stats();
+    daemon.wait_until("they are looked at", || {
+        calls(&world).keys().any(|call| call.ends_with("/api/WebHooks/Subscriptions"))
+    });
+    daemon.stop();
+    assert_eq!(subscriptions().len(), others + 21);
+
+    let removed = world.run(&["webhooks", "remove"]);
+    assert_status(&removed, 0);
+    assert!(shown(&removed).contains("21 webhook subscriptions removed"), "{}", shown(&removed));
+    assert_eq!(subscriptions().len(), others);
+    world.configure(PATIENT);
+    let none = world.run(&["webhooks", "remove"]);
+    assert!(shown(&none).contains("0 webhook subscriptions removed"), "{}", shown(&none));
+}
