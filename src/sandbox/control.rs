@@ -21,7 +21,7 @@ use super::stats::Report;
 use super::throttle::ThrottleStyle;
 use super::world::journals::{Level, Month};
 use super::world::{Act, Lag, Outcome};
-use super::{HeavyJournal, JournalPaging, Options, Sandbox, Shared};
+use super::{Deliveries, HeavyJournal, JournalPaging, Options, Sandbox, Shared};
 
 /// Settings that can be turned while the sandbox runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -206,6 +206,17 @@ impl Sandbox {
         self.shared.faults.wait_until_held(name, Duration::from_secs(30)).await
     }
 
+    /// What was delivered to subscribers, and what is still to be.
+    pub fn deliveries(&self) -> Deliveries {
+        self.shared.outbox.report()
+    }
+
+    /// Waits until no delivery is pending any more, those between two retries included; false where
+    /// some are after half a minute.
+    pub async fn wait_until_delivered(&self) -> bool {
+        self.shared.outbox.wait_until_settled(Duration::from_secs(30)).await
+    }
+
     /// Ids of all cases that exist, in order.
     pub fn case_ids(&self) -> Vec<i64> {
         self.shared.world().cases().map(|(handle, _)| handle.facts().id).collect()
@@ -225,6 +236,11 @@ pub(crate) fn router() -> Router<Arc<Shared>> {
         .route("/sandbox/faults/{id}", delete(remove))
         .route("/sandbox/release", post(release))
         .route("/sandbox/wait_until_held", post(wait))
+        .route(
+            "/sandbox/deliveries",
+            get(async |State(shared): Shares| reply(&shared.outbox.report())),
+        )
+        .route("/sandbox/deliveries/wait", post(wait_for_deliveries))
 }
 
 type Shares = State<Arc<Shared>>;
@@ -331,4 +347,16 @@ async fn wait(State(shared): Shares, body: Bytes) -> Result<Response, Refusal> {
     let at_most = Duration::from_millis(named.timeout_ms.unwrap_or(30_000));
     let held = shared.faults.wait_until_held(&named.name, at_most).await;
     Ok(reply(&json!({ "held": held })))
+}
+
+#[derive(Deserialize)]
+struct Patience {
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+}
+
+async fn wait_for_deliveries(State(shared): Shares, body: Bytes) -> Result<Response, Refusal> {
+    let patience: Patience = read(&body)?;
+    let at_most = Duration::from_millis(patience.timeout_ms.unwrap_or(30_000));
+    Ok(reply(&json!({ "settled": shared.outbox.wait_until_settled(at_most).await })))
 }

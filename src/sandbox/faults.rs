@@ -35,6 +35,12 @@ pub struct Rule {
     pub fault: Fault,
 }
 
+/// The method of rules that are for deliveries: their path is the event type, their query a part of
+/// the body. `{"method": "DELIVER", "path": "CaseSold", "count": 1, "fault": {"kind": "lose_answer"}}`
+/// has one delivery made and its answer lost, so that it is made once more; `drop` sends nothing,
+/// `refuse` answers in the subscriber's place, `delay` and `hold` do what they say.
+pub(crate) const DELIVER: &str = "DELIVER";
+
 fn first() -> u64 {
     1
 }
@@ -230,18 +236,30 @@ impl Faults {
 
     /// What befalls this call; counts it.
     pub(crate) fn judge(&self, method: &str, path: &str, query: &str) -> Verdict {
-        let mut inner = self.lock();
-        if inner.rules.is_empty() {
-            return Verdict::default();
-        }
         let decoded = percent_encoding::percent_decode_str(query).decode_utf8_lossy();
+        self.judge_by(|rule| {
+            rule.method.as_deref().is_none_or(|m| m.eq_ignore_ascii_case(method))
+                && glob(&rule.path, path)
+                && rule.query.as_deref().is_none_or(|part| decoded.contains(part))
+        })
+    }
+
+    /// What befalls this attempt of a delivery; counts it. Only rules with the method [`DELIVER`]
+    /// are for deliveries.
+    pub(crate) fn judge_delivery(&self, event_type: &str, body: &str) -> Verdict {
+        self.judge_by(|rule| {
+            rule.method.as_deref().is_some_and(|m| m.eq_ignore_ascii_case(DELIVER))
+                && glob(&rule.path, event_type)
+                && rule.query.as_deref().is_none_or(|part| body.contains(part))
+        })
+    }
+
+    fn judge_by(&self, is_hit: impl Fn(&Rule) -> bool) -> Verdict {
+        let mut inner = self.lock();
         let mut faults = Vec::new();
         for script in &mut inner.rules {
             let rule = &script.rule;
-            let hit = rule.method.as_deref().is_none_or(|m| m.eq_ignore_ascii_case(method))
-                && glob(&rule.path, path)
-                && rule.query.as_deref().is_none_or(|part| decoded.contains(part));
-            if !hit {
+            if !is_hit(rule) {
                 continue;
             }
             script.seen += 1;

@@ -10,11 +10,13 @@
 //! records/  the world's things as the API's records
 //! odata/    $filter, $orderby, $top, $skip, $select, counts
 //! api/      routes, tokens, permissions, the feed and its throttle, searches, writes
+//! deliveries/  webhooks and domain events on their way to subscribers
 //! control   what tests order, in Rust and under /sandbox
 //! ```
 
 pub(crate) mod api;
 pub(crate) mod control;
+mod deliveries;
 pub(crate) mod faults;
 mod listener;
 pub(crate) mod odata;
@@ -37,6 +39,7 @@ use tokio::task::JoinHandle;
 use crate::error::{Error, Kind, Result};
 use api::token::Tokens;
 use control::Knobs;
+use deliveries::outbox::Outbox;
 use faults::Faults;
 use listener::{Line, Listener};
 use stats::Stats;
@@ -46,6 +49,7 @@ use world::{Lag, Size, World};
 
 pub use api::journals::{HeavyAnswer, HeavyJournal, JournalPaging};
 pub use control::Control;
+pub use deliveries::{Deliveries, Delivery, DeliveryCounts, DeliveryOutcome};
 pub use faults::{Fault, Rule, When};
 pub use spoil::Spoil;
 #[cfg(test)]
@@ -97,6 +101,10 @@ pub struct Options {
     pub lists_offices: bool,
     /// Where the extended entry definitions are found.
     pub definitions_at: DefinitionsAt,
+    /// What a minute of the webhooks' retry table lasts.
+    pub webhook_minute: Duration,
+    /// How long a subscriber may take to answer.
+    pub webhook_limit: Duration,
 }
 
 impl Default for Options {
@@ -122,6 +130,8 @@ impl Default for Options {
             heavy_journal: None,
             lists_offices: true,
             definitions_at: DefinitionsAt::Both,
+            webhook_minute: Duration::from_secs(60),
+            webhook_limit: Duration::from_secs(5),
         }
     }
 }
@@ -169,6 +179,8 @@ pub enum DefinitionsAt {
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) faults: Faults,
+    /// The world's own; here so that nobody needs the world's lock to deliver.
+    pub(crate) outbox: Outbox,
     base_url: String,
     world: Mutex<World>,
     throttle: Mutex<Throttle>,
@@ -218,6 +230,7 @@ pub struct Sandbox {
     stop: Option<oneshot::Sender<()>>,
     server: JoinHandle<()>,
     life: Option<JoinHandle<()>>,
+    post: JoinHandle<()>,
 }
 
 impl Sandbox {
@@ -247,6 +260,7 @@ impl Sandbox {
         let world = World::new(options.seed, origin, size, Lag::By(options.search_lag));
         let shared = Arc::new(Shared {
             faults: Faults::default(),
+            outbox: world.outbox.clone(),
             base_url: format!("http://{address}{base_path}"),
             world: Mutex::new(world),
             throttle: Mutex::new(Throttle::new(
@@ -274,7 +288,8 @@ impl Sandbox {
             }
         });
         let life = shared.options.live.map(|every| tokio::spawn(live(shared.clone(), every)));
-        Ok(Sandbox { shared, address, stop: Some(stop), server, life })
+        let post = tokio::spawn(deliveries::post::run(shared.clone()));
+        Ok(Sandbox { shared, address, stop: Some(stop), server, life, post })
     }
 
     /// The base URL of the API, without a slash at its end.
@@ -308,6 +323,7 @@ impl Sandbox {
         if let Some(life) = self.life.take() {
             life.abort();
         }
+        self.post.abort();
         self.shared.faults.clear();
         self.stop.take();
         let _ = tokio::time::timeout(Duration::from_secs(2), &mut self.server).await;
@@ -325,6 +341,7 @@ impl Drop for Sandbox {
         if let Some(life) = self.life.take() {
             life.abort();
         }
+        self.post.abort();
         self.shared.faults.clear();
     }
 }

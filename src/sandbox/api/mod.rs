@@ -4,6 +4,7 @@
 pub(crate) mod answer;
 mod case;
 mod consents;
+mod domain_events;
 mod dossier;
 mod economics;
 mod feed;

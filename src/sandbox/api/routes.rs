@@ -12,8 +12,8 @@ use super::super::world::journals::{Journal, Level};
 use super::super::{DefinitionsAt, Options, Shared, control};
 use super::answer::Refusal;
 use super::{
-    case, consents, dossier, economics, feed, files, invoicing, journals, office, on_the_way,
-    public, search, token, user, webhooks, writes,
+    case, consents, domain_events, dossier, economics, feed, files, invoicing, journals, office,
+    on_the_way, public, search, token, user, webhooks, writes,
 };
 
 /// All routes: the API below the base path, the control endpoints below `/sandbox`.
@@ -148,6 +148,13 @@ fn of_registers() -> Router<Arc<Shared>> {
             get(webhooks::one).put(webhooks::replace).delete(webhooks::remove),
         )
         .route("/api/WebHooks/Subscriptions/{id}/UpdateSecret", put(webhooks::renew_secret))
+        .route(
+            "/api/domainevents/url",
+            get(domain_events::one)
+                .post(domain_events::subscribe)
+                .put(domain_events::replace)
+                .delete(domain_events::remove),
+        )
         .route("/api/Persons/{id}/FullIdentityNumber", get(office::identity_number))
 }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::super::Shared;
+use super::super::deliveries::outbox::Target;
 use super::super::faults::Twist;
 use super::super::records::registers as records;
 use super::super::wire::Ticks;
@@ -113,6 +114,7 @@ pub(crate) async fn remove(State(shared): Shares, Path(id): Path<String>) -> Ans
     let mut world = shared.world();
     let list = &mut world.registers.subscriptions;
     let position = list.iter().position(|one| one.id.to_string() == id).ok_or_else(|| none(&id))?;
-    list.remove(position);
+    let gone = list.remove(position);
+    world.outbox.forget(&Target::Webhook(gone.id));
     Ok(answer::none())
 }

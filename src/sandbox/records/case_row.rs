@@ -233,15 +233,12 @@ fn ids(list: impl Iterator<Item = i64>) -> Value {
 /// Fields derived from the case's activities (reference 2.3).
 fn calendar(r: &mut Record, case: &Case) {
     let t = case.trivia;
-    let latest = |kind: &str| -> Option<Ticks> {
-        case.activities.iter().filter(|a| a.kind == kind).filter_map(|a| a.at).max()
-    };
     let showings: Vec<_> = case.activities.iter().filter(|a| a.kind == "ShowingActivity").collect();
     let dates: Vec<Ticks> = showings.iter().filter_map(|a| a.at).collect();
-    let transfer = latest("TransferActivity");
+    let transfer = case.transfer_date();
     r.put("TransferDate", local(transfer))
         .put("TransferLocation", transfer.map(|_| "På eiendommen"))
-        .put("InspectionDate", local(latest("InspectionActivity")))
+        .put("InspectionDate", local(case.latest("InspectionActivity")))
         .put("ShowingDate", local(dates.iter().copied().max()))
         .put("ShowingDates", Value::List(dates.iter().map(|at| at.local().into()).collect()))
         .put("ShowingIds", ids(showings.iter().filter(|a| !a.private).map(|a| a.id)))
@@ -254,7 +251,7 @@ fn calendar(r: &mut Record, case: &Case) {
                 ids(case.contacts_as("Stakeholder").take(1))
             },
         )
-        .put("ContractMeetingDate", local(latest("ContractMeetingActivity")))
+        .put("ContractMeetingDate", local(case.latest("ContractMeetingActivity")))
         .put("ContractSigningDate", local(case.reached(Status::Sold).map(|at| at.plus_days(7))))
         .put("NextStipulationDeadline", local(t.chance(54, 20).then(|| case.created.plus_days(60))))
         .put(

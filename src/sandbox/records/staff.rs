@@ -10,7 +10,7 @@ pub(crate) fn office(office: &Office) -> Record {
     let mut r = Record::with_capacity(24);
     let email = format!("kontor{}@example.no", office.id);
     r.put("Id", office.id)
-        .put("Guid", Value::Guid(t.guid(1)))
+        .put("Guid", Value::Guid(office.guid()))
         .put("ChainId", CHAIN_ID)
         .put("BrokerCompanyId", office.company)
         .put("Name", office.name.clone())
@@ -62,7 +62,7 @@ pub(crate) fn employee(employee: &Employee) -> Record {
     // Some day after 2020.
     let first_day = Ticks((1_600_000_000 + t.between(30, 0, 150_000_000)) * TICKS_PER_SECOND);
     r.put("Id", employee.id)
-        .put("Guid", Value::Guid(t.guid(1)))
+        .put("Guid", Value::Guid(employee.guid()))
         .put("ChainId", CHAIN_ID)
         .put("BrokerCompanyId", employee.company)
         .put("Name", person.name())

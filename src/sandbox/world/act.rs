@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
 
 use super::journals::{Journal, JournalEdit};
 
@@ -95,11 +96,57 @@ pub enum Act {
         #[serde(default)]
         line: Option<usize>,
     },
+    /// A role of a case gets another type, the last one where none is named; nothing but
+    /// `ModifiedDate` moves.
+    EditRole {
+        case_id: i64,
+        #[serde(default)]
+        role_id: Option<i64>,
+    },
+    /// An event of whatever type and payload is delivered; nothing else happens. See [`Act::emit`].
+    Emit {
+        event_type: String,
+        payload: Json,
+        /// Further fields of the envelope; one of the usual names stands in the place of the usual
+        /// value.
+        #[serde(default)]
+        fields: Map<String, Json>,
+        /// The address of a subscription. None: all subscriptions of the event type, and where it
+        /// is none of reference 6.2, each address that is subscribed.
+        #[serde(default)]
+        to: Option<String>,
+        /// How often the same body is delivered again.
+        #[serde(default)]
+        duplicate: u32,
+        #[serde(default)]
+        at: Option<String>,
+    },
+    /// The body of a delivery, the newest where none is named, is delivered again.
+    Redeliver {
+        #[serde(default)]
+        delivery: Option<u64>,
+        #[serde(default = "one")]
+        times: u32,
+    },
     /// Events of the world's own accord.
     Tick {
         #[serde(default = "one")]
         events: u32,
     },
+}
+
+impl Act {
+    /// One event to all subscriptions of its type.
+    pub fn emit(event_type: &str, payload: Json) -> Act {
+        Act::Emit {
+            event_type: event_type.to_owned(),
+            payload,
+            fields: Map::new(),
+            to: None,
+            duplicate: 0,
+            at: None,
+        }
+    }
 }
 
 fn one() -> u32 {
@@ -297,4 +344,7 @@ pub struct Outcome {
     pub moved: BTreeMap<String, Option<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) journal: Option<JournalLine>,
+    /// Ids of the deliveries that were ordered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deliveries: Vec<u64>,
 }

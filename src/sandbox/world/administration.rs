@@ -15,6 +15,7 @@ impl World {
             return Err(format!("there is no employee {id}"));
         }
         self.change_contact(id, at, |c| c.telephone = Some(format!("+47 {number}")));
+        self.employee_changed(id, at);
         Ok(contact_outcome("employee edited", id, at))
     }
 
@@ -22,6 +23,9 @@ impl World {
         let number = self.dice.between(22_000_000, 22_999_999);
         let office = self.offices.get_mut(&id).ok_or_else(|| no_office(id))?;
         office.telephone = format!("+47 {number}");
+        let office = office.clone();
+        let at = self.stamp();
+        self.office_changed(&office, at);
         Ok(listed("office edited", id))
     }
 
@@ -34,7 +38,9 @@ impl World {
     }
 
     pub(super) fn close_office(&mut self, id: i64) -> Result<Outcome, String> {
-        self.offices.remove(&id).ok_or_else(|| no_office(id))?;
+        let closed = self.offices.remove(&id).ok_or_else(|| no_office(id))?;
+        let at = self.stamp();
+        self.office_changed(&closed, at);
         Ok(listed("office closed down", id))
     }
 
@@ -50,6 +56,7 @@ impl World {
         employee.affiliations.push(Affiliation::new(employee.trivia, office_id, number, true));
         (employee.office, employee.company) = (office_id, company);
         self.change_contact(id, at, |_| ());
+        self.employee_changed(id, at);
         Ok(contact_outcome("employee moved", id, at))
     }
 

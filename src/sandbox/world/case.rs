@@ -169,6 +169,16 @@ impl Case {
         Settlement::ALL.into_iter().rev().find(|state| self.settled[*state as usize].is_some())
     }
 
+    /// The latest transfer activity's date (reference 2.3, `TransferDate`).
+    pub(crate) fn transfer_date(&self) -> Option<Ticks> {
+        self.latest("TransferActivity")
+    }
+
+    /// The latest date of an activity of a type.
+    pub(crate) fn latest(&self, kind: &str) -> Option<Ticks> {
+        self.activities.iter().filter(|a| a.kind == kind).filter_map(|a| a.at).max()
+    }
+
     pub(crate) fn costs(&self, seller: bool) -> &Vec<Cost> {
         if seller { &self.seller_costs } else { &self.buyer_costs }
     }
@@ -228,7 +238,7 @@ pub(crate) struct Resale {
     pub(crate) developer: Option<i64>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Role {
     pub(crate) id: i64,
     pub(crate) kind: &'static str,

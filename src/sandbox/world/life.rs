@@ -10,6 +10,7 @@ use super::belongings;
 use super::case::{Case, Moved};
 use super::change::{change, next_facet};
 use super::dice::Dice;
+use super::events::{self, Event};
 use super::generate;
 
 impl World {
@@ -42,6 +43,9 @@ impl World {
                 if !self.change_contact(id, at, |c| c.telephone = Some(format!("+47 {number}"))) {
                     return Err(format!("there is no contact {id}"));
                 }
+                if self.employees.contains_key(&id) {
+                    self.employee_changed(id, at);
+                }
                 Ok(contact_outcome("contact edited", id, at))
             }
             Act::NewContact {} => {
@@ -64,6 +68,22 @@ impl World {
             Act::Subscription { edit } => self.edit_subscriptions(*edit),
             Act::Journal { journal, office_id, month, edit, line } => {
                 self.edit_journal(*journal, *office_id, month, *edit, *line)
+            }
+            Act::EditRole { case_id, role_id } => self.edit_role(*case_id, *role_id),
+            Act::Emit { event_type, payload, fields, to, duplicate, at } => {
+                let event = Event {
+                    kind: event_type.clone().into(),
+                    at: self.instant_or_next(at.as_deref())?,
+                    payload: payload.clone(),
+                    more: fields.clone(),
+                };
+                let deliveries =
+                    self.emit_ordered(&event, to.as_deref(), duplicate.saturating_add(1));
+                Ok(Outcome { what: "emitted".to_owned(), deliveries, ..Outcome::default() })
+            }
+            Act::Redeliver { delivery, times } => {
+                let deliveries = self.outbox.again(*delivery, *times)?;
+                Ok(Outcome { what: "delivered again".to_owned(), deliveries, ..Outcome::default() })
             }
             Act::Tick { events } => {
                 let mut all = Outcome { what: "events".to_owned(), ..Outcome::default() };
@@ -115,7 +135,9 @@ impl World {
             case.resale = None;
         }
         case.facts.dates.set(Moved::CaseEntity, Some(at));
+        let events = events::of_new(&case, at);
         self.insert_case(case);
+        self.emit(events);
         let mut outcome = outcome("new case", id);
         outcome.moved = moved(at, &[Moved::CaseEntity]);
         Ok(outcome)
@@ -142,6 +164,25 @@ impl World {
         if facet == Facet::RoleRemoved {
             done.contact_ids = self.touch_orphans(&before);
         }
+        Ok(done)
+    }
+
+    /// A role becomes another one: that of nobody else, so that it is always a change.
+    fn edit_role(&mut self, id: i64, role_id: Option<i64>) -> Result<Outcome, String> {
+        let case = self.case(id).ok_or_else(|| no_case(id))?;
+        let role = match role_id {
+            Some(role_id) => case.roles.iter().find(|role| role.id == role_id),
+            None => case.roles.last(),
+        };
+        let concerned = role.ok_or_else(|| format!("the case {id} has no such role"))?.id;
+        let at = self.stamp();
+        self.change(id, at, |case, _| {
+            for role in case.roles.iter_mut().filter(|role| role.id == concerned) {
+                role.kind = if role.kind == "Assignee" { "Stakeholder" } else { "Assignee" };
+            }
+        });
+        let mut done = outcome("role edited", id);
+        (done.ids, done.moved) = (vec![concerned], moved(at, &[]));
         Ok(done)
     }
 

@@ -11,6 +11,7 @@ pub(crate) mod definitions;
 pub(crate) mod dice;
 pub(crate) mod dossier;
 pub(crate) mod economy;
+pub(crate) mod events;
 pub(crate) mod generate;
 mod index;
 pub(crate) mod journals;
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::deliveries::outbox::Outbox;
 use super::wire::Ticks;
 pub use act::{Act, Facet, ListEdit, Outcome};
 use case::{Case, ChangeDates, Facts};
@@ -102,6 +104,8 @@ pub(crate) struct World {
     pub(crate) journals: Journals,
     pub(crate) consents: Consents,
     pub(crate) registers: Registers,
+    /// What the world tells its subscribers.
+    pub(crate) outbox: Outbox,
     /// Cases by their GUID, by which the public knows them.
     guids: HashMap<u128, i64>,
     next_case: i64,
@@ -130,6 +134,7 @@ impl World {
             journals: Journals::new(seed, size.journal_lines),
             consents: Consents::of_seed(&basis),
             registers: Registers::of_seed(&basis),
+            outbox: Outbox::default(),
             guids: HashMap::new(),
             next_case: basis.cases,
             next_contact: basis.contacts,
@@ -246,8 +251,8 @@ impl World {
         self.employees.values()
     }
 
-    /// Changes a case at an instant: `ModifiedDate` moves to it (unless `keep_modified`), and the
-    /// search index learns of it later.
+    /// Changes a case at an instant: `ModifiedDate` moves to it (unless `keep_modified`), subscribers
+    /// are told, and the search index learns of it later.
     pub(crate) fn change<T>(
         &mut self,
         id: i64,
@@ -259,6 +264,7 @@ impl World {
         let was_hidden = slot.hidden;
         let mut case = Case::clone(&before);
         case.keep_contents(&self.basis);
+        let written = case.dossier.clone();
         let result = edit(&mut case, &mut self.dice);
         case.facts.dates.modified = at;
         let after = Arc::new(case);
@@ -271,7 +277,10 @@ impl World {
         self.by_modified.insert((at, id));
         let slot = self.slots.get_mut(&id)?;
         slot.facts = after.facts.clone();
-        slot.touched = Some(after);
+        slot.touched = Some(after.clone());
+        if self.has_subscribers() {
+            self.emit(events::of_change(&before, written.as_deref(), &after, at));
+        }
         Some(result)
     }
 

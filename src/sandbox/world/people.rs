@@ -31,6 +31,10 @@ impl Office {
         let number = usize::try_from(self.company - FIRST_COMPANY).unwrap_or(0);
         names::BROKERAGES[number % names::BROKERAGES.len()]
     }
+
+    pub(crate) fn guid(&self) -> u128 {
+        self.trivia.guid(1)
+    }
 }
 
 /// An account of an office (reference 2.12).
@@ -91,6 +95,12 @@ pub(crate) struct Employee {
     /// Earlier ones too, in the order in which they began.
     pub(crate) affiliations: Vec<Affiliation>,
     pub(crate) trivia: Trivia,
+}
+
+impl Employee {
+    pub(crate) fn guid(&self) -> u128 {
+        self.trivia.guid(1)
+    }
 }
 
 /// Who somebody is: a pure function of the seed and the id, so that a case can name its sellers

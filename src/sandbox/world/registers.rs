@@ -1,5 +1,6 @@
 //! Small lists that hang on nothing: file tags and webhook subscriptions (reference 2.8, 2.18).
 
+use super::super::deliveries::outbox::Target;
 use super::super::wire::{LocalMs, Ticks};
 use super::World;
 use super::act::{ListEdit, Outcome};
@@ -158,7 +159,10 @@ impl World {
                 one.modified = Some(at);
                 one.id
             }),
-            ListEdit::Removed => registers.subscriptions.pop().map(|one| one.id),
+            ListEdit::Removed => registers.subscriptions.pop().map(|one| {
+                self.outbox.forget(&Target::Webhook(one.id));
+                one.id
+            }),
         };
         done("subscription", edit, id)
     }

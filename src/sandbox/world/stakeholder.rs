@@ -64,6 +64,12 @@ impl World {
             case.roles.push(Role { id: role, kind: "Stakeholder", contact, deceased: None });
             role
         });
+        let after = self.case(id).ok_or_else(|| no_case(id))?;
+        let shown = after.activities.iter().find(|one| Some(one.guid()) == new.showing);
+        if let (Some(showing), Some(role)) = (shown, role) {
+            // Each role is one participant of one showing, so that its id serves for both.
+            self.participant_came(&after, (role, contact, role), showing, at);
+        }
         Ok(Outcome {
             what: "stakeholder".to_owned(),
             case_ids: vec![id],

@@ -33,7 +33,7 @@ pub(crate) struct Dossier {
 }
 
 /// A publication (reference 2.6).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Publication {
     pub(crate) id: i64,
     pub(crate) provider: &'static str,
@@ -84,7 +84,7 @@ pub(crate) struct Association {
 }
 
 /// A section of the dynamic sale text (reference 2.14).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SaleText {
     pub(crate) id: i64,
     pub(crate) parent: Option<i64>,
