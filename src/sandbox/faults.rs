@@ -18,7 +18,9 @@ use super::spoil::Spoil;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// Only calls with this method.
+    /// Only calls with this method; `DELIVER` is for deliveries to subscribers, whose path is the
+    /// event type, and the query a part of the body. `lose_answer` has a delivery made once more,
+    /// `drop` sends nothing, `refuse` answers in the subscriber's place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     /// The path below the base path; `*` stands for any text, slashes included.
@@ -35,11 +37,8 @@ pub struct Rule {
     pub fault: Fault,
 }
 
-/// The method of rules that are for deliveries: their path is the event type, their query a part of
-/// the body. `{"method": "DELIVER", "path": "CaseSold", "count": 1, "fault": {"kind": "lose_answer"}}`
-/// has one delivery made and its answer lost, so that it is made once more; `drop` sends nothing,
-/// `refuse` answers in the subscriber's place, `delay` and `hold` do what they say.
-pub(crate) const DELIVER: &str = "DELIVER";
+/// The method of rules that are for deliveries.
+const DELIVER: &str = "DELIVER";
 
 fn first() -> u64 {
     1

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::super::Shared;
-use super::super::deliveries::outbox::Target;
+use super::super::deliveries::letter::Target;
 use super::super::faults::Twist;
 use super::super::records::registers as records;
 use super::super::wire::Ticks;

@@ -14,7 +14,7 @@ use super::super::world::dice::Trivia;
 use super::super::world::events::Event;
 
 /// The event type of the handshake.
-pub(crate) const HANDSHAKE: &str = "Microsoft.EventGrid.SubscriptionValidationEvent";
+pub(super) const HANDSHAKE: &str = "Microsoft.EventGrid.SubscriptionValidationEvent";
 
 #[derive(Debug)]
 struct Domain {

@@ -4,7 +4,9 @@
 //! The world emits under its own lock into the [`outbox`](outbox::Outbox), which never asks back;
 //! the [`post`] sends from there and holds no lock while it does.
 
-pub(crate) mod domain;
+mod book;
+mod domain;
+pub(crate) mod letter;
 pub(crate) mod outbox;
 pub(crate) mod post;
 mod retry;
@@ -19,7 +21,7 @@ pub enum DeliveryOutcome {
     Pending,
     /// Answered with 2xx or 3xx.
     Delivered,
-    /// Answered with 4xx, or given up after the last retry.
+    /// Answered with 4xx, or given up: after the last retry, or since the subscription is gone.
     Failed,
     /// Never tried: the address is not of this machine, or the subscription is gone.
     NotSent,

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::super::Shared;
 use super::super::faults::{Fault, When};
-use super::outbox::{Attempt, Form, Letter};
+use super::letter::{Attempt, Form, Letter};
 use super::retry::Answer;
 
 /// Deliveries under way at once: at most one per subscription.

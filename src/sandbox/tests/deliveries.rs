@@ -1,6 +1,6 @@
 //! How events come to their subscribers.
 
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio::sync::Semaphore;
 
 use super::events::subscribe;
@@ -96,17 +96,17 @@ async fn a_delivery_succeeds_with_the_first_retry_that_does() {
 #[tokio::test]
 async fn a_subscriber_that_is_down_gets_its_deliveries_when_it_is_back() {
     let caller = Caller::new(brisk()).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    // Taken, so that nobody else answers there, but deaf.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
     subscribe(&caller, "HyperlinkChanged", &format!("http://{address}/hook")).await;
     emit(&caller, "HyperlinkChanged", json!({}));
     // More often than a server error is retried.
     while caller.sandbox.deliveries().latest[0].attempts < 8 {
         tokio::task::yield_now().await;
     }
-    let listener = TcpListener::bind(address).await.unwrap();
-    let receiver = Receiver::at(listener, |_, _| async { code(200) });
+    let receiver = Receiver::at(socket.listen(9).unwrap(), |_, _| async { code(200) });
     let made = delivered(&caller, &receiver).await;
     assert_eq!(made[0].outcome, DeliveryOutcome::Delivered);
     assert_eq!(receiver.all().len(), 1);

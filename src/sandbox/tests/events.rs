@@ -6,7 +6,7 @@ use crate::sandbox::world::registers::EVENT_TYPES;
 /// A sandbox with a subscription of every event type. Its address is of another machine, so that
 /// nothing leaves; what was emitted is recorded all the same.
 async fn told_everything() -> Caller {
-    let caller = Caller::new(quiet()).await;
+    let caller = Caller::new(Options { cases: 8, ..quiet() }).await;
     for event in EVENT_TYPES {
         subscribe(&caller, event, "https://all.example.no/krok").await;
     }
@@ -188,7 +188,7 @@ async fn payloads_hold_the_ids_of_the_reference_and_no_more() {
 #[tokio::test]
 async fn a_sale_text_says_whether_all_of_it_has_to_be_read() {
     let caller = told_everything().await;
-    let id = caller.sandbox.case_ids()[20];
+    let id = caller.sandbox.case_ids()[2];
     let guid =
         caller.rows("cases").into_iter().find(|row| row["id"] == id).unwrap()["guid"].clone();
     for facet in [Facet::SaleTextAdded, Facet::SaleTextRemoved, Facet::SaleTextSwitched] {
@@ -203,6 +203,26 @@ async fn a_sale_text_says_whether_all_of_it_has_to_be_read() {
     assert_eq!((&event["RequireReload"], event.as_object().unwrap().len()), (&json!(false), 6));
     assert_eq!(event["DynamicSaleTextHeaderId"], edited.ids[0]);
     assert_eq!(event["UpdatedDateTime"], event["EventCreatedDate"]);
+}
+
+#[tokio::test]
+async fn a_default_of_the_sale_text_is_told_and_moves_no_date() {
+    let caller = told_everything().await;
+    let cases = caller.sandbox.case_ids()[2..4].to_vec();
+    let feed = "/api/Integrations/RecentlyModified/Cases?$top=100&$orderby=CaseId";
+    let (dates, texts) = (caller.get(feed).await, caller.rows("dynamic_sale_texts"));
+    let act = Act::DefaultSaleText { case_ids: cases.clone() };
+    let (_, events) = told_by(&caller, || caller.sandbox.act(&act).unwrap());
+    let told: Vec<&Json> = events.iter().map(|event| &event["Payload"][0]["Id"]).collect();
+    assert_eq!(told, [&json!(cases[0]), &json!(cases[1])]);
+    assert!(events.iter().all(|event| event["RequireReload"] == false));
+    assert_eq!(caller.get(feed).await, dates);
+    assert_ne!(caller.rows("dynamic_sale_texts"), texts);
+    // Its date is that of the definition, which is older.
+    let dated = |event: &Json, field: &str| Ticks::parse(event[field].as_str().unwrap(), false);
+    for event in &events {
+        assert!(dated(event, "UpdatedDateTime") < dated(event, "EventCreatedDate"));
+    }
 }
 
 #[tokio::test]
@@ -236,7 +256,7 @@ async fn people_and_offices_tell_of_themselves() {
         (Act::Definition { edit: added }, None),
         (Act::ProcessingBasis { edit: added }, None),
         (Act::FileTag { edit: added }, None),
-        (Act::HideCase { case_id: caller.sandbox.case_ids()[20], silent: false }, None),
+        (Act::HideCase { case_id: caller.sandbox.case_ids()[2], silent: false }, None),
     ] {
         let (_, events) = told_by(&caller, || caller.sandbox.act(&act).unwrap());
         let told: Vec<(&str, &Json)> =

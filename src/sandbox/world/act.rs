@@ -103,6 +103,9 @@ pub enum Act {
         #[serde(default)]
         role_id: Option<i64>,
     },
+    /// The default of the first section of these cases' sale texts changes: subscribers are told, and
+    /// no date of any case moves, `ModifiedDate` neither.
+    DefaultSaleText { case_ids: Vec<i64> },
     /// An event of whatever type and payload is delivered; nothing else happens. See [`Act::emit`].
     Emit {
         event_type: String,

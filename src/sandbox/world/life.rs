@@ -70,6 +70,7 @@ impl World {
                 self.edit_journal(*journal, *office_id, month, *edit, *line)
             }
             Act::EditRole { case_id, role_id } => self.edit_role(*case_id, *role_id),
+            Act::DefaultSaleText { case_ids } => self.default_sale_text(case_ids),
             Act::Emit { event_type, payload, fields, to, duplicate, at } => {
                 let event = Event {
                     kind: event_type.clone().into(),
@@ -184,6 +185,25 @@ impl World {
         let mut done = outcome("role edited", id);
         (done.ids, done.moved) = (vec![concerned], moved(at, &[]));
         Ok(done)
+    }
+
+    /// The definition is older than the text that it replaces, and so is its date (reference 2.14).
+    fn default_sale_text(&mut self, ids: &[i64]) -> Result<Outcome, String> {
+        if let Some(id) = ids.iter().find(|id| !self.has_case(**id)) {
+            return Err(no_case(*id));
+        }
+        let basis = self.basis.clone();
+        for id in ids {
+            let at = self.stamp();
+            self.change_silently(*id, at, |case, _| {
+                if let Some(first) = case.dossier_mut(&basis).sale_texts.first_mut() {
+                    first.text = Some(format!("<p>Standard {}</p>", at.exact()).into());
+                    first.updated = first.updated.plus_days(-30);
+                }
+            });
+        }
+        let what = "default sale text".to_owned();
+        Ok(Outcome { what, case_ids: ids.to_vec(), ..Outcome::default() })
     }
 
     fn visibility(&mut self, id: i64, hidden: bool, silent: bool) -> Result<Outcome, String> {

@@ -251,9 +251,23 @@ impl World {
         self.employees.values()
     }
 
-    /// Changes a case at an instant: `ModifiedDate` moves to it (unless `keep_modified`), subscribers
-    /// are told, and the search index learns of it later.
+    /// Changes a case at an instant: `ModifiedDate` moves to it, subscribers are told, and the search
+    /// index learns of it later.
     pub(crate) fn change<T>(
+        &mut self,
+        id: i64,
+        at: Ticks,
+        edit: impl FnOnce(&mut Case, &mut Dice) -> T,
+    ) -> Option<T> {
+        self.change_silently(id, at, |case, dice| {
+            let result = edit(case, dice);
+            case.facts.dates.modified = at;
+            result
+        })
+    }
+
+    /// The same, but no date moves unless `edit` does it.
+    fn change_silently<T>(
         &mut self,
         id: i64,
         at: Ticks,
@@ -266,7 +280,6 @@ impl World {
         case.keep_contents(&self.basis);
         let written = case.dossier.clone();
         let result = edit(&mut case, &mut self.dice);
-        case.facts.dates.modified = at;
         let after = Arc::new(case);
         self.index.case_changed(
             id,
@@ -274,7 +287,7 @@ impl World {
             (!was_hidden).then_some(after.clone()),
         );
         self.by_modified.remove(&(before.facts.dates.modified, id));
-        self.by_modified.insert((at, id));
+        self.by_modified.insert((after.facts.dates.modified, id));
         let slot = self.slots.get_mut(&id)?;
         slot.facts = after.facts.clone();
         slot.touched = Some(after.clone());

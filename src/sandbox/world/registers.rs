@@ -1,6 +1,6 @@
 //! Small lists that hang on nothing: file tags and webhook subscriptions (reference 2.8, 2.18).
 
-use super::super::deliveries::outbox::Target;
+use super::super::deliveries::letter::Target;
 use super::super::wire::{LocalMs, Ticks};
 use super::World;
 use super::act::{ListEdit, Outcome};
