@@ -20,6 +20,8 @@ const LARGEST_CHANGE: Duration = Duration::from_secs(3 * 3600);
 /// Occurrences that may be passed over because they lie in the past: those of a repeated hour, one a
 /// second.
 const MOST_PASSED: usize = 4 * 3600;
+/// Occurrences that are looked at for the longest time between two.
+const MOST_COMPARED: usize = 5_000;
 
 /// The schedules (docs/architecture.md, "What is due").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -166,6 +168,31 @@ fn place(zone: &TimeZone, local: DateTime) -> Result<Timestamp> {
 
 fn never(cron: &Cron, why: &str) -> Error {
     Error::new(Kind::Config, format!("the schedule {cron} never fires: {why}"))
+}
+
+/// The longest that a schedule ever rests, as far as a year and so many occurrences show it.
+///
+/// # Errors
+/// Those of [`next`].
+pub(crate) fn longest_rest(schedules: &config::Schedule, name: Name) -> Result<SignedDuration> {
+    longest_between(name.cron(schedules), &schedules.time_zone)
+}
+
+fn longest_between(cron: &Cron, zone: &TimeZone) -> Result<SignedDuration> {
+    // Always the same year: the answer does not depend on the day on which it is asked.
+    let begin = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(56 * 365 * 24);
+    let end = begin + SignedDuration::from_hours(366 * 24);
+    let mut last = next(cron, zone, begin)?;
+    let mut longest = SignedDuration::ZERO;
+    for _ in 0..MOST_COMPARED {
+        let at = next(cron, zone, last)?;
+        longest = longest.max(at.duration_since(last));
+        last = at;
+        if last >= end {
+            break;
+        }
+    }
+    Ok(longest)
 }
 
 /// How long to sleep until `at`; no longer than `longest`, because a clock that is set or a machine

@@ -158,7 +158,7 @@ fn status_tells_what_is_mirrored_and_what_is_not_as_it_should_be() {
 }
 
 #[test]
-fn the_data_dictionary_is_printed_in_three_formats_without_a_configuration() {
+fn the_data_dictionary_is_printed_in_every_format_without_a_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let schema = |format: &str| {
         let args = ["schema", "--format", format];
@@ -167,10 +167,24 @@ fn the_data_dictionary_is_printed_in_three_formats_without_a_configuration() {
     let tables = casemirror::catalog::Catalog::load(None).unwrap();
     let markdown = done(&schema("md"));
     let document = json(&schema("json")).to_string();
+    let page = done(&schema("html"));
+    let sources = done(&schema("dbt"));
     for table in tables.names() {
         assert!(markdown.contains(table), "{table} is not in the Markdown");
         assert!(document.contains(&format!("\"{table}\"")), "{table} is not in the JSON");
+        assert!(page.contains(&format!("<section id=\"{table}\">")), "{table} is not on the page");
+        assert!(sources.contains(&format!("- name: \"{table}\"\n")), "{table} is no source");
     }
+    // The reports too, as the store has them.
+    assert!(markdown.contains("## report.total_cost_as_of(at_instant)"));
+    assert!(document.contains("\"total_cost_once\""));
+    assert!(page.contains("<tr id=\"report.total_cost.total_cost_once\">"));
+    assert!(sources.contains("- name: \"total_cost_once\"\n"));
+    // Nightly schedules, of which one rests an hour longer; with others, other ages.
+    assert!(sources.contains("warn_after: {count: 28, period: hour}"));
+    let weekly = ["schema", "--format", "dbt", "--set", "schedule.reference=0 1 * * Sun"];
+    let weekly = done(&binary().current_dir(folder.path()).args(weekly).output().unwrap());
+    assert!(weekly.contains("warn_after: {count: 172, period: hour}"));
     let duckdb = duckdb::Connection::open_in_memory().unwrap();
     duckdb.execute_batch(&done(&schema("sql"))).unwrap();
     let made: i64 = one(

@@ -1,9 +1,14 @@
 //! The data dictionary: `casemirror schema`.
 
+mod dbt;
+mod html;
+
 use serde_json::{Value, json};
 
-use super::resource::{HISTORY_COLUMNS, OWN_COLUMNS};
+use super::resource::{EXTRA_COLUMN, HISTORY_COLUMNS, OWN_COLUMNS};
 use super::{Catalog, Class, Group, Refresh, Resource};
+
+pub(crate) use dbt::{Age, Ages};
 
 /// How the dictionary is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,25 +16,76 @@ pub(crate) enum DictionaryFormat {
     Markdown,
     Json,
     Sql,
+    /// A page that needs no other file.
+    Html,
+    /// The sources of a dbt project; how old they may be.
+    Dbt(Ages),
+}
+
+/// A relation or table macro of schema `report`, as a store has it. Its SQL is the store's: the catalog knows
+/// tables only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) name: String,
+    pub(crate) comment: String,
+    /// Those of a macro.
+    pub(crate) parameters: Option<Vec<String>>,
+    /// The columns that no two rows have in common; none where nothing is known of that.
+    pub(crate) key: Vec<String>,
+    /// None of a macro.
+    pub(crate) columns: Vec<Described>,
+}
+
+impl Report {
+    /// As it is called: `signed_cases_as_of(at_instant)`.
+    fn signature(&self) -> String {
+        match &self.parameters {
+            Some(parameters) => format!("{}({})", self.name, parameters.join(", ")),
+            None => self.name.clone(),
+        }
+    }
+}
+
+/// A column that no resource file describes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Described {
+    pub(crate) name: String,
+    /// DuckDB's name of the type.
+    pub(crate) kind: String,
+    pub(crate) comment: String,
 }
 
 impl Catalog {
-    /// The data dictionary of every table.
-    pub(crate) fn dictionary(&self, format: DictionaryFormat) -> String {
+    /// The data dictionary of every table, and of the reports on them but for the SQL that creates tables.
+    pub(crate) fn dictionary(&self, format: DictionaryFormat, reports: &[Report]) -> String {
         match format {
             DictionaryFormat::Markdown => {
-                self.resources().iter().map(|r| markdown(r)).collect::<Vec<_>>().join("\n")
+                let tables = self.resources().iter().map(|r| markdown(r));
+                let reports = reports.iter().map(markdown_of_report);
+                tables.chain(reports).collect::<Vec<_>>().join("\n")
             }
             DictionaryFormat::Json => {
                 let tables: Vec<Value> = self.resources().iter().map(|r| as_json(r)).collect();
-                format!(
-                    "{:#}\n",
-                    json!({ "tables": tables, "history_columns": own(&HISTORY_COLUMNS) })
-                )
+                let reports: Vec<Value> = reports.iter().map(report_as_json).collect();
+                let all = json!({
+                    "tables": tables,
+                    "history_columns": own(&HISTORY_COLUMNS),
+                    "reports": reports,
+                });
+                format!("{all:#}\n")
             }
             DictionaryFormat::Sql => self.resources().iter().map(|r| sql(r)).collect(),
+            DictionaryFormat::Html => html::page(self, reports),
+            DictionaryFormat::Dbt(ages) => dbt::sources(self, reports, ages),
         }
     }
+}
+
+/// A column that every table has beside the source's.
+fn own_column((name, comment): &(&str, &str)) -> Described {
+    let is_text = [EXTRA_COLUMN, "_change"].contains(name);
+    let kind = if is_text { "VARCHAR" } else { "TIMESTAMPTZ" };
+    Described { name: (*name).to_owned(), kind: kind.to_owned(), comment: (*comment).to_owned() }
 }
 
 /// How the table is read, for people: `GET /api/Cases/{case_id}/Roles`.
@@ -99,9 +155,22 @@ fn markdown(r: &Resource) -> String {
             cell(&c.comment)
         ));
     }
-    for (name, comment) in OWN_COLUMNS {
-        let kind = if name == super::resource::EXTRA_COLUMN { "VARCHAR" } else { "TIMESTAMPTZ" };
-        out.push_str(&format!("| `{name}` | {kind} | | {} |\n", cell(comment)));
+    for own in OWN_COLUMNS.iter().map(own_column) {
+        out.push_str(&format!("| `{}` | {} | | {} |\n", own.name, own.kind, cell(&own.comment)));
+    }
+    out
+}
+
+fn markdown_of_report(report: &Report) -> String {
+    let mut out = format!("## report.{}\n\n{}\n", report.signature(), report.comment);
+    if !report.key.is_empty() {
+        out.push_str(&format!("\n- key: {}\n", report.key.join(", ")));
+    }
+    if !report.columns.is_empty() {
+        out.push_str("\n| column | type | meaning |\n|---|---|---|\n");
+    }
+    for c in &report.columns {
+        out.push_str(&format!("| `{}` | {} | {} |\n", c.name, c.kind, cell(&c.comment)));
     }
     out
 }
@@ -133,6 +202,19 @@ fn as_json(r: &Resource) -> Value {
         "key": r.key,
         "refresh": refresh(r),
         "permissions": r.permissions,
+        "columns": columns,
+    })
+}
+
+fn report_as_json(report: &Report) -> Value {
+    let columns = report.columns.iter();
+    let columns: Vec<Value> =
+        columns.map(|c| json!({ "name": c.name, "type": c.kind, "comment": c.comment })).collect();
+    json!({
+        "report": report.name,
+        "comment": report.comment,
+        "parameters": report.parameters,
+        "key": report.key,
         "columns": columns,
     })
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub use column::{Class, Scalar};
 pub(crate) use column::{Column, ColumnType, Cut, Origin};
-pub(crate) use dictionary::DictionaryFormat;
+pub(crate) use dictionary::{Age, Ages, Described, DictionaryFormat, Report};
 pub(crate) use names::class_of_name;
 pub(crate) use resource::Person;
 pub(crate) use resource::{

@@ -327,8 +327,13 @@ pub enum Webhooks {
 
 /// `casemirror schema`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  casemirror schema --format html > dictionary.html
+  casemirror schema --format dbt > models/casemirror.yml")]
 pub struct Schema {
-    /// Markdown to read, JSON for programs, or the SQL that creates the tables
+    /// Markdown or a page to read, JSON for programs, the SQL that creates the tables, or the sources
+    /// of a dbt project
     #[arg(long, value_name = "FORMAT", default_value = "md")]
     pub(crate) format: SchemaFormat,
 }
@@ -381,8 +386,10 @@ pub enum LogFormat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SchemaFormat {
     Md,
+    Html,
     Json,
     Sql,
+    Dbt,
 }
 
 /// `query --format`.

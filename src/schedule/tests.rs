@@ -162,3 +162,13 @@ fn a_nap_ends_at_its_time_or_earlier() {
     assert_eq!(nap(now, at("2026-01-01T01:00:00Z"), longest), longest);
     assert_eq!(nap(now, at("2025-01-01T01:00:00Z"), longest), Duration::ZERO);
 }
+
+#[rstest]
+#[case::each_night_of_which_one_is_longer("15 1 * * *", 25)]
+#[case::each_week("15 5 * * Sun", 7 * 24 + 1)]
+#[case::working_days("0 6 * * Mon-Fri", 3 * 24 + 1)]
+#[case::each_hour("0 * * * *", 1)]
+#[case::twice_a_year("0 0 1 Jan,Mar *", 306 * 24)]
+fn the_longest_rest_is_the_one_over_a_gap(#[case] text: &str, #[case] hours: i64) {
+    assert_eq!(longest_between(&cron(text), &oslo()).unwrap().as_hours(), hours);
+}

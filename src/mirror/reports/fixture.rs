@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
 use super::create_all;
+use super::described::make_empty;
 use crate::catalog::Catalog;
 use crate::mirror::freshness;
 use crate::mirror::state::fetched;
@@ -20,14 +21,10 @@ pub(crate) fn store(path: Option<&Path>, years: std::ops::RangeInclusive<i16>) -
         None => Connection::open_in_memory_with_flags(no_extensions()),
     }
     .unwrap();
-    conn.execute_batch(include_str!("../sync.sql")).unwrap();
-    fetched::create(&conn).unwrap();
-    fetched::create_view(&conn).unwrap();
     let catalog = Catalog::load(None).unwrap();
+    make_empty(&conn, &catalog).unwrap();
     fetched::note_rules(&conn, &catalog).unwrap();
     for resource in catalog.resources() {
-        conn.execute_batch(&resource.create_table("main", false)).unwrap();
-        conn.execute_batch(&resource.create_table("history", true)).unwrap();
         for (schema, history) in [("main", false), ("history", true)] {
             conn.execute_batch(&resource.comments(schema, history).join(";")).unwrap();
         }

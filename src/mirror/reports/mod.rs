@@ -5,6 +5,7 @@
 //! use nothing that needs an extension, so instants meet days only through `report.calendar`.
 
 mod as_of;
+mod described;
 
 use std::borrow::{Borrow, Cow};
 use std::collections::BTreeSet;
@@ -16,6 +17,8 @@ use crate::catalog::{Catalog, Group, Resource};
 use crate::error::{Error, Kind, Result};
 use crate::sql::{self, db};
 use crate::text::hex;
+
+pub(crate) use described::describe;
 
 /// Cases signed per month and office.
 const SIGNED_CASES: &str = include_str!("signed_cases.sql");
