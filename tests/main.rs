@@ -12,6 +12,7 @@ mod closings;
 mod contacts;
 mod controls;
 mod daemon;
+mod dbt;
 mod erasure;
 mod evidence;
 mod export;

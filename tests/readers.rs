@@ -12,8 +12,8 @@ use serde::Deserialize;
 
 use crate::support::{World, one, shown};
 
-/// Names a folder with a virtual environment `duckdb-1.5` for each version that is read with; the
-/// test script makes it and sets this.
+/// Names a folder with a virtual environment for each version that is read with, `duckdb-1.5`, and `dbt`;
+/// the test script makes it and sets this.
 const ENVIRONMENTS: &str = "CASEMIRROR_TEST_PYTHON";
 /// Set where the tests must not be skipped.
 const REQUIRED: &str = "CASEMIRROR_REQUIRE_PYTHON";
@@ -27,15 +27,20 @@ struct Read {
 
 /// The Python whose DuckDB has this version, or `None` with a word on it where it may be missing.
 pub(crate) fn python(version: &str) -> Option<PathBuf> {
+    environment(&format!("duckdb-{version}")).map(|bin| bin.join("python"))
+}
+
+/// The folder with the programs of a virtual environment, or `None` with a word on it where it may be missing.
+pub(crate) fn environment(name: &str) -> Option<PathBuf> {
     let found = std::env::var_os(ENVIRONMENTS)
-        .map(|folder| PathBuf::from(folder).join(format!("duckdb-{version}/bin/python")))
-        .filter(|python| python.exists());
+        .map(|folder| PathBuf::from(folder).join(name).join("bin"))
+        .filter(|bin| bin.join("python").exists());
     if found.is_none() {
         assert!(
             std::env::var_os(REQUIRED).is_none(),
-            "{REQUIRED} is set, but {ENVIRONMENTS} names no folder with duckdb-{version}"
+            "{REQUIRED} is set, but {ENVIRONMENTS} names no folder with {name}"
         );
-        eprintln!("skipped: {ENVIRONMENTS} names no folder with a Python in duckdb-{version}");
+        eprintln!("skipped: {ENVIRONMENTS} names no folder with a Python in {name}");
     }
     found
 }
