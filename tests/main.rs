@@ -45,6 +45,7 @@ mod run_log;
 mod runs;
 mod service;
 mod showings;
+mod soak;
 mod spoilt;
 mod table_times;
 mod tables;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 
 use casemirror::failpoint;
@@ -149,6 +149,58 @@ fn a_flood_of_webhooks_for_one_case_makes_no_flood_of_calls() {
     // One for what the held poll said, and one where a hint came behind its plan.
     assert!(activities.is_some_and(|calls| *calls <= 2), "{made:?}");
     daemon.stop();
+}
+
+#[test]
+fn the_platforms_own_deliveries_keep_the_mirror_equal() {
+    let world = World::unthrottled(20);
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let at = PATIENT.replace("127.0.0.1:0", &address);
+    world.configure(&format!("{at}public_url = \"http://{address}/\"\n"));
+    let mut daemon = world.start_daemon();
+    daemon.wait_until("it has subscribed", || daemon_has_subscribed(&world));
+    daemon.wait_until_idle();
+    let cases = shown_cases(&world);
+    let facets = [
+        Facet::Activity,
+        Facet::ContactAdded,
+        Facet::RoleRemoved,
+        Facet::Publication,
+        Facet::Sold,
+        Facet::Settled,
+        Facet::Information,
+        Facet::SaleText,
+        Facet::SaleTextAdded,
+    ];
+    for (facet, case_id) in facets.into_iter().zip(&cases) {
+        change(&world, *case_id, facet);
+    }
+    world.sandbox.act(&Act::NewCase { project: false, assignment: None }).unwrap();
+    let staff = world.sandbox.tables(&["employees", "offices"]);
+    let id = |table: &str| staff["tables"][table][0]["id"].as_i64().unwrap();
+    world.sandbox.act(&Act::EditEmployee { employee_id: id("employees") }).unwrap();
+    world.sandbox.act(&Act::EditOffice { office_id: id("offices") }).unwrap();
+    let payload = json!({ "CaseId": cases[0], "Id": 4, "Key": "k", "DefinitionId": 6 });
+    world.sandbox.act(&Act::emit("ChecklistItemChecked", payload)).unwrap();
+    assert!(world.wait(world.sandbox.wait_until_delivered()));
+    let counts = world.sandbox.deliveries().counts;
+    assert!(counts.delivered > 10 && counts.failed == 0, "{counts:?}");
+    daemon.wait_until("the mirror is equal", || {
+        let events = "SELECT count(*) FROM main.events WHERE id = 4";
+        is_equal(&world) && one::<i64>(&world.published(), events) == 1
+    });
+    daemon.stop();
+}
+
+/// Whether the sandbox has a subscription of each event type to this machine.
+fn daemon_has_subscribed(world: &World) -> bool {
+    let state = world.sandbox.tables(&["webhook_subscriptions"]);
+    let all = state["tables"]["webhook_subscriptions"].as_array().unwrap();
+    all.iter()
+        .filter(|one| one["url"].as_str().is_some_and(|url| url.contains("127.0.0.1")))
+        .count()
+        == 21
 }
 
 #[test]

@@ -66,12 +66,16 @@ pub(super) fn sources(catalog: &Catalog, reports: &[Report], ages: Ages) -> Stri
     out.line(4, "tables:");
     for resource in catalog.resources() {
         out.table(&resource.table, &resource.comment);
-        out.age(age_of(catalog, resource, ages), None);
+        if let Some(age) = age_of(catalog, resource, ages) {
+            out.age(age, None);
+        }
         out.unique("casemirror", &resource.table, &resource.key);
         out.line(8, "columns:");
         for column in described(resource) {
             let class = resource.column(&column.name).map_or("", |c| class(c.class));
-            out.column(&column, &resource.key, true, class);
+            // An event need not name a case.
+            let tested = resource.group != Group::Events;
+            out.column(&column, &resource.key, tested, class);
         }
     }
     out.source(
@@ -123,17 +127,21 @@ fn described(resource: &Resource) -> Vec<Described> {
     columns.chain(OWN_COLUMNS.iter().map(own_column)).collect()
 }
 
-fn age_of(catalog: &Catalog, resource: &Resource, ages: Ages) -> Age {
-    match &resource.group {
+/// `None`: it is as old as what it tells of.
+fn age_of(catalog: &Catalog, resource: &Resource, ages: Ages) -> Option<Age> {
+    Some(match &resource.group {
         // The reconciliation lists them all.
         Group::Ids if ["cases", "projects"].contains(&resource.table.as_str()) => ages.reconcile,
         Group::Ids | Group::Case => BY_CHANGES,
         Group::List | Group::ForEach(_) => ages.reference,
         Group::Journal(_) => ages.journals,
+        Group::Events => return None,
         Group::Child(child) => {
-            catalog.get(&child.table).map_or(BY_CHANGES, |parent| age_of(catalog, parent, ages))
+            return catalog
+                .get(&child.table)
+                .map_or(Some(BY_CHANGES), |parent| age_of(catalog, parent, ages));
         }
-    }
+    })
 }
 
 /// YAML in block style, whose texts are written as in JSON.
@@ -271,7 +279,7 @@ mod tests {
             reconcile: Age { warn: 5, error: 6 },
         };
         let catalog = Catalog::load(None).unwrap();
-        let warns = |table: &str| age_of(&catalog, catalog.get(table).unwrap(), ages).warn;
+        let warns = |table: &str| age_of(&catalog, catalog.get(table).unwrap(), ages).unwrap().warn;
         for (table, hours) in [
             ("cases", 5),
             ("projects", 5),
