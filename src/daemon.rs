@@ -43,7 +43,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-pub(crate) use forward::forward;
+pub(crate) use forward::{answers, forward};
 pub(crate) use printer::Printer;
 pub(crate) use protocol::keys;
 

@@ -114,6 +114,21 @@ impl Replacement {
         self.finished = renamed.is_ok();
         renamed
     }
+
+    /// The same where nothing may be replaced: gives what was written the name `name` in the same folder,
+    /// which must be free, also where another process takes it meanwhile.
+    ///
+    /// # Errors
+    /// `Kind::Usage` where something has that name; `Kind::DiskFull` or `Kind::Io`.
+    pub(crate) fn finish_as(mut self, name: &Path) -> Result<()> {
+        sync_all(&self.temporary)?;
+        let named = rename_to_free(&self.temporary, name).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => there_already(name),
+            _ => error::io("create", name, e),
+        });
+        self.finished = named.is_ok();
+        named.and_then(|()| sync(folder_of(name)))
+    }
 }
 
 impl Drop for Replacement {
@@ -141,6 +156,39 @@ pub(crate) fn remove_at_once(path: &Path) -> Result<()> {
 fn rename(from: &Path, to: &Path) -> Result<()> {
     fs::rename(from, to).map_err(|e| error::io("replace", to, e))?;
     sync(folder_of(to))
+}
+
+/// Renames where the new name is free; else `AlreadyExists`. In one step where the file system can do that.
+fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // As network file systems say.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+            renamed => return renamed.map_err(io::Error::from),
+        }
+    }
+    fs::hard_link(from, to)?;
+    fs::remove_file(from)
+}
+
+/// What is said where something has the name that a new file was to have.
+pub(crate) fn there_already(path: &Path) -> Error {
+    Error::new(Kind::Usage, format!("{} is there already: nothing is overwritten", path.display()))
+}
+
+/// Whether anything has this name, a link that leads nowhere too.
+///
+/// # Errors
+/// `Kind::Io`.
+pub(crate) fn is_there(path: &Path) -> Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(error::io("look at", path, e)),
+    }
 }
 
 /// Sets mode 0444.
@@ -288,6 +336,28 @@ mod tests {
         drop(replacement);
         assert_eq!(fs::read_to_string(&target).unwrap(), "old");
         assert_eq!(names(dir.path()), ["x.duckdb"]);
+    }
+
+    #[test]
+    fn what_must_be_new_takes_a_free_name_and_replaces_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |text: &str| {
+            let new = Replacement::of(&dir.path().join("anything")).unwrap();
+            create_private(new.path()).unwrap();
+            fs::write(new.path(), text).unwrap();
+            new.finish_as(&dir.path().join("x.backup"))
+        };
+        write("first").unwrap();
+        assert_eq!(write("second").unwrap_err().kind(), Kind::Usage);
+        let target = dir.path().join("x.backup");
+        assert_eq!(fs::read_to_string(&target).unwrap(), "first");
+        assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(names(dir.path()), ["x.backup"]);
+
+        fs::remove_file(&target).unwrap();
+        std::os::unix::fs::symlink("nowhere", &target).unwrap();
+        assert!(is_there(&target).unwrap() && !is_there(&dir.path().join("y")).unwrap());
+        assert_eq!(write("third").unwrap_err().kind(), Kind::Usage);
     }
 
     #[test]

@@ -33,6 +33,12 @@ pub const ERASING: [&str; 5] = [
 /// Those of a webhook, in the order in which it comes to them.
 pub const HINTING: [&str; 3] = ["hint-kept", "hints-taken", "hints-released"];
 
+/// Those of `casemirror backup`, after what it has written so far, and of `restore`, in the order in which it
+/// comes to them.
+pub const BACKING_UP: [&str; 2] = ["backup-begun", "backup-written"];
+pub const RESTORING: [&str; 4] =
+    ["restore-begun", "restore-extracted", "secrets-placed", "store-placed"];
+
 /// Ends the process here when this point was chosen.
 #[cfg(feature = "failpoints")]
 pub(crate) fn hit(point: &str) {
@@ -78,7 +84,9 @@ mod armed {
     }
 
     pub(super) fn hit(point: &str) {
-        debug_assert!(super::POINTS.contains(&point), "{point} is not listed in POINTS");
+        let lists: [&[&str]; 4] =
+            [&super::POINTS, &super::ERASING, &super::BACKING_UP, &super::RESTORING];
+        debug_assert!(lists.iter().any(|list| list.contains(&point)), "{point} is in no list");
         if let Some(armed) = armed()
             && armed.point == point
             && armed.remaining.fetch_sub(1, Ordering::SeqCst) == 1

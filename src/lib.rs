@@ -34,6 +34,7 @@
 //! - [`pending`]: what is stale and why, for people to read.
 //! - [`status`]: all of it that people want to know at a glance.
 //! - [`forecast`]: what the next run would call, for people to read.
+//! - [`backup`]: what cannot be fetched again, in one file, and back.
 //! - [`session`]: runs on the open store, from their start in the run log to their end.
 //! - [`alert`]: tells people once what needs them.
 //! - [`http`]: the status page, health and metrics of the daemon.
@@ -61,6 +62,7 @@
 //! - [`sandbox`]: the simulated brokerage behind the demo and the tests; a feature of the build.
 
 mod alert;
+mod backup;
 pub mod catalog;
 pub mod cli;
 pub mod config;

@@ -1,6 +1,7 @@
 //! Runs on the open store, from their start in the run log to their end: what `sync`, `run` and `demo`
 //! have in common.
 
+mod backup;
 mod closing;
 mod hinting;
 mod publishing;

@@ -47,6 +47,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("journals", &["extract", "source", "decode"]),
     ("mirror", &["decode"]),
     ("publish", &["mirror"]),
+    ("backup", &["mirror", "publish", "source"]),
     // What joins them.
     ("cycle", &["feed", "plan", "source", "extract", "journals", "decode", "mirror"]),
     ("verify", &["cycle", "source", "extract", "journals", "decode", "mirror"]),
@@ -56,8 +57,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "session",
         &[
-            "cycle", "decode", "extract", "hints", "mirror", "pending", "publish", "source",
-            "verify",
+            "backup", "cycle", "decode", "extract", "hints", "mirror", "pending", "publish",
+            "source", "verify",
         ],
     ),
     ("alert", &["mirror", "session", "status"]),
@@ -66,8 +67,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "cycle", "daemon", "forecast", "hints", "journals", "mirror", "pending", "publish",
-            "sandbox", "session", "source", "status", "verify",
+            "backup", "cycle", "daemon", "forecast", "hints", "journals", "mirror", "pending",
+            "publish", "sandbox", "session", "source", "status", "verify",
         ],
     ),
     // The simulated brokerage shares nothing with the client: a mistake made twice would cancel out.

@@ -6,6 +6,7 @@ mod support;
 
 mod alerts;
 mod answers;
+mod backup;
 mod belief;
 mod cli;
 mod closings;

@@ -41,8 +41,8 @@ const RUN: &str = "\
 SIGTERM or Ctrl-C stops it: what is under way is finished. A second one ends it at once; nothing that
 is committed is lost.
 
-While it runs, sync, journals, close, export, verify, plan and status are forwarded to it and print what
-they always print; query reads the published file. All of them need the same configuration.";
+While it runs, sync, journals, close, export, backup, verify, plan and status are forwarded to it and print
+what they always print; query reads the published file. All of them need the same configuration.";
 
 /// Mirrors a property brokerage's data into a DuckDB database and Parquet snapshots, and keeps the
 /// mirror true.
@@ -130,6 +130,11 @@ pub enum Command {
     Verify(Verify),
     /// Write a Parquet snapshot of the store now, into publish.parquet
     Export,
+    /// Write what cannot be fetched again to a new file, while the store is in use
+    Backup(Backup),
+    /// Make a backup the store again, where there is none
+    #[serde(skip)]
+    Restore(Restore),
     /// Take a person's values out of the mirror and all that it has published, and keep them out
     #[serde(skip)]
     Forget(Forget),
@@ -285,6 +290,37 @@ pub struct Verify {
     /// So many random cases are read whole
     #[arg(long, value_name = "N", default_value_t = crate::verify::SAMPLE)]
     pub(crate) sample: usize,
+}
+
+/// `casemirror backup`.
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
+#[command(after_help = "\
+The file holds the whole store as it was committed at one moment, with its history, closings and
+restatements, the ledger of the change feeds, and the key of the privacy hashes: keep it as you keep a
+password (mode 0600). It is a tar archive. Where `run` holds the store, the daemon writes it, and may
+write to its folder.
+
+Example:
+  casemirror backup \"/srv/backups/casemirror-$(date +%F).tar\"")]
+pub struct Backup {
+    /// Where to write it; nothing is overwritten
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The folder, as the caller sees it
+    #[arg(skip)]
+    pub(crate) folder: String,
+}
+
+/// `casemirror restore`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+The store of the configuration (store.path) must not exist, nor its log or secrets. All of the backup is
+checked before anything has a name. The calls in its ledger are added to the ledger that is there. The next
+sync reads what has changed since; what was published is replaced then.")]
+pub struct Restore {
+    /// What `casemirror backup` has written
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
 }
 
 /// `casemirror forget`.
@@ -523,6 +559,8 @@ mod tests {
             "close",
             "verify",
             "export",
+            "backup",
+            "restore",
             "forget",
             "run",
             "plan",

@@ -1,6 +1,7 @@
 //! The commands (docs/architecture.md, "Commands"), one file each.
 
 pub mod args;
+mod backup;
 mod check;
 mod close;
 #[cfg(feature = "sandbox")]
@@ -13,6 +14,7 @@ mod man;
 mod output;
 mod plan;
 mod query;
+mod restore;
 mod run;
 #[cfg(feature = "sandbox")]
 mod sandbox;
@@ -62,6 +64,14 @@ pub async fn run(cli: Cli) -> Result<u8> {
             Err(error) => work::forward(command, &offline()?, error).await,
             done => done,
         },
+        Command::Backup(args) => {
+            let (args, config) = (backup::typed(args)?, offline()?);
+            match backup::run(&config, &args, quiet) {
+                Err(error) => work::forward(&Command::Backup(args), &config, error).await,
+                done => done,
+            }
+        }
+        Command::Restore(args) => restore::run(args, &offline()?).await,
         command @ Command::Status(args) => match status::run(&offline()?, args) {
             Err(error) => work::forward(command, &offline()?, error).await,
             done => done,

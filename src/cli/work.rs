@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::args::Command;
-use super::{close, export, journals, plan, status, sync, verify};
+use super::{backup, close, export, journals, plan, status, sync, verify};
 use crate::config::Config;
 use crate::cycle::Controls;
 use crate::daemon::{self, Forwarded, Host, Interrupts, Printer};
@@ -28,6 +28,7 @@ impl Forwarded for Command {
             Command::Close(args) => close::execute(args, &host, &out).await,
             Command::Verify(args) => verify::execute(args, &host, &out).await,
             Command::Export => export::execute(&host.session, &out).await,
+            Command::Backup(args) => backup::execute(args, &host.session, &out).await,
             Command::Plan => plan::execute(&host.session, &out).await,
             Command::Status(args) => status::execute(args, &host.session, &out),
             _ => Err(Error::new(Kind::Internal, "this command is not forwarded")),
@@ -96,7 +97,7 @@ pub(crate) async fn forward(command: &Command, config: &Config, error: Error) ->
     if error.kind() != Kind::StoreLocked {
         return Err(error);
     }
-    let offline = matches!(command, Command::Status(_) | Command::Export);
+    let offline = matches!(command, Command::Status(_) | Command::Export | Command::Backup(_));
     let keys = daemon::keys(config, offline);
     daemon::forward(&config.store.path, command, keys).await?.ok_or(error)
 }

@@ -51,6 +51,11 @@ pub(crate) async fn forward(
     ))
 }
 
+/// Whether a daemon answers for the store at `store`, also where somebody has taken its file away.
+pub(crate) async fn answers(store: &Path) -> bool {
+    UnixStream::connect(place::of(store)).await.is_ok()
+}
+
 /// The beginning of the answer; says what is waited for where it takes long.
 async fn first_frame(read: &mut (impl AsyncBufRead + Unpin)) -> Result<Option<Frame>> {
     let mut answer = std::pin::pin!(protocol::receive(read));

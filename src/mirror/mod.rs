@@ -14,6 +14,7 @@ mod compare;
 mod contacts;
 mod content;
 mod controls;
+mod copies;
 mod definition;
 mod differences;
 mod doubt;
@@ -68,6 +69,7 @@ use duckdb::Connection;
 
 pub(crate) use closings::{ClosingMonth, Closings, MonthOf};
 pub(crate) use compare::{CellDifference, Line, compare, journal_lines};
+pub(crate) use copies::{Described, Standing, check_not_newer, secrets_file, secrets_of, settle};
 pub(crate) use erasure::{
     ROW_GROUP_ROWS, Residue, SHOWN_BY_PARQUET, STAY_IN_SNAPSHOTS, stay_in_snapshots,
 };

@@ -233,7 +233,7 @@ pub(crate) fn forget(
     Ok(taken)
 }
 
-fn no_store(path: &Path) -> Error {
+pub(super) fn no_store(path: &Path) -> Error {
     let shown = path.display();
     Error::new(Kind::Io, format!("there is no store at {shown} yet: `casemirror sync` makes it"))
 }
@@ -282,7 +282,7 @@ fn looked(
     Ok(Looked { store, catalog, differences })
 }
 
-fn check_format(path: &Path, format: i64) -> Result<()> {
+pub(super) fn check_format(path: &Path, format: i64) -> Result<()> {
     let (kind, knows) = match format {
         FORMAT => return Ok(()),
         older if older < FORMAT => (Kind::StoreOlder, "works on"),
@@ -364,7 +364,11 @@ fn keep_a_copy(root: &Connection, mut store: &File, path: &Path, format: i64) ->
     Ok(())
 }
 
-fn connect(settings: &config::Store, path: &Path, mode: AccessMode) -> Result<Connection> {
+pub(super) fn connect(
+    settings: &config::Store,
+    path: &Path,
+    mode: AccessMode,
+) -> Result<Connection> {
     let options = DuckConfig::default()
         .access_mode(mode)
         .and_then(|o| o.max_memory(&settings.memory_limit))

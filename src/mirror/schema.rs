@@ -139,12 +139,17 @@ fn hash_key(
     config: &Config,
     key: impl FnOnce(Option<&str>) -> Result<[u8; 32]>,
 ) -> Result<[u8; 32]> {
-    let key = key(meta(conn, KEY_FINGERPRINT)?.as_deref())?;
+    let key = key(key_fingerprint(conn)?.as_deref())?;
     let modes = [config.privacy.identifiers, config.privacy.contact_details];
     if modes.iter().any(|mode| *mode != PrivacyMode::Keep) {
         bind_key(conn, key)?;
     }
     Ok(key)
+}
+
+/// By what the key is known again; `None` where any will do.
+pub(super) fn key_fingerprint(conn: &Connection) -> Result<Option<String>> {
+    meta(conn, KEY_FINGERPRINT)
 }
 
 /// From now on no other key will do.

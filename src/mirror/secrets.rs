@@ -29,7 +29,27 @@ struct File {
 /// `Config` where the file is not what we wrote, or the store needs it and it is gone or another one's:
 /// with another key, equal values would get other hashes.
 pub(super) fn hash_key(store: &Path, fingerprint: Option<&str>) -> Result<[u8; 32]> {
-    let path = durable::with_suffix(store, ".secrets");
+    match known(store, fingerprint)? {
+        Some((key, _)) => Ok(key),
+        None => create(&file(store)),
+    }
+}
+
+/// What the file holds; `None` where there is none and none is needed.
+///
+/// # Errors
+/// Those of [`hash_key`].
+pub(super) fn text(store: &Path, fingerprint: Option<&str>) -> Result<Option<String>> {
+    Ok(known(store, fingerprint)?.map(|(_, text)| text))
+}
+
+/// Where they are.
+pub(super) fn file(store: &Path) -> PathBuf {
+    durable::with_suffix(store, ".secrets")
+}
+
+fn known(store: &Path, fingerprint: Option<&str>) -> Result<Option<([u8; 32], String)>> {
+    let path = file(store);
     let refused = |what: &str| {
         Error::new(
             Kind::Config,
@@ -51,12 +71,12 @@ pub(super) fn hash_key(store: &Path, fingerprint: Option<&str>) -> Result<[u8; 3
                     "holds another key than the one that the store was hashed with",
                 ));
             }
-            Ok(key)
+            Ok(Some((key, text)))
         }
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && fingerprint.is_some() => {
             Err(refused("is gone, with the key that the store was hashed with"))
         }
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => create(&path),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(error::io("read", &path, e)),
     }
 }

@@ -1,15 +1,16 @@
 //! The DuckDB file for analysts: a complete, checkpointed copy of the store
 //! (docs/architecture.md, "Published means finished").
 
+use std::fs::File;
 use std::path::Path;
 
 use duckdb::{AccessMode, Config, Connection};
 
 use super::bytes;
-use super::frozen::{Frozen, Image};
+use super::frozen::{Frozen, Image, Pinned};
 use super::{PublishedDatabase, ROW_GROUP_ROWS, Snapshot, Stop, utf8};
 use crate::durable::{self, Access, Replacement};
-use crate::error::{Error, Kind, Result};
+use crate::error::{self, Error, Kind, Result};
 use crate::progress::Progress;
 use crate::sql::{self, db, instant};
 
@@ -25,7 +26,7 @@ pub(super) struct Copy<'a> {
 
 impl<'a> Copy<'a> {
     /// Writes the copy: the bytes of the store's file where they show the frozen state, else its
-    /// rows, and then [`Frozen::release`] commits what was written.
+    /// rows, and then [`Pinned::release`] commits what was written.
     ///
     /// # Errors
     /// As [`super::publish`].
@@ -42,7 +43,7 @@ impl<'a> Copy<'a> {
                 bytes::copy(store, file.path(), bytes, stop, progress)?;
                 None
             }
-            Image::Rows => Some(copy_rows(frozen.conn(), file.path())?),
+            Image::Rows => Some(copy_rows(frozen.pinned.conn(), file.path())?),
         };
         Ok(Copy { attachment, file })
     }
@@ -68,6 +69,33 @@ impl<'a> Copy<'a> {
         durable::remove(&durable::with_suffix(&target, ".wal"))?;
         file.finish(Access::ReadOnly)?;
         Ok(PublishedDatabase { path: target })
+    }
+}
+
+impl Pinned {
+    /// Hands `read` a file whose first bytes are the store as it was frozen, with nothing of what was erased
+    /// from it: the store's own, or one that is written anew as `scratch`. The store's file stays as it is
+    /// until then.
+    ///
+    /// # Errors
+    /// `Kind::Store`, `Kind::DiskFull`, `Kind::Io`, and what `read` fails with.
+    pub(crate) fn with_store<T>(
+        self,
+        scratch: Replacement,
+        read: impl FnOnce(&File, u64) -> Result<T>,
+    ) -> Result<T> {
+        if let Some(Image::File { file, bytes }) = self.image {
+            let done = read(file, bytes)?;
+            self.release()?;
+            return Ok(done);
+        }
+        let failed = |e| error::io("read", scratch.path(), e);
+        let attachment = copy_rows(self.conn(), scratch.path())?;
+        self.release()?;
+        attachment.close().map_err(|e| db("cannot write the copy of the store", e))?;
+        let file = File::open(scratch.path()).map_err(failed)?;
+        let bytes = file.metadata().map_err(failed)?.len();
+        read(&file, bytes)
     }
 }
 

@@ -39,9 +39,14 @@ pub(super) enum Image {
 
 /// What is to be published, and the transaction that sees it.
 pub struct Frozen {
+    pub(super) pinned: Pinned,
+    pub(super) snapshot: Snapshot,
+}
+
+/// A committed state, and the transaction that sees it.
+pub(crate) struct Pinned {
     reading: Connection,
     in_transaction: Cell<bool>,
-    pub(super) snapshot: Snapshot,
     /// `None`: no DuckDB file is made.
     pub(super) image: Option<Image>,
     /// How large the log usually grows, where it grows without end meanwhile.
@@ -83,30 +88,13 @@ impl Frozen {
         (store, log_limit): (&'static File, &str),
         snapshot: Snapshot,
     ) -> Result<Frozen> {
-        let began = Instant::now();
         check_space(writing, store)?;
         transaction(writing, || {
             writing
                 .execute_batch(&snapshot_row(&snapshot))
                 .map_err(|e| db("cannot note the snapshot", e))
         })?;
-        let mut frozen = Frozen {
-            reading,
-            in_transaction: Cell::new(false),
-            snapshot,
-            image: Some(Image::Rows),
-            log_limit: Some(log_limit.to_owned()),
-        };
-        frozen.set_threshold(NEVER)?;
-        if checkpoint(writing)? && !is_better_written_anew(writing)? {
-            let found = store.metadata().map_err(|e| {
-                Error::caused(Kind::Io, "cannot read the size of the store's file", e)
-            })?;
-            frozen.image = Some(Image::File { file: store, bytes: found.len() });
-        }
-        frozen.pin()?;
-        tracing::debug!(held = ?began.elapsed(), "nothing was committed while the state was frozen");
-        Ok(frozen)
+        Ok(Frozen { pinned: Pinned::of(writing, reading, (store, log_limit))?, snapshot })
     }
 
     /// Freezes what is committed now, for a Parquet snapshot alone.
@@ -115,13 +103,53 @@ impl Frozen {
     /// `Kind::Store`.
     pub fn without_file(reading: Connection, snapshot: Snapshot) -> Result<Frozen> {
         let in_transaction = Cell::new(false);
-        let frozen = Frozen { reading, in_transaction, snapshot, image: None, log_limit: None };
-        frozen.pin()?;
-        Ok(frozen)
+        let pinned = Pinned { reading, in_transaction, image: None, log_limit: None };
+        pinned.pin()?;
+        Ok(Frozen { pinned, snapshot })
+    }
+}
+
+impl Pinned {
+    /// Freezes what is committed now, for a copy of the store. The parameters are those of
+    /// [`Frozen::with_file`].
+    ///
+    /// # Errors
+    /// Those of [`Frozen::with_file`].
+    pub(crate) fn with_file(
+        writing: &Connection,
+        reading: Connection,
+        (store, log_limit): (&'static File, &str),
+    ) -> Result<Pinned> {
+        check_space(writing, store)?;
+        Pinned::of(writing, reading, (store, log_limit))
+    }
+
+    fn of(
+        writing: &Connection,
+        reading: Connection,
+        (store, log_limit): (&'static File, &str),
+    ) -> Result<Pinned> {
+        let began = Instant::now();
+        let mut pinned = Pinned {
+            reading,
+            in_transaction: Cell::new(false),
+            image: Some(Image::Rows),
+            log_limit: Some(log_limit.to_owned()),
+        };
+        pinned.set_threshold(NEVER)?;
+        if checkpoint(writing)? && !is_better_written_anew(writing)? {
+            let found = store.metadata().map_err(|e| {
+                Error::caused(Kind::Io, "cannot read the size of the store's file", e)
+            })?;
+            pinned.image = Some(Image::File { file: store, bytes: found.len() });
+        }
+        pinned.pin()?;
+        tracing::debug!(held = ?began.elapsed(), "nothing was committed while the state was frozen");
+        Ok(pinned)
     }
 
     /// Reads the frozen state.
-    pub(super) fn conn(&self) -> &Connection {
+    pub(crate) fn conn(&self) -> &Connection {
         &self.reading
     }
 
@@ -155,7 +183,7 @@ impl Frozen {
     }
 }
 
-impl Drop for Frozen {
+impl Drop for Pinned {
     fn drop(&mut self) {
         if self.in_transaction.get() {
             // The error that brought us here is the one to report.
@@ -185,7 +213,7 @@ fn check_space(conn: &Connection, store: &File) -> Result<()> {
         0 => Ok(()),
         lacking => Err(Error::new(
             Kind::DiskFull,
-            format!("cannot publish {path}: {lacking} bytes of free space are lacking beside it"),
+            format!("cannot copy {path}: {lacking} bytes of free space are lacking beside it"),
         )),
     }
 }

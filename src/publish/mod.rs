@@ -38,6 +38,7 @@ use crate::failpoint;
 use crate::mirror::ROW_GROUP_ROWS;
 use crate::progress::Progress;
 
+pub(crate) use frozen::Pinned;
 pub use frozen::{Frozen, begin};
 pub use manifest::Manifest;
 pub(crate) use owner::{check_database, check_snapshots, check_views, identity};
@@ -162,8 +163,8 @@ pub fn publish(
     stop: &Stop,
     progress: &Progress,
 ) -> Result<Published> {
-    let conn = frozen.conn();
-    let database = match (targets.database, frozen.image) {
+    let conn = frozen.pinned.conn();
+    let database = match (targets.database, frozen.pinned.image) {
         (Some(target), Some(image)) => {
             Some(database::Copy::write(&frozen, image, target, stop, progress)?)
         }
@@ -173,7 +174,7 @@ pub fn publish(
         .parquet
         .map(|target| parquet::Export::write(conn, target, &frozen.snapshot, stop, progress))
         .transpose()?;
-    frozen.release()?;
+    frozen.pinned.release()?;
 
     let database = database.map(database::Copy::finish).transpose()?;
     failpoint::hit("database-published");

@@ -1,3 +1,4 @@
+mod copies;
 mod footers;
 mod links;
 mod meanwhile;

@@ -50,7 +50,7 @@ pub(crate) enum When {
 /// What there is of it in a session.
 #[derive(Default)]
 pub(super) struct Publishing {
-    lock: tokio::sync::Mutex<()>,
+    pub(super) lock: tokio::sync::Mutex<()>,
     interrupt: Mutex<Option<Interrupt>>,
     /// What was published last, and when that was done.
     last: Mutex<Option<(Instant, Published)>>,
@@ -286,14 +286,14 @@ impl Session {
     }
 
     /// From now on [`Session::interrupt_publishing`] ends what this connection does.
-    fn begin_interruptible(&self, conn: &Connection) -> Stop {
+    pub(super) fn begin_interruptible(&self, conn: &Connection) -> Stop {
         let stop = Stop::default();
         *self.interrupt() = Some(Interrupt { duckdb: conn.interrupt_handle(), stop: stop.clone() });
         stop
     }
 
     /// Until now.
-    fn end_interruptible<T>(&self, stop: &Stop, done: Result<T>) -> Result<T> {
+    pub(super) fn end_interruptible<T>(&self, stop: &Stop, done: Result<T>) -> Result<T> {
         *self.interrupt() = None;
         if done.is_err() {
             // Of its own accord DuckDB only says that a query was interrupted.

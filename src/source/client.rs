@@ -100,7 +100,7 @@ enum Outcome {
 }
 
 /// What the feeds allow.
-fn rule(feed: &config::Feed, limits: &config::Limits) -> Rule {
+pub(super) fn rule(feed: &config::Feed, limits: &config::Limits) -> Rule {
     Rule { limit: feed.calls, window: feed.per, longest_hold: limits.retry_after }
 }
 

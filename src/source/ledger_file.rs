@@ -110,11 +110,7 @@ impl LedgerFile {
         file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes)).map_err(failed)?;
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let (lines, rest) = bytes.split_at(whole);
-        let changes: Vec<Option<Change>> = lines
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
-            .map(|line| serde_json::from_slice::<Line>(line).ok().and_then(Line::change))
-            .collect();
+        let changes = changes_of(lines);
         let is_cut_off = is_start_of_line(rest);
         if changes.iter().all(Option::is_none) && !(changes.is_empty() && is_cut_off) {
             return Err(Error::new(
@@ -149,18 +145,7 @@ impl LedgerFile {
             kept_as = %aside.display(),
             "the feed's ledger cannot be read: the feed is held for a whole window"
         );
-        // By the clock of no boot: whoever reads them lets them end now.
-        let calls = (1..=i64::from(self.limit)).map(|id| FeedCall {
-            id,
-            feed: FeedName::Cases,
-            by: Caller::default(),
-            boot_id: String::new(),
-            sent_at: Timestamp::now(),
-            sent: BootTime::from_nanos(0),
-            patience: Duration::ZERO,
-            end: None,
-        });
-        self.write_anew(&calls.map(Change::Sent).collect::<Vec<_>>())
+        self.write_anew(&nobodys(self.limit).map(Change::Sent).collect::<Vec<_>>())
     }
 
     /// Writes what the ledger was beside it, under a name that no file has yet.
@@ -236,6 +221,44 @@ impl LedgerStore for LedgerFile {
     fn is_gone(&self, call: &FeedCall) -> Option<bool> {
         process::has_ended(&call.by.process)
     }
+}
+
+/// What lines say; `None` for one that says nothing.
+fn changes_of(lines: &[u8]) -> Vec<Option<Change>> {
+    lines
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice::<Line>(line).ok().and_then(Line::change))
+        .collect()
+}
+
+/// The calls that a ledger tells of; with `limit` calls of nobody where not all of it can be read.
+pub(super) fn calls_in(ledger: &[u8], limit: u32) -> Vec<FeedCall> {
+    let whole = ledger.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let (lines, rest) = ledger.split_at(whole);
+    let changes = changes_of(lines);
+    let is_whole = changes.iter().all(Option::is_some) && is_start_of_line(rest);
+    let mut calls = Vec::new();
+    changes.iter().flatten().for_each(|change| change.apply(&mut calls));
+    if !is_whole {
+        calls.extend(nobodys(limit));
+    }
+    calls
+}
+
+/// So many calls that nobody has made, sent just now by the clock of no boot: whoever reads them lets them end
+/// now.
+fn nobodys(count: u32) -> impl Iterator<Item = FeedCall> {
+    (1..=i64::from(count)).map(|id| FeedCall {
+        id,
+        feed: FeedName::Cases,
+        by: Caller::default(),
+        boot_id: String::new(),
+        sent_at: Timestamp::now(),
+        sent: BootTime::from_nanos(0),
+        patience: Duration::ZERO,
+        end: None,
+    })
 }
 
 fn cannot(what: &str, path: &Path, source: io::Error) -> Error {

@@ -22,6 +22,7 @@ mod client;
 pub(crate) mod feed_calls;
 mod held;
 pub(crate) mod ledger;
+mod ledger_copy;
 mod ledger_file;
 mod limits;
 pub(crate) mod listing;
@@ -49,6 +50,7 @@ mod tests;
 pub use client::Client;
 pub(crate) use client::Tuning;
 pub(crate) use feed_calls::MemoryLedger;
+pub(crate) use ledger_copy::{ledger_text, merge_ledger};
 
 pub(crate) use listing::{Identity, Page, PagePlan, Pages, Paging};
 pub(crate) use odata::{Filter, OrderBy, Query};

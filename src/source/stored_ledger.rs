@@ -9,7 +9,8 @@ use jiff::Timestamp;
 
 use super::boot::BootTime;
 use super::feed_calls::{Caller, Change, Ended, FeedCall, LedgerStore, Mark};
-use super::ledger_file::{LedgerFile, usual_place};
+use super::ledger_copy;
+use super::ledger_file::LedgerFile;
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::scope::FeedName;
@@ -30,11 +31,7 @@ impl StoredLedger {
     /// `Config` where there is no place for the file, `Io` where it cannot be written, and those of the
     /// store.
     pub fn open(config: &Config, connection: Connection) -> Result<StoredLedger> {
-        let place = match &config.feed.ledger {
-            Some(path) => path.clone(),
-            None => usual_place(&config.source.base_url, &config.source.client_id)?,
-        };
-        let file = LedgerFile::at(&place, config.feed.calls)?;
+        let file = LedgerFile::at(&ledger_copy::place(config)?, config.feed.calls)?;
         show_others(&file, &connection)?;
         Ok(StoredLedger { file, conn: Mutex::new(connection) })
     }
