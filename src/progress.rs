@@ -58,7 +58,8 @@ impl Progress {
 
     /// Shows itself in the log, wherever that goes: of a daemon, which is never done.
     pub(crate) fn logged(quiet: bool) -> Progress {
-        Progress::shown(if quiet { Shown::Nowhere } else { Shown::InLog })
+        let shown = if quiet { Shown::Nowhere } else { Shown::InLog };
+        Progress::telling(shown, Told::of_daemon(Instant::now()))
     }
 
     /// Shows nothing.
@@ -67,7 +68,11 @@ impl Progress {
     }
 
     fn shown(shown: Shown) -> Progress {
-        let state = Mutex::new(State { told: Told::new(Instant::now()), bar: None });
+        Progress::telling(shown, Told::new(Instant::now()))
+    }
+
+    fn telling(shown: Shown, told: Told) -> Progress {
+        let state = Mutex::new(State { told, bar: None });
         Progress { shared: Arc::new(Shared { shown, state }) }
     }
 

@@ -252,6 +252,8 @@ impl Session {
     }
 
     fn start_run(&self, command: &str) -> Result<i64> {
+        // What was asked between two runs is no part of this one; polls are in the ledger.
+        drop(self.polls.client.take_calls());
         RunLog::new(&self.store.connection()?).start_run(command)
     }
 

@@ -218,7 +218,8 @@ impl MonthAnswer<'_, '_> {
 
     fn is_failing(&mut self, kind: Kind, why: &str) {
         let (table, scope) = (&self.month.table, self.month.scope);
-        tracing::warn!(table, %scope, reason = why, "a journal's month failed");
+        // What stands is told once, by the problems of the run.
+        tracing::debug!(table, %scope, reason = why, "a journal's month failed");
         self.answers.findings.failed(table, weight_of_month(kind), why);
     }
 

@@ -173,7 +173,8 @@ impl ScopeAnswer<'_, '_> {
     /// The scope is asked again with backoff; `is_scope`: it is one that the store keeps failures of.
     async fn asked_again(&mut self, is_scope: bool, error: &Error) -> Result<()> {
         let (table, id, text) = (self.resource.table.as_str(), self.id, error.chain());
-        tracing::warn!(table, id, reason = text, "a scope failed");
+        // What stands is told once, by the problems of the run.
+        tracing::debug!(table, id, reason = text, "a scope failed");
         self.answers.findings.failed(table, 1, &text);
         if is_scope {
             self.answers.note_failure(table, id, FailureKind::of(error.kind()), &text).await?;

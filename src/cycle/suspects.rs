@@ -104,7 +104,7 @@ impl Suspects<'_, '_> {
             SuspectStep::Removed(outcome) | SuspectStep::Hidden(outcome) => {
                 self.answers.report.outcome.add(outcome);
                 let hidden = matches!(step, SuspectStep::Hidden(_));
-                tracing::info!(case = id, hidden, "a case left");
+                tracing::debug!(case = id, hidden, "a case left");
             }
             SuspectStep::Waiting => {}
         }

@@ -6,6 +6,8 @@ use indicatif::{HumanCount, HumanDuration};
 
 /// Before the first log line; each further one of the same work waits twice as long.
 const LOG_FIRST: Duration = Duration::from_secs(10);
+/// The same of a daemon, whose cycles have lines of their own.
+const LOG_FIRST_OF_DAEMON: Duration = Duration::from_secs(60);
 /// At most.
 const LOG_EVERY: Duration = Duration::from_secs(600);
 /// Before so much is done of a step, its pace says nothing.
@@ -35,7 +37,9 @@ pub(super) struct Told {
     next_step: u64,
     /// When the last line was written, and what it said.
     logged: (Instant, Counts),
-    /// Before the next one.
+    /// Before the first line of some work,
+    first: Duration,
+    /// and before the next one.
     wait: Duration,
 }
 
@@ -64,8 +68,14 @@ impl Told {
             steps: Vec::new(),
             next_step: 0,
             logged: (now, Counts::default()),
+            first: LOG_FIRST,
             wait: LOG_FIRST,
         }
+    }
+
+    /// Of a daemon, which is never done.
+    pub(super) fn of_daemon(now: Instant) -> Told {
+        Told { first: LOG_FIRST_OF_DAEMON, wait: LOG_FIRST_OF_DAEMON, ..Told::new(now) }
     }
 
     /// Counts from zero.
@@ -84,7 +94,7 @@ impl Told {
         if self.steps.is_empty() {
             // What is over before a line is due was not long.
             self.logged = (now, self.counts);
-            self.wait = LOG_FIRST;
+            self.wait = self.first;
         }
         self.next_step += 1;
         let (id, done) = (self.next_step, self.counts.done);
@@ -243,6 +253,20 @@ mod tests {
         told.step("reading offices", later);
         told.counts.calls += 1;
         assert!(told.line(later + 10 * SECOND).is_some(), "other work begins anew");
+    }
+
+    #[test]
+    fn a_daemon_tells_only_of_work_that_takes_a_minute() {
+        let begun = Instant::now();
+        let mut told = Told::of_daemon(begun);
+        for cycle in 0..100 {
+            let at = begun + 70 * cycle * SECOND;
+            let step = told.step("fetching what is stale", at);
+            told.counts.calls += 1;
+            assert_eq!(told.line(at + 59 * SECOND), None);
+            assert!(cycle < 99 || told.line(at + 60 * SECOND).is_some());
+            told.end(step);
+        }
     }
 
     #[test]
