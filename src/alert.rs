@@ -9,17 +9,19 @@ mod conditions;
 mod known;
 mod sender;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use crate::disk::Disk;
 use crate::error::Result;
 use crate::mirror::State;
 use crate::pulse::Pulse;
 use crate::session::Session;
-use crate::status::Status;
+use crate::status::{Health, Status};
 
 use conditions::Look;
 use known::Message;
@@ -28,15 +30,18 @@ use sender::Sender;
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_secs(10);
-/// Between two heartbeats.
+/// Between two heartbeats, and two looks at all that the status says.
 const BEAT: Duration = Duration::from_secs(60);
+/// And however long those take, so small a part of the time goes into them.
+const SHARE_OF_TIME: u32 = 20;
 
 /// Looks after the mirror while the daemon lives.
 pub(crate) struct Watch {
     session: Arc<Session>,
     pulse: Arc<Pulse>,
     sender: Sender,
-    beaten: Option<Instant>,
+    /// When the whole is looked at next.
+    next_beat: Instant,
 }
 
 impl Watch {
@@ -46,19 +51,24 @@ impl Watch {
     /// `Config` where nothing can be sent from here.
     pub(crate) fn over(session: Arc<Session>, pulse: Arc<Pulse>) -> Result<Watch> {
         let sender = Sender::new(&session.config().alert)?;
-        Ok(Watch { session, pulse, sender, beaten: None })
+        Ok(Watch { session, pulse, sender, next_beat: Instant::now() })
     }
 
-    /// Looks until it is dropped. What cannot be looked at or told now is next time.
+    /// Looks until `stops`; what is being told then is told, and kept. What cannot be looked at or told now
+    /// is next time.
     ///
     /// # Errors
     /// None.
-    pub(crate) async fn run(mut self) -> Result<()> {
+    pub(crate) async fn run(mut self, stops: impl Future<Output = ()>) -> Result<()> {
+        let mut stops = pin!(stops);
         loop {
             if let Err(error) = self.look().await {
                 tracing::debug!(reason = error.chain(), "the mirror was not looked after");
             }
-            tokio::time::sleep(EVERY).await;
+            tokio::select! {
+                () = &mut stops => return Ok(()),
+                () = tokio::time::sleep(EVERY) => {}
+            }
         }
     }
 
@@ -72,31 +82,44 @@ impl Watch {
         let (mut known, messages) = before.clone().seeing(&look, Timestamp::now());
         for message in messages {
             if self.sender.tell(&message).await {
-                known.was_told(&message);
+                known.was_told(&message, Timestamp::now());
+                // Before anything else can end it: nothing is told twice.
+                self.session.note_alerts(known.to_text()?).await?;
             }
         }
+        let health = self.health().await?;
+        if let Some(health) = health {
+            known.is(health, Timestamp::now());
+        }
+        let is_well = known.is_well() && health == Some(Health::Good);
         if known != before {
             let text = known.to_text()?;
             self.session.note_alerts(text).await?;
         }
-        self.beat(known.is_well()).await
-    }
-
-    async fn beat(&mut self, is_well: bool) -> Result<()> {
-        let is_due = self.beaten.is_none_or(|last| last.elapsed() >= BEAT);
-        if !(is_well && is_due && self.sender.has_heartbeat()) {
-            return Ok(());
-        }
-        let (session, pulse) = (Arc::clone(&self.session), Arc::clone(&self.pulse));
-        let is_fresh = blocking(move || {
-            let (config, store) = (session.config(), session.store());
-            let status = Status::collect(config, session.catalog(), store, Vec::new())?;
-            Ok(pulse.lag(&config.feed).is_none() && status.complete && status.exit_status() == 0)
-        });
-        if is_fresh.await? && self.sender.beat().await {
-            self.beaten = Some(Instant::now());
+        // One that does not arrive is sent with the next look, and what starts is looked at again by then.
+        let is_known = health.is_some_and(|health| health != Health::Starting);
+        if is_known && (!is_well || self.sender.beat().await) {
+            self.next_beat = self.next_beat.max(Instant::now() + BEAT);
         }
         Ok(())
+    }
+
+    /// How the mirror is, by all that the status says; `None` where it was looked at a moment ago.
+    async fn health(&mut self) -> Result<Option<Health>> {
+        if Instant::now() < self.next_beat {
+            return Ok(None);
+        }
+        let (session, pulse) = (Arc::clone(&self.session), Arc::clone(&self.pulse));
+        let began = Instant::now();
+        let health = blocking(move || {
+            let (config, store) = (session.config(), session.store());
+            let status = Status::collect(config, session.catalog(), store, Vec::new())?;
+            let disk = Disk::of(store.path());
+            Ok(Health::of(&status, &pulse.feeds(&config.feed), disk.as_ref()))
+        });
+        let health = health.await?;
+        self.next_beat = Instant::now() + began.elapsed() * SHARE_OF_TIME;
+        Ok(Some(health))
     }
 }
 

@@ -33,10 +33,12 @@ mod subscribing;
 #[cfg(feature = "sandbox")]
 #[cfg(test)]
 mod tests;
+mod troubles;
 mod worker;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -69,6 +71,9 @@ use worker::Worker;
 
 /// Jobs that wait for their turn; further callers wait before they get in.
 const MOST_JOBS: usize = 16;
+
+/// At the end, what is just being told to people is waited for so long.
+const LONGEST_LOOK: Duration = Duration::from_secs(5);
 
 /// Where the page is unless somebody chooses another address: `serve.listen`'s default.
 const USUAL_PAGE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8640);
@@ -213,7 +218,8 @@ async fn run_tasks(
     let activity = Arc::new(Activity::default());
     let (polled, was_polled) = watch::channel(false);
     let watch = Watch::over(Arc::clone(&session), Arc::clone(&pulse))?;
-    let _watch = Task(tokio::spawn(watch.run()));
+    let mut signals = controls.listen();
+    let watch = Task(tokio::spawn(watch.run(async move { poller::stop(&mut signals).await })));
     // It is looked at for as long as anything is done.
     let _face = face.map(|(face, bound)| Task(tokio::spawn(face.serve(bound))));
     let asks = Arc::new(Asks::default());
@@ -239,7 +245,7 @@ async fn run_tasks(
         session: Arc::clone(&session),
         controls: Arc::clone(&controls),
         polled,
-        pulse,
+        pulse: Arc::clone(&pulse),
         asks,
     };
     let worker = Worker {
@@ -249,6 +255,7 @@ async fn run_tasks(
         polled: was_polled,
         activity: Arc::clone(&activity),
         manager: Arc::clone(&manager),
+        pulse,
     };
     let publisher = Publisher { session, controls, activity };
     let (work_ended, ends) = oneshot::channel::<()>();
@@ -263,7 +270,10 @@ async fn run_tasks(
         let work_ends = async { drop(ends.await) };
         publisher.run(work_ends).await
     }));
-    tokio::try_join!(poller.ends(), worker.ends(), publisher.ends(), hinting).map(drop)
+    tokio::try_join!(poller.ends(), worker.ends(), publisher.ends(), hinting)?;
+    // Somebody may just be told something.
+    let _ = tokio::time::timeout(LONGEST_LOOK, watch.ends()).await;
+    Ok(())
 }
 
 /// The face, and where it is served.

@@ -23,6 +23,16 @@ impl Disk {
 
     /// Whether somebody has to make room soon: less than a tenth and than 10 GB is left.
     pub(crate) fn is_short(&self) -> bool {
-        self.free < (self.size / 10).min(10_000_000_000)
+        self.free < self.least()
+    }
+
+    /// Whether there is clearly room again: what lies between is neither, so that a disk at the border is
+    /// not told of all day.
+    pub(crate) fn is_ample(&self) -> bool {
+        self.free >= self.least() / 4 * 5
+    }
+
+    fn least(&self) -> u64 {
+        (self.size / 10).min(10_000_000_000)
     }
 }

@@ -4,6 +4,7 @@
 //! Nothing here writes or calls the source. What a page says is collected from the store on a connection of
 //! its own, once for all who ask within a few seconds.
 
+mod cache;
 mod charts;
 mod facts;
 mod hooks;
@@ -16,7 +17,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::json;
@@ -25,7 +27,8 @@ use crate::error::{Error, Result};
 use crate::pulse::Pulse;
 use crate::session::Session;
 
-use facts::{Cache, Facts};
+use cache::Cache;
+use facts::Facts;
 pub(crate) use hooks::Hooks;
 pub(crate) use listener::Bound;
 pub(crate) use metrics::Metrics;
@@ -55,6 +58,7 @@ impl Face {
             .route("/readyz", get(ready))
             .route("/metrics", get(scraped))
             .route("/api/status", get(as_json))
+            .layer(map_response(guarded))
             .with_state(Arc::new(self));
         bound.serve(routes).await
     }
@@ -69,20 +73,26 @@ pub(crate) fn address(at: SocketAddr) -> String {
     format!("http://{at}/")
 }
 
-/// No page of ours needs anything from anywhere, and none is to be kept or shown within another.
-const HEADERS: [(HeaderName, &str); 4] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
-         frame-ancestors 'none'",
-    ),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::REFERRER_POLICY, "no-referrer"),
-    (header::CACHE_CONTROL, "no-store"),
-];
+/// What every answer says: it is what it says it is, is kept by nobody, and takes in nothing.
+async fn guarded(mut answer: Response) -> Response {
+    let headers: &mut HeaderMap = answer.headers_mut();
+    if let Ok(policy) = HeaderValue::from_str(&page::POLICY) {
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+const PLAIN: [(HeaderName, &str); 1] = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+const HTML: [(HeaderName, &str); 1] = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
+const JSON: [(HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json")];
+const METRICS: [(HeaderName, &str); 1] =
+    [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
 
 async fn alive() -> Response {
-    (HEADERS, "ok\n").into_response()
+    (PLAIN, "ok\n").into_response()
 }
 
 /// Ready is who has polled lately and can read the store.
@@ -96,56 +106,52 @@ async fn ready(State(face): State<Arc<Face>>) -> Response {
         Ok(Err(error)) => Some(error.chain()),
         Err(_) => Some("it cannot be read".to_owned()),
     };
+    let feeds = face.pulse.feeds(&face.session.config().feed);
     let why = match store {
         Some(why) => Some(format!("the store does not work: {why}")),
-        None => face.pulse.lag(&face.session.config().feed),
+        None => feeds.lag().map(ToString::to_string),
     };
     match why {
-        None => (HEADERS, "ready\n").into_response(),
-        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, HEADERS, format!("{why}\n")).into_response(),
+        None => (PLAIN, "ready\n").into_response(),
+        Some(why) => unavailable(&why),
     }
 }
 
 async fn scraped(State(face): State<Arc<Face>>) -> Response {
     match face.facts().await {
-        Ok(facts) => {
-            let kind = (header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
-            (HEADERS, [kind], face.metrics.render(&facts)).into_response()
-        }
-        Err(error) => unavailable(&error),
+        Ok(facts) => (METRICS, face.metrics.render(&facts)).into_response(),
+        Err(error) => unavailable(&error.chain()),
     }
 }
 
 async fn as_json(State(face): State<Arc<Face>>) -> Response {
     match face.facts().await.and_then(|facts| facts.status.to_json()) {
-        Ok(status) => {
-            (HEADERS, [(header::CONTENT_TYPE, "application/json")], status).into_response()
-        }
+        Ok(status) => (JSON, status).into_response(),
         Err(error) => {
             let text = format!("{:#}\n", json!({ "error": error.chain() }));
-            let kind = [(header::CONTENT_TYPE, "application/json")];
-            (StatusCode::SERVICE_UNAVAILABLE, HEADERS, kind, text).into_response()
+            (StatusCode::SERVICE_UNAVAILABLE, JSON, text).into_response()
         }
     }
 }
 
-async fn status_page(State(face): State<Arc<Face>>) -> Response {
-    let kind = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
+async fn status_page(State(face): State<Arc<Face>>, uri: Uri) -> Response {
+    let refreshes = uri.query() != Some(page::STILL);
     let collected = async {
         let facts = face.facts().await?;
         Ok::<_, Error>((facts, face.cache.reports(&face.session).await?))
     };
     match collected.await {
         Ok((facts, reports)) => {
-            (HEADERS, kind, page::of(&facts, &reports).into_string()).into_response()
+            (HTML, page::of(&facts, &reports, refreshes).into_string()).into_response()
         }
         Err(error) => {
-            let text = page::of_trouble(&error.chain()).into_string();
-            (StatusCode::SERVICE_UNAVAILABLE, HEADERS, kind, text).into_response()
+            let text = page::of_trouble(&error.chain(), refreshes).into_string();
+            (StatusCode::SERVICE_UNAVAILABLE, HTML, text).into_response()
         }
     }
 }
 
-fn unavailable(error: &Error) -> Response {
-    (StatusCode::SERVICE_UNAVAILABLE, HEADERS, format!("{}\n", error.chain())).into_response()
+/// 503, and why.
+fn unavailable(why: &str) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, PLAIN, format!("{why}\n")).into_response()
 }

@@ -1,5 +1,6 @@
-//! When the daemon's parts last did what they are for. Failures move nothing here.
+//! When the daemon's parts last did what they are for. Failures move no time here.
 
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,8 +25,17 @@ pub(crate) struct Pulse {
 
 #[derive(Debug, Default)]
 struct Polls {
-    cases: Option<Moment>,
-    contacts: Option<Moment>,
+    cases: Poll,
+    contacts: Poll,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Poll {
+    last: Option<Moment>,
+    /// What the polls since then failed with, the last of them.
+    error: Option<String>,
+    /// How many cases or contacts the polls have found changed, and nobody has asked for yet.
+    moved: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -35,10 +45,49 @@ struct Moment {
 }
 
 impl Polls {
-    fn of(&mut self, feed: FeedName) -> &mut Option<Moment> {
+    fn of(&mut self, feed: FeedName) -> &mut Poll {
         match feed {
             FeedName::Cases => &mut self.cases,
             FeedName::Contacts => &mut self.contacts,
+        }
+    }
+}
+
+/// How the polling of both feeds stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Feeds {
+    /// Both were asked completely within the larger of three intervals and two minutes.
+    Polled,
+    /// Not yet, and there was no time for it since the start.
+    Starting(Lag),
+    Stalled(Lag),
+}
+
+impl Feeds {
+    /// In what the polling lags.
+    pub(crate) fn lag(&self) -> Option<&Lag> {
+        match self {
+            Feeds::Polled => None,
+            Feeds::Starting(lag) | Feeds::Stalled(lag) => Some(lag),
+        }
+    }
+}
+
+/// In what the polling lags.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lag {
+    /// Which feed, and how long.
+    pub(crate) what: String,
+    /// What its last poll failed with, if it did.
+    pub(crate) error: Option<String>,
+}
+
+impl fmt::Display for Lag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        match &self.error {
+            Some(error) => write!(f, ": {error}"),
+            None => Ok(()),
         }
     }
 }
@@ -50,54 +99,75 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    /// A feed was asked completely.
-    pub(crate) fn polled(&self, feed: FeedName) {
-        *self.polls().of(feed) = Some(Moment { at: Timestamp::now(), since: Instant::now() });
+    /// A feed was asked completely; so many cases or contacts of it have changed.
+    pub(crate) fn polled(&self, feed: FeedName, moved: u64) {
+        let last = Some(Moment { at: Timestamp::now(), since: Instant::now() });
+        let mut polls = self.polls();
+        let poll = polls.of(feed);
+        *poll = Poll { last, error: None, moved: poll.moved + moved };
+    }
+
+    /// How many cases or contacts the polls have found changed since this was last asked.
+    pub(crate) fn take_moved(&self, feed: FeedName) -> u64 {
+        std::mem::take(&mut self.polls().of(feed).moved)
+    }
+
+    /// A feed could not be asked.
+    pub(crate) fn failed(&self, feed: FeedName, error: String) {
+        self.polls().of(feed).error = Some(error);
     }
 
     /// When a feed was last asked completely by this process.
     pub(crate) fn last_poll(&self, feed: FeedName) -> Option<Timestamp> {
-        self.polls().of(feed).map(|last| last.at)
+        self.polls().of(feed).last.map(|last| last.at)
     }
 
-    /// In what the polling lags; `None`: both feeds were asked completely within the larger of three
-    /// intervals and two minutes (contract, section 8).
-    pub(crate) fn lag(&self, feed: &config::Feed) -> Option<String> {
-        self.lag_at(feed, Instant::now())
+    /// Whether both feeds were asked completely within the larger of three intervals and two minutes
+    /// (contract, section 8), and if not, whether there was the time for it.
+    pub(crate) fn feeds(&self, feed: &config::Feed) -> Feeds {
+        self.feeds_at(feed, Instant::now())
     }
 
-    fn lag_at(&self, feed: &config::Feed, now: Instant) -> Option<String> {
+    fn feeds_at(&self, feed: &config::Feed, now: Instant) -> Feeds {
+        let Some(lag) = self.lag_at(feed, now) else { return Feeds::Polled };
+        let intervals = feed.contacts_interval().unwrap_or_default().max(feed.poll_interval());
+        let lives = now.saturating_duration_since(self.began);
+        if lives <= longest(intervals) {
+            return Feeds::Starting(lag);
+        }
+        Feeds::Stalled(lag)
+    }
+
+    fn lag_at(&self, feed: &config::Feed, now: Instant) -> Option<Lag> {
         let intervals = [
             (FeedName::Cases, Some(feed.poll_interval())),
             (FeedName::Contacts, feed.contacts_interval()),
         ];
         intervals.into_iter().find_map(|(name, interval)| {
-            let longest = (interval? * INTERVALS).max(PATIENCE);
-            let Some(last) = *self.polls().of(name) else {
-                return Some(format!("the change feed of {name} was not polled completely yet"));
+            let longest = longest(interval?);
+            let Poll { last, error, .. } = self.polls().of(name).clone();
+            let Some(last) = last else {
+                let what = format!("the change feed of {name} was not polled completely yet");
+                return Some(Lag { what, error });
             };
             let waited = now.saturating_duration_since(last.since);
             (waited > longest).then(|| {
                 let seconds = waited.as_secs();
-                format!("the change feed of {name} was last polled completely {seconds} s ago")
+                let what =
+                    format!("the change feed of {name} was last polled completely {seconds} s ago");
+                Lag { what, error }
             })
         })
-    }
-
-    /// Whether the polling lags and has had the time not to: since the start, too.
-    pub(crate) fn is_stalled(&self, feed: &config::Feed) -> bool {
-        self.is_stalled_at(feed, Instant::now())
-    }
-
-    fn is_stalled_at(&self, feed: &config::Feed, now: Instant) -> bool {
-        let intervals = feed.contacts_interval().unwrap_or_default().max(feed.poll_interval());
-        let lives = now.saturating_duration_since(self.began);
-        lives > (intervals * INTERVALS).max(PATIENCE) && self.lag_at(feed, now).is_some()
     }
 
     fn polls(&self) -> MutexGuard<'_, Polls> {
         self.polls.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A feed of this interval that was not asked completely for longer is stalled.
+fn longest(interval: Duration) -> Duration {
+    (interval * INTERVALS).max(PATIENCE)
 }
 
 #[cfg(test)]
@@ -123,27 +193,42 @@ mod tests {
         for (feed, longest) in [("contacts_poll = \"0s\"", 120), ("poll = \"60s\"", 180)] {
             let config = configured(feed);
             let pulse = Pulse::default();
-            assert!(pulse.lag(&config.feed).unwrap().contains("of cases was not polled"), "{feed}");
-            pulse.polled(FeedName::Cases);
+            let lag = |now| pulse.lag_at(&config.feed, now).map(|lag| lag.to_string());
+            assert!(lag(pulse.began).unwrap().contains("of cases was not polled"), "{feed}");
+            pulse.polled(FeedName::Cases, 2);
             if config.feed.contacts_interval().is_some() {
-                assert!(pulse.lag(&config.feed).unwrap().contains("of contacts"), "{feed}");
-                pulse.polled(FeedName::Contacts);
+                assert!(lag(pulse.began).unwrap().contains("of contacts"), "{feed}");
+                pulse.polled(FeedName::Contacts, 0);
             }
             // Not before the last poll, and less than a second behind it.
             let polled = Instant::now();
-            assert_eq!(pulse.lag_at(&config.feed, polled + (longest - 1) * SECOND), None, "{feed}");
+            assert_eq!(lag(polled + (longest - 1) * SECOND), None, "{feed}");
             let late = polled + (longest + 1) * SECOND;
-            assert!(pulse.lag_at(&config.feed, late).unwrap().contains("s ago"), "{feed}");
-            assert!(pulse.is_stalled_at(&config.feed, late), "{feed}");
+            assert!(lag(late).unwrap().contains("s ago"), "{feed}");
+            assert!(matches!(pulse.feeds_at(&config.feed, late), Feeds::Stalled(_)), "{feed}");
         }
     }
 
     #[test]
-    fn it_is_not_stalled_before_it_had_the_time_to_poll() {
+    fn it_is_not_stalled_before_it_had_the_time_to_poll_and_says_what_failed() {
         let config = configured("");
         let pulse = Pulse::default();
-        assert!(pulse.lag(&config.feed).is_some());
-        assert!(!pulse.is_stalled_at(&config.feed, pulse.began + 179 * SECOND));
-        assert!(pulse.is_stalled_at(&config.feed, pulse.began + 181 * SECOND));
+        let feeds = |seconds| pulse.feeds_at(&config.feed, pulse.began + seconds * SECOND);
+        assert!(matches!(feeds(179), Feeds::Starting(_)));
+        assert!(matches!(feeds(181), Feeds::Stalled(_)));
+        pulse.failed(FeedName::Cases, "no way there".to_owned());
+        let Feeds::Starting(lag) = feeds(1) else { unreachable!("it has just begun") };
+        assert!(lag.to_string().ends_with("completely yet: no way there"), "{lag}");
+        pulse.polled(FeedName::Cases, 2);
+        pulse.polled(FeedName::Contacts, 0);
+        // One poll that fails is no lag, and the next one makes good for it.
+        pulse.failed(FeedName::Cases, "no way there".to_owned());
+        assert_eq!(pulse.feeds(&config.feed), Feeds::Polled);
+        pulse.polled(FeedName::Cases, 3);
+        assert_eq!(
+            [FeedName::Cases, FeedName::Contacts].map(|feed| pulse.take_moved(feed)),
+            [5, 0]
+        );
+        assert_eq!(pulse.take_moved(FeedName::Cases), 0, "told once");
     }
 }

@@ -1,6 +1,8 @@
 //! What is mirrored, how fresh it is, what failed and what waits: `casemirror status`, which `text` and
 //! `--json` show alike.
 
+mod health;
+
 use std::collections::BTreeMap;
 
 use duckdb::Connection;
@@ -20,12 +22,14 @@ use crate::scope::{REVENUE, TableStatus};
 use crate::text::counted;
 use crate::ticks::Ticks;
 
+pub(crate) use health::Health;
+
 /// Runs and failures that are shown.
 const LATEST_RUNS: usize = 5;
 const MOST_FAILURES: usize = 100;
 
 /// The whole of it. Instants are texts in UTC, to the second: people read them.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Status {
     pub(crate) store: String,
     pub(crate) database: String,
@@ -33,11 +37,11 @@ pub(crate) struct Status {
     /// Every change up to here is in, but for what is pending.
     pub(crate) watermark: Option<String>,
     /// When the cases were last listed completely.
-    listed_at: Option<String>,
-    late_rows: LateRows,
+    pub(crate) listed_at: Option<String>,
+    pub(crate) late_rows: LateRows,
     pub(crate) complete: bool,
     pub(crate) tables: Vec<Table>,
-    failures: Vec<Failure>,
+    pub(crate) failures: Vec<Failure>,
     pub(crate) runs: Vec<Run>,
     pub(crate) verified: Option<Verified>,
     /// What is not as it should be: each makes the exit status 3.
@@ -51,13 +55,13 @@ pub(crate) struct Status {
 }
 
 /// How late rows appeared in the feeds, as the last listing found.
-#[derive(Debug, Serialize)]
-struct LateRows {
-    cases: Option<String>,
-    contacts: Option<String>,
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct LateRows {
+    pub(crate) cases: Option<String>,
+    pub(crate) contacts: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Table {
     pub(crate) table: String,
     pub(crate) status: &'static str,
@@ -68,33 +72,33 @@ pub(crate) struct Table {
     pub(crate) last_checked: Option<String>,
     /// Scopes.
     pub(crate) pending: usize,
-    pending_reason: Option<String>,
+    pub(crate) pending_reason: Option<String>,
     pub(crate) rejected: i64,
 }
 
-#[derive(Debug, Serialize)]
-struct Failure {
-    table: String,
-    scope: i64,
-    attempts: i64,
-    next_try: Option<String>,
-    kind: String,
-    error: String,
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Failure {
+    pub(crate) table: String,
+    pub(crate) scope: i64,
+    pub(crate) attempts: i64,
+    pub(crate) next_try: Option<String>,
+    pub(crate) kind: String,
+    pub(crate) error: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Run {
-    run_id: i64,
+    pub(crate) run_id: i64,
     pub(crate) command: String,
     pub(crate) started_at: Option<String>,
-    ended_at: Option<String>,
+    pub(crate) ended_at: Option<String>,
     pub(crate) outcome: Option<String>,
-    exit_status: Option<i64>,
+    pub(crate) exit_status: Option<i64>,
     pub(crate) calls: Option<i64>,
     pub(crate) error: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Verified {
     pub(crate) at: String,
     pub(crate) comparisons: i64,

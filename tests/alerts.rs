@@ -121,3 +121,52 @@ fn the_heart_beats_only_while_everything_is_fresh_and_believed() {
     daemon.stop();
     assert!(chat.calls.try_recv().is_err(), "it differs");
 }
+
+#[test]
+fn sums_doubts_and_restatements_are_told_once_without_values_and_again_when_they_are_over() {
+    let world = World::unthrottled(6);
+    world.bootstrap();
+    let (chat, beats) = (Chat::refusing(0), Chat::refusing(0));
+    let both = format!("{}heartbeat = \"http://{}/\"\n", chat.settings("url"), beats.address);
+    world.configure_eager(&both);
+    // What is there at the first look is known, and no news; the heart beats after a look.
+    let daemon = world.start_daemon();
+    beats.next();
+    daemon.stop();
+    in_store(
+        &world,
+        "INSERT INTO sync.restatements VALUES ('revenue_journals', 'offices', 11, DATE '2026-01-01', 1, \
+           'key-of-Ola', 'changed', 'message1', 'Ola Nordmann', 'Kari Nordmann', now()); \
+         INSERT INTO sync.failures (table_name, id, part, attempts, first_at, next_at, kind, error) \
+           VALUES ('employees', 0, '', 1, now(), make_timestamp(4000000000000000), 'Held', 'Ola Nordmann'); \
+         UPDATE sync.meta SET value = 'offices/11/2026-01 differs' WHERE key = 'control_months'",
+    );
+    // Nothing is read any more, so that all of it stands.
+    let gone = ["--set", "source.base_url=http://127.0.0.1:9/"];
+    let told =
+        |chat: &Chat| chat.next().1.replace("{\"text\":\"casemirror: ", "").replace("\"}", "");
+    let daemon = world.start_daemon_with(&gone);
+    let messages: Vec<String> = (0..3).map(|_| told(&chat)).collect();
+    assert_eq!(
+        messages,
+        [
+            "1 month of the journals does not match its sum at the platform, or there is none, see \
+             report.journal_reconciliation",
+            "1 answer of the platform would remove too much and is not believed yet (employees), see \
+             sync.failures",
+            "1 change within closed months, see report.journal_restatements",
+        ]
+    );
+    daemon.stop();
+    in_store(
+        &world,
+        "DELETE FROM sync.failures WHERE kind = 'Held'; \
+         UPDATE sync.meta SET value = '' WHERE key = 'control_months'",
+    );
+    let daemon = world.start_daemon_with(&gone);
+    let over: Vec<String> = (0..2).map(|_| told(&chat)).collect();
+    assert!(over[0].starts_with("over: journals do not match the platform's own sums (since "));
+    assert!(over[1].starts_with("over: answers of the platform are not believed (since "));
+    daemon.stop();
+    assert!(chat.calls.try_recv().is_err(), "each was told once");
+}

@@ -1,55 +1,10 @@
 //! What the daemon shows of itself over HTTP (contract, section 8).
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Command, Stdio};
-
 use duckdb::Connection;
 use serde_json::Value;
 
-use crate::support::daemon::Daemon;
+use crate::support::web::{ask, found, get, page_of, sample};
 use crate::support::{World, shown};
-
-/// An answer of the daemon.
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
-}
-
-/// Where the status page is, as the log says.
-fn page_of(daemon: &mut Daemon<'_>, log: impl Fn() -> String) -> String {
-    let address = || {
-        let log = log();
-        let (_, rest) = log.split_once("page=\"http://")?;
-        rest.split_once("/\"").map(|(address, _)| address.to_owned())
-    };
-    daemon.wait_until("the page is served", || address().is_some());
-    address().unwrap()
-}
-
-fn ask(address: &str, method: &str, path: &str) -> Answer {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")
-        .unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    Answer { status, head: head.to_lowercase(), body: body.to_owned() }
-}
-
-fn get(address: &str, path: &str) -> Answer {
-    ask(address, "GET", path)
-}
-
-/// The samples of a scrape: what stands before a value, and the value.
-fn sample(metrics: &str, name: &str) -> f64 {
-    let line = metrics.lines().find(|line| line.starts_with(&format!("{name} ")));
-    let line = line.unwrap_or_else(|| panic!("no {name} in {metrics}"));
-    line.rsplit(' ').next().unwrap().parse().unwrap()
-}
 
 #[test]
 fn page_health_metrics_and_status_say_the_same_of_a_mirror_that_is_well() {
@@ -73,7 +28,10 @@ fn page_health_metrics_and_status_say_the_same_of_a_mirror_that_is_well() {
 
     let page = get(&address, "/");
     assert_eq!(page.status, 200);
-    assert!(page.head.contains("content-security-policy: default-src 'none'"), "{}", page.head);
+    let policy = "content-security-policy: default-src 'none'; style-src 'sha256-";
+    assert!(page.head.contains(policy) && !page.head.contains("unsafe"), "{}", page.head);
+    assert!(page.body.contains("http-equiv=\"refresh\""), "it asks again");
+    assert!(!get(&address, "/?refresh=off").body.contains("http-equiv"), "unless it is not to");
     assert!(!page.body.contains("<script"), "it needs none");
 
     let own: Value = serde_json::from_str(&get(&address, "/api/status").body).unwrap();
@@ -102,69 +60,7 @@ fn page_health_metrics_and_status_say_the_same_of_a_mirror_that_is_well() {
 
     assert_eq!(get(&address, "/nothing").status, 404);
     assert_eq!(ask(&address, "POST", "/").status, 405);
-    check_metrics(&metrics.body);
     daemon.stop();
-}
-
-/// Prometheus' own check of names, types and help texts.
-fn check_metrics(metrics: &str) {
-    let mut command = Command::new("promtool");
-    command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let Some(command) = with_promtool(&mut command) else { return };
-    let mut check = command.stderr(Stdio::piped()).spawn().unwrap();
-    check.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
-    let output = check.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", shown(&output));
-}
-
-/// The command, where promtool is installed; the gate installs it.
-fn with_promtool(command: &mut Command) -> Option<&mut Command> {
-    let found = Command::new("promtool").arg("--version").output().is_ok();
-    let required = std::env::var_os("CASEMIRROR_REQUIRE_PROMTOOL").is_some();
-    assert!(found || !required, "promtool is missing (Debian: prometheus)");
-    if !found {
-        eprintln!("not checked: promtool is not installed (Debian: prometheus)");
-    }
-    found.then_some(command)
-}
-
-#[test]
-fn the_alert_rules_fire_for_a_fault_each_and_for_nothing_else() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/prometheus");
-    for args in
-        [["check", "rules", "casemirror.rules.yml"], ["test", "rules", "casemirror.tests.yml"]]
-    {
-        let mut command = Command::new("promtool");
-        let Some(command) = with_promtool(command.args(args).current_dir(&folder)) else { return };
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", shown(&output));
-    }
-}
-
-/// Every metric that rules and dashboard ask for is one that there is.
-#[test]
-fn rules_and_dashboard_name_metrics_that_there_are() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
-    let known = read("src/http/metrics.rs");
-    let operations = read("docs/operations.md");
-    let names = |text: &str| {
-        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-        let names = words.filter(|word| word.starts_with("casemirror_")).map(str::to_owned);
-        names.collect::<std::collections::BTreeSet<_>>()
-    };
-    for file in ["packaging/prometheus/casemirror.rules.yml", "packaging/grafana/casemirror.json"] {
-        let asked = names(&read(file));
-        assert!(asked.len() > 5, "{file}");
-        for name in asked {
-            let base = name.strip_suffix("_bucket").unwrap_or(&name);
-            assert!(known.contains(&format!("\"{base}\"")), "{file}: {name}");
-        }
-    }
-    for name in names(&known) {
-        assert!(operations.contains(&format!("`{name}`")), "{name} is not in docs/operations.md");
-    }
-    let _: Value = serde_json::from_str(&read("packaging/grafana/casemirror.json")).unwrap();
 }
 
 #[test]
@@ -204,4 +100,45 @@ fn an_address_that_somebody_has_chosen_must_be_free() {
     let said = shown(&output);
     assert!(said.contains(&format!("cannot listen to {address} (serve.listen)")), "{said}");
     assert_eq!(world.sandbox.stats().feed.calls, 0);
+}
+
+#[test]
+fn neither_failures_nor_a_restart_move_the_time_of_a_success_and_what_is_wrong_is_said() {
+    let world = World::unthrottled(6);
+    world.bootstrap();
+    let polled = "casemirror_feed_last_poll_timestamp_seconds{feed=\"cases\"}";
+    let log = || std::fs::read_to_string(world.path("daemon.log")).unwrap();
+    world.configure_eager("");
+    let mut daemon = world.start_daemon();
+    let address = page_of(&mut daemon, log);
+    daemon.wait_until_idle();
+    daemon.wait_until("it was polled", || found(&get(&address, "/metrics").body, polled).is_some());
+    daemon.stop();
+
+    // A source that is gone, and a daemon that has never reached it.
+    let gone =
+        ["--set", "source.base_url=http://127.0.0.1:9/", "--set", "resources.disable=[\"notes\"]"];
+    let before: i64 = stored(
+        &world,
+        "SELECT max(epoch_us(polled_at)) // 1000000 FROM sync.feeds WHERE feed = 'cases'",
+    );
+    let mut daemon = world.start_daemon_with(&gone);
+    let address = page_of(&mut daemon, log);
+    let ready = || get(&address, "/readyz");
+    daemon.wait_until("it says what is wrong", || {
+        ready().body.contains("not polled completely yet: ")
+    });
+    assert_eq!(ready().status, 503);
+    let metrics = get(&address, "/metrics").body;
+    assert_eq!(sample(&metrics, "casemirror_ready").to_string(), "0");
+    assert_eq!(sample(&metrics, polled).to_string(), before.to_string());
+    let page = get(&address, "/").body;
+    assert!(page.contains("Something needs attention"), "{page}");
+    assert!(page.contains("not polled completely yet: "), "{page}");
+    daemon.stop();
+}
+
+fn stored(world: &World, sql: &str) -> i64 {
+    let store = Connection::open(world.path("data/store.duckdb")).unwrap();
+    store.query_row(sql, [], |row| row.get(0)).unwrap()
 }

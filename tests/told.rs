@@ -1,9 +1,9 @@
 //! What the commands say of what is not as it should be, or not done.
 
 use casemirror::catalog::Catalog;
-use casemirror::sandbox::{Act, Fault, Rule};
+use casemirror::sandbox::{Act, Facet, Fault, Rule};
 
-use crate::support::follow::{UNTHROTTLED, assert_status, calls, shown_cases, unthrottled};
+use crate::support::follow::{UNTHROTTLED, assert_status, calls, change, shown_cases, unthrottled};
 use crate::support::{World, one, shown};
 
 #[test]
@@ -178,4 +178,34 @@ fn no_text_of_the_platform_steers_the_terminal() {
     // Programs get it as it is.
     let csv = world.run(&["query", "--format", "csv", "SELECT chr(27) AS c"]);
     assert_eq!(csv.stdout, b"c\n\x1b\n");
+}
+
+#[test]
+fn the_daemons_log_has_a_line_for_a_cycle_that_did_something_and_none_for_a_poll() {
+    let world = World::with(unthrottled(12));
+    world.configure_eager("");
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    let lines = || -> Vec<String> {
+        let log = std::fs::read_to_string(world.path("daemon.log")).unwrap();
+        let lines = log.lines().filter(|line| line.contains("the mirror follows the source"));
+        lines.map(str::to_owned).collect()
+    };
+    let polls = || {
+        let path = "GET /api/Integrations/RecentlyModified/Cases";
+        calls(&world).get(path).copied().unwrap_or(0)
+    };
+    // What is asked between two cycles is no call of the next one.
+    let (before, begun) = (lines().len(), polls());
+    daemon.wait_until("it was polled some times", || polls() >= begun + 40);
+    assert_eq!(lines().len(), before, "{:?}", lines());
+    change(&world, shown_cases(&world)[3], Facet::Activity);
+    daemon.wait_until("it is told", || lines().len() > before);
+    let line = &lines()[before];
+    assert!(line.contains("cycles=1 cases=1 contacts=0 inserted="), "{line}");
+    assert!(line.contains("activities 1"), "{line}");
+    let (_, rest) = line.split_once(" calls=").unwrap();
+    let calls: u64 = rest.split(' ').next().unwrap().parse().unwrap();
+    assert!((1..40).contains(&calls), "{line}");
+    daemon.stop();
 }

@@ -1,18 +1,22 @@
 //! What needs somebody, as the store and the process say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use duckdb::Connection;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::disk::Disk;
 use crate::error::Result;
 use crate::mirror::{ResourceRow, RunLog, State};
-use crate::pulse::Pulse;
+use crate::pulse::{Feeds, Pulse};
 use crate::scope::{FailureKind, REVENUE};
 use crate::session::Session;
-use crate::sql::{query, scalar_i64};
-use crate::text::counted;
+use crate::sql::query;
+use crate::text::{counted, hex};
+
+/// What is told of one condition at most; what comes beyond it is counted, and not told as new.
+const MOST_SUBJECTS: usize = 1_000;
 
 /// A thing that begins and ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -30,11 +34,20 @@ pub(crate) enum Condition {
     Disk,
 }
 
+/// What is said of a condition that holds, and of what it is made up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Holding {
+    pub(super) text: String,
+    /// By what each control, month or scope is known again; nothing that could be a person's.
+    pub(super) subjects: BTreeSet<String>,
+}
+
 /// What is so now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Look {
-    /// Each with its message.
-    pub(super) holding: BTreeMap<Condition, String>,
+    pub(super) holding: BTreeMap<Condition, Holding>,
+    /// Of these it cannot be said: what held still does, and what did not does not.
+    pub(super) unknown: BTreeSet<Condition>,
     /// When each change of a closed month was found, in microseconds since 1970.
     pub(super) restatements: Vec<i64>,
 }
@@ -44,46 +57,89 @@ impl Look {
     /// Those of reading the store.
     pub(super) fn at(conn: &Connection, session: &Session, pulse: &Pulse) -> Result<Look> {
         let state = State::new(conn);
-        let mut holding = BTreeMap::new();
-        let standing = state.verified().standing_differences()?.len();
-        if standing > 0 {
-            let what =
-                format!("the mirror differs from the source in {}", counted(standing, "control"));
-            holding.insert(Condition::Difference, format!("{what}, see sync.verifications"));
-        }
+        let mut look = Look { restatements: restatements(conn)?, ..Look::default() };
+        let standing = state.verified().standing_differences()?;
+        look.holds(Condition::Difference, standing.iter().map(|found| &found.what), |n| {
+            let what = counted(n, "control");
+            format!("the mirror differs from the source in {what}, see sync.verifications")
+        });
         // Every few seconds all journals cannot be added up: what each cycle finds is kept.
         let is_asked =
             RunLog::new(conn).resources()?.get(REVENUE).is_some_and(ResourceRow::is_asked);
-        if is_asked && !state.controls().last_control_problems()?.is_empty() {
-            let what = "journals do not match the platform's own sums, or there is none";
-            holding.insert(Condition::Sum, format!("{what}, see report.journal_reconciliation"));
-        }
+        let months = if is_asked { state.controls().last_control_months()? } else { Vec::new() };
+        look.holds(Condition::Sum, months.iter(), |n| {
+            let have = if n == 1 { "does not match its" } else { "do not match their" };
+            let what = format!("{} of the journals {have} sum", counted(n, "month"));
+            format!("{what} at the platform, or there is none, see report.journal_reconciliation")
+        });
         let doubted = doubted(conn)?;
-        if doubted > 0 {
-            let what = counted(usize::try_from(doubted).unwrap_or(usize::MAX), "answer");
-            let text =
-                format!("{what} of the platform would remove too much and are not believed yet");
-            holding.insert(Condition::Doubt, format!("{text}, see sync.failures"));
+        let tables: BTreeSet<&str> =
+            doubted.iter().filter_map(|scope| scope.split(' ').next()).collect();
+        look.holds(Condition::Doubt, doubted.iter(), |n| {
+            let (what, are) = (counted(n, "answer"), if n == 1 { "is" } else { "are" });
+            let tables = tables.iter().copied().collect::<Vec<_>>().join(", ");
+            format!(
+                "{what} of the platform would remove too much and {are} not believed yet ({tables}), \
+                 see sync.failures"
+            )
+        });
+        match pulse.feeds(&session.config().feed) {
+            Feeds::Polled => {}
+            Feeds::Starting(_) => drop(look.unknown.insert(Condition::Feed)),
+            Feeds::Stalled(lag) => {
+                look.holds(Condition::Feed, [&lag.what], |_| {
+                    format!("changes do not arrive: {}", lag.what)
+                });
+            }
         }
-        if pulse.is_stalled(&session.config().feed) {
-            let why = pulse.lag(&session.config().feed).unwrap_or_default();
-            holding.insert(Condition::Feed, format!("changes do not arrive: {why}"));
+        match Disk::of(session.store().path()) {
+            Some(disk) if disk.is_short() => {
+                look.holds(Condition::Disk, [""], |_| "the disk of the store fills".to_owned());
+            }
+            Some(disk) if disk.is_ample() => {}
+            _ => drop(look.unknown.insert(Condition::Disk)),
         }
-        if Disk::of(session.store().path()).is_some_and(|disk| disk.is_short()) {
-            holding.insert(Condition::Disk, "the disk of the store fills".to_owned());
+        Ok(look)
+    }
+
+    /// A condition holds where there are subjects.
+    fn holds<S: AsRef<str>>(
+        &mut self,
+        condition: Condition,
+        subjects: impl IntoIterator<Item = S>,
+        text: impl FnOnce(usize) -> String,
+    ) {
+        let mut count = 0;
+        let all = subjects.into_iter().inspect(|_| count += 1);
+        let subjects: BTreeSet<String> = match condition {
+            // What holds is one thing, however it is said.
+            Condition::Feed | Condition::Disk => all.map(|_| String::new()).collect(),
+            Condition::Difference | Condition::Sum | Condition::Doubt => all
+                .map(|subject| hex(&Sha256::digest(subject.as_ref())[..8]))
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .take(MOST_SUBJECTS)
+                .collect(),
+        };
+        if count > 0 {
+            self.holding.insert(condition, Holding { text: text(count), subjects });
         }
-        Ok(Look { holding, restatements: restatements(conn)? })
     }
 }
 
-fn doubted(conn: &Connection) -> Result<i64> {
+/// Scopes whose answers are not believed: the table, and which of it.
+fn doubted(conn: &Connection) -> Result<Vec<String>> {
     let kinds = FailureKind::names(&[FailureKind::Doubted, FailureKind::Held]);
-    scalar_i64(
+    query(
         conn,
         &format!(
-            "SELECT (SELECT count(*) FROM sync.failures WHERE kind IN ({kinds})) \
-               + (SELECT count(*) FROM sync.journal_months WHERE doubted_at IS NOT NULL AND wanted)"
+            "SELECT concat_ws(' ', table_name, id, part) FROM sync.failures WHERE kind IN ({kinds}) \
+             UNION SELECT concat_ws(' ', table_name, journal_id, \
+                 journal_level || '/' || strftime(journal_month, '%Y-%m')) \
+               FROM sync.journal_months WHERE doubted_at IS NOT NULL AND wanted \
+             ORDER BY ALL"
         ),
+        |row| row.get(0),
     )
 }
 
@@ -95,4 +151,26 @@ fn restatements(conn: &Connection) -> Result<Vec<i64>> {
          ORDER BY changed_at DESC LIMIT 10000",
         |row| row.get(0),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_is_made_up_of_what_cannot_be_read_from_it() {
+        let mut look = Look::default();
+        look.holds(Condition::Sum, [""; 0], |_| unreachable!("there is nothing"));
+        assert_eq!(look, Look::default());
+        let names = ["costs of Ola Nordmann", "cases"];
+        look.holds(Condition::Difference, names, |n| format!("{n} controls"));
+        let held = &look.holding[&Condition::Difference];
+        assert_eq!((held.text.as_str(), held.subjects.len()), ("2 controls", 2));
+        assert!(held.subjects.iter().all(|subject| subject.len() == 16), "{held:?}");
+        // The text of a feed counts seconds, and is one thing all the same.
+        for seconds in ["181 s ago", "191 s ago"] {
+            look.holds(Condition::Feed, [seconds], |_| seconds.to_owned());
+            assert_eq!(look.holding[&Condition::Feed].subjects, BTreeSet::from([String::new()]));
+        }
+    }
 }

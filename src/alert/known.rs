@@ -1,21 +1,25 @@
 //! What is known and was told: pure, but for where it is kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::conditions::{Condition, Look};
+use super::conditions::{Condition, Holding, Look};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{ALERTS, State};
+use crate::status::Health;
 use crate::text::counted;
+
+/// Between two messages that the same thing has grown: what comes in between is told together.
+const GROWS_EVERY: SignedDuration = SignedDuration::from_hours(1);
 
 /// What holds, since when, and whether somebody was told.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Known {
-    /// Since when nothing holds.
-    well_since: Option<Timestamp>,
+    /// How the mirror is, and since when.
+    health: Option<(Health, Timestamp)>,
     holding: BTreeMap<Condition, Held>,
     /// Changes of closed months were told up to here, in microseconds since 1970.
     restated_until: Option<i64>,
@@ -24,23 +28,31 @@ pub(crate) struct Known {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Held {
     since: Timestamp,
-    told: bool,
+    /// When somebody was told last, and what it was made up of then.
+    told_at: Option<Timestamp>,
+    told: BTreeSet<String>,
 }
 
 /// What somebody is to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Message {
-    Begins(Condition, String),
+    Begins(Condition, Holding),
+    /// It held before, and there is more of it.
+    Grows(Condition, Holding),
     Ends(Condition, String),
-    Restated { until: i64, text: String },
+    Restated {
+        until: i64,
+        text: String,
+    },
 }
 
 impl Message {
     pub(super) fn text(&self) -> &str {
         match self {
-            Message::Begins(_, text) | Message::Ends(_, text) | Message::Restated { text, .. } => {
+            Message::Begins(_, Holding { text, .. }) | Message::Grows(_, Holding { text, .. }) => {
                 text
             }
+            Message::Ends(_, text) | Message::Restated { text, .. } => text,
         }
     }
 }
@@ -63,17 +75,27 @@ impl Known {
     /// What is known after a look, and what is to be told of it. What was not told stays to be told.
     pub(super) fn seeing(mut self, look: &Look, now: Timestamp) -> (Known, Vec<Message>) {
         let mut messages = Vec::new();
-        for (condition, text) in &look.holding {
-            let held = self.holding.entry(*condition).or_insert(Held { since: now, told: false });
-            if !held.told {
-                messages.push(Message::Begins(*condition, text.clone()));
+        for (condition, holding) in &look.holding {
+            let new = Held { since: now, told_at: None, told: BTreeSet::new() };
+            let held = self.holding.entry(*condition).or_insert(new);
+            let new = holding.subjects.difference(&held.told).count();
+            match held.told_at {
+                None => messages.push(Message::Begins(*condition, holding.clone())),
+                Some(at) if new > 0 && now.duration_since(at) >= GROWS_EVERY => {
+                    let text = format!("{} ({new} new)", holding.text);
+                    let holding = Holding { text, ..holding.clone() };
+                    messages.push(Message::Grows(*condition, holding));
+                }
+                Some(_) => {}
             }
         }
-        let over: Vec<Condition> =
-            self.holding.keys().filter(|c| !look.holding.contains_key(c)).copied().collect();
+        let holds = |condition: &Condition| {
+            look.holding.contains_key(condition) || look.unknown.contains(condition)
+        };
+        let over: Vec<Condition> = self.holding.keys().filter(|c| !holds(c)).copied().collect();
         for condition in over {
             match self.holding.get(&condition) {
-                Some(held) if held.told => {
+                Some(held) if held.told_at.is_some() => {
                     let text = format!("over: {} (since {})", what(condition), shown(held.since));
                     messages.push(Message::Ends(condition, text));
                 }
@@ -96,19 +118,16 @@ impl Known {
                 }
             }
         }
-        self.well_since = match look.holding.is_empty() {
-            true => self.well_since.or(Some(now)),
-            false => None,
-        };
         (self, messages)
     }
 
     /// Somebody was told.
-    pub(super) fn was_told(&mut self, message: &Message) {
+    pub(super) fn was_told(&mut self, message: &Message, now: Timestamp) {
         match message {
-            Message::Begins(condition, _) => {
+            Message::Begins(condition, holding) | Message::Grows(condition, holding) => {
                 if let Some(held) = self.holding.get_mut(condition) {
-                    held.told = true;
+                    held.told_at = Some(now);
+                    held.told.clone_from(&holding.subjects);
                 }
             }
             Message::Ends(condition, _) => drop(self.holding.remove(condition)),
@@ -116,18 +135,26 @@ impl Known {
         }
     }
 
+    /// How the mirror is now. That it starts says nothing: what was so before is so until it is known.
+    pub(super) fn is(&mut self, health: Health, now: Timestamp) {
+        let is_known = self.health.is_some_and(|(known, _)| known == health);
+        if !is_known && health != Health::Starting {
+            self.health = Some((health, now));
+        }
+    }
+
     /// Whether nothing holds.
     pub(super) fn is_well(&self) -> bool {
-        self.well_since.is_some()
+        self.holding.is_empty()
     }
 }
 
-/// Since when nothing has needed anybody; `None` while something does.
+/// How the mirror is, as was last found out, and since when.
 ///
 /// # Errors
 /// Those of reading the store.
-pub(crate) fn since(state: &State<'_>) -> Result<Option<Timestamp>> {
-    Ok(Known::read(state)?.well_since)
+pub(crate) fn since(state: &State<'_>) -> Result<Option<(Health, Timestamp)>> {
+    Ok(Known::read(state)?.health)
 }
 
 fn what(condition: Condition) -> &'static str {
@@ -152,16 +179,27 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn look(holding: &[Condition], restatements: &[i64]) -> Look {
-        let holding = holding.iter().map(|c| (*c, format!("{c:?} holds"))).collect();
-        Look { holding, restatements: restatements.to_vec() }
+    fn holding(text: &str, subjects: &[&str]) -> Holding {
+        let subjects = subjects.iter().map(|subject| (*subject).to_owned()).collect();
+        Holding { text: text.to_owned(), subjects }
+    }
+
+    fn look(conditions: &[Condition], restatements: &[i64]) -> Look {
+        let one = |c: &Condition| (*c, holding(&format!("{c:?} holds"), &["it"]));
+        let holding = conditions.iter().map(one).collect();
+        Look { holding, restatements: restatements.to_vec(), ..Look::default() }
     }
 
     /// Looks, and tells everything.
     fn told(known: Known, look: &Look, second: i64) -> (Known, Vec<String>) {
         let (mut known, messages) = known.seeing(look, at(second));
-        messages.iter().for_each(|message| known.was_told(message));
+        messages.iter().for_each(|message| known.was_told(message, at(second)));
         (known, messages.iter().map(|message| message.text().to_owned()).collect())
+    }
+
+    /// As the next process finds it.
+    fn restarted(known: &Known) -> Known {
+        serde_json::from_str(&known.to_text().unwrap()).unwrap()
     }
 
     #[test]
@@ -170,17 +208,47 @@ mod tests {
         let (known, messages) = told(Known::default(), &disk, 1);
         assert_eq!(messages, ["Disk holds"]);
         assert!(!known.is_well());
-        // Over a restart, too.
-        let known: Known = serde_json::from_str(&known.to_text().unwrap()).unwrap();
-        let (known, messages) = told(known, &look(&[Condition::Disk, Condition::Feed], &[]), 2);
+        let both = look(&[Condition::Disk, Condition::Feed], &[]);
+        let (known, messages) = told(restarted(&known), &both, 2);
         assert_eq!(messages, ["Feed holds"]);
-        let (known, messages) = told(known, &look(&[Condition::Feed], &[]), 3);
+        let (known, messages) = told(known, &both, 1_000_000);
+        assert_eq!(messages, [""; 0], "however long it lasts");
+        let (known, messages) = told(known, &look(&[Condition::Feed], &[]), 1_000_001);
         assert_eq!(messages, ["over: the disk of the store fills (since 1970-01-01 00:00 UTC)"]);
-        let (known, messages) = told(known, &look(&[], &[]), 4);
+        let (known, messages) = told(known, &look(&[], &[]), 1_000_002);
+        assert_eq!((known.is_well(), messages.len()), (true, 1));
+        let (_, messages) = told(known, &look(&[], &[]), 1_000_003);
+        assert_eq!(messages.len(), 0);
+    }
+
+    #[test]
+    fn what_joins_a_thing_that_holds_is_told_within_the_hour_and_together() {
+        let differs = |subjects: &[&str]| Look {
+            holding: [(Condition::Difference, holding("it differs", subjects))].into(),
+            ..Look::default()
+        };
+        let (known, messages) = told(Known::default(), &differs(&["a"]), 0);
+        assert_eq!(messages, ["it differs"]);
+        let (known, messages) = told(known, &differs(&["a", "b"]), 60);
+        assert_eq!(messages, [""; 0], "somebody is at it");
+        let (known, messages) = told(restarted(&known), &differs(&["b", "c"]), 3600);
+        assert_eq!(messages, ["it differs (2 new)"]);
+        let (known, messages) = told(known, &differs(&["c"]), 9999);
+        assert_eq!(messages, [""; 0], "less is no news");
+        let (_, messages) = told(known, &look(&[], &[]), 10_000);
+        assert_eq!(messages.len(), 1, "all of it is over");
+    }
+
+    #[test]
+    fn what_is_not_known_neither_begins_nor_ends() {
+        let (known, _) = told(Known::default(), &look(&[Condition::Feed], &[]), 1);
+        let unknown =
+            Look { unknown: [Condition::Feed, Condition::Disk].into(), ..Look::default() };
+        // A daemon that has just begun has not asked the feeds yet.
+        let (known, messages) = told(restarted(&known), &unknown, 2);
+        assert_eq!((known.is_well(), messages.len()), (false, 0));
+        let (_, messages) = told(known, &look(&[], &[]), 3);
         assert_eq!(messages.len(), 1);
-        assert_eq!(known.well_since, Some(at(4)));
-        let (known, messages) = told(known, &look(&[], &[]), 5);
-        assert_eq!((known.well_since, messages.len()), (Some(at(4)), 0));
     }
 
     #[test]
@@ -189,7 +257,8 @@ mod tests {
         let (known, messages) = Known::default().seeing(&both, at(1));
         assert_eq!(messages.len(), 2, "and none arrives");
         let (known, messages) = known.seeing(&look(&[Condition::Sum], &[]), at(2));
-        assert_eq!(messages, [Message::Begins(Condition::Sum, "Sum holds".to_owned())]);
+        let sum = holding("Sum holds", &["it"]);
+        assert_eq!(messages, [Message::Begins(Condition::Sum, sum)]);
         assert_eq!(known.holding.len(), 1);
     }
 
@@ -201,5 +270,17 @@ mod tests {
         assert_eq!(messages, ["2 changes within closed months, see report.journal_restatements"]);
         let (_, messages) = told(known, &look(&[], &[9, 8, 5, 3]), 3);
         assert_eq!(messages, [""; 0]);
+    }
+
+    #[test]
+    fn since_when_it_is_so_outlives_a_restart() {
+        let mut known = Known::default();
+        known.is(Health::Good, at(5));
+        known.is(Health::Good, at(6));
+        let mut known = restarted(&known);
+        known.is(Health::Starting, at(7));
+        assert_eq!(known.health, Some((Health::Good, at(5))));
+        known.is(Health::Attention, at(8));
+        assert_eq!(known.health, Some((Health::Attention, at(8))));
     }
 }

@@ -14,36 +14,70 @@ use crate::error::{Error, Kind, Result};
 const LONGEST: Duration = Duration::from_secs(10);
 
 pub(super) struct Sender {
-    alert: Option<(Client, SecretUrl)>,
-    heartbeat: Option<(Client, SecretUrl)>,
+    alert: Option<Target>,
+    heartbeat: Option<Target>,
+}
+
+/// An address, and whether what was sent there last has arrived.
+struct Target {
+    key: &'static str,
+    client: Client,
+    url: SecretUrl,
+    fails: bool,
 }
 
 impl Sender {
     /// # Errors
     /// `Config` where no connection can be made from here.
     pub(super) fn new(config: &config::Alert) -> Result<Sender> {
-        let with_client = |url: &Option<SecretUrl>| {
-            url.clone().map(|url| Ok((client_for(&url)?, url))).transpose()
+        let target = |key, url: &Option<SecretUrl>| {
+            let target = |url| Ok(Target { key, client: client_for(&url)?, url, fails: false });
+            url.clone().map(target).transpose()
         };
-        Ok(Sender { alert: with_client(&config.url)?, heartbeat: with_client(&config.heartbeat)? })
-    }
-
-    pub(super) fn has_heartbeat(&self) -> bool {
-        self.heartbeat.is_some()
+        Ok(Sender {
+            alert: target("alert.url", &config.url)?,
+            heartbeat: target("alert.heartbeat", &config.heartbeat)?,
+        })
     }
 
     /// Whether it arrived. Where nobody is to be told nothing does.
-    pub(super) async fn tell(&self, message: &Message) -> bool {
-        let Some((client, url)) = &self.alert else { return false };
+    pub(super) async fn tell(&mut self, message: &Message) -> bool {
+        let Some(target) = &mut self.alert else { return false };
         let body = json!({ "text": format!("casemirror: {}", message.text()) }).to_string();
-        let request = client.post(url.expose()).header(CONTENT_TYPE, "application/json").body(body);
-        arrived("alert.url", request).await
+        let request = target.client.post(target.url.expose());
+        target.sent(request.header(CONTENT_TYPE, "application/json").body(body)).await
     }
 
-    /// Whether the heartbeat arrived.
-    pub(super) async fn beat(&self) -> bool {
-        let Some((client, url)) = &self.heartbeat else { return false };
-        arrived("alert.heartbeat", client.get(url.expose())).await
+    /// Whether the heartbeat arrived, or there is none.
+    pub(super) async fn beat(&mut self) -> bool {
+        let Some(target) = &mut self.heartbeat else { return true };
+        let request = target.client.get(target.url.expose());
+        target.sent(request).await
+    }
+}
+
+impl Target {
+    /// Whether it arrived. That it does not is logged once, and once when it does again.
+    async fn sent(&mut self, request: reqwest::RequestBuilder) -> bool {
+        let (key, failed) = (self.key, std::mem::replace(&mut self.fails, true));
+        let why = match request.send().await {
+            Ok(answer) if answer.status().is_success() => {
+                self.fails = false;
+                if failed {
+                    tracing::info!("{key} takes it again");
+                }
+                return true;
+            }
+            Ok(answer) => format!("it answered {}", answer.status().as_u16()),
+            // The address is a secret with most chats.
+            Err(error) => Error::caused(Kind::Io, "no answer", error.without_url()).chain(),
+        };
+        if failed {
+            tracing::debug!(why, "{key} did not take it again");
+        } else {
+            tracing::warn!(why, "{key} did not take it; it is tried again until it does");
+        }
+        false
     }
 }
 
@@ -55,22 +89,4 @@ fn client_for(url: &SecretUrl) -> Result<Client> {
     here(builder)
         .build()
         .map_err(|e| Error::caused(Kind::Config, "cannot prepare to send alerts", e.without_url()))
-}
-
-async fn arrived(key: &str, request: reqwest::RequestBuilder) -> bool {
-    match request.send().await {
-        Ok(answer) if answer.status().is_success() => true,
-        Ok(answer) => {
-            tracing::warn!(
-                status = answer.status().as_u16(),
-                "{key} did not take it; it is tried again"
-            );
-            false
-        }
-        Err(error) => {
-            let error = error.without_url();
-            tracing::warn!(%error, "{key} cannot be reached; it is tried again");
-            false
-        }
-    }
 }

@@ -79,7 +79,12 @@ impl Poller {
             if cases.next <= Instant::now() {
                 let (started, asked) = (Instant::now(), self.asks.now());
                 let polled = self.session.polls().poll(FeedName::Cases).await;
-                self.after(FeedName::Cases, &mut cases, started, polled.map(drop))?;
+                self.after(
+                    FeedName::Cases,
+                    &mut cases,
+                    started,
+                    polled.map(|polled| polled.moved),
+                )?;
                 if !cases.fails {
                     self.asks.answer(asked);
                 }
@@ -87,7 +92,8 @@ impl Poller {
             if let Some(timer) = contacts.as_mut().filter(|timer| timer.next <= Instant::now()) {
                 let started = Instant::now();
                 let polled = self.session.polls().poll_contacts().await;
-                self.after(FeedName::Contacts, timer, started, polled.map(drop))?;
+                let moved = polled.map(|polled| polled.map_or(0, |polled| polled.moved));
+                self.after(FeedName::Contacts, timer, started, moved)?;
             }
         }
     }
@@ -105,6 +111,7 @@ impl Poller {
                 }
                 Err(error) if ends_the_daemon(&error, false) => return Err(error),
                 Err(error) => {
+                    self.pulse.failed(FeedName::Cases, error.chain());
                     let trouble = patience.fail(Instant::now().into_std());
                     say_trouble("reaching the source", &error, trouble);
                     tokio::time::sleep(trouble.wait).await;
@@ -118,13 +125,13 @@ impl Poller {
         name: FeedName,
         timer: &mut Timer,
         started: Instant,
-        polled: Result<()>,
+        polled: Result<u64>,
     ) -> Result<()> {
         let what = format!("asking the change feed ({})", name.as_str());
         timer.fails = polled.is_err();
         match polled {
-            Ok(()) => {
-                self.pulse.polled(name);
+            Ok(moved) => {
+                self.pulse.polled(name, moved);
                 timer.next = started + timer.interval;
                 say_recovery(&what, timer.patience.succeed(Instant::now().into_std()));
                 if name == FeedName::Cases {
@@ -135,6 +142,7 @@ impl Poller {
                 if ends_the_daemon(&error, *self.polled.borrow()) {
                     return Err(error);
                 }
+                self.pulse.failed(name, error.chain());
                 let trouble = timer.patience.fail(Instant::now().into_std());
                 say_trouble(&what, &error, trouble);
                 timer.next = Instant::now() + trouble.wait;

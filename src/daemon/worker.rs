@@ -13,11 +13,14 @@ use super::activity::Activity;
 use super::decide::{self, Next, Situation};
 use super::notify::{Manager, Part};
 use super::patience::Patience;
+use super::troubles::Troubles;
 use super::{Host, ends_the_daemon, say_recovery, say_trouble};
 use crate::cycle::{Controls, Interrupt, Options, Report, last_runs};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::State;
+use crate::pulse::Pulse;
 use crate::schedule::{self, Name};
+use crate::scope::FeedName;
 use crate::session::Session;
 use crate::verify::Verification;
 
@@ -45,6 +48,7 @@ pub(super) struct Worker {
     pub(crate) polled: watch::Receiver<bool>,
     pub(crate) activity: Arc<Activity>,
     pub(crate) manager: Arc<Manager>,
+    pub(crate) pulse: Arc<Pulse>,
 }
 
 /// What the worker remembers between two cycles.
@@ -59,7 +63,7 @@ struct Memory {
     patience: Patience,
     postponed_until: Option<Timestamp>,
     postponing: Patience,
-    problems: Vec<String>,
+    troubles: Troubles,
     /// What had to give way to a job.
     verifying: Option<Verification>,
     /// A cycle has gone well since the start.
@@ -83,7 +87,7 @@ impl Worker {
             patience: Patience::new(LEAST_PAUSE, LONGEST_RETRY),
             postponed_until: None,
             postponing: Patience::new(LEAST_POSTPONED, LONGEST_POSTPONED),
-            problems: Vec::new(),
+            troubles: Troubles::default(),
             verifying: None,
             went_well: false,
             account: Account::default(),
@@ -96,9 +100,12 @@ impl Worker {
             let situation = self.situation(&memory)?;
             // The store has answered.
             self.manager.lives(Part::Worker);
+            if let Some(line) = memory.account.due(std::time::Instant::now()) {
+                line.log();
+            }
             match decide::next(&situation, now) {
                 Next::Stop => {
-                    if let Some(line) = memory.account.take(std::time::Instant::now()) {
+                    if let Some(line) = memory.account.take() {
                         line.log();
                     }
                     return Ok(());
@@ -174,7 +181,9 @@ impl Worker {
         let cycle = session.follow(options, signals, &mut verifying);
         let report = self.supervise(memory, cycle, true).await;
         if let Ok(report) = &report {
-            let line = Line::of(report, began.elapsed());
+            let moved = |feed| self.pulse.take_moved(feed);
+            let moved = (moved(FeedName::Cases), moved(FeedName::Contacts));
+            let line = Line::of(report, moved, began.elapsed());
             if let Some(line) = memory.account.add(line, std::time::Instant::now()) {
                 line.log();
             }
@@ -210,10 +219,14 @@ impl Worker {
             memory.postponing.succeed(now);
             memory.postponed_until = None;
         }
-        for problem in report.problems.iter().filter(|p| !memory.problems.contains(p)) {
+        let looked_at_all = !(report.interrupted || report.undone || postponed);
+        let news = memory.troubles.are(&report.problems, looked_at_all);
+        for problem in news.over {
+            tracing::info!(problem, "over");
+        }
+        for problem in news.begins {
             tracing::warn!(problem, "incomplete");
         }
-        memory.problems = report.problems;
     }
 
     async fn run_job(&mut self, memory: &mut Memory, job: Job) -> Result<()> {

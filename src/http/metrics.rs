@@ -36,6 +36,10 @@ impl Metrics {
         metrics::set_global_recorder(recorder)
             .map_err(|e| Error::caused(Kind::Internal, "cannot count", e))?;
         describe();
+        for result in ["2xx", "3xx", "4xx", "5xx", "failed"] {
+            counter!("casemirror_calls_total", "result" => result).absolute(0);
+        }
+        counter!("casemirror_received_bytes_total").absolute(0);
         // From zero, so that the first of a kind is an increase.
         for outcome in ["ok", "incomplete", "different", "failed"] {
             counter!("casemirror_runs_total", "outcome" => outcome).absolute(0);
@@ -56,9 +60,14 @@ impl Metrics {
 
     /// In Prometheus' text format.
     pub(super) fn render(&self, facts: &Facts) -> String {
-        set(facts);
+        // What is so now is said anew each time: of what is no longer so nothing is left.
+        let now = PrometheusBuilder::new().build_recorder();
+        metrics::with_local_recorder(&now, || {
+            describe();
+            set(facts);
+        });
         self.handle.run_upkeep();
-        self.handle.render()
+        now.handle().render() + &self.handle.render()
     }
 }
 
@@ -91,7 +100,14 @@ const METRICS: &[(&str, &str)] = &[
     ("casemirror_complete", "1 where every scope that is asked for has been fetched once"),
     ("casemirror_problems", "what is not as it should be; `casemirror status` names it"),
     ("casemirror_differences", "differences to the source that no later verification found gone"),
-    ("casemirror_verified_timestamp_seconds", "when the mirror was last compared with the source"),
+    (
+        "casemirror_verified_timestamp_seconds",
+        "when the mirror was last compared with the source, and every control could be read",
+    ),
+    (
+        "casemirror_unbelieved_answers",
+        "answers that are not believed yet: doubted, or held back by the guard",
+    ),
     ("casemirror_restatements", "changes within closed months, in the last 30 days"),
     ("casemirror_published_timestamp_seconds", "when what readers have was taken"),
     ("casemirror_rows", "rows of a table"),
@@ -156,7 +172,7 @@ fn set(facts: &Facts) {
     let flag = |is: bool| if is { 1.0 } else { 0.0 };
     gauge!("casemirror_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     gauge!("casemirror_start_timestamp_seconds").set(seconds(facts.started));
-    gauge!("casemirror_ready").set(flag(facts.lag.is_none()));
+    gauge!("casemirror_ready").set(flag(facts.feeds.lag().is_none()));
     for (feed, last) in facts.last_polls {
         let name = FeedName::as_str(feed);
         if let Some(at) = last {
@@ -177,8 +193,12 @@ fn set(facts: &Facts) {
     }
     let standing = status.verified.as_ref().map_or(0, |verified| verified.standing.len());
     gauge!("casemirror_differences").set(count(standing));
-    if let Some(at) = parsed(status.verified.as_ref().map(|verified| verified.at.as_str())) {
-        gauge!("casemirror_verified_timestamp_seconds").set(at);
+    if let Some(at) = facts.verified_whole {
+        gauge!("casemirror_verified_timestamp_seconds").set(seconds(at));
+    }
+    let unbelieved = &facts.unbelieved;
+    for (why, answers) in [("doubted", unbelieved.doubted), ("held", unbelieved.held)] {
+        gauge!("casemirror_unbelieved_answers", "reason" => why).set(count(answers));
     }
     if let Some(snapshot) = &facts.snapshot {
         gauge!("casemirror_published_timestamp_seconds").set(seconds(snapshot.taken_at));
@@ -209,5 +229,37 @@ fn set_table(table: &Table) {
     }
     if let Some(at) = parsed(table.last_checked.as_deref()) {
         gauge!("casemirror_last_checked_timestamp_seconds", "table" => name()).set(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::page::tests::well;
+    use super::*;
+
+    #[test]
+    fn what_is_no_longer_so_is_no_metric_and_what_is_counted_begins_at_0() {
+        let metrics = Metrics::install().unwrap();
+        let mut facts = well();
+        let name = facts.status.tables[0].table.clone();
+        let up = format!("casemirror_table_up{{table=\"{name}\"}}");
+        facts.status.tables[0].status = "failing";
+        assert!(metrics.render(&facts).contains(&format!("{up} 0\n")));
+        facts.status.tables[0].status = "absent";
+        let text = metrics.render(&facts);
+        assert!(!text.contains(&up), "{text}");
+        for name in
+            ["casemirror_runs_total{outcome=\"different\"} ", "casemirror_received_bytes_total "]
+        {
+            assert!(text.contains(name), "{text}");
+        }
+        // Each has one help text and one type, whichever recorder it is of.
+        for (name, _) in METRICS {
+            let helped = text.matches(&format!("# HELP {name} ")).count();
+            let typed = text.matches(&format!("# TYPE {name} ")).count();
+            let has_samples = text.lines().any(|line| line.starts_with(name));
+            assert!(helped <= 1 && helped == typed, "{name}: {text}");
+            assert!(has_samples || helped == 0, "{name}: {text}");
+        }
     }
 }

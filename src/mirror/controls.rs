@@ -9,6 +9,8 @@ use duckdb::Connection;
 
 /// Key of `sync.meta`: what is wrong with the controls, in words, below what that was said of.
 const PROBLEMS: &str = "control_problems";
+/// And the months that it was said of, each with why.
+const MONTHS: &str = "control_months";
 /// Scopes that are named of many.
 const MOST_NAMED: usize = 3;
 
@@ -38,34 +40,51 @@ impl Controls<'_> {
     /// platform's sum, and months that have none. What waits to be read, and what did not fit, is told
     /// elsewhere.
     pub(crate) fn control_problems(&self) -> Result<Vec<String>> {
-        let basis = self.basis()?;
-        match State::new(self.conn).meta(PROBLEMS)? {
-            Some(kept) if kept.lines().next() == Some(basis.as_str()) => {
-                Ok(kept.lines().skip(1).map(str::to_owned).collect())
-            }
-            _ => self.look_for_control_problems(),
+        match self.kept(&self.basis()?)? {
+            Some(problems) => Ok(problems),
+            None => Ok(told_all(&self.look_for_control_problems()?)),
         }
     }
 
-    /// What the last cycle found of it, without looking once more.
-    pub(crate) fn last_control_problems(&self) -> Result<Vec<String>> {
-        let kept = State::new(self.conn).meta(PROBLEMS)?.unwrap_or_default();
-        Ok(kept.lines().skip(1).map(str::to_owned).collect())
+    /// The months that the last cycle found to be so, each with why, without looking once more.
+    pub(crate) fn last_control_months(&self) -> Result<Vec<String>> {
+        let kept = State::new(self.conn).meta(MONTHS)?.unwrap_or_default();
+        Ok(kept.lines().map(str::to_owned).collect())
     }
 
     /// As [`Controls::control_problems`], kept for those who ask later.
     pub(crate) fn keep_control_problems(&self) -> Result<Vec<String>> {
-        let problems = self.control_problems()?;
-        let kept: Vec<String> = std::iter::once(self.basis()?).chain(problems.clone()).collect();
-        State::new(self.conn).set_meta(PROBLEMS, &kept.join("\n"))?;
+        let basis = self.basis()?;
+        let has_months = State::new(self.conn).meta(MONTHS)?.is_some();
+        if let Some(problems) = self.kept(&basis)?.filter(|_| has_months) {
+            return Ok(problems);
+        }
+        let found = self.look_for_control_problems()?;
+        let problems = told_all(&found);
+        let kept: Vec<String> = std::iter::once(basis).chain(problems.clone()).collect();
+        let months: Vec<String> = found
+            .iter()
+            .flat_map(|(why, scopes)| scopes.iter().map(move |scope| format!("{scope} {why}")))
+            .collect();
+        let state = State::new(self.conn);
+        state.set_meta(PROBLEMS, &kept.join("\n"))?;
+        state.set_meta(MONTHS, &months.join("\n"))?;
         Ok(problems)
+    }
+
+    /// What was kept of this basis.
+    fn kept(&self, basis: &str) -> Result<Option<Vec<String>>> {
+        let kept = State::new(self.conn).meta(PROBLEMS)?;
+        let kept = kept.as_deref().and_then(|kept| kept.strip_prefix(basis));
+        Ok(kept.map(|kept| kept.lines().skip(1).map(str::to_owned).collect()))
     }
 
     fn basis(&self) -> Result<String> {
         Ok(sql::query(self.conn, BASIS, |row| row.get(0))?.pop().unwrap_or_default())
     }
 
-    fn look_for_control_problems(&self) -> Result<Vec<String>> {
+    /// Why, and which months.
+    fn look_for_control_problems(&self) -> Result<Vec<(String, Vec<String>)>> {
         let found = sql::query(
             self.conn,
             "WITH off AS (SELECT r.status, r.difference IS NULL AS no_sum, \
@@ -84,11 +103,12 @@ impl Controls<'_> {
                  WHEN NOT no_sum THEN 'means' \
                  WHEN of_sums IN ('disabled', 'forbidden', 'absent') THEN of_sums \
                  ELSE 'none' END AS why FROM off) \
-             SELECT why, count(*), list_slice(list(scope ORDER BY scope), 1, 4)::VARCHAR FROM said \
+             SELECT why, string_agg(scope, ' ' ORDER BY scope) FROM said \
              WHERE why <> 'disabled' GROUP BY why ORDER BY why",
-            |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?)),
+            |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)),
         )?;
-        Ok(found.into_iter().map(|(why, months, scopes)| told(&why, months, &scopes)).collect())
+        let scopes = |scopes: String| scopes.split(' ').map(str::to_owned).collect();
+        Ok(found.into_iter().map(|(why, all)| (why, scopes(all))).collect())
     }
 
     /// Makes the sums of months due whose lines were read after them, or without them: a control that was
@@ -132,11 +152,15 @@ impl Controls<'_> {
     }
 }
 
-/// What is said of so many months; `scopes` as DuckDB shows a list of some of them.
-fn told(why: &str, months: i64, scopes: &str) -> String {
-    let named = scopes.trim_matches(['[', ']']).split(", ").take(MOST_NAMED);
-    let mut named: Vec<&str> = named.collect();
-    if months > MOST_NAMED as i64 {
+fn told_all(found: &[(String, Vec<String>)]) -> Vec<String> {
+    found.iter().map(|(why, scopes)| told(why, scopes)).collect()
+}
+
+/// What is said of these months.
+fn told(why: &str, scopes: &[String]) -> String {
+    let months = scopes.len();
+    let mut named: Vec<&str> = scopes.iter().take(MOST_NAMED).map(String::as_str).collect();
+    if months > MOST_NAMED {
         named.push("...");
     }
     let (named, s) = (named.join(", "), if months == 1 { "" } else { "s" });
@@ -164,15 +188,19 @@ mod tests {
 
     #[test]
     fn many_months_are_counted_and_some_are_named() {
+        let months = |count: usize| -> Vec<String> {
+            (1..=count).map(|month| format!("offices/11/2026-{month:02}")).collect()
+        };
         assert_eq!(
-            told("differs", 1, "[offices/11/2026-08]"),
+            told("differs", &months(1)),
             "revenue_journals: 1 month does not add up to the platform's sum, see \
-             report.journal_reconciliation: offices/11/2026-08"
+             report.journal_reconciliation: offices/11/2026-01"
         );
         assert_eq!(
-            told("forbidden", 24, "[a, b, c, d]"),
-            "revenue_journals: 24 months have no control, revenue_journal_sums is forbidden, see \
-             report.journal_reconciliation: a, b, c, ..."
+            told("forbidden", &months(4)),
+            "revenue_journals: 4 months have no control, revenue_journal_sums is forbidden, see \
+             report.journal_reconciliation: offices/11/2026-01, offices/11/2026-02, \
+             offices/11/2026-03, ..."
         );
     }
 }

@@ -166,13 +166,25 @@ impl<'c> State<'c> {
         Ok(all.pop().unwrap_or_default())
     }
 
-    /// Keeps how far a feed was read; `polled` when the poll is complete.
+    /// When a poll of a feed was last complete, in whatever process.
+    pub(crate) fn polled_at(&self, feed: &str) -> Result<Option<Timestamp>> {
+        let sql = format!(
+            "SELECT max(epoch_us(polled_at)) FROM sync.feeds WHERE feed = {}",
+            sql::text(feed)
+        );
+        let rows: Vec<Option<i64>> = sql::query(self.conn, &sql, |row| row.get(0))?;
+        Ok(rows.into_iter().find_map(sql::from_micros))
+    }
+
+    /// Keeps how far a feed was read; `polled` when the poll is complete, which an incomplete one does not
+    /// move.
     pub(crate) fn set_feed(
         &self,
         feed: &str,
         state: &FeedState,
         polled: Option<Timestamp>,
     ) -> Result<()> {
+        let polled = polled.map_or_else(|| self.polled_at(feed), |at| Ok(Some(at)))?;
         execute(self.conn, "DELETE FROM sync.feeds WHERE feed = ?", params![feed])?;
         execute(
             self.conn,

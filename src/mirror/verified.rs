@@ -5,7 +5,7 @@ use std::time::Duration;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::state::{batch, execute};
+use super::state::{State, batch, execute};
 use super::verifications::MONTH;
 use super::wanted::IS_GONE;
 use crate::error::Result;
@@ -44,6 +44,8 @@ impl Difference {
 const NOT_COMPARED: &str = "not compared";
 /// and where the mirror itself knows to be otherwise.
 const LEFT_OUT: &str = "left out";
+/// Key of `sync.meta`: when every control was last read, in microseconds since 1970.
+const WHOLE_AT: &str = "verified_whole_at";
 /// SQL for the rows that are comparisons.
 const COMPARED: &str = "(difference IS NULL OR difference NOT IN ('not compared', 'left out'))";
 
@@ -95,6 +97,12 @@ impl Verified<'_> {
             },
         )?;
         Ok(rows.into_iter().next())
+    }
+
+    /// When every control was last read, whatever it said; one that cannot be read moves it not.
+    pub(crate) fn last_whole(&self) -> Result<Option<Timestamp>> {
+        let at = State::new(self.conn).meta(WHOLE_AT)?;
+        Ok(sql::from_micros(at.and_then(|at| at.parse().ok())))
     }
 
     /// Differences that stand, the first found first.
@@ -158,6 +166,9 @@ impl Verified<'_> {
                ?::TIMESTAMPTZ AS verified_at, * FROM temp.verified",
             params![run_id, instant_param(at)],
         )?;
+        if problems.is_empty() {
+            State::new(self.conn).set_meta(WHOLE_AT, &at.as_microsecond().to_string())?;
+        }
         let old = at.checked_sub(KEPT).unwrap_or(Timestamp::MIN);
         batch(
             self.conn,

@@ -26,6 +26,7 @@ pub(crate) mod follow;
 pub(crate) mod journals;
 pub(crate) mod scripted;
 pub(crate) mod stored;
+pub(crate) mod web;
 
 /// A schedule that is due in every run.
 const EVERY_SECOND: &str = "* * * * * *";

@@ -1,0 +1,87 @@
+//! How the mirror is, since when, and what is being done.
+
+use maud::{Markup, html};
+
+use super::words::{Times, foreign, grouped, how_long, parsed};
+use super::{Look, REFRESH, STILL, part};
+use crate::http::facts::Facts;
+use crate::status::Health;
+use crate::text::counted;
+
+/// How the mirror is, in a few words.
+pub(super) fn words(facts: &Facts) -> String {
+    match facts.health {
+        Health::Good => "The mirror is complete and in step".to_owned(),
+        Health::Starting => "The daemon has just started".to_owned(),
+        Health::Filling => "The mirror is being filled for the first time".to_owned(),
+        Health::Attention => "Something needs attention".to_owned(),
+        Health::Differs => {
+            let standing = facts.status.verified.as_ref().map_or(0, |v| v.standing.len());
+            format!("The mirror differs from the source in {}", counted(standing, "control"))
+        }
+    }
+}
+
+pub(super) fn of(facts: &Facts, words: &str, refreshes: bool, times: &Times<'_>) -> Markup {
+    let (look, status) = (Look::of(facts.health), &facts.status);
+    html! {
+        header class=(look.class) {
+            h1 { span.mark aria-hidden="true" { (look.mark) } (words) }
+            @if let Some(since) = facts.since {
+                p { "So since " strong { (times.at(since)) } " (" (times.lasting(since)) ")." }
+            }
+            p {
+                @if let Some(at) = facts.last_polls[0].1 {
+                    "The change feed was read completely " (times.ago(Some(at))) ". "
+                } @else {
+                    "The change feed has not been read completely yet. "
+                }
+                @match status.watermark.as_deref().and_then(parsed) {
+                    Some(at) => {
+                        "Every change up to " strong { (times.at(at)) } " is in"
+                        @if status.waiting.is_empty() && status.problems.is_empty() { "." }
+                        @else { ", but for what waits or fails." }
+                    }
+                    None => "Until then nothing is known of the platform.",
+                }
+            }
+            p.quiet {
+                "As of " (times.at(facts.at)) ". "
+                @if refreshes {
+                    "This page asks again every " (REFRESH) " seconds: " a href={ "?" (STILL) } { "stop that" } "."
+                } @else {
+                    "This page stays as it is: " a href="?" { "ask again every " (REFRESH) " seconds" } "."
+                }
+            }
+        }
+    }
+}
+
+/// What is being done now, and how far it is.
+pub(super) fn doing(facts: &Facts) -> Markup {
+    let body = html! {
+        @match &facts.doing {
+            Some(doing) => {
+                p { strong { (foreign(&doing.what)) } ": " (doing.words()) "." }
+                @if doing.counts.planned > 0 {
+                    p {
+                        progress max=(doing.counts.planned) value=(doing.counts.done)
+                            aria-label="Scopes that are done" {}
+                        " " (grouped(doing.counts.done)) " of " (grouped(doing.counts.planned)) " scopes"
+                    }
+                }
+            }
+            None => p {
+                @if facts.knows() { "Nothing: all that is known is done." }
+                @else { "Nothing yet." }
+                " The change feed is asked every " (how_long(facts.interval.try_into().unwrap_or_default())) "."
+            },
+        }
+        @if !facts.status.waiting.is_empty() {
+            h3 { "Waits for its turn" }
+            @let lines = facts.status.waiting.iter().map(|waits| html! { li { (foreign(waits)) } });
+            (super::errors::list(lines.collect(), "casemirror status"))
+        }
+    };
+    part("now", "Being done now", &body)
+}
