@@ -38,6 +38,7 @@ mod mirror;
 mod papers;
 mod plan;
 mod privacy;
+mod prometheus;
 mod query;
 mod readers;
 mod registers;
