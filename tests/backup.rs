@@ -226,6 +226,11 @@ fn a_living_mirror_is_backed_up_by_the_daemon_that_holds_it() {
     let other = ["backup", "y.tar", "--set", "publish.keep_snapshots=3"];
     assert_says(&world.run(&other), 2, &["publish.keep_snapshots differs"]);
     assert_says(&restore(&world, "elsewhere/x.tar"), 2, &["stop it first"]);
+    match where_elsewhere_is_another(&world, &["backup", "elsewhere/y.tar"]) {
+        Some(output) => assert_says(&output, 2, &["does not see the folder", "elsewhere"]),
+        None => eprintln!("a part of this is skipped: this user has no folders of its own"),
+    }
+    assert_eq!(names(&elsewhere), ["x.tar"]);
 
     // It goes on mirroring.
     change(&world, world.sandbox.case_ids()[2], Facet::Activity);
@@ -266,6 +271,21 @@ fn calls_in_the_ledger_of_the_backup_count_and_none_is_given_back() {
     assert_eq!(calls_in_ledger(&world), backed_up);
     let ends = fs::read_to_string(world.path(LEDGER)).unwrap();
     assert_eq!(ends.matches("{\"ended\"").count(), backed_up.len());
+}
+
+/// The binary where `elsewhere` is another folder than for all other processes, as a service has a `/tmp` of
+/// its own; `None` where this user may not do that.
+fn where_elsewhere_is_another(world: &World, args: &[&str]) -> Option<Output> {
+    let typed = world.command(args);
+    let mut command = Command::new("unshare");
+    command.current_dir(world.folder.path()).envs(
+        typed.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))),
+    );
+    let script = "mount -t tmpfs none elsewhere || exit 77; exec \"$0\" \"$@\"";
+    command.args(["-rm", "sh", "-c", script]).arg(typed.get_program()).args(args);
+    let output = command.output().ok()?;
+    let refused = output.status.code() == Some(77) || shown(&output).contains("unshare:");
+    (!refused).then_some(output)
 }
 
 #[test]

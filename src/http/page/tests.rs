@@ -117,7 +117,7 @@ pub(in crate::http) fn well() -> Facts {
 }
 
 fn months() -> Vec<String> {
-    let month = |at: usize| format!("{}-{:02}", 2024 + (at + 11) / 12, (at + 11) % 12 + 1);
+    let month = |at: usize| format!("{}-{:02}", 2024 + at.div_ceil(12), (at + 11) % 12 + 1);
     (0..24).map(month).collect()
 }
 
@@ -130,7 +130,7 @@ fn reports(of: impl Fn(usize, usize) -> &'static str, name: impl Fn(usize) -> St
         months: (0..24)
             .map(|month| {
                 let status = of(at, month).to_owned();
-                let journals = (at % 2 == 0).then(|| "depot_journals".to_owned());
+                let journals = at.is_multiple_of(2).then(|| "depot_journals".to_owned());
                 (status != "none").then_some(MonthStatus { status, journals })
             })
             .collect(),
