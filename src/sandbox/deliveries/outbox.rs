@@ -36,7 +36,7 @@ impl Outbox {
         let mut book = self.book();
         let result = edit(&mut book);
         let pending = book.pending();
-        drop(book);
+        // Still under the lock, so that an older count never comes last.
         self.inner.pending.send_if_modified(|known| std::mem::replace(known, pending) != pending);
         self.inner.changed.notify_one();
         result
