@@ -398,15 +398,14 @@ pub(crate) fn export(
     }
     let tables = catalog.names();
     let erased = Residue::Snapshots.is_in(&conn)?;
-    let targets = Targets { database: None, ..targets(config, &tables, true, erased) };
+    // The file with the views is made by what publishes all of it: this snapshot may be another folder's.
+    let all = targets(config, &tables, true, erased);
+    let targets = Targets { database: None, views: None, ..all };
     let frozen = Frozen::without_file(conn, publish::begin(&targets, info)?)?;
     let _step = progress.step("publishing");
     let conn = store.connection()?;
     let _threads = store.threads_for_parquet(&conn)?;
     let published = publish::publish(frozen, &targets, stop, progress)?;
-    if let Some(written) = &published.views {
-        views::warn_of_views(config, written);
-    }
     published
         .parquet
         .ok_or_else(|| Error::new(Kind::Internal, "a snapshot was asked for and none was written"))
