@@ -225,11 +225,12 @@ async fn run_tasks(
     let asks = Arc::new(Asks::default());
     let hooks = hooks.map(|hooked| {
         let Hooked { queue, hooks, bound, subscribed } = hooked;
-        let hinting = Hinting { session: Arc::clone(&session), queue, asks: Arc::clone(&asks) };
+        let asks = Arc::clone(&asks);
+        let hinting = Hinting { session: Arc::clone(&session), queue: queue.clone(), asks };
         // They are kept for as long as anything is done, and followed after the next start.
         let served = Task(tokio::spawn(hooks.serve(bound)));
         let subscribed = subscribed.map(|address| {
-            let subscribing = Subscribing { session: Arc::clone(&session), address };
+            let subscribing = Subscribing { session: Arc::clone(&session), address, queue };
             Task(tokio::spawn(subscribing.run()))
         });
         ((served, subscribed), Task(tokio::spawn(hinting.run(controls.listen()))))

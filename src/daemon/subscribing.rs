@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use super::patience::Patience;
 use super::{say_recovery, say_trouble};
 use crate::error::Result;
-use crate::hints::{Address, Aligned};
+use crate::hints::{Address, Aligned, HintQueue};
+use crate::scope::{Hint, Told};
 use crate::session::Session;
 
 /// How often it is looked whether they are there.
@@ -19,6 +20,7 @@ const LEAST_WAIT: Duration = Duration::from_secs(60);
 pub(super) struct Subscribing {
     pub(super) session: Arc<Session>,
     pub(super) address: Address,
+    pub(super) queue: HintQueue,
 }
 
 impl Subscribing {
@@ -33,7 +35,8 @@ impl Subscribing {
             let failed = match aligned {
                 Ok(aligned) => {
                     say(&aligned);
-                    aligned.failed.into_iter().next()
+                    let noted = self.note(&aligned).await;
+                    aligned.failed.into_iter().next().or(noted.err())
                 }
                 Err(error) => Some(error),
             };
@@ -50,6 +53,14 @@ impl Subscribing {
                 }
             };
             tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// What was changed here is read again: no feed tells of it.
+    async fn note(&self, aligned: &Aligned) -> Result<()> {
+        match aligned.changed() {
+            true => self.queue.keep(vec![Told::Hint(Hint::Subscriptions)]).await,
+            false => Ok(()),
         }
     }
 }

@@ -112,6 +112,7 @@ impl Hints<'_> {
             Hint::Contact { id } => of(*id, &|resource| resource.table == "contacts"),
             Hint::Employee { id } => listed("employees", *id),
             Hint::Office { id } => listed("offices", *id),
+            Hint::Subscriptions => listed("webhook_subscriptions", 0),
         })
     }
 

@@ -25,6 +25,8 @@ pub(crate) enum Hint {
     Office {
         id: i64,
     },
+    /// The webhook subscriptions: casemirror has changed its own.
+    Subscriptions,
 }
 
 /// What of a case is read again.
