@@ -398,6 +398,7 @@ mod tests {
             "run",
             "plan",
             "status",
+            "webhooks",
             "schema",
             "query",
             "completions",
