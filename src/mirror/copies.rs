@@ -189,10 +189,10 @@ mod tests {
         let described = {
             let conn = Connection::open(&path).unwrap();
             conn.execute_batch(include_str!("sync.sql")).unwrap();
-            conn.execute_batch(
-                "INSERT INTO sync.meta VALUES ('format', '7'), ('store_id', 'one'); \
-                 INSERT INTO sync.changes VALUES ('cases', '', 3), ('offices', '', 5)",
-            )
+            conn.execute_batch(&format!(
+                "INSERT INTO sync.meta VALUES ('format', '{FORMAT}'), ('store_id', 'one'); \
+                 INSERT INTO sync.changes VALUES ('cases', '', 3), ('offices', '', 5)"
+            ))
             .unwrap();
             Described::of(&conn).unwrap()
         };
