@@ -26,7 +26,7 @@ impl Contacts<'_, '_> {
     pub(crate) async fn search(&mut self, most: Option<usize>) -> Result<usize> {
         let run = self.answers.run;
         let Some(resource) = self.answers.tables.get(CONTACTS).cloned() else { return Ok(0) };
-        let followed = run.polls.follows_contacts()?;
+        let (followed, asked) = (run.polls.follows_contacts()?, run.sequence()?);
         let mut ids = {
             let conn = run.store.connection()?;
             let state = State::new(&conn);
@@ -72,6 +72,7 @@ impl Contacts<'_, '_> {
             let state = State::new(conn);
             if all {
                 state.contacts().contacts_planned()?;
+                state.hints().forget_unknown_contacts(asked)?;
             }
             state.contacts().clean_contacts()
         })

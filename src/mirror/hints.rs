@@ -28,6 +28,10 @@ const MOST_UNKNOWN: i64 = 1_000;
 /// SQL for the tables that are read per case.
 const OF_CASES: &str = "SELECT table_name FROM sync.refresh_rules";
 
+/// SQL for hints `h` of scopes that do not wait because they failed.
+const HAS_NOT_FAILED: &str = "NOT EXISTS (SELECT 1 FROM sync.failures f \
+                              WHERE f.table_name = h.table_name AND f.id = h.id)";
+
 /// What webhooks told.
 pub(crate) struct Hints<'c> {
     pub(super) conn: &'c Connection,
@@ -228,9 +232,18 @@ impl Hints<'_> {
             self.conn,
             &format!(
                 "DELETE FROM sync.hints h WHERE sequence <= {up_to} AND table_name <> 'contacts' \
-                   AND table_name NOT IN ({OF_CASES}) AND NOT EXISTS \
-                   (SELECT 1 FROM sync.failures f \
-                    WHERE f.table_name = h.table_name AND f.id = h.id)"
+                   AND table_name NOT IN ({OF_CASES}) AND {HAS_NOT_FAILED}"
+            ),
+        )
+    }
+
+    /// The same of contacts, when all of them were asked after that are stale.
+    pub(crate) fn forget_unknown_contacts(&self, up_to: i64) -> Result<()> {
+        batch(
+            self.conn,
+            &format!(
+                "DELETE FROM sync.hints h WHERE sequence <= {up_to} AND table_name = 'contacts' \
+                   AND {HAS_NOT_FAILED}"
             ),
         )
     }
