@@ -118,7 +118,11 @@ const OTHERS: &[&str] = &[
     "case_journal_annotations",
     "revenue_journal_annotations",
     "revenue_journal_sums",
+    EVENTS,
 ];
+
+/// What webhooks alone tell: no call fills it.
+const EVENTS: &str = "events";
 
 /// Facets that no date but `ModifiedDate` tells of, and the tables that they leave behind.
 const NARROW: &[(Facet, &str)] = &[
@@ -415,7 +419,7 @@ fn every_table_is_equal_after_bootstrap_every_change_and_deletions(
         .case_ids[0];
     world.sync();
     world.assert_equal();
-    for table in Catalog::load(None).unwrap().names() {
+    for table in Catalog::load(None).unwrap().names().into_iter().filter(|t| *t != EVENTS) {
         let rows: i64 = one(&world.store(), &format!("SELECT count(*) FROM main.{table}"));
         assert!(rows > 0, "{table} is empty");
     }
