@@ -9,10 +9,10 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use casemirror::sandbox::{Act, Fault, Options, Rule};
+use casemirror::sandbox::{Act, Facet, Fault, Options, Rule};
 use serde_json::json;
 
-use crate::support::follow::{ids, lines};
+use crate::support::follow::{change, lines, shown_cases};
 use crate::support::{World, one};
 
 /// Between two changes of the brokerage.
@@ -79,6 +79,12 @@ fn soak() {
             });
         }
     }
+    // What no date but `ModifiedDate` tells of is read by the next reconciliation.
+    let narrow =
+        [Facet::RoleRemoved, Facet::ImageReordered, Facet::FileElsewhere, Facet::FileShared];
+    let told_by_dates: Vec<Facet> =
+        Facet::ALL.into_iter().filter(|facet| !narrow.contains(facet)).collect();
+    let cases = shown_cases(&world);
     let begun = Instant::now();
     let (mut told, mut kills, mut changes, mut most) = (BTreeSet::new(), 0_u32, 0_u64, 0);
     let mut figures = Instant::now();
@@ -87,11 +93,16 @@ fn soak() {
         let life = LIFE + LIFE * (kills % 3);
         let born = Instant::now();
         while born.elapsed() < life && begun.elapsed() < lasts {
-            world.sandbox.act(&Act::Tick { events: 1 }).unwrap();
+            let nth = usize::try_from(changes).unwrap();
+            let (facet, case_id) =
+                (told_by_dates[nth % told_by_dates.len()], cases[nth % cases.len()]);
+            change(&world, case_id, facet);
+            if changes % 40 == 0 {
+                world.sandbox.act(&Act::NewCase { project: false, assignment: None }).unwrap();
+            }
             changes += 1;
             if changes % 7 == 0 {
                 let id = i64::try_from(changes).unwrap();
-                let case_id = ids(&world.sandbox.tables(&["cases"])["tables"]["cases"])[0];
                 let payload = json!({ "CaseId": case_id, "Id": id, "Key": "k" });
                 world.sandbox.act(&Act::emit("ChecklistItemChecked", payload)).unwrap();
                 told.insert(id);
@@ -114,6 +125,9 @@ fn soak() {
     }
     world.sandbox.clear_faults();
     let mut daemon = world.start_daemon();
+    // A socket is there from the one that was killed.
+    let log = world.path("daemon.log");
+    daemon.wait_until("it runs", || fs::read_to_string(&log).unwrap().contains("running store="));
     assert!(
         world.wait(world.sandbox.wait_until_delivered()),
         "{:?}",
