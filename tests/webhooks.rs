@@ -452,3 +452,22 @@ fn subscriptions_are_made_repaired_and_removed_and_those_of_others_stay() {
     let none = world.run(&["webhooks", "remove"]);
     assert!(shown(&none).contains("0 webhook subscriptions removed"), "{}", shown(&none));
 }
+
+#[test]
+fn where_no_webhooks_are_taken_the_table_says_why_it_is_empty() {
+    let world = World::unthrottled(6);
+    let told =
+        "SELECT concat_ws(': ', status, reason) FROM sync.resources WHERE table_name = 'events'";
+    for _ in 0..2 {
+        world.sync();
+        let why = "ok: serve.webhooks is not set: nobody tells of any";
+        assert_eq!(one::<String>(&world.store(), told), why);
+    }
+    let published = world.path("data/casemirror.duckdb").metadata().unwrap().modified().unwrap();
+    world.sync();
+    let again = world.path("data/casemirror.duckdb").metadata().unwrap().modified().unwrap();
+    assert_eq!(again, published, "nothing has changed");
+    world.configure(PATIENT);
+    world.sync();
+    assert_eq!(one::<String>(&world.store(), told), "ok");
+}

@@ -58,8 +58,9 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
                 continue;
             }
             let now = self.status(resource)?;
-            // A table that is read in part has a reason of its own.
-            let own_reason = now.status == TableStatus::Ok && resource.partial.is_some();
+            // A table that is read in part has a reason of its own, and so has what nobody tells of.
+            let has_own = resource.partial.is_some() || resource.group == Group::Events;
+            let own_reason = now.status == TableStatus::Ok && has_own;
             let same = row.status == now.status
                 && row.because_of == now.because_of
                 && (own_reason || row.reason == now.reason);

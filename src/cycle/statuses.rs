@@ -8,7 +8,7 @@ use duckdb::Connection;
 use super::Run;
 use super::dependence::Dependence;
 use super::permissions::restriction;
-use crate::catalog::{Catalog, Group};
+use crate::catalog::{Catalog, EVENTS, Group};
 use crate::error::Result;
 use crate::mirror::{RunLog, State};
 use crate::scope::TableStatus;
@@ -19,25 +19,22 @@ pub(super) struct Statuses<'r> {
 }
 
 impl Statuses<'_> {
-    /// Makes the statuses follow `resources.disable`, and that of what webhooks tell whether any are taken.
+    /// Makes the statuses follow `resources.disable`, and says why nothing is told where no webhooks are taken.
     pub(crate) async fn align(&self) -> Result<()> {
         let run = self.run;
         let disabled = run.config.resources.disable.clone();
         let rows = RunLog::new(&run.store.connection()?).resources()?;
-        let why_off = |table: &String| {
-            let is_told = run.catalog.get(table).is_some_and(|r| r.group == Group::Events);
-            match disabled.contains(table) {
-                true => Some("resources.disable names it"),
-                false => (is_told && run.config.serve.webhooks.is_none())
-                    .then_some("serve.webhooks is not set: nobody tells of any"),
-            }
-        };
-        let changes: Vec<(String, Option<&str>)> = rows
+        let is_untold = run.config.serve.webhooks.is_none();
+        let why = is_untold.then_some("serve.webhooks is not set: nobody tells of any");
+        let told = rows.get(EVENTS).filter(|row| row.status == TableStatus::Ok);
+        if told.is_some_and(|row| row.reason.as_deref() != why) {
+            run.write(move |conn| RunLog::new(conn).set_reason(EVENTS, why)).await?;
+        }
+        let changes: Vec<(String, bool)> = rows
             .into_iter()
             .filter_map(|(table, row)| {
-                let why = why_off(&table);
-                let is_off = row.own_status() == TableStatus::Disabled;
-                (why.is_some() != is_off).then_some((table, why))
+                let off = disabled.contains(&table);
+                (off != (row.own_status() == TableStatus::Disabled)).then_some((table, off))
             })
             .collect();
         if changes.is_empty() {
@@ -47,11 +44,13 @@ impl Statuses<'_> {
         run.write(move |conn| {
             let (log, state) = (RunLog::new(conn), State::new(conn));
             for (table, off) in &changes {
-                if off.is_some() {
-                    log.set_status(table, TableStatus::Disabled, *off)?;
+                if *off {
+                    let why = "resources.disable names it";
+                    log.set_status(table, TableStatus::Disabled, Some(why))?;
                 } else {
                     set_ok(conn, &catalog, table)?;
-                    if catalog.get(table).is_some_and(|r| r.group == Group::Events) {
+                    if table == EVENTS {
+                        // Nothing is read for it.
                         continue;
                     }
                     // A child's rows come with its parent's scopes.
