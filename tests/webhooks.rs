@@ -254,6 +254,7 @@ fn a_case_that_nobody_knew_is_mirrored_when_a_webhook_names_it() {
     let address = address_of(&world, &mut daemon);
     let (path, _) = paths(&world);
     daemon.wait_until_idle();
+    daemon.wait_until("all is published", || is_equal(&world));
     let made = world.sandbox.act(&Act::NewCase { project: false, assignment: None }).unwrap();
     let case_id = made.case_ids[0];
     assert_eq!(post(&address, &path, &event("OppdragCreated", &json!({"CaseId": case_id}))), 200);
