@@ -224,7 +224,9 @@ impl Pager {
         let may_be_cut =
             |records: usize| top.is_some_and(|top| records >= top) || records.is_multiple_of(ROUND);
         let short = !may_be_cut(length) && !may_be_cut(different);
-        let all_counted = self.count.map(|count| self.length >= count);
+        // A count that is smaller than what came contradicts itself, and proves nothing.
+        let count = self.count.filter(|count| self.length <= *count);
+        let all_counted = count.map(|count| self.length == count);
         if all_counted.unwrap_or(!self.doubled && (short || does_not_page)) {
             return Next::Finished(self.unmoved());
         }

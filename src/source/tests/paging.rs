@@ -273,6 +273,19 @@ fn fewer_records_than_count_are_not_all(#[case] how: Walk) {
 #[case::keyset(Walk::Keyset)]
 #[case::skip(Walk::Skip)]
 #[case::undocumented(Walk::Undocumented)]
+fn a_count_of_less_than_came_proves_nothing(#[case] how: Walk) {
+    let mut pager = Pager::new(how, Sameness::Key, Some(Some(100)));
+    let taken = pager.take(&marks(0..100), Some(50));
+    assert!(matches!(taken.next, Next::Ask(_)), "{:?}", taken.next);
+    let taken = pager.take(&marks(100..140), None);
+    assert_eq!(taken.next, Next::Finished(Verdict::Complete));
+    assert_eq!(pager.length(), 140);
+}
+
+#[rstest]
+#[case::keyset(Walk::Keyset)]
+#[case::skip(Walk::Skip)]
+#[case::undocumented(Walk::Undocumented)]
 fn where_nothing_is_counted_a_record_that_comes_twice_makes_look_for_another(#[case] how: Walk) {
     let mut pager = Pager::new(how, Sameness::Key, None);
     let Next::Ask(look) = pager.take(&marks((0..11).chain([0])), None).next else {
