@@ -16,6 +16,9 @@ const TOLERANCE: Duration = Duration::from_secs(60);
 /// What is usual follows a clock that is farther ahead by this part of the time that passes, so that a
 /// wrong clock has to stay wrong for most of a day before `feed.overlap` does not cover it.
 const FOLLOWED: i64 = 100;
+/// No farther behind ours is the service's clock believed to be: one poll by a clock of ours that is a year ahead
+/// would let no bound count for as long.
+const FARTHEST_BEHIND: Duration = Duration::from_secs(12 * 3_600);
 /// Of the time between two polls so much counts: our own clock can jump too.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3_600);
 
@@ -37,7 +40,7 @@ impl Usual {
             let passed = ours.get().saturating_sub(before.at.get()).clamp(0, longest);
             ahead.min(before.ahead.saturating_add(passed / FOLLOWED))
         });
-        Usual { ahead, at: ours }
+        Usual { ahead: ahead.max(-Ticks::new(0).later_by(FARTHEST_BEHIND).get()), at: ours }
     }
 
     /// The two clocks are equal, as far as is known at `ours`.
@@ -45,12 +48,20 @@ impl Usual {
         Usual { ahead: 0, at: ours }
     }
 
-    /// `date` as far as it is believed. Of a service that was never met before, all of it.
+    /// `date` as far as it is believed. Of a service that was never met before, our own clock is all that
+    /// there is to hold it against.
     pub(crate) fn believed(usual: Option<Usual>, date: Ticks, ours: Ticks) -> Ticks {
-        usual.map_or(date, |usual| {
-            let latest = Ticks::new(ours.get().saturating_add(usual.ahead)).later_by(TOLERANCE);
-            date.min(latest)
-        })
+        let latest = Usual::latest(usual, ours);
+        match usual {
+            None if date > latest => ours,
+            _ => date.min(latest),
+        }
+    }
+
+    /// The latest time that the service's clock may show when ours shows `ours`.
+    pub(crate) fn latest(usual: Option<Usual>, ours: Ticks) -> Ticks {
+        let ahead = usual.map_or(0, |usual| usual.ahead);
+        Ticks::new(ours.get().saturating_add(ahead)).later_by(TOLERANCE)
     }
 }
 
@@ -93,7 +104,8 @@ mod tests {
         assert_eq!(believed(90), at(1_090));
         assert_eq!(believed(HOUR), at(1_090), "a jump ahead is not followed");
         assert_eq!(believed(-HOUR), at(1_000 - HOUR), "a jump back is");
-        assert_eq!(Usual::believed(None, at(9_000), at(0)), at(9_000));
+        assert_eq!(Usual::believed(None, at(60), at(0)), at(60));
+        assert_eq!(Usual::believed(None, at(9_000), at(0)), at(0), "nothing speaks for it");
         assert_eq!(Usual::believed(Some(Usual::equal(at(0))), at(9_000), at(0)), at(60));
     }
 
@@ -107,6 +119,14 @@ mod tests {
         assert_eq!(learned(31, HOUR), at(31).get(), "no farther than it is");
         assert_eq!(learned(HOUR, 1_000 * HOUR), at(30 + 36).get(), "our clock may have jumped");
         assert_eq!(learned(HOUR, -50), at(30).get());
+    }
+
+    #[test]
+    fn a_poll_by_a_clock_of_ours_that_is_a_year_ahead_costs_half_a_day_of_rows_and_no_more() {
+        let year = 365 * 24 * HOUR;
+        let known = Usual::learned(Some(usual(0, 0)), at(10), at(10 + year));
+        let right = Usual::learned(Some(known), at(20), at(20));
+        assert_eq!(Usual::believed(Some(right), at(20), at(20)), at(20 + 60 - 12 * HOUR));
     }
 
     #[test]

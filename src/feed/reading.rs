@@ -44,6 +44,8 @@ pub(super) struct Reading<'a, M> {
     pub(crate) usual: Option<Usual>,
     /// The first answer came.
     begun: bool,
+    /// The latest time that the service's clock may have shown with the last answer.
+    latest: Ticks,
     /// The newest `ModifiedDate` of this reading.
     pub(crate) newest: Option<Ticks>,
     /// The earliest date from which a row has to be asked for again.
@@ -72,6 +74,7 @@ impl<'a, M: Memory> Reading<'a, M> {
             dated: false,
             usual: recalled.usual.and_then(|text| text.parse().ok()),
             begun: false,
+            latest: lower,
             newest: None,
             low_watermark: None,
             unidentified: 0,
@@ -127,10 +130,10 @@ impl<'a, M: Memory> Reading<'a, M> {
             accepted = true;
             if by_date {
                 self.state.page_size = Some(i64::from(top));
-                walk.take(ask, &page, top as usize);
+                walk.take(ask, &page, top as usize, self.latest);
             } else {
                 // No page size is asked for: a length that a default page could have is looked behind.
-                walk.take(ask, &page, usize::MAX);
+                walk.take(ask, &page, usize::MAX, self.latest);
             }
             let page = self.seen_page(ask, page, walk.cursor());
             if walk.next_ask().is_some() && walk.passes() <= MOST_PASSES && !walk.lacks_counted() {
@@ -214,8 +217,9 @@ impl<'a, M: Memory> Reading<'a, M> {
 
     /// The bound that a poll sets is decided by its first answer.
     fn started(&mut self, answer: &Answer) {
-        let Some(date) = answer.server_date.map(Ticks::from) else { return };
         let ours = Ticks::from(answer.ended_at);
+        self.latest = Usual::latest(self.usual, ours);
+        let Some(date) = answer.server_date.map(Ticks::from) else { return };
         if self.state.next_bound.is_none() {
             // A cursor of an interrupted poll keeps that poll's bound: it started earlier.
             // Where nothing is known of the clocks, a bound that is there must not be overtaken.

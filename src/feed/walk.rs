@@ -100,8 +100,9 @@ impl Walk {
         self.next = Some(Ask::Skip(0));
     }
 
-    /// Takes the answer to `ask`, of which `top` records were asked.
-    pub(crate) fn take(&mut self, ask: Ask, page: &FeedRows, top: usize) {
+    /// Takes the answer to `ask`, of which `top` records were asked. No date behind `latest` is one that the
+    /// service can have written by now: such a row is taken, and leads nowhere.
+    pub(crate) fn take(&mut self, ask: Ask, page: &FeedRows, top: usize, latest: Ticks) {
         let new = page
             .rows
             .iter()
@@ -111,7 +112,7 @@ impl Walk {
         let by_length = may_go_on(page.identities.len(), top);
         let goes_on = by_length || page.count.is_some_and(|count| different < count);
         self.next = match ask {
-            Ask::From(from) => self.after_page(from, page, goes_on, new),
+            Ask::From(from) => self.after_page(from, page, goes_on, new, latest),
             Ask::Ties { at, from_id } => self.after_ties(at, from_id, page, goes_on),
             Ask::Skip(skip) => self.after_skip(skip, page, by_length),
         };
@@ -123,6 +124,7 @@ impl Walk {
         page: &FeedRows,
         goes_on: bool,
         new: usize,
+        latest: Ticks,
     ) -> Option<Ask> {
         if !goes_on {
             // Short, or longer than asked: the endpoint does not page, and this is all.
@@ -131,9 +133,14 @@ impl Walk {
         // A row whose date cannot be read stands somewhere between its neighbours.
         let mut dates = page.rows.iter().filter_map(|row| row.when.modified);
         let in_range = dates.clone().all(|date| date >= from);
-        let (Some(last), true, true) = (dates.next_back(), page.is_in_order(), in_range) else {
+        let is_after = dates.clone().any(|date| date > latest);
+        let last = dates.rfind(|date| *date <= latest);
+        let (Some(last), true, true) = (last, page.is_in_order(), in_range) else {
             return Some(Ask::Skip(0));
         };
+        if last == from && is_after {
+            return Some(Ask::Skip(0));
+        }
         if last == from {
             // Nothing but ties, whether or not the page before brought them already.
             return Some(Ask::Ties { at: from, from_id: i64::MIN });

@@ -4,6 +4,9 @@ use super::*;
 use crate::feed::page::FeedRow;
 use proptest::prelude::*;
 
+/// No date lies behind it.
+const ALWAYS: Ticks = Ticks::new(i64::MAX);
+
 /// A feed that answers as the reference says, or badly in a chosen way.
 #[derive(Clone)]
 struct Server {
@@ -67,7 +70,7 @@ impl Server {
                 continue;
             };
             seen.extend(page.rows.iter().map(|row| row.id));
-            walk.take(ask, &page, asked);
+            walk.take(ask, &page, asked, ALWAYS);
         }
         (seen, calls)
     }
@@ -117,10 +120,10 @@ fn a_page_with_fewer_different_rows_than_counted_is_not_the_last() {
     let mut walk = Walk::by_date(Ticks::new(0));
     let first = walk.next_ask().unwrap();
     // One row came twice, another not at all.
-    walk.take(first, &counted(&server, first, 7, Some(3)), 1_000);
+    walk.take(first, &counted(&server, first, 7, Some(3)), 1_000, ALWAYS);
     assert!(walk.next_ask().is_some());
     let mut whole = Walk::by_date(Ticks::new(0));
-    whole.take(first, &counted(&server, first, 7, None), 1_000);
+    whole.take(first, &counted(&server, first, 7, None), 1_000, ALWAYS);
     assert_eq!((whole.next_ask(), whole.lacks_counted()), (None, false));
 }
 
@@ -134,7 +137,7 @@ fn a_feed_that_counts_rows_which_never_come_is_not_complete() {
                 calls += 1;
                 assert!(calls < 100, "it does not end: {ask:?}");
                 let count = rows as u64 + 5;
-                walk.take(ask, &counted(&server, ask, count, None), 100);
+                walk.take(ask, &counted(&server, ask, count, None), 100, ALWAYS);
             }
             assert!(walk.lacks_counted(), "{rows}");
         }
@@ -174,7 +177,7 @@ fn a_page_of_ties_that_the_page_before_brought_already_is_followed_by_id() {
     let mut asked = Vec::new();
     while let Some(ask) = walk.next_ask() {
         asked.push(ask);
-        walk.take(ask, &server.answer(ask, Ticks::new(5)).unwrap(), 10);
+        walk.take(ask, &server.answer(ask, Ticks::new(5)).unwrap(), 10, ALWAYS);
     }
     assert!(matches!(asked[1], Ask::From(at) if at == Ticks::new(20)), "{asked:?}");
     assert!(matches!(asked[2], Ask::Ties { .. }), "{asked:?}");
@@ -230,7 +233,7 @@ fn a_row_that_moves_up_between_two_pages_by_skip_is_not_lost() {
     while let Some(ask) = walk.next_ask() {
         let page = server.answer(ask, lower).unwrap();
         seen.extend(page.rows.iter().map(FeedRow::identity));
-        walk.take(ask, &page, usize::MAX);
+        walk.take(ask, &page, usize::MAX, ALWAYS);
         if calls == 0 {
             // All behind it move up by one, over the edge of the page just read.
             server.rows.retain(|(id, _)| *id != 50);
@@ -269,4 +272,38 @@ proptest! {
             Server { precision, refuses_ties, unreadable, unidentified, ..server(rows, top) };
         prop_assert_eq!(server.read_by_date(0, top).0, expected);
     }
+}
+
+#[test]
+fn a_date_that_cannot_be_yet_leads_nowhere() {
+    let server = server((1..=250).map(|i| (i, i)), 100);
+    let mut walk = Walk::by_date(Ticks::new(0));
+    let (mut seen, mut calls) = (BTreeSet::new(), 0);
+    while let Some(ask) = walk.next_ask() {
+        let mut page = server.answer(ask, Ticks::new(0)).unwrap();
+        seen.extend(page.rows.iter().map(|row| row.id));
+        if calls == 0 {
+            page.rows.last_mut().unwrap().when.modified = Some(Ticks::new(1_000_000));
+        }
+        walk.take(ask, &page, 100, Ticks::new(500));
+        calls += 1;
+        assert!(calls < 100, "it does not end");
+    }
+    assert_eq!(seen.len(), 250);
+}
+
+#[test]
+fn rows_of_the_future_are_read_all_the_same() {
+    let rows = (1..=150).map(|i| (i, i)).chain((151..=400).map(|i| (i, 1_000_000 + i)));
+    let server = server(rows, 100);
+    let mut walk = Walk::by_date(Ticks::new(0));
+    let (mut seen, mut calls) = (BTreeSet::new(), 0);
+    while let Some(ask) = walk.next_ask() {
+        let page = server.answer(ask, Ticks::new(0)).unwrap();
+        seen.extend(page.rows.iter().map(|row| row.id));
+        walk.take(ask, &page, 100, Ticks::new(500));
+        calls += 1;
+        assert!(calls < 100, "it does not end");
+    }
+    assert_eq!(seen.len(), 400);
 }
