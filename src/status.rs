@@ -159,8 +159,8 @@ impl Status {
             log.feeds_held_until(config.limits.retry_after.max(config.feed.per), Timestamp::now())?;
         let held_text = held.map(|until| {
             format!(
-                "the change feeds, until {}: the platform asks for it with Retry-After (`casemirror sync \
-                 --now` asks them all the same)",
+                "the change feeds, until {}: the platform asks for it with Retry-After, or has left too many \
+                 calls without an answer (`casemirror sync --now` asks them all the same)",
                 shown(until)
             )
         });

@@ -66,7 +66,8 @@ pub struct Ended {
     pub(crate) time: BootTime,
     /// The answer's status; `None` when no answer came.
     pub(crate) status: Option<u16>,
-    /// How long after the end the source wants no call to the feeds; zero when it said nothing.
+    /// How long after the end no call to the feeds goes: because the source said so, or because too many in a
+    /// row did not come back. Zero for neither.
     pub(crate) retry_after: Duration,
 }
 

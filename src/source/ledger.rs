@@ -2,7 +2,7 @@
 //! before the call is sent and every end when it is known.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -27,6 +27,9 @@ const CLOCKS_DIFFER_BY: u32 = 1_000;
 /// What was sent on a connection that was given up may lie in a proxy or a queue and arrive later: it
 /// counts as under way for another window, but not longer than this.
 const LONGEST_GRACE: Duration = Duration::from_secs(60);
+
+/// The pause after calls that did not come back doubles this often at most.
+const MOST_DOUBLINGS: u32 = 3;
 
 /// No sleep is longer, because a machine that was suspended wakes late otherwise, and because another
 /// process may have ended its calls.
@@ -55,6 +58,8 @@ struct Known {
     patience: Duration,
     /// How long what was given up counts as under way.
     grace: Duration,
+    /// Own calls in a row that may have been sent and did not come back.
+    unanswered: AtomicU32,
     clock: Arc<dyn BootClock>,
     process: String,
     /// Tells this open ledger from all others.
@@ -83,6 +88,7 @@ impl Ledger {
             rule: Rule { window: per + per / CLOCKS_DIFFER_BY, ..rule },
             patience,
             grace: LONGEST_GRACE.min(per),
+            unanswered: AtomicU32::new(0),
             clock,
             process: process::this(),
             ledger: rand::random(),
@@ -170,6 +176,18 @@ impl Known {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How long no call goes after another one that may have been sent and did not come back.
+    ///
+    /// Whatever holds such calls may let them all go at once, and later than any grace. So after half of what a
+    /// window may have they are spread so far that the next ones come alone.
+    fn pause_after_unanswered(&self) -> Duration {
+        let unanswered = self.unanswered.fetch_add(1, Ordering::Relaxed) + 1;
+        match unanswered.checked_sub(self.rule.limit / 2) {
+            None | Some(0) => Duration::ZERO,
+            Some(more) => self.rule.window * 2_u32.pow((more - 1).min(MOST_DOUBLINGS)),
+        }
+    }
+
     /// Notes the end in memory.
     fn end(&self, number: u64, status: Option<u16>, hold: Duration, grace: Duration) {
         let ended = Ended {
@@ -202,6 +220,7 @@ impl FeedPermit {
     /// # Errors
     /// Those of [`LedgerStore::update`]. The end counts all the same.
     pub(crate) async fn answered(self, status: u16, retry_after: Duration) -> Result<()> {
+        self.shared.known.unanswered.store(0, Ordering::Relaxed);
         self.end(Some(status), retry_after, Duration::ZERO).await
     }
 
@@ -211,7 +230,8 @@ impl FeedPermit {
     /// Those of [`LedgerStore::update`]. The end counts all the same.
     pub(crate) async fn aborted(self) -> Result<()> {
         let grace = self.shared.known.grace;
-        self.end(None, Duration::ZERO, grace).await
+        let pause = self.shared.known.pause_after_unanswered();
+        self.end(None, pause, grace).await
     }
 
     /// There was no connection on which it could have been sent.
@@ -234,7 +254,7 @@ impl Drop for FeedPermit {
     fn drop(&mut self) {
         if self.open {
             let Shared { known, writer, .. } = &*self.shared;
-            known.end(self.number, None, Duration::ZERO, known.grace);
+            known.end(self.number, None, known.pause_after_unanswered(), known.grace);
             writer.end_unattended(self.number);
         }
     }

@@ -185,3 +185,28 @@ async fn no_call_goes_that_cannot_be_written_down() {
     let error = ledger.begin(FeedName::Cases).await.err().unwrap();
     assert_eq!(error.kind(), Kind::DiskFull);
 }
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_do_not_come_back_are_spread_so_that_a_queue_cannot_let_many_go_at_once() {
+    let ledger = open(Arc::new(MemoryLedger::new()), 6, PausedClock::new("boot"));
+    let begun = Instant::now();
+    let mut given_up = Vec::new();
+    while begun.elapsed() < seconds(400) {
+        ledger.ready(far()).await.unwrap();
+        let Some(permit) = ledger.begin(FeedName::Cases).await.unwrap() else { continue };
+        given_up.push(begun.elapsed());
+        tokio::time::sleep(seconds(4)).await;
+        permit.aborted().await.unwrap();
+    }
+    assert!(given_up.len() <= 6, "{given_up:?}");
+    // One that is answered ends it.
+    ledger.ready(far()).await.unwrap();
+    let permit = ledger.begin(FeedName::Cases).await.unwrap().unwrap();
+    permit.answered(200, Duration::ZERO).await.unwrap();
+    let answered = Instant::now();
+    ledger.ready(far()).await.unwrap();
+    let permit = ledger.begin(FeedName::Cases).await.unwrap().unwrap();
+    permit.aborted().await.unwrap();
+    ledger.ready(far()).await.unwrap();
+    assert!(answered.elapsed() < PER, "{:?}", answered.elapsed());
+}
