@@ -19,7 +19,9 @@ use super::retry_after::{asked_wait, server_date};
 use super::shape;
 use super::token::{Bearer, Tokens};
 use super::transport::{Incoming, Outgoing, Transport, may_have_arrived};
-use super::validate::{faulty_json, other_type, redirect_target, shown_address, unproven};
+use super::validate::{
+    faulty_json, kept_on_the_way, other_type, redirect_target, shown_address, unproven,
+};
 use crate::config;
 use crate::error::{Error, Kind, Result};
 use crate::progress::Progress;
@@ -435,10 +437,13 @@ impl Client {
         match incoming.status {
             // What it holds is not shown by the reference, and not needed.
             200..=299 if request.class == CallClass::Change => Ok(Outcome::Answered(incoming)),
-            204 => {
-                incoming.body = bytes::Bytes::new();
-                Ok(Outcome::Answered(incoming))
-            }
+            204 => match kept_on_the_way(&incoming.headers) {
+                None => {
+                    incoming.body = bytes::Bytes::new();
+                    Ok(Outcome::Answered(incoming))
+                }
+                Some(fault) => Err(Error::new(Kind::BadAnswer, fault).into()),
+            },
             200 => {
                 if incoming.body.starts_with(b"\xEF\xBB\xBF") {
                     incoming.body = incoming.body.slice(3..);
@@ -447,6 +452,7 @@ impl Client {
                 let fault = unproven(incoming.proven)
                     .or_else(|| faulty_json(body, &secrets))
                     .or_else(|| other_type(&incoming.headers))
+                    .or_else(|| kept_on_the_way(&incoming.headers))
                     .or_else(|| shape::fault(body, expected, self.shared.most_records));
                 match fault {
                     None => Ok(Outcome::Answered(incoming)),
@@ -465,7 +471,7 @@ impl Client {
                 let text = format!(
                     "the service redirects to {}; casemirror follows no redirects: put the address \
                      that answers into source.base_url",
-                    redirect_target(&incoming.headers)
+                    redirect_target(&incoming.headers, &secrets)
                 );
                 let refusal = Refusal { status: incoming.status, ..Refusal::read(0, b"", &[]) };
                 Err(Failure::last(Error::caused(Kind::BadAnswer, text, refusal)))

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use jiff::Timestamp;
 use reqwest::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE,
-    HeaderMap, HeaderValue, TRANSFER_ENCODING,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH,
+    CONTENT_TYPE, HeaderMap, HeaderValue, TRANSFER_ENCODING,
 };
 use reqwest::{StatusCode, Version, redirect};
 use tokio::time::Instant;
@@ -136,6 +136,7 @@ impl Transport {
         let mut request = http
             .request(method, address)
             .header(ACCEPT, "application/json")
+            .header(CACHE_CONTROL, "no-cache")
             .header(ACCEPT_ENCODING, "gzip");
         if let Some(authorization) = &outgoing.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());

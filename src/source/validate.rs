@@ -1,6 +1,6 @@
 //! Small judgements about answers and addresses, as functions of values.
 
-use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use reqwest::header::{AGE, CONTENT_TYPE, HeaderMap};
 use serde::de::IgnoredAny;
 
 use super::refusal::safe_text;
@@ -21,6 +21,12 @@ pub(super) fn other_type(headers: &HeaderMap) -> Option<String> {
     let json = matches!(told.as_str(), "" | "application/json" | "text/json")
         || told.ends_with("+json") && told.contains('/');
     (!json).then(|| format!("the answer is of type {told:.60}, not JSON"))
+}
+
+/// What is wrong with an answer that something on the way has kept: it may be older than what is mirrored.
+pub(super) fn kept_on_the_way(headers: &HeaderMap) -> Option<String> {
+    let age: u64 = headers.get(AGE)?.to_str().ok()?.trim().parse().ok()?;
+    (age > 0).then(|| format!("the answer comes from a cache and is {age} s old"))
 }
 
 /// What is wrong with a body that should be JSON, as far as its ends tell; the rest is the
@@ -66,7 +72,12 @@ const HEAD: usize = 8_192;
 const LONGEST_TITLE: usize = 80;
 
 /// Where a redirect leads, without the parts of the address that may hold secrets.
-pub(super) fn redirect_target(headers: &HeaderMap) -> String {
+pub(super) fn redirect_target(headers: &HeaderMap, secrets: &[&str]) -> String {
+    const LONGEST: usize = 200;
+    safe_text(&address_of(headers), LONGEST, secrets)
+}
+
+fn address_of(headers: &HeaderMap) -> String {
     let location = headers.get("location").and_then(|value| value.to_str().ok());
     let Some(location) = location else { return "nowhere".to_owned() };
     match url::Url::parse(location) {
