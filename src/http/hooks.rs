@@ -28,6 +28,9 @@ use crate::scope::Told;
 /// A larger body is refused.
 const LONGEST_BODY: usize = 4 << 20; // 4 MiB
 
+/// Some writers of JSON put it first.
+const BOM: &[u8] = b"\xEF\xBB\xBF";
+
 /// Says of which kind a delivery of the event grid is.
 const KIND: HeaderName = HeaderName::from_static("aeg-event-type");
 /// Asks whether events may be sent, and allows it (the CloudEvents web hook).
@@ -178,7 +181,8 @@ async fn read(
         }
         whole.extend_from_slice(&part);
     }
-    Ok(whole.freeze())
+    let whole = whole.freeze();
+    Ok(if whole.starts_with(BOM) { whole.slice(BOM.len()..) } else { whole })
 }
 
 fn count(kind: &'static str, status: StatusCode) {

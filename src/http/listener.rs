@@ -17,7 +17,10 @@ use tokio::time::Sleep;
 use crate::error::{Error, Kind, Result};
 
 /// Connections at once; who comes then waits in the system's queue.
-const MOST_CONNECTIONS: usize = 64;
+const MOST_CONNECTIONS: usize = 128;
+/// Who has not asked anything whole by then loses the place: the platform waits no longer for an answer
+/// (reference, section 6.1).
+const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// A connection ends after this, whatever it is doing: a caller makes a new one.
 const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
 /// After a connection that could not be taken.
@@ -66,8 +69,8 @@ impl Listener for Bound {
             let place = Arc::clone(&self.places).acquire_owned().await;
             match (self.listener.accept().await, place) {
                 (Ok((stream, from)), Ok(place)) => {
-                    let ends = Box::pin(tokio::time::sleep(LONGEST_CONNECTION));
-                    return (Connection { stream, ends, _place: place }, from);
+                    let ends = Box::pin(tokio::time::sleep(FIRST_ANSWER));
+                    return (Connection { stream, ends, answered: false, _place: place }, from);
                 }
                 // Open files run out, or the caller has gone.
                 (Err(error), _) => {
@@ -88,6 +91,8 @@ impl Listener for Bound {
 pub(crate) struct Connection {
     stream: TcpStream,
     ends: Pin<Box<Sleep>>,
+    /// Something was answered on it.
+    answered: bool,
     _place: OwnedSemaphorePermit,
 }
 
@@ -117,6 +122,10 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        if !std::mem::replace(&mut self.answered, true) {
+            let until = tokio::time::Instant::now() + LONGEST_CONNECTION;
+            self.ends.as_mut().reset(until);
+        }
         self.in_time(cx)?;
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
