@@ -55,6 +55,26 @@ pub(super) fn read(
     columns: &[Column],
     rows: u64,
 ) -> Result<FileStatistics> {
+    let (metadata, bytes) = of_file(path, name)?;
+    if let Some(difference) = difference(&metadata, columns, rows, bytes) {
+        let text = format!("{name} is not what was written: {difference}");
+        return Err(Error::new(Kind::Io, text));
+    }
+    Ok(statistics(&metadata, columns))
+}
+
+/// The names of a file's columns, in their order.
+///
+/// # Errors
+/// `Kind::Io`.
+pub(super) fn columns(path: &Path, name: &str) -> Result<Vec<String>> {
+    let (metadata, _) = of_file(path, name)?;
+    let fields = metadata.file_metadata().schema().get_fields();
+    Ok(fields.iter().map(|field| field.name().to_owned()).collect())
+}
+
+/// A file's footer, and the size of the file in bytes.
+fn of_file(path: &Path, name: &str) -> Result<(ParquetMetaData, u64)> {
     let failed = |e| error::io("read", path, e);
     let file = File::open(path).map_err(failed)?;
     let bytes = file.metadata().map_err(failed)?.len();
@@ -62,11 +82,7 @@ pub(super) fn read(
         ParquetError::External(e) => Error::caused(Kind::Io, format!("cannot read {name}"), e),
         e => Error::caused(Kind::Io, format!("{name} is no whole Parquet file"), e),
     })?;
-    if let Some(difference) = difference(&metadata, columns, rows, bytes) {
-        let text = format!("{name} is not what was written: {difference}");
-        return Err(Error::new(Kind::Io, text));
-    }
-    Ok(statistics(&metadata, columns))
+    Ok((metadata, bytes))
 }
 
 /// What is wrong with a file, if anything.

@@ -5,7 +5,7 @@
 //! never replaced: it holds no row, and each query of its views opens the files of the newest snapshot.
 //! It is written only where its views change, in place and in one transaction, when nobody has it open.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -14,7 +14,7 @@ use duckdb::{AccessMode, Config, Connection};
 
 use super::manifest::{self, Manifest};
 use super::owner::metadata;
-use super::{snapshots, utf8};
+use super::{footer, snapshots, utf8};
 use crate::durable::{Access, Replacement};
 use crate::error::{self, Error, Result};
 use crate::sql::{self, db};
@@ -197,7 +197,12 @@ fn statements(store: &Connection, target: &ViewsTarget<'_>) -> Result<Vec<String
     // Once: whatever `latest` shows meanwhile, this is one snapshot.
     let latest = fs::canonicalize(&latest).map_err(|e| error::io("read", &latest, e))?;
     let files = Manifest::read(&latest)?.files;
-    let tables: BTreeSet<&str> = files.iter().map(|file| file.table.as_str()).collect();
+    // DuckDB takes the columns from the first of them, too.
+    let mut first_of: BTreeMap<&str, &str> = BTreeMap::new();
+    for file in &files {
+        let first = first_of.entry(&file.table).or_insert(&file.path);
+        *first = (*first).min(&file.path);
+    }
     let described = Described::read(store)?;
     let mut statements = vec![format!(
         "COMMENT ON TABLE sync.views IS {}",
@@ -206,26 +211,17 @@ fn statements(store: &Connection, target: &ViewsTarget<'_>) -> Result<Vec<String
             target.root.display()
         ))
     )];
-    for table in tables {
+    for (table, first) in first_of {
         let (schema, name) = table.split_once('.').unwrap_or(("main", table));
         let folder = table.replace('.', "/");
-        let read = sql::query(
-            store,
-            &format!(
-                "SELECT column_name, column_type FROM (DESCRIBE FROM read_parquet({}, \
-                 hive_partitioning = false))",
-                sql::text(&format!("{}/{folder}/*.parquet", literal(utf8(&latest)?)))
-            ),
-            |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)),
-        );
-        let columns = read.map_err(|e| e.within(format!("cannot read the columns of {table}")))?;
+        let columns = footer::columns(&target.parquet.join(first), first)?;
         let key = (schema.to_owned(), name.to_owned());
         let known = described.columns.get(&key);
         let column = |name: &str| known.and_then(|known| known.get(name));
         // As the published database has it: Parquet has GUIDs as text.
-        let casts = columns.iter().map(|(name, as_written)| {
-            let kind = column(name).map_or(as_written, |(kind, _)| kind);
-            format!("CAST({0} AS {kind}) AS {0}", sql::ident(name))
+        let casts = columns.iter().map(|name| match column(name) {
+            Some((kind, _)) => format!("CAST({0} AS {kind}) AS {0}", sql::ident(name)),
+            None => sql::ident(name),
         });
         let view = format!("{}.{}", sql::ident(schema), sql::ident(name));
         // No `union_by_name`: it reads all footers first, and the files of two snapshots could meet.
@@ -238,7 +234,7 @@ fn statements(store: &Connection, target: &ViewsTarget<'_>) -> Result<Vec<String
         if let Some(comment) = described.tables.get(&key) {
             statements.push(format!("COMMENT ON VIEW {view} IS {}", sql::text(comment)));
         }
-        for (name, _) in &columns {
+        for name in &columns {
             if let Some((_, Some(comment))) = column(name) {
                 let name = sql::ident(name);
                 let comment = sql::text(comment);
