@@ -11,6 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+mod reach;
+
+pub(crate) use reach::{is_readable, unwritable};
+
 use crate::error::{self, Error, Kind, Result};
 
 /// Between the name of the target and what makes a temporary name unique.

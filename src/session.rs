@@ -71,6 +71,8 @@ impl Session {
     /// the client's settings.
     pub(crate) fn open(config: Config, writing: Writing, progress: Progress) -> Result<Session> {
         let catalog = catalog_of(&config)?;
+        // Before anything is made, and anything asked.
+        config.check_folders()?;
         let store = Store::open_for(writing, &config, &catalog)?;
         let session = Session::of(config, catalog, store, progress)?;
         // Before hours of work that could not be published.

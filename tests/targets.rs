@@ -150,3 +150,36 @@ fn the_store_is_its_owners_alone_and_what_is_published_is_everybodys() {
     assert_eq!((mode("data"), mode("data/store.duckdb")), (0o750, 0o640));
     assert!(one::<i64>(&world.store(), "SELECT count(*) FROM main.cases") > 0);
 }
+
+#[test]
+fn folders_that_cannot_be_made_are_told_before_anything_is_asked() {
+    let world = World::with_snapshots(3);
+    fs::write(world.path("file"), "").unwrap();
+    world.configure(
+        "[publish]\ndatabase = \"file/a.duckdb\"\nparquet = \"file/parquet\"\n\
+         views = \"file/deep/views.duckdb\"\n[store]\npath = \"file/data/store.duckdb\"",
+    );
+    let file = world.path("file");
+    let why = format!("{} is a file, and must be a folder", file.display());
+    let keys = ["store.path", "publish.database", "publish.parquet", "publish.views"];
+    let told = keys.map(|key| format!("{key}: {why}"));
+    let told: Vec<&str> = told.iter().map(String::as_str).collect();
+    refused(&world.run(&["sync"]), &told);
+    refused(&world.run(&["run"]), &told);
+    assert_eq!(world.sandbox.stats().calls, 0, "the source was asked");
+    assert!(!world.path("data").exists());
+
+    // `check` looks at all that it can look at, and says it too.
+    let output = world.run(&["check"]);
+    let said = shown(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        told.iter().all(|told| said.contains(told)) && said.contains("permission needed"),
+        "{said}"
+    );
+    world.configure("");
+    let output = world.run(&["check"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    assert!(shown(&output).contains("Store and published files can be written."));
+    assert!(!world.path("data").exists(), "check made a folder");
+}

@@ -7,7 +7,7 @@ use crate::catalog::{Catalog, Group};
 use crate::config::Config;
 use crate::cycle;
 use crate::error::{Kind, Result};
-use crate::mirror::Store;
+use crate::mirror::{Store, is_there};
 use crate::session::catalog_of;
 use crate::source::{Client, MemoryLedger};
 
@@ -63,17 +63,23 @@ pub(crate) async fn run(config: Config) -> Result<u8> {
             "{n} enabled tables lack a permission: they will be empty and marked `forbidden`."
         ),
     };
+    let unwritable = config.unwritable_folders();
+    let folders = if unwritable.is_empty() {
+        "Store and published files can be written.".to_owned()
+    } else {
+        format!("Nothing can be mirrored or published like this:\n{}", unwritable.join("\n"))
+    };
     print(&format!(
-        "{} answers; tenant {tenant}, client {}.\n{table}\n{end}{restrictions}\n",
+        "{} answers; tenant {tenant}, client {}.\n{table}\n{end}{restrictions}\n{folders}\n",
         config.source.base_url, config.source.client_id
     ))?;
-    Ok(0)
+    Ok(if unwritable.is_empty() { 0 } else { Kind::Config.exit_status() })
 }
 
 /// Says in what the configuration is another than the one that the store was last written with, where there
 /// is one that nobody holds.
 fn compare(config: &Config, catalog: &Catalog) -> Result<()> {
-    if !config.store.path.exists() {
+    if !is_there(&config.store.path)? {
         return Ok(());
     }
     match Store::look(config, catalog) {

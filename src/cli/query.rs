@@ -14,6 +14,7 @@ use super::args::{Query, QueryFormat};
 use super::output;
 use crate::config::Config;
 use crate::daemon::Printer;
+use crate::durable;
 use crate::error::{self, Error, Kind, Result};
 use crate::sql::{self, db};
 
@@ -56,7 +57,9 @@ impl Reader {
     /// # Errors
     /// `Io` where there is none, and `Store`.
     pub(crate) fn open(database: &Path) -> Result<Reader> {
-        if !database.exists() {
+        let hint = "the folder of store.path is for its owner alone: ask as the user that casemirror runs as, or \
+                    have publish.database placed in a folder outside it";
+        if !durable::is_readable(database, hint)? {
             return Err(Error::new(
                 Kind::Io,
                 format!(

@@ -12,6 +12,7 @@
 
 mod cron;
 mod declare;
+mod folders;
 mod keys;
 mod layers;
 mod notation;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use duckdb::{AccessMode, Connection};
 
-use super::open::{check_format, connect, log_limit, no_store};
+use super::open::{check_format, connect, is_there, log_limit, no_store};
 use super::schema::{self, FORMAT};
 use super::secrets;
 use crate::config::{self, Config};
@@ -32,7 +32,7 @@ impl Standing {
     /// `StoreLocked` naming the process that holds it, `StoreNewer`, `Store`, `Io` where there is none.
     pub(crate) fn open(config: &Config) -> Result<Standing> {
         let path = &config.store.path;
-        if !path.exists() {
+        if !is_there(path)? {
             return Err(no_store(path));
         }
         let root = connect(&config.store, path, AccessMode::Automatic)?;

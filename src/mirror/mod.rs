@@ -78,7 +78,7 @@ pub(crate) use freshness::Freshness;
 pub(crate) use guard::guarded;
 pub use load::{Outcome, Settings};
 pub use merge::Merged;
-pub(crate) use open::{Looked, Writing, forget};
+pub(crate) use open::{Looked, Writing, forget, is_there};
 pub(crate) use overlay::Overlay;
 pub use run_log::RunLog;
 pub(crate) use run_log::{FailureRow, ResourceRow, RunRow, RunSummary};

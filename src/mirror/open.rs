@@ -91,7 +91,7 @@ impl Store {
     /// there is none.
     pub(crate) fn look(config: &config::Config, catalog: &Catalog) -> Result<Looked> {
         let path = &config.store.path;
-        if !path.exists() {
+        if !is_there(path)? {
             return Err(no_store(path));
         }
         let root = connect(&config.store, path, AccessMode::ReadOnly)?;
@@ -106,7 +106,7 @@ impl Store {
     pub(crate) fn over(config: &config::Config, catalog: &Catalog) -> Result<Looked> {
         let path = &config.store.path;
         let root = connect(&config.store, Path::new(":memory:"), AccessMode::Automatic)?;
-        if !path.exists() {
+        if !is_there(path)? {
             schema::prepare(&root, config, catalog, |_| Ok(rand::random()))?;
             return looked(root, config, catalog, None);
         }
@@ -198,7 +198,7 @@ pub(crate) fn forget(
     (only_try, unknown): (bool, bool),
 ) -> Result<Taken> {
     let path = &config.store.path;
-    if !path.exists() {
+    if !is_there(path)? {
         return Err(no_store(path));
     }
     let Opened { root, key, .. } = opened(Writing::AsItIs, config, catalog)?;
@@ -231,6 +231,18 @@ pub(crate) fn forget(
         )
     })?;
     Ok(taken)
+}
+
+/// Whether there is a store that this user may read.
+///
+/// # Errors
+/// `Io` where it is another user's.
+pub(crate) fn is_there(path: &Path) -> Result<bool> {
+    durable::is_readable(
+        path,
+        "the store and its folder are their owner's alone: use the user that casemirror runs as; what it \
+         publishes can be placed outside that folder (publish.database, publish.parquet, publish.views)",
+    )
 }
 
 pub(super) fn no_store(path: &Path) -> Error {

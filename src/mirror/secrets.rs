@@ -102,7 +102,7 @@ pub(crate) fn webhook_token(store: &Path) -> Result<SecretString> {
 /// # Errors
 /// As [`webhook_token`].
 pub(crate) fn known_webhook_token(store: &Path) -> Result<Option<SecretString>> {
-    if !durable::with_suffix(store, ".secrets").exists() {
+    if !super::is_there(&durable::with_suffix(store, ".secrets"))? {
         return Ok(None);
     }
     Ok(file_of(store)?.1.webhook_token.map(Into::into))
