@@ -24,14 +24,46 @@ pub(crate) struct PendingScope {
 }
 
 /// What of a table is stale.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PendingTable {
     /// How many scopes.
     pub(crate) scopes: usize,
-    /// Why the first of them is.
-    pub(crate) reason: String,
+    /// Why they are, and how many for each reason.
+    pub(crate) reasons: BTreeMap<String, usize>,
     /// Some were never fetched.
     pub(crate) never: bool,
+}
+
+/// Reasons of a table that are told apart. Errors can be as many as scopes.
+const MOST_REASONS: usize = 8;
+/// What all beyond them are counted as.
+const OTHER_REASONS: &str = "other reasons";
+
+impl PendingTable {
+    /// So many scopes more that are stale for this reason.
+    pub(crate) fn add(&mut self, scopes: usize, reason: &str, never: bool) {
+        self.scopes += scopes;
+        self.never |= never;
+        let known = self.reasons.len() < MOST_REASONS || self.reasons.contains_key(reason);
+        let reason = if known { reason } else { OTHER_REASONS };
+        match self.reasons.get_mut(reason) {
+            Some(count) => *count += scopes,
+            None => drop(self.reasons.insert(reason.to_owned(), scopes)),
+        }
+    }
+
+    /// Why, in a line: `changed`, or `changed (42), never fetched (6)`, the most frequent first.
+    pub(crate) fn reason(&self) -> String {
+        let mut all: Vec<(&String, &usize)> = self.reasons.iter().collect();
+        all.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        match all.as_slice() {
+            [(reason, _)] => (*reason).clone(),
+            all => {
+                let counted = all.iter().map(|(reason, count)| format!("{reason} ({count})"));
+                counted.collect::<Vec<_>>().join(", ")
+            }
+        }
+    }
 }
 
 /// What is stale, per table.
@@ -49,16 +81,12 @@ struct Collector<F> {
 
 impl<F: FnMut(Vec<PendingScope>) -> Result<()>> Collector<F> {
     fn push(&mut self, scope: PendingScope) -> Result<()> {
-        match self.pending.get_mut(&scope.table) {
-            Some(table) => {
-                table.scopes += 1;
-                table.never |= scope.never;
-            }
-            None => {
-                let (reason, never) = (scope.reason.clone(), scope.never);
-                let table = PendingTable { scopes: 1, reason, never };
-                self.pending.insert(scope.table.clone(), table);
-            }
+        // Not a name copied for each of millions.
+        if !self.pending.contains_key(&scope.table) {
+            self.pending.insert(scope.table.clone(), PendingTable::default());
+        }
+        if let Some(table) = self.pending.get_mut(&scope.table) {
+            table.add(1, &scope.reason, scope.never);
         }
         self.chunk.push(scope);
         if self.chunk.len() == CHUNK {
@@ -79,8 +107,8 @@ impl<F: FnMut(Vec<PendingScope>) -> Result<()>> Collector<F> {
         let state = State::new(conn);
         for (table, scopes) in state.unread().count(active)? {
             let scopes = usize::try_from(scopes).unwrap_or(usize::MAX);
-            let reason = Reason::New.to_string();
-            self.pending.insert(table, PendingTable { scopes, reason, never: true });
+            let table = self.pending.entry(table).or_default();
+            table.add(scopes, &Reason::New.to_string(), true);
         }
         let mut after = None;
         loop {

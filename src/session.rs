@@ -9,6 +9,7 @@ mod verifying;
 mod views;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use closing::ToClose;
@@ -40,6 +41,8 @@ pub(crate) struct Session {
     publishing: Publishing,
     /// What a cycle has begun to read and the next one goes on with.
     months: MonthsUnderWay,
+    /// See [`Session::last_run`].
+    last_run: AtomicI64,
 }
 
 /// The tables that this configuration describes.
@@ -115,6 +118,7 @@ impl Session {
             progress,
             publishing: Publishing::default(),
             months: MonthsUnderWay::default(),
+            last_run: AtomicI64::new(0),
         })
     }
 
@@ -256,7 +260,14 @@ impl Session {
     fn start_run(&self, command: &str) -> Result<i64> {
         // What was asked between two runs is no part of this one; polls are in the ledger.
         drop(self.polls.client.take_calls());
-        RunLog::new(&self.store.connection()?).start_run(command)
+        let run_id = RunLog::new(&self.store.connection()?).start_run(command)?;
+        self.last_run.store(run_id, Ordering::Relaxed);
+        Ok(run_id)
+    }
+
+    /// The run that this process began last; 0 before it has begun one. Without an end it is under way.
+    pub(crate) fn last_run(&self) -> i64 {
+        self.last_run.load(Ordering::Relaxed)
     }
 
     async fn end_run(&self, run_id: i64, ran: Result<&cycle::Report, &Error>) -> Result<()> {

@@ -34,8 +34,13 @@ pub(crate) struct Status {
     pub(crate) store: String,
     pub(crate) database: String,
     pub(crate) tenant: Option<String>,
-    /// Every change up to here is in, but for what is pending.
+    /// Every change up to here is proven to be in, but for what is pending: `feed_overlap` behind the last poll
+    /// at least, as rows may appear late in the feed.
     pub(crate) watermark: Option<String>,
+    /// When the feed of the cases was last read completely: what it told by then is in, but for what is pending.
+    pub(crate) polled_at: Option<String>,
+    /// `feed.overlap`, as it is written in the configuration.
+    pub(crate) feed_overlap: String,
     /// When the cases were last listed completely.
     pub(crate) listed_at: Option<String>,
     pub(crate) late_rows: LateRows,
@@ -72,7 +77,10 @@ pub(crate) struct Table {
     pub(crate) last_checked: Option<String>,
     /// Scopes.
     pub(crate) pending: usize,
+    /// Why, in a line.
     pub(crate) pending_reason: Option<String>,
+    /// How many scopes for each reason.
+    pub(crate) pending_reasons: BTreeMap<String, usize>,
     pub(crate) rejected: i64,
 }
 
@@ -92,7 +100,10 @@ pub(crate) struct Run {
     pub(crate) command: String,
     pub(crate) started_at: Option<String>,
     pub(crate) ended_at: Option<String>,
+    /// `None` where it has not ended.
     pub(crate) outcome: Option<String>,
+    /// It has not ended yet; without an outcome otherwise, its process was killed.
+    pub(crate) under_way: bool,
     pub(crate) exit_status: Option<i64>,
     pub(crate) calls: Option<i64>,
     pub(crate) error: Option<String>,
@@ -170,6 +181,8 @@ impl Status {
             database: config.publish.database.display().to_string(),
             tenant: state.meta("tenant")?,
             watermark: watermark.map(shown),
+            polled_at: state.polled_at("cases")?.map(shown),
+            feed_overlap: humantime::format_duration(config.feed.overlap).to_string(),
             listed_at: state.meta("listed_at")?,
             late_rows: LateRows {
                 cases: state.meta("late_rows_cases")?,
@@ -185,6 +198,20 @@ impl Status {
             feeds_held_until: held.map(shown),
             differences,
         })
+    }
+
+    /// The same, told by the process that holds the store and began `last_run`: without an end that one is under
+    /// way. All others without one were killed.
+    pub(crate) fn of_holder(mut self, last_run: i64) -> Status {
+        for run in &mut self.runs {
+            run.under_way = run.outcome.is_none() && run.run_id == last_run;
+        }
+        self
+    }
+
+    /// Scopes that wait to be fetched, of all tables.
+    pub(crate) fn pending(&self) -> usize {
+        self.tables.iter().map(|table| table.pending).sum()
     }
 
     /// As JSON, for programs.
@@ -320,7 +347,8 @@ impl Findings {
             last_change: fresh.last_change.map(shown),
             last_checked: fresh.last_checked.map(shown),
             pending: stale.map_or(0, |stale| stale.scopes),
-            pending_reason: stale.map(|stale| stale.reason.clone()),
+            pending_reason: stale.map(PendingTable::reason),
+            pending_reasons: stale.map(|stale| stale.reasons.clone()).unwrap_or_default(),
             rejected: self.rejects.get(&table).copied().unwrap_or(0),
             table,
         }
@@ -334,9 +362,11 @@ fn is_asked(resources: &BTreeMap<String, ResourceRow>, table: &str) -> bool {
 /// What waits, in one line per reason.
 fn waits(pending: &Pending) -> Vec<String> {
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (table, PendingTable { scopes, reason, .. }) in pending {
-        let tables = by_reason.entry(reason).or_default();
-        tables.push(format!("{table} ({})", counted(*scopes, "scope")));
+    for (table, PendingTable { reasons, .. }) in pending {
+        for (reason, scopes) in reasons {
+            let tables = by_reason.entry(reason).or_default();
+            tables.push(format!("{table} ({})", counted(*scopes, "scope")));
+        }
     }
     by_reason.iter().map(|(reason, tables)| format!("{}: {reason}", tables.join(", "))).collect()
 }
@@ -362,6 +392,7 @@ impl From<RunRow> for Run {
             started_at: run.started_at.map(shown),
             ended_at: run.ended_at.map(shown),
             outcome: run.outcome,
+            under_way: false,
             exit_status: run.exit_status,
             calls: run.calls,
             error: run.error,
@@ -384,4 +415,22 @@ impl From<FailureRow> for Failure {
 
 fn shown(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_table_is_named_with_as_many_scopes_as_wait_for_that_reason() {
+        let mut costs = PendingTable::default();
+        costs.add(42, "changed", false);
+        costs.add(1, "never fetched", true);
+        let mut notes = PendingTable::default();
+        notes.add(6, "never fetched", true);
+        let pending: Pending = [("costs".to_owned(), costs), ("notes".to_owned(), notes)].into();
+        let lines =
+            ["costs (42 scopes): changed", "costs (1 scope), notes (6 scopes): never fetched"];
+        assert_eq!(waits(&pending), lines);
+    }
 }

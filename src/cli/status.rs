@@ -7,7 +7,7 @@ use crate::daemon::Printer;
 use crate::error::Result;
 use crate::mirror::{Looked, Store};
 use crate::session::{Session, catalog_of};
-use crate::status::Status;
+use crate::status::{Run, Status};
 use crate::text::counted;
 
 /// Differences that are shown as text.
@@ -26,7 +26,7 @@ pub(crate) fn execute(args: &args::Status, session: &Session, out: &Printer) -> 
         // What has the store open has brought it up to its configuration.
         Status::collect(session.config(), session.catalog(), session.store(), Vec::new())
     })?;
-    show(&status, args, out)
+    show(&status.of_holder(session.last_run()), args, out)
 }
 
 fn show(status: &Status, args: &args::Status, out: &Printer) -> Result<u8> {
@@ -36,6 +36,19 @@ fn show(status: &Status, args: &args::Status, out: &Printer) -> Result<u8> {
         out.print(&text(status))?
     }
     Ok(status.exit_status())
+}
+
+/// How the newest run went, or goes.
+fn last_run(run: &Run) -> String {
+    let (command, started) = (&run.command, run.started_at.as_deref().unwrap_or("-"));
+    match &run.outcome {
+        Some(outcome) => {
+            let calls = run.calls.map(|calls| format!(", {}", counted(calls, "call")));
+            format!("{command} {outcome}, started {started}{}", calls.unwrap_or_default())
+        }
+        None if run.under_way => format!("{command} is under way since {started}"),
+        None => format!("{command} did not end (its process was killed), started {started}"),
+    }
 }
 
 fn text(status: &Status) -> String {
@@ -61,11 +74,14 @@ fn text(status: &Status) -> String {
         ]);
     }
     let mut out = format!(
-        "store      {}\npublished  {}\nwatermark  {} (every change up to here is in, but for what is \
-         pending)\ncomplete   {}\n\n{table}\n",
+        "store      {}\npublished  {}\nwatermark  {} (every change up to here is proven to be in, but for \
+         what is pending; it stays feed.overlap, {}, behind the last poll)\npolled     {} (all that the feed \
+         told by then is in, but for what is pending)\ncomplete   {}\n\n{table}\n",
         status.store,
         status.database,
         or_dash(status.watermark.as_deref()),
+        status.feed_overlap,
+        or_dash(status.polled_at.as_deref()),
         status.complete,
     );
     for row in status.tables.iter().filter(|row| row.status != "ok") {
@@ -90,13 +106,7 @@ fn text(status: &Status) -> String {
         ));
     }
     if let Some(run) = status.runs.first() {
-        out.push_str(&format!(
-            "\nlast run: {} {}, started {}, {}",
-            run.command,
-            run.outcome.as_deref().unwrap_or("did not end"),
-            or_dash(run.started_at.as_deref()),
-            run.calls.map_or("- calls".to_owned(), |calls| counted(calls, "call"))
-        ));
+        out.push_str(&format!("\nlast run: {}", last_run(run)));
         // What stands above already, of a table by whatever example, is not said twice.
         let errors = run.error.as_deref().unwrap_or_default().lines();
         let said = |error: &str| {
@@ -129,4 +139,30 @@ last verified: {}, {}, {}, {} unsettled, {} not compared",
     }
     out.push('\n');
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_without_an_end_is_under_way_where_its_process_holds_the_store_and_was_killed_elsewhere()
+     {
+        let begun = || Run {
+            run_id: 7,
+            command: "sync".to_owned(),
+            started_at: Some("2026-11-24T20:00:00Z".to_owned()),
+            ..Run::default()
+        };
+        let of = |status: Status| last_run(&status.runs[0]);
+        let status = || Status { runs: vec![begun()], ..Status::default() };
+        assert_eq!(of(status().of_holder(7)), "sync is under way since 2026-11-24T20:00:00Z");
+        // Looked at while nobody holds it, or by a process that has begun no run yet.
+        let killed = "sync did not end (its process was killed), started 2026-11-24T20:00:00Z";
+        assert_eq!(of(status()), killed);
+        assert_eq!(of(status().of_holder(0)), killed);
+        let ended = Run { outcome: Some("ok".to_owned()), calls: Some(1), ..begun() };
+        let status = Status { runs: vec![ended], ..Status::default() }.of_holder(7);
+        assert_eq!(of(status), "sync ok, started 2026-11-24T20:00:00Z, 1 call");
+    }
 }

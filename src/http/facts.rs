@@ -105,7 +105,8 @@ impl Facts {
         let conn = store.connection()?;
         let state = State::new(&conn);
         let at = Timestamp::now();
-        let status = Status::collect(config, session.catalog(), store, Vec::new())?;
+        let status = Status::collect(config, session.catalog(), store, Vec::new())?
+            .of_holder(session.last_run());
         let feeds = pulse.feeds(&config.feed);
         let disk = Disk::of(store.path());
         let health = Health::of(&status, &feeds, disk.as_ref());

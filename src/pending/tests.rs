@@ -28,10 +28,24 @@ fn no_more_than_a_chunk_is_kept_and_every_scope_is_handed_on_and_counted() {
     collector.push(scope("notes", 8, true)).unwrap();
     let pending = collector.finish().unwrap();
     assert_eq!(sizes, [CHUNK, CHUNK, 2]);
-    let of =
-        |scopes, reason: &str, never| PendingTable { scopes, reason: reason.to_owned(), never };
-    assert_eq!(pending["costs"], of(2 * CHUNK, "reason 0", false));
-    assert_eq!(pending["notes"], of(2, "reason 7", true));
+    let (costs, notes) = (&pending["costs"], &pending["notes"]);
+    assert_eq!((costs.scopes, costs.never), (2 * CHUNK, false));
+    assert_eq!((notes.scopes, notes.never), (2, true));
+    assert_eq!(notes.reason(), "reason 7 (1), reason 8 (1)");
+    // Twenty thousand errors of their own are not kept, and are counted.
+    assert_eq!(costs.reasons.len(), MOST_REASONS + 1);
+    assert_eq!(costs.reasons.values().sum::<usize>(), 2 * CHUNK);
+    assert_eq!(costs.reasons[OTHER_REASONS], 2 * CHUNK - MOST_REASONS);
+}
+
+#[test]
+fn each_reason_is_counted_and_the_most_frequent_comes_first() {
+    let mut table = PendingTable::default();
+    table.add(6, "never fetched", true);
+    assert_eq!(table.reason(), "never fetched");
+    (0..42).for_each(|_| table.add(1, "changed", false));
+    assert_eq!(table.reason(), "changed (42), never fetched (6)");
+    assert_eq!((table.scopes, table.never), (48, true));
 }
 
 #[test]

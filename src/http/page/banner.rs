@@ -11,7 +11,11 @@ use crate::text::counted;
 /// How the mirror is, in a few words.
 pub(super) fn words(facts: &Facts) -> String {
     match facts.health {
-        Health::Good => "The mirror is complete and in step".to_owned(),
+        Health::Good => match facts.status.pending() {
+            0 => "The mirror is complete and in step".to_owned(),
+            1 => "The mirror is complete; 1 change is being fetched".to_owned(),
+            n => format!("The mirror is complete; {} changes are being fetched", grouped(n)),
+        },
         Health::Starting => "The daemon has just started".to_owned(),
         Health::Filling => "The mirror is being filled for the first time".to_owned(),
         Health::Attention => "Something needs attention".to_owned(),
@@ -38,9 +42,11 @@ pub(super) fn of(facts: &Facts, words: &str, refreshes: bool, times: &Times<'_>)
                 }
                 @match status.watermark.as_deref().and_then(parsed) {
                     Some(at) => {
-                        "Every change up to " strong { (times.at(at)) } " is in"
-                        @if status.waiting.is_empty() && status.problems.is_empty() { "." }
-                        @else { ", but for what waits or fails." }
+                        "Every change up to " strong { (times.at(at)) } " is proven to be in"
+                        @if status.waiting.is_empty() && status.problems.is_empty() { ": " }
+                        @else { ", but for what waits or fails: " }
+                        "the feed is read " (status.feed_overlap) " behind (" code { "feed.overlap" } "), as changes \
+                         may appear late in it. All that it has told since is read, too."
                     }
                     None => "Until then nothing is known of the platform.",
                 }
@@ -67,7 +73,8 @@ pub(super) fn doing(facts: &Facts) -> Markup {
                     p {
                         progress max=(doing.counts.planned) value=(doing.counts.done)
                             aria-label="Scopes that are done" {}
-                        " " (grouped(doing.counts.done)) " of " (grouped(doing.counts.planned)) " scopes"
+                        " " (grouped(doing.counts.done)) " of " (grouped(doing.counts.planned))
+                        @if doing.counts.planned == 1 { " scope" } @else { " scopes" }
                     }
                 }
             }

@@ -108,7 +108,7 @@ fn run_row(run: &Run, times: &Times<'_>) -> Markup {
             th scope="row" { (foreign(&run.command)) }
             td { (times.ago(began)) }
             td { (took.as_deref().unwrap_or("–")) }
-            td { span class=(class) { (outcome.unwrap_or("under way, or killed")) } }
+            td { span class=(class) { (outcome.unwrap_or(if run.under_way { "under way" } else { "killed" })) } }
             td.number { @if let Some(calls) = run.calls { (grouped(calls)) } @else { "–" } }
         }
     }

@@ -95,6 +95,7 @@ pub(in crate::http) fn well() -> Facts {
         status: Status {
             tenant: Some("tenant-1".to_owned()),
             watermark: Some(text(ago(604))),
+            feed_overlap: "10m".to_owned(),
             complete: true,
             tables: (0..45).map(table).collect(),
             runs: vec![run("ok"), run("ok")],
@@ -313,12 +314,26 @@ fn headings_tables_and_cells_say_what_they_are_to_who_hears_them() {
 }
 
 #[test]
+fn the_headline_says_what_is_being_fetched() {
+    let headline = |pending: usize| {
+        let mut facts = well();
+        facts.status.tables[3].pending = pending;
+        let page = of(&facts, &Reports::default(), true).into_string();
+        between(&page, "<title>", "</title>")[0].to_owned()
+    };
+    assert!(headline(0).contains("The mirror is complete and in step"));
+    assert!(headline(1).contains("The mirror is complete; 1 change is being fetched"));
+    assert!(headline(1_200).contains("The mirror is complete; 1,200 changes are being fetched"));
+}
+
+#[test]
 fn each_question_is_answered_for_a_mirror_that_is_well() {
     let (_, page) = pages().into_iter().find(|(name, _)| *name == "well").unwrap();
     for words in [
         "<title>✓ The mirror is complete and in step – casemirror</title>",
         "So since <strong><time datetime=\"2026-11-13T06:43:20Z\">2026-11-13 07:43:20 CET</time></strong> (<time",
         "1,460 comparisons, none differs",
+        " is proven to be in: the feed is read 10m behind (<code>feed.overlap</code>)",
         "4 of 6 in the last 30 s",
         "5,520 closed, none changed since",
         "60 offices, 24 months: 1,380 complete, 60 open.",
@@ -356,7 +371,7 @@ fn everything_that_is_wrong_is_said_and_long_lists_end() {
         "3,000 of 12,345 scopes",
         "2 attempts, the next one is due",
         "the next one at <time datetime=\"2026-11-24T20:31:40Z\">",
-        "under way, or killed",
+        "<span class=\"off\">killed</span>",
         "title=\"2025-01, doubted: ",
     ] {
         assert!(page.contains(words), "{words}\n{page}");

@@ -196,9 +196,9 @@ fn tables(facts: &Facts) -> Markup {
 }
 
 fn waiting(facts: &Facts) -> Markup {
-    let pending: usize = facts.status.tables.iter().map(|table| table.pending).sum();
+    let pending = facts.status.pending();
     let words = html! {
-        @if pending == 0 { "nothing" } @else { (grouped(pending)) " scopes" }
+        @if pending == 0 { "nothing" } @else { (grouped(pending)) @if pending == 1 { " scope" } @else { " scopes" } }
     };
     known(facts, "Waits to be fetched", Answer::good_if(pending == 0, Answer::Waits), &words)
 }
