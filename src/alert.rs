@@ -2,7 +2,7 @@
 //! `alert.heartbeat` is called only while everything that is enabled is fresh and believed (contract,
 //! section 2).
 //!
-//! What was told is kept in the store, so that a restart tells nothing twice. A message says what is so and
+//! What was told is kept in the store, so that a restart tells nothing twice. The log has the same, whether anybody else is told or not. A message says what is so and
 //! how often, never a value.
 
 mod conditions;
@@ -40,6 +40,9 @@ pub(crate) struct Watch {
     session: Arc<Session>,
     pulse: Arc<Pulse>,
     sender: Sender,
+    /// What the log was told, whether anybody else is told or not; from the first look on. Of what was told before
+    /// this process it says only the end.
+    logged: Option<Known>,
     /// When the whole is looked at next.
     next_beat: Instant,
 }
@@ -51,7 +54,7 @@ impl Watch {
     /// `Config` where nothing can be sent from here.
     pub(crate) fn over(session: Arc<Session>, pulse: Arc<Pulse>) -> Result<Watch> {
         let sender = Sender::new(&session.config().alert)?;
-        Ok(Watch { session, pulse, sender, next_beat: Instant::now() })
+        Ok(Watch { session, pulse, sender, logged: None, next_beat: Instant::now() })
     }
 
     /// Looks until `stops`; what is being told then is told, and kept. What cannot be looked at or told now
@@ -79,6 +82,8 @@ impl Watch {
             Ok((Known::read(&State::new(&conn))?, Look::at(&conn, &session, &pulse)?))
         })
         .await?;
+        let logged = self.logged.take().unwrap_or_else(|| before.clone());
+        self.logged = Some(logged.logging(&look, Timestamp::now()));
         let (mut known, messages) = before.clone().seeing(&look, Timestamp::now());
         for message in messages {
             if self.sender.tell(&message).await {

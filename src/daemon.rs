@@ -367,6 +367,7 @@ fn say_trouble(what: &str, error: &Error, trouble: Trouble) {
 
 fn say_recovery(what: &str, recovery: Option<Recovery>) {
     if let Some(Recovery { failures, lasted }) = recovery {
-        tracing::info!(failures, ?lasted, "{what} works again");
+        let lasted = humantime::format_duration(Duration::from_secs(lasted.as_secs()));
+        tracing::info!(failures, %lasted, "{what} works again");
     }
 }

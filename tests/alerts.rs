@@ -103,6 +103,21 @@ fn a_difference_is_told_once_over_restarts_and_once_when_it_is_over() {
 }
 
 #[test]
+fn the_log_has_what_nobody_else_is_told() {
+    let world = World::unthrottled(6);
+    world.bootstrap();
+    in_store(&world, DIFFERENCE);
+    world.configure_eager("");
+    let mut daemon = world.start_daemon();
+    let log = || std::fs::read_to_string(world.path("daemon.log")).unwrap();
+    let said = "the mirror differs from the source in 1 control, see sync.verifications";
+    daemon.wait_until("the difference is in the log", || {
+        log().lines().any(|line| line.contains("WARN") && line.contains(said))
+    });
+    daemon.stop();
+}
+
+#[test]
 fn the_heart_beats_only_while_everything_is_fresh_and_believed() {
     let world = World::unthrottled(6);
     world.bootstrap();

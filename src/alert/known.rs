@@ -47,6 +47,17 @@ pub(super) enum Message {
 }
 
 impl Message {
+    /// Says it in the log.
+    fn log(&self) {
+        let text = self.text();
+        match self {
+            Message::Begins(..) | Message::Grows(..) | Message::Restated { .. } => {
+                tracing::warn!("{text}");
+            }
+            Message::Ends(..) => tracing::info!("{text}"),
+        }
+    }
+
     pub(super) fn text(&self) -> &str {
         match self {
             Message::Begins(_, Holding { text, .. }) | Message::Grows(_, Holding { text, .. }) => {
@@ -119,6 +130,16 @@ impl Known {
             }
         }
         (self, messages)
+    }
+
+    /// The same where the log is who is told: it always is.
+    pub(super) fn logging(self, look: &Look, now: Timestamp) -> Known {
+        let (mut known, messages) = self.seeing(look, now);
+        for message in messages {
+            message.log();
+            known.was_told(&message, now);
+        }
+        known
     }
 
     /// Somebody was told.
@@ -195,6 +216,38 @@ mod tests {
         let (mut known, messages) = known.seeing(look, at(second));
         messages.iter().for_each(|message| known.was_told(message, at(second)));
         (known, messages.iter().map(|message| message.text().to_owned()).collect())
+    }
+
+    /// What the log has of a look.
+    fn logged(known: Known, look: &Look, second: i64) -> (Known, String) {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .without_time()
+            .with_target(false)
+            .with_writer(std::sync::Mutex::new(log.reopen().unwrap()))
+            .finish();
+        let known =
+            tracing::subscriber::with_default(subscriber, || known.logging(look, at(second)));
+        (known, std::fs::read_to_string(log.path()).unwrap())
+    }
+
+    #[test]
+    fn the_log_has_the_text_of_what_begins_as_a_warning_and_its_end() {
+        let (known, log) = logged(Known::default(), &look(&[Condition::Disk], &[]), 1);
+        assert_eq!(log.trim(), "WARN Disk holds");
+        let (known, log) = logged(known, &look(&[Condition::Disk], &[7]), 2);
+        assert_eq!(
+            log.trim(),
+            "WARN 1 change within closed months, see report.journal_restatements"
+        );
+        let (known, log) = logged(known, &look(&[Condition::Disk], &[7]), 3);
+        assert_eq!(log, "", "once");
+        let (_, log) = logged(known, &look(&[], &[7]), 4);
+        assert_eq!(
+            log.trim(),
+            "INFO over: the disk of the store fills (since 1970-01-01 00:00 UTC)"
+        );
     }
 
     /// As the next process finds it.
