@@ -119,7 +119,7 @@ fn a_month_that_is_closed_by_hand_is_read_again_and_frozen() {
     let before = pack(&world, &last);
     let output = close(&world, &last, &[]);
     assert_status(&output, 0);
-    assert!(shown(&output).contains(": 0 closed by"), "{}", shown(&output));
+    assert!(shown(&output).contains(": nothing to close; "), "{}", shown(&output));
     assert_eq!(closings(&world, &last), [expected.as_str()]);
     let differing: Vec<_> = before.iter().filter(|(n, b)| pack(&world, &last)[*n] != **b).collect();
     assert!(differing.is_empty(), "{:?}", differing.iter().map(|(n, _)| n).collect::<Vec<_>>());

@@ -18,21 +18,21 @@ pub use on_store::{Backup, Close, Forget, Journals, Restore, Status, Sync, Verif
 #[cfg(feature = "sandbox")]
 pub use simulated::{Demo, Sandbox};
 
-const EXAMPLES: &str = "\
-  casemirror init                        write casemirror.toml, to be filled in
-  casemirror check                       see whether it is right, and what your user may read
-  casemirror sync                        mirror everything, later only what has changed
-  casemirror run                         go on mirroring; the other commands work meanwhile
+// Examples keep their lines; of all other texts each paragraph is one line, which clap wraps.
+const EXAMPLES: &str = "  \
+  casemirror init    write casemirror.toml, to be filled in
+  casemirror check   see whether it is right, and what your user may read
+  casemirror sync    mirror everything, later only what has changed
+  casemirror run     go on mirroring; most other commands work meanwhile
   casemirror query 'FROM report.signed_cases'
 
-Exit status: 0 done; 1 failed; 2 wrong usage or configuration; 3 done, but incomplete (see
+Exit status: 0 done; 1 failed; 2 wrong usage or configuration; 3 done, but incomplete (see \
 `casemirror status`); 4 verify found a difference.";
 
 /// The examples, with that of the demo where it is built in.
 fn examples() -> String {
     let demo = if cfg!(feature = "sandbox") {
-        "  casemirror demo                        see what it does, without a platform or a \
-         configuration\n"
+        "  casemirror demo    see what it does, without platform and configuration\n"
     } else {
         ""
     };
@@ -40,10 +40,10 @@ fn examples() -> String {
 }
 
 const RUN: &str = "\
-SIGTERM or Ctrl-C stops it: what is under way is finished. A second one ends it at once; nothing that
+SIGTERM or Ctrl-C stops it: what is under way is finished. A second one ends it at once; nothing that \
 is committed is lost.
 
-While it runs, sync, journals, close, export, backup, verify, plan and status are forwarded to it and print
+While it runs, sync, journals, close, export, backup, verify, plan and status are forwarded to it and print \
 what they always print; query reads the published file. All of them need the same configuration.";
 
 /// Mirrors a property brokerage's data into a DuckDB database and Parquet snapshots, and keeps the
@@ -405,6 +405,26 @@ mod tests {
             "man",
         ];
         assert_eq!(listed, [of_the_sandbox, &always].concat());
+    }
+
+    /// clap wraps what is too long for the terminal: a text that has its own line ends would be wrapped twice.
+    #[test]
+    fn only_examples_have_lines_of_their_own() {
+        let root = Cli::command();
+        let all = std::iter::once(&root).chain(root.get_subcommands());
+        let texts = all.filter_map(|c| Some((c.get_name(), c.get_after_help()?.to_string())));
+        let mut examples = 0;
+        for (name, text) in texts {
+            for (line, next) in text.lines().zip(text.lines().skip(1)) {
+                let is_text = |line: &str| !line.is_empty() && !line.starts_with(' ');
+                assert!(!is_text(line) || !is_text(next), "{name}: {line}");
+                if line.starts_with("Example") {
+                    examples += 1;
+                    assert!(next.starts_with("  casemirror "), "{name}: {next}");
+                }
+            }
+        }
+        assert!(examples >= 8, "{examples}");
     }
 
     #[test]

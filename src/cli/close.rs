@@ -94,13 +94,25 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
         .collect();
     let never_read = judged.iter().any(|(_, j)| matches!(j, Judged::Bad { read: false, .. }));
     let closed = session.close_months(&of, to_close, &args.by).await?;
-    let mut text = format!("{}: {closed} closed by {}\n", of.month, args.by);
+    let already = judged.iter().filter(|(_, j)| matches!(j, Judged::Closed(_))).count();
+    let mut text = format!("{}\n", outcome(&of.month.to_string(), closed, already, &args.by));
     match session.write_pack(&of).await? {
         Some(folder) => text.push_str(&format!("pack {}\n", folder.display())),
         None => text.push_str("no pack: publish.parquet is off\n"),
     }
     out.print(&text)?;
     Ok(if never_read { 3 } else { 0 })
+}
+
+/// What was closed, in a line.
+fn outcome(month: &str, closed: usize, already: usize, by: &str) -> String {
+    let are = if already == 1 { "is" } else { "are" };
+    match (closed, already) {
+        (0, 0) => format!("{month}: nothing to close"),
+        (0, _) => format!("{month}: nothing to close; {already} {are} closed already"),
+        (_, 0) => format!("{month}: {closed} closed by {by}"),
+        (_, _) => format!("{month}: {closed} closed by {by}; {already} {are} closed already"),
+    }
 }
 
 /// Whether a month can be closed.
@@ -214,6 +226,15 @@ mod tests {
     fn a_month_of_an_office_that_was_gone_before_it_is_no_reason_to_refuse() {
         let gone = ClosingMonth { was_read: false, ..month("depot_journals", "gone", None) };
         assert_eq!(judge(&gone), Judged::Gone);
+    }
+
+    #[test]
+    fn what_was_closed_before_is_told_apart_from_what_is_closed_now() {
+        assert_eq!(outcome("2026-10", 24, 0, "kari"), "2026-10: 24 closed by kari");
+        let none = "2026-10: nothing to close; 24 are closed already";
+        assert_eq!(outcome("2026-10", 0, 24, "kari"), none);
+        let some = "2026-10: 3 closed by kari; 1 is closed already";
+        assert_eq!(outcome("2026-10", 3, 1, "kari"), some);
     }
 
     #[test]

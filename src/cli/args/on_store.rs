@@ -5,6 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+/// An id of the platform.
+fn positive_id(text: &str) -> Result<i64, String> {
+    let id = text.parse().ok().filter(|id| *id >= 1);
+    id.ok_or_else(|| "an id is a whole number from 1 on, such as 1017".to_owned())
+}
+
 /// `casemirror sync`.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
 #[command(after_help = "\
@@ -23,7 +29,7 @@ pub struct Sync {
         long = "case",
         value_name = "ID,...",
         value_delimiter = ',',
-        value_parser = clap::value_parser!(i64).range(1..)
+        value_parser = positive_id
     )]
     pub(crate) cases: Vec<i64>,
     /// Remove what the platform no longer lists, even if it is more than reconcile.max_removed
@@ -56,7 +62,7 @@ pub struct Journals {
         long,
         value_name = "ID,...",
         value_delimiter = ',',
-        value_parser = clap::value_parser!(i64).range(1..)
+        value_parser = positive_id
     )]
     pub(crate) ids: Vec<i64>,
 }
@@ -64,9 +70,12 @@ pub struct Journals {
 /// `casemirror close`.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
 #[command(after_help = "\
-The month is read once more, and the revenue journals are held against the platform's sums. What is not
-complete (exit status 3) or differs (4) is not closed, nor is anything else then, but with --force.
-Closed months are in report.closings; what changes in them later is in report.journal_statement. The
+Months close by themselves with their first complete reading from journals.close_day of the next month on (0: \
+only by this command). Closing by hand is for an earlier day, or for what did not close by itself.
+
+The month is read once more, and the revenue journals are held against the platform's sums. What is not \
+complete (exit status 3) or differs (4) is not closed, nor is anything else then, but with --force. \
+Closed months are in report.closings; what changes in them later is in report.journal_statement. The \
 pack goes to closings/<month>/ in publish.parquet; a month that is closed already has it written again.
 
 Examples:
@@ -83,7 +92,7 @@ pub struct Close {
         long = "office",
         value_name = "ID,...",
         value_delimiter = ',',
-        value_parser = clap::value_parser!(i64).range(1..)
+        value_parser = positive_id
     )]
     pub(crate) ids: Vec<i64>,
     /// Only these journals: case, depot, revenue, settlement [default: all]
@@ -103,8 +112,8 @@ pub struct Close {
 /// `casemirror verify`.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
 #[command(after_help = "\
-What differs is asked again, up to three times, with a sync in between; where something changed each
-time it is unsettled, and no difference. What is found to differ is read again by the next sync.
+What differs is asked again, up to three times, with a sync in between; where something changed each \
+time it is unsettled, and no difference. What is found to differ is read again by the next sync. \
 Everything that was compared is in sync.verifications.
 
 Exit status: 4 where something differs; else as sync.")]
@@ -117,9 +126,9 @@ pub struct Verify {
 /// `casemirror backup`.
 #[derive(Debug, Clone, Args, Serialize, Deserialize)]
 #[command(after_help = "\
-The file holds the whole store as it was committed at one moment, with its history, closings and
-restatements, the ledger of the change feeds, and the key of the privacy hashes: keep it as you keep a
-password (mode 0600). It is a tar archive. Where `run` holds the store, the daemon writes it, and may
+The file holds the whole store as it was committed at one moment, with its history, closings and \
+restatements, the ledger of the change feeds, and the key of the privacy hashes: keep it as you keep a \
+password (mode 0600). It is a tar archive. Where `run` holds the store, the daemon writes it, and must be able to \
 write to its folder.
 
 Example:
@@ -136,9 +145,9 @@ pub struct Backup {
 /// `casemirror restore`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-The store of the configuration (store.path) must not exist, nor its log or secrets. All of the backup is
-checked before anything has a name. The calls in its ledger are added to the ledger that is there. The next
-sync reads what has changed since; what was published is replaced then.")]
+The store of the configuration (store.path) must not exist, nor its log or secrets. All of the backup is \
+checked before anything has a name. The calls in its ledger are added to the ledger that is there. Nothing is \
+published until the next sync: it reads what has changed since, and replaces what was published.")]
 pub struct Restore {
     /// What `casemirror backup` has written
     #[arg(value_name = "FILE")]
@@ -148,15 +157,15 @@ pub struct Restore {
 /// `casemirror forget`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-Of the person's own rows everything goes but ids, numbers, dates and words of enumerations; in all
-other rows, history and journals included, what tells of nobody else: values with a privacy class
-(casemirror schema shows them) and names of several words. What is kept out is known by keyed hashes
-alone. The store's file, the published file, the snapshot and the packs are written anew, and
-earlier snapshots are removed. There is no way back: --dry-run shows first where how many rows would
+Of the person's own rows everything goes but ids, numbers, dates and words of enumerations; in all \
+other rows, history and journals included, what tells of nobody else: values with a privacy class \
+(casemirror schema shows them) and names of several words. What is kept out is known by keyed hashes \
+alone. The store's file, the published file, the snapshot and the packs are written anew, and \
+earlier snapshots are removed. There is no way back: --dry-run shows first where how many rows would \
 change. No daemon may hold the store meanwhile.")]
 pub struct Forget {
     /// The contact's id: contacts.id, employees.id
-    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "ID", value_parser = positive_id)]
     pub(crate) contact: i64,
     /// Say what would be taken out, and change nothing
     #[arg(long)]
