@@ -154,7 +154,7 @@ impl Kind {
             }
             Kind::Tls => Some(
                 "if the service uses a certificate authority of its own, name its PEM file in \
-                 source.ca_file",
+                 source.ca_file; or it does not speak TLS at this port",
             ),
             Kind::Timeout => {
                 Some("limits.timeout (journals: limits.journal_timeout) can be raised")
@@ -166,9 +166,10 @@ impl Kind {
                 "this store was filled from another customer's data: use another store.path, or \
                  the credentials it was filled with",
             ),
-            Kind::StoreLocked => {
-                Some("wait until that process has ended: one at a time works on a store")
-            }
+            Kind::StoreLocked => Some(
+                "one process at a time works on a store. `casemirror run` takes sync, journals, close, verify, \
+                 export, backup, plan and status from other processes; for all else wait until it has ended",
+            ),
             Kind::StoreOlder => {
                 Some("`casemirror sync` upgrades it, and keeps a copy of what it was")
             }

@@ -110,7 +110,9 @@ fn an_unknown_table_is_refused_with_those_that_there_are() {
     let output = world.run(&["sync", "--only", "cases,case_rolls"]);
     assert_eq!(output.status.code(), Some(2), "{}", shown(&output));
     let said = stderr(&output);
-    assert!(said.contains("case_rolls") && said.contains("case_roles"), "{said}");
+    assert!(said.contains("did you mean case_roles?") && said.contains("costs, "), "{said}");
+    let said = stderr(&world.run(&["sync", "--case", "17,abc"]));
+    assert!(said.contains("an id is a whole number from 1 on, such as 1017"), "{said}");
     assert!(!world.path("data").exists(), "a store was made for it");
     assert_eq!(world.sandbox.stats().calls, 0);
 }

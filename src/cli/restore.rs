@@ -27,7 +27,7 @@ pub(super) async fn run(args: &Restore, config: &Config) -> Result<u8> {
         .await
         .map_err(|e| Error::caused(Kind::Internal, "restoring ended early", e))??;
     let text = format!(
-        "{}\n{}the next `casemirror sync` reads what has changed since\n",
+        "{}\n{}nothing is published until the next `casemirror sync`, which reads what has changed since\n",
         store.display(),
         taken::contents(&about)
     );

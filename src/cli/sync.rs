@@ -3,6 +3,7 @@
 use super::args::Sync;
 use super::verify;
 use crate::catalog::Catalog;
+use crate::config::nearest;
 use crate::cycle::Options;
 use crate::daemon::{Host, Printer};
 use crate::error::{Error, Kind, Result};
@@ -14,10 +15,15 @@ use crate::text::counted;
 pub(crate) fn check(args: &Sync, catalog: &Catalog) -> Result<()> {
     let known = catalog.names();
     match args.only.iter().find(|t| !known.contains(&t.as_str())) {
-        Some(unknown) => Err(Error::new(
-            Kind::Usage,
-            format!("--only {unknown}: there is no such table; there are {}", known.join(", ")),
-        )),
+        Some(unknown) => {
+            let near = nearest(unknown, known.iter().copied());
+            let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            let all = known.join(", ");
+            Err(Error::new(
+                Kind::Usage,
+                format!("--only {unknown}: there is no such table{near}\nhint: there are {all}"),
+            ))
+        }
         None => Ok(()),
     }
 }

@@ -38,6 +38,10 @@ pub(crate) async fn run(args: &Webhooks, config: &Config) -> Result<u8> {
                     ));
                 }
             };
+            // Beside the addresses, which scripts take line by line.
+            tracing::info!(
+                "the first address takes the webhooks, the second the domain events; both are secret"
+            );
             let token = token.expose_secret();
             print(&format!("{base}/webhooks/{token}\n{base}/events/{token}\n"))?;
             Ok(0)

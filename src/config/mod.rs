@@ -43,6 +43,7 @@ pub(crate) use places::lead_to_one;
 pub(crate) use rules::is_this_machine;
 pub(crate) use sample::TEMPLATE;
 pub(crate) use secret_url::SecretUrl;
+pub(crate) use violation::nearest;
 
 use layers::Layers;
 use reader::Scope;

@@ -400,9 +400,19 @@ fn absolute(folder: &Path, text: &str) -> Option<PathBuf> {
 fn duration_rule(range: &RangeInclusive<Duration>) -> String {
     format!(
         "must be a duration from {} to {}, such as \"90s\", \"10m\" or \"2h 30m\"",
-        humantime::format_duration(*range.start()),
-        humantime::format_duration(*range.end()),
+        written_duration(*range.start()),
+        written_duration(*range.end()),
     )
+}
+
+/// A duration as it is written in the configuration. Whole days stay days: humantime's years have 365.25 of them.
+fn written_duration(duration: Duration) -> String {
+    const DAY: u64 = 86_400; // seconds
+    let seconds = duration.as_secs();
+    if seconds > DAY && seconds.is_multiple_of(DAY) && duration.subsec_nanos() == 0 {
+        return format!("{} days", seconds / DAY);
+    }
+    humantime::format_duration(duration).to_string()
 }
 
 /// The same address with a path that ends in `/`, so that [`Url::join`] appends to it.

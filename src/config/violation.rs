@@ -105,7 +105,7 @@ pub(super) fn refuse_any(mut violations: Vec<Violation>) -> Result<()> {
 
 /// The candidate that `name` was most likely meant to be, if one is near: few letters differ, or it
 /// is the only one whose last part is equal (`client_id` for `source.client_id`).
-pub(super) fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     name: &str,
     candidates: impl Iterator<Item = &'a str> + Clone,
 ) -> Option<&'a str> {

@@ -13,6 +13,7 @@ use crate::catalog::Resource;
 use crate::error::Result;
 use crate::scope::{FailureKind, ScopeId};
 use crate::sql::{self, db, instant, query, scalar_i64};
+use crate::text::counted;
 
 /// Rows of a scope from which on losing all of them is doubted.
 const MANY_ROWS: i64 = 10;
@@ -216,8 +217,9 @@ pub(super) fn note_held(
             (FailureKind::Doubted, why, Some(limits.doubt))
         } else {
             let why = format!(
-                "an answer lacks {rows} rows that are mirrored; reconcile.max_removed holds them (if \
-                 they are really gone, run `casemirror sync --allow-removals`)"
+                "an answer lacks {} of the mirror; reconcile.max_removed holds what would go (if it is \
+                 really gone, run `casemirror sync --allow-removals`)",
+                counted(rows, "row")
             );
             (FailureKind::Held, why, None)
         };

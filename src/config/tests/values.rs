@@ -81,7 +81,7 @@ ids = [3, 3]
 #[case(
     "feed",
     "contacts_poll = true",
-    "must be a duration from 100ms to 7days, such as \"90s\", \"10m\" or \"2h 30m\", or \"0s\" for off"
+    "must be a duration from 100ms to 7 days, such as \"90s\", \"10m\" or \"2h 30m\", or \"0s\" for off"
 )]
 #[case("limits", "requests_per_second = 10001", "must be a whole number from 1 to 10000")]
 #[case("limits", "concurrency = 65", "must be a whole number from 1 to 64")]
@@ -303,4 +303,11 @@ fn what_is_dangerous_is_told_and_allowed() {
         let told = cautions(text("https://x/", "client_secret_file = \"secret\""), 0o644);
         assert!(told.contains(words) && told.is_empty() == words.is_empty(), "{told}");
     }
+}
+
+#[test]
+fn a_limit_of_many_days_is_told_in_days() {
+    let folder = Folder::with("[publish]\nkeep_for = \"11000 days\"\n");
+    let text = folder.refusal(&[], &[]);
+    assert!(text.contains("must be a duration from 0s to 3650 days, such as"), "{text}");
 }
