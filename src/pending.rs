@@ -36,6 +36,8 @@ pub(crate) struct PendingTable {
 
 /// Reasons of a table that are told apart. Errors can be as many as scopes.
 const MOST_REASONS: usize = 8;
+/// Where there are more, one stands for all.
+const MOST_TOLD: usize = 3;
 /// What all beyond them are counted as.
 const OTHER_REASONS: &str = "other reasons";
 
@@ -52,12 +54,24 @@ impl PendingTable {
         }
     }
 
-    /// Why, in a line: `changed`, or `changed (42), never fetched (6)`, the most frequent first.
+    /// The reasons that are told, with their scopes, the most frequent first. Errors that each name their own scope
+    /// are told by one of them.
+    pub(crate) fn told(&self) -> Vec<(String, usize)> {
+        let mut all: Vec<(String, usize)> =
+            self.reasons.iter().map(|(reason, count)| (reason.clone(), *count)).collect();
+        all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        if all.len() <= MOST_TOLD {
+            return all;
+        }
+        let example = all.into_iter().map(|(reason, _)| reason).find(|r| r != OTHER_REASONS);
+        let example = example.unwrap_or_default();
+        vec![(format!("{example}; and for other reasons, see sync.pending"), self.scopes)]
+    }
+
+    /// Why, in a line: `changed`, or `changed (42), never fetched (6)`.
     pub(crate) fn reason(&self) -> String {
-        let mut all: Vec<(&String, &usize)> = self.reasons.iter().collect();
-        all.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        match all.as_slice() {
-            [(reason, _)] => (*reason).clone(),
+        match self.told().as_slice() {
+            [(reason, _)] => reason.clone(),
             all => {
                 let counted = all.iter().map(|(reason, count)| format!("{reason} ({count})"));
                 counted.collect::<Vec<_>>().join(", ")

@@ -361,11 +361,11 @@ fn is_asked(resources: &BTreeMap<String, ResourceRow>, table: &str) -> bool {
 
 /// What waits, in one line per reason.
 fn waits(pending: &Pending) -> Vec<String> {
-    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (table, PendingTable { reasons, .. }) in pending {
-        for (reason, scopes) in reasons {
+    let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (table, waiting) in pending {
+        for (reason, scopes) in waiting.told() {
             let tables = by_reason.entry(reason).or_default();
-            tables.push(format!("{table} ({})", counted(*scopes, "scope")));
+            tables.push(format!("{table} ({})", counted(scopes, "scope")));
         }
     }
     by_reason.iter().map(|(reason, tables)| format!("{}: {reason}", tables.join(", "))).collect()

@@ -80,7 +80,7 @@ mod tests {
         fs::write(&file, "x").unwrap();
         assert!(is_readable(&file, "").unwrap());
         assert!(!is_readable(&file.join("below"), "").unwrap(), "a file has nothing below it");
-        fs::set_permissions(&file, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
         // The mode does not bind root, who sees the text below.
         if fs::read(&file).is_err() {
             let error = is_readable(&file, "ask").unwrap_err();

@@ -46,6 +46,9 @@ fn each_reason_is_counted_and_the_most_frequent_comes_first() {
     (0..42).for_each(|_| table.add(1, "changed", false));
     assert_eq!(table.reason(), "changed (42), never fetched (6)");
     assert_eq!((table.scopes, table.never), (48, true));
+    (0..2).for_each(|n| table.add(1, &format!("500 from scope {n}"), false));
+    let told = "changed; and for other reasons, see sync.pending";
+    assert_eq!(table.told(), [(told.to_owned(), 50)]);
 }
 
 #[test]
