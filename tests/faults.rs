@@ -267,11 +267,7 @@ fn a_store_that_another_process_holds_is_left_to_it() {
     let pid = holder.id().to_string();
     for command in ["sync", "status"] {
         let output = world.run(&[command]);
-        assert_says(
-            &output,
-            1,
-            &["store.duckdb", "held", &pid, "wait until that process has ended"],
-        );
+        assert_says(&output, 1, &["store.duckdb", "held", &pid, "wait until it has ended"]);
     }
     world.sandbox.release("held");
     assert!(holder.wait().unwrap().success());

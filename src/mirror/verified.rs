@@ -87,7 +87,7 @@ impl Verified<'_> {
                    count(*) FILTER (difference LIKE 'unsettled:%'), \
                    count(*) FILTER (difference = '{NOT_COMPARED}') \
                  FROM sync.verifications GROUP BY run_id, verified_at \
-                 ORDER BY verified_at DESC LIMIT 1"
+                 ORDER BY run_id DESC, verified_at DESC LIMIT 1"
             ),
             |row| {
                 let at = Timestamp::from_microsecond(row.get(0)?).unwrap_or_default();
