@@ -340,13 +340,16 @@ impl Session {
         self.writer.loader(settings, run_id)
     }
 
-    /// Ends the thread that writes: with the process's last connection the store's log is worked into
-    /// its file.
+    /// Ends the thread that writes, and works the store's log into its file.
     ///
     /// # Errors
     /// Those of [`Writer::close`].
     pub(crate) async fn close(&self) -> Result<()> {
-        self.writer.close().await
+        self.writer.close().await?;
+        let store = Arc::clone(&self.store);
+        // That it broke is told by the thread itself, and undone by nothing.
+        let _ = tokio::task::spawn_blocking(move || store.work_in_log()).await;
+        Ok(())
     }
 
     /// Waits until everything that was ordered is written, for so long at most.

@@ -30,6 +30,7 @@ mod learned;
 mod levels;
 mod lines;
 mod load;
+pub(crate) mod log;
 mod merge;
 mod months;
 mod noting;
@@ -174,6 +175,18 @@ impl Store {
         }
         let file = File::open(&self.path).map_err(|e| error::io("open", &self.path, e))?;
         Ok(self.file.get_or_init(|| Box::leak(Box::new(file))))
+    }
+
+    /// Works DuckDB's log into the file, when nobody writes any more. Where that fails, the next one who opens
+    /// the store does it.
+    pub(crate) fn work_in_log(&self) {
+        if self.overlay.is_some() {
+            return;
+        }
+        let worked_in = self.connection().and_then(|conn| log::work_in(&conn, self.file()?));
+        if let Err(error) = worked_in {
+            tracing::debug!(reason = error.chain(), "DuckDB's log stays beside the store");
+        }
     }
 
     /// What there is to do about a database in memory over the store's file; `None` for the store itself.

@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use duckdb::Connection;
 
@@ -15,16 +15,9 @@ use super::database::snapshot_row;
 use super::{Snapshot, SnapshotInfo, Targets, snapshots};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::Residue;
+use crate::mirror::{Residue, log};
 use crate::sql::{db, scalar_i64, transaction};
 
-/// More than any log: no checkpoint comes by itself.
-const NEVER: &str = "1000TB";
-/// A checkpoint needs a moment without another connection's write, and those are short.
-const CHECKPOINT_ATTEMPTS: u32 = 200;
-const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
-/// Space that a checkpoint takes beside what was logged.
-const SPARE_BYTES: u64 = 16 << 20; // 16 MiB
 /// Holes up to here are not worth writing the file anew.
 const HOLES_BYTES: i64 = 8 << 20; // 8 MiB
 
@@ -88,7 +81,7 @@ impl Frozen {
         (store, log_limit): (&'static File, &str),
         snapshot: Snapshot,
     ) -> Result<Frozen> {
-        check_space(writing, store)?;
+        log::check_space(writing, store)?;
         transaction(writing, || {
             writing
                 .execute_batch(&snapshot_row(&snapshot))
@@ -120,7 +113,7 @@ impl Pinned {
         reading: Connection,
         (store, log_limit): (&'static File, &str),
     ) -> Result<Pinned> {
-        check_space(writing, store)?;
+        log::check_space(writing, store)?;
         Pinned::of(writing, reading, (store, log_limit))
     }
 
@@ -136,8 +129,8 @@ impl Pinned {
             image: Some(Image::Rows),
             log_limit: Some(log_limit.to_owned()),
         };
-        pinned.set_threshold(NEVER)?;
-        if checkpoint(writing)? && !is_better_written_anew(writing)? {
+        log::hold_back(&pinned.reading)?;
+        if is_worked_in(writing)? && !is_better_written_anew(writing)? {
             let found = store.metadata().map_err(|e| {
                 Error::caused(Kind::Io, "cannot read the size of the store's file", e)
             })?;
@@ -161,12 +154,6 @@ impl Pinned {
         self.reading.execute_batch("SELECT count(*) FROM sync.meta").map_err(failed)
     }
 
-    fn set_threshold(&self, bytes: &str) -> Result<()> {
-        self.reading
-            .execute_batch(&format!("SET GLOBAL checkpoint_threshold = '{bytes}'"))
-            .map_err(|e| db("cannot set when the store's log is worked into its file", e))
-    }
-
     /// Ends the transaction, and with it commits what was written to an attached copy. The store's
     /// file may change from now on.
     ///
@@ -179,7 +166,7 @@ impl Pinned {
                 .execute_batch("COMMIT")
                 .map_err(|e| db("cannot complete the copy of the store", e))?;
         }
-        self.log_limit.as_ref().map_or(Ok(()), |usual| self.set_threshold(usual))
+        self.log_limit.as_ref().map_or(Ok(()), |usual| log::set_limit(&self.reading, usual))
     }
 }
 
@@ -190,53 +177,20 @@ impl Drop for Pinned {
             let _ = self.reading.execute_batch("ROLLBACK");
         }
         if let Some(usual) = &self.log_limit {
-            let _ = self.set_threshold(usual);
+            let _ = log::set_limit(&self.reading, usual);
         }
     }
 }
 
-/// A checkpoint that finds no space ends DuckDB's use of the store until it is opened again. What is
-/// left has to take the log as rows and as what they replace, and some more.
-fn check_space(conn: &Connection, store: &File) -> Result<()> {
-    let path: String = conn
-        .query_row(
-            "SELECT path FROM duckdb_databases() WHERE database_name = current_database()",
-            [],
-            |row| row.get(0),
-        )
-        .map_err(|e| db("cannot read where the store is", e))?;
-    let log = std::fs::metadata(format!("{path}.wal")).map_or(0, |found| found.len());
-    // What cannot be asked is found out by the checkpoint.
-    let Ok(disk) = rustix::fs::fstatvfs(store) else { return Ok(()) };
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    match space_lacking(free, log) {
-        0 => Ok(()),
-        lacking => Err(Error::new(
-            Kind::DiskFull,
-            format!("cannot copy {path}: {lacking} bytes of free space are lacking beside it"),
-        )),
+/// Works the log into the file; `false`: the file cannot be copied, because others write.
+fn is_worked_in(conn: &Connection) -> Result<bool> {
+    let done = log::checkpoint(conn)?;
+    if !done {
+        tracing::debug!(
+            "others were writing: the published file is written anew instead of copied"
+        );
     }
-}
-
-/// How many bytes more than `free` a checkpoint of a log may take.
-fn space_lacking(free: u64, log: u64) -> u64 {
-    log.saturating_mul(2).saturating_add(SPARE_BYTES).saturating_sub(free)
-}
-
-/// Works the log into the file. `false`: others were writing all the time.
-fn checkpoint(conn: &Connection) -> Result<bool> {
-    for _ in 0..CHECKPOINT_ATTEMPTS {
-        match conn.execute_batch("CHECKPOINT") {
-            Ok(()) => return Ok(true),
-            // DuckDB tells it only in words.
-            Err(e) if e.to_string().contains("other write transactions active") => {
-                std::thread::sleep(BETWEEN_ATTEMPTS);
-            }
-            Err(e) => return Err(db("cannot work the store's log into its file", e)),
-        }
-    }
-    tracing::debug!("others were writing: the published file is written anew instead of copied");
-    Ok(false)
+    Ok(done)
 }
 
 /// Whether a copy of the file would have more holes than rows, or carry away what was erased.
@@ -250,17 +204,4 @@ fn is_better_written_anew(conn: &Connection) -> Result<bool> {
         ),
     )?;
     Ok(holes > 0 || Residue::Store.is_in(conn)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_checkpoint_needs_space_for_its_log_twice_and_some_more() {
-        assert_eq!(space_lacking(SPARE_BYTES, 0), 0);
-        assert_eq!(space_lacking(SPARE_BYTES - 1, 0), 1);
-        assert_eq!(space_lacking(SPARE_BYTES + 1000, 501), 2);
-        assert_eq!(space_lacking(u64::MAX, u64::MAX), 0);
-    }
 }
