@@ -220,7 +220,12 @@ pub(crate) fn remove_stale_of(target: &Path) -> Result<()> {
 /// # Errors
 /// `Kind::Io`.
 pub(crate) fn remove_stale_in(folder: &Path) -> Result<()> {
-    remove_stale(folder, |name| name.starts_with('.') && name.contains(MARK))
+    remove_stale(folder, is_temporary)
+}
+
+/// Whether a file of this name is taken for something that a process left unfinished.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    name.starts_with('.') && name.contains(MARK)
 }
 
 /// Removes a file, a link or a folder with all that is in it; nothing there is fine.

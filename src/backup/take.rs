@@ -44,6 +44,20 @@ pub(crate) fn resolved(typed: &Path) -> Result<PathBuf> {
         let shown = typed.display();
         return Err(Error::new(Kind::Usage, format!("{shown} is no name of a file in UTF-8")));
     }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_taken =
+        durable::is_temporary(&name) || [".wal", ".sock"].iter().any(|end| name.ends_with(end));
+    if is_taken {
+        return Err(Error::new(
+            Kind::Usage,
+            format!(
+                "{}: names like this are taken by what casemirror and DuckDB put beside their files, and \
+                 remove: name it otherwise, such as {}",
+                typed.display(),
+                "casemirror.backup"
+            ),
+        ));
+    }
     Ok(path)
 }
 
@@ -174,6 +188,11 @@ mod tests {
         assert_eq!(check_new(&file.join("below")).unwrap_err().kind(), Kind::Usage);
         assert!(resolved(Path::new("x")).unwrap().is_absolute());
         assert_eq!(resolved(Path::new("/")).unwrap_err().kind(), Kind::Usage);
+        for taken in ["data/store.duckdb.wal", "store.duckdb.sock", ".casemirror.duckdb.tmp-1-0"] {
+            let error = resolved(Path::new(taken)).unwrap_err();
+            assert_eq!(error.kind(), Kind::Usage);
+            assert!(error.to_string().contains(taken), "{error}");
+        }
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! `casemirror query`: one statement on the published database, which is all that it reaches.
 
+mod exact;
+mod spill;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,15 +11,15 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use arrow::error::ArrowError;
 use duckdb::{AccessMode, Config as DuckConfig, Connection};
-use tempfile::TempDir;
 
 use super::args::{Query, QueryFormat};
 use super::output;
 use crate::config::Config;
 use crate::daemon::Printer;
 use crate::durable;
-use crate::error::{self, Error, Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::sql::{self, db};
+use spill::Spill;
 
 /// So much of a result is kept in memory before it is printed, 16 MiB; a longer one is kept in a file, so
 /// that a statement that fails half-way has printed nothing.
@@ -48,7 +51,7 @@ pub(crate) fn run(config: &Config, args: &Query) -> Result<u8> {
 pub(crate) struct Reader {
     // In this order: closed first, then its temporary folder is removed.
     connection: Connection,
-    _spill: TempDir,
+    _spill: Spill,
 }
 
 impl Reader {
@@ -71,10 +74,7 @@ impl Reader {
         let failed =
             |e| Error::caused(Kind::Store, format!("cannot open {}", database.display()), e);
         // What does not fit into memory is written where nobody else reads, and removed.
-        let spill = tempfile::Builder::new()
-            .prefix("casemirror-query-")
-            .tempdir()
-            .map_err(|e| error::io("make a folder in", &std::env::temp_dir(), e))?;
+        let spill = Spill::new()?;
         let connection = DuckConfig::default()
             .access_mode(AccessMode::ReadOnly)
             .and_then(|c| c.enable_autoload_extension(false))
@@ -254,10 +254,12 @@ fn each(
     };
     let mut shown = |batch: &RecordBatch| {
         let cannot = |e| Error::caused(Kind::Internal, "the result cannot be shown", e);
+        exact::check_values(batch)?;
         take(&with_offsets(batch).map_err(cannot)?)
     };
     let mut statement = connection.prepare(sql).map_err(wrong)?;
     let schema = statement.stream_arrow([]).map_err(wrong)?.get_schema();
+    exact::check_types(&statement)?;
     let mut is_empty = true;
     // Its own iterator panics where a row cannot be computed.
     while let Some(rows) = statement.step().map_err(wrong)? {

@@ -132,7 +132,7 @@ const WRITTEN: [(&str, &[&str]); 5] = [
     ("store.path", &["", ".wal", ".secrets", ".sock", ".tmp", ".hints"]),
     ("feed.ledger", &[""]),
     ("publish.database", &["", ".wal"]),
-    ("publish.parquet", &[""]),
+    ("publish.parquet", &["", "/latest", "/snapshots", "/closings"]),
     ("publish.views", &["", ".wal"]),
 ];
 

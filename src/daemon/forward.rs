@@ -27,10 +27,7 @@ pub(crate) async fn forward(
     command: &impl Serialize,
     keys: BTreeMap<String, String>,
 ) -> Result<Option<u8>> {
-    let Ok(stream) = UnixStream::connect(place::of(store)).await else { return Ok(None) };
-    if !is_the_daemons(&stream, store) {
-        return Ok(None);
-    }
+    let Some(stream) = connect(store).await else { return Ok(None) };
     let (read, mut write) = stream.into_split();
     let request = Request { version: env!("CARGO_PKG_VERSION").to_owned(), command, keys };
     protocol::send(&mut write, &request).await?;
@@ -53,7 +50,12 @@ pub(crate) async fn forward(
 
 /// Whether a daemon answers for the store at `store`, also where somebody has taken its file away.
 pub(crate) async fn answers(store: &Path) -> bool {
-    UnixStream::connect(place::of(store)).await.is_ok()
+    connect(store).await.is_some()
+}
+
+async fn connect(store: &Path) -> Option<UnixStream> {
+    let stream = UnixStream::connect(place::of(store)).await.ok()?;
+    is_the_daemons(&stream, store).then_some(stream)
 }
 
 /// The beginning of the answer; says what is waited for where it takes long.

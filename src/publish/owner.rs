@@ -6,14 +6,16 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use duckdb::Connection;
+use duckdb::{Connection, OptionalExt as _, Row};
 
 use super::database::open_published;
 use super::manifest::Manifest;
 use super::snapshots;
 use super::views::{self, Found};
 use crate::config::lead_to_one;
+use crate::durable;
 use crate::error::{self, Error, Kind, Result};
+use crate::sql::db;
 
 /// The file under a name, so that it is known again: another file, or a change of this one, is told
 /// apart. `None` where there is none.
@@ -79,11 +81,23 @@ pub(crate) fn check_snapshots(root: &Path, store_id: &str) -> Result<()> {
     if metadata(root)?.is_some_and(|found| !found.is_dir()) {
         return Err(refused("publish.parquet", root, "is a file, and must be a folder"));
     }
-    // One that cannot be read is replaced: what is broken has to become whole again.
-    match Manifest::read(&snapshots::latest(root)) {
-        Ok(manifest) if manifest.store_id != store_id => {
-            Err(refused("publish.parquet", root, "holds snapshots of another store"))
+    let refused = |what| Err(refused("publish.parquet", root, what));
+    let latest = snapshots::latest(root);
+    let is_there = durable::is_there(&latest)?;
+    if is_there && !snapshots::is_link_to_one(&latest) {
+        return refused("holds a `latest` that is nothing that casemirror has made");
+    }
+    let others = snapshots::newest_first(root)?;
+    let mut all = std::iter::once(&latest).chain(&others);
+    match all.find_map(|one| Manifest::read(one).ok()) {
+        Some(manifest) if manifest.store_id != store_id => {
+            refused("holds snapshots of another store")
         }
+        // Old ones will be removed, by their names.
+        None if !is_there && !others.is_empty() => {
+            refused("holds folders that are named as snapshots and are none")
+        }
+        // What is broken has to become whole again.
         _ => Ok(()),
     }
 }
@@ -108,9 +122,35 @@ pub(crate) fn check_views(target: &Path, store_id: &str) -> Result<()> {
 }
 
 fn published_by(conn: &Connection) -> Result<String> {
-    let sql = "SELECT coalesce(max(value) FILTER (key = 'store_id'), '') FROM sync.meta";
-    conn.query_row(sql, [], |row| row.get(0))
-        .map_err(|e| crate::sql::db("cannot read whose it is", e))
+    let sql = "SELECT value FROM sync.meta WHERE key = 'store_id'";
+    let owner = mark(conn, ("sync", "meta"), sql, |row| row.get::<_, Option<String>>(0))?;
+    Ok(owner.flatten().unwrap_or_default())
+}
+
+/// The first row of what `sql` asks the table with the owner's mark in a file that anybody may have written:
+/// a view of that name is not run, and what is run reaches no other file. `None`: there is no such table.
+///
+/// # Errors
+/// `Store`.
+pub(super) fn mark<T>(
+    conn: &Connection,
+    (schema, table): (&str, &str),
+    sql: &str,
+    row: impl FnOnce(&Row<'_>) -> duckdb::Result<T>,
+) -> Result<Option<T>> {
+    let failed = |e| db("cannot read whose it is", e);
+    conn.execute_batch("SET enable_external_access = false").map_err(failed)?;
+    let is_table: bool = conn
+        .query_row(
+            "SELECT EXISTS (FROM system.main.duckdb_tables() WHERE schema_name = ? AND table_name = ?)",
+            [schema, table],
+            |row| row.get(0),
+        )
+        .map_err(failed)?;
+    if !is_table {
+        return Ok(None);
+    }
+    conn.query_row(sql, [], row).optional().map_err(failed)
 }
 
 fn refused(key: &str, target: &Path, what: &str) -> Error {
@@ -127,5 +167,94 @@ pub(super) fn metadata(path: &Path) -> Result<Option<Metadata>> {
             Ok(None)
         }
         Err(e) => Err(error::io("look at", path, e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use serde_json::json;
+
+    use super::*;
+
+    const ID: &str = "2026-11-20T020000Z";
+
+    /// Puts a snapshot of a store there.
+    fn snapshot(root: &Path, id: &str, store_id: &str) {
+        let folder = root.join("snapshots").join(id);
+        fs::create_dir_all(&folder).unwrap();
+        let manifest = json!({
+            "snapshot_id": id, "taken_at": "2026-11-20T02:00:00Z", "watermark": null, "complete": true,
+            "program": "casemirror", "program_version": "0", "duckdb_version": "v0",
+            "store_id": store_id, "files": []
+        });
+        fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+    }
+
+    #[test]
+    fn a_folder_of_snapshots_is_its_stores_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let said = |id: &str| check_snapshots(root, id).map_err(|e| e.to_string());
+        said("ours").unwrap();
+        snapshot(root, ID, "theirs");
+        assert!(said("ours").unwrap_err().contains("snapshots of another store"));
+        said("theirs").unwrap();
+        symlink(format!("snapshots/{ID}"), root.join("latest")).unwrap();
+        assert!(said("ours").unwrap_err().contains("snapshots of another store"));
+        // Of what is broken the others tell whose it is.
+        snapshot(root, "2026-11-19T020000Z", "ours");
+        fs::write(root.join("snapshots").join(ID).join("manifest.json"), "{").unwrap();
+        said("ours").unwrap();
+        assert!(said("theirs").is_err());
+    }
+
+    #[test]
+    fn what_only_has_the_names_of_snapshots_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let said = || check_snapshots(root, "ours").map_err(|e| e.to_string());
+        fs::create_dir_all(root.join("snapshots").join(ID)).unwrap();
+        assert!(said().unwrap_err().contains("named as snapshots and are none"));
+        // Its manifest was lost: what is broken is replaced.
+        symlink(format!("snapshots/{ID}"), root.join("latest")).unwrap();
+        said().unwrap();
+        fs::remove_file(root.join("latest")).unwrap();
+        symlink(root, root.join("latest")).unwrap();
+        assert!(said().unwrap_err().contains("`latest`"));
+        fs::remove_file(root.join("latest")).unwrap();
+        fs::create_dir(root.join("latest")).unwrap();
+        assert!(said().unwrap_err().contains("`latest`"));
+    }
+
+    #[test]
+    fn what_a_file_pretends_to_be_is_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let secret = folder.path().join("secret");
+        fs::write(&secret, "value\nours\n").unwrap();
+        let named = |what: &str, sql: &str| {
+            let path = folder.path().join(what);
+            let conn = Connection::open(&path).unwrap();
+            conn.execute_batch(&format!("CREATE SCHEMA sync; {sql}")).unwrap();
+            path
+        };
+        let check = |path: &Path| {
+            let known = check_database(path, &folder.path().join("store"), "ours", None);
+            known.map_err(|e| e.to_string())
+        };
+        let read = format!("FROM read_csv('{}')", secret.display());
+        let view = named(
+            "view",
+            &format!("CREATE VIEW sync.meta AS SELECT 'store_id' AS key, value {read}"),
+        );
+        assert!(check(&view).is_err());
+        let views = named(
+            "views",
+            &format!("CREATE VIEW sync.views AS SELECT value AS store_id, '' AS definition {read}"),
+        );
+        assert!(check_views(&views, "ours").is_err());
+        let table = "CREATE TABLE sync.meta AS SELECT 'store_id' AS key, 'ours' AS value";
+        check(&named("table", table)).unwrap();
     }
 }

@@ -56,6 +56,23 @@ fn parse_id(id: &str) -> Option<(Timestamp, u32)> {
     Some((time.to_zoned(TimeZone::UTC).ok()?.timestamp(), number))
 }
 
+/// Whether `latest` is as [`point_latest_to`] makes it, wherever its snapshot has gone.
+pub(super) fn is_link_to_one(latest: &Path) -> bool {
+    let Ok(link) = fs::read_link(latest) else { return false };
+    let Ok(name) = link.strip_prefix("snapshots") else { return false };
+    name.to_str().is_some_and(|id| parse_id(id).is_some())
+}
+
+/// The folders of the snapshots that are there, the newest first.
+pub(super) fn newest_first(root: &Path) -> Result<Vec<PathBuf>> {
+    if !folder(root).is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut all = all(root)?;
+    all.sort_by(|a, b| b.cmp(a));
+    Ok(all.into_iter().map(|(_, name)| folder(root).join(name)).collect())
+}
+
 /// Points `latest` to a snapshot, in one step.
 pub(super) fn point_latest_to(root: &Path, id: &str) -> Result<()> {
     let link = Replacement::of(&latest(root))?;

@@ -13,9 +13,9 @@ use std::path::Path;
 use duckdb::{AccessMode, Config, Connection};
 
 use super::manifest::{self, Manifest};
-use super::owner::metadata;
+use super::owner::{self, metadata};
 use super::{footer, snapshots, utf8};
-use crate::durable::{Access, Replacement};
+use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Error, Result};
 use crate::sql::{self, db};
 
@@ -88,6 +88,8 @@ pub(crate) fn write(
             Ok(ViewsWritten::Written)
         }
         Found::Nothing => {
+            let folder = target.file.parent().unwrap_or(Path::new("."));
+            durable::make_shared_folder(folder)?;
             // A process that is killed leaves no half of a first file under this name.
             let first = Replacement::of(target.file)?;
             let conn =
@@ -119,10 +121,13 @@ pub(super) fn look(file: &Path) -> Result<Found> {
             return Ok(Found::Unknown);
         }
     };
-    let mark = conn.query_row("SELECT store_id, definition FROM sync.views", [], |row| {
-        Ok(Found::Views { store_id: row.get(0)?, definition: row.get(1)? })
-    });
-    Ok(mark.unwrap_or(Found::Unknown))
+    let mark = owner::mark(
+        &conn,
+        ("sync", "views"),
+        "SELECT store_id, definition FROM sync.views",
+        |row| Ok(Found::Views { store_id: row.get(0)?, definition: row.get(1)? }),
+    );
+    Ok(mark.ok().flatten().unwrap_or(Found::Unknown))
 }
 
 /// An instance of its own, that asks nobody for an extension.
