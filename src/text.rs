@@ -3,11 +3,18 @@
 use std::borrow::Cow;
 use std::fmt::Display;
 
+use bytes::Bytes;
 use serde::Deserialize;
 
 /// A JSON string, borrowed where it is written without escapes.
 #[derive(Deserialize)]
 pub(crate) struct JsonText<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+/// The same without the byte order mark that some writers of JSON put first.
+pub(crate) fn without_bom(text: Bytes) -> Bytes {
+    let bom = b"\xEF\xBB\xBF";
+    if text.starts_with(bom) { text.slice(bom.len()..) } else { text }
+}
 
 /// So many of something: `1 case`, `2 cases`.
 pub(crate) fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {

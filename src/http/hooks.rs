@@ -11,25 +11,26 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use futures::StreamExt;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 
 use super::listener::Bound;
 use super::metrics::set_instant;
 use crate::error::Result;
 use crate::hints::{HintQueue, of_domain_events, of_webhook};
 use crate::scope::Told;
+use crate::text::without_bom;
 
 /// A larger body is refused.
 const LONGEST_BODY: usize = 4 << 20; // 4 MiB
-
-/// Some writers of JSON put it first.
-const BOM: &[u8] = b"\xEF\xBB\xBF";
+/// So many bodies are read and understood at a time, whoever sends how many.
+const BODIES_AT_ONCE: usize = 2;
 
 /// Says of which kind a delivery of the event grid is.
 const KIND: HeaderName = HeaderName::from_static("aeg-event-type");
@@ -45,12 +46,13 @@ pub(crate) struct Hooks {
     token: SecretString,
     /// Of date-times without offset.
     zone: TimeZone,
+    bodies: Semaphore,
 }
 
 impl Hooks {
     /// Takes them for this queue, at addresses that end with this token.
     pub(crate) fn of(queue: HintQueue, token: SecretString, zone: TimeZone) -> Hooks {
-        Hooks { queue, token, zone }
+        Hooks { queue, token, zone, bodies: Semaphore::new(BODIES_AT_ONCE) }
     }
 
     /// Serves there until it is dropped.
@@ -92,11 +94,9 @@ async fn webhook(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let answer = match read(&hooks, &token, &headers, body).await {
-        Ok(body) => match of_webhook(&body, &hooks.zone) {
-            Some(told) => hooks.keep(told).await,
-            None => StatusCode::BAD_REQUEST.into_response(),
-        },
+    let understood = |body: &[u8]| of_webhook(body, &hooks.zone);
+    let answer = match read(&hooks, &token, &headers, body, understood).await {
+        Ok(told) => hooks.keep(told).await,
         Err(refused) => refused.into_response(),
     };
     count("webhook", answer.status());
@@ -109,27 +109,33 @@ async fn domain_events(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let answer = match read(&hooks, &token, &headers, body).await {
-        Ok(body) => match serde_json::from_slice(&body) {
-            Ok(Value::Array(events)) => take_events(&hooks, &headers, events).await,
-            Ok(event) => take_events(&hooks, &headers, vec![event]).await,
-            Err(_) => StatusCode::BAD_REQUEST.into_response(),
-        },
+    let understood = |body: &[u8]| {
+        let events = match serde_json::from_slice(body).ok()? {
+            Value::Array(events) => events,
+            event => vec![event],
+        };
+        Some(match validation_code(&headers, &events) {
+            Some(code) => Events::Validation(code),
+            None => Events::Told(of_domain_events(&events, &hooks.zone)),
+        })
+    };
+    let answer = match read(&hooks, &token, &headers, body, understood).await {
+        Ok(Events::Told(told)) => hooks.keep(told).await,
+        Ok(Events::Validation(code)) => {
+            let kind = [(header::CONTENT_TYPE, "application/json")];
+            (kind, json!({ "validationResponse": code }).to_string()).into_response()
+        }
         Err(refused) => refused.into_response(),
     };
     count("domain_event", answer.status());
     answer
 }
 
-/// Answers the validation handshake of the event grid, or keeps what the events tell.
-async fn take_events(hooks: &Hooks, headers: &HeaderMap, events: Vec<Value>) -> Response {
-    match validation_code(headers, &events) {
-        Some(code) => {
-            let kind = [(header::CONTENT_TYPE, "application/json")];
-            (kind, json!({ "validationResponse": code }).to_string()).into_response()
-        }
-        None => hooks.keep(of_domain_events(&events, &hooks.zone)).await,
-    }
+/// A delivery of domain events.
+enum Events {
+    Told(Vec<Told>),
+    /// The validation handshake of the event grid, with its code.
+    Validation(String),
 }
 
 /// The code that a new subscription has to hear.
@@ -156,13 +162,14 @@ async fn allow_events(
     answer
 }
 
-/// The body of a delivery that is ours.
-async fn read(
+/// What `understood` makes of the body of a delivery that is ours; `None` is a body that can never become right.
+async fn read<T>(
     hooks: &Hooks,
     token: &str,
     headers: &HeaderMap,
     body: Body,
-) -> Result<Bytes, StatusCode> {
+    understood: impl FnOnce(&[u8]) -> Option<T>,
+) -> Result<T, StatusCode> {
     if !hooks.knows(token) {
         return Err(StatusCode::NOT_FOUND);
     }
@@ -171,6 +178,8 @@ async fn read(
     if length.is_some_and(|length| length > LONGEST_BODY) {
         return Err(StatusCode::PAYLOAD_TOO_LARGE);
     }
+    // A connection ends before it waits for ever.
+    let _place = hooks.bodies.acquire().await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
     let mut whole = BytesMut::new();
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
@@ -181,8 +190,7 @@ async fn read(
         }
         whole.extend_from_slice(&part);
     }
-    let whole = whole.freeze();
-    Ok(if whole.starts_with(BOM) { whole.slice(BOM.len()..) } else { whole })
+    understood(&without_bom(whole.freeze())).ok_or(StatusCode::BAD_REQUEST)
 }
 
 fn count(kind: &'static str, status: StatusCode) {

@@ -23,10 +23,16 @@ const TAKEN_UP_TO: &str = "webhooks_taken";
 /// The tables of the searches of cases.
 const SEARCHED: [&str; 2] = ["cases", "projects"];
 /// New event types that are told.
+const MOST_NEW_TYPES: i64 = 1_000;
+/// Cases that only webhooks have named, and contacts that nobody knows, that wait at a time.
 const MOST_UNKNOWN: i64 = 1_000;
 
 /// SQL for the tables that are read per case.
 const OF_CASES: &str = "SELECT table_name FROM sync.refresh_rules";
+
+/// SQL for the contacts that a feed or a search has told of.
+const KNOWN_CONTACTS: &str =
+    "SELECT contact_id AS id FROM sync.seen_contacts UNION ALL SELECT id FROM main.contacts";
 
 /// SQL for hints `h` of scopes that do not wait because they failed.
 const HAS_NOT_FAILED: &str = "NOT EXISTS (SELECT 1 FROM sync.failures f \
@@ -66,22 +72,20 @@ impl Hints<'_> {
         let state = State::new(self.conn);
         let sequence = state.sequence()? + 1;
         let mut scopes: BTreeMap<(String, i64), Timestamp> = BTreeMap::new();
-        let (mut cases, mut facts) = (BTreeSet::new(), Vec::new());
+        let mut facts = Vec::new();
+        let passed_over = self.know(told)?;
         for (at, told) in told {
             match told {
+                Told::Hint(hint) if passed_over.has(hint) => {}
                 Told::Hint(hint) => {
                     for scope in self.scopes(catalog, hint)? {
                         scopes.entry(scope).or_insert(*at);
-                    }
-                    if let Hint::Case { id, .. } = hint {
-                        cases.insert(*id);
                     }
                 }
                 Told::Fact(fact) => facts.push((*at, fact)),
                 Told::Unknown { event_type } => self.note_unknown(event_type, *at)?,
             }
         }
-        self.know(&cases)?;
         self.stage(&scopes, sequence)?;
         self.insert(&facts)?;
         state.set_sequence(sequence)?;
@@ -120,25 +124,78 @@ impl Hints<'_> {
         })
     }
 
-    /// Cases that nobody told us of before become known, and wait for their release.
-    fn know(&self, cases: &BTreeSet<i64>) -> Result<()> {
-        if cases.is_empty() {
-            return Ok(());
+    /// Cases that nobody told us of before become known, and wait for their release. Of cases and contacts
+    /// that nobody knows, only so many wait at a time: returns those that are passed over. A webhook may
+    /// invent any number of them, and whichever exists is in the change feeds too.
+    fn know(&self, told: &[(Timestamp, Told)]) -> Result<PassedOver> {
+        let (mut cases, mut contacts) = (BTreeSet::new(), BTreeSet::new());
+        for (_, told) in told {
+            match told {
+                Told::Hint(Hint::Case { id, .. }) => cases.insert(*id),
+                Told::Hint(Hint::Contact { id }) => contacts.insert(*id),
+                _ => false,
+            };
         }
-        let cases: Vec<i64> = cases.iter().copied().collect();
-        batch(
-            self.conn,
+        let (cases, more_cases) = self.unknown(
+            cases,
+            "SELECT case_id FROM sync.seen WHERE case_id IN",
+            "SELECT count(*) FROM sync.seen WHERE NOT reported AND place IS NULL AND NOT removed",
+        )?;
+        let (_, more_contacts) = self.unknown(
+            contacts,
+            &format!("SELECT id FROM ({KNOWN_CONTACTS}) WHERE id IN"),
             &format!(
-                "INSERT INTO sync.seen BY NAME \
-                 SELECT id AS case_id, false AS reported, {unknown} AS any_stamp, 0 AS moved, \
-                   {now} AS known_at, false AS dirty, {unknown} AS rereading, false AS removed \
-                 FROM (SELECT unnest([{}]::BIGINT[]) AS id) \
-                 WHERE id NOT IN (SELECT case_id FROM sync.seen WHERE case_id IN ({0}))",
-                list(&cases),
-                unknown = sql::text(UNKNOWN),
-                now = instant(Timestamp::now()),
+                "SELECT count(*) FROM sync.hints WHERE table_name = 'contacts' \
+                   AND id NOT IN ({KNOWN_CONTACTS})"
             ),
-        )
+        )?;
+        if !(more_cases.is_empty() && more_contacts.is_empty()) {
+            tracing::warn!(
+                cases = more_cases.len(),
+                contacts = more_contacts.len(),
+                "webhooks name more that nobody knows than is looked for at a time: what of it exists is in the \
+                 change feeds"
+            );
+        }
+        if !cases.is_empty() {
+            batch(
+                self.conn,
+                &format!(
+                    "INSERT INTO sync.seen BY NAME \
+                     SELECT unnest([{}]::BIGINT[]) AS case_id, false AS reported, {unknown} AS any_stamp, \
+                       0 AS moved, {now} AS known_at, false AS dirty, {unknown} AS rereading, \
+                       false AS removed",
+                    list(&cases),
+                    unknown = sql::text(UNKNOWN),
+                    now = instant(Timestamp::now()),
+                ),
+            )?;
+        }
+        Ok(PassedOver { cases: more_cases, contacts: more_contacts })
+    }
+
+    /// Which of these ids `known` (SQL, up to the list of ids) does not know, as many as may wait beside those
+    /// that `waiting` (SQL) counts, and the rest of them.
+    fn unknown(
+        &self,
+        mut named: BTreeSet<i64>,
+        known: &str,
+        waiting: &str,
+    ) -> Result<(Vec<i64>, BTreeSet<i64>)> {
+        if named.is_empty() {
+            return Ok((Vec::new(), named));
+        }
+        let all: Vec<i64> = named.iter().copied().collect();
+        for id in ids(self.conn, &format!("{known} ({})", list(&all)))? {
+            named.remove(&id);
+        }
+        if named.is_empty() {
+            return Ok((Vec::new(), named));
+        }
+        let room = MOST_UNKNOWN.saturating_sub(scalar_i64(self.conn, waiting)?).max(0);
+        let mut unknown = named.into_iter();
+        let first = unknown.by_ref().take(usize::try_from(room).unwrap_or(0)).collect();
+        Ok((first, unknown.collect()))
     }
 
     /// Notes the scopes that are read, each once and with the last number.
@@ -326,12 +383,12 @@ impl Hints<'_> {
         let known = scalar_i64(
             self.conn,
             &format!(
-                "SELECT CASE WHEN bool_or(field = {}) THEN {MOST_UNKNOWN} ELSE count(*) END \
+                "SELECT CASE WHEN bool_or(field = {}) THEN {MOST_NEW_TYPES} ELSE count(*) END \
                  FROM sync.drift WHERE table_name = '{EVENTS}'",
                 sql::text(event_type)
             ),
         )?;
-        if known >= MOST_UNKNOWN {
+        if known >= MOST_NEW_TYPES {
             return Ok(());
         }
         tracing::warn!(
@@ -345,6 +402,22 @@ impl Hints<'_> {
             )
             .map(drop)
             .map_err(|e| db("cannot note a new event type", e))
+    }
+}
+
+/// What webhooks named and nobody looks for now.
+struct PassedOver {
+    cases: BTreeSet<i64>,
+    contacts: BTreeSet<i64>,
+}
+
+impl PassedOver {
+    fn has(&self, hint: &Hint) -> bool {
+        match hint {
+            Hint::Case { id, .. } => self.cases.contains(id),
+            Hint::Contact { id } => self.contacts.contains(id),
+            _ => false,
+        }
     }
 }
 
@@ -365,5 +438,39 @@ fn is_part(resource: &Resource, part: &CasePart) -> bool {
         },
         (Group::Case, CasePart::Table(table)) => resource.table == *table,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::reports::fixture;
+
+    #[test]
+    fn of_what_nobody_knows_only_so_much_waits_and_what_is_known_is_read() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let catalog = Catalog::load(None).unwrap();
+        let now = Timestamp::now();
+        state.cases().see_cases(&[(7, [Some(1); 11])], 1, now).unwrap();
+        let case = |id| (now, Told::Hint(Hint::Case { id, part: CasePart::Row }));
+        let contact = |id| (now, Told::Hint(Hint::Contact { id }));
+        let told: Vec<_> = (1_000_000..1_003_000)
+            .flat_map(|id| [case(id), contact(id)])
+            .chain([case(7)])
+            .collect();
+        let hinted = |which: &str| {
+            scalar_i64(&conn, &format!("SELECT count(*) FROM sync.hints WHERE {which}")).unwrap()
+        };
+        for up_to in [1, 2] {
+            state.hints().take(&catalog, &told, up_to).unwrap();
+            assert_eq!(
+                scalar_i64(&conn, "SELECT count(*) FROM sync.seen").unwrap(),
+                1 + MOST_UNKNOWN
+            );
+            assert_eq!(hinted("table_name = 'cases' AND id <> 7"), MOST_UNKNOWN);
+            assert_eq!(hinted("table_name = 'contacts'"), MOST_UNKNOWN);
+            assert_eq!(hinted("table_name = 'cases' AND id = 7"), 1);
+        }
     }
 }

@@ -26,6 +26,7 @@ use crate::config;
 use crate::error::{Error, Kind, Result};
 use crate::progress::Progress;
 use crate::scope::CallStats;
+use crate::text::without_bom;
 
 const JSON: &str = "application/json";
 
@@ -445,9 +446,7 @@ impl Client {
                 Some(fault) => Err(Error::new(Kind::BadAnswer, fault).into()),
             },
             200 => {
-                if incoming.body.starts_with(b"\xEF\xBB\xBF") {
-                    incoming.body = incoming.body.slice(3..);
-                }
+                incoming.body = without_bom(incoming.body);
                 let (body, expected) = (&incoming.body, request.expected.as_ref());
                 let fault = unproven(incoming.proven)
                     .or_else(|| faulty_json(body, &secrets))
