@@ -5,6 +5,8 @@
 //! that. From then on what changes in it is a restatement. Reopened by hand, it stays open until it is
 //! closed by hand. No closing is ever removed.
 
+use std::collections::BTreeSet;
+
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
@@ -260,21 +262,27 @@ fn freeze(
         ),
         |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)),
     )?;
+    if open.is_empty() {
+        return Ok(0);
+    }
     let failed = |e| db("cannot write the closings", e);
-    // A sum without a value that did not fit is no sum. What does not fit in an answer that just came is
-    // noted only after it.
-    let mut insert = conn
-        .prepare(&format!(
-            "INSERT INTO sync.closings BY NAME SELECT {name} AS journal, ? AS journal_level, \
-               ?::BIGINT AS journal_id, ?::DATE AS journal_month, {now} AS closed_at, \
-               ? AS closed_by, ?::BIGINT AS lines, CASE WHEN ?::BOOLEAN OR NOT EXISTS \
-                 (SELECT 1 FROM sync.rejects r WHERE r.resolved_at IS NULL \
-                    AND r.table_name = {name} AND r.scope = ? \
-                    AND (r.column_name = '{PAYMENT}' OR r.column_name IS NULL)) \
-               THEN ?::DECIMAL(38,2) END AS payment, ? AS sha256, ? AS forced_over",
-            now = instant(now),
-        ))
-        .map_err(failed)?;
+    let unfit: BTreeSet<String> = sql::query(
+        conn,
+        &format!(
+            "SELECT DISTINCT scope FROM sync.rejects WHERE resolved_at IS NULL AND table_name = {name} \
+               AND scope IS NOT NULL AND (column_name = '{PAYMENT}' OR column_name IS NULL)"
+        ),
+        |row| row.get(0),
+    )?
+    .into_iter()
+    .collect();
+    // One statement for all of them: each costs much the same for one month as for a hundred.
+    conn.execute_batch(
+        "CREATE OR REPLACE TEMP TABLE stage_closings (journal_level VARCHAR, journal_id BIGINT, \
+         journal_month VARCHAR, lines BIGINT, payment VARCHAR, sha256 VARCHAR)",
+    )
+    .map_err(failed)?;
+    let mut stage = conn.appender("stage_closings").map_err(failed)?;
     for (part, id) in &open {
         let month = JournalScope::of(*id, part).ok_or_else(|| {
             Error::new(Kind::Internal, format!("{part} of {name} is no journal's month"))
@@ -284,21 +292,31 @@ fn freeze(
             Some(load) => MonthContent::decoded(&load.decoded)?,
             None => MonthContent::mirrored(conn, resource, notes, &month)?,
         };
-        let payment = content.payment.filter(|_| load.is_none_or(all_payments_fit));
-        insert
-            .execute(params![
+        // A sum without a value that did not fit is no sum. What does not fit in an answer that just came is
+        // noted only after it.
+        let fits = load.map_or_else(|| !unfit.contains(&month.to_string()), all_payments_fit);
+        stage
+            .append_row(params![
                 month.level.to_string(),
                 id,
                 month.month.first().to_string(),
-                by,
                 content.lines,
-                load.is_some(),
-                month.to_string(),
-                payment,
-                content.sha256,
-                forced_over
+                content.payment.filter(|_| fits),
+                content.sha256
             ])
             .map_err(failed)?;
     }
+    stage.flush().map_err(failed)?;
+    drop(stage);
+    conn.execute_batch(&format!(
+        "INSERT INTO sync.closings BY NAME SELECT {name} AS journal, journal_level, journal_id, \
+           journal_month::DATE AS journal_month, {now} AS closed_at, {by} AS closed_by, lines, \
+           payment::DECIMAL(38,2) AS payment, sha256, {forced_over} AS forced_over \
+         FROM temp.stage_closings; DROP TABLE temp.stage_closings",
+        now = instant(now),
+        by = sql::text(by),
+        forced_over = forced_over.map_or_else(|| "NULL".to_owned(), sql::text),
+    ))
+    .map_err(failed)?;
     Ok(open.len())
 }
