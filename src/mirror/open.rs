@@ -127,13 +127,14 @@ impl Store {
         file: OnceLock<&'static File>,
     ) -> Result<Store> {
         let generation = align::generation(&root)?;
+        let threads = Threads::of(&root, config.store.threads, &config.store.path)?;
         Ok(Store {
             root: Mutex::new(root),
             path: config.store.path.clone(),
             privacy,
             generation,
             file,
-            threads: Arc::new(Threads::new(config.store.threads)),
+            threads: Arc::new(threads),
             memory_limit: config.store.memory_limit.clone(),
             overlay: None,
         })
