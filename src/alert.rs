@@ -2,8 +2,8 @@
 //! `alert.heartbeat` is called only while everything that is enabled is fresh and believed (contract,
 //! section 2).
 //!
-//! What was told is kept in the store, so that a restart tells nothing twice. The log has the same, whether anybody else is told or not. A message says what is so and
-//! how often, never a value.
+//! What was told is kept in the store, so that a restart tells nothing twice. The log has the same, whether
+//! anybody else is told or not. A message says what is so and how often, never a value.
 
 mod conditions;
 mod known;

@@ -35,6 +35,7 @@ mod request;
 mod retry;
 mod retry_after;
 mod shape;
+mod spellings;
 pub mod split;
 mod stored_ledger;
 mod subscriptions;
