@@ -304,7 +304,10 @@ fn connect_with(
             .user_agent(USER_AGENT)
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(redirect::Policy::none())
-            .retry(reqwest::retry::never());
+            .retry(reqwest::retry::never())
+            // The library has HTTP/2 for others: here a timed-out call closes its own connection, which the feed's
+            // ledger relies on.
+            .http1_only();
         more(builder)
     };
     let built = builder().tls_certs_merge(certificates.iter().cloned()).build();
