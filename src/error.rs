@@ -61,6 +61,8 @@ pub enum Kind {
     DiskFull,
     /// A file could not be read or written.
     Io,
+    /// The object store of the Parquet snapshots cannot be reached, or refuses.
+    ObjectStore,
     /// A SQL statement that the user typed is wrong.
     Query,
     /// The run was asked to stop.
@@ -84,7 +86,8 @@ impl Kind {
             | Kind::Unreachable
             | Kind::Timeout
             | Kind::Server
-            | Kind::BadAnswer => true,
+            | Kind::BadAnswer
+            | Kind::ObjectStore => true,
             Kind::Usage
             | Kind::Config
             | Kind::Credentials
@@ -135,6 +138,7 @@ impl Kind {
             | Kind::StoreDown
             | Kind::DiskFull
             | Kind::Io
+            | Kind::ObjectStore
             | Kind::Query
             | Kind::Cancelled
             | Kind::Internal
@@ -178,6 +182,10 @@ impl Kind {
             }
             Kind::DiskFull => Some(
                 "free some space and run again: nothing is lost, the last complete state is kept",
+            ),
+            Kind::ObjectStore => Some(
+                "check publish.parquet, the network, and the credentials in the environment (docs/operations.md); the \
+                 store and the published file go on, and the next publishing tries it again",
             ),
             Kind::StoreDown => Some(
                 "start it again: nothing is lost. Where it ran out of memory, raise store.memory_limit",

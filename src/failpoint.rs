@@ -30,6 +30,10 @@ pub const ERASING: [&str; 5] = [
     "packs-written",
 ];
 
+/// Those of a snapshot on its way into a bucket, in the order in which it comes to them.
+pub const UPLOADING: [&str; 4] =
+    ["snapshot-uploaded", "snapshot-written", "snapshot-placed", "after-upload"];
+
 /// Those of a webhook, in the order in which it comes to them.
 pub const HINTING: [&str; 3] = ["hint-kept", "hints-taken", "hints-released"];
 

@@ -42,8 +42,9 @@ fn log_to_stderr(cli: &Cli) {
     let quiet = cli.global.quiet + u8::from(cli.command.tells_a_story());
     let level = match (quiet, cli.global.verbose) {
         (0, 0) => "warn,casemirror=info",
-        (_, 1) => "info,casemirror=debug",
-        (_, 2..) => "debug,casemirror=trace",
+        // What the object store's client tells of a call may end in its signature.
+        (_, 1) => "info,casemirror=debug,object_store=warn",
+        (_, 2..) => "debug,casemirror=trace,object_store=warn",
         (1, _) => "warn",
         _ => "error",
     };

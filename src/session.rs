@@ -5,6 +5,7 @@ mod backup;
 mod closing;
 mod hinting;
 mod publishing;
+mod uploading;
 mod verifying;
 mod views;
 
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 pub(crate) use closing::ToClose;
 use publishing::Publishing;
 pub(crate) use publishing::{Forms, NOTHING_LISTED, When, export};
+pub(crate) use uploading::Uploading;
 
 use crate::catalog::Catalog;
 use crate::config::Config;
@@ -25,7 +27,7 @@ use crate::mirror::{
     ALERTS, Loader, Looked, RunLog, RunSummary, Settings, State, Store, Writer, Writing,
 };
 use crate::progress::{Now, Progress};
-use crate::publish::Published;
+use crate::publish::{Published, Root};
 use crate::scope::FeedName;
 use crate::source::{Client, StoredLedger, Tuning};
 use crate::verify::{self, Verification, Verified};
@@ -39,6 +41,8 @@ pub(crate) struct Session {
     polls: Polls,
     progress: Progress,
     publishing: Publishing,
+    /// The place of the snapshots and packs.
+    root: Option<Root>,
     /// What a cycle has begun to read and the next one goes on with.
     months: MonthsUnderWay,
     /// See [`Session::last_run`].
@@ -80,6 +84,7 @@ impl Session {
         let session = Session::of(config, catalog, store, progress)?;
         // Before hours of work that could not be published.
         session.check_targets()?;
+        session.look_at_bucket()?;
         Ok(session)
     }
 
@@ -95,6 +100,8 @@ impl Session {
     }
 
     fn of(config: Config, catalog: Catalog, store: Store, progress: Progress) -> Result<Session> {
+        let root = config.publish.parquet.as_ref().map(|root| Root::open(root, store.path()));
+        let root = root.transpose()?;
         let (config, catalog, store) = (Arc::new(config), Arc::new(catalog), Arc::new(store));
         let ledger = Arc::new(StoredLedger::open(&config, store.connection()?)?);
         let tuning = Tuning { progress: progress.clone(), ..Tuning::default() };
@@ -117,6 +124,7 @@ impl Session {
             polls,
             progress,
             publishing: Publishing::default(),
+            root,
             months: MonthsUnderWay::default(),
             last_run: AtomicI64::new(0),
         })

@@ -10,12 +10,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::catalog::Catalog;
-use crate::config::Config;
+use crate::config::{Config, ParquetRoot};
 use crate::cycle::failed_text;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{
-    FEED_TABLES, FailureRow, Freshness, Residue, ResourceRow, RunLog, RunRow, STAY_IN_SNAPSHOTS,
-    State, Store, stay_in_snapshots,
+    FEED_TABLES, FailureRow, Freshness, ParquetLag, Residue, ResourceRow, RunLog, RunRow,
+    STAY_IN_SNAPSHOTS, State, Store, stay_in_snapshots,
 };
 use crate::pending::{self, Pending, PendingTable};
 use crate::scope::{REVENUE, TableStatus};
@@ -55,6 +55,8 @@ pub(crate) struct Status {
     pub(crate) waiting: Vec<String>,
     /// Until when the platform wants no call to the change feeds.
     pub(crate) feeds_held_until: Option<String>,
+    /// Since when the object store has no new Parquet snapshot though there should be one.
+    pub(crate) parquet_behind_since: Option<String>,
     /// In what the configuration is another than the one that the store was last written with.
     pub(crate) differences: Vec<String>,
 }
@@ -157,6 +159,8 @@ impl Status {
             problems.extend(state.controls().control_problems()?);
         }
         problems.extend(erased_values(&conn, config)?);
+        let lag = parquet_lag(&conn, config)?;
+        problems.extend(lag.as_ref().map(behind_text));
         let verified = verified(&state)?;
         if let Some(last) = verified.as_ref().filter(|last| last.not_compared > 0) {
             let n = last.not_compared;
@@ -196,6 +200,7 @@ impl Status {
             problems,
             waiting,
             feeds_held_until: held.map(shown),
+            parquet_behind_since: lag.map(|lag| shown(lag.since)),
             differences,
         })
     }
@@ -234,6 +239,19 @@ impl Status {
             _ => 3,
         }
     }
+}
+
+/// Since when the bucket of `publish.parquet` is behind, if it is.
+fn parquet_lag(conn: &Connection, config: &Config) -> Result<Option<ParquetLag>> {
+    match &config.publish.parquet {
+        Some(ParquetRoot::Bucket(url)) => ParquetLag::of(conn, &url.to_string()),
+        Some(ParquetRoot::Folder(_)) | None => Ok(None),
+    }
+}
+
+fn behind_text(lag: &ParquetLag) -> String {
+    let ParquetLag { address, since, error } = lag;
+    format!("publish.parquet: {address} is behind since {}: {error}", shown(*since))
 }
 
 /// Where values that were erased from the rows still stand, and what takes them out.

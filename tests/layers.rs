@@ -63,7 +63,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("alert", &["mirror", "session", "status"]),
     ("http", &["alert", "hints", "mirror", "session", "status"]),
-    ("daemon", &["alert", "cycle", "hints", "http", "mirror", "session", "source", "verify"]),
+    (
+        "daemon",
+        &["alert", "cycle", "hints", "http", "mirror", "publish", "session", "source", "verify"],
+    ),
     (
         "cli",
         &[

@@ -10,7 +10,7 @@ use casemirror::cycle::{Cycle, MonthsUnderWay, Notifier, Options, Parts, Polls, 
 use casemirror::decode::{Context, Decoder, Params, Privacy};
 use casemirror::mirror::{RunLog, Settings, Store, Writer};
 use casemirror::progress::Progress;
-use casemirror::publish::{self, Frozen, ParquetTarget, SnapshotInfo, Stop, Targets};
+use casemirror::publish::{self, Frozen, ParquetTarget, Root, SnapshotInfo, Stop, Targets};
 use casemirror::source::StoredLedger;
 use casemirror::source::{Client, split};
 use jiff::Timestamp;
@@ -182,7 +182,9 @@ pub(crate) fn publish(folder: &Path) -> Figures {
         .sum();
     let bytes = config.store.path.metadata().expect("the store has a size").len();
     let tables = catalog.names();
-    let parquet = config.publish.parquet.as_deref().map(|root| ParquetTarget {
+    let root = config.publish.parquet.as_ref().map(|root| Root::open(root, &config.store.path));
+    let root = root.transpose().expect("a folder");
+    let parquet = root.as_ref().map(|root| ParquetTarget {
         root,
         tables: &tables,
         keep_snapshots: 1,
@@ -199,7 +201,7 @@ pub(crate) fn publish(folder: &Path) -> Figures {
     let file = (store.file().expect("the store is a file"), &*store.log_limit());
     let reading = store.connection().expect("another connection");
     let start = Instant::now();
-    let begun = publish::begin(&targets, info).expect("there are folders");
+    let begun = publish::begin(&targets, info, &Stop::default()).expect("there are folders");
     let frozen = Frozen::with_file(&conn, reading, file, begun).expect("a state to publish");
     publish::publish(frozen, &targets, &Stop::default(), &Progress::silent())
         .expect("it is published");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use casemirror::mirror::Store;
 use casemirror::progress::Progress;
-use casemirror::publish::{self, Frozen, ParquetTarget, SnapshotInfo, Stop, Targets};
+use casemirror::publish::{self, Frozen, ParquetTarget, Root, SnapshotInfo, Stop, Targets};
 use jiff::Timestamp;
 
 use crate::measure::{Figures, catalog, config};
@@ -52,7 +52,7 @@ pub(crate) fn next(folder: &Path) -> Figures {
 }
 
 fn measured(conn: &duckdb::Connection, folder: &Path, linked: usize) -> Figures {
-    let root = folder.join("snapshots-of-months");
+    let root = Root::Folder(folder.join("snapshots-of-months"));
     let target = ParquetTarget {
         root: &root,
         tables: &TABLES,
@@ -68,7 +68,7 @@ fn measured(conn: &duckdb::Connection, folder: &Path, linked: usize) -> Figures 
     };
     let start = Instant::now();
     let targets = Targets { database: None, parquet: Some(target), views: None };
-    let begun = publish::begin(&targets, info).expect("there are folders");
+    let begun = publish::begin(&targets, info, &Stop::default()).expect("there are folders");
     let reading = conn.try_clone().expect("another connection");
     let frozen = Frozen::without_file(reading, begun).expect("a state to publish");
     let published = publish::publish(frozen, &targets, &Stop::default(), &Progress::silent())

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use duckdb::Connection;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::config::ParquetRoot;
 use crate::disk::Disk;
 use crate::error::Result;
-use crate::mirror::{ResourceRow, RunLog, State};
+use crate::mirror::{ParquetLag, ResourceRow, RunLog, State};
 use crate::pulse::{Feeds, Pulse};
 use crate::scope::{FailureKind, REVENUE};
 use crate::session::Session;
@@ -17,6 +19,9 @@ use crate::text::{counted, hex};
 
 /// What is told of one condition at most; what comes beyond it is counted, and not told as new.
 const MOST_SUBJECTS: usize = 1_000;
+
+/// What is out of reach for less is tried again meanwhile.
+const LONG_BEHIND: SignedDuration = SignedDuration::from_hours(1);
 
 /// A thing that begins and ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,6 +37,8 @@ pub(crate) enum Condition {
     Feed,
     /// The disk of the store fills.
     Disk,
+    /// The object store has lacked the newest Parquet snapshot for an hour.
+    Parquet,
 }
 
 /// What is said of a condition that holds, and of what it is made up.
@@ -99,6 +106,13 @@ impl Look {
             Some(disk) if disk.is_ample() => {}
             _ => drop(look.unknown.insert(Condition::Disk)),
         }
+        if let Some(ParquetRoot::Bucket(url)) = &session.config().publish.parquet {
+            let lag = ParquetLag::of(conn, &url.to_string())?;
+            let lag = lag.filter(|lag| Timestamp::now().duration_since(lag.since) >= LONG_BEHIND);
+            look.holds(Condition::Parquet, lag.iter().map(|lag| &lag.address), |_| {
+                format!("{url} has lacked the newest Parquet snapshot for an hour")
+            });
+        }
         Ok(look)
     }
 
@@ -113,7 +127,9 @@ impl Look {
         let all = subjects.into_iter().inspect(|_| count += 1);
         let subjects: BTreeSet<String> = match condition {
             // What holds is one thing, however it is said.
-            Condition::Feed | Condition::Disk => all.map(|_| String::new()).collect(),
+            Condition::Feed | Condition::Disk | Condition::Parquet => {
+                all.map(|_| String::new()).collect()
+            }
             Condition::Difference | Condition::Sum | Condition::Doubt => all
                 .map(|subject| hex(&Sha256::digest(subject.as_ref())[..8]))
                 .collect::<BTreeSet<_>>()

@@ -1,19 +1,20 @@
-//! `casemirror check`: is the configuration right, and what may the API user read?
+//! `casemirror check`: is the configuration right, what may the API user read, and does the object store answer?
 
 use std::sync::Arc;
 
 use super::{output, print, work};
 use crate::catalog::{Catalog, Group};
-use crate::config::Config;
+use crate::config::{Config, ParquetRoot};
 use crate::cycle;
-use crate::error::{Kind, Result};
-use crate::mirror::{Store, is_there};
+use crate::error::{Error, Kind, Result};
+use crate::mirror::{State, Store, is_there};
+use crate::publish::{Root, Stop, check_snapshots};
 use crate::session::catalog_of;
 use crate::source::{Client, MemoryLedger};
 
 pub(crate) async fn run(config: Config) -> Result<u8> {
     let catalog = catalog_of(&config)?;
-    compare(&config, &catalog)?;
+    let held = compare(&config, &catalog)?;
     // It makes no feed call, so its ledger can be one that is forgotten.
     let ledger = Arc::new(MemoryLedger::new());
     let client = Client::new(&config.source, &config.feed, &config.limits, ledger)?;
@@ -73,21 +74,59 @@ pub(crate) async fn run(config: Config) -> Result<u8> {
         "{} answers; tenant {tenant}, client {}.\n{table}\n{end}{restrictions}\n{folders}\n",
         config.source.base_url, config.source.client_id
     ))?;
+    let looked = tokio::task::spawn_blocking(move || look_at_bucket(&config, held));
+    let text = looked.await.map_err(|e| {
+        Error::caused(Kind::Internal, "looking at the object store ended early", e)
+    })??;
+    print(&text)?;
     Ok(if unwritable.is_empty() { 0 } else { Kind::Config.exit_status() })
+}
+
+/// Whose the store is that this configuration is about.
+enum Held {
+    /// A process that goes on with it.
+    ByAnother,
+    /// Nobody; its id, empty where there is no store yet.
+    Not { store_id: String },
+}
+
+/// Reads what is in the bucket of `publish.parquet`, if that is one; writes nothing there.
+fn look_at_bucket(config: &Config, held: Held) -> Result<String> {
+    let Some(root @ ParquetRoot::Bucket(_)) = &config.publish.parquet else {
+        return Ok(String::new());
+    };
+    let Held::Not { store_id } = held else {
+        return Ok(format!("{root} is not looked at: the process that holds the store does.\n"));
+    };
+    let place = Root::open(root, &config.store.path)?;
+    let found = match check_snapshots(&place, &store_id, &Stop::default())? {
+        true => "holds snapshots of this store",
+        false => "holds no snapshot yet",
+    };
+    Ok(format!("{root} answers, and {found}; whether it may be written to is not tried.\n"))
 }
 
 /// Says in what the configuration is another than the one that the store was last written with, where there
 /// is one that nobody holds.
-fn compare(config: &Config, catalog: &Catalog) -> Result<()> {
+fn compare(config: &Config, catalog: &Catalog) -> Result<Held> {
+    let mut store_id = String::new();
     if !is_there(&config.store.path)? {
-        return Ok(());
+        return Ok(Held::Not { store_id });
     }
     match Store::look(config, catalog) {
-        Ok(looked) => work::tell(&looked.differences),
+        Ok(looked) => {
+            work::tell(&looked.differences);
+            store_id =
+                State::new(&looked.store.connection()?).meta("store_id")?.unwrap_or_default();
+        }
         // What holds it has compared them.
-        Err(error) if error.kind() == Kind::StoreLocked => {}
-        Err(error) if error.kind() == Kind::StoreOlder => tracing::warn!("{}", error.chain()),
+        Err(error) if error.kind() == Kind::StoreLocked => return Ok(Held::ByAnother),
+        Err(error) if error.kind() == Kind::StoreOlder => {
+            tracing::warn!("{}", error.chain());
+            // What upgrades it looks at its bucket.
+            return Ok(Held::ByAnother);
+        }
         Err(error) => return Err(error),
     }
-    Ok(())
+    Ok(Held::Not { store_id })
 }

@@ -97,7 +97,7 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
     let already = judged.iter().filter(|(_, j)| matches!(j, Judged::Closed(_))).count();
     let mut text = format!("{}\n", outcome(&of.month.to_string(), closed, already, &args.by));
     match session.write_pack(&of).await? {
-        Some(folder) => text.push_str(&format!("pack {}\n", folder.display())),
+        Some(place) => text.push_str(&format!("pack {place}\n")),
         None => text.push_str("no pack: publish.parquet is off\n"),
     }
     out.print(&text)?;

@@ -13,7 +13,7 @@ use crate::session::{Session, catalog_of, export};
 
 pub(crate) fn run(config: &Config, quiet: bool) -> Result<u8> {
     // What is wrong whatever the store holds, before it is opened.
-    folder(config)?;
+    is_on(config)?;
     let catalog = catalog_of(config)?;
     let Looked { store, catalog, differences } = Store::look(config, &catalog)?;
     work::tell(&differences);
@@ -31,28 +31,24 @@ pub(crate) fn run(config: &Config, quiet: bool) -> Result<u8> {
 
 /// The same in the daemon that holds the store.
 pub(crate) async fn execute(session: &Arc<Session>, out: &Printer) -> Result<u8> {
-    folder(session.config())?;
+    is_on(session.config())?;
     out.print(&summary(&session.export().await?))?;
     Ok(0)
 }
 
-fn folder(config: &Config) -> Result<&std::path::Path> {
-    config.publish.parquet.as_deref().ok_or_else(|| {
-        Error::new(
-            Kind::Config,
-            "publish.parquet is off (\"\"): name a folder for the snapshots there",
-        )
-    })
+fn is_on(config: &Config) -> Result<()> {
+    if config.publish.parquet.is_none() {
+        let text =
+            "publish.parquet is off (\"\"): name a folder or a bucket for the snapshots there";
+        return Err(Error::new(Kind::Config, text));
+    }
+    Ok(())
 }
 
 /// What was written, in a few lines.
 pub(crate) fn summary(written: &PublishedParquet) -> String {
     format!(
         "{}\n  files  {} ({} of them unchanged)\n  rows   {}\n  bytes  {}\n",
-        written.path.display(),
-        written.files,
-        written.linked,
-        written.rows,
-        written.bytes
+        written.address, written.files, written.linked, written.rows, written.bytes
     )
 }

@@ -69,7 +69,7 @@ pub(crate) fn summary(ran: &Ran) -> String {
         if let Some(parquet) = &published.parquet {
             text.push_str(&format!(
                 "\n  parquet   {} ({}, {} of them unchanged)",
-                parquet.path.display(),
+                parquet.address,
                 counted(parquet.files, "file"),
                 parquet.linked
             ));

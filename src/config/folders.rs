@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Config;
+use super::{Config, ParquetRoot};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 
@@ -11,7 +11,8 @@ impl Config {
     pub(crate) fn unwritable_folders(&self) -> Vec<String> {
         let publish = &self.publish;
         let of = |file: &Path| file.parent().map(Path::to_owned);
-        let parquet = publish.parquet.as_deref();
+        // An address of an object store is no folder.
+        let parquet = publish.parquet.as_ref().and_then(ParquetRoot::folder);
         // Views read the snapshots; the default of another store beside this one is left alone.
         let views = publish.views.as_deref();
         let views = views.filter(|_| parquet.is_some() && self.is_chosen("publish.views"));

@@ -20,7 +20,9 @@ use super::reader::Reader;
 use super::rules;
 use super::setting::{Setting, Shape};
 use super::violation::Origin;
-use super::{Bytes, FeedStyle, HistoryTables, JournalLevel, PrivacyMode, Reread, SecretUrl};
+use super::{
+    Bytes, FeedStyle, HistoryTables, JournalLevel, ParquetRoot, PrivacyMode, Reread, SecretUrl,
+};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -138,11 +140,12 @@ declare::sections! {
         /// The DuckDB file for analysts: replaced as a whole, never changed.
         pub database: PathBuf = written_path(), default "data/casemirror.duckdb";
 
-        /// Folder for the Parquet snapshots, of which `latest` is always the newest; "" is off.
-        pub parquet: Option<PathBuf> = optional(Reader::written_path), default "data/parquet";
+        /// Folder for the Parquet snapshots, of which `latest` is always the newest, or an address of an object
+        /// store ("s3://bucket/prefix", "gs://...", "az://...": docs/operations.md); "" is off.
+        pub parquet: Option<ParquetRoot> = optional(Reader::parquet_root), default "data/parquet";
 
         /// A small DuckDB file for readers that keep one connection open, as BI tools do: it is never replaced, and
-        /// its views read publish.parquet's `latest`; "" is off.
+        /// its views read publish.parquet's `latest`, which must be a folder; "" is off.
         pub(crate) views: Option<PathBuf> = views_path(), default "data/casemirror-views.duckdb";
 
         /// The folder under which those readers find publish.parquet, as in a container that has it elsewhere;

@@ -16,6 +16,7 @@ mod folders;
 mod keys;
 mod layers;
 mod notation;
+mod parquet_root;
 mod places;
 mod reader;
 mod rules;
@@ -39,11 +40,18 @@ pub(crate) use self::cron::Cron;
 pub(crate) use keys::{Alert, Journals, Schedule};
 pub use keys::{Config, Feed, Limits, Privacy, Publish, Resources, Source, Store};
 pub(crate) use notation::memory_bytes;
+pub use parquet_root::{BucketUrl, ParquetRoot, Provider};
 pub(crate) use places::lead_to_one;
 pub(crate) use rules::is_this_machine;
 pub(crate) use sample::TEMPLATE;
 pub(crate) use secret_url::SecretUrl;
 pub(crate) use violation::nearest;
+
+/// An address of an object store, for tests.
+#[cfg(test)]
+pub(crate) fn bucket_url(text: &str) -> BucketUrl {
+    BucketUrl::parse(text).unwrap()
+}
 
 use layers::Layers;
 use reader::Scope;
@@ -157,7 +165,7 @@ impl Config {
         config.feed.ledger = Some(dir.join("feed-calls"));
         config.store.path = dir.join("store.duckdb");
         config.publish.database = dir.join("casemirror.duckdb");
-        config.publish.parquet = Some(dir.join("parquet"));
+        config.publish.parquet = Some(ParquetRoot::Folder(dir.join("parquet")));
         config.publish.views = Some(dir.join("casemirror-views.duckdb"));
         config
     }

@@ -19,6 +19,7 @@ use super::declare::Key;
 use super::keys;
 use super::layers::Layers;
 use super::notation::{integer, memory_bytes, named_zone, written};
+use super::parquet_root::BucketUrl;
 use super::setting::Shape;
 use super::violation::{Origin, Violation};
 use super::words::Word;
@@ -92,7 +93,9 @@ impl Reader {
 
     /// The same for a path.
     pub(super) fn peek_path(&self, key: &str) -> Option<PathBuf> {
-        self.peek(key, |text| absolute(&self.folder, text))
+        // What is an address of an object store is no path.
+        let is_path = |text: &str| !BucketUrl::is_one(text);
+        self.peek(key, |text| is_path(text).then(|| absolute(&self.folder, text)).flatten())
     }
 
     /// Reads something, and notes nothing of what is wrong with it.

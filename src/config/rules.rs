@@ -14,6 +14,7 @@ use url::{Host, Url};
 
 use super::HistoryTables;
 use super::notation::named_zone;
+use super::parquet_root::{BucketUrl, ParquetRoot};
 use super::places::lead_to_one;
 use super::reader::{Reader, Scope};
 use super::violation::Origin;
@@ -194,15 +195,33 @@ impl Reader {
         Some(path)
     }
 
-    /// `publish.views`, which shows what is in `publish.parquet`: off by itself where that is off, refused
-    /// where somebody has set it.
-    pub(super) fn views_path(&mut self, key: &str) -> Option<Option<PathBuf>> {
-        if self.is_set("publish.parquet") {
-            return self.optional(key, Reader::written_path);
+    /// `publish.parquet`: a folder that casemirror writes, or an address of an object store.
+    pub(super) fn parquet_root(&mut self, key: &str) -> Option<ParquetRoot> {
+        match self.peek(key, |text| BucketUrl::is_one(text).then(|| BucketUrl::parse(text))) {
+            Some(Ok(url)) => Some(ParquetRoot::Bucket(url)),
+            Some(Err(rule)) => {
+                self.refuse(key, rule);
+                None
+            }
+            None => self.written_path(key).map(ParquetRoot::Folder),
         }
+    }
+
+    /// `publish.views`, which shows what is in `publish.parquet`: off by itself where that is off or no folder,
+    /// refused where somebody has set it.
+    pub(super) fn views_path(&mut self, key: &str) -> Option<Option<PathBuf>> {
+        let parquet = "publish.parquet";
+        let rule = match (self.is_set(parquet), self.peek(parquet, |t| Some(BucketUrl::is_one(t))))
+        {
+            (false, _) => "publish.parquet must be set, too: the views show what is there",
+            (true, Some(true)) => {
+                "publish.parquet must be a folder, too: the views cannot read an object store"
+            }
+            (true, _) => return self.optional(key, Reader::written_path),
+        };
         // The configuration that `init` writes names the default.
         if self.is_set(key) && self.origin(key) != Origin::Default && !self.has_default(key) {
-            self.refuse(key, "publish.parquet must be set, too: the views show what is there");
+            self.refuse(key, rule);
             return None;
         }
         Some(None)

@@ -15,7 +15,9 @@ use url::Url;
 
 use super::cron::Cron;
 use super::layers::figment_value;
-use super::{Bytes, FeedStyle, HistoryTables, JournalLevel, PrivacyMode, Reread, SecretUrl};
+use super::{
+    Bytes, FeedStyle, HistoryTables, JournalLevel, ParquetRoot, PrivacyMode, Reread, SecretUrl,
+};
 
 /// What kind of value a key takes: how a text from outside the file becomes a value, and whether it
 /// may be shown.
@@ -170,6 +172,15 @@ impl Setting for PathBuf {
 
     fn shown(&self) -> String {
         self.display().to_string()
+    }
+}
+
+/// An address that is refused may hold a key: it is shown as other addresses are.
+impl Setting for ParquetRoot {
+    const SHAPE: Shape = Shape::Url;
+
+    fn shown(&self) -> String {
+        self.to_string()
     }
 }
 

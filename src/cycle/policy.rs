@@ -82,6 +82,7 @@ pub(super) fn decide(kind: Kind, evidence: &Evidence) -> Verdict {
         | Kind::StoreDown
         | Kind::DiskFull
         | Kind::Io
+        | Kind::ObjectStore
         | Kind::Query
         | Kind::Cancelled
         | Kind::Dead => Verdict::EndRun,

@@ -110,6 +110,10 @@ const METRICS: &[(&str, &str)] = &[
     ),
     ("casemirror_restatements", "changes within closed months, in the last 30 days"),
     ("casemirror_published_timestamp_seconds", "when what readers have was taken"),
+    (
+        "casemirror_parquet_behind_since_timestamp_seconds",
+        "since when the object store lacks a Parquet snapshot that could not go there; no sample: it does not",
+    ),
     ("casemirror_rows", "rows of a table"),
     (
         "casemirror_table_up",
@@ -132,6 +136,7 @@ const METRICS: &[(&str, &str)] = &[
     ("casemirror_rows_changed_total", "rows that runs have inserted, updated and deleted"),
     ("casemirror_publishes_total", "publishings, by their result"),
     ("casemirror_publish_seconds", "how long publishing took"),
+    ("casemirror_uploads_total", "Parquet snapshots for an object store, by their result"),
     ("casemirror_webhooks_total", "deliveries to serve.webhooks, by kind and result"),
     ("casemirror_webhook_last_timestamp_seconds", "when the last webhook was kept"),
 ];
@@ -202,6 +207,9 @@ fn set(facts: &Facts) {
     }
     if let Some(snapshot) = &facts.snapshot {
         gauge!("casemirror_published_timestamp_seconds").set(seconds(snapshot.taken_at));
+    }
+    if let Some(at) = parsed(status.parquet_behind_since.as_deref()) {
+        gauge!("casemirror_parquet_behind_since_timestamp_seconds").set(at);
     }
     if let Some(disk) = &facts.disk {
         gauge!("casemirror_disk_free_bytes").set(count(disk.free));

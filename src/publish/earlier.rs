@@ -1,35 +1,51 @@
-//! The snapshot before: its files are linked where nothing can have changed
-//! (docs/architecture.md, "Published means finished").
+//! The snapshot before: its files are those of the next one too where nothing can have changed: linked in a
+//! folder, named again in a bucket (docs/architecture.md, "Published means finished").
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::bucket::Found;
 use super::footer;
 use super::manifest::{File, Manifest};
 use super::parts::Part;
 use super::snapshots;
 
-/// The files of the snapshot that `latest` shows, as far as they can be compared.
-pub(super) struct Earlier {
-    root: PathBuf,
+/// The files of the newest snapshot, as far as they can be compared.
+pub(super) struct Earlier<'a> {
+    place: Place<'a>,
     /// By their path within the snapshot.
     files: BTreeMap<String, File>,
 }
 
-impl Earlier {
-    /// What can be linked into the snapshot that `now` describes.
-    pub(super) fn of(root: &Path, now: &Manifest) -> Earlier {
-        let files = match read(root) {
+/// Where they are.
+#[derive(Clone, Copy)]
+pub(super) enum Place<'a> {
+    /// `publish.parquet`.
+    Folder(&'a Path),
+    Bucket(&'a Found),
+}
+
+impl<'a> Earlier<'a> {
+    /// What can be taken over into the snapshot that `now` describes.
+    pub(super) fn of(place: Place<'a>, now: &Manifest) -> Earlier<'a> {
+        let earlier = match place {
+            Place::Folder(root) => read(root),
+            Place::Bucket(found) => found.latest.clone(),
+        };
+        let files = match earlier {
             // Another store counts differently, another DuckDB or program may write differently.
             Some(earlier)
                 if earlier.store_id == now.store_id
                     && earlier.duckdb_version == now.duckdb_version
                     && earlier.program_version == now.program_version =>
             {
-                let folder = format!("snapshots/{}/", earlier.snapshot_id);
-                let within = |file: &File| file.path.strip_prefix(&folder).map(str::to_owned);
+                // In a bucket it may be a file of the snapshot before the earlier one.
+                let within = |file: &File| {
+                    let (_, path) = file.path.strip_prefix("snapshots/")?.split_once('/')?;
+                    Some(path.to_owned())
+                };
                 earlier
                     .files
                     .into_iter()
@@ -38,17 +54,17 @@ impl Earlier {
             }
             _ => BTreeMap::new(),
         };
-        Earlier { root: root.to_owned(), files }
+        Earlier { place, files }
     }
 
-    /// Nothing can be linked.
-    pub(super) fn none(root: &Path) -> Earlier {
-        Earlier { root: root.to_owned(), files: BTreeMap::new() }
+    /// Nothing can be taken over.
+    pub(super) fn none(place: Place<'a>) -> Earlier<'a> {
+        Earlier { place, files: BTreeMap::new() }
     }
 
-    /// Links the file of this part to `path`, if its rows and columns are the same now, and says what
-    /// the manifest said of it. `None`: it is to be written.
-    pub(super) fn link(&self, part: &Part, path: &Path) -> Option<File> {
+    /// Takes over the file of this part, if its rows and columns are the same now: in a folder as a link to
+    /// `path`, which the snapshot calls `name`. What the manifest is to say of it; `None`: it is to be written.
+    pub(super) fn take(&self, part: &Part, path: &Path, name: &str) -> Option<File> {
         let file = self.files.get(&part.path())?;
         let known = part.changes.is_some() || part.inputs.is_some();
         let same = file.changes == part.changes
@@ -57,7 +73,14 @@ impl Earlier {
         if !(known && same) {
             return None;
         }
-        let earlier = self.root.join(&file.path);
+        let root = match self.place {
+            Place::Folder(root) => root,
+            Place::Bucket(found) => {
+                let whole = file.statistics.is_some() && found.is_whole(&file.path, file.bytes);
+                return whole.then(|| file.clone());
+            }
+        };
+        let earlier = root.join(&file.path);
         let statistics = match &file.statistics {
             Some(statistics) => statistics.clone(),
             None => footer::read(&earlier, &file.path, &part.columns.as_ref()?.all, file.rows)
@@ -65,7 +88,8 @@ impl Earlier {
                 .ok()?,
         };
         let linked = link(&earlier, path, file.bytes);
-        linked.then(|| File { statistics: Some(statistics), ..file.clone() })
+        let (path, statistics) = (name.to_owned(), Some(statistics));
+        linked.then(|| File { path, statistics, ..file.clone() })
     }
 }
 

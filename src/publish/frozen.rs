@@ -11,8 +11,9 @@ use std::time::Instant;
 
 use duckdb::Connection;
 
+use super::bucket::{Bucket, Found};
 use super::database::snapshot_row;
-use super::{Snapshot, SnapshotInfo, Targets, snapshots};
+use super::{Root, Snapshot, SnapshotInfo, Stop, Targets, snapshots};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Residue, log};
@@ -47,22 +48,38 @@ pub(crate) struct Pinned {
 }
 
 /// What a publishing is called, before the state that it shows is frozen. What a killed process left
-/// behind at the targets is removed.
+/// behind at the targets is removed. A bucket is looked at: that it cannot be reached is no error here, as the
+/// rest can be published without it.
 ///
 /// # Errors
-/// `Kind::Io`.
-pub fn begin(targets: &Targets<'_>, info: SnapshotInfo) -> Result<Snapshot> {
+/// `Kind::Io`; `Kind::Config` for a bucket of another store; `Kind::Cancelled`.
+pub fn begin(targets: &Targets<'_>, info: SnapshotInfo, stop: &Stop) -> Result<Snapshot> {
     if let Some(target) = targets.database {
         durable::remove_stale_of(target)?;
     }
-    if let Some(target) = targets.parquet {
-        snapshots::prepare(target.root)?;
+    let mut found = None;
+    match targets.parquet.map(|target| target.root) {
+        Some(Root::Folder(root)) => snapshots::prepare(root)?,
+        Some(Root::Bucket(bucket)) => {
+            durable::remove_stale_of(bucket.spool())?;
+            let looked = Bucket::run(stop, Found::look(bucket.clone(), info.store_id.clone()));
+            found = match looked {
+                Err(e) if matches!(e.kind(), Kind::Config | Kind::Cancelled) => return Err(e),
+                looked => Some(looked),
+            };
+        }
+        None => {}
     }
     if let Some(target) = targets.views {
         durable::remove_stale_of(target.file)?;
     }
-    let id = snapshots::free_id(targets.parquet.map(|t| t.root), info.taken_at);
-    Ok(Snapshot { id, info })
+    let is_taken = |id: &str| match targets.parquet.map(|target| target.root) {
+        Some(Root::Folder(root)) => snapshots::is_there(root, id),
+        Some(Root::Bucket(_)) => matches!(&found, Some(Ok(found)) if found.has(id)),
+        None => false,
+    };
+    let id = snapshots::free_id(info.taken_at, is_taken);
+    Ok(Snapshot { id, info, found })
 }
 
 impl Frozen {

@@ -76,14 +76,20 @@ impl Manifest {
             .map_err(|e| Error::caused(Kind::Io, format!("{} is no manifest", path.display()), e))
     }
 
-    /// Writes it into the folder of its snapshot.
-    pub(super) fn write(&self, folder: &Path) -> Result<()> {
-        let path = folder.join(FILE_NAME);
-        let failed = |e| error::io("write", &path, e);
+    /// As it is written.
+    pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut text = serde_json::to_vec_pretty(self).map_err(|e| {
             Error::caused(Kind::Internal, "a manifest cannot be written as JSON", e)
         })?;
         text.push(b'\n');
+        Ok(text)
+    }
+
+    /// Writes it into the folder of its snapshot.
+    pub(super) fn write(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(FILE_NAME);
+        let failed = |e| error::io("write", &path, e);
+        let text = self.to_bytes()?;
         fs::File::create_new(&path).and_then(|mut f| f.write_all(&text)).map_err(failed)
     }
 }

@@ -7,9 +7,14 @@
 //!
 //! Readers that keep one connection open have a file of views over the newest snapshot ([`views`]).
 //!
+//! The snapshots go into a folder, or into a bucket of an object store ([`Root`]). What is for a bucket is made
+//! here and uploaded when nothing waits for it any more: a store that holds still for its copy does so for as long
+//! as the disk takes, not the network.
+//!
 //! Both are made from one [`Frozen`] state, so that a database and a snapshot of the same id show the
 //! same rows. The writer goes on meanwhile: nothing here writes rows to the store.
 
+mod bucket;
 mod bytes;
 mod columns;
 mod database;
@@ -28,21 +33,27 @@ mod workbook;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::sync::watch;
 
+use crate::config::ParquetRoot;
+use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::mirror::ROW_GROUP_ROWS;
 use crate::progress::Progress;
 
+pub use bucket::Bucket;
+use bucket::Found;
+pub(crate) use bucket::Upload;
 pub(crate) use frozen::Pinned;
 pub use frozen::{Frozen, begin};
 pub use manifest::Manifest;
 pub(crate) use owner::{check_database, check_snapshots, check_views, identity};
 pub(crate) use pack::{PackTarget, packed_months, write_pack};
+use parquet::Finished;
 pub(crate) use views::write as write_views;
 pub use views::{ViewsTarget, ViewsWritten};
 
@@ -66,22 +77,44 @@ pub struct SnapshotInfo {
 pub struct Targets<'a> {
     /// The file for analysts (`publish.database`).
     pub database: Option<&'a Path>,
-    /// The folder of the snapshots (`publish.parquet`).
+    /// The place of the snapshots (`publish.parquet`).
     pub parquet: Option<ParquetTarget<'a>>,
     /// The file with views over the snapshots, which are written together with one.
     pub views: Option<ViewsTarget<'a>>,
 }
 
-/// The folder of the Parquet snapshots and what is kept there.
+/// Where the Parquet snapshots and the packs are.
+#[derive(Debug, Clone)]
+pub enum Root {
+    Folder(PathBuf),
+    Bucket(Bucket),
+}
+
+impl Root {
+    /// What `publish.parquet` names. Nothing is called. What is for a bucket is written beside `store` first.
+    ///
+    /// # Errors
+    /// Those of [`Bucket::open`].
+    pub fn open(root: &ParquetRoot, store: &Path) -> Result<Root> {
+        match root {
+            ParquetRoot::Folder(folder) => Ok(Root::Folder(folder.clone())),
+            ParquetRoot::Bucket(url) => {
+                Bucket::open(url, durable::with_suffix(store, ".upload")).map(Root::Bucket)
+            }
+        }
+    }
+}
+
+/// The place of the Parquet snapshots and what is kept there.
 #[derive(Debug, Clone, Copy)]
 pub struct ParquetTarget<'a> {
-    pub root: &'a Path,
+    pub root: &'a Root,
     /// Tables of schema `main`.
     pub tables: &'a [&'a str],
     /// A snapshot goes when it is none of the newest `keep_snapshots` and older than `keep_for`.
     pub keep_snapshots: usize,
     pub keep_for: Duration,
-    /// Earlier snapshots hold what is to be seen no more: none of their files is linked, and they are
+    /// Earlier snapshots hold what is to be seen no more: none of their files is taken over, and they are
     /// removed when there is a new one.
     pub erased: bool,
 }
@@ -103,12 +136,13 @@ pub(crate) struct PublishedDatabase {
     pub(crate) path: PathBuf,
 }
 
-/// The snapshot that `latest` shows now.
+/// The newest snapshot now.
 #[derive(Debug, Clone)]
 pub struct PublishedParquet {
-    pub(crate) path: PathBuf,
+    /// Its folder, or `s3://bucket/prefix/snapshots/<id>`.
+    pub(crate) address: String,
     pub files: usize,
-    /// Of these, hard links to the files of the snapshot before.
+    /// Of these, those of the snapshot before.
     pub linked: usize,
     /// In all files together.
     pub rows: u64,
@@ -117,10 +151,12 @@ pub struct PublishedParquet {
 }
 
 /// A snapshot with its name.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Snapshot {
     id: String,
     info: SnapshotInfo,
+    /// What there is in the bucket that it goes to, or why that is not known.
+    found: Option<Result<Found>>,
 }
 
 impl Snapshot {
@@ -133,22 +169,54 @@ impl Snapshot {
 /// Ends a publishing from another thread, with DuckDB's own interrupt for what DuckDB does. Clones
 /// share it.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop(Arc<watch::Sender<bool>>);
 
 impl Stop {
     /// What was published before stays.
     pub(crate) fn now(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.send_replace(true);
     }
 
     /// # Errors
     /// `Kind::Cancelled` when it is to end.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.0.load(Ordering::Relaxed) {
-            return Err(Error::new(Kind::Cancelled, "publishing was interrupted"));
-        }
-        Ok(())
+        if *self.0.borrow() { Err(interrupted()) } else { Ok(()) }
     }
+
+    /// Comes when it is to end: the error that says so.
+    async fn comes(&self) -> Error {
+        // The sender is here, so that it is waited for until it says so.
+        let _ = self.0.subscribe().wait_for(|stopped| *stopped).await;
+        interrupted()
+    }
+}
+
+fn interrupted() -> Error {
+    Error::new(Kind::Cancelled, "publishing was interrupted")
+}
+
+/// What [`make`] has put in its place, and what has yet to be.
+pub(crate) struct Made {
+    pub(crate) published: Published,
+    /// The snapshot, where it goes to a bucket; or why it cannot.
+    pub(crate) upload: Option<Result<Upload>>,
+}
+
+/// Publishes a frozen state as [`make`] does, and uploads what is for a bucket.
+///
+/// # Errors
+/// Those of [`make`] and [`Upload::run`].
+pub fn publish(
+    frozen: Frozen,
+    targets: &Targets<'_>,
+    stop: &Stop,
+    progress: &Progress,
+) -> Result<Published> {
+    let Made { mut published, upload } = make(frozen, targets, stop, progress)?;
+    if let Some(upload) = upload {
+        published.parquet = Some(upload?.run(stop, progress)?);
+    }
+    Ok(published)
 }
 
 /// Publishes a frozen state. Other connections may write and commit meanwhile. The whole store is
@@ -156,13 +224,14 @@ impl Stop {
 ///
 /// # Errors
 /// `Kind::DiskFull`, `Kind::Io`, `Kind::Store`, `Kind::Cancelled`: what was published before stays,
-/// and nothing half-written remains.
-pub fn publish(
-    frozen: Frozen,
+/// and nothing half-written remains. That a bucket cannot be reached is none: the rest is published.
+pub(crate) fn make(
+    mut frozen: Frozen,
     targets: &Targets<'_>,
     stop: &Stop,
     progress: &Progress,
-) -> Result<Published> {
+) -> Result<Made> {
+    let found = frozen.snapshot.found.take();
     let conn = frozen.pinned.conn();
     let database = match (targets.database, frozen.pinned.image) {
         (Some(target), Some(image)) => {
@@ -170,20 +239,32 @@ pub fn publish(
         }
         _ => None,
     };
+    let (found, unreachable) = match found.transpose() {
+        Ok(found) => (found, None),
+        Err(error) => (None, Some(error)),
+    };
     let parquet = targets
         .parquet
-        .map(|target| parquet::Export::write(conn, target, &frozen.snapshot, stop, progress))
+        .filter(|_| unreachable.is_none())
+        .map(|target| {
+            parquet::Export::write(conn, target, (&frozen.snapshot, found), stop, progress)
+        })
         .transpose()?;
     frozen.pinned.release()?;
 
     let database = database.map(database::Copy::finish).transpose()?;
     failpoint::hit("database-published");
-    let parquet = parquet.map(parquet::Export::finish).transpose()?;
+    let (parquet, upload) = match parquet.map(parquet::Export::finish).transpose()? {
+        Some(Finished::Placed(parquet)) => (Some(parquet), None),
+        Some(Finished::ToUpload(upload)) => (None, Some(Ok(*upload))),
+        None => (None, unreachable.map(Err)),
+    };
     let views = targets.views.filter(|_| parquet.is_some());
     let views = views
         .map(|target| views::write(conn, &target, &frozen.snapshot.info.store_id))
         .transpose()?;
-    Ok(Published { snapshot_id: frozen.snapshot.id.clone(), database, parquet, views })
+    let snapshot_id = frozen.snapshot.id.clone();
+    Ok(Made { published: Published { snapshot_id, database, parquet, views }, upload })
 }
 
 /// A path as text for SQL, which knows no other.

@@ -8,10 +8,11 @@ use std::path::Path;
 
 use duckdb::{Connection, OptionalExt as _, Row};
 
+use super::bucket::{self, Bucket};
 use super::database::open_published;
 use super::manifest::Manifest;
-use super::snapshots;
 use super::views::{self, Found};
+use super::{Root, Stop, snapshots};
 use crate::config::lead_to_one;
 use crate::durable;
 use crate::error::{self, Error, Kind, Result};
@@ -73,11 +74,21 @@ pub(crate) fn check_database(
     }
 }
 
-/// Refuses a folder of snapshots that another store has published into.
+/// Refuses a place of snapshots that another store has published into. `false`: there is no snapshot yet.
 ///
 /// # Errors
-/// `Config` naming whose it is; `Io`.
-pub(crate) fn check_snapshots(root: &Path, store_id: &str) -> Result<()> {
+/// `Config` naming whose it is; `Io`, `ObjectStore`.
+pub(crate) fn check_snapshots(root: &Root, store_id: &str, stop: &Stop) -> Result<bool> {
+    match root {
+        Root::Folder(root) => check_folder(root, store_id),
+        Root::Bucket(bucket) => {
+            let (bucket, store_id) = (bucket.clone(), store_id.to_owned());
+            Bucket::run(stop, async move { bucket::look(&bucket, &store_id).await })
+        }
+    }
+}
+
+fn check_folder(root: &Path, store_id: &str) -> Result<bool> {
     if metadata(root)?.is_some_and(|found| !found.is_dir()) {
         return Err(refused("publish.parquet", root, "is a file, and must be a folder"));
     }
@@ -98,7 +109,7 @@ pub(crate) fn check_snapshots(root: &Path, store_id: &str) -> Result<()> {
             refused("holds folders that are named as snapshots and are none")
         }
         // What is broken has to become whole again.
-        _ => Ok(()),
+        _ => Ok(latest.exists()),
     }
 }
 
@@ -121,7 +132,7 @@ pub(crate) fn check_views(target: &Path, store_id: &str) -> Result<()> {
     }
 }
 
-fn published_by(conn: &Connection) -> Result<String> {
+pub(super) fn published_by(conn: &Connection) -> Result<String> {
     let sql = "SELECT value FROM sync.meta WHERE key = 'store_id'";
     let owner = mark(conn, ("sync", "meta"), sql, |row| row.get::<_, Option<String>>(0))?;
     Ok(owner.flatten().unwrap_or_default())
@@ -196,7 +207,7 @@ mod tests {
     fn a_folder_of_snapshots_is_its_stores_alone() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        let said = |id: &str| check_snapshots(root, id).map_err(|e| e.to_string());
+        let said = |id: &str| check_folder(root, id).map_err(|e| e.to_string());
         said("ours").unwrap();
         snapshot(root, ID, "theirs");
         assert!(said("ours").unwrap_err().contains("snapshots of another store"));
@@ -214,7 +225,7 @@ mod tests {
     fn what_only_has_the_names_of_snapshots_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        let said = || check_snapshots(root, "ours").map_err(|e| e.to_string());
+        let said = || check_folder(root, "ours").map_err(|e| e.to_string());
         fs::create_dir_all(root.join("snapshots").join(ID)).unwrap();
         assert!(said().unwrap_err().contains("named as snapshots and are none"));
         // Its manifest was lost: what is broken is replaced.

@@ -1,5 +1,5 @@
-//! The pack of a closed month: what a controller keeps of it, in `closings/<month>/` of the Parquet
-//! folder (docs/finance.md).
+//! The pack of a closed month: what a controller keeps of it, in `closings/<month>/` of `publish.parquet`
+//! (docs/finance.md).
 //!
 //! The same tables three times: as Parquet, as CSV, and as sheets of one workbook. Lines and annotations
 //! are those of the moment when their month was closed, whatever became of them since; what became of
@@ -12,9 +12,11 @@ use std::path::{Path, PathBuf};
 use duckdb::Connection;
 use jiff::tz::TimeZone;
 
+use super::bucket::{Bucket, PACKS, Written};
 use super::database::open_published;
-use super::utf8;
+use super::owner::published_by;
 use super::workbook::Workbook;
+use super::{Root, Stop, utf8};
 use crate::catalog::{Catalog, EXTRA_COLUMN, Group, JOURNAL_COLUMNS, LINE_NUMBER, Resource};
 use crate::config::JournalLevel;
 use crate::durable::{self, Access, Replacement};
@@ -27,8 +29,8 @@ use crate::sql::{self, db, from_micros};
 pub(crate) struct PackTarget<'a> {
     /// The published database: the pack shows what readers see.
     pub(crate) database: &'a Path,
-    /// The Parquet folder (`publish.parquet`).
-    pub(crate) root: &'a Path,
+    /// `publish.parquet`.
+    pub(crate) root: &'a Root,
     pub(crate) level: JournalLevel,
     pub(crate) month: Month,
     /// Zone of the workbook's times: Excel knows none.
@@ -42,45 +44,95 @@ struct Sheet {
     query: String,
 }
 
-/// Writes the pack of a month as far as it is closed; returns its folder.
+/// Writes the pack of a month as far as it is closed; returns where it is.
 ///
 /// # Errors
-/// `Kind::DiskFull`, `Kind::Io`, `Kind::Store`: every file is the old or the new one, whole.
-pub(crate) fn write_pack(catalog: &Catalog, target: &PackTarget<'_>) -> Result<PathBuf> {
-    let folder = packs(target.root).join(target.month.to_string());
-    durable::make_shared_folder(&folder)?;
-    durable::remove_stale_in(&folder)?;
-
+/// `Kind::DiskFull`, `Kind::Io`, `Kind::Store`, `Kind::ObjectStore`: every file is the old or the new one,
+/// whole. `Kind::Cancelled` by `stop`.
+pub(crate) fn write_pack(
+    catalog: &Catalog,
+    target: &PackTarget<'_>,
+    stop: &Stop,
+) -> Result<String> {
     let conn = open_published(target.database)?;
+    let month = target.month.to_string();
+    match target.root {
+        Root::Folder(root) => {
+            let folder = packs(root).join(month);
+            durable::make_shared_folder(&folder)?;
+            durable::remove_stale_in(&folder)?;
+            write_files(&conn, catalog, target, |name, write| put(&folder.join(name), write))?;
+            Ok(folder.display().to_string())
+        }
+        Root::Bucket(bucket) => {
+            let spool = Replacement::of(bucket.spool())?;
+            durable::make_private_folder(spool.path())
+                .map_err(|e| error::io("create the folder", spool.path(), e))?;
+            let folder = format!("{PACKS}/{month}");
+            let mut files = Vec::new();
+            write_files(&conn, catalog, target, |name, write| {
+                let path = spool.path().join(name);
+                write(&path)?;
+                files.push(Written { path, name: format!("{folder}/{name}") });
+                Ok(())
+            })?;
+            // Last: from then on the connection reaches no file.
+            let (bucket, store_id) = (bucket.clone(), published_by(&conn)?);
+            let address = bucket.address_of(&folder);
+            Bucket::run(stop, async move {
+                bucket.put_where_different(&store_id, &folder, files).await
+            })?;
+            Ok(address)
+        }
+    }
+}
+
+/// Hands `put` the name of each file, and what writes it to a path.
+fn write_files(
+    conn: &Connection,
+    catalog: &Catalog,
+    target: &PackTarget<'_>,
+    mut put: impl FnMut(&str, &dyn Fn(&Path) -> Result<()>) -> Result<()>,
+) -> Result<()> {
     let sheets = sheets(catalog, target);
     for sheet in &sheets {
         let rows = &sheet.query;
         for (extension, format) in
             [("parquet", "FORMAT parquet, COMPRESSION zstd"), ("csv", "FORMAT csv, HEADER")]
         {
-            put(&folder.join(format!("{}.{extension}", sheet.name)), |path| {
+            put(&format!("{}.{extension}", sheet.name), &|path| {
                 let sql = format!("COPY ({rows}) TO {} ({format})", sql::text(utf8(path)?));
                 conn.execute_batch(&sql)
                     .map_err(|e| db(&format!("cannot write {}.{extension}", sheet.name), e))
             })?;
         }
     }
-    put(&folder.join(format!("closing-{}.xlsx", target.month)), |path| {
+    put(&format!("closing-{}.xlsx", target.month), &|path| {
         let mut workbook = Workbook::new(target.zone);
-        workbook.created_at(last_closed(&conn, target)?)?;
+        workbook.created_at(last_closed(conn, target)?)?;
         for sheet in &sheets {
-            workbook.add(&conn, &sheet.name, &sheet.query)?;
+            workbook.add(conn, &sheet.name, &sheet.query)?;
         }
         workbook.save(path)
-    })?;
-    Ok(folder)
+    })
 }
 
 /// The months that there are packs of.
 ///
 /// # Errors
-/// `Kind::Io`.
-pub(crate) fn packed_months(root: &Path) -> Result<Vec<Month>> {
+/// `Kind::Io`, `Kind::ObjectStore`; `Kind::Cancelled` by `stop`.
+pub(crate) fn packed_months(root: &Root, stop: &Stop) -> Result<Vec<Month>> {
+    let root = match root {
+        Root::Folder(root) => root,
+        Root::Bucket(bucket) => {
+            let bucket = bucket.clone();
+            let objects = Bucket::run(stop, async move { bucket.list(PACKS).await })?;
+            let names = objects.keys().filter_map(|name| name.split('/').nth(1));
+            let mut months: Vec<Month> = names.filter_map(|name| name.parse().ok()).collect();
+            months.dedup();
+            return Ok(months);
+        }
+    };
     let folder = packs(root);
     let failed = |e| error::io("list", &folder, e);
     let mut months = Vec::new();
@@ -98,11 +150,11 @@ pub(crate) fn packed_months(root: &Path) -> Result<Vec<Month>> {
 }
 
 fn packs(root: &Path) -> PathBuf {
-    root.join("closings")
+    root.join(PACKS)
 }
 
 /// Writes a file beside its place and puts it there, unless its bytes are there already.
-fn put(target: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+fn put(target: &Path, write: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
     let file = Replacement::of(target)?;
     write(file.path())?;
     if same_bytes(file.path(), target)? { Ok(()) } else { file.finish(Access::ReadOnly) }

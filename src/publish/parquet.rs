@@ -1,18 +1,19 @@
-//! A Parquet snapshot: its files, one manifest, one link that moves when all of it is there
+//! A Parquet snapshot: its files, one manifest, one link (or object) that moves when all of it is there
 //! (docs/architecture.md, "Published means finished").
 
 use duckdb::Connection;
 use jiff::Timestamp;
 
 use super::ROW_GROUP_ROWS;
-use super::earlier::Earlier;
+use super::bucket::{Found, Snapshotted, Upload, Written};
+use super::earlier::{Earlier, Place};
 use super::footer;
 use super::manifest::{self, File, Manifest, rfc3339};
 use super::parts::{self, Part};
 use super::snapshots;
-use super::{ParquetTarget, PublishedParquet, Snapshot, Stop, utf8};
+use super::{ParquetTarget, PublishedParquet, Root, Snapshot, Stop, utf8};
 use crate::durable::{self, Access, Replacement};
-use crate::error::Result;
+use crate::error::{self, Error, Kind, Result};
 use crate::failpoint;
 use crate::progress::Progress;
 use crate::sql::{self, db};
@@ -21,9 +22,22 @@ use crate::sql::{self, db};
 pub(super) struct Export<'a> {
     target: ParquetTarget<'a>,
     taken_at: Timestamp,
+    /// What becomes the snapshot's folder; for a bucket, where its files wait to be uploaded.
     folder: Replacement,
     manifest: Manifest,
     linked: usize,
+    /// What there is in the bucket, where it goes to one.
+    found: Option<Found>,
+    /// Files to upload.
+    written: Vec<Written>,
+}
+
+/// What became of a snapshot.
+pub(super) enum Finished {
+    /// It is in its folder, and readers see it.
+    Placed(PublishedParquet),
+    /// It is to be uploaded.
+    ToUpload(Box<Upload>),
 }
 
 impl<'a> Export<'a> {
@@ -34,11 +48,19 @@ impl<'a> Export<'a> {
     pub(super) fn write(
         conn: &Connection,
         target: ParquetTarget<'a>,
-        snapshot: &Snapshot,
+        (snapshot, found): (&Snapshot, Option<Found>),
         stop: &Stop,
         progress: &Progress,
     ) -> Result<Export<'a>> {
-        let folder = Replacement::of(&snapshots::folder(target.root).join(&snapshot.id))?;
+        let folder = match target.root {
+            Root::Folder(root) => Replacement::of(&snapshots::folder(root).join(&snapshot.id))?,
+            Root::Bucket(bucket) => {
+                let spool = Replacement::of(bucket.spool())?;
+                durable::make_private_folder(spool.path())
+                    .map_err(|e| error::io("create the folder", spool.path(), e))?;
+                spool
+            }
+        };
         let mut export = Export {
             target,
             taken_at: snapshot.info.taken_at,
@@ -57,12 +79,16 @@ impl<'a> Export<'a> {
             },
             folder,
             linked: 0,
+            found: None,
+            written: Vec::new(),
         };
-        let earlier = if target.erased {
-            Earlier::none(target.root)
-        } else {
-            Earlier::of(target.root, &export.manifest)
+        let place = match (target.root, &found) {
+            (Root::Folder(root), _) => Place::Folder(root),
+            (Root::Bucket(_), Some(found)) => Place::Bucket(found),
+            (Root::Bucket(_), None) => return Err(never_looked_at()),
         };
+        let earlier =
+            if target.erased { Earlier::none(place) } else { Earlier::of(place, &export.manifest) };
         let parts = parts::all(conn, target.tables, snapshot)?;
         let mut share = progress.share(parts.len() as u64);
         for part in parts {
@@ -70,19 +96,20 @@ impl<'a> Export<'a> {
             export.add(conn, part, &earlier)?;
             share.done(1);
         }
+        export.found = found;
         Ok(export)
     }
 
-    /// Writes one file, or links the earlier snapshot's where nothing can have changed.
-    fn add(&mut self, conn: &Connection, part: Part, earlier: &Earlier) -> Result<()> {
+    /// Writes one file, or takes over the earlier snapshot's where nothing can have changed.
+    fn add(&mut self, conn: &Connection, part: Part, earlier: &Earlier<'_>) -> Result<()> {
         let folder = self.folder.path().join(&part.folder);
         durable::make_shared_folder(&folder)?;
         let path = folder.join(&part.file);
         let name = format!("snapshots/{}/{}", self.manifest.snapshot_id, part.path());
 
-        if let Some(file) = earlier.link(&part, &path) {
+        if let Some(file) = earlier.take(&part, &path, &name) {
             self.linked += 1;
-            self.manifest.files.push(File { path: name, ..file });
+            self.manifest.files.push(file);
             return Ok(());
         }
         let columns = part.columns(conn)?;
@@ -98,6 +125,9 @@ impl<'a> Export<'a> {
         let statistics = footer::read(&path, &name, &columns.all, rows)?;
         durable::read_only(&path)?;
         let (bytes, sha256) = manifest::measure(&path)?;
+        if matches!(self.target.root, Root::Bucket(_)) {
+            self.written.push(Written { path, name: name.clone() });
+        }
         self.manifest.files.push(File {
             path: name,
             table: part.table,
@@ -112,12 +142,27 @@ impl<'a> Export<'a> {
         Ok(())
     }
 
-    /// Puts the snapshot in its place, moves `latest`, removes what is not kept.
+    /// Puts the snapshot in its place, moves `latest`, removes what is not kept; what goes to a bucket is left
+    /// to be uploaded.
     ///
     /// # Errors
     /// As [`super::publish`].
-    pub(super) fn finish(self) -> Result<PublishedParquet> {
-        let Export { target, taken_at, folder, manifest, linked } = self;
+    pub(super) fn finish(self) -> Result<Finished> {
+        let Export { target, taken_at, folder, manifest, linked, found, written } = self;
+        let root = match target.root {
+            Root::Folder(root) => root,
+            Root::Bucket(bucket) => {
+                let about = Snapshotted {
+                    unchanged: linked,
+                    keep_snapshots: target.keep_snapshots,
+                    keep_for: target.keep_for,
+                    erased: target.erased,
+                };
+                let place = (bucket.clone(), found.ok_or_else(never_looked_at)?);
+                let upload = Upload::of(place, manifest, written, about, folder);
+                return Ok(Finished::ToUpload(Box::new(upload)));
+            }
+        };
         manifest.write(folder.path())?;
         durable::read_only(&folder.path().join(manifest::FILE_NAME))?;
         let path = folder.target().to_owned();
@@ -125,19 +170,23 @@ impl<'a> Export<'a> {
         folder.finish(Access::AsCreated)?;
         failpoint::hit("snapshot-placed");
         let id = &manifest.snapshot_id;
-        snapshots::point_latest_to(target.root, id)?;
+        snapshots::point_latest_to(root, id)?;
         if target.erased {
-            snapshots::remove_all_but(target.root, id)?;
+            snapshots::remove_all_but(root, id)?;
         } else {
             let (keep, keep_for) = (target.keep_snapshots, target.keep_for);
-            snapshots::remove_old(target.root, id, taken_at, keep, keep_for)?;
+            snapshots::remove_old(root, id, taken_at, keep, keep_for)?;
         }
-        Ok(PublishedParquet {
-            path,
+        Ok(Finished::Placed(PublishedParquet {
+            address: path.display().to_string(),
             files: manifest.files.len(),
             linked,
             rows: manifest.files.iter().map(|f| f.rows).sum(),
             bytes: manifest.files.iter().map(|f| f.bytes).sum(),
-        })
+        }))
     }
+}
+
+fn never_looked_at() -> Error {
+    Error::new(Kind::Internal, "a snapshot is made for a bucket that nobody has looked at")
 }

@@ -34,18 +34,22 @@ pub(super) fn prepare(root: &Path) -> Result<()> {
 }
 
 /// The name of a snapshot taken at this time: `2026-11-20T020000Z`, or with `-2`, `-3` … when there
-/// is one of that second.
-pub(super) fn free_id(root: Option<&Path>, taken_at: Timestamp) -> String {
+/// is one of that second, which `taken` says.
+pub(super) fn free_id(taken_at: Timestamp, taken: impl Fn(&str) -> bool) -> String {
     let base = format!("{}Z", taken_at.strftime(TIME_FORMAT));
-    let taken = |id: &str| root.is_some_and(|root| folder(root).join(id).exists());
     if !taken(&base) {
         return base;
     }
     (2..).map(|n| format!("{base}-{n}")).find(|id| !taken(id)).unwrap_or(base) // The numbers do not end before the file system does.
 }
 
+/// Whether there is a snapshot of this name.
+pub(super) fn is_there(root: &Path, id: &str) -> bool {
+    folder(root).join(id).exists()
+}
+
 /// When the snapshot of this name was taken, and which of that second it is.
-fn parse_id(id: &str) -> Option<(Timestamp, u32)> {
+pub(super) fn parse_id(id: &str) -> Option<(Timestamp, u32)> {
     let (time, rest) = id.split_once('Z')?;
     let number = match rest.strip_prefix('-') {
         Some(number) => number.parse().ok().filter(|n| *n >= 2)?,
@@ -122,7 +126,7 @@ fn all(root: &Path) -> Result<Vec<((Timestamp, u32), String)>> {
 }
 
 /// Which snapshots are to go: pure, so that it can be tested without waiting.
-fn expired(
+pub(super) fn expired(
     mut all: Vec<((Timestamp, u32), String)>,
     now: Timestamp,
     keep: usize,
@@ -149,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_name_tells_its_second_and_its_number() {
-        assert_eq!(free_id(None, at("2026-11-20T02:00:00.75Z")), "2026-11-20T020000Z");
+        assert_eq!(free_id(at("2026-11-20T02:00:00.75Z"), |_| false), "2026-11-20T020000Z");
         assert_eq!(parse_id("2026-11-20T020000Z"), Some((at("2026-11-20T02:00:00Z"), 1)));
         assert_eq!(parse_id("2026-11-20T020000Z-12"), Some((at("2026-11-20T02:00:00Z"), 12)));
         for other in ["2026-11-20", "2026-11-20T020000Z-1", "2026-11-20T020000Zx", "lost+found", ""]
@@ -163,7 +167,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let time = at("2026-11-20T02:00:00Z");
         for expected in ["2026-11-20T020000Z", "2026-11-20T020000Z-2", "2026-11-20T020000Z-3"] {
-            let id = free_id(Some(dir.path()), time);
+            let id = free_id(time, |id| is_there(dir.path(), id));
             assert_eq!(id, expected);
             fs::create_dir_all(folder(dir.path()).join(id)).unwrap();
         }

@@ -1,3 +1,4 @@
+mod bucket;
 mod copies;
 mod footers;
 mod links;
@@ -29,6 +30,10 @@ struct World {
     /// The file with views, and where its readers find the snapshots, if elsewhere.
     views: Option<PathBuf>,
     views_root: Option<PathBuf>,
+    /// Where snapshots go instead of a folder, whose store it is then, and whether earlier ones hold what was erased.
+    bucket: Option<Bucket>,
+    store_id: &'static str,
+    erased: bool,
     /// Held by what commits rows while something is published: nothing does while a state is frozen.
     committing: Mutex<()>,
 }
@@ -50,6 +55,9 @@ impl World {
             tables: vec!["cases", "offices"],
             views: None,
             views_root: None,
+            bucket: None,
+            store_id: "one",
+            erased: false,
             committing: Mutex::default(),
         }
     }
@@ -77,13 +85,14 @@ impl World {
 
     fn publish_until(&self, stop: &Stop, database: Option<&Path>, at: &str) -> Result<Published> {
         let parquet = self.parquet();
+        let root = self.bucket.clone().map_or(Root::Folder(parquet.clone()), Root::Bucket);
         let targets = Targets {
             database,
             parquet: Some(ParquetTarget {
-                root: &parquet,
+                root: &root,
                 tables: &self.tables,
                 keep_snapshots: 2,
-                erased: false,
+                erased: self.erased,
                 keep_for: Duration::from_secs(3600),
             }),
             views: self.views.as_deref().map(|file| ViewsTarget {
@@ -96,9 +105,9 @@ impl World {
             taken_at: at.parse().unwrap(),
             watermark: Some("2026-11-20T01:50:00.1234567Z".parse().unwrap()),
             complete: true,
-            store_id: "one".to_owned(),
+            store_id: self.store_id.to_owned(),
         };
-        let begun = begin(&targets, info)?;
+        let begun = begin(&targets, info, stop)?;
         let reading = self.conn.try_clone().unwrap();
         let frozen = {
             let _alone = self.committing.lock().unwrap();

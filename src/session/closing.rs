@@ -1,6 +1,5 @@
 //! Closing months of the journals by hand, and their packs.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,7 +10,7 @@ use crate::catalog::Catalog;
 use crate::config::{Config, JournalLevel};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{ClosingMonth, Closings, MonthOf};
-use crate::publish::{self, PackTarget};
+use crate::publish::{self, PackTarget, Root, Stop};
 use crate::scope::Month;
 
 /// A journal's month that is to be closed.
@@ -79,10 +78,14 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`publish::write_pack`].
-    pub(crate) async fn write_pack(&self, of: &MonthOf) -> Result<Option<PathBuf>> {
+    pub(crate) async fn write_pack(&self, of: &MonthOf) -> Result<Option<String>> {
         let (level, month) = (of.level, of.month);
+        // Not while a snapshot is on its way: one at a time is stopped.
+        let _alone =
+            if self.has_bucket() { Some(self.publishing.uploads.alone().await) } else { None };
+        let stop = self.publishing.uploads.begin();
         self.with_packs(move |catalog, config, root| {
-            publish::write_pack(catalog, &pack_target(config, root, level, month))
+            publish::write_pack(catalog, &pack_target(config, root, level, month), &stop)
         })
         .await
     }
@@ -92,14 +95,15 @@ impl Session {
     ///
     /// # Errors
     /// Those of [`publish::write_pack`] and the store.
-    pub(super) async fn write_packs_anew(&self) -> Result<usize> {
+    pub(super) async fn write_packs_anew(&self, stop: &Stop) -> Result<usize> {
+        let stop = stop.clone();
         let conn = self.store.connection()?;
         let written = self.with_packs(move |catalog, config, root| {
-            let months = publish::packed_months(root)?;
+            let months = publish::packed_months(root, &stop)?;
             for month in &months {
                 let level = Closings::new(&conn).level_of(*month)?;
                 let level = level.unwrap_or(config.journals.level);
-                publish::write_pack(catalog, &pack_target(config, root, level, *month))?;
+                publish::write_pack(catalog, &pack_target(config, root, level, *month), &stop)?;
             }
             Ok(months.len())
         });
@@ -109,12 +113,12 @@ impl Session {
     /// Works on the packs in `publish.parquet`; `None` where that is off.
     async fn with_packs<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Catalog, &Config, &Path) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&Catalog, &Config, &Root) -> Result<T> + Send + 'static,
     ) -> Result<Option<T>> {
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
+        let root = self.root.clone();
         tokio::task::spawn_blocking(move || {
-            let root = config.publish.parquet.as_deref();
-            root.map(|root| work(&catalog, &config, root)).transpose()
+            root.as_ref().map(|root| work(&catalog, &config, root)).transpose()
         })
         .await
         .map_err(|e| Error::caused(Kind::Internal, "writing a pack ended early", e))?
@@ -123,7 +127,7 @@ impl Session {
 
 fn pack_target<'a>(
     config: &'a Config,
-    root: &'a Path,
+    root: &'a Root,
     level: JournalLevel,
     month: Month,
 ) -> PackTarget<'a> {

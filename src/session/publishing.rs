@@ -9,6 +9,7 @@ use duckdb::{Connection, InterruptHandle};
 use jiff::Timestamp;
 
 use super::Session;
+use super::uploading::{Uploading, Uploads, bucket_state};
 use super::views::{self, Standing};
 use crate::catalog::Catalog;
 use crate::config::Config;
@@ -19,7 +20,8 @@ use crate::mirror::{Residue, RunLog, SHOWN_BY_PARQUET, State, Store, stay_in_sna
 use crate::pending::{self, PendingScope};
 use crate::progress::Progress;
 use crate::publish::{
-    self, Frozen, ParquetTarget, Published, PublishedParquet, SnapshotInfo, Stop, Targets,
+    self, Frozen, Made, ParquetTarget, Published, PublishedParquet, Root, SnapshotInfo, Stop,
+    Targets,
 };
 use crate::ticks::Ticks;
 
@@ -52,8 +54,9 @@ pub(crate) enum When {
 pub(super) struct Publishing {
     pub(super) lock: tokio::sync::Mutex<()>,
     interrupt: Mutex<Option<Interrupt>>,
+    pub(super) uploads: Uploads,
     /// What was published last, and when that was done.
-    last: Mutex<Option<(Instant, Published)>>,
+    pub(super) last: Mutex<Option<(Instant, Published)>>,
     pub(super) views: Mutex<Standing>,
 }
 
@@ -125,8 +128,28 @@ impl Session {
     /// Publishes the committed state. `None`: readers have it already, or nothing has been listed yet.
     ///
     /// # Errors
-    /// Those of [`publish::publish`], `Cancelled` after [`Session::interrupt_publishing`].
+    /// Those of [`publish::publish`], `Cancelled` after [`Session::interrupt_publishing`]. Where it is the
+    /// object store that fails, the database is published.
     pub(crate) async fn publish(&self, forms: Forms, when: When) -> Result<Option<Published>> {
+        let Some((mut published, uploading)) = self.publish_here(forms, when).await? else {
+            return Ok(None);
+        };
+        if let Some(uploading) = uploading {
+            published.parquet = Some(self.upload(uploading).await?);
+        }
+        Ok(Some(published))
+    }
+
+    /// The same without what has to be uploaded, which [`Session::upload`] does: publishing may go on
+    /// meanwhile, and has a snapshot only when that is over.
+    ///
+    /// # Errors
+    /// Those of [`publish::make`], `Cancelled` after [`Session::interrupt_publishing`].
+    pub(crate) async fn publish_here(
+        &self,
+        forms: Forms,
+        when: When,
+    ) -> Result<Option<(Published, Option<Uploading>)>> {
         let (began, published) = (Instant::now(), self.publish_as_asked(forms, when).await);
         let result = match &published {
             Ok(None) => return published,
@@ -138,7 +161,18 @@ impl Session {
         published
     }
 
-    async fn publish_as_asked(&self, forms: Forms, when: When) -> Result<Option<Published>> {
+    async fn publish_as_asked(
+        &self,
+        forms: Forms,
+        when: When,
+    ) -> Result<Option<(Published, Option<Uploading>)>> {
+        // One upload at a time, and always this before the other lock.
+        let alone = match &self.root {
+            Some(Root::Bucket(_)) if forms == Forms::Both => {
+                Some(self.publishing.uploads.alone().await)
+            }
+            _ => None,
+        };
         let _one = self.publishing.lock.lock().await;
         self.note_pending().await?;
         self.check_targets()?;
@@ -152,48 +186,51 @@ impl Session {
         failpoint::hit("before-publish");
         let stop = self.begin_interruptible(&conn);
         let started = Instant::now();
-        let published =
+        let made =
             self.publish_now(conn, info, (with_parquet, erased_snapshots), stop.clone()).await;
-        let published = self.end_interruptible(&stop, published)?;
+        let Made { published, upload } = self.end_interruptible(&stop, made)?;
+        let in_folder = with_parquet && upload.is_none();
         match &published.views {
             Some(written) => self.note_views(Some(written)),
             None => self.catch_up_views().await?,
         }
-        if erased_snapshots {
-            self.write_packs_anew().await?;
+        if erased_snapshots && in_folder {
+            self.write_packs_anew(&stop).await?;
             failpoint::hit("packs-written");
         }
         if erased || erased_snapshots {
             tracing::info!(
-                snapshots = with_parquet,
+                snapshots = in_folder,
                 "what was published before is replaced; out of reach are backups, copies that others have made, \
                  and files that a reader still has open"
             );
         }
         failpoint::hit("after-publish");
         let file = publish::identity(&self.config.publish.database)?.unwrap_or_default();
+        let shown = readable.clone();
         self.writer
             .run(move |conn| {
                 let state = State::new(conn);
-                state.set_meta(SHOWN_BY_DATABASE, &readable)?;
+                state.set_meta(SHOWN_BY_DATABASE, &shown)?;
                 state.set_meta(PUBLISHED_FILE, &file)?;
-                if with_parquet {
-                    state.set_meta(SHOWN_BY_PARQUET, &readable)?;
+                if in_folder {
+                    state.set_meta(SHOWN_BY_PARQUET, &shown)?;
                     Residue::Snapshots.is_gone(conn)?;
                 }
                 Residue::Published.is_gone(conn)
             })
             .await?;
         let took = started.elapsed();
-        tracing::debug!(
-            snapshot = published.snapshot_id,
-            parquet = with_parquet,
-            ?took,
-            "published"
-        );
+        tracing::debug!(snapshot = published.snapshot_id, parquet = in_folder, ?took, "published");
         let last = Some((Instant::now(), published.clone()));
         *self.publishing.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
-        Ok(Some(published))
+        let uploading = upload.zip(alone).map(|(upload, alone)| Uploading {
+            upload,
+            readable,
+            erased: erased_snapshots,
+            alone,
+        });
+        Ok(Some((published, uploading)))
     }
 
     /// Refuses targets that are not this store's.
@@ -207,8 +244,12 @@ impl Session {
         let known = state.meta(PUBLISHED_FILE)?;
         let target = &self.config.publish.database;
         publish::check_database(target, self.store.path(), &store_id, known.as_deref())?;
-        match &self.config.publish.parquet {
-            Some(root) => publish::check_snapshots(root, &store_id)?,
+        match &self.root {
+            Some(root @ Root::Folder(_)) => {
+                publish::check_snapshots(root, &store_id, &Stop::default())?;
+            }
+            // It is looked at when something goes there.
+            Some(Root::Bucket(_)) => {}
             None => return Ok(()),
         }
         // The default of another store beside this one is left alone, and no reason to publish nothing.
@@ -227,15 +268,18 @@ impl Session {
         info: SnapshotInfo,
         (with_parquet, erased): (bool, bool),
         stop: Stop,
-    ) -> Result<Published> {
+    ) -> Result<Made> {
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
+        let root = self.root.clone();
         let (store, log_limit) = (self.store.file()?, self.store.log_limit());
         let begun = {
             let (config, catalog) = (Arc::clone(&config), Arc::clone(&catalog));
+            let (root, stop) = (root.clone(), stop.clone());
             blocking(move || {
                 let folder = config.publish.database.parent().unwrap_or(Path::new("."));
                 durable::make_shared_folder(folder)?;
-                publish::begin(&targets(&config, &catalog.names(), with_parquet, erased), info)
+                let root = root.as_ref().filter(|_| with_parquet);
+                publish::begin(&targets(&config, root, &catalog.names(), erased), info, &stop)
             })
             .await?
         };
@@ -253,8 +297,9 @@ impl Session {
             let conn = store.connection()?;
             let _threads = with_parquet.then(|| store.threads_for_parquet(&conn)).transpose()?;
             let tables = catalog.names();
-            let targets = targets(&config, &tables, with_parquet, erased);
-            publish::publish(frozen, &targets, &stop, &progress)
+            let root = root.as_ref().filter(|_| with_parquet);
+            let targets = targets(&config, root, &tables, erased);
+            publish::make(frozen, &targets, &stop, &progress)
         })
         .await
     }
@@ -273,6 +318,10 @@ impl Session {
     /// # Errors
     /// Those of [`export`], `Cancelled` after [`Session::interrupt_publishing`].
     pub(crate) async fn export(&self) -> Result<PublishedParquet> {
+        let _alone = match &self.root {
+            Some(Root::Bucket(_)) => Some(self.publishing.uploads.alone().await),
+            _ => None,
+        };
         let _one = self.publishing.lock.lock().await;
         self.note_pending().await?;
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
@@ -317,10 +366,14 @@ impl Session {
         };
         let readable = state.readable_state()?;
         let erased = Residue::Published.is_in(&conn)?;
-        let erased_snapshots =
-            Residue::Snapshots.is_in(&conn)? && self.config.publish.parquet.is_some();
-        let with_parquet =
-            erased_snapshots || (forms == Forms::Both && self.config.publish.parquet.is_some());
+        // To a bucket nothing goes but at its own pace: it may be out of reach.
+        let is_in_reach = match &self.root {
+            None => false,
+            Some(Root::Folder(_)) => true,
+            Some(Root::Bucket(_)) => forms == Forms::Both,
+        };
+        let erased_snapshots = Residue::Snapshots.is_in(&conn)? && is_in_reach;
+        let with_parquet = erased_snapshots || (forms == Forms::Both && self.root.is_some());
         let shown = !(erased || erased_snapshots)
             && self.database_shows(&state, &readable)?
             && (!with_parquet || self.parquet_shows(&state, &readable)?);
@@ -346,7 +399,7 @@ impl Session {
         let conn = self.store.connection()?;
         let state = State::new(&conn);
         let readable = state.readable_state()?;
-        Ok(self.config.publish.parquet.is_some() && !self.parquet_shows(&state, &readable)?)
+        Ok(self.root.is_some() && !self.parquet_shows(&state, &readable)?)
     }
 
     fn database_shows(&self, state: &State<'_>, readable: &str) -> Result<bool> {
@@ -355,9 +408,17 @@ impl Session {
     }
 
     fn parquet_shows(&self, state: &State<'_>, readable: &str) -> Result<bool> {
-        let Some(root) = &self.config.publish.parquet else { return Ok(true) };
-        Ok(root.join("latest").exists()
-            && state.meta(SHOWN_BY_PARQUET)?.as_deref() == Some(readable))
+        let shown = state.meta(SHOWN_BY_PARQUET)?;
+        Ok(match &self.root {
+            None => true,
+            Some(Root::Folder(root)) => {
+                root.join("latest").exists() && shown.as_deref() == Some(readable)
+            }
+            Some(Root::Bucket(bucket)) => {
+                self.publishing.uploads.there_is_one()
+                    && shown == Some(bucket_state(bucket, readable))
+            }
+        })
     }
 
     /// Ends a publishing that is under way; what was published before stays.
@@ -366,6 +427,7 @@ impl Session {
             stop.now();
             duckdb.interrupt();
         }
+        self.publishing.uploads.interrupt();
     }
 
     fn interrupt(&self) -> MutexGuard<'_, Option<Interrupt>> {
@@ -387,21 +449,20 @@ pub(crate) fn export(
     stop: &Stop,
     progress: &Progress,
 ) -> Result<PublishedParquet> {
-    if config.publish.parquet.is_none() {
+    let Some(root) = &config.publish.parquet else {
         return Err(Error::new(Kind::Config, "publish.parquet is off"));
-    }
+    };
+    let root = Root::open(root, &config.store.path)?;
     let info = snapshot_info(&conn, catalog)?.ok_or_else(|| {
         Error::new(Kind::Io, format!("{NOTHING_LISTED}: `casemirror sync` makes it"))
     })?;
-    if let Some(root) = &config.publish.parquet {
-        publish::check_snapshots(root, &info.store_id)?;
-    }
+    publish::check_snapshots(&root, &info.store_id, stop)?;
     let tables = catalog.names();
     let erased = Residue::Snapshots.is_in(&conn)?;
     // The file with the views is made by what publishes all of it: this snapshot may be another folder's.
-    let all = targets(config, &tables, true, erased);
+    let all = targets(config, Some(&root), &tables, erased);
     let targets = Targets { database: None, views: None, ..all };
-    let frozen = Frozen::without_file(conn, publish::begin(&targets, info)?)?;
+    let frozen = Frozen::without_file(conn, publish::begin(&targets, info, stop)?)?;
     let _step = progress.step("publishing");
     let conn = store.connection()?;
     let _threads = store.threads_for_parquet(&conn)?;
@@ -411,15 +472,14 @@ pub(crate) fn export(
         .ok_or_else(|| Error::new(Kind::Internal, "a snapshot was asked for and none was written"))
 }
 
-/// Where the configuration wants it.
+/// Where the configuration wants it; no snapshot without its `root`.
 fn targets<'a>(
     config: &'a Config,
+    root: Option<&'a Root>,
     tables: &'a [&'a str],
-    with_parquet: bool,
     erased: bool,
 ) -> Targets<'a> {
-    let parquet = config.publish.parquet.as_deref().filter(|_| with_parquet);
-    let parquet = parquet.map(|root| ParquetTarget {
+    let parquet = root.map(|root| ParquetTarget {
         root,
         tables,
         keep_snapshots: config.publish.keep_snapshots,

@@ -68,7 +68,7 @@ impl Session {
 /// Where the configuration wants the views; `None` where there are none.
 pub(super) fn target(config: &Config) -> Option<ViewsTarget<'_>> {
     let publish = &config.publish;
-    let (file, parquet) = (publish.views.as_deref()?, publish.parquet.as_deref()?);
+    let (file, parquet) = (publish.views.as_deref()?, publish.parquet.as_ref()?.folder()?);
     Some(ViewsTarget { file, parquet, root: publish.views_root.as_deref().unwrap_or(parquet) })
 }
 

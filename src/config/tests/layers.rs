@@ -85,7 +85,10 @@ fn paths_are_relative_to_the_file_wherever_they_were_set() {
         .unwrap();
     assert_eq!(config.store.path, folder.0.path().join("a.duckdb"));
     assert_eq!(config.publish.database, folder.0.path().join("b.duckdb"));
-    assert_eq!(config.publish.parquet, Some(PathBuf::from("/elsewhere/parquet")));
+    assert_eq!(
+        config.publish.parquet,
+        Some(ParquetRoot::Folder(PathBuf::from("/elsewhere/parquet")))
+    );
 }
 
 #[test]
@@ -318,4 +321,29 @@ fn the_views_are_off_with_the_snapshots_unless_somebody_wants_them() {
     let other = format!("{REQUIRED}[publish]\nviews = \"views.duckdb\"\n");
     let refused = Folder::with(&other).refusal(&[], &off);
     assert!(refused.contains("publish.parquet must be set, too"), "{refused}");
+}
+
+#[test]
+fn snapshots_go_to_a_folder_or_to_an_address_that_holds_no_key() {
+    let parquet = |value: &str| load_with(&[("publish.parquet", value)]);
+    let config = parquet("s3://mirror/team/x/").unwrap();
+    assert_eq!(config.publish.parquet.as_ref().unwrap().to_string(), "s3://mirror/team/x");
+    assert_eq!(config.publish.views, None, "there is no folder to show");
+    assert_eq!(config.redacted_keys()["publish.parquet"], "s3://mirror/team/x");
+    let folder = parquet("s3").unwrap().publish.parquet.unwrap();
+    assert!(folder.folder().unwrap().ends_with("s3"), "a name without :// is a path");
+
+    for value in ["s3://key:s3cret@mirror/x", "s3://mirror/x?key=s3cret", "http://mirror/x"] {
+        let refused = parquet(value).unwrap_err().to_string();
+        assert!(refused.contains("publish.parquet"), "{refused}");
+        assert!(!refused.contains("s3cret"), "{refused}");
+    }
+    let views = [("publish.parquet", "gs://mirror"), ("publish.views", "mine.duckdb")];
+    let refused = load_with(&views).unwrap_err().to_string();
+    assert!(refused.contains("publish.parquet must be a folder, too"), "{refused}");
+}
+
+/// The required keys and these on the command line.
+fn load_with(overrides: &[(&str, &str)]) -> Result<Config> {
+    Folder::with(REQUIRED).load(&[], overrides)
 }

@@ -1,6 +1,6 @@
 //! The file with the views, as a reader sees it who opened it once.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use duckdb::AccessMode;
 

@@ -1,0 +1,172 @@
+//! Where the Parquet snapshots go: a folder, or a prefix in a bucket of an object store.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use url::Url;
+
+/// The value of `publish.parquet`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ParquetRoot {
+    Folder(PathBuf),
+    Bucket(BucketUrl),
+}
+
+impl ParquetRoot {
+    /// The folder, where it is one.
+    pub fn folder(&self) -> Option<&Path> {
+        match self {
+            ParquetRoot::Folder(folder) => Some(folder),
+            ParquetRoot::Bucket(_) => None,
+        }
+    }
+}
+
+/// As people write it.
+impl fmt::Display for ParquetRoot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParquetRoot::Folder(folder) => folder.display().fmt(f),
+            ParquetRoot::Bucket(url) => url.fmt(f),
+        }
+    }
+}
+
+/// Whose protocol an object store speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Provider {
+    /// Amazon S3, and all that speak its protocol.
+    S3,
+    /// Google Cloud Storage.
+    Google,
+    /// Azure Blob Storage.
+    Azure,
+}
+
+impl Provider {
+    const ALL: [(&'static str, Provider); 3] =
+        [("s3", Provider::S3), ("gs", Provider::Google), ("az", Provider::Azure)];
+
+    fn scheme(self) -> &'static str {
+        Self::ALL.iter().find(|(_, provider)| *provider == self).map_or("", |(scheme, _)| scheme)
+    }
+}
+
+/// `s3://bucket/prefix`. It holds no credentials: an address that does is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketUrl {
+    provider: Provider,
+    bucket: String,
+    /// Without slashes at its ends; may be empty.
+    prefix: String,
+}
+
+/// What an address of an object store has to look like.
+pub(super) const RULE: &str =
+    "must be a folder, or an address such as \"s3://bucket/prefix\", with s3, gs or az";
+
+impl BucketUrl {
+    /// Whether a text is meant as an address, and not as a path.
+    pub(super) fn is_one(text: &str) -> bool {
+        text.contains("://")
+    }
+
+    /// # Errors
+    /// The rule that is broken, without the address: it may hold a key.
+    pub(super) fn parse(text: &str) -> Result<BucketUrl, &'static str> {
+        let (scheme, rest) = text.split_once("://").ok_or(RULE)?;
+        let known = Provider::ALL.iter().find(|(known, _)| *known == scheme);
+        let (_, provider) = known.ok_or(RULE)?;
+        if rest.contains(['@', '?', '#']) {
+            return Err(
+                "must hold no credentials, no query (?) and no fragment (#): keys are read from the environment, \
+                 see docs/operations.md",
+            );
+        }
+        // What is not as it would be sent (spaces, `..`, `%`) would be another object than it looks like.
+        let url = Url::parse(text).map_err(|_| RULE)?;
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.=".contains(c);
+        let is_segment = |s: &str| !s.is_empty() && s != "." && s != ".." && s.chars().all(plain);
+        let is_small = !bucket.contains(|c: char| c.is_ascii_uppercase());
+        let is_bucket = is_segment(bucket)
+            && is_small
+            && url.host_str() == Some(bucket)
+            && url.port().is_none();
+        if !is_bucket {
+            return Err("must name a bucket (az: a container) in small letters, digits, - and .");
+        }
+        if !prefix.is_empty() && !prefix.split('/').all(is_segment) {
+            return Err("must have a prefix of letters, digits, -, _, ., = and single slashes");
+        }
+        Ok(BucketUrl { provider: *provider, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+    }
+
+    pub(crate) fn provider(&self) -> Provider {
+        self.provider
+    }
+
+    /// The address of the bucket alone: `s3://bucket`.
+    pub(crate) fn bucket(&self) -> String {
+        format!("{}://{}", self.provider.scheme(), self.bucket)
+    }
+
+    /// What the names of all objects begin with, without slashes at its ends; may be empty.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+}
+
+impl fmt::Display for BucketUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slash = if self.prefix.is_empty() { "" } else { "/" };
+        write!(f, "{}{slash}{}", self.bucket(), self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_a_bucket_and_a_prefix() {
+        for (text, bucket, prefix, shown) in [
+            ("s3://mirror", "s3://mirror", "", "s3://mirror"),
+            ("s3://mirror/", "s3://mirror", "", "s3://mirror"),
+            (
+                "gs://mirror.example.com/a/b/",
+                "gs://mirror.example.com",
+                "a/b",
+                "gs://mirror.example.com/a/b",
+            ),
+            ("az://box/Team=1/x_y", "az://box", "Team=1/x_y", "az://box/Team=1/x_y"),
+        ] {
+            let url = BucketUrl::parse(text).unwrap();
+            assert_eq!((url.bucket().as_str(), url.prefix()), (bucket, prefix), "{text}");
+            assert_eq!(url.to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn what_is_no_plain_address_is_refused_and_never_repeated() {
+        for text in [
+            "s3://key:s3cret@mirror/x",
+            "s3://mirror?secret=s3cret",
+            "s3://mirror/x#s3cret",
+            "http://mirror/x",
+            "file:///tmp",
+            "s3://",
+            "s3:///x",
+            "s3://Mirror/x",
+            "s3://mirror:9000/x",
+            "s3://mirror//x",
+            "s3://mirror/../x",
+            "s3://mirror/a b",
+            "s3://mirror/%41",
+        ] {
+            let broken = BucketUrl::parse(text).unwrap_err();
+            assert!(!broken.contains("s3cret"), "{text}: {broken}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What there is in the bucket when a publishing begins.
+//!
+//! ```text
+//! <prefix>/owner.json                           whose the prefix is
+//! <prefix>/latest.json                          the newest snapshot's id, and where its manifest is
+//! <prefix>/snapshots/<id>/manifest.json
+//! <prefix>/snapshots/<id>/cases/data.parquet    what an earlier snapshot has already is not here again
+//! <prefix>/closings/<month>/...                 packs
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Bucket, Object, owner};
+use crate::error::{Error, Kind, Result};
+use crate::publish::manifest::{FILE_NAME, Manifest};
+
+/// What readers resolve, once.
+pub(super) const LATEST: &str = "latest.json";
+
+/// The folder of the snapshots.
+pub(super) const SNAPSHOTS: &str = "snapshots";
+
+/// The folder of the packs, in a folder too.
+pub(crate) const PACKS: &str = "closings";
+
+/// The content of [`LATEST`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Latest {
+    pub(super) snapshot_id: String,
+    /// From `publish.parquet` on.
+    pub(super) manifest: String,
+    /// Whose snapshot it is.
+    pub(super) store_id: String,
+}
+
+/// The state of the place before anything is written.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The manifest of the newest snapshot, where it can be read.
+    pub(crate) latest: Option<Manifest>,
+    /// The objects of all snapshots, by their names.
+    pub(super) objects: BTreeMap<String, Object>,
+}
+
+impl Found {
+    /// Looks, and refuses a place of another store.
+    ///
+    /// # Errors
+    /// `Config` where it is another store's; `ObjectStore`.
+    pub(crate) async fn look(bucket: Bucket, store_id: String) -> Result<Found> {
+        let latest = match owner::check(&bucket, &store_id).await? {
+            Some(latest) => read_manifest(&bucket, &latest.manifest).await?,
+            None => None,
+        };
+        Ok(Found { latest, objects: bucket.list(SNAPSHOTS).await? })
+    }
+
+    /// Whether there is anything of a snapshot of this name.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        let folder = format!("{SNAPSHOTS}/{id}/");
+        self.objects
+            .range(folder.clone()..)
+            .next()
+            .is_some_and(|(name, _)| name.starts_with(&folder))
+    }
+
+    /// Whether an object is what a manifest says of it.
+    pub(crate) fn is_whole(&self, name: &str, bytes: u64) -> bool {
+        self.objects.get(name).is_some_and(|object| object.bytes == bytes)
+    }
+}
+
+/// What [`LATEST`] says; `None` where there is none, or nothing that can be read: what is broken has to become
+/// whole again.
+pub(super) async fn latest(bucket: &Bucket) -> Result<Option<Latest>> {
+    let Some(content) = bucket.get(LATEST).await? else { return Ok(None) };
+    let latest = serde_json::from_slice(&content);
+    let broken = |e: &serde_json::Error| {
+        tracing::warn!("{} says nothing that can be read: {e}", bucket.address_of(LATEST));
+    };
+    Ok(latest.inspect_err(broken).ok())
+}
+
+/// A manifest; `None` where it cannot be read, which is said.
+pub(super) async fn read_manifest(bucket: &Bucket, name: &str) -> Result<Option<Manifest>> {
+    let address = bucket.address_of(name);
+    let Some(content) = bucket.get(name).await? else {
+        tracing::warn!("{address} is missing");
+        return Ok(None);
+    };
+    let manifest = serde_json::from_slice(&content);
+    Ok(manifest.inspect_err(|e| tracing::warn!("{address} is no manifest: {e}")).ok())
+}
+
+/// Where the manifest of a snapshot is.
+pub(super) fn manifest_of(id: &str) -> String {
+    format!("{SNAPSHOTS}/{id}/{FILE_NAME}")
+}
+
+/// What casemirror writes as JSON.
+pub(super) fn json<T: Serialize>(of: &T) -> Result<bytes::Bytes> {
+    let mut text = serde_json::to_vec(of)
+        .map_err(|e| Error::caused(Kind::Internal, "an object cannot be written as JSON", e))?;
+    text.push(b'\n');
+    Ok(text.into())
+}

@@ -1,0 +1,171 @@
+//! Snapshots on their way into a bucket, beside all other work: it may be slow, refuse, or be out of reach for
+//! days (docs/architecture.md, "Published means finished").
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use jiff::Timestamp;
+use tokio::sync::OwnedMutexGuard;
+
+use super::Session;
+use super::publishing::blocking;
+use crate::error::{Kind, Result};
+use crate::failpoint;
+use crate::mirror::{ParquetLag, Residue, SHOWN_BY_PARQUET, State};
+use crate::publish::{self, Bucket, PublishedParquet, Root, Stop, Upload};
+
+/// A snapshot that is to be uploaded. No other is made meanwhile.
+pub(crate) struct Uploading {
+    /// Its files, or why there are none: the bucket could not be looked at.
+    pub(super) upload: Result<Upload>,
+    /// See [`State::readable_state`]: what it shows.
+    pub(super) readable: String,
+    /// Earlier snapshots and packs hold what is to be seen no more.
+    pub(super) erased: bool,
+    /// Kept until it is done.
+    pub(super) alone: OwnedMutexGuard<()>,
+}
+
+/// What a session knows of them.
+#[derive(Default)]
+pub(super) struct Uploads {
+    lock: Arc<tokio::sync::Mutex<()>>,
+    /// Ends the one that is under way.
+    stop: Mutex<Option<Stop>>,
+    /// The bucket was looked at, and holds no snapshot.
+    is_empty: AtomicBool,
+}
+
+impl Uploads {
+    /// Waits until none is under way.
+    pub(super) async fn alone(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.lock).lock_owned().await
+    }
+
+    /// Whether there is a snapshot in the bucket, as far as is known.
+    pub(super) fn there_is_one(&self) -> bool {
+        !self.is_empty.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn interrupt(&self) {
+        if let Some(stop) = self.stop().take() {
+            stop.now();
+        }
+    }
+
+    /// What [`Uploads::interrupt`] ends.
+    pub(super) fn begin(&self) -> Stop {
+        let stop = Stop::default();
+        *self.stop() = Some(stop.clone());
+        stop
+    }
+
+    fn stop(&self) -> std::sync::MutexGuard<'_, Option<Stop>> {
+        self.stop.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Session {
+    /// Whether the snapshots go to a bucket.
+    pub(crate) fn has_bucket(&self) -> bool {
+        matches!(self.root, Some(Root::Bucket(_)))
+    }
+
+    /// Refuses a bucket's place that is another store's. That it cannot be reached is only said: the store and
+    /// the published file go on without it.
+    ///
+    /// # Errors
+    /// `Config` naming it.
+    pub(super) fn look_at_bucket(&self) -> Result<()> {
+        let Some(root @ Root::Bucket(_)) = &self.root else { return Ok(()) };
+        let store_id = State::new(&self.store.connection()?).meta("store_id")?.unwrap_or_default();
+        match publish::check_snapshots(root, &store_id, &Stop::default()) {
+            Ok(is_there) => {
+                self.publishing.uploads.is_empty.store(!is_there, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) if error.kind() == Kind::ObjectStore => {
+                tracing::warn!(
+                    reason = error.chain(),
+                    "publish.parquet: the object store cannot be looked at; the rest goes on, and snapshots follow \
+                     when it can be reached"
+                );
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Uploads a snapshot, with the packs where they hold what was erased, and notes how it went: `status` says
+    /// since when the bucket is behind.
+    ///
+    /// # Errors
+    /// Those of [`Upload::run`]; `Cancelled` after [`Session::interrupt_publishing`].
+    pub(crate) async fn upload(&self, uploading: Uploading) -> Result<PublishedParquet> {
+        let Uploading { upload, readable, erased, alone } = uploading;
+        let stop = self.publishing.uploads.begin();
+        let began = Instant::now();
+        let done = self.upload_as_asked(upload, erased, &stop).await;
+        let result = if done.is_ok() { "ok" } else { "failed" };
+        metrics::counter!("casemirror_uploads_total", "result" => result).increment(1);
+        let noted = match &done {
+            Ok(_) => self.note_uploaded(readable).await,
+            Err(error) if error.kind() == Kind::Cancelled => Ok(()),
+            Err(error) => self.note_lag(error.chain()).await,
+        };
+        self.publishing.uploads.stop().take();
+        drop(alone);
+        let parquet = done?;
+        noted?;
+        failpoint::hit("after-upload");
+        let took = began.elapsed();
+        tracing::debug!(snapshot = parquet.address, ?took, "uploaded");
+        if let Some((at, last)) =
+            &mut *self.publishing.last.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            *at = Instant::now();
+            last.parquet = Some(parquet.clone());
+        }
+        Ok(parquet)
+    }
+
+    async fn upload_as_asked(
+        &self,
+        upload: Result<Upload>,
+        erased: bool,
+        stop: &Stop,
+    ) -> Result<PublishedParquet> {
+        let (upload, progress, its_stop) = (upload?, self.progress.clone(), stop.clone());
+        let parquet = blocking(move || upload.run(&its_stop, &progress)).await?;
+        if erased {
+            self.write_packs_anew(stop).await?;
+        }
+        Ok(parquet)
+    }
+
+    async fn note_uploaded(&self, readable: String) -> Result<()> {
+        let Some(Root::Bucket(bucket)) = &self.root else { return Ok(()) };
+        self.publishing.uploads.is_empty.store(false, Ordering::Relaxed);
+        let shown = bucket_state(bucket, &readable);
+        self.writer
+            .run(move |conn| {
+                State::new(conn).set_meta(SHOWN_BY_PARQUET, &shown)?;
+                Residue::Snapshots.is_gone(conn)?;
+                ParquetLag::is_over(conn)
+            })
+            .await
+    }
+
+    async fn note_lag(&self, error: String) -> Result<()> {
+        let Some(Root::Bucket(bucket)) = &self.root else { return Ok(()) };
+        let address = bucket.address();
+        let now = Timestamp::now();
+        self.writer.run(move |conn| ParquetLag::note(conn, &address, error, now)).await
+    }
+}
+
+/// What is noted of a state that a bucket shows: of another bucket it says nothing.
+pub(super) fn bucket_state(bucket: &Bucket, readable: &str) -> String {
+    format!("{readable} in {}", bucket.address())
+}
