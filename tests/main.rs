@@ -8,6 +8,7 @@ mod alerts;
 mod answers;
 mod backup;
 mod belief;
+mod buckets;
 mod cli;
 mod closings;
 mod contacts;

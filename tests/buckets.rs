@@ -1,0 +1,348 @@
+//! Parquet snapshots in a bucket, by an S3 server on this machine, and what becomes of the rest where it cannot
+//! be reached.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use casemirror::catalog::Catalog;
+use casemirror::failpoint::UPLOADING;
+use casemirror::sandbox::Act;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::readers::environment;
+use crate::support::follow::assert_status;
+use crate::support::{World, one, shown};
+
+const BUCKET: &str = "mirror";
+const ADDRESS: &str = "s3://mirror/team/x";
+const SECRET: &str = "an-access-key-that-is-shown-nowhere";
+/// Long enough for a slow machine.
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// An S3 server; killed when it is dropped.
+struct Server {
+    bin: std::path::PathBuf,
+    port: u16,
+    child: Option<Child>,
+}
+
+/// What `buckets.py read` prints.
+#[derive(Debug, Deserialize)]
+struct Read {
+    id: String,
+    rows: BTreeMap<String, i64>,
+    /// In which snapshot's folder the (last) file of a table is.
+    snapshots: BTreeMap<String, String>,
+}
+
+impl Server {
+    /// With one empty bucket; `None` where there is no Python for it.
+    fn start() -> Option<Server> {
+        let mut server = Server::down()?;
+        server.come_up();
+        Some(server)
+    }
+
+    /// An address where nobody answers yet.
+    fn down() -> Option<Server> {
+        let bin = environment("s3")?;
+        // Free now; nobody else on this machine takes ports by their number.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Some(Server { bin, port, child: None })
+    }
+
+    fn come_up(&mut self) {
+        let mut command = Command::new(self.bin.join("moto_server"));
+        command.args(["-H", "127.0.0.1", "-p", &self.port.to_string()]);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        self.child = Some(child);
+        let start = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(start.elapsed() < LONGEST, "moto_server does not answer");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        self.script("make", &[]);
+    }
+
+    fn environment(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("AWS_ENDPOINT", format!("http://127.0.0.1:{}", self.port)),
+            ("AWS_ALLOW_HTTP", "true".to_owned()),
+            ("AWS_REGION", "us-east-1".to_owned()),
+            ("AWS_ACCESS_KEY_ID", "AKIAMIRROR".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", SECRET.to_owned()),
+        ]
+    }
+
+    fn script(&self, act: &str, more: &[&str]) -> Vec<u8> {
+        let output = Command::new(self.bin.join("python"))
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/buckets.py"))
+            .args([act, &format!("127.0.0.1:{}", self.port), BUCKET])
+            .args(more)
+            .envs(self.environment())
+            .env_remove("AWS_ENDPOINT")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{act}: {}", shown(&output));
+        output.stdout
+    }
+
+    fn asked<T: DeserializeOwned>(&self, act: &str) -> T {
+        serde_json::from_slice(&self.script(act, &["team/x"])).unwrap()
+    }
+
+    /// The snapshot that readers find, each file held against the manifest.
+    fn read(&self) -> Read {
+        self.asked("read")
+    }
+
+    fn list(&self) -> Vec<String> {
+        self.asked("list")
+    }
+
+    fn command(&self, world: &World, args: &[&str]) -> Command {
+        let mut command = world.command(args);
+        command.envs(self.environment()).env("CASEMIRROR_PUBLISH__PARQUET", ADDRESS);
+        command
+    }
+
+    /// Runs the program with this bucket; nothing that it says holds the key.
+    fn run(&self, world: &World, args: &[&str]) -> Output {
+        let output = self.command(world, args).output().unwrap();
+        assert!(!shown(&output).contains(SECRET), "{}", shown(&output));
+        output
+    }
+
+    fn sync(&self, world: &World) -> String {
+        let output = self.run(world, &["sync"]);
+        assert_status(&output, 0);
+        shown(&output)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Every table of the bucket's snapshot has the rows of the store.
+fn assert_rows(world: &World, read: &Read) {
+    let store = world.store();
+    for table in Catalog::load(None).unwrap().names() {
+        let own: i64 = one(&store, &format!("SELECT count(*) FROM main.{table}"));
+        assert_eq!(read.rows.get(table), Some(&own), "{table}");
+    }
+    assert!(read.rows.contains_key("report.signed_cases"));
+    let id: String = one(&world.published(), "SELECT snapshot_id FROM report.snapshot");
+    assert_eq!(read.id, id, "the published file and the bucket show one snapshot");
+}
+
+fn new_case(world: &World) {
+    world.sandbox.act(&Act::NewCase { project: false, assignment: None }).unwrap();
+}
+
+#[test]
+fn pyarrow_reads_what_was_published_and_unchanged_files_are_named_again() {
+    let Some(server) = Server::start() else { return };
+    let world = World::with_snapshots(6);
+    let said = server.sync(&world);
+    assert!(said.contains("parquet   s3://mirror/team/x/snapshots/"), "{said}");
+    let first = server.read();
+    assert_rows(&world, &first);
+    assert!(
+        !world.path("data/parquet").exists()
+            && !world.path("data/casemirror-views.duckdb").exists()
+    );
+
+    new_case(&world);
+    server.sync(&world);
+    let second = server.read();
+    assert_rows(&world, &second);
+    assert_eq!(second.snapshots["cases"], second.id, "it has changed");
+    assert_eq!(second.snapshots["offices"], first.id, "it has not");
+    let before = server.list();
+    assert!(!server.sync(&world).contains("published snapshot"), "nothing is new");
+    assert_eq!(server.list(), before);
+
+    let output = server.run(&world, &["export"]);
+    assert_status(&output, 0);
+    let third = server.read();
+    assert_eq!(third.snapshots["cases"], second.id);
+    assert!(shown(&output).contains(&format!("{ADDRESS}/snapshots/{}", third.id)));
+    let left: Vec<_> = std::fs::read_dir(world.path("data"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("upload"))
+        .collect();
+    assert_eq!(left, [""; 0]);
+}
+
+#[test]
+fn where_the_object_store_is_out_of_reach_the_rest_goes_on_and_it_catches_up() {
+    let Some(mut server) = Server::down() else { return };
+    let world = World::with_snapshots(6);
+    let output = server.run(&world, &["sync"]);
+    assert_status(&output, 1);
+    assert!(shown(&output).contains("no connection"), "{}", shown(&output));
+    assert!(one::<i64>(&world.published(), "SELECT count(*) FROM main.cases") > 0);
+    let output = server.run(&world, &["status"]);
+    assert_status(&output, 3);
+    let said = shown(&output);
+    assert!(said.contains("publish.parquet: s3://mirror/team/x is behind since "), "{said}");
+    let output = server.run(&world, &["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(status["parquet_behind_since"].is_string());
+
+    server.come_up();
+    server.sync(&world);
+    assert_rows(&world, &server.read());
+    assert_status(&server.run(&world, &["status"]), 0);
+    // Emptied by somebody, it is filled again.
+    server.script("empty", &["team/x"]);
+    server.sync(&world);
+    assert_rows(&world, &server.read());
+}
+
+#[test]
+fn what_the_object_store_refuses_is_told_and_holds_no_key() {
+    let Some(server) = Server::start() else { return };
+    let world = World::with_snapshots(3);
+    let output = server
+        .command(&world, &["sync"])
+        .env("CASEMIRROR_PUBLISH__PARQUET", "s3://another-bucket/x")
+        .output()
+        .unwrap();
+    assert_status(&output, 1);
+    let said = shown(&output);
+    assert!(said.contains("404 Not Found (NoSuchBucket") && !said.contains(SECRET), "{said}");
+    for (address, words) in [
+        (format!("s3://key:{SECRET}@mirror/x"), "must hold no credentials"),
+        ("s3://mirror/a b".to_owned(), "must have a prefix of"),
+        ("ftp://mirror/x".to_owned(), "must be a folder, or an address"),
+    ] {
+        let mut command = server.command(&world, &["sync"]);
+        let output = command.env("CASEMIRROR_PUBLISH__PARQUET", address).output().unwrap();
+        assert_status(&output, 2);
+        let said = shown(&output);
+        assert!(said.contains(words) && !said.contains(SECRET), "{said}");
+    }
+    let output = server.run(&world, &["sync", "--set", "publish.views=mine.duckdb"]);
+    assert_status(&output, 2);
+    assert!(shown(&output).contains("publish.parquet must be a folder, too"), "{}", shown(&output));
+}
+
+#[test]
+fn a_bucket_of_another_store_is_refused_before_anything_is_called() {
+    let Some(server) = Server::start() else { return };
+    let world = World::with_snapshots(3);
+    server.sync(&world);
+    let before = server.list();
+    world.sandbox.reset_stats();
+    let own =
+        ["--set", "store.path=other/store.duckdb", "--set", "publish.database=other/x.duckdb"];
+    for command in ["sync", "export"] {
+        let output = server.run(&world, &[&own[..], &[command]].concat());
+        if command == "sync" {
+            assert_status(&output, 2);
+            let said = shown(&output);
+            assert!(said.contains("s3://mirror/team/x holds snapshots of another store"), "{said}");
+        }
+    }
+    assert_eq!(world.sandbox.stats().calls, 0);
+    assert_eq!(server.list(), before);
+}
+
+#[test]
+fn killed_between_any_two_steps_readers_have_a_whole_snapshot_and_the_next_run_ends_it() {
+    let Some(server) = Server::start() else { return };
+    let world = World::with_snapshots(4);
+    server.sync(&world);
+    for point in UPLOADING {
+        let before = server.read();
+        new_case(&world);
+        let output =
+            server.command(&world, &["sync"]).env("CASEMIRROR_ABORT_AT", point).output().unwrap();
+        assert_eq!(output.status.code(), None, "{point}: {}", shown(&output));
+        let found = server.read();
+        let is_placed = ["snapshot-placed", "after-upload"].contains(&point);
+        assert_eq!(found.id == before.id, !is_placed, "{point}");
+        server.sync(&world);
+        assert_rows(&world, &server.read());
+    }
+}
+
+#[test]
+fn what_privacy_takes_out_is_in_no_earlier_snapshot_of_the_bucket_and_in_no_pack() {
+    let Some(server) = Server::start() else { return };
+    let world = World::with_snapshots(6);
+    server.sync(&world);
+    new_case(&world);
+    server.sync(&world);
+    let month: String = one(
+        &world.store(),
+        "SELECT strftime(min(journal_month), '%Y-%m') FROM main.revenue_journals",
+    );
+    let output = server.run(&world, &["close", "--month", &month, "--force"]);
+    let pack = format!("pack {ADDRESS}/closings/{month}");
+    assert!(shown(&output).contains(&pack), "{}", shown(&output));
+    let files = server.list();
+    let in_pack = |name: &&String| name.starts_with(&format!("closings/{month}/"));
+    assert!(files.iter().filter(in_pack).count() > 10, "{files:?}");
+
+    let strict = ["sync", "--set", "privacy.contact_details=drop"];
+    assert_status(&server.run(&world, &strict), 0);
+    let read = server.read();
+    let others = |name: &&String| name.starts_with("snapshots/") && !name.contains(&read.id);
+    let files = server.list();
+    assert_eq!(files.iter().filter(others).count(), 0, "{files:?}");
+    assert!(files.iter().filter(in_pack).count() > 10);
+}
+
+#[test]
+fn a_daemon_publishes_without_the_object_store_stops_in_time_and_catches_up() {
+    let Some(mut server) = Server::down() else { return };
+    let world = World::with_snapshots(4);
+    world.configure_eager("");
+    // It takes calls, and never answers.
+    let silent = TcpListener::bind(("127.0.0.1", server.port)).unwrap();
+    let environment = |server: &Server| {
+        let mut all = server.environment();
+        all.push(("CASEMIRROR_PUBLISH__PARQUET", ADDRESS.to_owned()));
+        all
+    };
+    let all = environment(&server);
+    let all: Vec<(&str, &str)> = all.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let mut daemon = world.start_daemon_in(&all, &[]);
+    let before = daemon.log();
+    assert!(!before.contains(SECRET));
+    daemon.wait_for_socket();
+    daemon.signal("TERM");
+    let status = daemon.ends();
+    assert!(status.success(), "{}", daemon.log());
+    drop(daemon);
+    drop(silent);
+
+    // Nobody listens there: the file for analysts is published, and status says what is behind.
+    let mut daemon = world.start_daemon_in(&all, &[]);
+    let published = world.path("data/casemirror.duckdb");
+    daemon.wait_until("the file is published", || published.exists());
+    daemon.wait_until("it is told", || {
+        shown(&server.run(&world, &["status"])).contains("s3://mirror/team/x is behind since")
+    });
+    new_case(&world);
+    server.come_up();
+    daemon.wait_until("it has caught up", || {
+        server.run(&world, &["status"]).status.code() == Some(0)
+            && server.list().contains(&"latest.json".to_owned())
+    });
+    assert!(!daemon.log().contains(SECRET));
+    daemon.stop();
+    server.read();
+}
