@@ -3,8 +3,10 @@
 
 mod backup;
 mod closing;
+mod exporting;
 mod hinting;
 mod publishing;
+mod unpublished;
 mod uploading;
 mod verifying;
 mod views;
@@ -14,8 +16,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) use closing::ToClose;
+pub(crate) use exporting::export;
 use publishing::Publishing;
-pub(crate) use publishing::{Forms, NOTHING_LISTED, When, export};
+pub(crate) use publishing::{Forms, When};
+pub(crate) use unpublished::NOTHING_LISTED;
 pub(crate) use uploading::Uploading;
 
 use crate::catalog::Catalog;

@@ -202,21 +202,31 @@ pub(crate) struct Made {
     pub(crate) upload: Option<Result<Upload>>,
 }
 
+impl Made {
+    /// Uploads what is for a bucket.
+    ///
+    /// # Errors
+    /// Those of [`Upload::run`], and why there is nothing to upload.
+    pub(crate) fn finish(self, stop: &Stop, progress: &Progress) -> Result<Published> {
+        let Made { mut published, upload } = self;
+        if let Some(upload) = upload {
+            published.parquet = Some(upload?.run(stop, progress)?);
+        }
+        Ok(published)
+    }
+}
+
 /// Publishes a frozen state as [`make`] does, and uploads what is for a bucket.
 ///
 /// # Errors
-/// Those of [`make`] and [`Upload::run`].
+/// Those of [`make`] and [`Made::finish`].
 pub fn publish(
     frozen: Frozen,
     targets: &Targets<'_>,
     stop: &Stop,
     progress: &Progress,
 ) -> Result<Published> {
-    let Made { mut published, upload } = make(frozen, targets, stop, progress)?;
-    if let Some(upload) = upload {
-        published.parquet = Some(upload?.run(stop, progress)?);
-    }
-    Ok(published)
+    make(frozen, targets, stop, progress)?.finish(stop, progress)
 }
 
 /// Publishes a frozen state. Other connections may write and commit meanwhile. The whole store is

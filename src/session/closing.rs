@@ -81,8 +81,7 @@ impl Session {
     pub(crate) async fn write_pack(&self, of: &MonthOf) -> Result<Option<String>> {
         let (level, month) = (of.level, of.month);
         // Not while a snapshot is on its way: one at a time is stopped.
-        let _alone =
-            if self.has_bucket() { Some(self.publishing.uploads.alone().await) } else { None };
+        let _alone = self.upload_alone().await;
         let stop = self.publishing.uploads.begin();
         self.with_packs(move |catalog, config, root| {
             publish::write_pack(catalog, &pack_target(config, root, level, month), &stop)

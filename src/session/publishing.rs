@@ -1,5 +1,4 @@
-//! Publishing the committed state: whether there is anything new, what it is called, and that one at a
-//! time works on the same files.
+//! Publishing the committed state: one at a time works on the same files, and what is under way can be ended.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,24 +8,17 @@ use duckdb::{Connection, InterruptHandle};
 use jiff::Timestamp;
 
 use super::Session;
-use super::uploading::{Uploading, Uploads, bucket_state};
+use super::unpublished::{SHOWN_BY_DATABASE, Unpublished};
+use super::uploading::{Uploading, Uploads};
 use super::views::{self, Standing};
-use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{Residue, RunLog, SHOWN_BY_PARQUET, State, Store, stay_in_snapshots};
-use crate::pending::{self, PendingScope};
-use crate::progress::Progress;
+use crate::mirror::{Residue, SHOWN_BY_PARQUET, State};
 use crate::publish::{
-    self, Frozen, Made, ParquetTarget, Published, PublishedParquet, Root, SnapshotInfo, Stop,
-    Targets,
+    self, Frozen, Made, ParquetTarget, Published, Root, SnapshotInfo, Stop, Targets,
 };
-use crate::ticks::Ticks;
-
-/// Key of `sync.meta`: the state of the store that the published database shows.
-const SHOWN_BY_DATABASE: &str = "published_state";
 
 /// Which file was published as the database, by [`publish::identity`].
 const PUBLISHED_FILE: &str = "published_file";
@@ -66,65 +58,7 @@ struct Interrupt {
     stop: Stop,
 }
 
-/// A committed state that readers do not have yet.
-struct Unpublished {
-    /// Used for nothing else.
-    conn: Connection,
-    /// See [`State::readable_state`].
-    readable: String,
-    info: SnapshotInfo,
-    with_parquet: bool,
-    /// The published file holds what is to be seen no more.
-    erased: bool,
-    /// So do the snapshots and the packs.
-    erased_snapshots: bool,
-}
-
 impl Session {
-    /// Writes what is stale, why and since when, and which tables are complete.
-    async fn note_pending(&self) -> Result<()> {
-        let conn = self.store.connection()?;
-        // Before the rest: a poll that ends meanwhile moves the bound past cases that are not collected.
-        let watermark = State::new(&conn).feed("cases")?.bound;
-        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
-        self.writer.run(move |conn| pending::note_unread(conn, &config, &catalog)).await?;
-        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
-        // During a backfill that is most of all cases: nothing else waits for it, and no more than a
-        // few chunks of it are in memory.
-        let (chunks, mut collected) = tokio::sync::mpsc::channel::<Vec<PendingScope>>(1);
-        let collecting = tokio::task::spawn_blocking(move || {
-            pending::collect_noted(&conn, &config, &catalog, |chunk| {
-                let unwanted = |_| Error::new(Kind::Cancelled, "what is pending is not wanted");
-                chunks.blocking_send(chunk).map_err(unwanted)
-            })
-        });
-        self.writer.run(|conn| RunLog::new(conn).begin_pending()).await?;
-        while let Some(chunk) = collected.recv().await {
-            self.writer
-                .run(move |conn| {
-                    let rows = chunk.iter().map(|scope| {
-                        (scope.table.as_str(), scope.scope.as_str(), scope.reason.as_str())
-                    });
-                    RunLog::new(conn).add_pending(rows)
-                })
-                .await?;
-        }
-        let pending = collecting
-            .await
-            .map_err(|e| Error::caused(Kind::Internal, "collecting ended early", e))??;
-        let catalog = Arc::clone(&self.catalog);
-        self.writer
-            .run(move |conn| {
-                RunLog::new(conn).replace_pending()?;
-                pending::show(conn, &catalog)?;
-                if let Some(ticks) = watermark {
-                    State::new(conn).set_meta(WATERMARK, &ticks.to_string())?;
-                }
-                pending::note_complete(conn, &pending, &catalog)
-            })
-            .await
-    }
-
     /// Publishes the committed state. `None`: readers have it already, or nothing has been listed yet.
     ///
     /// # Errors
@@ -166,12 +100,9 @@ impl Session {
         forms: Forms,
         when: When,
     ) -> Result<Option<(Published, Option<Uploading>)>> {
-        // One upload at a time, and always this before the other lock.
-        let alone = match &self.root {
-            Some(Root::Bucket(_)) if forms == Forms::Both => {
-                Some(self.publishing.uploads.alone().await)
-            }
-            _ => None,
+        let alone = match forms {
+            Forms::Both => self.upload_alone().await,
+            Forms::Database => None,
         };
         let _one = self.publishing.lock.lock().await;
         self.note_pending().await?;
@@ -313,27 +244,6 @@ impl Session {
         Ok(published.or_else(|| meanwhile.map(|(_, published)| published.clone())))
     }
 
-    /// Writes a Parquet snapshot of what is committed, changed or not.
-    ///
-    /// # Errors
-    /// Those of [`export`], `Cancelled` after [`Session::interrupt_publishing`].
-    pub(crate) async fn export(&self) -> Result<PublishedParquet> {
-        let _alone = match &self.root {
-            Some(Root::Bucket(_)) => Some(self.publishing.uploads.alone().await),
-            _ => None,
-        };
-        let _one = self.publishing.lock.lock().await;
-        self.note_pending().await?;
-        let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
-        let (conn, progress) = (self.store.connection()?, self.progress.clone());
-        let stop = self.begin_interruptible(&conn);
-        let exported = {
-            let (stop, store) = (stop.clone(), Arc::clone(&self.store));
-            blocking(move || export(&config, &catalog, &store, conn, &stop, &progress)).await
-        };
-        self.end_interruptible(&stop, exported)
-    }
-
     /// From now on [`Session::interrupt_publishing`] ends what this connection does.
     pub(super) fn begin_interruptible(&self, conn: &Connection) -> Stop {
         let stop = Stop::default();
@@ -351,76 +261,6 @@ impl Session {
         done
     }
 
-    /// Whether the cases have been listed completely at least once.
-    pub(super) fn has_listed(&self) -> Result<bool> {
-        Ok(State::new(&self.store.connection()?).meta("listed_at")?.is_some())
-    }
-
-    /// What there is to publish, if anything.
-    fn unpublished(&self, forms: Forms, when: When) -> Result<Option<Unpublished>> {
-        let conn = self.store.connection()?;
-        let state = State::new(&conn);
-        let Some(info) = snapshot_info(&conn, &self.catalog)? else {
-            tracing::debug!("{NOTHING_LISTED}");
-            return Ok(None);
-        };
-        let readable = state.readable_state()?;
-        let erased = Residue::Published.is_in(&conn)?;
-        // To a bucket nothing goes but at its own pace: it may be out of reach.
-        let is_in_reach = match &self.root {
-            None => false,
-            Some(Root::Folder(_)) => true,
-            Some(Root::Bucket(_)) => forms == Forms::Both,
-        };
-        let erased_snapshots = Residue::Snapshots.is_in(&conn)? && is_in_reach;
-        let with_parquet = erased_snapshots || (forms == Forms::Both && self.root.is_some());
-        let shown = !(erased || erased_snapshots)
-            && self.database_shows(&state, &readable)?
-            && (!with_parquet || self.parquet_shows(&state, &readable)?);
-        if shown && when == When::Changed {
-            return Ok(None);
-        }
-        Ok(Some(Unpublished { conn, readable, info, with_parquet, erased, erased_snapshots }))
-    }
-
-    /// As [`stay_in_snapshots`].
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub(crate) fn leaves_erased_values(&self) -> Result<bool> {
-        stay_in_snapshots(&self.store.connection()?, &self.config)
-    }
-
-    /// Whether the Parquet snapshots lag behind what the store holds.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub(crate) fn parquet_is_behind(&self) -> Result<bool> {
-        let conn = self.store.connection()?;
-        let state = State::new(&conn);
-        let readable = state.readable_state()?;
-        Ok(self.root.is_some() && !self.parquet_shows(&state, &readable)?)
-    }
-
-    fn database_shows(&self, state: &State<'_>, readable: &str) -> Result<bool> {
-        Ok(self.config.publish.database.exists()
-            && state.meta(SHOWN_BY_DATABASE)?.as_deref() == Some(readable))
-    }
-
-    fn parquet_shows(&self, state: &State<'_>, readable: &str) -> Result<bool> {
-        let shown = state.meta(SHOWN_BY_PARQUET)?;
-        Ok(match &self.root {
-            None => true,
-            Some(Root::Folder(root)) => {
-                root.join("latest").exists() && shown.as_deref() == Some(readable)
-            }
-            Some(Root::Bucket(bucket)) => {
-                self.publishing.uploads.there_is_one()
-                    && shown == Some(bucket_state(bucket, readable))
-            }
-        })
-    }
-
     /// Ends a publishing that is under way; what was published before stays.
     pub(crate) fn interrupt_publishing(&self) {
         if let Some(Interrupt { duckdb, stop }) = self.interrupt().take() {
@@ -435,45 +275,8 @@ impl Session {
     }
 }
 
-/// Writes a snapshot of what is committed in an open store, by a connection to it that does nothing else.
-/// One call at a time, and none while something else is published.
-///
-/// # Errors
-/// `Kind::Config` where `publish.parquet` is off; `Kind::Io` before the first complete listing
-/// of the cases; those of [`publish::publish`].
-pub(crate) fn export(
-    config: &Config,
-    catalog: &Catalog,
-    store: &Store,
-    conn: Connection,
-    stop: &Stop,
-    progress: &Progress,
-) -> Result<PublishedParquet> {
-    let Some(root) = &config.publish.parquet else {
-        return Err(Error::new(Kind::Config, "publish.parquet is off"));
-    };
-    let root = Root::open(root, &config.store.path)?;
-    let info = snapshot_info(&conn, catalog)?.ok_or_else(|| {
-        Error::new(Kind::Io, format!("{NOTHING_LISTED}: `casemirror sync` makes it"))
-    })?;
-    publish::check_snapshots(&root, &info.store_id, stop)?;
-    let tables = catalog.names();
-    let erased = Residue::Snapshots.is_in(&conn)?;
-    // The file with the views is made by what publishes all of it: this snapshot may be another folder's.
-    let all = targets(config, Some(&root), &tables, erased);
-    let targets = Targets { database: None, views: None, ..all };
-    let frozen = Frozen::without_file(conn, publish::begin(&targets, info, stop)?)?;
-    let _step = progress.step("publishing");
-    let conn = store.connection()?;
-    let _threads = store.threads_for_parquet(&conn)?;
-    let published = publish::publish(frozen, &targets, stop, progress)?;
-    published
-        .parquet
-        .ok_or_else(|| Error::new(Kind::Internal, "a snapshot was asked for and none was written"))
-}
-
 /// Where the configuration wants it; no snapshot without its `root`.
-fn targets<'a>(
+pub(super) fn targets<'a>(
     config: &'a Config,
     root: Option<&'a Root>,
     tables: &'a [&'a str],
@@ -496,31 +299,4 @@ pub(super) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(act)
         .await
         .map_err(|e| Error::caused(Kind::Dead, "publishing ended early", e))?
-}
-
-/// Key of `sync.meta`: the feed's bound, in ticks, when what is pending was last collected.
-const WATERMARK: &str = "watermark";
-
-/// Why there is nothing to publish.
-pub(crate) const NOTHING_LISTED: &str =
-    "nothing is published before the first complete listing of the cases";
-
-/// What a snapshot taken now says of itself; `None` before the first complete listing of the cases.
-///
-/// # Errors
-/// Those of reading the store.
-pub(crate) fn snapshot_info(conn: &Connection, catalog: &Catalog) -> Result<Option<SnapshotInfo>> {
-    let state = State::new(conn);
-    if state.meta("listed_at")?.is_none() {
-        return Ok(None);
-    }
-    Ok(Some(SnapshotInfo {
-        taken_at: Timestamp::now(),
-        watermark: state
-            .meta(WATERMARK)?
-            .and_then(|ticks| ticks.parse().ok())
-            .and_then(|ticks| Ticks::new(ticks).to_timestamp()),
-        complete: pending::is_complete(conn, catalog)?,
-        store_id: state.meta("store_id")?.unwrap_or_default(),
-    }))
 }

@@ -72,6 +72,12 @@ impl Session {
         matches!(self.root, Some(Root::Bucket(_)))
     }
 
+    /// Waits until no upload is under way; `None` where the snapshots go to a folder. Always before the lock of
+    /// publishing.
+    pub(super) async fn upload_alone(&self) -> Option<OwnedMutexGuard<()>> {
+        if self.has_bucket() { Some(self.publishing.uploads.alone().await) } else { None }
+    }
+
     /// Refuses a bucket's place that is another store's. That it cannot be reached is only said: the store and
     /// the published file go on without it.
     ///
