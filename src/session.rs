@@ -85,6 +85,7 @@ impl Session {
         // Before anything is made, and anything asked.
         config.check_folders()?;
         let store = Store::open_for(writing, &config, &catalog)?;
+        Root::remove_unfinished(store.path())?;
         let session = Session::of(config, catalog, store, progress)?;
         // Before hours of work that could not be published.
         session.check_targets()?;

@@ -14,7 +14,7 @@ use crate::source::{Client, MemoryLedger};
 
 pub(crate) async fn run(config: Config) -> Result<u8> {
     let catalog = catalog_of(&config)?;
-    let held = compare(&config, &catalog)?;
+    let store_id = compare(&config, &catalog)?;
     // It makes no feed call, so its ledger can be one that is forgotten.
     let ledger = Arc::new(MemoryLedger::new());
     let client = Client::new(&config.source, &config.feed, &config.limits, ledger)?;
@@ -74,29 +74,35 @@ pub(crate) async fn run(config: Config) -> Result<u8> {
         "{} answers; tenant {tenant}, client {}.\n{table}\n{end}{restrictions}\n{folders}\n",
         config.source.base_url, config.source.client_id
     ))?;
-    let looked = tokio::task::spawn_blocking(move || look_at_bucket(&config, held));
-    let text = looked.await.map_err(|e| {
-        Error::caused(Kind::Internal, "looking at the object store ended early", e)
-    })??;
-    print(&text)?;
+    let looked = tokio::task::spawn_blocking(move || look_at_bucket(&config, store_id));
+    let looked = looked
+        .await
+        .map_err(|e| Error::caused(Kind::Internal, "looking at the object store ended early", e))?;
+    match looked {
+        Ok(text) => print(&text)?,
+        Err(error) if unwritable.is_empty() => return Err(error),
+        // Of several statuses that of the configuration goes first.
+        Err(error) => tracing::error!("{}", error.chain()),
+    }
     Ok(if unwritable.is_empty() { 0 } else { Kind::Config.exit_status() })
 }
 
-/// Whose the store is that this configuration is about.
-enum Held {
-    /// A process that goes on with it.
-    ByAnother,
-    /// Nobody; its id, empty where there is no store yet.
-    Not { store_id: String },
+/// What tells the store from others, which its mark in a bucket repeats.
+enum StoreId {
+    /// Empty where there is no store yet.
+    Known(String),
+    /// Who reads it instead.
+    ReadBy(&'static str),
 }
 
 /// Reads what is in the bucket of `publish.parquet`, if that is one; writes nothing there.
-fn look_at_bucket(config: &Config, held: Held) -> Result<String> {
+fn look_at_bucket(config: &Config, store_id: StoreId) -> Result<String> {
     let Some(root @ ParquetRoot::Bucket(_)) = &config.publish.parquet else {
         return Ok(String::new());
     };
-    let Held::Not { store_id } = held else {
-        return Ok(format!("{root} is not looked at: the process that holds the store does.\n"));
+    let store_id = match store_id {
+        StoreId::Known(store_id) => store_id,
+        StoreId::ReadBy(who) => return Ok(format!("{root} is not looked at: {who} does that.\n")),
     };
     let place = Root::open(root, &config.store.path)?;
     let found = match check_snapshots(&place, &store_id, &Stop::default())? {
@@ -107,26 +113,25 @@ fn look_at_bucket(config: &Config, held: Held) -> Result<String> {
 }
 
 /// Says in what the configuration is another than the one that the store was last written with, where there
-/// is one that nobody holds.
-fn compare(config: &Config, catalog: &Catalog) -> Result<Held> {
-    let mut store_id = String::new();
+/// is one that nobody holds. Gives the store's id.
+fn compare(config: &Config, catalog: &Catalog) -> Result<StoreId> {
     if !is_there(&config.store.path)? {
-        return Ok(Held::Not { store_id });
+        return Ok(StoreId::Known(String::new()));
     }
     match Store::look(config, catalog) {
         Ok(looked) => {
             work::tell(&looked.differences);
-            store_id =
-                State::new(&looked.store.connection()?).meta("store_id")?.unwrap_or_default();
+            let store_id = State::new(&looked.store.connection()?).meta("store_id")?;
+            Ok(StoreId::Known(store_id.unwrap_or_default()))
         }
         // What holds it has compared them.
-        Err(error) if error.kind() == Kind::StoreLocked => return Ok(Held::ByAnother),
+        Err(error) if error.kind() == Kind::StoreLocked => {
+            Ok(StoreId::ReadBy("the process that holds the store"))
+        }
         Err(error) if error.kind() == Kind::StoreOlder => {
             tracing::warn!("{}", error.chain());
-            // What upgrades it looks at its bucket.
-            return Ok(Held::ByAnother);
+            Ok(StoreId::ReadBy("the next sync, which upgrades the store,"))
         }
-        Err(error) => return Err(error),
+        Err(error) => Err(error),
     }
-    Ok(Held::Not { store_id })
 }

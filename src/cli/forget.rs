@@ -15,8 +15,8 @@ use crate::session::{Forms, Session, When, catalog_of};
 const OUT_OF_REACH: &str = "\
 out of reach, and yours to see to:
   the platform itself, which casemirror only reads
-  backups, copies that others have made of published files, and versions that a bucket keeps of its objects; a store that is restored from a backup of
-  before holds the person again
+  backups, copies that others have made of published files, and versions that a bucket keeps of its objects; a
+  store that is restored from a backup of before holds the person again
   files that a reader opened before and still has open, until it lets go of them
   targets that were published to under an earlier configuration, and another mirror of the same platform
 ";

@@ -98,11 +98,23 @@ impl Root {
     pub fn open(root: &ParquetRoot, store: &Path) -> Result<Root> {
         match root {
             ParquetRoot::Folder(folder) => Ok(Root::Folder(folder.clone())),
-            ParquetRoot::Bucket(url) => {
-                Bucket::open(url, durable::with_suffix(store, ".upload")).map(Root::Bucket)
-            }
+            ParquetRoot::Bucket(url) => Bucket::open(url, spool(store)).map(Root::Bucket),
         }
     }
+
+    /// Removes what a killed process had written for a bucket, wherever snapshots go now. Nothing may be on its
+    /// way to one.
+    ///
+    /// # Errors
+    /// `Kind::Io`.
+    pub(crate) fn remove_unfinished(store: &Path) -> Result<()> {
+        durable::remove_stale_of(&spool(store))
+    }
+}
+
+/// A free name for the folder of what is to be uploaded.
+fn spool(store: &Path) -> PathBuf {
+    durable::with_suffix(store, ".upload")
 }
 
 /// The place of the Parquet snapshots and what is kept there.

@@ -83,7 +83,8 @@ pub(crate) fn check_snapshots(root: &Root, store_id: &str, stop: &Stop) -> Resul
         Root::Folder(root) => check_folder(root, store_id),
         Root::Bucket(bucket) => {
             let (bucket, store_id) = (bucket.clone(), store_id.to_owned());
-            Bucket::run(stop, async move { bucket::look(&bucket, &store_id).await })
+            let looked = Bucket::run(stop, async move { bucket::look(&bucket, &store_id).await });
+            Ok(looked?.is_some())
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) const PACKS: &str = "closings";
 
 /// The content of [`LATEST`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Latest {
+pub(crate) struct Latest {
     pub(super) snapshot_id: String,
     /// From `publish.parquet` on.
     pub(super) manifest: String,
@@ -50,7 +50,7 @@ impl Found {
     /// # Errors
     /// `Config` where it is another store's; `ObjectStore`.
     pub(crate) async fn look(bucket: Bucket, store_id: String) -> Result<Found> {
-        let latest = match owner::check(&bucket, &store_id).await? {
+        let latest = match owner::look(&bucket, &store_id).await? {
             Some(latest) => read_manifest(&bucket, &latest.manifest).await?,
             None => None,
         };

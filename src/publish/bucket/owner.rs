@@ -19,16 +19,16 @@ struct Owner {
     store_id: String,
 }
 
-/// A look before anything begins takes no longer: what begins must not wait for an object store.
+/// A look takes no longer: what comes after it must not wait for an object store that does not answer.
 const LONGEST_LOOK: Duration = Duration::from_secs(10);
 
-/// As [`check`], in a bounded time. Whether there is a snapshot of this store.
+/// As [`check`], in a bounded time.
 ///
 /// # Errors
 /// Those of [`check`].
-pub(crate) async fn look(bucket: &Bucket, store_id: &str) -> Result<bool> {
+pub(crate) async fn look(bucket: &Bucket, store_id: &str) -> Result<Option<Latest>> {
     match tokio::time::timeout(LONGEST_LOOK, check(bucket, store_id)).await {
-        Ok(latest) => latest.map(|latest| latest.is_some()),
+        Ok(looked) => looked,
         Err(_) => {
             let text = format!("cannot look at {}: no answer in time", bucket.address());
             Err(Error::new(Kind::ObjectStore, text))
