@@ -44,18 +44,22 @@ elif act == "read":
     manifest = json.loads(content(latest["manifest"]))
     if latest["snapshot_id"] != manifest["snapshot_id"]:
         sys.exit(f"buckets.py: {latest} names {manifest['snapshot_id']}")
-    rows, snapshots = {}, {}
+    rows, snapshots, paths = {}, {}, {}
     for file in manifest["files"]:
         data = content(file["path"])
         if (len(data), hashlib.sha256(data).hexdigest()) != (file["bytes"], file["sha256"]):
             sys.exit(f"buckets.py: {file['path']} is not what the manifest says")
         count = pyarrow.parquet.read_table(io.BytesIO(data)).num_rows
-        # As a dataset, straight from the store.
-        direct = pyarrow.parquet.read_table(f"{root}/{file['path']}", filesystem=s3).num_rows
-        if not count == direct == file["rows"]:
-            sys.exit(f"buckets.py: {file['path']}: {count}, {direct} and {file['rows']} rows")
+        if count != file["rows"]:
+            sys.exit(f"buckets.py: {file['path']}: {count} and {file['rows']} rows")
         rows[file["table"]] = rows.get(file["table"], 0) + count
         snapshots[file["table"]] = file["path"].split("/")[1]
+        paths.setdefault(file["table"], []).append(f"{root}/{file['path']}")
+    # As docs/bi.md has it, straight from the store: a table of one file and one of several.
+    for table in ["cases", "revenue_journals"]:
+        count = pyarrow.parquet.read_table(paths[table], filesystem=s3).num_rows
+        if count != rows[table]:
+            sys.exit(f"buckets.py: {table}: {count} and {rows[table]} rows")
     print(json.dumps({"id": manifest["snapshot_id"], "rows": rows, "snapshots": snapshots}))
 else:
     sys.exit(f"buckets.py: {act}?")

@@ -264,8 +264,8 @@ fn killed_between_any_two_steps_readers_have_a_whole_snapshot_and_the_next_run_e
     let Some(server) = Server::start() else { return };
     let world = World::with_snapshots(4);
     server.sync(&world);
+    let mut before = server.read();
     for point in UPLOADING {
-        let before = server.read();
         new_case(&world);
         let output =
             server.command(&world, &["sync"]).env("CASEMIRROR_ABORT_AT", point).output().unwrap();
@@ -274,7 +274,8 @@ fn killed_between_any_two_steps_readers_have_a_whole_snapshot_and_the_next_run_e
         let is_placed = ["snapshot-placed", "after-upload"].contains(&point);
         assert_eq!(found.id == before.id, !is_placed, "{point}");
         server.sync(&world);
-        assert_rows(&world, &server.read());
+        before = server.read();
+        assert_rows(&world, &before);
     }
     // What it had written for the bucket goes although the next snapshot goes to a folder.
     new_case(&world);

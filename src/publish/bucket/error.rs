@@ -45,10 +45,10 @@ pub(super) fn is_unknown_call(error: &object_store::Error) -> bool {
 fn reason(error: &object_store::Error) -> String {
     let texts = texts(error);
     let called = texts.iter().find_map(|text| called(text));
-    let at = called.map(|called| format!(" ({called})")).unwrap_or_default();
     if let Some(answer) = texts.iter().find_map(|text| answer(text)) {
-        return answer;
+        return format!("{} answers {answer}", called.as_deref().unwrap_or("it"));
     }
+    let at = called.map(|called| format!(" ({called})")).unwrap_or_default();
     match transport(error) {
         Some(HttpErrorKind::Timeout) => format!("no answer in time{at}"),
         Some(HttpErrorKind::Connect | HttpErrorKind::Request) => format!("no connection{at}"),
@@ -93,7 +93,7 @@ fn answer(text: &str) -> Option<String> {
     };
     let words: Vec<&str> = [within("Code"), within("Message")].into_iter().flatten().collect();
     let words = if words.is_empty() { String::new() } else { format!(" ({})", words.join(": ")) };
-    Some(shortened(&format!("it answers {}{words}", status.trim())))
+    Some(shortened(&format!("{}{words}", status.trim())))
 }
 
 /// One line without addresses' queries.
@@ -134,7 +134,8 @@ mod tests {
                        </AWSAccessKeyId><StringToSign>s3cret</StringToSign></Error>";
         assert_eq!(
             of(refused),
-            "cannot write s3://mirror/x: it answers 403 Forbidden (SignatureDoesNotMatch: It does not match.)"
+            "cannot write s3://mirror/x: mirror.example.com answers 403 Forbidden (SignatureDoesNotMatch: It \
+             does not match.)"
         );
         let json =
             "Server returned non-2xx status code: 507 Insufficient Storage: {\"key\": \"s3cret\"}";
