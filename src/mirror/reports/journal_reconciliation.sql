@@ -67,7 +67,8 @@ months AS (
         CASE WHEN v.sum_matches IS NOT NULL THEN s.total_purchase_price END AS platform_price,
         x.journal_id IS NOT NULL AS is_off_meaning
     FROM report.journal_coverage AS v
-    CROSS JOIN annotations AS a
+    -- No CROSS JOIN: DuckDB prints it as a comma, which binds another way, where a view is kept as text.
+    JOIN annotations AS a ON true
     LEFT JOIN revenue AS r USING (journal_level, journal_id, journal_month)
     LEFT JOIN changes AS c USING (journal_level, journal_id, journal_month)
     LEFT JOIN main.revenue_journal_sums AS s USING (journal_level, journal_id, journal_month)

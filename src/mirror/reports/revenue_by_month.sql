@@ -40,7 +40,8 @@ SELECT
         WHEN k.revenue AND NOT coalesce(r.purchase_price, false) THEN m.purchase_price
     END AS purchase_price
 FROM months AS m
-CROSS JOIN known AS k
+-- No CROSS JOIN: DuckDB prints it as a comma, which binds another way, where a view is kept as text.
+JOIN known AS k ON true
 LEFT JOIN sync.journal_scopes AS g
     ON g.journal_level = m.journal_level
     AND g.journal_id = m.journal_id
