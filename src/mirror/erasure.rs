@@ -58,6 +58,9 @@ impl Residue {
     }
 }
 
+/// Key of `sync.meta`: how often values were erased. A lake that has seen fewer holds what is to be seen no more.
+const TIMES: &str = "erasures";
+
 /// Name under which the file that takes the store's place is attached.
 const ALIAS: &str = "casemirror_rewrite";
 
@@ -85,6 +88,8 @@ pub(crate) fn stay_in_snapshots(conn: &Connection, config: &Config) -> Result<bo
 
 /// Notes, with the rewriting of the rows, that the files are to follow.
 pub(super) fn note(conn: &Connection) -> Result<()> {
+    let times = schema::meta(conn, TIMES)?.and_then(|times| times.parse::<u64>().ok()).unwrap_or(0);
+    schema::set_meta(conn, TIMES, &(times + 1).to_string())?;
     Residue::ALL.iter().try_for_each(|residue| schema::set_meta(conn, residue.key(), "true"))
 }
 
