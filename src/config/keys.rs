@@ -21,7 +21,8 @@ use super::rules;
 use super::setting::{Setting, Shape};
 use super::violation::Origin;
 use super::{
-    Bytes, FeedStyle, HistoryTables, JournalLevel, ParquetRoot, PrivacyMode, Reread, SecretUrl,
+    Bytes, FeedStyle, HistoryTables, JournalLevel, LakeCatalog, LakeData, ParquetRoot, PrivacyMode,
+    Reread, SecretUrl,
 };
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -253,6 +254,32 @@ declare::sections! {
         /// this mirror, or "drop" them.
         pub(crate) identifiers: PrivacyMode = choice(), default "hash";
         pub(crate) contact_details: PrivacyMode = choice(), default "keep";
+    }
+
+    /// DuckLake: tables as Parquet files that any number of readers share, their catalog in PostgreSQL
+    /// (docs/lake.md). `casemirror lake install` fetches DuckDB's extensions for it.
+    pub(crate) struct Lake in lake {
+        /// The catalog: "postgres:dbname=lake host=db.example.com user=casemirror", "postgres://...", or a DuckDB
+        /// file to try it; "" is off. It is not shown anywhere, because it may hold a password; lake.secret_file
+        /// is a better place for that.
+        pub(crate) catalog: Option<LakeCatalog> = optional(Reader::lake_catalog), default "";
+
+        /// Where the Parquet files are: a folder, or "s3://bucket/path".
+        pub(crate) data: Option<LakeData> = lake_data(), default "";
+
+        /// This mirror's own schema in the catalog: one mirror writes to it, and no other.
+        pub(crate) schema: String = lake_schema(), default "main";
+
+        /// A TOML file, readable by its owner only, with what the catalog and the object store want to know:
+        /// postgres_password, s3_key_id, s3_secret, s3_session_token, s3_region, s3_endpoint, s3_url_style,
+        /// s3_use_ssl; "" is none.
+        pub(crate) secret_file: Option<PathBuf> = optional(rules::secret_file), default "";
+
+        /// `casemirror run` publishes to the lake not more often than this.
+        pub(crate) interval: Duration = duration(SHORTEST..=DAY), default "5m";
+
+        /// How long earlier snapshots of the lake can be read.
+        pub(crate) keep_for: Duration = duration(Duration::ZERO..=3650 * DAY), default "30d";
     }
 
     /// Telling people (docs/operations.md).

@@ -62,6 +62,13 @@ fn check_mode(r: &mut Reader, key: &str, path: &Path) {
     }
 }
 
+/// A file that holds secrets, which are read when they are needed.
+pub(super) fn secret_file(r: &mut Reader, key: &str) -> Option<PathBuf> {
+    let path = r.existing_path(key, "must name a file that exists", Path::is_file)?;
+    check_mode(r, key, &path);
+    Some(path)
+}
+
 pub(super) fn client_id(r: &mut Reader, key: &str) -> Option<String> {
     r.filled_in(key, |r, key| r.text(key, "must be the client id that the platform has given you"))
 }

@@ -16,7 +16,8 @@ use url::Url;
 use super::cron::Cron;
 use super::layers::figment_value;
 use super::{
-    Bytes, FeedStyle, HistoryTables, JournalLevel, ParquetRoot, PrivacyMode, Reread, SecretUrl,
+    Bytes, FeedStyle, HistoryTables, JournalLevel, LakeCatalog, LakeData, ParquetRoot, PrivacyMode,
+    Reread, SecretUrl,
 };
 
 /// What kind of value a key takes: how a text from outside the file becomes a value, and whether it
@@ -142,6 +143,25 @@ impl Setting for SecretUrl {
 
     fn shown(&self) -> String {
         "set".to_owned()
+    }
+}
+
+impl Setting for LakeCatalog {
+    const SHAPE: Shape = Shape::Secret;
+
+    fn shown(&self) -> String {
+        match self {
+            LakeCatalog::Postgres(_) => "set".to_owned(),
+            LakeCatalog::File(path) => path.shown(),
+        }
+    }
+}
+
+impl Setting for LakeData {
+    const SHAPE: Shape = Shape::Text;
+
+    fn shown(&self) -> String {
+        self.address()
     }
 }
 

@@ -30,6 +30,12 @@ fn the_required_keys_are_enough_and_all_others_have_the_documented_defaults() {
     journals.recheck_months = 24
     journals.since =
     journals.trailing_months = 3
+    lake.catalog =
+    lake.data =
+    lake.interval = 5m
+    lake.keep_for = 30days
+    lake.schema = main
+    lake.secret_file =
     limits.answer_bytes = 256MB
     limits.answer_records = 2000000
     limits.concurrency = 4
