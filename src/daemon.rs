@@ -19,6 +19,7 @@ mod activity;
 mod decide;
 mod forward;
 mod hinting;
+mod lake;
 mod notify;
 mod pace;
 mod patience;
@@ -59,6 +60,7 @@ use crate::session::{Ran, Session};
 
 use activity::Activity;
 use hinting::{Asks, Hinting};
+use lake::LakePublisher;
 use notify::{Manager, Part};
 use patience::{Recovery, Trouble};
 use place::Bound;
@@ -258,6 +260,16 @@ async fn run_tasks(
         manager: Arc::clone(&manager),
         pulse,
     };
+    let lake = session.config().lake.catalog.is_some().then(|| {
+        let lake = LakePublisher { session: Arc::clone(&session), controls: Arc::clone(&controls) };
+        Task(tokio::spawn(lake.run()))
+    });
+    let lake = async {
+        match lake {
+            Some(lake) => lake.ends().await,
+            None => Ok(()),
+        }
+    };
     let publisher = Publisher { session, controls, activity };
     let (work_ended, ends) = oneshot::channel::<()>();
     let poller = Task(tokio::spawn(async move { manager.watch(Part::Poller, poller.run()).await }));
@@ -271,7 +283,7 @@ async fn run_tasks(
         let work_ends = async { drop(ends.await) };
         publisher.run(work_ends).await
     }));
-    tokio::try_join!(poller.ends(), worker.ends(), publisher.ends(), hinting)?;
+    tokio::try_join!(poller.ends(), worker.ends(), publisher.ends(), hinting, lake)?;
     // Somebody may just be told something.
     let _ = tokio::time::timeout(LONGEST_LOOK, watch.ends()).await;
     Ok(())

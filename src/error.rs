@@ -67,6 +67,8 @@ pub enum Kind {
     Query,
     /// The run was asked to stop.
     Cancelled,
+    /// The lake's catalog or data could not be read or written (docs/lake.md).
+    Lake,
     /// A rule of our own is broken: a defect.
     Internal,
     /// A thread that everything hangs on has ended, by a defect: nothing goes on in this process.
@@ -108,6 +110,7 @@ impl Kind {
             | Kind::Io
             | Kind::Query
             | Kind::Cancelled
+            | Kind::Lake
             | Kind::Internal
             | Kind::Dead => false,
         }
@@ -141,6 +144,7 @@ impl Kind {
             | Kind::ObjectStore
             | Kind::Query
             | Kind::Cancelled
+            | Kind::Lake
             | Kind::Internal
             | Kind::Dead => 1,
         }
@@ -210,7 +214,8 @@ impl Kind {
             | Kind::Store
             | Kind::Io
             | Kind::Query
-            | Kind::Cancelled => None,
+            | Kind::Cancelled
+            | Kind::Lake => None,
         }
     }
 }

@@ -43,6 +43,16 @@ pub const BACKING_UP: [&str; 2] = ["backup-begun", "backup-written"];
 pub const RESTORING: [&str; 4] =
     ["restore-begun", "restore-extracted", "secrets-placed", "store-placed"];
 
+/// Those of a publishing to the lake, in the order in which it comes to them.
+pub const LAKE: [&str; 6] = [
+    "lake-expired",
+    "lake-merged",
+    "lake-begun",
+    "lake-table-written",
+    "lake-written",
+    "lake-committed",
+];
+
 /// Ends the process here when this point was chosen.
 #[cfg(feature = "failpoints")]
 pub(crate) fn hit(point: &str) {
@@ -88,8 +98,8 @@ mod armed {
     }
 
     pub(super) fn hit(point: &str) {
-        let lists: [&[&str]; 4] =
-            [&super::POINTS, &super::ERASING, &super::BACKING_UP, &super::RESTORING];
+        let lists: [&[&str]; 5] =
+            [&super::POINTS, &super::ERASING, &super::BACKING_UP, &super::RESTORING, &super::LAKE];
         debug_assert!(lists.iter().any(|list| list.contains(&point)), "{point} is in no list");
         if let Some(armed) = armed()
             && armed.point == point

@@ -20,6 +20,7 @@
 //! - [`decode`]: answers become record batches, rejects and drift; privacy is applied.
 //! - [`mirror`]: the store: merges scopes, keeps history, state, run log and reports.
 //! - [`publish`]: the DuckDB copy and the Parquet snapshots.
+//! - [`lake`]: the published file, carried to tables that readers on other machines share.
 //!
 //! Beside them, what makes the calls:
 //!
@@ -79,6 +80,7 @@ mod forecast;
 mod hints;
 mod http;
 mod journals;
+mod lake;
 pub mod mirror;
 mod pending;
 mod plan;

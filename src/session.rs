@@ -5,6 +5,7 @@ mod backup;
 mod closing;
 mod exporting;
 mod hinting;
+mod lake;
 mod publishing;
 mod unpublished;
 mod uploading;
@@ -220,6 +221,16 @@ impl Session {
                 self.has_listed().map(|listed| Ran { published, nothing_listed: !listed, ..ran })
             }
             (Err(error), _) | (_, Err(error)) => Err(error),
+        };
+        let ran = match ran {
+            Ok(mut ran) => {
+                // The store goes on without it, and the next run carries what is left.
+                if let Err(error) = self.publish_to_lake().await {
+                    ran.report.problem(format!("the lake is behind: {}", error.chain()));
+                }
+                Ok(ran)
+            }
+            failed => failed,
         };
         let closed = self.end_run(run_id, ran.as_ref().map(|ran| &ran.report)).await;
         let ran = ran?;

@@ -13,12 +13,14 @@ use crate::catalog::Catalog;
 use crate::config::{Config, ParquetRoot};
 use crate::cycle::failed_text;
 use crate::error::{Error, Kind, Result};
+use crate::lake::Standing as LakeStanding;
 use crate::mirror::{
     FEED_TABLES, FailureRow, Freshness, ParquetLag, Residue, ResourceRow, RunLog, RunRow,
     STAY_IN_SNAPSHOTS, State, Store, stay_in_snapshots,
 };
 use crate::pending::{self, Pending, PendingTable};
 use crate::scope::{REVENUE, TableStatus};
+use crate::sql;
 use crate::text::counted;
 use crate::ticks::Ticks;
 
@@ -57,8 +59,24 @@ pub(crate) struct Status {
     pub(crate) feeds_held_until: Option<String>,
     /// Since when the object store has no new Parquet snapshot though there should be one.
     pub(crate) parquet_behind_since: Option<String>,
+    /// Of `lake.catalog`, where there is one.
+    pub(crate) lake: Option<Lake>,
     /// In what the configuration is another than the one that the store was last written with.
     pub(crate) differences: Vec<String>,
+}
+
+/// How the lake stands.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Lake {
+    pub(crate) schema: String,
+    /// The snapshot that it shows; none where nothing was carried to it yet.
+    pub(crate) snapshot_id: Option<String>,
+    pub(crate) taken_at: Option<String>,
+    pub(crate) succeeded_at: Option<String>,
+    /// 0 where it shows what is published; none where it is not known.
+    pub(crate) behind_seconds: Option<u64>,
+    pub(crate) failing_since: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 /// How late rows appeared in the feeds, as the last listing found.
@@ -168,6 +186,8 @@ impl Status {
                 "the last verification could not read {n} control(s), see sync.verifications"
             ));
         }
+        let lake = lake(config, &conn)?;
+        problems.extend(lake.as_ref().and_then(Lake::problem));
         let runs = log.runs(LATEST_RUNS)?;
         problems.extend(last_failure(&runs));
         let held =
@@ -201,6 +221,7 @@ impl Status {
             waiting,
             feeds_held_until: held.map(shown),
             parquet_behind_since: lag.map(|lag| shown(lag.since)),
+            lake,
             differences,
         })
     }
@@ -252,6 +273,34 @@ fn parquet_lag(conn: &Connection, config: &Config) -> Result<Option<ParquetLag>>
 fn behind_text(lag: &ParquetLag) -> String {
     let ParquetLag { address, since, error } = lag;
     format!("publish.parquet: {address} is behind since {}: {error}", shown(*since))
+}
+
+fn lake(config: &Config, conn: &Connection) -> Result<Option<Lake>> {
+    if config.lake.catalog.is_none() {
+        return Ok(None);
+    }
+    let standing = LakeStanding::parse(State::new(conn).meta(LakeStanding::KEY)?.as_deref());
+    let published: Vec<String> =
+        sql::query(conn, "SELECT snapshot_id FROM sync.snapshot", |row| row.get(0))?;
+    let behind = standing.behind(published.first().map(String::as_str), Timestamp::now());
+    Ok(Some(Lake {
+        schema: config.lake.schema.clone(),
+        snapshot_id: standing.snapshot_id,
+        taken_at: standing.taken_at.map(shown),
+        succeeded_at: standing.succeeded_at.map(shown),
+        behind_seconds: behind.map(|behind| behind.as_secs()),
+        failing_since: standing.failing_since.map(shown),
+        error: standing.error,
+    }))
+}
+
+impl Lake {
+    /// What is wrong with it.
+    fn problem(&self) -> Option<String> {
+        let error = self.error.as_deref()?;
+        let since = self.failing_since.as_deref().unwrap_or("-");
+        Some(format!("the lake is behind, since {since}: {error}"))
+    }
 }
 
 /// Where values that were erased from the rows still stand, and what takes them out.

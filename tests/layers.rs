@@ -47,18 +47,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("journals", &["extract", "source", "decode"]),
     ("mirror", &["decode"]),
     ("publish", &["mirror"]),
+    ("lake", &[]),
     ("backup", &["mirror", "publish", "source"]),
     // What joins them.
     ("cycle", &["feed", "plan", "source", "extract", "journals", "decode", "mirror"]),
     ("verify", &["cycle", "source", "extract", "journals", "decode", "mirror"]),
     ("pending", &["cycle", "plan", "mirror"]),
-    ("status", &["cycle", "mirror", "pending"]),
+    ("status", &["cycle", "lake", "mirror", "pending"]),
     ("forecast", &["cycle", "feed", "plan", "source", "journals", "mirror", "verify"]),
     (
         "session",
         &[
-            "backup", "cycle", "decode", "extract", "hints", "mirror", "pending", "publish",
-            "source", "verify",
+            "backup", "cycle", "decode", "extract", "hints", "lake", "mirror", "pending",
+            "publish", "source", "verify",
         ],
     ),
     ("alert", &["mirror", "session", "status"]),
@@ -70,8 +71,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "backup", "cycle", "daemon", "forecast", "hints", "journals", "mirror", "pending",
-            "publish", "sandbox", "session", "source", "status", "verify",
+            "backup", "cycle", "daemon", "forecast", "hints", "journals", "lake", "mirror",
+            "pending", "publish", "sandbox", "session", "source", "status", "verify",
         ],
     ),
     // The simulated brokerage shares nothing with the client: a mistake made twice would cancel out.

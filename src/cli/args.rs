@@ -10,10 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::config;
 
+mod lake;
 mod on_store;
 #[cfg(feature = "sandbox")]
 mod simulated;
 
+pub use lake::{Lake, LakeInstall, LakePublish, LakeViews};
 pub use on_store::{Backup, Close, Forget, Journals, Restore, Status, Sync, Verify};
 #[cfg(feature = "sandbox")]
 pub use simulated::{Demo, Sandbox};
@@ -152,6 +154,10 @@ pub enum Command {
     #[serde(skip)]
     #[command(subcommand)]
     Webhooks(Webhooks),
+    /// The lake that readers on other machines share: its extensions, publishing to it, reading several as one
+    #[serde(skip)]
+    #[command(subcommand)]
+    Lake(Lake),
     /// Print the data dictionary of every table
     #[serde(skip)]
     Schema(Schema),

@@ -10,6 +10,7 @@ mod export;
 mod forget;
 mod init;
 mod journals;
+mod lake;
 mod man;
 mod output;
 mod plan;
@@ -77,6 +78,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
             done => done,
         },
         Command::Webhooks(args) => webhooks::run(args, &load()?).await,
+        Command::Lake(args) => lake::run(args, offline),
         Command::Schema(args) => schema::run(&offline()?, args),
         Command::Query(args) => query::run(&offline()?, args),
         Command::Completions(args) => {

@@ -1,5 +1,7 @@
 //! `casemirror status`: what is mirrored, how fresh, what failed, what is pending and why.
 
+use std::time::Duration;
+
 use super::args;
 use super::output;
 use crate::config::Config;
@@ -84,6 +86,20 @@ fn text(status: &Status) -> String {
         or_dash(status.polled_at.as_deref()),
         status.complete,
     );
+    if let Some(lake) = &status.lake {
+        out.push_str(&format!(
+            "\nlake       {}: {}",
+            lake.schema,
+            match (&lake.snapshot_id, lake.behind_seconds) {
+                (None, _) => "nothing was carried to it yet".to_owned(),
+                (Some(id), Some(0)) => format!("shows snapshot {id}, which is what is published"),
+                (Some(id), behind) => format!(
+                    "shows snapshot {id}, {} behind what is published",
+                    humantime::format_duration(Duration::from_secs(behind.unwrap_or_default()))
+                ),
+            }
+        ));
+    }
     for row in status.tables.iter().filter(|row| row.status != "ok") {
         out.push_str(&format!(
             "\n{} is {} since {}: {}",

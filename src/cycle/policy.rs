@@ -85,6 +85,7 @@ pub(super) fn decide(kind: Kind, evidence: &Evidence) -> Verdict {
         | Kind::ObjectStore
         | Kind::Query
         | Kind::Cancelled
+        | Kind::Lake
         | Kind::Dead => Verdict::EndRun,
     }
 }

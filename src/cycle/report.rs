@@ -26,7 +26,7 @@ pub struct Report {
 
 impl Report {
     /// Something is not as it should be.
-    pub(super) fn problem(&mut self, text: String) {
+    pub(crate) fn problem(&mut self, text: String) {
         if !self.problems.contains(&text) {
             self.problems.push(text);
         }

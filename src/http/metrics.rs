@@ -137,6 +137,15 @@ const METRICS: &[(&str, &str)] = &[
     ("casemirror_publishes_total", "publishings, by their result"),
     ("casemirror_publish_seconds", "how long publishing took"),
     ("casemirror_uploads_total", "Parquet snapshots for an object store, by their result"),
+    ("casemirror_lake_publishes_total", "publishings to the lake, by their result"),
+    (
+        "casemirror_lake_last_success_timestamp_seconds",
+        "when the lake was last made, or found, equal to what is published",
+    ),
+    (
+        "casemirror_lake_behind_seconds",
+        "how old the lake's snapshot is where it is not the published one, else 0",
+    ),
     ("casemirror_webhooks_total", "deliveries to serve.webhooks, by kind and result"),
     ("casemirror_webhook_last_timestamp_seconds", "when the last webhook was kept"),
 ];
@@ -210,6 +219,14 @@ fn set(facts: &Facts) {
     }
     if let Some(at) = parsed(status.parquet_behind_since.as_deref()) {
         gauge!("casemirror_parquet_behind_since_timestamp_seconds").set(at);
+    }
+    if let Some(lake) = &status.lake {
+        if let Some(at) = parsed(lake.succeeded_at.as_deref()) {
+            gauge!("casemirror_lake_last_success_timestamp_seconds").set(at);
+        }
+        if let Some(behind) = lake.behind_seconds {
+            gauge!("casemirror_lake_behind_seconds").set(count(behind));
+        }
     }
     if let Some(disk) = &facts.disk {
         gauge!("casemirror_disk_free_bytes").set(count(disk.free));

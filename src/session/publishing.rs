@@ -50,6 +50,10 @@ pub(super) struct Publishing {
     /// What was published last, and when that was done.
     pub(super) last: Mutex<Option<(Instant, Published)>>,
     pub(super) views: Mutex<Standing>,
+    /// Which published file the lake shows, as far as this session knows.
+    pub(super) lake: tokio::sync::Mutex<Option<String>>,
+    /// How often something was published.
+    pub(super) count: tokio::sync::watch::Sender<u64>,
 }
 
 /// What ends a publishing that is under way: DuckDB's work, and ours.
@@ -155,6 +159,7 @@ impl Session {
         tracing::debug!(snapshot = published.snapshot_id, parquet = in_folder, ?took, "published");
         let last = Some((Instant::now(), published.clone()));
         *self.publishing.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
+        self.publishing.count.send_modify(|count| *count += 1);
         let uploading = upload.zip(alone).map(|(upload, alone)| Uploading {
             upload,
             readable,

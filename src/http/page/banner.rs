@@ -1,11 +1,12 @@
 //! How the mirror is, since when, and what is being done.
 
+use jiff::SignedDuration;
 use maud::{Markup, html};
 
 use super::words::{Times, foreign, grouped, how_long, parsed};
 use super::{Look, REFRESH, STILL, part};
 use crate::http::facts::Facts;
-use crate::status::Health;
+use crate::status::{Health, Lake};
 use crate::text::counted;
 
 /// How the mirror is, in a few words.
@@ -51,6 +52,7 @@ pub(super) fn of(facts: &Facts, words: &str, refreshes: bool, times: &Times<'_>)
                     None => "Until then nothing is known of the platform.",
                 }
             }
+            @if let Some(lake) = &status.lake { p { (of_lake(lake)) } }
             p.quiet {
                 "As of " (times.at(facts.at)) ". "
                 @if refreshes {
@@ -60,6 +62,20 @@ pub(super) fn of(facts: &Facts, words: &str, refreshes: bool, times: &Times<'_>)
                 }
             }
         }
+    }
+}
+
+/// What readers of the lake see.
+fn of_lake(lake: &Lake) -> String {
+    match (&lake.snapshot_id, lake.behind_seconds) {
+        (None, _) => "Nothing was carried to the lake yet.".to_owned(),
+        (Some(_), Some(0)) => "The lake shows what is published.".to_owned(),
+        (Some(id), behind) => format!(
+            "The lake shows snapshot {id}, {} behind what is published.",
+            how_long(SignedDuration::from_secs(
+                i64::try_from(behind.unwrap_or_default()).unwrap_or(i64::MAX)
+            ))
+        ),
     }
 }
 

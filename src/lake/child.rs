@@ -1,0 +1,116 @@
+//! The process that does a publishing, as the one that waits for it sees it.
+
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::Command;
+
+use super::errand::Errand;
+use super::publishing::Carried;
+use super::secrets::Secrets;
+use crate::error::{Error, Kind, Result};
+
+/// A process that has said nothing for so long hangs: one table is the most that it does in silence.
+const LONGEST_SILENCE: Duration = Duration::from_secs(3600);
+/// What of its last words is told.
+const LAST_WORDS: u64 = 4096;
+
+/// A line that the process writes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ended {
+    /// It has come to this.
+    At(String),
+    Done(Carried),
+    Failed {
+        text: String,
+        /// Nobody but a person can mend it.
+        for_people: bool,
+    },
+}
+
+impl Ended {
+    /// What became of it.
+    pub(crate) fn of(done: Result<Carried>) -> Ended {
+        match done {
+            Ok(carried) => Ended::Done(carried),
+            Err(error) => Ended::Failed {
+                text: error.chain(),
+                for_people: matches!(
+                    error.kind(),
+                    Kind::Config | Kind::Tenant | Kind::StoreNewer | Kind::Usage
+                ),
+            },
+        }
+    }
+}
+
+/// Publishes to the lake in a process of its own, which ends with this call.
+///
+/// # Errors
+/// `Config` where a person has to do something; `Lake` for what may be over later; `Io` where no process can be
+/// begun.
+pub(crate) async fn run(errand: &Errand) -> Result<Carried> {
+    let order = serde_json::to_vec(errand)
+        .map_err(|e| Error::caused(Kind::Internal, "an errand is no JSON", e))?;
+    let began = |e| Error::caused(Kind::Io, "cannot begin a process for the lake", e);
+    let mut child = Command::new(this_program().map_err(began)?)
+        .args(["-qq", "lake", "publish", "--errand"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(began)?;
+    let lost = |e| Error::caused(Kind::Lake, "the process for the lake cannot be reached", e);
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(&order).await.map_err(lost)?;
+    }
+    let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(Error::new(Kind::Internal, "the process for the lake has no output"));
+    };
+    let last_words = tokio::spawn(async move {
+        let mut words = Vec::new();
+        // What comes behind it is read too: a full pipe would hold the process.
+        let mut stderr = stderr;
+        let _ = (&mut stderr).take(LAST_WORDS).read_to_end(&mut words).await;
+        let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+        String::from_utf8_lossy(&words).into_owned()
+    });
+    let mut lines = BufReader::new(stdout).lines();
+    let mut at = String::new();
+    loop {
+        let line = tokio::time::timeout(LONGEST_SILENCE, lines.next_line()).await;
+        let Ok(line) = line else {
+            let text = format!("the process for the lake hung at {at} and was ended");
+            return Err(Error::new(Kind::Lake, text));
+        };
+        let Some(line) = line.map_err(lost)? else { break };
+        match serde_json::from_str(&line) {
+            Ok(Ended::At(place)) => at = place,
+            Ok(Ended::Done(carried)) => return Ok(carried),
+            Ok(Ended::Failed { text, for_people }) => {
+                return Err(Error::new(if for_people { Kind::Config } else { Kind::Lake }, text));
+            }
+            // A library wrote to standard output.
+            Err(_) => {}
+        }
+    }
+    let status = child.wait().await.map_err(lost)?;
+    let words = last_words.await.unwrap_or_default();
+    let hider = Secrets::read(errand).unwrap_or_default().hider(errand);
+    Err(Error::new(Kind::Lake, ended(status, &at, hider.hide(&words).trim())))
+}
+
+fn ended(status: ExitStatus, at: &str, words: &str) -> String {
+    let words = if words.is_empty() { String::new() } else { format!(": {words}") };
+    format!("the process for the lake ended at {at} ({status}){words}")
+}
+
+/// The program that runs now, also where a newer one has taken its place on the disk.
+fn this_program() -> std::io::Result<std::path::PathBuf> {
+    let link = std::path::PathBuf::from("/proc/self/exe");
+    if link.exists() { Ok(link) } else { std::env::current_exe() }
+}

@@ -1,0 +1,233 @@
+//! DuckDB with the published file and the lake, side by side, for one publishing.
+
+use duckdb::Connection;
+
+use super::errand::{Catalog, Errand};
+use super::extensions;
+use super::secrets::{Hider, Secrets};
+use crate::error::{self, Error, Kind, Result};
+use crate::sql;
+
+/// Names under which they are attached.
+pub(super) const PUBLISHED: &str = "published";
+pub(super) const LAKE: &str = "lake";
+const LOCK: &str = "lake_lock";
+
+/// Both, and what keeps others from publishing to this schema meanwhile.
+pub(super) struct Engine {
+    conn: Connection,
+    /// Holds the lock by a transaction of PostgreSQL; `None` where the catalog is a file, which DuckDB locks.
+    lock: Option<Connection>,
+    hider: Hider,
+}
+
+impl Engine {
+    /// # Errors
+    /// `Config`: an extension is missing, the secret file is wrong, or there is no published file yet. `Lake`: the
+    /// catalog or the data cannot be reached, or somebody else publishes to this schema.
+    pub(super) fn open(errand: &Errand) -> Result<Engine> {
+        if !errand.published.exists() {
+            let text = format!(
+                "there is no {} yet: `casemirror sync` publishes it, and the lake is made from it",
+                errand.published.display()
+            );
+            return Err(Error::new(Kind::Config, text));
+        }
+        let secrets = Secrets::read(errand)?;
+        let hider = secrets.hider(errand);
+        let conn = extensions::duckdb()?;
+        let engine = Engine { conn, lock: None, hider };
+        engine.configure(errand)?;
+        extensions::load(&engine.conn, &errand.extensions, &errand.extensions())
+            .map_err(|e| engine.hidden(e))?;
+        let published = sql::text(&errand.published.display().to_string());
+        engine.run(
+            "open the published file",
+            &format!("ATTACH {published} AS {PUBLISHED} (READ_ONLY)"),
+        )?;
+        if let Some(secret) = secrets.object_store(&errand.data) {
+            engine.run("use lake.secret_file", &secret)?;
+        }
+        let engine = engine.locked(errand, &secrets)?;
+        engine.attach(errand, &secrets)?;
+        Ok(engine)
+    }
+
+    /// The lake alone, to be read: nothing is locked, made or changed.
+    ///
+    /// # Errors
+    /// `Config`: an extension is missing, or the secret file is wrong. `Lake`: the catalog cannot be reached, or has
+    /// no such schema.
+    pub(super) fn reading(errand: &Errand) -> Result<Engine> {
+        let secrets = Secrets::read(errand)?;
+        let hider = secrets.hider(errand);
+        let engine = Engine { conn: extensions::duckdb()?, lock: None, hider };
+        extensions::load(&engine.conn, &errand.extensions, &errand.extensions())
+            .map_err(|e| engine.hidden(e))?;
+        let address = address(errand, &secrets)?;
+        engine.run(
+            "open the lake",
+            &format!(
+                "ATTACH {} AS {LAKE} (METADATA_SCHEMA {}, READ_ONLY)",
+                sql::text(&address),
+                sql::text(&errand.schema)
+            ),
+        )?;
+        Ok(engine)
+    }
+
+    /// Schema and name of the tables and views in these schemas of the lake.
+    ///
+    /// # Errors
+    /// `Lake`.
+    pub(super) fn relations(&self, schemas: &[&str]) -> Result<Vec<(String, String)>> {
+        let schemas = sql::texts(schemas.iter().copied());
+        self.query(
+            "read the lake",
+            &format!(
+                "SELECT schema_name, table_name FROM duckdb_tables() \
+                   WHERE database_name = '{LAKE}' AND schema_name IN ({schemas}) \
+                 UNION ALL SELECT schema_name, view_name FROM duckdb_views() \
+                   WHERE database_name = '{LAKE}' AND schema_name IN ({schemas}) AND NOT internal ORDER BY ALL"
+            ),
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+    }
+
+    fn configure(&self, errand: &Errand) -> Result<()> {
+        let mut settings = vec![
+            format!("SET memory_limit = {}", sql::text(&errand.memory_limit)),
+            format!("SET temp_directory = {}", sql::text(&errand.spill.display().to_string())),
+            "SET preserve_insertion_order = false".to_owned(),
+        ];
+        if let Some(threads) = errand.threads {
+            settings.push(format!("SET threads = {threads}"));
+        }
+        self.run("set up DuckDB", &settings.join("; "))
+    }
+
+    /// Takes the lock of this schema. PostgreSQL gives it back when the connection ends, however that comes.
+    fn locked(mut self, errand: &Errand, secrets: &Secrets) -> Result<Engine> {
+        let Catalog::Postgres(connection) = &errand.catalog else { return Ok(self) };
+        let connection = sql::text(&secrets.connection(connection)?);
+        self.run("reach the catalog", &format!("ATTACH {connection} AS {LOCK} (TYPE postgres)"))?;
+        let lock = self.conn.try_clone().map_err(|e| sql::db("cannot open DuckDB twice", e))?;
+        let name = sql::text(&format!("casemirror lake {}", errand.schema));
+        let ask = format!("SELECT pg_try_advisory_xact_lock(hashtextextended({name}, 0))");
+        let ask = format!("SELECT * FROM postgres_query({}, {})", sql::text(LOCK), sql::text(&ask));
+        let is_ours: bool = lock
+            .execute_batch("BEGIN")
+            .and_then(|()| lock.query_row(&ask, [], |row| row.get(0)))
+            .map_err(|e| self.failed("lock the catalog", &e))?;
+        if !is_ours {
+            let text = format!(
+                "another process publishes to the schema {} of the catalog just now: there is one writer per schema",
+                errand.schema
+            );
+            return Err(Error::new(Kind::Lake, text));
+        }
+        self.lock = Some(lock);
+        Ok(self)
+    }
+
+    fn attach(&self, errand: &Errand, secrets: &Secrets) -> Result<()> {
+        if let Catalog::File(path) = &errand.catalog {
+            make_folder(path.parent())?;
+        }
+        let address = address(errand, secrets)?;
+        if !errand.is_object_store {
+            make_folder(Some(std::path::Path::new(&errand.data)))?;
+        }
+        // Rows of a small change would else be in the catalog, where only PostgreSQL's own room is.
+        self.run(
+            "open the lake",
+            &format!(
+                "ATTACH {} AS {LAKE} (DATA_PATH {}, METADATA_SCHEMA {}, DATA_INLINING_ROW_LIMIT 0)",
+                sql::text(&address),
+                sql::text(&errand.data),
+                sql::text(&errand.schema),
+            ),
+        )
+    }
+
+    /// Whether nobody else can have begun to publish to this schema since the lock was taken.
+    ///
+    /// # Errors
+    /// `Lake` where the connection that holds it is gone.
+    pub(super) fn check_lock(&self) -> Result<()> {
+        let Some(lock) = &self.lock else { return Ok(()) };
+        let ask = format!("SELECT * FROM postgres_query({}, 'SELECT 1')", sql::text(LOCK));
+        lock.query_row(&ask, [], |row| row.get::<_, i64>(0))
+            .map(drop)
+            .map_err(|e| self.failed("hold the catalog's lock", &e))
+    }
+
+    /// Runs statements; `doing` says what for, after "cannot".
+    ///
+    /// # Errors
+    /// `Lake`, without secrets.
+    pub(super) fn run(&self, doing: &str, sql: &str) -> Result<()> {
+        self.conn.execute_batch(sql).map_err(|e| self.failed(doing, &e))
+    }
+
+    /// Runs one statement; returns how many rows it wrote.
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub(super) fn write(&self, doing: &str, sql: &str) -> Result<u64> {
+        let rows = self.conn.execute(sql, []).map_err(|e| self.failed(doing, &e))?;
+        Ok(rows as u64)
+    }
+
+    /// All rows of a query.
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub(super) fn query<T>(
+        &self,
+        doing: &str,
+        sql: &str,
+        read: impl FnMut(&duckdb::Row<'_>) -> duckdb::Result<T>,
+    ) -> Result<Vec<T>> {
+        let rows = || -> duckdb::Result<Vec<T>> {
+            let mut statement = self.conn.prepare(sql)?;
+            statement.query_map([], read)?.collect()
+        };
+        rows().map_err(|e| self.failed(doing, &e))
+    }
+
+    /// The one value of a query.
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub(super) fn one<T: duckdb::types::FromSql>(&self, doing: &str, sql: &str) -> Result<T> {
+        self.conn.query_row(sql, [], |row| row.get(0)).map_err(|e| self.failed(doing, &e))
+    }
+
+    fn hidden(&self, error: Error) -> Error {
+        Error::new(error.kind(), self.hider.hide(&error.chain()))
+    }
+
+    /// DuckDB's words may hold the whole connection, with its password.
+    fn failed(&self, doing: &str, error: &duckdb::Error) -> Error {
+        Error::new(
+            Kind::Lake,
+            format!("cannot {doing}: {}", self.hider.hide(&error.to_string()).trim_end()),
+        )
+    }
+}
+
+/// The catalog, as DuckLake attaches it.
+fn address(errand: &Errand, secrets: &Secrets) -> Result<String> {
+    Ok(match &errand.catalog {
+        Catalog::Postgres(connection) => {
+            format!("ducklake:postgres:{}", secrets.connection(connection)?)
+        }
+        Catalog::File(path) => format!("ducklake:{}", path.display()),
+    })
+}
+
+fn make_folder(folder: Option<&std::path::Path>) -> Result<()> {
+    let Some(folder) = folder else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|e| error::io("create", folder, e))
+}

@@ -1,0 +1,101 @@
+//! What is to be carried where: all that a publishing has to know of the configuration. It goes to the process
+//! that does it over its standard input, so that no secret stands on a command line or in an environment.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::extensions;
+use crate::config::{Config, LakeCatalog, LakeData};
+use crate::durable::with_suffix;
+use crate::error::{Error, Kind, Result};
+
+/// One publishing. It may hold a password, so that it has no `Debug`.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Errand {
+    pub(super) catalog: Catalog,
+    /// A folder, or `s3://bucket/path`.
+    pub(super) data: String,
+    pub(super) is_object_store: bool,
+    pub(super) schema: String,
+    pub(super) secret_file: Option<PathBuf>,
+    pub(super) keep_for: Duration,
+    /// The published file.
+    pub(super) published: PathBuf,
+    pub(super) resources: Option<PathBuf>,
+    /// Where the extensions are installed.
+    pub(super) extensions: PathBuf,
+    /// What does not fit into memory goes here.
+    pub(super) spill: PathBuf,
+    /// As DuckDB writes it.
+    pub(super) memory_limit: String,
+    pub(super) threads: Option<usize>,
+}
+
+/// See [`LakeCatalog`].
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Catalog {
+    Postgres(String),
+    File(PathBuf),
+}
+
+impl Errand {
+    /// What the configuration asks for; `None` where there is no lake.
+    pub(crate) fn of(config: &Config) -> Option<Errand> {
+        let lake = &config.lake;
+        let data = lake.data.as_ref()?;
+        let catalog = match lake.catalog.as_ref()? {
+            catalog @ LakeCatalog::Postgres(_) => {
+                Catalog::Postgres(catalog.connection().unwrap_or_default().to_owned())
+            }
+            LakeCatalog::File(path) => Catalog::File(path.clone()),
+        };
+        Some(Errand {
+            catalog,
+            data: data.address(),
+            is_object_store: matches!(data, LakeData::ObjectStore(_)),
+            schema: lake.schema.clone(),
+            secret_file: lake.secret_file.clone(),
+            keep_for: lake.keep_for,
+            published: config.publish.database.clone(),
+            resources: config.resources.dir.clone(),
+            extensions: extensions::folder(&config.store.path),
+            spill: with_suffix(&config.store.path, ".lake.tmp"),
+            memory_limit: config.store.memory_limit.clone(),
+            threads: config.store.threads,
+        })
+    }
+
+    /// The same for a command that cannot do without.
+    ///
+    /// # Errors
+    /// `Config` where there is no lake.
+    pub(crate) fn required(config: &Config) -> Result<Errand> {
+        let off = || {
+            Error::new(
+                Kind::Config,
+                "there is no lake: set lake.catalog and lake.data (docs/lake.md)",
+            )
+        };
+        Errand::of(config).ok_or_else(off)
+    }
+
+    /// The file that is carried to the lake.
+    pub(crate) fn published(&self) -> &Path {
+        &self.published
+    }
+
+    /// Which extensions it needs.
+    pub(super) fn extensions(&self) -> Vec<&'static str> {
+        let mut names = vec!["ducklake"];
+        if matches!(self.catalog, Catalog::Postgres(_)) {
+            names.push("postgres_scanner");
+        }
+        if self.is_object_store {
+            names.push("httpfs");
+        }
+        names
+    }
+}

@@ -1,0 +1,186 @@
+//! One publishing: from the published file to the lake, as one transaction.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use rustix::fs::Mode;
+use serde::{Deserialize, Serialize};
+
+use super::carry::{Rows, Way};
+use super::comments::Comments;
+use super::engine::{Engine, LAKE};
+use super::errand::Errand;
+use super::keeping::{self, Keeping, Kept};
+use super::shown::{Published, Shown, TableState};
+use super::tables::{self, Table};
+use super::views::Views;
+use crate::catalog::Catalog;
+use crate::durable;
+use crate::error::{self, Result};
+use crate::failpoint;
+use crate::sql;
+
+/// What a publishing did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Carried {
+    /// The snapshot of the mirror that the lake shows now.
+    pub(crate) snapshot_id: String,
+    pub(crate) taken_at: Timestamp,
+    /// It showed that before.
+    pub(crate) unchanged: bool,
+    /// Tables of which rows changed, or that were made.
+    pub(crate) tables: u64,
+    pub(crate) rows: Rows,
+    /// Files that were written, those that say which rows are deleted too, and their size.
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    /// What was tidied up.
+    pub(crate) kept: Option<Kept>,
+}
+
+/// Carries the published file to the lake. `step` hears of each table that was looked at.
+///
+/// # Errors
+/// `Config`, `Tenant`, `StoreNewer`: the lake is not this mirror's, or something is missing. `Lake`: DuckDB, the
+/// catalog or the object store failed; readers see what they saw before.
+pub(crate) fn publish(errand: &Errand, mut step: impl FnMut(&str)) -> Result<Carried> {
+    let catalog = Catalog::load(errand.resources.as_deref())?;
+    // What does not fit into memory is nobody else's; who may read the lake is said by the folders that it is in.
+    durable::make_private_folder(&errand.spill)
+        .map_err(|e| error::io("create", &errand.spill, e))?;
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    step("opening the lake");
+    let engine = Engine::open(errand)?;
+    let published = Published::read(&engine)?;
+    let shown = Shown::read(&engine, &published, &errand.schema)?;
+    let now = Timestamp::now();
+    let mut kept_house_at = shown.as_ref().and_then(|shown| shown.kept_house_at);
+    let mut carried = Carried {
+        snapshot_id: published.snapshot_id.clone(),
+        taken_at: published.taken_at,
+        ..Carried::default()
+    };
+    if shown.as_ref().is_some_and(|shown| shown.snapshot_id == published.snapshot_id) {
+        carried.unchanged = true;
+        return Ok(carried);
+    }
+    // Before the rest, so that what the transaction says of it is so.
+    if shown.is_some() && keeping::is_due(kept_house_at, now, errand.keep_for) {
+        step("keeping house");
+        carried.kept = Some(keeping::keep(&engine, Keeping::For(errand.keep_for), now)?);
+    }
+    if carried.kept.is_some() || shown.is_none() {
+        kept_house_at = Some(now);
+    }
+    engine.run("begin to write to the lake", "BEGIN")?;
+    failpoint::hit("lake-begun");
+    if shown.is_none() {
+        Shown::begin(&engine)?;
+    }
+    let (tables, views) = (tables::all(&engine, &catalog)?, Views::read(&engine)?);
+    let digest = views.digest();
+    let states = carry_tables(&engine, &tables, shown.as_ref(), &mut carried, &mut step)?;
+    if shown.as_ref().is_none_or(|shown| shown.views != digest) {
+        step("report");
+        views.write(&engine)?;
+    }
+    published.enter(&engine, kept_house_at, &states, &digest)?;
+    engine.check_lock()?;
+    failpoint::hit("lake-written");
+    step("committing");
+    engine.run("commit to the lake", "COMMIT")?;
+    failpoint::hit("lake-committed");
+    (carried.files, carried.bytes) = written(&engine, &errand.schema)?;
+    // Whoever reads an earlier snapshot would see it still.
+    if shown.is_some_and(|shown| shown.erasures != published.erasures) {
+        step("removing what was erased");
+        let mut kept = keeping::keep(&engine, Keeping::NewestAlone, Timestamp::now())?;
+        if let Some(before) = carried.kept {
+            kept.expired += before.expired;
+            kept.merged += before.merged;
+            kept.removed += before.removed;
+        }
+        carried.kept = Some(kept);
+    }
+    Ok(carried)
+}
+
+fn carry_tables(
+    engine: &Engine,
+    tables: &[Table],
+    shown: Option<&Shown>,
+    carried: &mut Carried,
+    step: &mut impl FnMut(&str),
+) -> Result<BTreeMap<String, TableState>> {
+    let there = columns_there(engine)?;
+    let comments = Comments::read(engine)?;
+    let mut states = BTreeMap::new();
+    for table in tables {
+        let path = table.path();
+        step(&path);
+        let before = shown.and_then(|shown| shown.tables.get(&path));
+        let way = Way::of(table, before, there.get(&(table.schema.clone(), table.name.clone())));
+        let rows = way.go(engine, table)?;
+        let is_made = matches!(way, Way::New | Way::Anew { columns_differ: true });
+        comments.write(engine, table, is_made)?;
+        if rows.any() || is_made {
+            carried.tables += 1;
+            carried.rows.add(rows);
+        }
+        states
+            .insert(path, TableState { mark: table.mark.clone(), changes: table.changes.clone() });
+        failpoint::hit("lake-table-written");
+    }
+    // What the mirror no longer has.
+    for (schema, name) in there.keys() {
+        let is_wanted = tables.iter().any(|t| t.schema == *schema && t.name == *name);
+        if !is_wanted && (schema.as_str(), name.as_str()) != ("sync", "lake_snapshot") {
+            let table = format!("{LAKE}.{}.{}", sql::ident(schema), sql::ident(name));
+            engine.run("drop a table of the lake", &format!("DROP TABLE {table}"))?;
+        }
+    }
+    Ok(states)
+}
+
+/// Schema and name of a table.
+type Name = (String, String);
+/// Name and type of a column.
+type Column = (String, String);
+
+/// The columns of the lake's tables, with their types, in order.
+fn columns_there(engine: &Engine) -> Result<BTreeMap<Name, Vec<Column>>> {
+    let rows = engine.query(
+        "read the lake",
+        &format!(
+            "SELECT c.schema_name, c.table_name, c.column_name, c.data_type FROM duckdb_columns() c \
+             JOIN duckdb_tables() t USING (database_name, schema_name, table_name) \
+             WHERE database_name = '{LAKE}' ORDER BY c.schema_name, c.table_name, c.column_index"
+        ),
+        |row| Ok(((row.get(0)?, row.get(1)?), (row.get(2)?, row.get(3)?))),
+    )?;
+    let mut there: BTreeMap<Name, Vec<Column>> = BTreeMap::new();
+    for (table, column) in rows {
+        there.entry(table).or_default().push(column);
+    }
+    Ok(there)
+}
+
+/// How many files the newest snapshot of the lake brought, and their bytes.
+fn written(engine: &Engine, schema: &str) -> Result<(u64, u64)> {
+    let of = |table: &str| {
+        let table = format!("__ducklake_metadata_{LAKE}.{}.{table}", sql::ident(schema));
+        format!(
+            "SELECT file_size_bytes FROM {table} WHERE begin_snapshot = (SELECT max(id) FROM {LAKE}.current_snapshot())"
+        )
+    };
+    let rows = engine.query(
+        "read what was written",
+        &format!(
+            "SELECT count(*), coalesce(sum(file_size_bytes), 0)::BIGINT FROM ({} UNION ALL {})",
+            of("ducklake_data_file"),
+            of("ducklake_delete_file")
+        ),
+        |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?.unsigned_abs())),
+    )?;
+    Ok(rows.into_iter().next().unwrap_or_default())
+}

@@ -1,0 +1,298 @@
+//! What the catalog and the object store want to know, from `lake.secret_file`, and that no text shows it.
+
+use std::path::Path;
+
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use url::Url;
+
+use super::errand::{Catalog, Errand};
+use crate::error::{self, Error, Kind, Result};
+use crate::sql;
+
+/// What stands in the place of a secret.
+const HIDDEN: &str = "***";
+/// Shorter texts would hide half of every message, and are no secret.
+const SHORTEST_SECRET: usize = 3;
+
+/// How libpq is to notice that its server is gone. What the user's own connection says goes before it.
+const PATIENCE: [(&str, &str); 5] = [
+    ("connect_timeout", "10"),
+    ("keepalives_idle", "30"),
+    ("keepalives_interval", "10"),
+    ("keepalives_count", "3"),
+    ("tcp_user_timeout", "60000"),
+];
+
+/// `lake.secret_file`.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Secrets {
+    postgres_password: Option<SecretString>,
+    s3_key_id: Option<SecretString>,
+    s3_secret: Option<SecretString>,
+    s3_session_token: Option<SecretString>,
+    s3_region: Option<String>,
+    s3_endpoint: Option<String>,
+    s3_url_style: Option<String>,
+    s3_use_ssl: Option<bool>,
+}
+
+impl Secrets {
+    /// Of the file that the errand names.
+    ///
+    /// # Errors
+    /// `Io`; `Config` naming the key that is wrong, and no value.
+    pub(super) fn read(errand: &Errand) -> Result<Secrets> {
+        let Some(path) = &errand.secret_file else { return Ok(Secrets::default()) };
+        let text = std::fs::read_to_string(path).map_err(|e| error::io("read", path, e))?;
+        toml::from_str(&text).map_err(|e| refused(path, &text, &e))
+    }
+
+    /// What libpq connects with, with the password of the file.
+    ///
+    /// # Errors
+    /// `Config`.
+    pub(super) fn connection(&self, connection: &str) -> Result<String> {
+        let password = self.postgres_password.as_ref().map(ExposeSecret::expose_secret);
+        if !connection.starts_with("postgresql://") {
+            let before: Vec<String> =
+                PATIENCE.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let after = password.map_or(String::new(), |password| {
+                let escaped = password.replace('\\', r"\\").replace('\'', r"\'");
+                format!(" password='{escaped}'")
+            });
+            return Ok(format!("{} {connection}{after}", before.join(" ")));
+        }
+        let wrong =
+            || Error::new(Kind::Config, "lake.catalog is no address that PostgreSQL understands");
+        let mut url = Url::parse(connection).map_err(|_| wrong())?;
+        if let Some(password) = password {
+            url.set_password(Some(password)).map_err(|()| wrong())?;
+        }
+        for (key, value) in PATIENCE {
+            if !url.query_pairs().any(|(known, _)| known == key) {
+                url.query_pairs_mut().append_pair(key, value);
+            }
+        }
+        Ok(url.into())
+    }
+
+    /// What libpq connects with, as it may be shown.
+    ///
+    /// # Errors
+    /// `Config`.
+    pub(super) fn without_password(connection: &str) -> Result<String> {
+        if connection.starts_with("postgresql://") {
+            let wrong = |()| {
+                Error::new(Kind::Config, "lake.catalog is no address that PostgreSQL understands")
+            };
+            let mut url = Url::parse(connection).map_err(|_| wrong(()))?;
+            url.set_password(None).map_err(wrong)?;
+            let others: Vec<(String, String)> = url
+                .query_pairs()
+                .filter(|(key, _)| key != "password")
+                .map(|(k, v)| (k.into(), v.into()))
+                .collect();
+            url.set_query(None);
+            if !others.is_empty() {
+                url.query_pairs_mut().extend_pairs(others);
+            }
+            return Ok(url.into());
+        }
+        let Some((before, _)) = connection.split_once("password") else {
+            return Ok(connection.to_owned());
+        };
+        let rest =
+            connection[before.len()..].split_once('=').map_or("", |(_, rest)| rest).trim_start();
+        let after = match rest.strip_prefix('\'') {
+            Some(quoted) => {
+                let mut escaped = false;
+                let end = quoted.find(|c| {
+                    let ends = c == '\'' && !escaped;
+                    escaped = c == '\\' && !escaped;
+                    ends
+                });
+                end.map_or("", |end| &quoted[end + 1..])
+            }
+            None => rest.split_once(char::is_whitespace).map_or("", |(_, after)| after),
+        };
+        Ok(format!("{} {}", before.trim_end(), after.trim_start()).trim().to_owned())
+    }
+
+    /// The statement that lets DuckDB into the object store at `address`; `None` where nothing is known of it.
+    pub(super) fn object_store(&self, address: &str) -> Option<String> {
+        let bucket = address.strip_prefix("s3://").and_then(|rest| rest.split('/').next())?;
+        let text = |name: &str, value: Option<&str>| Some(format!("{name} {}", sql::text(value?)));
+        let secret =
+            |value: &Option<SecretString>| value.as_ref().map(|v| v.expose_secret().to_owned());
+        let parts: Vec<String> = [
+            text("KEY_ID", secret(&self.s3_key_id).as_deref()),
+            text("SECRET", secret(&self.s3_secret).as_deref()),
+            text("SESSION_TOKEN", secret(&self.s3_session_token).as_deref()),
+            text("REGION", self.s3_region.as_deref()),
+            text("ENDPOINT", self.s3_endpoint.as_deref()),
+            text("URL_STYLE", self.s3_url_style.as_deref()),
+            self.s3_use_ssl.map(|is| format!("USE_SSL {is}")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let scope = sql::text(&format!("s3://{bucket}"));
+        (!parts.is_empty()).then(|| {
+            format!("CREATE SECRET lake_data (TYPE s3, {}, SCOPE {scope})", parts.join(", "))
+        })
+    }
+
+    /// All that must be in no text.
+    pub(super) fn hider(&self, errand: &Errand) -> Hider {
+        let mut hidden = Vec::new();
+        if let Catalog::Postgres(connection) = &errand.catalog {
+            if let Ok(whole) = self.connection(connection) {
+                hidden.extend(passwords_in(&whole));
+                hidden.push(whole);
+            }
+            hidden.push(connection.clone());
+            hidden.extend(passwords_in(connection));
+        }
+        let of_file =
+            [&self.postgres_password, &self.s3_key_id, &self.s3_secret, &self.s3_session_token];
+        for secret in of_file.into_iter().flatten() {
+            let secret = secret.expose_secret();
+            hidden.push(secret.to_owned());
+            let escaped = secret.replace('\\', r"\\").replace('\'', r"\'");
+            hidden.push(escaped);
+            hidden.push(
+                percent_encoding::utf8_percent_encode(secret, percent_encoding::NON_ALPHANUMERIC)
+                    .to_string(),
+            );
+        }
+        hidden.retain(|text| text.len() >= SHORTEST_SECRET);
+        // The longest first: one may hold another.
+        hidden.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        hidden.dedup();
+        Hider { hidden }
+    }
+}
+
+/// Takes secrets out of texts.
+pub(super) struct Hider {
+    hidden: Vec<String>,
+}
+
+impl Hider {
+    /// The text without any of them.
+    pub(super) fn hide(&self, text: &str) -> String {
+        self.hidden.iter().fold(text.to_owned(), |text, secret| text.replace(secret, HIDDEN))
+    }
+}
+
+/// The passwords that stand in what libpq connects with.
+fn passwords_in(connection: &str) -> Vec<String> {
+    if let Ok(url) = Url::parse(connection)
+        && url.scheme() == "postgresql"
+    {
+        let raw = url.password().unwrap_or_default();
+        let decoded = percent_encoding::percent_decode_str(raw).decode_utf8_lossy().into_owned();
+        let asked = url.query_pairs().filter(|(key, _)| key == "password");
+        let asked: Vec<String> = asked.map(|(_, value)| value.into_owned()).collect();
+        return [vec![raw.to_owned(), decoded], asked].concat();
+    }
+    let Some((_, rest)) = connection.split_once("password") else { return Vec::new() };
+    let rest = rest.trim_start().strip_prefix('=').unwrap_or(rest).trim_start();
+    match rest.strip_prefix('\'') {
+        Some(quoted) => {
+            let mut value = String::new();
+            let mut letters = quoted.chars();
+            while let Some(letter) = letters.next() {
+                match letter {
+                    '\'' => break,
+                    '\\' => value.extend(letters.next()),
+                    letter => value.push(letter),
+                }
+            }
+            vec![value]
+        }
+        None => rest.split_whitespace().next().map(str::to_owned).into_iter().collect(),
+    }
+}
+
+/// What is wrong with the file, without a line of it: serde's own words may show a value.
+fn refused(path: &Path, text: &str, wrong: &toml::de::Error) -> Error {
+    let line = wrong.span().map(|at| text[..at.start.min(text.len())].matches('\n').count() + 1);
+    let at = line.map_or(String::new(), |line| format!(", line {line}"));
+    Error::new(
+        Kind::Config,
+        format!(
+            "lake.secret_file: {}{at} is not as it should be: a TOML file with the keys postgres_password, \
+             s3_key_id, s3_secret, s3_session_token, s3_region, s3_endpoint, s3_url_style (texts) and \
+             s3_use_ssl (true or false), any of them",
+            path.display()
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secrets(text: &str) -> Secrets {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn the_password_of_the_file_is_added_in_either_notation() {
+        let own = secrets(r#"postgres_password = "it's \\ me""#);
+        let pairs = own.connection("host=db user=me").unwrap();
+        assert!(pairs.ends_with(r"host=db user=me password='it\'s \\ me'"), "{pairs}");
+        assert!(pairs.starts_with("connect_timeout=10 "), "{pairs}");
+        let url = own.connection("postgresql://me@db/lake?connect_timeout=3").unwrap();
+        assert!(
+            url.starts_with("postgresql://me:it's%20%5C%20me@db/lake?connect_timeout=3&"),
+            "{url}"
+        );
+    }
+
+    #[test]
+    fn passwords_are_found_where_people_write_them() {
+        assert_eq!(passwords_in("host=db password=s3cret user=me"), ["s3cret"]);
+        assert_eq!(passwords_in(r"password = 'it\'s s3cret' host=db"), ["it's s3cret"]);
+        assert!(passwords_in("postgresql://me:s3%20cret@db/lake").contains(&"s3 cret".to_owned()));
+        assert_eq!(passwords_in("host=db user=me"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_password_is_taken_out_wherever_it_stands() {
+        for (with, without) in [
+            ("host=db password=s3cret user=me", "host=db user=me"),
+            (r"password = 'it\'s s3cret' host=db", "host=db"),
+            ("host=db user=me", "host=db user=me"),
+            (
+                "postgresql://me:s3cret@db/lake?password=s3cret&sslmode=require",
+                "postgresql://me@db/lake?sslmode=require",
+            ),
+        ] {
+            assert_eq!(Secrets::without_password(with).unwrap(), without);
+        }
+    }
+
+    #[test]
+    fn a_wrong_file_is_named_without_a_word_of_it() {
+        let text = "s3_region = \"eu\"\ns3_key = \"s3cret\"\n";
+        let wrong = toml::from_str::<Secrets>(text).err().unwrap();
+        let shown = refused(Path::new("/etc/lake.toml"), text, &wrong).to_string();
+        assert!(shown.contains("/etc/lake.toml, line 2"), "{shown}");
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
+
+    #[test]
+    fn only_what_is_known_of_the_object_store_is_said() {
+        assert_eq!(secrets("").object_store("s3://b/p"), None);
+        let some = secrets("s3_key_id = \"k\"\ns3_use_ssl = false");
+        let sql = some.object_store("s3://b/p").unwrap();
+        assert_eq!(
+            sql,
+            "CREATE SECRET lake_data (TYPE s3, KEY_ID 'k', USE_SSL false, SCOPE 's3://b')"
+        );
+    }
+}

@@ -1,0 +1,226 @@
+//! What the lake says of itself: which snapshot of which store it shows, in a table of one row that changes with it in
+//! one transaction. Two writers that met in spite of all could not both replace that row: DuckLake refuses the second.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::engine::{Engine, LAKE, PUBLISHED};
+use crate::error::{Error, Kind, Result};
+use crate::sql::{self, from_micros, instant};
+
+/// How this version arranges a lake. A later one is refused.
+const FORMAT: i64 = 1;
+const TABLE: &str = "lake.sync.lake_snapshot";
+
+/// What is known of a table as the lake has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TableState {
+    pub(super) mark: String,
+    pub(super) changes: Option<BTreeMap<String, i64>>,
+}
+
+/// What is published, as the published file says.
+#[derive(Debug, Clone)]
+pub(super) struct Published {
+    pub(super) snapshot_id: String,
+    pub(super) taken_at: Timestamp,
+    watermark: Option<Timestamp>,
+    complete: bool,
+    store_id: String,
+    tenant: Option<String>,
+    /// How often values were erased from it.
+    pub(super) erasures: String,
+}
+
+/// What the lake shows.
+#[derive(Debug, Clone)]
+pub(super) struct Shown {
+    pub(super) snapshot_id: String,
+    store_id: String,
+    tenant: Option<String>,
+    pub(super) erasures: String,
+    /// When it was last tidied up.
+    pub(super) kept_house_at: Option<Timestamp>,
+    pub(super) tables: BTreeMap<String, TableState>,
+    /// See [`super::views::Views::digest`].
+    pub(super) views: String,
+}
+
+/// How often values were erased from the store: what earlier snapshots of the lake hold is to be seen no more then.
+///
+/// # Errors
+/// `Lake`.
+pub(super) fn erasures(engine: &Engine) -> Result<String> {
+    meta(engine, "erasures").map(Option::unwrap_or_default)
+}
+
+fn meta(engine: &Engine, key: &str) -> Result<Option<String>> {
+    let sql =
+        format!("SELECT max(value) FROM {PUBLISHED}.sync.meta WHERE key = {}", sql::text(key));
+    engine.one("read what is published", &sql)
+}
+
+impl Published {
+    /// # Errors
+    /// `Lake`; `Config` where the file says nothing of itself.
+    pub(super) fn read(engine: &Engine) -> Result<Published> {
+        let rows = engine.query(
+            "read what is published",
+            &format!(
+                "SELECT snapshot_id, epoch_us(taken_at), epoch_us(watermark), complete \
+                 FROM {PUBLISHED}.report.snapshot"
+            ),
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+        )?;
+        let nothing = || Error::new(Kind::Config, "the published file names no snapshot");
+        let (snapshot_id, taken_at, watermark, complete) =
+            rows.into_iter().next().ok_or_else(nothing)?;
+        Ok(Published {
+            snapshot_id,
+            taken_at: from_micros(taken_at).ok_or_else(nothing)?,
+            watermark: from_micros(watermark),
+            complete,
+            store_id: meta(engine, "store_id")?.unwrap_or_default(),
+            tenant: meta(engine, "tenant")?,
+            erasures: erasures(engine)?,
+        })
+    }
+
+    /// Writes that the lake shows this now.
+    ///
+    /// # Errors
+    /// `Lake`, `Internal`.
+    pub(super) fn enter(
+        &self,
+        engine: &Engine,
+        kept_house_at: Option<Timestamp>,
+        tables: &BTreeMap<String, TableState>,
+        views: &str,
+    ) -> Result<()> {
+        let tables = serde_json::to_string(tables)
+            .map_err(|e| Error::caused(Kind::Internal, "the state of the lake is no JSON", e))?;
+        let optional = |at: Option<Timestamp>| at.map_or("NULL".to_owned(), instant);
+        engine.run(
+            "say what the lake shows",
+            &format!(
+                "DELETE FROM {TABLE}; INSERT INTO {TABLE} VALUES \
+                   ({FORMAT}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {})",
+                sql::text(&self.snapshot_id),
+                instant(self.taken_at),
+                optional(self.watermark),
+                self.complete,
+                sql::text(&self.store_id),
+                self.tenant.as_deref().map_or("NULL".to_owned(), sql::text),
+                sql::text(env!("CARGO_PKG_VERSION")),
+                sql::text(&self.erasures),
+                optional(kept_house_at),
+                sql::text(&tables),
+                sql::text(views),
+            ),
+        )?;
+        let message = sql::text(&format!("snapshot {}", self.snapshot_id));
+        engine.run(
+            "say what the lake shows",
+            &format!("CALL {LAKE}.set_commit_message('casemirror', {message})"),
+        )
+    }
+}
+
+impl Shown {
+    /// What the lake shows; `None` where nothing was ever published to it.
+    ///
+    /// # Errors
+    /// `Config`, `Tenant`, `StoreNewer` where it is not this store's, which is `published` now; `Lake`.
+    pub(super) fn read(
+        engine: &Engine,
+        published: &Published,
+        schema: &str,
+    ) -> Result<Option<Shown>> {
+        let doing = "read what the lake shows";
+        let tables: i64 = engine.one(
+            doing,
+            &format!(
+                "SELECT count(*) FROM duckdb_tables() WHERE database_name = '{LAKE}' AND NOT internal"
+            ),
+        )?;
+        if tables == 0 {
+            return Ok(None);
+        }
+        let is_ours: bool = engine.one(
+            doing,
+            &format!(
+                "SELECT count(*) > 0 FROM duckdb_tables() WHERE database_name = '{LAKE}' AND schema_name = 'sync' \
+                 AND table_name = 'lake_snapshot'"
+            ),
+        )?;
+        if !is_ours {
+            return Err(refused(Kind::Config, schema, "holds tables that casemirror did not make"));
+        }
+        let format: Option<i64> = engine.one(doing, &format!("SELECT max(format) FROM {TABLE}"))?;
+        if format.is_some_and(|format| format > FORMAT) {
+            let text = format!(
+                "the schema {schema} of lake.catalog was written by a newer version of casemirror"
+            );
+            return Err(Error::new(Kind::StoreNewer, text));
+        }
+        let rows = engine.query(
+            doing,
+            &format!(
+                "SELECT snapshot_id, store_id, tenant, erasures, epoch_us(kept_house_at), tables, views FROM {TABLE}"
+            ),
+            |row| {
+                let text = |at| row.get::<_, String>(at);
+                let tables = text(5)?;
+                Ok(Shown {
+                    snapshot_id: text(0)?,
+                    store_id: text(1)?,
+                    tenant: row.get(2)?,
+                    erasures: text(3)?,
+                    kept_house_at: from_micros(row.get(4)?),
+                    // What cannot be read makes every table be written anew.
+                    tables: serde_json::from_str(&tables).unwrap_or_default(),
+                    views: text(6)?,
+                })
+            },
+        )?;
+        let Some(shown) = rows.into_iter().next() else {
+            return Err(refused(Kind::Config, schema, "does not say whose it is"));
+        };
+        if shown.tenant.is_some() && published.tenant.is_some() && shown.tenant != published.tenant
+        {
+            return Err(refused(Kind::Config, schema, "holds another tenant's data"));
+        }
+        if shown.store_id != published.store_id {
+            return Err(refused(Kind::Config, schema, "was written by another mirror"));
+        }
+        Ok(Some(shown))
+    }
+
+    /// Makes the table that says it, in a lake without one.
+    ///
+    /// # Errors
+    /// `Lake`.
+    pub(super) fn begin(engine: &Engine) -> Result<()> {
+        engine.run(
+            "prepare the lake",
+            &format!(
+                "CREATE SCHEMA {LAKE}.history; CREATE SCHEMA {LAKE}.report; CREATE SCHEMA {LAKE}.sync; \
+                 CREATE TABLE {TABLE} (format BIGINT, snapshot_id VARCHAR, taken_at TIMESTAMPTZ, \
+                   watermark TIMESTAMPTZ, complete BOOLEAN, store_id VARCHAR, tenant VARCHAR, program VARCHAR, \
+                   erasures VARCHAR, kept_house_at TIMESTAMPTZ, tables VARCHAR, views VARCHAR); \
+                 COMMENT ON TABLE {TABLE} IS 'Which snapshot of which mirror this lake shows: one row'"
+            ),
+        )
+    }
+}
+
+fn refused(kind: Kind, schema: &str, what: &str) -> Error {
+    Error::new(
+        kind,
+        format!(
+            "lake.schema: the schema {schema} of lake.catalog {what}: one mirror has one schema; name another one"
+        ),
+    )
+}

@@ -1,0 +1,96 @@
+//! How the lake stands, as the store remembers it: what it shows, and what is wrong with it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::publishing::Carried;
+use crate::error::Error;
+
+/// Kept in the store as JSON, so that `status` and the next process know of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Standing {
+    /// The snapshot that the lake shows, and when it was taken.
+    pub(crate) snapshot_id: Option<String>,
+    pub(crate) taken_at: Option<Timestamp>,
+    /// When it was last made, or found, equal to what was published.
+    pub(crate) succeeded_at: Option<Timestamp>,
+    /// Since when nothing could be carried to it, and why not. The text holds no secret.
+    pub(crate) failing_since: Option<Timestamp>,
+    pub(crate) error: Option<String>,
+    pub(crate) failures: u64,
+}
+
+impl Standing {
+    /// Key of `sync.meta`.
+    pub(crate) const KEY: &str = "lake";
+
+    /// As the store has it; nothing is known where there is none.
+    pub(crate) fn parse(text: Option<&str>) -> Standing {
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+
+    /// As the store keeps it.
+    pub(crate) fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// After a publishing that went well.
+    pub(crate) fn succeed(&self, carried: &Carried, now: Timestamp) -> Standing {
+        Standing {
+            snapshot_id: Some(carried.snapshot_id.clone()),
+            taken_at: Some(carried.taken_at),
+            succeeded_at: Some(now),
+            ..Standing::default()
+        }
+    }
+
+    /// After one that failed.
+    pub(crate) fn fail(self, error: &Error, now: Timestamp) -> Standing {
+        Standing {
+            failing_since: self.failing_since.or(Some(now)),
+            error: Some(error.chain()),
+            failures: self.failures + 1,
+            ..self
+        }
+    }
+
+    /// How far it is behind the published snapshot of this id; nothing where it shows just that, or where nothing was
+    /// ever carried to it and it is not known since when it should be.
+    pub(crate) fn behind(&self, published: Option<&str>, now: Timestamp) -> Option<Duration> {
+        if published.is_none() || self.snapshot_id.as_deref() == published {
+            return Some(Duration::ZERO);
+        }
+        let since = self.taken_at.or(self.failing_since)?;
+        Some(now.duration_since(since).try_into().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn failures_keep_their_beginning_and_what_the_lake_shows_and_success_ends_them() {
+        let carried =
+            Carried { snapshot_id: "one".to_owned(), taken_at: at(100), ..Carried::default() };
+        let well = Standing::default().succeed(&carried, at(110));
+        assert_eq!(well.behind(Some("one"), at(500)), Some(Duration::ZERO));
+        assert_eq!(well.behind(Some("two"), at(500)), Some(Duration::from_secs(400)));
+        let error = Error::new(Kind::Lake, "no way");
+        let failing = well.fail(&error, at(200)).fail(&error, at(300));
+        assert_eq!(failing.failing_since, Some(at(200)));
+        assert_eq!((failing.failures, failing.snapshot_id.as_deref()), (2, Some("one")));
+        assert_eq!(Standing::parse(Some(&failing.text())), failing);
+        let again = failing.succeed(&carried, at(400));
+        assert_eq!((again.failing_since, again.error), (None, None));
+        assert_eq!(Standing::parse(Some("nonsense")), Standing::default());
+        assert_eq!(Standing::default().behind(Some("two"), at(1)), None);
+    }
+}

@@ -1,0 +1,265 @@
+//! Which tables the lake has, and what decides that one of them has changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sha2::{Digest, Sha256};
+
+use super::engine::{Engine, PUBLISHED};
+use crate::catalog::{Catalog, EXTRA_COLUMN, LINE_NUMBER, Resource};
+use crate::error::Result;
+use crate::sql;
+use crate::text::hex;
+
+/// The tables of the daemon's own state that reports read, each with the columns that tell its rows apart; without
+/// any, two rows are one only where all of them are equal.
+const STATE: [(&str, &[&str]); 14] = [
+    ("closings", &[]),
+    ("failures", &[]),
+    ("fetched_cases", &["case_id"]),
+    ("fetched_coverage", &[]),
+    ("fetched_marks", &[]),
+    ("fetched_scopes", &["table_name", "id", "part"]),
+    ("freshness", &[]),
+    ("journal_months", &[]),
+    ("journal_scopes", &[]),
+    ("meta", &[]),
+    ("rejects", &[]),
+    ("resources", &[]),
+    ("restatements", &[]),
+    ("snapshot", &[]),
+];
+/// Of this one reports want to know nothing but these.
+const SEEN: (&str, [&str; 2]) = ("seen", ["case_id", "removed"]);
+
+/// The column of a journal's month, by which its files are parted.
+const MONTH: &str = "journal_month";
+const HISTORY: [&str; 3] = ["_valid_from", "_valid_to", "_change"];
+
+/// A table of the published file, as it is to be in the lake.
+pub(super) struct Table {
+    pub(super) schema: String,
+    pub(super) name: String,
+    pub(super) columns: Vec<Column>,
+    pub(super) comment: Option<String>,
+    /// Columns that tell its rows apart; never NULL where `is_key`.
+    pub(super) identity: Vec<String>,
+    pub(super) is_key: bool,
+    /// Columns that move with every change of a row, beside its identity.
+    pub(super) moving: Vec<String>,
+    /// Rows are only added to it, each with a later `_valid_to`.
+    pub(super) only_grows: bool,
+    /// Its rows are parted by `journal_month`.
+    pub(super) has_months: bool,
+    /// While it stands, `moving` moves with every change; when it does not, all rows are written anew.
+    pub(super) mark: String,
+    /// The store's change counters by part, where it counts the table's changes: equal ones mean equal rows.
+    pub(super) changes: Option<BTreeMap<String, i64>>,
+}
+
+/// One of its columns.
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) kind: String,
+    pub(super) comment: Option<String>,
+}
+
+impl Table {
+    /// `main.cases`: what it is called in what the lake says of itself.
+    pub(super) fn path(&self) -> String {
+        format!("{}.{}", self.schema, self.name)
+    }
+
+    /// Its name within a database.
+    pub(super) fn within(&self, database: &str) -> String {
+        format!("{database}.{}.{}", sql::ident(&self.schema), sql::ident(&self.name))
+    }
+
+    /// Its columns, quoted.
+    pub(super) fn all_columns(&self) -> String {
+        sql::idents(self.columns.iter().map(|column| column.name.as_str()))
+    }
+
+    fn has(&self, column: &str) -> bool {
+        self.columns.iter().any(|c| c.name == column)
+    }
+}
+
+/// All tables that the lake is to have, in the order of their names.
+///
+/// # Errors
+/// `Lake`.
+pub(super) fn all(engine: &Engine, catalog: &Catalog) -> Result<Vec<Table>> {
+    let mut tables = read(engine)?;
+    let definitions = Definitions::read(engine)?;
+    let changes = changes(engine)?;
+    for table in &mut tables {
+        let resource = catalog.get(&table.name);
+        match table.schema.as_str() {
+            "main" | "history" => {
+                describe(table, resource.map(AsRef::as_ref), &definitions);
+                table.changes = changes.get(&table.name).cloned();
+            }
+            "sync" => describe_state(table),
+            _ => {}
+        }
+        if table.identity.is_empty() {
+            table.identity = table.columns.iter().map(|c| c.name.clone()).collect();
+            table.is_key = false;
+        }
+        table.mark = definitions.mark(table);
+    }
+    Ok(tables)
+}
+
+fn read(engine: &Engine) -> Result<Vec<Table>> {
+    let state = STATE.iter().map(|(name, _)| *name).chain([SEEN.0]);
+    let which = format!(
+        "database_name = '{PUBLISHED}' AND (schema_name IN ('main', 'history') \
+           OR schema_name = 'report' AND table_name = 'calendar' \
+           OR schema_name = 'sync' AND table_name IN ({}))",
+        sql::texts(state)
+    );
+    let mut tables: BTreeMap<(String, String), Table> = engine
+        .query(
+            "read what is published",
+            &format!("SELECT schema_name, table_name, comment FROM duckdb_tables() WHERE {which}"),
+            |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get(2)?)),
+        )?
+        .into_iter()
+        .map(|(schema, name, comment)| {
+            let table = Table {
+                schema: schema.clone(),
+                name: name.clone(),
+                columns: Vec::new(),
+                comment,
+                identity: Vec::new(),
+                is_key: false,
+                moving: Vec::new(),
+                only_grows: false,
+                has_months: false,
+                mark: String::new(),
+                changes: None,
+            };
+            ((schema, name), table)
+        })
+        .collect();
+    let columns = engine.query(
+        "read what is published",
+        &format!(
+            "SELECT schema_name, table_name, column_name, data_type, comment FROM duckdb_columns() \
+             WHERE {which} ORDER BY column_index"
+        ),
+        |row| {
+            let of = (row.get::<_, String>(0)?, row.get::<_, String>(1)?);
+            Ok((of, Column { name: row.get(2)?, kind: row.get(3)?, comment: row.get(4)? }))
+        },
+    )?;
+    for (of, column) in columns {
+        let Some(table) = tables.get_mut(&of) else { continue };
+        let is_wanted = of.0 != "sync" || of.1 != SEEN.0 || SEEN.1.contains(&column.name.as_str());
+        if is_wanted {
+            table.columns.push(column);
+        }
+    }
+    Ok(tables.into_values().collect())
+}
+
+/// A mirrored table, or the earlier versions of its rows.
+fn describe(table: &mut Table, resource: Option<&Resource>, definitions: &Definitions) {
+    table.has_months = table.columns.iter().any(|c| c.name == MONTH && c.kind == "DATE");
+    // What no resource file describes any more is compared whole.
+    let Some(resource) = resource.filter(|r| r.key.iter().all(|key| table.has(key))) else {
+        return;
+    };
+    table.identity = resource.key.clone();
+    table.is_key = true;
+    if table.schema == "history" {
+        table.identity.extend(HISTORY.map(str::to_owned));
+        table.only_grows = true;
+        return;
+    }
+    // A row keeps its `_synced_at` when only these change (docs/architecture.md, "Values").
+    let volatile = resource.columns.iter().filter(|c| c.volatile).map(|c| c.name.as_str());
+    let mut moving: BTreeSet<&str> = volatile.chain(["_synced_at", LINE_NUMBER]).collect();
+    let redefined = definitions.redefined(&table.name);
+    if !redefined.is_empty() {
+        moving.insert(EXTRA_COLUMN);
+        moving.extend(redefined);
+    }
+    let moving: Vec<String> = moving.into_iter().map(str::to_owned).collect();
+    table.moving =
+        moving.into_iter().filter(|c| table.has(c) && !table.identity.contains(c)).collect();
+}
+
+fn describe_state(table: &mut Table) {
+    let known = STATE.iter().find(|(name, _)| *name == table.name).map(|(_, key)| *key);
+    let key = known.unwrap_or(&SEEN.1[..1]);
+    table.identity = key.iter().map(|column| (*column).to_owned()).collect();
+    let others = table.columns.iter().map(|c| c.name.clone());
+    table.moving = others.filter(|c| !key.is_empty() && !table.identity.contains(c)).collect();
+}
+
+/// How the store's columns are defined, and how often values were erased from its rows.
+struct Definitions {
+    /// Table, column, definition, and the number of the catalog since which it is so.
+    columns: Vec<(String, String, String, i64)>,
+    erasures: String,
+}
+
+impl Definitions {
+    fn read(engine: &Engine) -> Result<Definitions> {
+        let columns = engine.query(
+            "read what is published",
+            &format!(
+                "SELECT table_name, column_name, definition, since FROM {PUBLISHED}.sync.columns ORDER BY ALL"
+            ),
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+        )?;
+        Ok(Definitions { columns, erasures: super::shown::erasures(engine)? })
+    }
+
+    /// Columns that were defined anew after their table was made: they change without a new `_synced_at`.
+    fn redefined(&self, table: &str) -> Vec<&str> {
+        let own = || self.columns.iter().filter(|(of, ..)| of == table);
+        let first = own().map(|(.., since)| *since).min().unwrap_or_default();
+        own().filter(|(.., since)| *since > first).map(|(_, column, ..)| column.as_str()).collect()
+    }
+
+    fn mark(&self, table: &Table) -> String {
+        let mut digest = Sha256::new();
+        let mut add = |text: &str| {
+            digest.update((text.len() as u64).to_le_bytes());
+            digest.update(text.as_bytes());
+        };
+        add(&self.erasures);
+        for column in &table.columns {
+            add(&column.name);
+            add(&column.kind);
+        }
+        table.identity.iter().for_each(|column| add(column));
+        if matches!(table.schema.as_str(), "main" | "history") {
+            for (_, column, definition, since) in
+                self.columns.iter().filter(|(of, ..)| *of == table.name)
+            {
+                add(column);
+                add(definition);
+                add(&since.to_string());
+            }
+        }
+        hex(&digest.finalize())
+    }
+}
+
+/// `sync.changes`, by table and part.
+fn changes(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String, i64>>> {
+    let rows: Vec<(String, String, i64)> = engine.query(
+        "read what is published",
+        &format!("SELECT table_name, part, counter FROM {PUBLISHED}.sync.changes"),
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+    )?;
+    let mut changes: BTreeMap<String, BTreeMap<String, i64>> = BTreeMap::new();
+    for (table, part, counter) in rows {
+        changes.entry(table).or_default().insert(part, counter);
+    }
+    Ok(changes)
+}
