@@ -32,6 +32,7 @@ mod journal_reading;
 mod journal_scopes;
 mod journals;
 mod kills;
+mod lake;
 mod layers;
 mod lists;
 mod looking;

@@ -24,6 +24,8 @@ use bootstrap::Watched;
 pub(crate) mod daemon;
 pub(crate) mod follow;
 pub(crate) mod journals;
+pub(crate) mod lake;
+pub(crate) mod postgres;
 pub(crate) mod scripted;
 pub(crate) mod stored;
 pub(crate) mod web;

@@ -1,0 +1,344 @@
+//! The lake is the published mirror, whatever happened on the way (docs/lake.md).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Stdio;
+
+use casemirror::failpoint;
+use casemirror::sandbox::{Act, Facet};
+use serde_json::Value;
+
+use crate::support::follow::UNTHROTTLED;
+use crate::support::lake::{LakeWorld, assert_no_secret, in_memory};
+use crate::support::postgres::Postgres;
+use crate::support::{one, shown};
+
+const SIGABRT: i32 = 6;
+
+/// Things of many kinds, told by the feed.
+fn change(lake: &LakeWorld, from: usize) {
+    let sandbox = &lake.world.sandbox;
+    let ids = sandbox.case_ids();
+    let facets = [
+        Facet::Activity,
+        Facet::CostAdded,
+        Facet::CostRemoved,
+        Facet::Transaction,
+        Facet::ContactAdded,
+        Facet::ActivityRemoved,
+        Facet::Settled,
+        Facet::RoleAdded,
+        Facet::RoleRemoved,
+        Facet::Bid,
+    ];
+    for (n, facet) in facets.into_iter().enumerate() {
+        let case_id = Some(ids[(from + n) % ids.len()]);
+        sandbox.act(&Act::Change { case_id, facet, at: None }).unwrap();
+    }
+    sandbox.act(&Act::NewCase { project: false, assignment: None }).unwrap();
+    sandbox.act(&Act::EditContact { contact_id: None, at: None }).unwrap();
+}
+
+fn status(lake: &LakeWorld) -> Value {
+    let output = lake.world.run(&["status", "--json"]);
+    assert_no_secret(&output);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", shown(&output)))
+}
+
+/// Changes and publishings, one after the other.
+fn assert_follows(lake: &LakeWorld) {
+    lake.world.sync();
+    lake.assert_equal();
+    assert_eq!(status(lake)["lake"]["behind_seconds"], 0);
+    for round in 0..3 {
+        change(lake, round * 7);
+        lake.world.sync();
+        lake.assert_equal();
+    }
+    let conn = lake.reader();
+    let months: i64 =
+        one(&conn, "SELECT count(DISTINCT journal_month) FROM lake.main.revenue_journals");
+    assert!(months > 0, "the journals are empty");
+    let history: i64 = one(&conn, "SELECT count(*) FROM lake.history.activities");
+    assert!(history > 0, "nothing has earlier versions");
+    // A reader of a catalog in a file holds it.
+    drop(conn);
+    assert!(lake.publish().contains("already"));
+}
+
+#[test]
+fn the_lake_is_the_published_file_after_each_sync() {
+    let Some(lake) = LakeWorld::in_a_file(12) else { return };
+    assert_follows(&lake);
+    // Macros answer where the lake is the current catalog.
+    let conn = lake.reader();
+    conn.execute_batch("USE lake").unwrap();
+    let now: i64 = one(&conn, "SELECT count(*) FROM report.total_cost_as_of(now())");
+    assert_eq!(now, one::<i64>(&conn, "SELECT count(*) FROM report.total_cost"));
+    // An earlier snapshot is there as it was.
+    let first: i64 = one(
+        &conn,
+        "SELECT min(snapshot_id) FROM snapshots() WHERE commit_message LIKE 'snapshot %'",
+    );
+    let then: i64 = one(&conn, &format!("SELECT count(*) FROM main.cases AT (VERSION => {first})"));
+    assert_eq!(one::<i64>(&conn, "SELECT count(*) FROM main.cases"), then + 3);
+}
+
+#[test]
+fn it_is_so_with_the_catalog_in_postgresql_and_no_word_shows_the_password() {
+    let Some(postgres) = Postgres::start() else { return };
+    let Some(lake) = LakeWorld::in_postgres(12, &postgres, "oslo") else { return };
+    assert_follows(&lake);
+}
+
+#[test]
+fn killed_at_any_point_of_a_publishing_the_next_one_makes_it_equal() {
+    let Some(lake) = LakeWorld::in_a_file(8) else { return };
+    // So that there is something to tidy up each time.
+    lake.configure(UNTHROTTLED, "keep_for = \"0s\"");
+    let quiet = |args: &[&str], point: &str| {
+        let mut command = lake.world.command(args);
+        command.env("CASEMIRROR_ABORT_AT", point).output().unwrap()
+    };
+    // The first publishing, too.
+    for point in ["lake-table-written:30", "lake-written"] {
+        let output = quiet(&["sync"], point);
+        assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+        assert!(shown(&output).contains("the lake is behind: "), "{}", shown(&output));
+    }
+    lake.publish();
+    lake.assert_equal();
+    let mut killed = BTreeSet::new();
+    for (n, point) in failpoint::LAKE.iter().flat_map(|point| [point, point]).enumerate() {
+        change(&lake, n);
+        let output = lake.world.run(&["sync", "--set", "lake.catalog=", "--set", "lake.data="]);
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+        let times = if *point == "lake-table-written" { n * 7 } else { 1 };
+        let output = quiet(&["lake", "publish"], &format!("{point}:{times}"));
+        assert_eq!(output.status.signal(), Some(SIGABRT), "{point}: {}", shown(&output));
+        killed.insert(*point);
+        if n % 2 == 0 {
+            // What readers see is whole, be it the snapshot before or this one.
+            let conn = lake.reader();
+            let same: bool = one(
+                &conn,
+                "SELECT (SELECT snapshot_id FROM lake.sync.lake_snapshot) = (SELECT snapshot_id FROM lake.sync.snapshot)",
+            );
+            assert!(same, "{point}");
+        }
+        lake.publish();
+        lake.assert_equal_tables();
+    }
+    lake.assert_equal();
+    assert_eq!(killed.len(), failpoint::LAKE.len());
+}
+
+#[test]
+fn a_lake_of_another_mirror_and_one_that_nobody_made_is_refused() {
+    let Some(lake) = LakeWorld::in_a_file(4) else { return };
+    lake.world.sync();
+    let catalog = lake.world.path("data/lake.ducklake");
+    let Some(other) = LakeWorld::in_a_file(4) else { return };
+    let of_the_other = format!("lake.catalog={}", catalog.display());
+    let data = format!("lake.data={}", lake.world.path("data/lake").display());
+    let output = other.world.run(&["sync", "--set", &of_the_other, "--set", &data]);
+    assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+    assert!(shown(&output).contains("was written by another mirror"), "{}", shown(&output));
+    lake.assert_equal();
+    // A newer version's.
+    let conn = in_memory();
+    conn.execute_batch(&format!(
+        "ATTACH 'ducklake:{}' AS lake; UPDATE lake.sync.lake_snapshot SET format = 99; DETACH lake",
+        catalog.display()
+    ))
+    .unwrap();
+    change(&lake, 0);
+    let output = lake.world.run(&["sync"]);
+    assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+    assert!(shown(&output).contains("by a newer version of casemirror"), "{}", shown(&output));
+    assert_eq!(status(&lake)["lake"]["behind_seconds"].as_u64().map(|s| s < 600), Some(true));
+    // Tables of somebody else.
+    let Some(third) = LakeWorld::in_a_file(4) else { return };
+    let conn = in_memory();
+    conn.execute_batch(&format!(
+        "ATTACH 'ducklake:{}' AS lake (DATA_PATH '{}'); CREATE TABLE lake.main.own (i INT); DETACH lake",
+        third.world.path("data/lake.ducklake").display(),
+        third.world.path("data/lake").display()
+    ))
+    .unwrap();
+    let output = third.world.run(&["sync"]);
+    assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+    assert!(
+        shown(&output).contains("holds tables that casemirror did not make"),
+        "{}",
+        shown(&output)
+    );
+}
+
+#[test]
+fn a_new_column_another_type_and_a_table_that_comes_and_goes_are_carried_over() {
+    let Some(lake) = LakeWorld::in_a_file(6) else { return };
+    lake.world.sync();
+    fs::create_dir(lake.world.path("resources")).unwrap();
+    let own = "[resources]\ndir = \"resources\"\n";
+    lake.configure(&format!("{UNTHROTTLED}{own}"), "");
+    let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("schemas/file_tags.toml");
+    let tags = fs::read_to_string(built_in).unwrap();
+    let write = |name: &str, text: &str| {
+        fs::write(lake.world.path(&format!("resources/{name}.toml")), text).unwrap();
+    };
+    let sync = || {
+        let output = lake.world.run(&["sync"]);
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{}", shown(&output));
+        assert!(!shown(&output).contains("the lake is behind"), "{}", shown(&output));
+        lake.assert_equal();
+    };
+    let kinds = || -> String {
+        one(
+            &lake.reader(),
+            "SELECT string_agg(column_name || ' ' || data_type, ', ' ORDER BY column_index) FROM duckdb_columns() \
+             WHERE database_name = 'lake' AND schema_name = 'main' AND table_name = 'file_tags'",
+        )
+    };
+    let there = || -> i64 {
+        one(
+            &lake.reader(),
+            "SELECT count(*) FROM duckdb_tables() WHERE database_name = 'lake' AND table_name = 'own_tags'",
+        )
+    };
+    let before = kinds();
+    // A column more, another type of one, and another comment of one.
+    let column =
+        "[[column]]\nfield = \"Colour\"\ntype = \"string\"\ncomment = \"What it looks like.\"\n\n";
+    let changed = tags
+        .replacen(
+            "[[column]]\nfield = \"IsSystemTag\"\ntype = \"bool\"",
+            &format!("{column}[[column]]\nfield = \"IsSystemTag\"\ntype = \"string\""),
+            1,
+        )
+        .replacen("Id of the tag.", "Number of the tag.", 1);
+    write("file_tags", &changed);
+    sync();
+    let after = kinds();
+    assert!(
+        after.contains("colour VARCHAR") && after.contains("is_system_tag VARCHAR"),
+        "{before}: {after}"
+    );
+    write("own_tags", &tags.replace("table = \"file_tags\"", "table = \"own_tags\""));
+    sync();
+    assert_eq!(there(), 2, "in main and in history");
+    fs::remove_file(lake.world.path("resources/own_tags.toml")).unwrap();
+    sync();
+    assert!(there() < 2);
+}
+
+#[test]
+fn what_is_erased_is_in_no_file_of_the_lake() {
+    let Some(lake) = LakeWorld::in_a_file(8) else { return };
+    lake.world.sync();
+    let conn = lake.reader();
+    let contact: i64 =
+        one(&conn, "SELECT min(id) FROM lake.main.contacts WHERE first_name IS NOT NULL");
+    drop(conn);
+    let output = lake.world.run(&["forget", "--contact", &contact.to_string()]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    lake.publish();
+    lake.assert_equal();
+    let conn = lake.reader();
+    let name: Option<String> =
+        one(&conn, &format!("SELECT first_name FROM lake.main.contacts WHERE id = {contact}"));
+    assert_eq!(name, None);
+    let snapshots: i64 = one(&conn, "SELECT count(*) FROM lake.snapshots()");
+    assert_eq!(snapshots, 1, "earlier ones hold what was erased");
+    let listed: i64 = one(
+        &conn,
+        "SELECT count(*) FROM (SELECT 1 FROM __ducklake_metadata_lake.main.ducklake_data_file \
+         UNION ALL SELECT 1 FROM __ducklake_metadata_lake.main.ducklake_delete_file)",
+    );
+    assert_eq!(lake.files() as i64, listed, "files that nothing needs are gone");
+}
+
+#[test]
+fn the_store_goes_on_while_the_catalog_is_away_and_the_lake_catches_up() {
+    let Some(postgres) = Postgres::start() else { return };
+    let Some(lake) = LakeWorld::in_postgres(6, &postgres, "oslo") else { return };
+    lake.configure(
+        &format!("{UNTHROTTLED}{}", crate::support::daemon::EAGER),
+        "interval = \"200ms\"",
+    );
+    let mut daemon = lake.world.start_daemon();
+    daemon.wait_until_idle();
+    daemon.wait_until("the lake shows what is published", || {
+        status(&lake)["lake"]["behind_seconds"] == 0
+    });
+    postgres.end();
+    change(&lake, 0);
+    daemon.wait_until("status says that the lake is behind", || {
+        let status = status(&lake);
+        status["lake"]["error"].is_string()
+            && status["problems"].to_string().contains("the lake is behind")
+    });
+    let published = || -> i64 { one(&lake.world.published(), "SELECT count(*) FROM main.cases") };
+    daemon.wait_until("the local file goes on", || published() == 7);
+    postgres.begin();
+    daemon.wait_until("the lake catches up", || {
+        let status = status(&lake);
+        status["lake"]["behind_seconds"] == 0 && status["lake"]["error"].is_null()
+    });
+    assert!(!daemon.log().contains(crate::support::postgres::PASSWORD));
+    daemon.stop();
+    lake.publish();
+    lake.assert_equal();
+}
+
+#[test]
+fn three_tenants_of_one_catalog_are_read_as_one() {
+    let Some(postgres) = Postgres::start() else { return };
+    let schemas = ["oslo", "bergen", "tromso"];
+    let lakes: Vec<LakeWorld> =
+        schemas.iter().filter_map(|schema| LakeWorld::in_postgres(5, &postgres, schema)).collect();
+    if lakes.len() < schemas.len() {
+        return;
+    }
+    // At once.
+    let quiet = |lake: &LakeWorld| {
+        let mut sync = lake.world.command(&["sync"]);
+        sync.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let syncs: Vec<_> = lakes.iter().map(quiet).collect();
+    for mut sync in syncs {
+        assert_eq!(sync.wait().unwrap().code(), Some(0));
+    }
+    lakes.iter().for_each(LakeWorld::assert_equal);
+    let file = lakes[0].world.path("group.sql");
+    let output =
+        lakes[0].world.run(&["lake", "views", "--schemas", "oslo,bergen,tromso", "group.sql"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let script = fs::read_to_string(file).unwrap();
+    assert!(!script.contains(crate::support::postgres::PASSWORD));
+    // The reader's own password; the extensions are there.
+    let script: String =
+        script.lines().filter(|line| !line.starts_with("INSTALL")).collect::<Vec<_>>().join("\n");
+    let script = script.replace(
+        "user=casemirror",
+        &format!("user=casemirror password={}", crate::support::postgres::PASSWORD),
+    );
+    let conn = in_memory();
+    conn.execute_batch(&script).unwrap();
+    let cases: i64 = one(&conn, "SELECT count(*) FROM cases");
+    let each: i64 = lakes
+        .iter()
+        .map(|lake| one::<i64>(&lake.reader(), "SELECT count(*) FROM lake.main.cases"))
+        .sum();
+    assert_eq!(cases, each);
+    let tenants: String = one(
+        &conn,
+        "SELECT string_agg(DISTINCT tenant, ',' ORDER BY tenant) FROM report.total_cost",
+    );
+    assert_eq!(tenants, "bergen,oslo,tromso");
+    // Another file is not replaced.
+    let output = lakes[0].world.run(&["lake", "views", "--schemas", "oslo", "casemirror.toml"]);
+    assert_eq!(output.status.code(), Some(2), "{}", shown(&output));
+}
