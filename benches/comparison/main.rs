@@ -3,7 +3,7 @@
 //! ```text
 //! cargo bench --bench comparison
 //! cargo bench --bench comparison -- --cases 10000 --lines 100000 --large 100000
-//! cargo bench --bench comparison -- --only cases      or journals, small, large
+//! cargo bench --bench comparison -- --only cases      or journals, small, large, lake
 //! ```
 //!
 //! Pages are made once, before anything is measured, and served over HTTP on loopback by a process of
@@ -18,6 +18,7 @@ mod process;
 
 mod cases;
 mod journals;
+mod lake;
 mod large;
 mod mirror;
 mod pages;
@@ -30,6 +31,7 @@ use std::path::Path;
 const CASES: usize = 100_000;
 const LINES: usize = 1_000_000;
 const LARGE: usize = 1_000_000;
+const LAKE: usize = 1_000_000;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -47,6 +49,7 @@ fn main() {
             }
             "grow" => large::grow(folder, number(text("--cases").expect("how many cases"))),
             "open" => large::open(folder),
+            "change" => lake::change(folder, number(text("--cases").expect("how many cases"))),
             _ => panic!("there is no part {part}"),
         };
     }
@@ -63,6 +66,9 @@ fn main() {
     }
     if wanted("large") {
         large::compare(size("--large", LARGE));
+    }
+    if wanted("lake") {
+        lake::compare(size("--lake", LAKE));
     }
 }
 
