@@ -1,7 +1,7 @@
 //! What a publishing to the lake costs: the whole of a mirror, and 1,000 changed cases in it.
 //!
 //! The catalog and the data are a file and a folder on the same disk: what is measured is the work, not a network. The
-//! extensions come from a folder that `CASEMIRROR_LAKE_EXTENSIONS` names, as `casemirror lake install --from` takes it.
+//! extensions come from a folder that `LAKE_EXTENSIONS` names, as `casemirror lake install --from` takes it.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +19,7 @@ const REAL: usize = 100;
 /// Cases that change.
 const CHANGED: usize = 1_000;
 /// Where the extensions are.
-const EXTENSIONS: &str = "CASEMIRROR_LAKE_EXTENSIONS";
+const EXTENSIONS: &str = "LAKE_EXTENSIONS";
 
 /// Measures mirrors of a hundredth, a tenth, and all of so many cases.
 pub(crate) fn compare(cases: usize) {

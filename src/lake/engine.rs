@@ -5,6 +5,7 @@ use duckdb::Connection;
 use super::errand::{Catalog, Errand};
 use super::extensions;
 use super::secrets::{Hider, Secrets};
+use crate::config;
 use crate::error::{self, Error, Kind, Result};
 use crate::sql;
 
@@ -12,6 +13,16 @@ use crate::sql;
 pub(super) const PUBLISHED: &str = "published";
 pub(super) const LAKE: &str = "lake";
 const LOCK: &str = "lake_lock";
+
+/// Rows of a row group of the lake's files, as of the Parquet snapshots: each thread holds one of all columns, and
+/// DuckDB's 122,880 of the widest tables do not fit a store.memory_limit of 400 MB.
+const ROW_GROUP_ROWS: usize = 16_384;
+/// What a thread that writes the widest tables may need: long texts are held for a row group each.
+const THREAD_BYTES: f64 = 800e6;
+/// With less, 100,000 rows of long texts could not be written.
+const LEAST_MEMORY: &str = "1GB";
+/// Rows of a journal's months that wait for their files.
+const WAITING_ROWS: usize = 32_768;
 
 /// Both, and what keeps others from publishing to this schema meanwhile.
 pub(super) struct Engine {
@@ -96,13 +107,12 @@ impl Engine {
 
     fn configure(&self, errand: &Errand) -> Result<()> {
         let mut settings = vec![
-            format!("SET memory_limit = {}", sql::text(&errand.memory_limit)),
+            format!("SET memory_limit = {}", sql::text(memory_limit(errand))),
             format!("SET temp_directory = {}", sql::text(&errand.spill.display().to_string())),
             "SET preserve_insertion_order = false".to_owned(),
+            format!("SET partitioned_write_flush_threshold = {WAITING_ROWS}"),
         ];
-        if let Some(threads) = errand.threads {
-            settings.push(format!("SET threads = {threads}"));
-        }
+        settings.push(format!("SET threads = {}", threads(errand)));
         self.run("set up DuckDB", &settings.join("; "))
     }
 
@@ -147,6 +157,17 @@ impl Engine {
                 sql::text(&errand.data),
                 sql::text(&errand.schema),
             ),
+        )
+    }
+
+    /// What files of a lake are to be like, which the lake remembers.
+    ///
+    /// # Errors
+    /// `Lake`.
+    pub(super) fn set_options(&self) -> Result<()> {
+        self.run(
+            "prepare the lake",
+            &format!("CALL {LAKE}.set_option('parquet_row_group_size', {ROW_GROUP_ROWS})"),
         )
     }
 
@@ -215,6 +236,22 @@ impl Engine {
             format!("cannot {doing}: {}", self.hider.hide(&error.to_string()).trim_end()),
         )
     }
+}
+
+/// `store.memory_limit`, or as much as is needed: this process is not the daemon's.
+fn memory_limit(errand: &Errand) -> &str {
+    let bytes = |limit: &str| config::memory_bytes(limit).unwrap_or_default();
+    let own = errand.memory_limit.as_str();
+    if bytes(own) < bytes(LEAST_MEMORY) { LEAST_MEMORY } else { own }
+}
+
+/// How many threads have the memory that they need, at least one.
+fn threads(errand: &Errand) -> usize {
+    let memory = config::memory_bytes(memory_limit(errand)).unwrap_or(THREAD_BYTES);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let most = errand.threads.unwrap_or(cores);
+    // A limit of memory lies far below 2^53.
+    ((memory / THREAD_BYTES) as usize).clamp(1, most.max(1))
 }
 
 /// The catalog, as DuckLake attaches it.

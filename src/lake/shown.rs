@@ -203,6 +203,7 @@ impl Shown {
     /// # Errors
     /// `Lake`.
     pub(super) fn begin(engine: &Engine) -> Result<()> {
+        engine.set_options()?;
         engine.run(
             "prepare the lake",
             &format!(
