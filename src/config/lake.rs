@@ -4,6 +4,10 @@ use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
 
+use url::Url;
+
+use super::conninfo::Conninfo;
+use super::parquet_root::{BucketUrl, ParquetRoot, Provider};
 use super::places::lead_to_one;
 use super::reader::Reader;
 
@@ -11,6 +15,11 @@ use super::reader::Reader;
 const TAKEN: [&str; 3] = ["information_schema", "casemirror", "public"];
 /// PostgreSQL cuts longer names.
 const LONGEST_NAME: usize = 63;
+
+const CATALOG_RULE: &str = "must be \"postgres:...\" or the path of a DuckDB file";
+const CONNECTION_RULE: &str = "must be as PostgreSQL's libpq reads it: \"postgres:\" and pairs such as dbname=lake host=db, \
+     values with spaces in single quotes, or an address such as \"postgresql://user@host/dbname\"";
+const DATA_RULE: &str = "must be a folder, or \"s3://bucket/path\"";
 
 /// The catalog of the lake.
 #[derive(Debug, Clone)]
@@ -36,8 +45,8 @@ impl LakeCatalog {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LakeData {
     Folder(PathBuf),
-    /// `s3://bucket/path`.
-    ObjectStore(String),
+    /// In S3, or what speaks its protocol.
+    Bucket(BucketUrl),
 }
 
 impl LakeData {
@@ -45,7 +54,7 @@ impl LakeData {
     pub(crate) fn address(&self) -> String {
         match self {
             LakeData::Folder(path) => path.display().to_string(),
-            LakeData::ObjectStore(address) => address.clone(),
+            LakeData::Bucket(url) => url.to_string(),
         }
     }
 }
@@ -53,27 +62,29 @@ impl LakeData {
 impl Reader {
     /// `lake.catalog`.
     pub(super) fn lake_catalog(&mut self, key: &str) -> Option<LakeCatalog> {
-        let text = self.text(key, "must be \"postgres:...\" or the path of a DuckDB file")?;
+        let text = self.text(key, CATALOG_RULE)?;
         let connection = if text.starts_with("postgres://") || text.starts_with("postgresql://") {
             Some(text.replacen("postgres://", "postgresql://", 1))
         } else {
             text.strip_prefix("postgres:").map(str::to_owned)
         };
         if let Some(connection) = connection {
+            let is_one = if connection.starts_with("postgresql://") {
+                Url::parse(&connection).is_ok()
+            } else {
+                Conninfo::parse(&connection).is_some()
+            };
+            if !is_one {
+                self.refuse(key, CONNECTION_RULE);
+                return None;
+            }
             return Some(LakeCatalog::Postgres(SecretString::from(connection)));
         }
         if text.contains("://") || text.starts_with("ducklake:") {
-            self.refuse(key, "must be \"postgres:...\" or the path of a DuckDB file");
+            self.refuse(key, CATALOG_RULE);
             return None;
         }
-        let path = self.path(key)?;
-        for other in ["store.path", "publish.database", "publish.views", "publish.parquet"] {
-            if self.peek_path(other).is_some_and(|other| lead_to_one(&path, &other)) {
-                self.refuse(key, format!("must be another file than {other}"));
-                return None;
-            }
-        }
-        Some(LakeCatalog::File(path))
+        self.written_path(key).map(LakeCatalog::File)
     }
 
     /// `lake.data`, which is needed where there is a catalog.
@@ -88,26 +99,33 @@ impl Reader {
             }
             return Some(None);
         }
-        let text = self.text(key, "must be a folder, or \"s3://bucket/path\"")?;
-        if let Some(rest) = text.strip_prefix("s3://") {
-            if rest.split('/').next().is_none_or(str::is_empty) || rest.contains(['?', '#']) {
-                self.refuse(key, "must name a bucket, as in \"s3://bucket/path\"");
-                return None;
+        let text = self.text(key, DATA_RULE)?;
+        let data = if BucketUrl::is_one(&text) {
+            let url = BucketUrl::parse(&text).and_then(|url| match url.provider() {
+                Provider::S3 => Ok(url),
+                Provider::Google | Provider::Azure => Err(DATA_RULE),
+            });
+            url.map(LakeData::Bucket).map_err(|rule| self.refuse(key, rule)).ok()?
+        } else {
+            LakeData::Folder(self.written_path(key)?)
+        };
+        // What is published there has files of its own, which a lake would take for left over.
+        let parquet = "publish.parquet";
+        let parquet = self.is_set(parquet).then(|| self.quietly(|r| r.parquet_root(parquet)));
+        let is_taken = match (&data, parquet.flatten()) {
+            (LakeData::Folder(data), Some(ParquetRoot::Folder(parquet))) => {
+                is_within(data, &parquet)
             }
-            return Some(Some(LakeData::ObjectStore(text)));
-        }
-        if text.contains("://") {
-            self.refuse(key, "must be a folder, or \"s3://bucket/path\"");
+            (LakeData::Bucket(data), Some(ParquetRoot::Bucket(parquet))) => {
+                data.is_within(&parquet) || parquet.is_within(data)
+            }
+            _ => false,
+        };
+        if is_taken {
+            self.refuse(key, "must be another place than publish.parquet, and not within it");
             return None;
         }
-        let path = self.path(key)?;
-        let is_taken =
-            |other: &str| self.peek_path(other).is_some_and(|other| is_within(&path, &other));
-        if is_taken("publish.parquet") {
-            self.refuse(key, "must be another folder than publish.parquet");
-            return None;
-        }
-        Some(Some(LakeData::Folder(path)))
+        Some(Some(data))
     }
 
     /// `lake.schema`.

@@ -10,6 +10,7 @@
 //! them, and the list of keys; `sample` makes the sample file. What is special, such as a rule over
 //! two keys, is in `rules`; `cron` knows the expressions of the schedules.
 
+mod conninfo;
 mod cron;
 mod declare;
 mod folders;
@@ -38,6 +39,7 @@ use crate::error::Kind;
 use crate::error::Result;
 
 pub(crate) use self::cron::Cron;
+pub(crate) use conninfo::Conninfo;
 pub(crate) use keys::{Alert, Journals, Schedule};
 pub use keys::{Config, Feed, Limits, Privacy, Publish, Resources, Source, Store};
 pub(crate) use lake::{LakeCatalog, LakeData};

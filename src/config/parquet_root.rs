@@ -79,8 +79,8 @@ impl BucketUrl {
         let (_, provider) = known.ok_or(RULE)?;
         if rest.contains(['@', '?', '#']) {
             return Err(
-                "must hold no credentials, no query (?) and no fragment (#): keys are read from the environment, \
-                 see docs/operations.md",
+                "must hold no credentials, no query (?) and no fragment (#): where keys belong is said in \
+                 docs/operations.md, and for a lake in docs/lake.md",
             );
         }
         // What is not as it would be sent (spaces, `..`, `%`) would be another object than it looks like.
@@ -110,6 +110,16 @@ impl BucketUrl {
     /// The address of the bucket alone: `s3://bucket`.
     pub(crate) fn bucket(&self) -> String {
         format!("{}://{}", self.provider.scheme(), self.bucket)
+    }
+
+    /// Whether all that is in this place is in the other one too.
+    pub(super) fn is_within(&self, other: &BucketUrl) -> bool {
+        let is_same_bucket = (self.provider, &self.bucket) == (other.provider, &other.bucket);
+        let rest = self.prefix.strip_prefix(&other.prefix);
+        is_same_bucket
+            && rest.is_some_and(|rest| {
+                other.prefix.is_empty() || rest.is_empty() || rest.starts_with('/')
+            })
     }
 
     /// What the names of all objects begin with, without slashes at its ends; may be empty.
@@ -145,6 +155,22 @@ mod tests {
             let url = BucketUrl::parse(text).unwrap();
             assert_eq!((url.bucket().as_str(), url.prefix()), (bucket, prefix), "{text}");
             assert_eq!(url.to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn places_within_each_other_are_told_from_those_beside_each_other() {
+        let url = |text| BucketUrl::parse(text).unwrap();
+        for (inner, outer, is) in [
+            ("s3://b/x", "s3://b/x", true),
+            ("s3://b/x/y", "s3://b/x", true),
+            ("s3://b/x", "s3://b", true),
+            ("s3://b/xy", "s3://b/x", false),
+            ("s3://b", "s3://b/x", false),
+            ("s3://c/x", "s3://b/x", false),
+            ("gs://b/x", "s3://b/x", false),
+        ] {
+            assert_eq!(url(inner).is_within(&url(outer)), is, "{inner} in {outer}");
         }
     }
 

@@ -157,8 +157,9 @@ impl Setting for LakeCatalog {
     }
 }
 
+/// As [`ParquetRoot`].
 impl Setting for LakeData {
-    const SHAPE: Shape = Shape::Text;
+    const SHAPE: Shape = Shape::Url;
 
     fn shown(&self) -> String {
         self.address()

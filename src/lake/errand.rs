@@ -55,7 +55,7 @@ impl Errand {
         Some(Errand {
             catalog,
             data: data.address(),
-            is_object_store: matches!(data, LakeData::ObjectStore(_)),
+            is_object_store: matches!(data, LakeData::Bucket(_)),
             schema: lake.schema.clone(),
             secret_file: lake.secret_file.clone(),
             keep_for: lake.keep_for,

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::errand::{Catalog, Errand};
+use crate::config::Conninfo;
 use crate::error::{self, Error, Kind, Result};
 use crate::sql;
 
@@ -59,16 +60,13 @@ impl Secrets {
             let before: Vec<String> =
                 PATIENCE.iter().map(|(key, value)| format!("{key}={value}")).collect();
             let after = password.map_or(String::new(), |password| {
-                let escaped = password.replace('\\', r"\\").replace('\'', r"\'");
-                format!(" password='{escaped}'")
+                format!(" password='{}'", Conninfo::quoted(password))
             });
             return Ok(format!("{} {connection}{after}", before.join(" ")));
         }
-        let wrong =
-            || Error::new(Kind::Config, "lake.catalog is no address that PostgreSQL understands");
-        let mut url = Url::parse(connection).map_err(|_| wrong())?;
+        let mut url = Url::parse(connection).map_err(|_| not_understood())?;
         if let Some(password) = password {
-            url.set_password(Some(password)).map_err(|()| wrong())?;
+            url.set_password(Some(password)).map_err(|()| not_understood())?;
         }
         for (key, value) in PATIENCE {
             if !url.query_pairs().any(|(known, _)| known == key) {
@@ -83,41 +81,22 @@ impl Secrets {
     /// # Errors
     /// `Config`.
     pub(super) fn without_password(connection: &str) -> Result<String> {
-        if connection.starts_with("postgresql://") {
-            let wrong = |()| {
-                Error::new(Kind::Config, "lake.catalog is no address that PostgreSQL understands")
-            };
-            let mut url = Url::parse(connection).map_err(|_| wrong(()))?;
-            url.set_password(None).map_err(wrong)?;
-            let others: Vec<(String, String)> = url
-                .query_pairs()
-                .filter(|(key, _)| key != "password")
-                .map(|(k, v)| (k.into(), v.into()))
-                .collect();
-            url.set_query(None);
-            if !others.is_empty() {
-                url.query_pairs_mut().extend_pairs(others);
-            }
-            return Ok(url.into());
+        if !connection.starts_with("postgresql://") {
+            let conninfo = Conninfo::parse(connection).ok_or_else(not_understood)?;
+            return Ok(conninfo.without_secrets().to_string());
         }
-        let Some((before, _)) = connection.split_once("password") else {
-            return Ok(connection.to_owned());
-        };
-        let rest =
-            connection[before.len()..].split_once('=').map_or("", |(_, rest)| rest).trim_start();
-        let after = match rest.strip_prefix('\'') {
-            Some(quoted) => {
-                let mut escaped = false;
-                let end = quoted.find(|c| {
-                    let ends = c == '\'' && !escaped;
-                    escaped = c == '\\' && !escaped;
-                    ends
-                });
-                end.map_or("", |end| &quoted[end + 1..])
-            }
-            None => rest.split_once(char::is_whitespace).map_or("", |(_, after)| after),
-        };
-        Ok(format!("{} {}", before.trim_end(), after.trim_start()).trim().to_owned())
+        let mut url = Url::parse(connection).map_err(|_| not_understood())?;
+        url.set_password(None).map_err(|()| not_understood())?;
+        let others: Vec<(String, String)> = url
+            .query_pairs()
+            .filter(|(key, _)| !Conninfo::is_secret(key))
+            .map(|(k, v)| (k.into(), v.into()))
+            .collect();
+        url.set_query(None);
+        if !others.is_empty() {
+            url.query_pairs_mut().extend_pairs(others);
+        }
+        Ok(url.into())
     }
 
     /// The statement that lets DuckDB into the object store at `address`; `None` where nothing is known of it.
@@ -160,8 +139,7 @@ impl Secrets {
         for secret in of_file.into_iter().flatten() {
             let secret = secret.expose_secret();
             hidden.push(secret.to_owned());
-            let escaped = secret.replace('\\', r"\\").replace('\'', r"\'");
-            hidden.push(escaped);
+            hidden.push(Conninfo::quoted(secret));
             hidden.push(
                 percent_encoding::utf8_percent_encode(secret, percent_encoding::NON_ALPHANUMERIC)
                     .to_string(),
@@ -187,34 +165,23 @@ impl Hider {
     }
 }
 
-/// The passwords that stand in what libpq connects with.
+fn not_understood() -> Error {
+    Error::new(Kind::Config, "lake.catalog is no address that PostgreSQL understands")
+}
+
+/// The passwords that stand in what libpq connects with, as they are and as they are written there.
 fn passwords_in(connection: &str) -> Vec<String> {
-    if let Ok(url) = Url::parse(connection)
-        && url.scheme() == "postgresql"
-    {
-        let raw = url.password().unwrap_or_default();
-        let decoded = percent_encoding::percent_decode_str(raw).decode_utf8_lossy().into_owned();
-        let asked = url.query_pairs().filter(|(key, _)| key == "password");
-        let asked: Vec<String> = asked.map(|(_, value)| value.into_owned()).collect();
-        return [vec![raw.to_owned(), decoded], asked].concat();
+    if !connection.starts_with("postgresql://") {
+        let conninfo = Conninfo::parse(connection);
+        let secrets = conninfo.iter().flat_map(Conninfo::secrets);
+        return secrets.flat_map(|secret| [secret.to_owned(), Conninfo::quoted(secret)]).collect();
     }
-    let Some((_, rest)) = connection.split_once("password") else { return Vec::new() };
-    let rest = rest.trim_start().strip_prefix('=').unwrap_or(rest).trim_start();
-    match rest.strip_prefix('\'') {
-        Some(quoted) => {
-            let mut value = String::new();
-            let mut letters = quoted.chars();
-            while let Some(letter) = letters.next() {
-                match letter {
-                    '\'' => break,
-                    '\\' => value.extend(letters.next()),
-                    letter => value.push(letter),
-                }
-            }
-            vec![value]
-        }
-        None => rest.split_whitespace().next().map(str::to_owned).into_iter().collect(),
-    }
+    let Ok(url) = Url::parse(connection) else { return Vec::new() };
+    let raw = url.password().unwrap_or_default();
+    let decoded = percent_encoding::percent_decode_str(raw).decode_utf8_lossy().into_owned();
+    let asked = url.query_pairs().filter(|(key, _)| Conninfo::is_secret(key));
+    let asked: Vec<String> = asked.map(|(_, value)| value.into_owned()).collect();
+    [vec![raw.to_owned(), decoded], asked].concat()
 }
 
 /// What is wrong with the file, without a line of it: serde's own words may show a value.
@@ -255,8 +222,14 @@ mod tests {
 
     #[test]
     fn passwords_are_found_where_people_write_them() {
-        assert_eq!(passwords_in("host=db password=s3cret user=me"), ["s3cret"]);
-        assert_eq!(passwords_in(r"password = 'it\'s s3cret' host=db"), ["it's s3cret"]);
+        let found = |connection, secret: &str| {
+            assert!(passwords_in(connection).iter().any(|found| found == secret), "{connection}");
+        };
+        found("host=db password=s3cret user=me", "s3cret");
+        found(r"password = 'it\'s s3cret' host=db", "it's s3cret");
+        found(r"password = 'it\'s s3cret' host=db", r"it\'s s3cret");
+        found("host=db sslpassword=one password=two", "two");
+        found("postgresql://me@db/lake?sslpassword=s3cret", "s3cret");
         assert!(passwords_in("postgresql://me:s3%20cret@db/lake").contains(&"s3 cret".to_owned()));
         assert_eq!(passwords_in("host=db user=me"), Vec::<String>::new());
     }

@@ -1,6 +1,7 @@
 //! Where settings come from: defaults, file, environment, command line.
 
 use super::*;
+use crate::config::LakeData;
 
 #[test]
 fn the_required_keys_are_enough_and_all_others_have_the_documented_defaults() {
@@ -264,6 +265,8 @@ fn variables_of_the_test_suite_and_of_kubernetes_are_no_settings() {
     let foreign = [
         ("CASEMIRROR_TEST_PYTHON", "python"),
         ("CASEMIRROR_REQUIRE_PYTHON", "1"),
+        ("CASEMIRROR_REQUIRE_PROMTOOL", "1"),
+        ("CASEMIRROR_REQUIRE_POSTGRES", "1"),
         ("CASEMIRROR_SERVICE_HOST", "10.0.0.1"),
         ("CASEMIRROR_SERVICE_PORT_HTTP", "8640"),
         ("CASEMIRROR_PORT", "tcp://10.0.0.1:8640"),
@@ -347,6 +350,56 @@ fn snapshots_go_to_a_folder_or_to_an_address_that_holds_no_key() {
     let views = [("publish.parquet", "gs://mirror"), ("publish.views", "mine.duckdb")];
     let refused = load_with(&views).unwrap_err().to_string();
     assert!(refused.contains("publish.parquet must be a folder, too"), "{refused}");
+}
+
+#[test]
+fn the_lakes_data_go_to_a_place_of_their_own_and_no_address_with_a_key_is_shown() {
+    let load = |catalog: &str, data: &str, parquet: &str| {
+        load_with(&[("lake.catalog", catalog), ("lake.data", data), ("publish.parquet", parquet)])
+    };
+    let file = "data/lake.ducklake";
+    let config = load(file, "s3://lake/oslo/", "s3://lake/parquet").unwrap();
+    let Some(LakeData::Bucket(url)) = &config.lake.data else { panic!("{:?}", config.lake.data) };
+    assert_eq!(url.to_string(), "s3://lake/oslo");
+    for (catalog, data, parquet, rule) in [
+        (file, "s3://key:s3cret@lake/x", "", "must hold no credentials"),
+        (file, "gs://lake/x", "", "must be a folder, or \"s3://bucket/path\""),
+        (
+            file,
+            "s3://lake/parquet/x",
+            "s3://lake/parquet",
+            "must be another place than publish.parquet",
+        ),
+        (file, "s3://lake", "s3://lake/parquet", "must be another place than publish.parquet"),
+        (file, "data/parquet/x", "data/parquet", "must be another place than publish.parquet"),
+        (file, "data", "data/parquet", "must be another place than publish.parquet"),
+        (file, "", "", "must be set, too, where lake.catalog is"),
+        (file, "data/lake.ducklake", "", "must be another file than lake.catalog"),
+        ("data/store.duckdb", "data/lake", "", "must be another file than store.path"),
+        ("data/store.duckdb.wal", "data/lake", "", "must be another file than store.path"),
+        (
+            "postgres:host=db password=my s3cret",
+            "data/lake",
+            "",
+            "must be as PostgreSQL's libpq reads it",
+        ),
+        (
+            "postgres://me:s3cret@[db/lake",
+            "data/lake",
+            "",
+            "must be as PostgreSQL's libpq reads it",
+        ),
+        (
+            "mysql://me:s3cret@db/lake",
+            "data/lake",
+            "",
+            "must be \"postgres:...\" or the path of a DuckDB file",
+        ),
+    ] {
+        let refused = load(catalog, data, parquet).unwrap_err().chain();
+        assert!(refused.contains(rule), "{catalog} {data} {parquet}: {refused}");
+        assert!(!refused.contains("s3cret"), "{refused}");
+    }
 }
 
 /// The required keys and these on the command line.
