@@ -9,6 +9,7 @@
 //! puts a row that says what the lake now shows ([`shown`]) beside them. So a reader sees all of a snapshot or
 //! none of it, and what a crash interrupts is begun again from what the lake says of itself.
 
+mod attaching;
 mod carry;
 mod child;
 mod comments;
@@ -29,4 +30,4 @@ pub(crate) use errand::Errand;
 pub(crate) use extensions::install;
 pub(crate) use publishing::{Carried, publish};
 pub(crate) use standing::Standing;
-pub(crate) use tenants::script as views_of_tenants;
+pub(crate) use tenants::{is_script, script as views_of_tenants};

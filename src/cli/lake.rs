@@ -11,9 +11,6 @@ use crate::error::{self, Error, Kind, Result};
 use crate::lake::{self, Carried, Ended, Errand};
 use crate::text::counted;
 
-/// What a script begins with, so that another file is never replaced.
-const MADE_BY_US: &str = "-- Several mirrors of one DuckLake catalog";
-
 pub(crate) fn run(args: &Lake, config: impl FnOnce() -> Result<Config>) -> Result<u8> {
     match args {
         Lake::Install(args) => install(args, &config()?),
@@ -61,18 +58,19 @@ fn serve() -> Result<u8> {
 }
 
 fn summary(carried: &Carried) -> String {
-    if carried.unchanged {
-        return format!("the lake shows snapshot {} already\n", carried.snapshot_id);
-    }
-    let mut text = format!(
-        "the lake shows snapshot {}\n  tables  {} changed\n  rows    {} written, {} removed\n  files   {} ({} bytes)\n",
-        carried.snapshot_id,
-        carried.tables,
-        carried.rows.written,
-        carried.rows.removed,
-        carried.files,
-        carried.bytes
-    );
+    let mut text = if carried.unchanged {
+        format!("the lake shows snapshot {} already\n", carried.snapshot_id)
+    } else {
+        format!(
+            "the lake shows snapshot {}\n  tables  {} changed\n  rows    {} written, {} removed\n  files   {} ({} bytes)\n",
+            carried.snapshot_id,
+            carried.tables,
+            carried.rows.written,
+            carried.rows.removed,
+            carried.files,
+            carried.bytes
+        )
+    };
     if let Some(kept) = carried.kept {
         text += &format!(
             "  tidied  {} expired, {} merged away, {} removed\n",
@@ -87,7 +85,7 @@ fn summary(carried: &Carried) -> String {
 fn views(args: &LakeViews, config: &Config) -> Result<u8> {
     let file = &args.file;
     match std::fs::read_to_string(file) {
-        Ok(text) if text.starts_with(MADE_BY_US) => {}
+        Ok(text) if lake::is_script(&text) => {}
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
         Ok(_) => {
             let text = format!(

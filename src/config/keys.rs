@@ -264,7 +264,7 @@ declare::sections! {
         /// is a better place for that.
         pub(crate) catalog: Option<LakeCatalog> = optional(Reader::lake_catalog), default "";
 
-        /// Where the Parquet files are: a folder, or "s3://bucket/path".
+        /// Where the Parquet files are, in a folder by schema and store: a folder, or "s3://bucket/path".
         pub(crate) data: Option<LakeData> = lake_data(), default "";
 
         /// This mirror's own schema in the catalog: one mirror writes to it, and no other.

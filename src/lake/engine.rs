@@ -2,17 +2,18 @@
 
 use duckdb::Connection;
 
+use super::attaching::address;
 use super::errand::{Catalog, Errand};
 use super::extensions;
 use super::secrets::{Hider, Secrets};
 use crate::config;
-use crate::error::{self, Error, Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::sql;
 
 /// Names under which they are attached.
 pub(super) const PUBLISHED: &str = "published";
 pub(super) const LAKE: &str = "lake";
-const LOCK: &str = "lake_lock";
+pub(super) const LOCK: &str = "lake_lock";
 
 /// Rows of a row group of the lake's files, as of the Parquet snapshots: each thread holds one of all columns, and
 /// DuckDB's 122,880 of the widest tables do not fit a store.memory_limit of 400 MB.
@@ -27,15 +28,18 @@ const WAITING_ROWS: usize = 32_768;
 /// Both, and what keeps others from publishing to this schema meanwhile.
 pub(super) struct Engine {
     conn: Connection,
+    pub(super) secrets: Secrets,
     /// Holds the lock by a transaction of PostgreSQL; `None` where the catalog is a file, which DuckDB locks.
     lock: Option<Connection>,
     hider: Hider,
 }
 
 impl Engine {
+    /// The published file alone; [`Engine::attach`] brings the lake.
+    ///
     /// # Errors
     /// `Config`: an extension is missing, the secret file is wrong, or there is no published file yet. `Lake`: the
-    /// catalog or the data cannot be reached, or somebody else publishes to this schema.
+    /// catalog cannot be reached, or somebody else publishes to this schema.
     pub(super) fn open(errand: &Errand) -> Result<Engine> {
         if !errand.published.exists() {
             let text = format!(
@@ -46,8 +50,7 @@ impl Engine {
         }
         let secrets = Secrets::read(errand)?;
         let hider = secrets.hider(errand);
-        let conn = extensions::duckdb()?;
-        let engine = Engine { conn, lock: None, hider };
+        let engine = Engine { conn: extensions::duckdb()?, secrets, lock: None, hider };
         engine.configure(errand)?;
         extensions::load(&engine.conn, &errand.extensions, &errand.extensions())
             .map_err(|e| engine.hidden(e))?;
@@ -56,12 +59,10 @@ impl Engine {
             "open the published file",
             &format!("ATTACH {published} AS {PUBLISHED} (READ_ONLY)"),
         )?;
-        if let Some(secret) = secrets.object_store(&errand.data) {
+        if let Some(secret) = engine.secrets.object_store(&errand.data) {
             engine.run("use lake.secret_file", &secret)?;
         }
-        let engine = engine.locked(errand, &secrets)?;
-        engine.attach(errand, &secrets)?;
-        Ok(engine)
+        engine.locked(errand)
     }
 
     /// The lake alone, to be read: nothing is locked, made or changed.
@@ -72,10 +73,10 @@ impl Engine {
     pub(super) fn reading(errand: &Errand) -> Result<Engine> {
         let secrets = Secrets::read(errand)?;
         let hider = secrets.hider(errand);
-        let engine = Engine { conn: extensions::duckdb()?, lock: None, hider };
+        let engine = Engine { conn: extensions::duckdb()?, secrets, lock: None, hider };
         extensions::load(&engine.conn, &errand.extensions, &errand.extensions())
             .map_err(|e| engine.hidden(e))?;
-        let address = address(errand, &secrets)?;
+        let address = address(errand, &engine.secrets)?;
         engine.run(
             "open the lake",
             &format!(
@@ -117,9 +118,9 @@ impl Engine {
     }
 
     /// Takes the lock of this schema. PostgreSQL gives it back when the connection ends, however that comes.
-    fn locked(mut self, errand: &Errand, secrets: &Secrets) -> Result<Engine> {
+    fn locked(mut self, errand: &Errand) -> Result<Engine> {
         let Catalog::Postgres(connection) = &errand.catalog else { return Ok(self) };
-        let connection = sql::text(&secrets.connection(connection)?);
+        let connection = sql::text(&self.secrets.connection(connection)?);
         self.run("reach the catalog", &format!("ATTACH {connection} AS {LOCK} (TYPE postgres)"))?;
         let lock = self.conn.try_clone().map_err(|e| sql::db("cannot open DuckDB twice", e))?;
         let name = sql::text(&format!("casemirror lake {}", errand.schema));
@@ -138,26 +139,6 @@ impl Engine {
         }
         self.lock = Some(lock);
         Ok(self)
-    }
-
-    fn attach(&self, errand: &Errand, secrets: &Secrets) -> Result<()> {
-        if let Catalog::File(path) = &errand.catalog {
-            make_folder(path.parent())?;
-        }
-        let address = address(errand, secrets)?;
-        if !errand.is_object_store {
-            make_folder(Some(std::path::Path::new(&errand.data)))?;
-        }
-        // Rows of a small change would else be in the catalog, where only PostgreSQL's own room is.
-        self.run(
-            "open the lake",
-            &format!(
-                "ATTACH {} AS {LAKE} (DATA_PATH {}, METADATA_SCHEMA {}, DATA_INLINING_ROW_LIMIT 0)",
-                sql::text(&address),
-                sql::text(&errand.data),
-                sql::text(&errand.schema),
-            ),
-        )
     }
 
     /// What files of a lake are to be like, which the lake remembers.
@@ -252,19 +233,4 @@ fn threads(errand: &Errand) -> usize {
     let most = errand.threads.unwrap_or(cores);
     // A limit of memory lies far below 2^53.
     ((memory / THREAD_BYTES) as usize).clamp(1, most.max(1))
-}
-
-/// The catalog, as DuckLake attaches it.
-fn address(errand: &Errand, secrets: &Secrets) -> Result<String> {
-    Ok(match &errand.catalog {
-        Catalog::Postgres(connection) => {
-            format!("ducklake:postgres:{}", secrets.connection(connection)?)
-        }
-        Catalog::File(path) => format!("ducklake:{}", path.display()),
-    })
-}
-
-fn make_folder(folder: Option<&std::path::Path>) -> Result<()> {
-    let Some(folder) = folder else { return Ok(()) };
-    std::fs::create_dir_all(folder).map_err(|e| error::io("create", folder, e))
 }

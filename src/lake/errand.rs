@@ -15,7 +15,7 @@ use crate::error::{Error, Kind, Result};
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Errand {
     pub(super) catalog: Catalog,
-    /// A folder, or `s3://bucket/path`.
+    /// A folder, or `s3://bucket/path`: see [`Errand::data_of`].
     pub(super) data: String,
     pub(super) is_object_store: bool,
     pub(super) schema: String,
@@ -85,6 +85,16 @@ impl Errand {
     /// The file that is carried to the lake.
     pub(crate) fn published(&self) -> &Path {
         &self.published
+    }
+
+    /// Where in `lake.data` the files of this store's lake are. DuckLake takes every other file there for one that
+    /// is left over, and removes it: so nobody else may have any there.
+    pub(super) fn data_of(&self, store_id: &str) -> String {
+        let folder = format!("{}-{store_id}", self.schema);
+        if self.is_object_store {
+            return format!("{}/{folder}", self.data);
+        }
+        Path::new(&self.data).join(folder).display().to_string()
     }
 
     /// Which extensions it needs.

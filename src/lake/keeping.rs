@@ -30,6 +30,14 @@ pub(crate) struct Kept {
     pub(crate) removed: u64,
 }
 
+impl Kept {
+    pub(super) fn add(&mut self, other: Kept) {
+        self.expired += other.expired;
+        self.merged += other.merged;
+        self.removed += other.removed;
+    }
+}
+
 /// How thoroughly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keeping {

@@ -1,6 +1,8 @@
 //! One publishing: from the published file to the lake, as one transaction.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use jiff::Timestamp;
 use rustix::fs::Mode;
@@ -45,16 +47,15 @@ pub(crate) struct Carried {
 /// catalog or the object store failed; readers see what they saw before.
 pub(crate) fn publish(errand: &Errand, mut step: impl FnMut(&str)) -> Result<Carried> {
     let catalog = Catalog::load(errand.resources.as_deref())?;
-    // What does not fit into memory is nobody else's; who may read the lake is said by the folders that it is in.
-    durable::make_private_folder(&errand.spill)
-        .map_err(|e| error::io("create", &errand.spill, e))?;
+    // Who may read the lake is said by the folders that it is in.
     rustix::process::umask(Mode::from_raw_mode(0o022));
     step("opening the lake");
     let engine = Engine::open(errand)?;
     let published = Published::read(&engine)?;
+    engine.attach(errand, &published.store_id)?;
+    empty_spill(&errand.spill)?;
     let shown = Shown::read(&engine, &published, &errand.schema)?;
-    let now = Timestamp::now();
-    let mut kept_house_at = shown.as_ref().and_then(|shown| shown.kept_house_at);
+    engine.check_data(errand, &published.store_id)?;
     let mut carried = Carried {
         snapshot_id: published.snapshot_id.clone(),
         taken_at: published.taken_at,
@@ -62,12 +63,37 @@ pub(crate) fn publish(errand: &Errand, mut step: impl FnMut(&str)) -> Result<Car
     };
     if shown.as_ref().is_some_and(|shown| shown.snapshot_id == published.snapshot_id) {
         carried.unchanged = true;
-        return Ok(carried);
+    } else {
+        let (shown, published) = (shown.as_ref(), &published);
+        carry(&engine, errand, &catalog, (shown, published), &mut carried, &mut step)?;
     }
+    // Whoever reads an earlier snapshot would see it still. A publishing that was killed before it came to this has
+    // left it to the next one, whether that has anything else to do or not.
+    if shown.is_some_and(|shown| shown.erasures != published.erasures) {
+        step("removing what was erased");
+        let mut kept = carried.kept.unwrap_or_default();
+        kept.add(keeping::keep(&engine, Keeping::NewestAlone, Timestamp::now())?);
+        published.enter_removal(&engine)?;
+        carried.kept = Some(kept);
+    }
+    Ok(carried)
+}
+
+/// Makes the lake show what is published, in one transaction.
+fn carry(
+    engine: &Engine,
+    errand: &Errand,
+    catalog: &Catalog,
+    (shown, published): (Option<&Shown>, &Published),
+    carried: &mut Carried,
+    step: &mut impl FnMut(&str),
+) -> Result<()> {
+    let now = Timestamp::now();
+    let mut kept_house_at = shown.and_then(|shown| shown.kept_house_at);
     // Before the rest, so that what the transaction says of it is so.
     if shown.is_some() && keeping::is_due(kept_house_at, now, errand.keep_for) {
         step("keeping house");
-        carried.kept = Some(keeping::keep(&engine, Keeping::For(errand.keep_for), now)?);
+        carried.kept = Some(keeping::keep(engine, Keeping::For(errand.keep_for), now)?);
     }
     if carried.kept.is_some() || shown.is_none() {
         kept_house_at = Some(now);
@@ -75,34 +101,35 @@ pub(crate) fn publish(errand: &Errand, mut step: impl FnMut(&str)) -> Result<Car
     engine.run("begin to write to the lake", "BEGIN")?;
     failpoint::hit("lake-begun");
     if shown.is_none() {
-        Shown::begin(&engine)?;
+        Shown::begin(engine)?;
     }
-    let (tables, views) = (tables::all(&engine, &catalog)?, Views::read(&engine)?);
+    let (tables, views) = (tables::all(engine, catalog)?, Views::read(engine)?);
     let digest = views.digest();
-    let states = carry_tables(&engine, &tables, shown.as_ref(), &mut carried, &mut step)?;
-    if shown.as_ref().is_none_or(|shown| shown.views != digest) {
+    let states = carry_tables(engine, &tables, shown, carried, step)?;
+    if shown.is_none_or(|shown| shown.views != digest) {
         step("report");
-        views.write(&engine)?;
+        views.write(engine)?;
     }
-    published.enter(&engine, kept_house_at, &states, &digest)?;
+    let erasures = shown.map_or(&published.erasures, |shown| &shown.erasures);
+    published.enter(engine, erasures, kept_house_at, &states, &digest)?;
     engine.check_lock()?;
     failpoint::hit("lake-written");
     step("committing");
     engine.run("commit to the lake", "COMMIT")?;
     failpoint::hit("lake-committed");
-    (carried.files, carried.bytes) = written(&engine, &errand.schema)?;
-    // Whoever reads an earlier snapshot would see it still.
-    if shown.is_some_and(|shown| shown.erasures != published.erasures) {
-        step("removing what was erased");
-        let mut kept = keeping::keep(&engine, Keeping::NewestAlone, Timestamp::now())?;
-        if let Some(before) = carried.kept {
-            kept.expired += before.expired;
-            kept.merged += before.merged;
-            kept.removed += before.removed;
-        }
-        carried.kept = Some(kept);
+    (carried.files, carried.bytes) = written(engine, &errand.schema)?;
+    Ok(())
+}
+
+/// Makes a folder for what does not fit into memory, which is nobody else's. What is in it a killed publishing has left:
+/// there is one at a time.
+fn empty_spill(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Ok(()) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        Err(e) => return Err(error::io("remove", folder, e)),
     }
-    Ok(carried)
+    durable::make_private_folder(folder).map_err(|e| error::io("create", folder, e))
 }
 
 fn carry_tables(

@@ -28,7 +28,7 @@ pub(super) struct Published {
     pub(super) taken_at: Timestamp,
     watermark: Option<Timestamp>,
     complete: bool,
-    store_id: String,
+    pub(super) store_id: String,
     tenant: Option<String>,
     /// How often values were erased from it.
     pub(super) erasures: String,
@@ -40,6 +40,7 @@ pub(super) struct Shown {
     pub(super) snapshot_id: String,
     store_id: String,
     tenant: Option<String>,
+    /// How many erasures from the store no snapshot of the lake can be from before.
     pub(super) erasures: String,
     /// When it was last tidied up.
     pub(super) kept_house_at: Option<Timestamp>,
@@ -48,15 +49,15 @@ pub(super) struct Shown {
     pub(super) views: String,
 }
 
-/// How often values were erased from the store: what earlier snapshots of the lake hold is to be seen no more then.
+/// Key of `sync.meta`: how often values were erased from the store. What earlier snapshots of the lake hold is to be
+/// seen no more then.
+pub(super) const ERASURES: &str = "erasures";
+
+/// What the published store says of itself under this key.
 ///
 /// # Errors
 /// `Lake`.
-pub(super) fn erasures(engine: &Engine) -> Result<String> {
-    meta(engine, "erasures").map(Option::unwrap_or_default)
-}
-
-fn meta(engine: &Engine, key: &str) -> Result<Option<String>> {
+pub(super) fn meta(engine: &Engine, key: &str) -> Result<Option<String>> {
     let sql =
         format!("SELECT max(value) FROM {PUBLISHED}.sync.meta WHERE key = {}", sql::text(key));
     engine.one("read what is published", &sql)
@@ -74,7 +75,8 @@ impl Published {
             ),
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
         )?;
-        let nothing = || Error::new(Kind::Config, "the published file names no snapshot");
+        let nothing =
+            || Error::new(Kind::Config, "the published file names no snapshot or no store");
         let (snapshot_id, taken_at, watermark, complete) =
             rows.into_iter().next().ok_or_else(nothing)?;
         Ok(Published {
@@ -82,19 +84,20 @@ impl Published {
             taken_at: from_micros(taken_at).ok_or_else(nothing)?,
             watermark: from_micros(watermark),
             complete,
-            store_id: meta(engine, "store_id")?.unwrap_or_default(),
+            store_id: meta(engine, "store_id")?.ok_or_else(nothing)?,
             tenant: meta(engine, "tenant")?,
-            erasures: erasures(engine)?,
+            erasures: meta(engine, ERASURES)?.unwrap_or_default(),
         })
     }
 
-    /// Writes that the lake shows this now.
+    /// Writes that the lake shows this now; `erasures`: see [`Shown::erasures`].
     ///
     /// # Errors
     /// `Lake`, `Internal`.
     pub(super) fn enter(
         &self,
         engine: &Engine,
+        erasures: &str,
         kept_house_at: Option<Timestamp>,
         tables: &BTreeMap<String, TableState>,
         views: &str,
@@ -114,17 +117,26 @@ impl Published {
                 sql::text(&self.store_id),
                 self.tenant.as_deref().map_or("NULL".to_owned(), sql::text),
                 sql::text(env!("CARGO_PKG_VERSION")),
-                sql::text(&self.erasures),
+                sql::text(erasures),
                 optional(kept_house_at),
                 sql::text(&tables),
                 sql::text(views),
             ),
         )?;
-        let message = sql::text(&format!("snapshot {}", self.snapshot_id));
-        engine.run(
-            "say what the lake shows",
-            &format!("CALL {LAKE}.set_commit_message('casemirror', {message})"),
-        )
+        explain(engine, &format!("snapshot {}", self.snapshot_id))
+    }
+
+    /// Writes that no earlier snapshot of the lake is left. Only then: who is killed before begins to remove them anew.
+    ///
+    /// # Errors
+    /// `Lake`.
+    pub(super) fn enter_removal(&self, engine: &Engine) -> Result<()> {
+        let doing = "say that what was erased is removed";
+        engine.run(doing, "BEGIN")?;
+        let erasures = sql::text(&self.erasures);
+        engine.run(doing, &format!("UPDATE {TABLE} SET erasures = {erasures}"))?;
+        explain(engine, "erased values are removed")?;
+        engine.run(doing, "COMMIT")
     }
 }
 
@@ -215,6 +227,15 @@ impl Shown {
             ),
         )
     }
+}
+
+/// Says what the transaction is, in the lake's own list of snapshots.
+fn explain(engine: &Engine, message: &str) -> Result<()> {
+    let message = sql::text(message);
+    engine.run(
+        "say what the lake shows",
+        &format!("CALL {LAKE}.set_commit_message('casemirror', {message})"),
+    )
 }
 
 fn refused(kind: Kind, schema: &str, what: &str) -> Error {

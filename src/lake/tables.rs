@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sha2::{Digest, Sha256};
 
 use super::engine::{Engine, PUBLISHED};
+use super::shown;
 use crate::catalog::{Catalog, EXTRA_COLUMN, LINE_NUMBER, Resource};
 use crate::error::Result;
 use crate::sql;
@@ -204,6 +205,8 @@ struct Definitions {
     /// Table, column, definition, and the number of the catalog since which it is so.
     columns: Vec<(String, String, String, i64)>,
     erasures: String,
+    /// Of the store: an upgrade may rewrite rows, those of history too.
+    format: String,
 }
 
 impl Definitions {
@@ -215,7 +218,8 @@ impl Definitions {
             ),
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
         )?;
-        Ok(Definitions { columns, erasures: super::shown::erasures(engine)? })
+        let meta = |key| shown::meta(engine, key).map(Option::unwrap_or_default);
+        Ok(Definitions { columns, erasures: meta(shown::ERASURES)?, format: meta("format")? })
     }
 
     /// Columns that were defined anew after their table was made: they change without a new `_synced_at`.
@@ -232,6 +236,7 @@ impl Definitions {
             digest.update(text.as_bytes());
         };
         add(&self.erasures);
+        add(&self.format);
         for column in &table.columns {
             add(&column.name);
             add(&column.kind);

@@ -9,6 +9,14 @@ use super::secrets::Secrets;
 use crate::error::{Error, Kind, Result};
 use crate::sql;
 
+/// What the script begins with.
+const HEAD: &str = "-- Several mirrors of one DuckLake catalog as one, with a column \"tenant\".";
+
+/// Whether a text is such a script.
+pub(crate) fn is_script(text: &str) -> bool {
+    text.starts_with(HEAD)
+}
+
 /// The reports that are the same for every tenant are united too, the calendar is not: it is one.
 const SCHEMAS: [&str; 3] = ["main", "history", "report"];
 
@@ -34,8 +42,8 @@ pub(crate) fn script(errand: &Errand, schemas: &[String]) -> Result<String> {
             relations.entry(relation).or_default().push(schema);
         }
     }
-    let mut script = String::from(
-        "-- Several mirrors of one DuckLake catalog as one, with a column \"tenant\". Made by `casemirror lake views`.\n\
+    let mut script = format!(
+        "{HEAD} Made by `casemirror lake views`.\n\
          -- Run it once in each session: duckdb -init FILE. It holds no password: what PostgreSQL wants to know is\n\
          -- in PGPASSWORD or ~/.pgpass, what the object store wants in a secret (CREATE SECRET).\n\
          INSTALL ducklake; LOAD ducklake;\n",
