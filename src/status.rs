@@ -13,7 +13,7 @@ use crate::catalog::Catalog;
 use crate::config::{Config, ParquetRoot};
 use crate::cycle::failed_text;
 use crate::error::{Error, Kind, Result};
-use crate::lake::Standing as LakeStanding;
+use crate::lake::{Errand, Standing as LakeStanding};
 use crate::mirror::{
     FEED_TABLES, FailureRow, Freshness, ParquetLag, Residue, ResourceRow, RunLog, RunRow,
     STAY_IN_SNAPSHOTS, State, Store, stay_in_snapshots,
@@ -276,10 +276,9 @@ fn behind_text(lag: &ParquetLag) -> String {
 }
 
 fn lake(config: &Config, conn: &Connection) -> Result<Option<Lake>> {
-    if config.lake.catalog.is_none() {
-        return Ok(None);
-    }
-    let standing = LakeStanding::parse(State::new(conn).meta(LakeStanding::KEY)?.as_deref());
+    let Some(place) = Errand::of(config).map(|errand| errand.place()) else { return Ok(None) };
+    let known = State::new(conn).meta(LakeStanding::KEY)?;
+    let standing = LakeStanding::parse(known.as_deref(), &place);
     let published: Vec<String> =
         sql::query(conn, "SELECT snapshot_id FROM sync.snapshot", |row| row.get(0))?;
     let behind = standing.behind(published.first().map(String::as_str), Timestamp::now());

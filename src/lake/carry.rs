@@ -203,3 +203,72 @@ fn within_months(months: &[String]) -> String {
     let days = months.iter().map(|month| format!("DATE {}", sql::text(&format!("{month}-01"))));
     format!("WHERE journal_month IN ({})", days.collect::<Vec<_>>().join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::lake::tables::Column;
+
+    fn counters(parts: &[(&str, i64)]) -> Option<BTreeMap<String, i64>> {
+        Some(parts.iter().map(|(part, counter)| ((*part).to_owned(), *counter)).collect())
+    }
+
+    fn table(changes: Option<BTreeMap<String, i64>>) -> Table {
+        let column = |name: &str, kind: &str| Column {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            comment: None,
+        };
+        Table {
+            schema: "main".to_owned(),
+            name: "revenue_journals".to_owned(),
+            columns: vec![column("id", "BIGINT"), column("journal_month", "DATE")],
+            comment: None,
+            identity: vec!["id".to_owned()],
+            is_key: true,
+            moving: Vec::new(),
+            only_grows: false,
+            has_months: true,
+            mark: "mark".to_owned(),
+            changes,
+        }
+    }
+
+    #[test]
+    fn only_counters_that_stand_let_a_table_or_a_month_be_left_alone() {
+        let columns: Vec<(String, String)> =
+            [("id", "BIGINT"), ("journal_month", "DATE")].map(|(n, k)| (n.into(), k.into())).into();
+        let before = |mark: &str, changes| TableState { mark: mark.to_owned(), changes };
+        let way = |now, before: Option<&TableState>| Way::of(&table(now), before, Some(&columns));
+        let then = before("mark", counters(&[("", 1), ("2026-10", 4), ("2026-11", 5)]));
+        let months = |months: &[&str]| Way::Differences {
+            months: Some(months.iter().map(|month| (*month).to_owned()).collect()),
+        };
+        for (now, expected) in [
+            (counters(&[("", 1), ("2026-10", 4), ("2026-11", 5)]), Way::Nothing),
+            (counters(&[("", 1), ("2026-10", 9), ("2026-11", 5)]), months(&["2026-10"])),
+            (counters(&[("", 1), ("2026-11", 5), ("2026-12", 1)]), months(&["2026-10", "2026-12"])),
+            // What belongs to no month moved: it may be in any.
+            (
+                counters(&[("", 2), ("2026-10", 9), ("2026-11", 5)]),
+                Way::Differences { months: None },
+            ),
+            (None, Way::Differences { months: None }),
+        ] {
+            assert_eq!(way(now.clone(), Some(&then)), expected, "{now:?}");
+        }
+        let same = counters(&[("", 1)]);
+        let anew = Way::Anew { columns_differ: false };
+        assert_eq!(way(same.clone(), Some(&before("other", same.clone()))), anew);
+        assert_eq!(way(same.clone(), None), anew, "the lake does not say how it came to its rows");
+        let wider = [columns.clone(), vec![("more".into(), "BIGINT".into())]].concat();
+        let known = before("mark", same.clone());
+        assert_eq!(
+            Way::of(&table(same.clone()), Some(&known), Some(&wider)),
+            Way::Anew { columns_differ: true }
+        );
+        assert_eq!(Way::of(&table(same), Some(&known), None), Way::New);
+    }
+}

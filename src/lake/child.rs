@@ -14,6 +14,8 @@ use crate::error::{Error, Kind, Result};
 
 /// A process that has said nothing for so long hangs: one table is the most that it does in silence.
 const LONGEST_SILENCE: Duration = Duration::from_secs(3600);
+/// How long it may take to end after its last line: it closes the catalog.
+const LONGEST_END: Duration = Duration::from_secs(30);
 /// What of its last words is told.
 const LAST_WORDS: u64 = 4096;
 
@@ -81,30 +83,39 @@ pub(crate) async fn run(errand: &Errand) -> Result<Carried> {
     });
     let mut lines = BufReader::new(stdout).lines();
     let mut at = String::new();
-    loop {
+    let ended = loop {
         let line = tokio::time::timeout(LONGEST_SILENCE, lines.next_line()).await;
         let Ok(line) = line else {
-            let text = format!("the process for the lake hung at {at} and was ended");
-            return Err(Error::new(Kind::Lake, text));
+            return Err(hung(&at));
         };
-        let Some(line) = line.map_err(lost)? else { break };
+        let Some(line) = line.map_err(lost)? else { break None };
         match serde_json::from_str(&line) {
             Ok(Ended::At(place)) => at = place,
-            Ok(Ended::Done(carried)) => return Ok(carried),
+            Ok(Ended::Done(carried)) => break Some(Ok(carried)),
             Ok(Ended::Failed { text, for_people }) => {
-                return Err(Error::new(if for_people { Kind::Config } else { Kind::Lake }, text));
+                let kind = if for_people { Kind::Config } else { Kind::Lake };
+                break Some(Err(Error::new(kind, text)));
             }
             // A library wrote to standard output.
             Err(_) => {}
         }
+    };
+    // The next one can begin when this one has given back its locks; what hangs is ended.
+    let status = tokio::time::timeout(LONGEST_END, child.wait()).await;
+    if let Some(ended) = ended {
+        return ended;
     }
-    let status = child.wait().await.map_err(lost)?;
+    let status = status.map_err(|_| hung(&at))?.map_err(lost)?;
     let words = last_words.await.unwrap_or_default();
     let hider = Secrets::read(errand).unwrap_or_default().hider(errand);
-    Err(Error::new(Kind::Lake, ended(status, &at, hider.hide(&words).trim())))
+    Err(Error::new(Kind::Lake, died(status, &at, hider.hide(&words).trim())))
 }
 
-fn ended(status: ExitStatus, at: &str, words: &str) -> String {
+fn hung(at: &str) -> Error {
+    Error::new(Kind::Lake, format!("the process for the lake hung at {at} and was ended"))
+}
+
+fn died(status: ExitStatus, at: &str, words: &str) -> String {
     let words = if words.is_empty() { String::new() } else { format!(": {words}") };
     format!("the process for the lake ended at {at} ({status}){words}")
 }

@@ -87,6 +87,11 @@ impl Errand {
         &self.published
     }
 
+    /// By what a lake is told from another one; it holds no secret.
+    pub(crate) fn place(&self) -> String {
+        format!("{} in {}", self.schema, self.data)
+    }
+
     /// Where in `lake.data` the files of this store's lake are. DuckLake takes every other file there for one that
     /// is left over, and removes it: so nobody else may have any there.
     pub(super) fn data_of(&self, store_id: &str) -> String {

@@ -11,6 +11,8 @@ use crate::error::Error;
 /// Kept in the store as JSON, so that `status` and the next process know of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Standing {
+    /// See [`super::Errand::place`].
+    place: String,
     /// The snapshot that the lake shows, and when it was taken.
     pub(crate) snapshot_id: Option<String>,
     pub(crate) taken_at: Option<Timestamp>,
@@ -26,9 +28,11 @@ impl Standing {
     /// Key of `sync.meta`.
     pub(crate) const KEY: &str = "lake";
 
-    /// As the store has it; nothing is known where there is none.
-    pub(crate) fn parse(text: Option<&str>) -> Standing {
-        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    /// As the store has it; nothing is known where there is none, or where it is that of a lake in another place.
+    pub(crate) fn parse(text: Option<&str>, place: &str) -> Standing {
+        let known = text.and_then(|text| serde_json::from_str::<Standing>(text).ok());
+        let of_place = known.filter(|known| known.place == place);
+        of_place.unwrap_or_else(|| Standing { place: place.to_owned(), ..Standing::default() })
     }
 
     /// As the store keeps it.
@@ -39,6 +43,7 @@ impl Standing {
     /// After a publishing that went well.
     pub(crate) fn succeed(&self, carried: &Carried, now: Timestamp) -> Standing {
         Standing {
+            place: self.place.clone(),
             snapshot_id: Some(carried.snapshot_id.clone()),
             taken_at: Some(carried.taken_at),
             succeeded_at: Some(now),
@@ -80,17 +85,18 @@ mod tests {
     fn failures_keep_their_beginning_and_what_the_lake_shows_and_success_ends_them() {
         let carried =
             Carried { snapshot_id: "one".to_owned(), taken_at: at(100), ..Carried::default() };
-        let well = Standing::default().succeed(&carried, at(110));
+        let well = Standing::parse(None, "here").succeed(&carried, at(110));
         assert_eq!(well.behind(Some("one"), at(500)), Some(Duration::ZERO));
         assert_eq!(well.behind(Some("two"), at(500)), Some(Duration::from_secs(400)));
         let error = Error::new(Kind::Lake, "no way");
         let failing = well.fail(&error, at(200)).fail(&error, at(300));
         assert_eq!(failing.failing_since, Some(at(200)));
         assert_eq!((failing.failures, failing.snapshot_id.as_deref()), (2, Some("one")));
-        assert_eq!(Standing::parse(Some(&failing.text())), failing);
+        assert_eq!(Standing::parse(Some(&failing.text()), "here"), failing);
+        assert_eq!(Standing::parse(Some(&failing.text()), "there"), Standing::parse(None, "there"));
         let again = failing.succeed(&carried, at(400));
         assert_eq!((again.failing_since, again.error), (None, None));
-        assert_eq!(Standing::parse(Some("nonsense")), Standing::default());
+        assert_eq!(Standing::parse(Some("nonsense"), ""), Standing::default());
         assert_eq!(Standing::default().behind(Some("two"), at(1)), None);
     }
 }

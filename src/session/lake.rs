@@ -25,7 +25,7 @@ impl Session {
         let done = lake::run_child(&errand).await;
         let (result, now) = (if done.is_ok() { "ok" } else { "failed" }, Timestamp::now());
         metrics::counter!("casemirror_lake_publishes_total", "result" => result).increment(1);
-        let before = self.lake_standing().await?;
+        let before = self.lake_standing(errand.place()).await?;
         let standing = match &done {
             Ok(carried) => before.succeed(carried, now),
             Err(error) => before.fail(error, now),
@@ -40,10 +40,12 @@ impl Session {
         Ok(Some(carried))
     }
 
-    async fn lake_standing(&self) -> Result<Standing> {
+    async fn lake_standing(&self, place: String) -> Result<Standing> {
         let conn = self.store.connection()?;
-        blocking(move || Ok(Standing::parse(State::new(&conn).meta(Standing::KEY)?.as_deref())))
-            .await
+        blocking(move || {
+            Ok(Standing::parse(State::new(&conn).meta(Standing::KEY)?.as_deref(), &place))
+        })
+        .await
     }
 
     /// Waits until something is published that was not when `seen` was last looked at.
@@ -60,7 +62,7 @@ impl Session {
 
 /// One line for each publishing that changed something, with what was tidied up.
 fn tell(carried: &Carried) {
-    if carried.unchanged {
+    if carried.unchanged && carried.kept.is_none() {
         tracing::debug!(snapshot = carried.snapshot_id, "the lake shows what is published");
         return;
     }
