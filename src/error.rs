@@ -69,6 +69,8 @@ pub enum Kind {
     Cancelled,
     /// The lake's catalog or data could not be read or written (docs/lake.md).
     Lake,
+    /// Another host asks the change feeds, or may (docs/lake.md, "One host asks the feeds").
+    Lease,
     /// A rule of our own is broken: a defect.
     Internal,
     /// A thread that everything hangs on has ended, by a defect: nothing goes on in this process.
@@ -111,6 +113,7 @@ impl Kind {
             | Kind::Query
             | Kind::Cancelled
             | Kind::Lake
+            | Kind::Lease
             | Kind::Internal
             | Kind::Dead => false,
         }
@@ -145,6 +148,7 @@ impl Kind {
             | Kind::Query
             | Kind::Cancelled
             | Kind::Lake
+            | Kind::Lease
             | Kind::Internal
             | Kind::Dead => 1,
         }
@@ -215,7 +219,8 @@ impl Kind {
             | Kind::Io
             | Kind::Query
             | Kind::Cancelled
-            | Kind::Lake => None,
+            | Kind::Lake
+            | Kind::Lease => None,
         }
     }
 }

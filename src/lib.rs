@@ -26,6 +26,7 @@
 //!
 //! - [`source`]: the API as a client: token, throttle ledger, limits, retry, OData, pages.
 //! - [`journals`]: months, windows, and the calls of a journal's month.
+//! - [`lease`]: which of several hosts asks the change feeds.
 //! - [`hints`]: what webhooks say, kept until the store has it.
 //!
 //! What joins them:
@@ -81,6 +82,7 @@ mod hints;
 mod http;
 mod journals;
 mod lake;
+mod lease;
 pub mod mirror;
 mod pending;
 mod plan;

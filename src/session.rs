@@ -6,6 +6,7 @@ mod closing;
 mod exporting;
 mod hinting;
 mod lake;
+mod lease;
 mod publishing;
 mod unpublished;
 mod uploading;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use closing::ToClose;
 pub(crate) use exporting::export;
+pub(crate) use lease::register;
 use publishing::Publishing;
 pub(crate) use publishing::{Forms, When};
 pub(crate) use unpublished::NOTHING_LISTED;
@@ -109,11 +111,12 @@ impl Session {
         let root = config.publish.parquet.as_ref().map(|root| Root::open(root, store.path()));
         let root = root.transpose()?;
         let (config, catalog, store) = (Arc::new(config), Arc::new(catalog), Arc::new(store));
+        let writer = Writer::start(&store)?;
         let ledger = Arc::new(StoredLedger::open(&config, store.connection()?)?);
-        let tuning = Tuning { progress: progress.clone(), ..Tuning::default() };
+        let lease = lease::lease(&config, root.as_ref(), &store, &writer)?;
+        let tuning = Tuning { progress: progress.clone(), lease, ..Tuning::default() };
         let client =
             Client::with_tuning(&config.source, &config.feed, &config.limits, ledger, tuning)?;
-        let writer = Writer::start(&store)?;
         let polls = Polls {
             config: Arc::clone(&config),
             store: Arc::clone(&store),
@@ -177,6 +180,11 @@ impl Session {
     pub(crate) async fn check_tenant(&self) -> Result<()> {
         cycle::check_tenant(&self.config, &self.store, &self.writer, &self.polls.client, false)
             .await
+    }
+
+    /// Waits until the change feeds may be asked from this host.
+    pub(crate) async fn feeds_come(&self) {
+        self.polls.client.lease_comes().await;
     }
 
     /// Asks the change feeds, as the next `sync` will. What they say is kept where this is a session on the
@@ -369,6 +377,7 @@ impl Session {
     /// # Errors
     /// Those of [`Writer::close`].
     pub(crate) async fn close(&self) -> Result<()> {
+        self.polls.client.release_lease().await;
         self.writer.close().await?;
         let store = Arc::clone(&self.store);
         // That it broke is told by the thread itself, and undone by nothing.

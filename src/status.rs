@@ -14,6 +14,7 @@ use crate::config::{Config, ParquetRoot};
 use crate::cycle::failed_text;
 use crate::error::{Error, Kind, Result};
 use crate::lake::{Errand, Standing as LakeStanding};
+use crate::lease::{Standing as LeaseStanding, State as LeaseState};
 use crate::mirror::{
     FEED_TABLES, FailureRow, Freshness, ParquetLag, Residue, ResourceRow, RunLog, RunRow,
     STAY_IN_SNAPSHOTS, State, Store, stay_in_snapshots,
@@ -61,6 +62,8 @@ pub(crate) struct Status {
     pub(crate) parquet_behind_since: Option<String>,
     /// Of `lake.catalog`, where there is one.
     pub(crate) lake: Option<Lake>,
+    /// Whose turn it is to ask the change feeds, where several hosts may be configured for one API user.
+    pub(crate) lease: Option<Lease>,
     /// In what the configuration is another than the one that the store was last written with.
     pub(crate) differences: Vec<String>,
 }
@@ -76,6 +79,18 @@ pub(crate) struct Lake {
     /// 0 where it shows what is published; none where it is not known.
     pub(crate) behind_seconds: Option<u64>,
     pub(crate) failing_since: Option<String>,
+    pub(crate) error: Option<String>,
+}
+
+/// How the lease of the change feeds stands, as this store last saw it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Lease {
+    /// Where it is held.
+    pub(crate) place: String,
+    pub(crate) state: LeaseState,
+    /// Who holds it, where that is another host.
+    pub(crate) holder: Option<String>,
+    pub(crate) since: String,
     pub(crate) error: Option<String>,
 }
 
@@ -188,6 +203,12 @@ impl Status {
         }
         let lake = lake(config, &conn)?;
         problems.extend(lake.as_ref().and_then(Lake::problem));
+        let lease = if config.shares_feeds() {
+            LeaseStanding::parse(state.meta(LeaseStanding::KEY)?.as_deref())
+        } else {
+            None
+        };
+        problems.extend(lease.as_ref().and_then(LeaseStanding::problem));
         let runs = log.runs(LATEST_RUNS)?;
         problems.extend(last_failure(&runs));
         let held =
@@ -199,7 +220,8 @@ impl Status {
                 shown(until)
             )
         });
-        let waiting = held_text.into_iter().chain(waits(&pending)).collect();
+        let settling = lease.as_ref().and_then(LeaseStanding::waits);
+        let waiting = held_text.into_iter().chain(settling).chain(waits(&pending)).collect();
         Ok(Status {
             store: store.path().display().to_string(),
             database: config.publish.database.display().to_string(),
@@ -222,6 +244,7 @@ impl Status {
             feeds_held_until: held.map(shown),
             parquet_behind_since: lag.map(|lag| shown(lag.since)),
             lake,
+            lease: lease.map(Lease::from),
             differences,
         })
     }
@@ -291,6 +314,13 @@ fn lake(config: &Config, conn: &Connection) -> Result<Option<Lake>> {
         failing_since: standing.failing_since.map(shown),
         error: standing.error,
     }))
+}
+
+impl From<LeaseStanding> for Lease {
+    fn from(standing: LeaseStanding) -> Lease {
+        let LeaseStanding { place, state, holder, since, error } = standing;
+        Lease { place, state, holder, since: shown(since), error }
+    }
 }
 
 impl Lake {

@@ -354,3 +354,60 @@ fn a_daemon_publishes_without_the_object_store_stops_in_time_and_catches_up() {
     daemon.stop();
     server.read();
 }
+
+#[test]
+fn hosts_that_share_a_bucket_let_one_at_a_time_ask_the_feeds() {
+    let Some(server) = Server::start() else { return };
+    let world = World::with_snapshots(4);
+    assert!(shown(&server.run(&world, &["lease"])).contains("nobody has ever held"));
+    server.sync(&world);
+    let free = shown(&server.run(&world, &["lease"]));
+    assert!(free.contains("leases/") && free.contains("free"), "{free}");
+    // Another machine, with a copy of the store: it passes for the same mirror.
+    std::fs::create_dir(world.path("other")).unwrap();
+    for file in ["store.duckdb", "store.duckdb.secrets"] {
+        std::fs::copy(world.path("data").join(file), world.path("other").join(file)).unwrap();
+    }
+    let other = |args: &[&str]| {
+        let set = [
+            "--set",
+            "store.path=other/store.duckdb",
+            "--set",
+            "publish.database=other/casemirror.duckdb",
+        ];
+        let mut command = server.command(&world, &[args, &set].concat());
+        command.env("CASEMIRROR_FEED__LEDGER", world.path("other/feed-calls"));
+        command
+    };
+    let mut daemon = server.command(&world, &["run"]).stderr(Stdio::null()).spawn().unwrap();
+    let wait = |what: &str, holds: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !holds() {
+            assert!(start.elapsed() < LONGEST, "not in time: {what}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    let holder = format!("(process {})", daemon.id());
+    wait("the daemon holds it", &|| {
+        shown(&server.run(&world, &["lease"])).contains(&format!("{holder}, which has renewed it"))
+    });
+    let planned = other(&["plan"]).output().unwrap();
+    assert_ne!(planned.status.code(), Some(0), "{}", shown(&planned));
+    assert!(shown(&planned).contains("one host at a time"), "{}", shown(&planned));
+    assert!(shown(&planned).contains(&holder), "{}", shown(&planned));
+    // What it wrote in between is seen: nobody writes over it.
+    let released = other(&["lease", "--release"]).output().unwrap();
+    assert_status(&released, 0);
+    wait("it is taken back by the one that lives", &|| {
+        shown(&server.run(&world, &["lease"])).contains(&format!("{holder}, which has renewed it"))
+    });
+    assert!(
+        Command::new("kill")
+            .args(["-s", "TERM", &daemon.id().to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    assert!(shown(&server.run(&world, &["lease"])).contains("free"));
+}

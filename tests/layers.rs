@@ -38,32 +38,33 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("disk", &[]),
     ("pulse", &[]),
     // The steps, in the order of the data.
+    ("lease", &[]),
     ("decode", &[]),
-    ("source", &["decode"]),
+    ("source", &["decode", "lease"]),
     ("feed", &["source"]),
     ("plan", &[]),
     ("extract", &["source", "decode"]),
     ("hints", &["source"]),
     ("journals", &["extract", "source", "decode"]),
     ("mirror", &["decode"]),
-    ("publish", &["mirror"]),
-    ("lake", &[]),
+    ("publish", &["lease", "mirror"]),
+    ("lake", &["lease"]),
     ("backup", &["mirror", "publish", "source"]),
     // What joins them.
     ("cycle", &["feed", "plan", "source", "extract", "journals", "decode", "mirror"]),
     ("verify", &["cycle", "source", "extract", "journals", "decode", "mirror"]),
     ("pending", &["cycle", "plan", "mirror"]),
-    ("status", &["cycle", "lake", "mirror", "pending"]),
+    ("status", &["cycle", "lake", "lease", "mirror", "pending"]),
     ("forecast", &["cycle", "feed", "plan", "source", "journals", "mirror", "verify"]),
     (
         "session",
         &[
-            "backup", "cycle", "decode", "extract", "hints", "lake", "mirror", "pending",
+            "backup", "cycle", "decode", "extract", "hints", "lake", "lease", "mirror", "pending",
             "publish", "source", "verify",
         ],
     ),
     ("alert", &["mirror", "session", "status"]),
-    ("http", &["alert", "hints", "mirror", "session", "status"]),
+    ("http", &["alert", "hints", "lease", "mirror", "session", "status"]),
     (
         "daemon",
         &["alert", "cycle", "hints", "http", "mirror", "publish", "session", "source", "verify"],
@@ -71,8 +72,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "backup", "cycle", "daemon", "forecast", "hints", "journals", "lake", "mirror",
-            "pending", "publish", "sandbox", "session", "source", "status", "verify",
+            "backup", "cycle", "daemon", "forecast", "hints", "journals", "lake", "lease",
+            "mirror", "pending", "publish", "sandbox", "session", "source", "status", "verify",
         ],
     ),
     // The simulated brokerage shares nothing with the client: a mistake made twice would cancel out.

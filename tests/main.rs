@@ -34,6 +34,7 @@ mod journals;
 mod kills;
 mod lake;
 mod layers;
+mod lease;
 mod lists;
 mod looking;
 mod mirror;

@@ -11,11 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::config;
 
 mod lake;
+mod lease;
 mod on_store;
 #[cfg(feature = "sandbox")]
 mod simulated;
 
 pub use lake::{Lake, LakeInstall, LakePublish, LakeViews};
+pub use lease::Lease;
 pub use on_store::{Backup, Close, Forget, Journals, Restore, Status, Sync, Verify};
 #[cfg(feature = "sandbox")]
 pub use simulated::{Demo, Sandbox};
@@ -158,6 +160,9 @@ pub enum Command {
     #[serde(skip)]
     #[command(subcommand)]
     Lake(Lake),
+    /// Which host asks the change feeds, where several are configured for one API user
+    #[serde(skip)]
+    Lease(Lease),
     /// Print the data dictionary of every table
     #[serde(skip)]
     Schema(Schema),

@@ -14,7 +14,11 @@ use crate::text::counted;
 pub(crate) fn run(args: &Lake, config: impl FnOnce() -> Result<Config>) -> Result<u8> {
     match args {
         Lake::Install(args) => install(args, &config()?),
-        Lake::Publish(LakePublish { errand: true }) => serve(),
+        Lake::Publish(LakePublish { errand: true, .. }) => serve(),
+        Lake::Publish(LakePublish { lease: true, .. }) => {
+            let (asks, answers) = (std::io::stdin().lock(), std::io::stdout().lock());
+            lake::serve_lease(asks, answers).map(|()| 0)
+        }
         Lake::Publish(_) => {
             let carried =
                 lake::publish(&Errand::required(&config()?)?, |at| tracing::debug!("{at}"))?;

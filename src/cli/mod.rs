@@ -11,6 +11,7 @@ mod forget;
 mod init;
 mod journals;
 mod lake;
+mod lease;
 mod man;
 mod output;
 mod plan;
@@ -79,6 +80,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
         },
         Command::Webhooks(args) => webhooks::run(args, &load()?).await,
         Command::Lake(args) => lake::run(args, offline),
+        Command::Lease(args) => lease::run(args, &load()?).await,
         Command::Schema(args) => schema::run(&offline()?, args),
         Command::Query(args) => query::run(&offline()?, args),
         Command::Completions(args) => {

@@ -7,6 +7,7 @@ use super::output;
 use crate::config::Config;
 use crate::daemon::Printer;
 use crate::error::Result;
+use crate::lease::State as LeaseState;
 use crate::mirror::{Looked, Store};
 use crate::session::{Session, catalog_of};
 use crate::status::{Run, Status};
@@ -99,6 +100,18 @@ fn text(status: &Status) -> String {
                 ),
             }
         ));
+    }
+    if let Some(lease) = &status.lease {
+        let (place, since) = (&lease.place, &lease.since);
+        let holder = lease.holder.as_deref().unwrap_or("nobody that is known");
+        let whose = match lease.state {
+            LeaseState::Held => "held by this host".to_owned(),
+            LeaseState::Settling => "taken by this host, which asks no feed yet".to_owned(),
+            LeaseState::Others => format!("held by {holder}"),
+            LeaseState::Unknown => "not known".to_owned(),
+            LeaseState::Released => "given back by this host".to_owned(),
+        };
+        out.push_str(&format!("\nlease      {whose} since {since}, in {place}"));
     }
     for row in status.tables.iter().filter(|row| row.status != "ok") {
         out.push_str(&format!(

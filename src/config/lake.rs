@@ -6,6 +6,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use url::Url;
 
+use super::Config;
 use super::conninfo::Conninfo;
 use super::parquet_root::{BucketUrl, ParquetRoot, Provider};
 use super::places::lead_to_one;
@@ -56,6 +57,14 @@ impl LakeData {
             LakeData::Folder(path) => path.display().to_string(),
             LakeData::Bucket(url) => url.to_string(),
         }
+    }
+}
+
+impl Config {
+    /// Whether there is a place that other hosts of this API user reach too, where a lease is held.
+    pub(crate) fn shares_feeds(&self) -> bool {
+        matches!(self.lake.catalog, Some(LakeCatalog::Postgres(_)))
+            || matches!(self.publish.parquet, Some(ParquetRoot::Bucket(_)))
     }
 }
 

@@ -86,6 +86,7 @@ pub(super) fn decide(kind: Kind, evidence: &Evidence) -> Verdict {
         | Kind::Query
         | Kind::Cancelled
         | Kind::Lake
+        | Kind::Lease
         | Kind::Dead => Verdict::EndRun,
     }
 }

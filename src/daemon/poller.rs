@@ -10,7 +10,7 @@ use super::hinting::Asks;
 use super::patience::Patience;
 use super::{ends_the_daemon, say_recovery, say_trouble};
 use crate::cycle::{Controls, Interrupt, Signals};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::mirror::State;
 use crate::pulse::Pulse;
 use crate::scope::FeedName;
@@ -70,15 +70,22 @@ impl Poller {
         let feed = &self.session.config().feed;
         let mut cases = Timer::new(feed.poll_interval());
         let mut contacts = feed.contacts_interval().map(Timer::new);
+        let mut waits_for_lease = false;
         loop {
             let first = contacts.as_ref().map_or(cases.next, |timer| timer.next.min(cases.next));
             tokio::select! {
                 () = tokio::time::sleep_until(first) => {}
                 () = self.asks.asked(), if !cases.fails => cases.next = Instant::now(),
+                // Another host asked them until now.
+                () = self.session.feeds_come(), if waits_for_lease => {
+                    cases.next = Instant::now();
+                    contacts.iter_mut().for_each(|timer| timer.next = Instant::now());
+                }
             }
             if cases.next <= Instant::now() {
                 let (started, asked) = (Instant::now(), self.asks.now());
                 let polled = self.session.polls().poll(FeedName::Cases).await;
+                waits_for_lease = polled.as_ref().is_err_and(|e| e.kind() == Kind::Lease);
                 self.after(
                     FeedName::Cases,
                     &mut cases,

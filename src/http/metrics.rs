@@ -9,6 +9,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, Prometheu
 
 use super::facts::Facts;
 use crate::error::{Error, Kind, Result};
+use crate::lease::State;
 use crate::scope::FeedName;
 use crate::status::Table;
 
@@ -146,6 +147,10 @@ const METRICS: &[(&str, &str)] = &[
         "casemirror_lake_behind_seconds",
         "how old the lake's snapshot is where it is not the published one, else 0",
     ),
+    (
+        "casemirror_lease_held",
+        "1 where this host may ask the change feeds, 0 where another one does or may",
+    ),
     ("casemirror_webhooks_total", "deliveries to serve.webhooks, by kind and result"),
     ("casemirror_webhook_last_timestamp_seconds", "when the last webhook was kept"),
 ];
@@ -227,6 +232,9 @@ fn set(facts: &Facts) {
         if let Some(behind) = lake.behind_seconds {
             gauge!("casemirror_lake_behind_seconds").set(count(behind));
         }
+    }
+    if let Some(lease) = &status.lease {
+        gauge!("casemirror_lease_held").set(if lease.state == State::Held { 1.0 } else { 0.0 });
     }
     if let Some(disk) = &facts.disk {
         gauge!("casemirror_disk_free_bytes").set(count(disk.free));

@@ -121,7 +121,7 @@ fn died(status: ExitStatus, at: &str, words: &str) -> String {
 }
 
 /// The program that runs now, also where a newer one has taken its place on the disk.
-fn this_program() -> std::io::Result<std::path::PathBuf> {
+pub(super) fn this_program() -> std::io::Result<std::path::PathBuf> {
     let link = std::path::PathBuf::from("/proc/self/exe");
     if link.exists() { Ok(link) } else { std::env::current_exe() }
 }

@@ -88,6 +88,28 @@ impl Engine {
         Ok(engine)
     }
 
+    /// The catalog's PostgreSQL alone, for a row of it.
+    ///
+    /// # Errors
+    /// `Config`: an extension is missing, or the secret file is wrong. `Lake`: PostgreSQL cannot be reached.
+    pub(super) fn catalog(errand: &Errand) -> Result<Engine> {
+        let secrets = Secrets::read(errand)?;
+        let hider = secrets.hider(errand);
+        let engine = Engine { conn: extensions::duckdb()?, secrets, lock: None, hider };
+        engine.run("set up DuckDB", "SET threads = 1; SET memory_limit = '64MB'")?;
+        extensions::load(&engine.conn, &errand.extensions, &["postgres_scanner"])
+            .map_err(|e| engine.hidden(e))?;
+        engine.attach_catalog(errand)?;
+        Ok(engine)
+    }
+
+    /// Attaches the catalog's PostgreSQL as it is; where the catalog is a file, nothing.
+    fn attach_catalog(&self, errand: &Errand) -> Result<()> {
+        let Catalog::Postgres(connection) = &errand.catalog else { return Ok(()) };
+        let connection = sql::text(&self.secrets.connection(connection)?);
+        self.run("reach the catalog", &format!("ATTACH {connection} AS {LOCK} (TYPE postgres)"))
+    }
+
     /// Schema and name of the tables and views in these schemas of the lake.
     ///
     /// # Errors
@@ -119,9 +141,10 @@ impl Engine {
 
     /// Takes the lock of this schema. PostgreSQL gives it back when the connection ends, however that comes.
     fn locked(mut self, errand: &Errand) -> Result<Engine> {
-        let Catalog::Postgres(connection) = &errand.catalog else { return Ok(self) };
-        let connection = sql::text(&self.secrets.connection(connection)?);
-        self.run("reach the catalog", &format!("ATTACH {connection} AS {LOCK} (TYPE postgres)"))?;
+        if !matches!(errand.catalog, Catalog::Postgres(_)) {
+            return Ok(self);
+        }
+        self.attach_catalog(errand)?;
         let lock = self.conn.try_clone().map_err(|e| sql::db("cannot open DuckDB twice", e))?;
         let name = sql::text(&format!("casemirror lake {}", errand.schema));
         let ask = format!("SELECT pg_try_advisory_xact_lock(hashtextextended({name}, 0))");

@@ -9,6 +9,7 @@ mod error;
 mod found;
 mod owner;
 mod parts;
+mod register;
 mod retention;
 mod upload;
 

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::boot::{BootClock, SystemBootClock};
 use super::feed_calls::LedgerStore;
 use super::feed_calls::Rule;
+use super::lease::Lease;
 use super::ledger::{FeedPermit, Ledger};
 use super::limits::Slot;
 use super::refusal::Refusal;
@@ -37,6 +38,8 @@ pub(crate) struct Tuning {
     pub(crate) clock: Arc<dyn BootClock>,
     /// Where calls, and the rows that they bring, are told.
     pub(crate) progress: Progress,
+    /// Where several hosts may be configured for one API user.
+    pub(crate) lease: Option<Lease>,
 }
 
 impl Default for Tuning {
@@ -45,6 +48,7 @@ impl Default for Tuning {
             retry: Retry::default(),
             clock: Arc::new(SystemBootClock::new()),
             progress: Progress::silent(),
+            lease: None,
         }
     }
 }
@@ -64,6 +68,7 @@ struct Shared {
     transport: Transport,
     tokens: Tokens,
     ledger: Ledger,
+    lease: Option<Lease>,
     retry: Retry,
     /// How many records an answer may have.
     most_records: u64,
@@ -138,6 +143,7 @@ impl Client {
             transport: Transport::new(source, limits, tuning.progress.clone())?,
             tokens: Tokens::new(&source.client_id, &source.client_secret, limits.timeout),
             ledger: Ledger::open(ledger, rule(feed, limits), limits.timeout, tuning.clock)?,
+            lease: tuning.lease,
             retry: tuning.retry,
             most_records: limits.answer_records,
             progress: tuning.progress,
@@ -226,6 +232,21 @@ impl Client {
     /// What was asked of each endpoint since this was last called.
     pub(crate) fn take_calls(&self) -> Vec<CallStats> {
         self.shared.transport.counts.take()
+    }
+
+    /// Waits until the change feeds may be asked from here again, where another host may ask them.
+    pub(crate) async fn lease_comes(&self) {
+        match &self.shared.lease {
+            Some(lease) => lease.comes().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Lets another host ask the change feeds. No call may be under way, and none may follow.
+    pub(crate) async fn release_lease(&self) {
+        if let Some(lease) = &self.shared.lease {
+            lease.release().await;
+        }
     }
 
     /// Waits until the ledger of feed calls is written. Not needed for its safety: a call whose end
@@ -324,12 +345,16 @@ impl Client {
                 Ok((slot, None, bearer))
             }
             CallClass::Feed(feed) => loop {
-                // The wait for the window is long: no slot is held and no token is aged by it.
+                // The waits for lease and window are long: no slot is held and no token is aged by them.
+                if let Some(lease) = &shared.lease {
+                    lease.held().await.map_err(Failure::last)?;
+                }
                 shared.ledger.ready(deadline).await.map_err(Failure::last)?;
                 let slot = transport.limits.slot(class).await?;
                 let bearer = shared.tokens.bearer(transport, rejected, deadline).await?;
                 transport.limits.after_retry_at(deadline).await.map_err(Failure::last)?;
-                if !shared.tokens.is_good(&bearer) {
+                let is_held = shared.lease.as_ref().is_none_or(Lease::is_held);
+                if !shared.tokens.is_good(&bearer) || !is_held {
                     continue;
                 }
                 if let Some(permit) = shared.ledger.begin(feed).await? {
@@ -364,7 +389,20 @@ impl Client {
             again: *sent > 0,
         };
         *sent += 1;
-        let incoming = match shared.transport.exchange(&outgoing).await {
+        let exchange = shared.transport.exchange(&outgoing);
+        let exchanged = match shared.lease.as_ref().filter(|_| permit.is_some()) {
+            None => exchange.await,
+            Some(lease) => tokio::select! {
+                biased;
+                // Its connection is closed: it counts as one that may still arrive.
+                () = lease.lost() => Err(Error::new(
+                    Kind::Lease,
+                    "the call was given up, because another host may ask the change feeds now",
+                )),
+                exchanged = exchange => exchanged,
+            },
+        };
+        let incoming = match exchanged {
             Ok(incoming) => incoming,
             Err(error) => {
                 let ended = match permit {

@@ -26,7 +26,7 @@ const CLOCKS_DIFFER_BY: u32 = 1_000;
 
 /// What was sent on a connection that was given up may lie in a proxy or a queue and arrive later: it
 /// counts as under way for another window, but not longer than this.
-const LONGEST_GRACE: Duration = Duration::from_secs(60);
+pub(super) const LONGEST_GRACE: Duration = Duration::from_secs(60);
 
 /// The pause after calls that did not come back doubles this often at most.
 const MOST_DOUBLINGS: u32 = 3;

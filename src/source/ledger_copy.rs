@@ -17,7 +17,7 @@ use crate::error::{self, Result};
 ///
 /// # Errors
 /// `Config` where there is no place for it.
-pub(super) fn place(config: &Config) -> Result<PathBuf> {
+pub(crate) fn place(config: &Config) -> Result<PathBuf> {
     match &config.feed.ledger {
         Some(path) => Ok(path.clone()),
         None => usual_place(&config.source.base_url, &config.source.client_id),

@@ -50,8 +50,12 @@ pub(super) fn usual_place(base_url: &Url, client_id: &str) -> Result<PathBuf> {
                  every casemirror of this API user on this machine can write",
             )
         })?;
-    let digest = Sha256::digest(format!("{base_url}\0{client_id}"));
-    Ok(state.join("casemirror").join(format!("{}.feed-calls", hex(&digest[..12]))))
+    Ok(state.join("casemirror").join(format!("{}.feed-calls", api_user(base_url, client_id))))
+}
+
+/// A name for whose calls they are, which tells nobody who that is.
+pub(crate) fn api_user(base_url: &Url, client_id: &str) -> String {
+    hex(&Sha256::digest(format!("{base_url}\0{client_id}"))[..12])
 }
 
 /// The ledger in a file.

@@ -10,6 +10,7 @@
 //! - [`odata`] and [`Request`]: what is asked, as typed pieces.
 //! - [`Client`]: one call; token, limits, retries, refusals.
 //! - [`ledger`]: the throttle of the change feeds (docs/architecture.md, "The throttle ledger").
+//! - [`lease`]: which of several hosts may ask the change feeds.
 //! - [`listing`] and [`pages`]: whole lists, and the proof that they are whole.
 //! - [`user`]: whose data it is, and what we may read.
 //! - [`subscriptions`]: its own webhook subscriptions, the only thing that is ever written.
@@ -21,6 +22,7 @@ mod calls;
 mod client;
 pub(crate) mod feed_calls;
 mod held;
+mod lease;
 pub(crate) mod ledger;
 mod ledger_copy;
 mod ledger_file;
@@ -48,10 +50,13 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use boot::SystemBootClock;
 pub use client::Client;
 pub(crate) use client::Tuning;
 pub(crate) use feed_calls::MemoryLedger;
-pub(crate) use ledger_copy::{ledger_text, merge_ledger};
+pub(crate) use lease::{Keep, Lease, Note};
+pub(crate) use ledger_copy::{ledger_text, merge_ledger, place as ledger_place};
+pub(crate) use ledger_file::api_user;
 
 pub(crate) use listing::{Identity, Page, PagePlan, Pages, Paging};
 pub(crate) use odata::{Filter, OrderBy, Query};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::OnceLock;
 
+use casemirror::sandbox::Options;
 use duckdb::{Config, Connection};
 
 use super::follow::{self, UNTHROTTLED};
@@ -69,8 +70,13 @@ impl LakeWorld {
         postgres: &Postgres,
         schema: &str,
     ) -> Option<LakeWorld> {
-        let world = World::with(follow::unthrottled(cases));
-        LakeWorld::of(world, format!("postgres:{}", postgres.connection()), schema)
+        LakeWorld::over(follow::unthrottled(cases), postgres, schema)
+    }
+
+    /// The same over a brokerage with other options.
+    pub(crate) fn over(options: Options, postgres: &Postgres, schema: &str) -> Option<LakeWorld> {
+        let catalog = format!("postgres:{}", postgres.connection());
+        LakeWorld::of(World::with(options), catalog, schema)
     }
 
     fn of(world: World, catalog: String, schema: &str) -> Option<LakeWorld> {

@@ -37,6 +37,9 @@ pub struct LakePublish {
     /// The daemon says over standard input what is to be done
     #[arg(long, hide = true)]
     pub(crate) errand: bool,
+    /// It asks for the lease of the change feeds there
+    #[arg(long, hide = true, conflicts_with = "errand")]
+    pub(crate) lease: bool,
 }
 
 /// `casemirror lake views`.

@@ -1,0 +1,55 @@
+//! The lease of an API user: of all hosts that are configured for it, one asks the change feeds (docs/lake.md, "One
+//! host asks the feeds").
+//!
+//! The throttle counts the calls of an API user, and its ledger is a file: it holds for one machine. Where machines
+//! share a catalog or a bucket, a record there says which of them asks. It is changed only by who has read it as it is
+//! ([`Register::write`]), and no clock of one host is compared with that of another: a holder counts from when it began
+//! to write, a waiter from when it saw that.
+//!
+//! - [`record`]: what the record says.
+//! - [`tenure`]: the rule, as functions of values: what to write after what was found, and whether the feeds are ours.
+//! - [`standing`]: how it stands, for people.
+//!
+//! `source::lease` does it: it reads, writes and waits.
+
+mod record;
+mod standing;
+mod tenure;
+
+use std::fmt;
+
+use futures::future::BoxFuture;
+
+use crate::error::Result;
+
+pub(crate) use record::{Host, Party, Record};
+pub(crate) use standing::{Standing, State};
+pub(crate) use tenure::{Stand, Tenure};
+
+/// What a register holds, and which writing of it that is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) content: Vec<u8>,
+    /// Of the register's own making; another one after each writing.
+    pub(crate) version: String,
+}
+
+/// Where the record of one API user is, which every host that is configured alike reaches.
+pub(crate) trait Register: Send + Sync + fmt::Debug {
+    /// Where it is, in words that hold no secret.
+    fn place(&self) -> String;
+
+    /// What it holds; `None` where nothing was ever written.
+    ///
+    /// # Errors
+    /// It cannot be reached, or refuses.
+    fn read(&self) -> BoxFuture<'_, Result<Option<Entry>>>;
+
+    /// Writes, if it still holds what was read: `known` is its version, `None` that there was nothing. `false`: somebody
+    /// else was faster, and nothing was written.
+    ///
+    /// # Errors
+    /// It may be written, or not.
+    fn write<'a>(&'a self, content: Vec<u8>, known: Option<&'a str>)
+    -> BoxFuture<'a, Result<bool>>;
+}

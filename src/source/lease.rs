@@ -1,0 +1,362 @@
+//! Holds the lease of the change feeds: reads the register, writes what the rule of [`crate::lease`] says, and tells
+//! whoever wants to ask a feed whether they are ours.
+
+mod note;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::boot::BootClock;
+use super::ledger::LONGEST_GRACE;
+use crate::error::{Error, Kind, Result};
+use crate::lease::{Entry, Host, Party, Record, Register, Stand, Standing, State, Tenure};
+
+pub(crate) use note::Note;
+
+/// How long a holder goes on without having renewed, where `feed.per` is as long or longer.
+const LONGEST_VALID: Duration = Duration::from_secs(30);
+const SHORTEST_VALID: Duration = Duration::from_secs(2);
+/// One reading or writing takes no longer, or it has failed.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(10);
+/// Giving it back takes no longer.
+const LONGEST_RELEASE: Duration = Duration::from_secs(5);
+/// How often one turn begins anew because somebody else was faster.
+const RACES: usize = 5;
+/// No nap is longer: a machine that was suspended wakes late otherwise.
+const LONGEST_NAP: Duration = Duration::from_secs(1);
+
+/// Keeps how the lease stands.
+pub(crate) type Keep = Box<dyn Fn(Standing) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// The lease of the configured API user. Clones share it. Nothing is called before the feeds are to be asked.
+#[derive(Clone)]
+pub(crate) struct Lease {
+    shared: Arc<Shared>,
+    task: Arc<Task>,
+}
+
+/// What renews it, until nobody has the lease any more.
+#[derive(Default)]
+struct Task(Mutex<Option<JoinHandle<()>>>);
+
+impl Task {
+    fn get(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(task) = self.get().take() {
+            task.abort();
+        }
+    }
+}
+
+struct Shared {
+    register: Arc<dyn Register>,
+    me: Host,
+    clock: Arc<dyn BootClock>,
+    note: Note,
+    tenure: Mutex<Tenure>,
+    /// Why the register could not be reached when it was tried last.
+    error: Mutex<Option<String>>,
+    kept: tokio::sync::Mutex<Option<Standing>>,
+    keep: Keep,
+    /// Counts turns.
+    turned: watch::Sender<u64>,
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lease").field(&self.shared.register).finish()
+    }
+}
+
+impl Lease {
+    /// `per`: the window of the feeds' throttle. `note`: what this machine remembers of it.
+    pub(crate) fn new(
+        register: Arc<dyn Register>,
+        note: Note,
+        per: Duration,
+        clock: Arc<dyn BootClock>,
+        keep: Keep,
+    ) -> Lease {
+        let boot = clock.boot_id().to_owned();
+        let me = Party {
+            host: Host { machine: note.machine().to_owned(), boot: boot.clone() },
+            name: note::name_of_this_process(),
+        };
+        let valid_for = per.clamp(SHORTEST_VALID, LONGEST_VALID);
+        // What the holder before gave up or was killed with may still arrive; then it counts for a window.
+        let settling = LONGEST_GRACE.min(per).max(valid_for) + per + per / 100;
+        let host = me.host.clone();
+        let tenure = Tenure::new(me, valid_for, settling, note.is_alone(&register.place(), &boot));
+        let shared = Shared {
+            register,
+            me: host,
+            clock,
+            note,
+            tenure: Mutex::new(tenure),
+            error: Mutex::default(),
+            kept: tokio::sync::Mutex::default(),
+            keep,
+            turned: watch::Sender::new(0),
+        };
+        Lease { shared: Arc::new(shared), task: Arc::default() }
+    }
+
+    /// Waits until the feeds may be asked from here.
+    ///
+    /// # Errors
+    /// `Throttled`: another host asks them, or may.
+    pub(crate) async fn held(&self) -> Result<()> {
+        self.begin();
+        let mut turned = self.shared.turned.subscribe();
+        loop {
+            let turns = *turned.borrow_and_update();
+            match self.shared.stand() {
+                Stand::Ours => return Ok(()),
+                Stand::Settling => {}
+                // Not looked at yet.
+                Stand::Unknown if turns == 0 => {}
+                stand => return Err(self.shared.refused(&stand)),
+            }
+            let _ = tokio::time::timeout(LONGEST_NAP, turned.changed()).await;
+        }
+    }
+
+    /// Waits until the feeds are ours, however long that takes.
+    pub(crate) async fn comes(&self) {
+        self.begin();
+        let mut turned = self.shared.turned.subscribe();
+        while self.shared.stand() != Stand::Ours {
+            let _ = tokio::time::timeout(LONGEST_NAP, turned.changed()).await;
+        }
+    }
+
+    /// Waits until the feeds are ours no more: what is under way is to be given up.
+    pub(crate) async fn lost(&self) {
+        let mut turned = self.shared.turned.subscribe();
+        while self.is_held() {
+            let ends_at = self.shared.tenure().ends_at();
+            let left = ends_at.map(|at| at.saturating_sub(self.shared.now()));
+            let nap = left.map_or(LONGEST_NAP, |left| left.clamp(LONGEST_NAP / 100, LONGEST_NAP));
+            let _ = tokio::time::timeout(nap, turned.changed()).await;
+        }
+    }
+
+    /// Whether a feed may be asked this moment.
+    pub(crate) fn is_held(&self) -> bool {
+        self.shared.stand() == Stand::Ours
+    }
+
+    /// Gives it back, so that another host can take it at once. No call may be under way.
+    pub(crate) async fn release(&self) {
+        let task = self.task.get().take();
+        let Some(task) = task else { return };
+        task.abort();
+        // What it was about to write is written, or not.
+        let _ = task.await;
+        match tokio::time::timeout(LONGEST_RELEASE, self.shared.give_back()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(error = error.chain(), "the lease is not given back"),
+            Err(_) => tracing::debug!("the lease is not given back: no answer in time"),
+        }
+    }
+
+    fn begin(&self) {
+        let mut task = self.task.get();
+        if task.is_none() {
+            let shared = Arc::clone(&self.shared);
+            *task = Some(tokio::spawn(async move { shared.go_on().await }));
+        }
+    }
+}
+
+impl Shared {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(u64::try_from(self.clock.now().as_nanos()).unwrap_or(0))
+    }
+
+    fn tenure(&self) -> MutexGuard<'_, Tenure> {
+        // Each change of it is whole.
+        self.tenure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stand(&self) -> Stand {
+        self.tenure().stand(self.now())
+    }
+
+    fn error(&self) -> MutexGuard<'_, Option<String>> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn go_on(&self) {
+        // Who looks once does not wait for its turn.
+        let mut announces = false;
+        loop {
+            self.turn(announces).await;
+            announces = true;
+            self.keep_standing().await;
+            self.turned.send_modify(|turns| *turns += 1);
+            let pause = self.tenure().pause(self.now());
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Reads the register, and writes what the rule says.
+    async fn turn(&self, announces: bool) {
+        for _ in 0..RACES {
+            let began = self.now();
+            match self.attempt(announces).await {
+                Ok(true) => {
+                    *self.error() = None;
+                    return;
+                }
+                // Somebody else was faster.
+                Ok(false) => {}
+                Err(error) => {
+                    self.tenure().failed(began);
+                    *self.error() = Some(error.chain());
+                    return;
+                }
+            }
+        }
+        // Without a writing of its own it ends by itself.
+        *self.error() = Some("others write it all the time".to_owned());
+    }
+
+    async fn attempt(&self, announces: bool) -> Result<bool> {
+        let found = self.in_time(self.register.read()).await?;
+        let record = self.parsed(found.as_ref())?;
+        let now = self.now();
+        let (next, is_alone) = {
+            let mut tenure = self.tenure();
+            (tenure.turn(now, record.as_ref(), announces), tenure.is_alone())
+        };
+        let Some(next) = next else {
+            self.remember(false)?;
+            return Ok(true);
+        };
+        // Before anybody can read that it is so no more.
+        if !is_alone {
+            self.remember(false)?;
+        }
+        let began = self.now();
+        let known = found.as_ref().map(|entry| entry.version.as_str());
+        if !self.in_time(self.register.write(next.content()?, known)).await? {
+            return Ok(false);
+        }
+        let is_alone = {
+            let mut tenure = self.tenure();
+            tenure.wrote(began, self.now(), &next);
+            tenure.is_alone()
+        };
+        self.remember(is_alone)?;
+        Ok(true)
+    }
+
+    async fn give_back(&self) -> Result<()> {
+        for _ in 0..RACES {
+            let Some(found) = self.register.read().await? else { return Ok(()) };
+            let record = Record::parse(&found.content, &self.register.place())?;
+            let next = if record.holder.host == self.me {
+                if record.released {
+                    return Ok(());
+                }
+                record.given_back()
+            } else {
+                record.without(&self.me)
+            };
+            if next == record {
+                return Ok(());
+            }
+            self.remember(false)?;
+            if self.register.write(next.content()?, Some(&found.version)).await? {
+                let standing = Standing {
+                    state: if next.released { State::Released } else { State::Others },
+                    holder: Some(next.holder.name),
+                    ..self.standing()
+                };
+                self.keep_this(standing).await;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// That the register was reached, and whether this host is alone there.
+    fn remember(&self, is_alone: bool) -> Result<()> {
+        self.note.reached(&self.register.place(), is_alone, &self.me.boot)
+    }
+
+    fn parsed(&self, found: Option<&Entry>) -> Result<Option<Record>> {
+        found.map(|entry| Record::parse(&entry.content, &self.register.place())).transpose()
+    }
+
+    async fn in_time<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        match tokio::time::timeout(LONGEST_ATTEMPT, call).await {
+            Ok(done) => done,
+            Err(_) => {
+                let text = format!("{} does not answer in time", self.register.place());
+                Err(Error::new(Kind::Lease, text))
+            }
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        let (state, holder) = match self.stand() {
+            Stand::Ours => (State::Held, None),
+            Stand::Settling => (State::Settling, None),
+            Stand::Others { holder, .. } => (State::Others, Some(holder)),
+            Stand::Unknown => (State::Unknown, None),
+        };
+        let (place, error) = (self.register.place(), self.error().clone());
+        Standing { place, state, holder, since: Timestamp::now(), error }
+    }
+
+    async fn keep_standing(&self) {
+        self.keep_this(self.standing()).await;
+    }
+
+    async fn keep_this(&self, standing: Standing) {
+        let mut kept = self.kept.lock().await;
+        if kept.as_ref().is_some_and(|kept| kept.says_as(&standing)) {
+            return;
+        }
+        match (kept.as_ref().map(|kept| kept.state), standing.problem()) {
+            (_, Some(problem)) => tracing::warn!("{problem}"),
+            (_, None) if standing.state == State::Settling => {
+                tracing::info!("{}", standing.waits().unwrap_or_default());
+            }
+            (Some(State::Held) | None, None) => {}
+            (Some(_), None) => tracing::info!(
+                place = standing.place,
+                "the change feeds are asked from here: the lease is held"
+            ),
+        }
+        (self.keep)(standing.clone()).await;
+        *kept = Some(standing);
+    }
+
+    fn refused(&self, stand: &Stand) -> Error {
+        let standing = Standing { since: Timestamp::now(), ..self.standing() };
+        let mut text = standing.problem().unwrap_or_default();
+        if let Stand::Others { renewed_at, silent_for, takes_over: false, .. } = stand
+            && *silent_for > LONGEST_VALID * 2
+        {
+            text += &format!(
+                "; it is silent since {renewed_at}, and did not know that anybody else waits: where it is gone for \
+                 good, `casemirror lease --release` lets others take it"
+            );
+        }
+        Error::new(Kind::Lease, text)
+    }
+}
