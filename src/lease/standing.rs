@@ -47,9 +47,9 @@ impl Standing {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Whether both say the same, but for since when.
+    /// Whether both say the same, but for since when, and in which words the register was not reached.
     pub(crate) fn says_as(&self, other: &Standing) -> bool {
-        let said = |s: &Standing| (s.place.clone(), s.state, s.holder.clone(), s.error.clone());
+        let said = |s: &Standing| (s.place.clone(), s.state, s.holder.clone(), s.error.is_some());
         said(self) == said(other)
     }
 
@@ -112,5 +112,8 @@ mod tests {
         }
         let later = Standing { since: Timestamp::MAX, ..held.clone() };
         assert!(held.says_as(&later) && !held.says_as(&standing(State::Unknown, None)));
+        let (one, other) =
+            (standing(State::Held, Some("one")), standing(State::Held, Some("other")));
+        assert!(one.says_as(&other) && !one.says_as(&held));
     }
 }

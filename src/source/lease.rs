@@ -319,7 +319,7 @@ impl Shared {
             Stand::Unknown => (State::Unknown, None),
         };
         let (place, error) = (self.register.place(), self.error().clone());
-        Standing { place, state, holder, since: Timestamp::now(), error }
+        Standing { place, state, holder, since: now_to_the_second(), error }
     }
 
     async fn keep_standing(&self) {
@@ -331,24 +331,25 @@ impl Shared {
         if kept.as_ref().is_some_and(|kept| kept.says_as(&standing)) {
             return;
         }
-        match (kept.as_ref().map(|kept| kept.state), standing.problem()) {
-            (_, Some(problem)) => tracing::warn!("{problem}"),
-            (_, None) if standing.state == State::Settling => {
-                tracing::info!("{}", standing.waits().unwrap_or_default());
-            }
-            (Some(State::Held) | None, None) => {}
-            (Some(_), None) => tracing::info!(
+        // Nothing is said of what is as usual.
+        let is_recovery = kept
+            .as_ref()
+            .is_some_and(|before| before.state == State::Settling || before.problem().is_some());
+        match (standing.problem(), standing.waits()) {
+            (Some(problem), _) => tracing::warn!("{problem}"),
+            (None, Some(waits)) => tracing::info!("{waits}"),
+            (None, None) if standing.state == State::Held && is_recovery => tracing::info!(
                 place = standing.place,
                 "the change feeds are asked from here: the lease is held"
             ),
+            (None, None) => {}
         }
         (self.keep)(standing.clone()).await;
         *kept = Some(standing);
     }
 
     fn refused(&self, stand: &Stand) -> Error {
-        let standing = Standing { since: Timestamp::now(), ..self.standing() };
-        let mut text = standing.problem().unwrap_or_default();
+        let mut text = self.standing().problem().unwrap_or_default();
         if let Stand::Others { renewed_at, silent_for, takes_over: false, .. } = stand
             && *silent_for > LONGEST_VALID * 2
         {
@@ -359,4 +360,10 @@ impl Shared {
         }
         Error::new(Kind::Lease, text)
     }
+}
+
+/// For people.
+fn now_to_the_second() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
