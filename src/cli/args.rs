@@ -410,6 +410,8 @@ mod tests {
             "plan",
             "status",
             "webhooks",
+            "lake",
+            "lease",
             "schema",
             "query",
             "completions",

@@ -22,7 +22,7 @@ Examples:
   casemirror lake install
   casemirror lake install --from /media/duckdb-extensions
 
-They are put beside the store, in a folder `extensions`. DuckDB checks their signatures; unsigned ones
+They are put beside the store, in a folder `extensions`. DuckDB checks their signatures; unsigned ones \
 are never taken.")]
 pub struct LakeInstall {
     /// A folder that has ducklake, postgres_scanner and httpfs (.duckdb_extension) somewhere, instead of
