@@ -524,17 +524,21 @@ fn what_was_erased_is_in_no_byte_of_a_backup() {
     const ERASED: &str = "Erased Person of Nowhere 4711";
     let world = World::unthrottled(3);
     world.bootstrap();
-    let store = Connection::open(world.path(STORE)).unwrap();
-    store
-        .execute_batch(&format!(
+    let holds = |path: PathBuf| memmem::find(&fs::read(path).unwrap(), ERASED.as_bytes()).is_some();
+    let leave_behind = || {
+        let store = Connection::open(world.path(STORE)).unwrap();
+        let sql = format!(
             "CREATE TABLE history.left_behind AS SELECT '{ERASED}' AS name; CHECKPOINT; \
              DROP TABLE history.left_behind; \
+             DELETE FROM sync.meta WHERE key = 'erased_values'; \
              INSERT INTO sync.meta VALUES ('erased_values', 'true'); CHECKPOINT"
-        ))
-        .unwrap();
-    drop(store);
-    let holds = |path: PathBuf| memmem::find(&fs::read(path).unwrap(), ERASED.as_bytes()).is_some();
-    assert!(holds(world.path(STORE)));
+        );
+        store.execute_batch(&sql).unwrap();
+        drop(store);
+        holds(world.path(STORE))
+    };
+    // Where DuckDB uses the block again, or cuts it off, it takes another one the next time.
+    assert!((0..10).any(|_| leave_behind()));
     let was = everything(&world.store());
     assert!(!holds(backup(&world, "x.tar")));
     assert_eq!(names(world.folder.path()).iter().filter(|name| name.starts_with('.')).count(), 0);

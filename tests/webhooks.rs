@@ -389,9 +389,12 @@ fn what_was_answered_for_outlives_a_kill_at_every_point() {
         let world = patient(8);
         world.sync();
         let case_id = shown_cases(&world)[2];
-        change(&world, case_id, Facet::Settled);
+        world.sandbox.reset_stats();
         let mut daemon = world.start_daemon_in(&[("CASEMIRROR_ABORT_AT", point)], &[]);
         let address = address_of(&world, &mut daemon);
+        // What the first polls tell is answered by a cycle of their own, maybe before the hint is released.
+        daemon.wait_until("both feeds were asked", || world.sandbox.stats().feed.calls >= 2);
+        change(&world, case_id, Facet::Settled);
         let (path, _) = paths(&world);
         let fact = event("ChecklistItemChecked", &json!({"CaseId": case_id, "Id": 4}));
         let named = event("SettlementStatusChanged", &json!({"CaseId": case_id}));
