@@ -119,9 +119,13 @@ impl Tenure {
         self.held = Some(Held { fresh_from: Some(began), contended, settles_at });
     }
 
-    /// The register could not be read or written in an attempt that began then.
-    pub(crate) fn failed(&mut self, began: Duration) {
+    /// The register could not be read or written in an attempt that began then. `alone`: as far as this machine knows,
+    /// no other process of it has told others since that it would give way.
+    pub(crate) fn failed(&mut self, began: Duration, alone: bool) {
         self.failed_at = Some(began);
+        if let Some(held) = &mut self.held {
+            held.contended |= !alone;
+        }
     }
 
     /// Whether the feeds may be asked now.
@@ -215,9 +219,9 @@ impl Tenure {
         });
         let acknowledged: Vec<Host> =
             waiting.iter().map(|waiting| waiting.party.host.clone()).collect();
-        // A process of this host that went before may have left it unsettled.
-        let settles_at = match self.held {
-            Some(held) => held.settles_at,
+        // Another process of this host may have left it unsettled, or taken it anew.
+        let settles_at = match self.held.and_then(|held| held.settles_at) {
+            Some(at) => Some(at),
             None if found.settled => None,
             None => Some(now + self.settling),
         };

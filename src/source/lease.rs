@@ -19,6 +19,8 @@ use crate::lease::{Entry, Host, Party, Record, Register, Stand, Standing, State,
 
 pub(crate) use note::Note;
 
+use note::User;
+
 /// How long a holder goes on without having renewed, where `feed.per` is as long or longer.
 const LONGEST_VALID: Duration = Duration::from_secs(30);
 const SHORTEST_VALID: Duration = Duration::from_secs(2);
@@ -64,6 +66,8 @@ struct Shared {
     me: Host,
     clock: Arc<dyn BootClock>,
     note: Note,
+    /// Since this process holds the lease or waits for it.
+    user: Mutex<Option<User>>,
     tenure: Mutex<Tenure>,
     /// Why the register could not be reached when it was tried last.
     error: Mutex<Option<String>>,
@@ -103,6 +107,7 @@ impl Lease {
             me: host,
             clock,
             note,
+            user: Mutex::default(),
             tenure: Mutex::new(tenure),
             error: Mutex::default(),
             kept: tokio::sync::Mutex::default(),
@@ -115,7 +120,7 @@ impl Lease {
     /// Waits until the feeds may be asked from here.
     ///
     /// # Errors
-    /// `Throttled`: another host asks them, or may.
+    /// `Lease`: another host asks them, or may.
     pub(crate) async fn held(&self) -> Result<()> {
         self.begin();
         let mut turned = self.shared.turned.subscribe();
@@ -157,13 +162,25 @@ impl Lease {
         self.shared.stand() == Stand::Ours
     }
 
-    /// Gives it back, so that another host can take it at once. No call may be under way.
+    /// Gives it back, so that another host can take it at once, where no other process of this one has it too. No call
+    /// may be under way.
     pub(crate) async fn release(&self) {
         let task = self.task.get().take();
         let Some(task) = task else { return };
         task.abort();
         // What it was about to write is written, or not.
         let _ = task.await;
+        let user = self.shared.user().take();
+        let last = match user.map(|user| self.shared.note.leave(user)).transpose() {
+            Ok(last) => last.flatten(),
+            Err(error) => {
+                tracing::debug!(error = error.chain(), "the lease is not given back");
+                None
+            }
+        };
+        if last.is_none() {
+            return;
+        }
         match tokio::time::timeout(LONGEST_RELEASE, self.shared.give_back()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(error = error.chain(), "the lease is not given back"),
@@ -192,6 +209,10 @@ impl Shared {
 
     fn stand(&self) -> Stand {
         self.tenure().stand(self.now())
+    }
+
+    fn user(&self) -> MutexGuard<'_, Option<User>> {
+        self.user.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn error(&self) -> MutexGuard<'_, Option<String>> {
@@ -223,7 +244,8 @@ impl Shared {
                 // Somebody else was faster.
                 Ok(false) => {}
                 Err(error) => {
-                    self.tenure().failed(began);
+                    let is_alone = self.is_alone().unwrap_or(false);
+                    self.tenure().failed(began, is_alone);
                     *self.error() = Some(error.chain());
                     return;
                 }
@@ -233,7 +255,21 @@ impl Shared {
         *self.error() = Some("others write it all the time".to_owned());
     }
 
+    /// Whether no other process of this machine can have told others that this host would give way.
+    fn is_alone(&self) -> Result<bool> {
+        let is_sole = match &*self.user() {
+            Some(user) => self.note.is_sole(user)?,
+            None => false,
+        };
+        Ok(is_sole && self.note.is_alone(&self.register.place(), &self.me.boot))
+    }
+
     async fn attempt(&self, announces: bool) -> Result<bool> {
+        if self.user().is_none() {
+            let user = self.note.enter()?;
+            let giving_back = || Error::new(Kind::Lease, "another process just gives it back");
+            *self.user() = Some(user.ok_or_else(giving_back)?);
+        }
         let found = self.in_time(self.register.read()).await?;
         let record = self.parsed(found.as_ref())?;
         let now = self.now();

@@ -78,12 +78,43 @@ fn nobody_takes_it_from_a_host_that_did_not_know_of_it() {
         assert!(matches!(register.turn(&mut two, second), Stand::Others { .. }));
     }
     // It cannot reach the register meanwhile, and goes on while it tries.
-    one.failed(at(5000));
+    one.failed(at(5000), true);
     assert_eq!(one.stand(at(5010)), Stand::Ours);
     assert_eq!(one.stand(at(5000) + TRIED_WITHIN), Stand::Unknown, "asleep since");
     // Given back, by itself or by a person who knows that it is gone, anybody takes it.
     register.0 = register.0.map(|record| record.given_back());
     assert_eq!(register.turn(&mut two, 9001), Stand::Settling);
+}
+
+#[test]
+fn what_another_process_of_this_host_took_anew_is_settled_anew() {
+    // Both had it; this one did not see that it was lost, and won again.
+    let (mut register, mut one) = (Held::default(), tenure("one"));
+    register.turn(&mut one, 1000);
+    assert_eq!(register.turn(&mut one, 1060), Stand::Ours);
+    register.0 = register.0.map(|record| record.given_back());
+    let (mut two, mut beside) = (tenure("two"), tenure("one"));
+    register.turn(&mut two, 1061);
+    register.turn(&mut beside, 1062);
+    register.0 = register.0.map(|record| record.given_back());
+    assert_eq!(register.turn(&mut beside, 1063), Stand::Settling);
+    assert_eq!(register.turn(&mut one, 1064), Stand::Settling);
+    // One that goes on alone, because it never reached the register, and then finds it unsettled.
+    let mut never = Tenure::new(party("one", 1), VALID, SETTLING, true);
+    never.failed(at(1065), true);
+    assert_eq!(never.stand(at(1065)), Stand::Ours);
+    assert_eq!(register.turn(&mut never, 1066), Stand::Settling);
+}
+
+#[test]
+fn who_is_not_the_only_process_of_its_host_does_not_go_on_alone() {
+    let (mut register, mut one) = (Held::default(), tenure("one"));
+    register.turn(&mut one, 1000);
+    register.turn(&mut one, 1060);
+    one.failed(at(1070), false);
+    assert_eq!(one.stand(at(1089)), Stand::Ours);
+    assert_eq!(one.stand(at(1090)), Stand::Unknown);
+    assert_eq!(register.turn(&mut one, 1100), Stand::Ours);
 }
 
 #[test]
@@ -95,7 +126,7 @@ fn a_host_that_knows_of_another_one_stops_when_it_cannot_renew() {
     // Whether this is written is never known.
     let record = one.turn(at(1070), register.0.as_ref(), true).unwrap();
     assert_eq!(record.acknowledged, [party("two", 1).host]);
-    one.failed(at(1070));
+    one.failed(at(1070), true);
     assert_eq!(one.stand(at(1089)), Stand::Ours);
     assert_eq!(one.stand(at(1090)), Stand::Unknown);
 }
@@ -219,7 +250,7 @@ fn play(seed: u64) -> (f64, u32) {
                     register = (Some(record.clone()), register.1 + 1);
                 }
                 if is_lost {
-                    player.tenure.failed(began);
+                    player.tenure.failed(began, true);
                 } else if is_written {
                     player.tenure.wrote(began, now, &record);
                 }
@@ -230,7 +261,7 @@ fn play(seed: u64) -> (f64, u32) {
                     player.writing = found.map(|record| (record, register.1, now));
                     player.next = time + random.random_range(0.0..8.0);
                 } else {
-                    player.tenure.failed(now);
+                    player.tenure.failed(now, true);
                     player.next = time + player.tenure.pause(now).as_secs_f64();
                 }
             }

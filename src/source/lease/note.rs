@@ -1,11 +1,12 @@
 //! What a machine remembers of the lease, beside the ledger: its own name, and whether it may go on alone while the
-//! register cannot be reached.
+//! register cannot be reached; and whether other processes of it hold the lease too.
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::durable::{self, Access, Replacement, with_suffix};
@@ -26,8 +27,12 @@ struct Content {
 pub(crate) struct Note {
     path: PathBuf,
     machine: String,
-    content: Mutex<Content>,
+    /// Locked, shared, by every process of this machine that holds the lease or waits for it.
+    users: PathBuf,
 }
+
+/// That this process holds the lease or waits for it.
+pub(super) struct User(File);
 
 impl Note {
     /// That beside the ledger at `ledger`, which is made where there is none.
@@ -43,7 +48,8 @@ impl Note {
             Some(content) => content,
             None => make(&path)?,
         };
-        Ok(Note { path, machine: content.machine.clone(), content: Mutex::new(content) })
+        let users = with_suffix(ledger, ".lease-users");
+        Ok(Note { path, machine: content.machine, users })
     }
 
     /// The machine's name for others.
@@ -55,7 +61,8 @@ impl Note {
     /// or because it never reached it. A catalog that is set up wrongly does not keep the first mirror of a brokerage
     /// from its work.
     pub(super) fn is_alone(&self, place: &str, boot: &str) -> bool {
-        let content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        // What cannot be read may say that it is not.
+        let Ok(Some(content)) = read(&self.path) else { return false };
         content.reached.as_deref() != Some(place) || content.alone_in.as_deref() == Some(boot)
     }
 
@@ -64,17 +71,67 @@ impl Note {
     /// # Errors
     /// `Io`, `DiskFull`.
     pub(super) fn reached(&self, place: &str, is_alone: bool, boot: &str) -> Result<()> {
-        let mut known = self.content.lock().unwrap_or_else(PoisonError::into_inner);
         let next = Content {
             reached: Some(place.to_owned()),
             alone_in: is_alone.then(|| boot.to_owned()),
-            machine: known.machine.clone(),
+            machine: self.machine.clone(),
         };
-        if *known != next {
-            write(&self.path, &next)?;
-            *known = next;
+        // Other processes of this machine write it too.
+        if read(&self.path)?.as_ref() == Some(&next) {
+            return Ok(());
         }
-        Ok(())
+        write(&self.path, &next)
+    }
+
+    /// Makes this process known to the others of this machine; `None` where one of them is just giving the lease back.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn enter(&self) -> Result<Option<User>> {
+        let file = self.open_users()?;
+        let is_locked = self.try_lock(&file, FlockOperation::NonBlockingLockShared)?;
+        Ok(is_locked.then_some(User(file)))
+    }
+
+    /// Whether this is the only process of this machine that holds the lease or waits for it.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn is_sole(&self, user: &User) -> Result<bool> {
+        let is_sole = self.try_lock(&user.0, FlockOperation::NonBlockingLockExclusive)?;
+        // Either way: what fails to become exclusive is no lock at all any more.
+        self.try_lock(&user.0, FlockOperation::NonBlockingLockShared)?;
+        Ok(is_sole)
+    }
+
+    /// Ends this process's part. What is returned, where this was the last one, keeps others from beginning until it is
+    /// dropped. Of several that end at once one is the last: each lets go before it looks.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn leave(&self, user: User) -> Result<Option<User>> {
+        drop(user);
+        let file = self.open_users()?;
+        let is_last = self.try_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(is_last.then_some(User(file)))
+    }
+
+    fn open_users(&self) -> Result<File> {
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&self.users)
+            .map_err(|e| error::io("open", &self.users, e))
+    }
+
+    fn try_lock(&self, file: &File, operation: FlockOperation) -> Result<bool> {
+        match flock(file, operation).map_err(std::io::Error::from) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(error::io("lock", &self.users, e)),
+        }
     }
 }
 
@@ -82,7 +139,7 @@ fn read(path: &Path) -> Result<Option<Content>> {
     match fs::read(path) {
         // What cannot be read is as good as none: a machine of another name.
         Ok(text) => Ok(serde_json::from_slice(&text).ok()),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(error::io("read", path, e)),
     }
 }
@@ -130,7 +187,29 @@ mod tests {
         again.reached("there", false, "boot").unwrap();
         let again = Note::beside(&ledger).unwrap();
         assert!(!again.is_alone("there", "boot") && again.is_alone("elsewhere", "boot"));
+        // Another process of this machine may write it meanwhile.
+        again.reached("there", true, "boot").unwrap();
+        Note::beside(&ledger).unwrap().reached("there", false, "boot").unwrap();
+        assert!(!again.is_alone("there", "boot"));
+        again.reached("there", true, "boot").unwrap();
+        assert!(again.is_alone("there", "boot"));
         fs::write(with_suffix(&ledger, ".lease"), "no note").unwrap();
         assert_ne!(Note::beside(&ledger).unwrap().machine(), note.machine());
+    }
+
+    #[test]
+    fn of_several_processes_the_last_one_is_told_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let note = Note::beside(&folder.path().join("feed-calls")).unwrap();
+        let one = note.enter().unwrap().unwrap();
+        assert!(note.is_sole(&one).unwrap());
+        let two = note.enter().unwrap().unwrap();
+        assert!(!note.is_sole(&one).unwrap() && !note.is_sole(&two).unwrap());
+        assert!(note.leave(one).unwrap().is_none());
+        assert!(note.is_sole(&two).unwrap());
+        let last = note.leave(two).unwrap();
+        assert!(last.is_some() && note.enter().unwrap().is_none());
+        drop(last);
+        assert!(note.enter().unwrap().is_some());
     }
 }

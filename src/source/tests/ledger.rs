@@ -15,7 +15,7 @@ use crate::source::ledger::Ledger;
 
 /// The runtime's clock, so that tests can pause it.
 #[derive(Debug)]
-struct PausedClock {
+pub(super) struct PausedClock {
     started: Instant,
     boot_id: String,
     /// Other threads have no clock that stands still.
@@ -23,7 +23,7 @@ struct PausedClock {
 }
 
 impl PausedClock {
-    fn new(boot_id: &str) -> Arc<Self> {
+    pub(super) fn new(boot_id: &str) -> Arc<Self> {
         let (boot_id, runtime) = (boot_id.to_owned(), tokio::runtime::Handle::current());
         Arc::new(PausedClock { started: Instant::now(), boot_id, runtime })
     }

@@ -1,0 +1,157 @@
+//! The lease at work, over a register in memory that can be out of reach.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::ledger::PausedClock;
+use super::throttle::seconds;
+use crate::error::{Error, Kind, Result};
+use crate::lease::{Entry, Record, Register, Standing, State};
+use crate::source::{Lease, Note};
+
+/// The throttle's window.
+const PER: u64 = 30;
+
+#[derive(Debug, Default)]
+struct InMemory {
+    entry: Mutex<Option<Entry>>,
+    is_down: AtomicBool,
+}
+
+impl InMemory {
+    fn record(&self) -> Record {
+        let entry = self.entry.lock().unwrap();
+        Record::parse(&entry.as_ref().unwrap().content, "memory").unwrap()
+    }
+
+    fn go(&self, down: bool) {
+        self.is_down.store(down, Ordering::Relaxed);
+    }
+
+    fn reached(&self) -> Result<()> {
+        if self.is_down.load(Ordering::Relaxed) {
+            return Err(Error::new(Kind::Lake, "no way"));
+        }
+        Ok(())
+    }
+}
+
+impl Register for InMemory {
+    fn place(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn read(&self) -> BoxFuture<'_, Result<Option<Entry>>> {
+        async { self.reached().map(|()| self.entry.lock().unwrap().clone()) }.boxed()
+    }
+
+    fn write<'a>(
+        &'a self,
+        content: Vec<u8>,
+        known: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<bool>> {
+        async move {
+            self.reached()?;
+            let mut entry = self.entry.lock().unwrap();
+            let version = entry.as_ref().map(|entry| entry.version.clone());
+            if version.as_deref() != known {
+                return Ok(false);
+            }
+            let next = version.map_or(0, |version| version.parse::<u64>().unwrap()) + 1;
+            *entry = Some(Entry { content, version: next.to_string() });
+            Ok(true)
+        }
+        .boxed()
+    }
+}
+
+/// What a lease told to be kept.
+type Kept = Arc<Mutex<Vec<Standing>>>;
+
+/// A process of the machine that has its ledger in `folder`.
+fn process(register: &Arc<InMemory>, folder: &Path) -> (Lease, Kept) {
+    let kept = Kept::default();
+    let keep = {
+        let kept = Arc::clone(&kept);
+        Box::new(move |standing: Standing| {
+            kept.lock().unwrap().push(standing);
+            std::future::ready(()).boxed()
+        })
+    };
+    let note = Note::beside(&folder.join("feed-calls")).unwrap();
+    let register: Arc<dyn Register> = Arc::<InMemory>::clone(register);
+    (Lease::new(register, note, seconds(PER), PausedClock::new("boot"), keep), kept)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_feeds_are_ours_after_two_windows_and_are_given_back() {
+    let (register, folder) = (Arc::new(InMemory::default()), tempfile::tempdir().unwrap());
+    let (one, kept) = process(&register, folder.path());
+    let begun = tokio::time::Instant::now();
+    one.held().await.unwrap();
+    assert!(begun.elapsed() >= seconds(2 * PER), "{:?}", begun.elapsed());
+    one.release().await;
+    assert!(register.record().released);
+    let states: Vec<State> = kept.lock().unwrap().iter().map(|standing| standing.state).collect();
+    assert_eq!(states, [State::Settling, State::Held, State::Released]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_last_process_of_a_machine_gives_it_back() {
+    let (register, folder) = (Arc::new(InMemory::default()), tempfile::tempdir().unwrap());
+    let (one, _) = process(&register, folder.path());
+    let (two, _) = process(&register, folder.path());
+    one.held().await.unwrap();
+    let begun = tokio::time::Instant::now();
+    two.held().await.unwrap();
+    assert!(begun.elapsed() < seconds(PER), "they share the ledger");
+    one.release().await;
+    assert!(!register.record().released && two.is_held());
+    two.release().await;
+    assert!(register.record().released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_process_alone_goes_on_without_the_register_and_several_do_not() {
+    let (register, folder) = (Arc::new(InMemory::default()), tempfile::tempdir().unwrap());
+    let (one, kept) = process(&register, folder.path());
+    one.held().await.unwrap();
+    register.go(true);
+    tokio::time::sleep(seconds(20 * PER)).await;
+    assert!(one.is_held());
+    let told = kept.lock().unwrap().last().and_then(Standing::problem).unwrap();
+    assert!(told.contains("no way"), "{told}");
+    // Another one begins: either may have reached the register, and told others what the other one does not know.
+    let (two, _) = process(&register, folder.path());
+    assert_eq!(two.held().await.unwrap_err().kind(), Kind::Lease);
+    one.lost().await;
+    register.go(false);
+    one.comes().await;
+    two.comes().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_known_and_takes_over_when_the_holder_falls_silent() {
+    let register = Arc::new(InMemory::default());
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (one, _) = process(&register, folder.path());
+    one.held().await.unwrap();
+    let (two, kept) = process(&register, elsewhere.path());
+    let refused = two.held().await.unwrap_err();
+    assert!(refused.to_string().contains("one host at a time"), "{refused}");
+    let is_known = || register.record().waiting().any(|(_, is_known)| is_known);
+    while !is_known() {
+        tokio::time::sleep(seconds(1)).await;
+    }
+    // As if it were killed.
+    drop(one);
+    let silent = tokio::time::Instant::now();
+    two.comes().await;
+    let took = silent.elapsed();
+    assert!(took >= seconds(2 * PER) && took < seconds(4 * PER), "{took:?}");
+    assert_eq!(kept.lock().unwrap().last().unwrap().state, State::Held);
+}
