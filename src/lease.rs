@@ -53,3 +53,22 @@ pub(crate) trait Register: Send + Sync + fmt::Debug {
     fn write<'a>(&'a self, content: Vec<u8>, known: Option<&'a str>)
     -> BoxFuture<'a, Result<bool>>;
 }
+
+impl dyn Register {
+    /// The record, and the version of this writing of it.
+    ///
+    /// # Errors
+    /// Those of [`Register::read`] and [`Record::parse`].
+    pub(crate) async fn record(&self) -> Result<Option<(Record, String)>> {
+        let Some(entry) = self.read().await? else { return Ok(None) };
+        Ok(Some((Record::parse(&entry.content, &self.place())?, entry.version)))
+    }
+
+    /// Writes a record, as [`Register::write`] does.
+    ///
+    /// # Errors
+    /// Those of [`Register::write`].
+    pub(crate) async fn put(&self, record: &Record, known: Option<&str>) -> Result<bool> {
+        self.write(record.content()?, known).await
+    }
+}

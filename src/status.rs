@@ -2,6 +2,7 @@
 //! `--json` show alike.
 
 mod health;
+mod lake;
 
 use std::collections::BTreeMap;
 
@@ -13,19 +14,18 @@ use crate::catalog::Catalog;
 use crate::config::{Config, ParquetRoot};
 use crate::cycle::failed_text;
 use crate::error::{Error, Kind, Result};
-use crate::lake::{Errand, Standing as LakeStanding};
-use crate::lease::{Standing as LeaseStanding, State as LeaseState};
+use crate::lease::Standing as LeaseStanding;
 use crate::mirror::{
     FEED_TABLES, FailureRow, Freshness, ParquetLag, Residue, ResourceRow, RunLog, RunRow,
     STAY_IN_SNAPSHOTS, State, Store, stay_in_snapshots,
 };
 use crate::pending::{self, Pending, PendingTable};
 use crate::scope::{REVENUE, TableStatus};
-use crate::sql;
 use crate::text::counted;
 use crate::ticks::Ticks;
 
 pub(crate) use health::Health;
+pub(crate) use lake::Lake;
 
 /// Runs and failures that are shown.
 const LATEST_RUNS: usize = 5;
@@ -63,35 +63,9 @@ pub(crate) struct Status {
     /// Of `lake.catalog`, where there is one.
     pub(crate) lake: Option<Lake>,
     /// Whose turn it is to ask the change feeds, where several hosts may be configured for one API user.
-    pub(crate) lease: Option<Lease>,
+    pub(crate) lease: Option<LeaseStanding>,
     /// In what the configuration is another than the one that the store was last written with.
     pub(crate) differences: Vec<String>,
-}
-
-/// How the lake stands.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct Lake {
-    pub(crate) schema: String,
-    /// The snapshot that it shows; none where nothing was carried to it yet.
-    pub(crate) snapshot_id: Option<String>,
-    pub(crate) taken_at: Option<String>,
-    pub(crate) succeeded_at: Option<String>,
-    /// 0 where it shows what is published; none where it is not known.
-    pub(crate) behind_seconds: Option<u64>,
-    pub(crate) failing_since: Option<String>,
-    pub(crate) error: Option<String>,
-}
-
-/// How the lease of the change feeds stands, as this store last saw it.
-#[derive(Debug, Serialize)]
-pub(crate) struct Lease {
-    /// Where it is held.
-    pub(crate) place: String,
-    pub(crate) state: LeaseState,
-    /// Who holds it, where that is another host.
-    pub(crate) holder: Option<String>,
-    pub(crate) since: String,
-    pub(crate) error: Option<String>,
 }
 
 /// How late rows appeared in the feeds, as the last listing found.
@@ -201,12 +175,11 @@ impl Status {
                 "the last verification could not read {n} control(s), see sync.verifications"
             ));
         }
-        let lake = lake(config, &conn)?;
+        let lake = Lake::of(config, &conn)?;
         problems.extend(lake.as_ref().and_then(Lake::problem));
-        let lease = if config.shares_feeds() {
-            LeaseStanding::parse(state.meta(LeaseStanding::KEY)?.as_deref())
-        } else {
-            None
+        let lease = match config.lease_place() {
+            Some(_) => LeaseStanding::parse(state.meta(LeaseStanding::KEY)?.as_deref()),
+            None => None,
         };
         problems.extend(lease.as_ref().and_then(LeaseStanding::problem));
         let runs = log.runs(LATEST_RUNS)?;
@@ -244,7 +217,7 @@ impl Status {
             feeds_held_until: held.map(shown),
             parquet_behind_since: lag.map(|lag| shown(lag.since)),
             lake,
-            lease: lease.map(Lease::from),
+            lease,
             differences,
         })
     }
@@ -296,40 +269,6 @@ fn parquet_lag(conn: &Connection, config: &Config) -> Result<Option<ParquetLag>>
 fn behind_text(lag: &ParquetLag) -> String {
     let ParquetLag { address, since, error } = lag;
     format!("publish.parquet: {address} is behind since {}: {error}", shown(*since))
-}
-
-fn lake(config: &Config, conn: &Connection) -> Result<Option<Lake>> {
-    let Some(place) = Errand::of(config).map(|errand| errand.place()) else { return Ok(None) };
-    let known = State::new(conn).meta(LakeStanding::KEY)?;
-    let standing = LakeStanding::parse(known.as_deref(), &place);
-    let published: Vec<String> =
-        sql::query(conn, "SELECT snapshot_id FROM sync.snapshot", |row| row.get(0))?;
-    let behind = standing.behind(published.first().map(String::as_str), Timestamp::now());
-    Ok(Some(Lake {
-        schema: config.lake.schema.clone(),
-        snapshot_id: standing.snapshot_id,
-        taken_at: standing.taken_at.map(shown),
-        succeeded_at: standing.succeeded_at.map(shown),
-        behind_seconds: behind.map(|behind| behind.as_secs()),
-        failing_since: standing.failing_since.map(shown),
-        error: standing.error,
-    }))
-}
-
-impl From<LeaseStanding> for Lease {
-    fn from(standing: LeaseStanding) -> Lease {
-        let LeaseStanding { place, state, holder, since, error } = standing;
-        Lease { place, state, holder, since: shown(since), error }
-    }
-}
-
-impl Lake {
-    /// What is wrong with it.
-    fn problem(&self) -> Option<String> {
-        let error = self.error.as_deref()?;
-        let since = self.failing_since.as_deref().unwrap_or("-");
-        Some(format!("the lake is behind, since {since}: {error}"))
-    }
 }
 
 /// Where values that were erased from the rows still stand, and what takes them out.

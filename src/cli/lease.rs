@@ -19,11 +19,7 @@ pub(crate) async fn run(args: &Lease, config: &Config) -> Result<u8> {
         )
     })?;
     let place = register.place();
-    let read = async || -> Result<Option<(Record, String)>> {
-        let Some(entry) = register.read().await? else { return Ok(None) };
-        Ok(Some((Record::parse(&entry.content, &place)?, entry.version)))
-    };
-    let Some((found, mut version)) = read().await? else {
+    let Some((found, mut version)) = register.record().await? else {
         print(&format!("{place}: nobody has ever held the lease of this API user\n"))?;
         return Ok(0);
     };
@@ -32,9 +28,9 @@ pub(crate) async fn run(args: &Lease, config: &Config) -> Result<u8> {
         return Ok(0);
     }
     let mut record = found.clone();
-    while !register.write(record.given_back().content()?, Some(&version)).await? {
+    while !register.put(&record.given_back(), Some(&version)).await? {
         // Those who wait write, too. Only its holder renews it.
-        let now = read().await?.filter(|(now, _)| now.is_held_as(&found));
+        let now = register.record().await?.filter(|(now, _)| now.is_held_as(&found));
         (record, version) = now.ok_or_else(|| {
             let text = format!(
                 "{} has just renewed the lease, or somebody else has taken it: it is not gone",

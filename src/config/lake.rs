@@ -60,11 +60,22 @@ impl LakeData {
     }
 }
 
+/// A place that other hosts of this API user reach too, where a lease of the change feeds is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeasePlace {
+    /// The PostgreSQL of `lake.catalog`.
+    Catalog,
+    /// The bucket of `publish.parquet`, where there is no such catalog.
+    Bucket,
+}
+
 impl Config {
-    /// Whether there is a place that other hosts of this API user reach too, where a lease is held.
-    pub(crate) fn shares_feeds(&self) -> bool {
-        matches!(self.lake.catalog, Some(LakeCatalog::Postgres(_)))
-            || matches!(self.publish.parquet, Some(ParquetRoot::Bucket(_)))
+    /// Where the lease is; `None` where hosts share nothing.
+    pub(crate) fn lease_place(&self) -> Option<LeasePlace> {
+        if matches!(self.lake.catalog, Some(LakeCatalog::Postgres(_))) {
+            return Some(LeasePlace::Catalog);
+        }
+        matches!(self.publish.parquet, Some(ParquetRoot::Bucket(_))).then_some(LeasePlace::Bucket)
     }
 }
 

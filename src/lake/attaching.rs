@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::engine::{Engine, LAKE, LOCK};
+use super::engine::{Engine, LAKE, LOCK, in_postgres};
 use super::errand::{Catalog, Errand};
 use super::secrets::Secrets;
 use crate::error::{self, Error, Kind, Result};
@@ -52,12 +52,7 @@ impl Engine {
                     "SELECT count(*) FROM information_schema.tables \
                      WHERE table_schema = {schema} AND table_name = '{METADATA}'"
                 );
-                let ask = format!(
-                    "SELECT * FROM postgres_query({}, {})",
-                    sql::text(LOCK),
-                    sql::text(&ask)
-                );
-                Ok(self.one::<i64>(doing, &ask)? > 0)
+                Ok(self.one::<i64>(doing, &in_postgres(&ask))? > 0)
             }
             Catalog::File(path) if path.exists() => {
                 let path = sql::text(&path.display().to_string());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use super::errand::Errand;
 use super::publishing::Carried;
@@ -57,15 +57,7 @@ impl Ended {
 pub(crate) async fn run(errand: &Errand) -> Result<Carried> {
     let order = serde_json::to_vec(errand)
         .map_err(|e| Error::caused(Kind::Internal, "an errand is no JSON", e))?;
-    let began = |e| Error::caused(Kind::Io, "cannot begin a process for the lake", e);
-    let mut child = Command::new(this_program().map_err(began)?)
-        .args(["-qq", "lake", "publish", "--errand"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(began)?;
+    let mut child = begin("--errand", Stdio::piped())?;
     let lost = |e| Error::caused(Kind::Lake, "the process for the lake cannot be reached", e);
     if let Some(mut stdin) = child.stdin.take() {
         stdin.write_all(&order).await.map_err(lost)?;
@@ -120,8 +112,24 @@ fn died(status: ExitStatus, at: &str, words: &str) -> String {
     format!("the process for the lake ended at {at} ({status}){words}")
 }
 
+/// Begins this program anew, to be told over its standard input what to do. It ends with what is returned.
+///
+/// # Errors
+/// `Io`.
+pub(super) fn begin(what: &str, stderr: Stdio) -> Result<Child> {
+    let began = |e| Error::caused(Kind::Io, "cannot begin a process for the lake", e);
+    Command::new(this_program().map_err(began)?)
+        .args(["-qq", "lake", "publish", what])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(stderr)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(began)
+}
+
 /// The program that runs now, also where a newer one has taken its place on the disk.
-pub(super) fn this_program() -> std::io::Result<std::path::PathBuf> {
+fn this_program() -> std::io::Result<std::path::PathBuf> {
     let link = std::path::PathBuf::from("/proc/self/exe");
     if link.exists() { Ok(link) } else { std::env::current_exe() }
 }

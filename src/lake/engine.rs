@@ -148,7 +148,7 @@ impl Engine {
         let lock = self.conn.try_clone().map_err(|e| sql::db("cannot open DuckDB twice", e))?;
         let name = sql::text(&format!("casemirror lake {}", errand.schema));
         let ask = format!("SELECT pg_try_advisory_xact_lock(hashtextextended({name}, 0))");
-        let ask = format!("SELECT * FROM postgres_query({}, {})", sql::text(LOCK), sql::text(&ask));
+        let ask = in_postgres(&ask);
         let is_ours: bool = lock
             .execute_batch("BEGIN")
             .and_then(|()| lock.query_row(&ask, [], |row| row.get(0)))
@@ -181,8 +181,7 @@ impl Engine {
     /// `Lake` where the connection that holds it is gone.
     pub(super) fn check_lock(&self) -> Result<()> {
         let Some(lock) = &self.lock else { return Ok(()) };
-        let ask = format!("SELECT * FROM postgres_query({}, 'SELECT 1')", sql::text(LOCK));
-        lock.query_row(&ask, [], |row| row.get::<_, i64>(0))
+        lock.query_row(&in_postgres("SELECT 1"), [], |row| row.get::<_, i64>(0))
             .map(drop)
             .map_err(|e| self.failed("hold the catalog's lock", &e))
     }
@@ -240,6 +239,11 @@ impl Engine {
             format!("cannot {doing}: {}", self.hider.hide(&error.to_string()).trim_end()),
         )
     }
+}
+
+/// A query as the catalog's PostgreSQL answers it, where that is attached.
+pub(super) fn in_postgres(query: &str) -> String {
+    format!("SELECT * FROM postgres_query({}, {})", sql::text(LOCK), sql::text(query))
 }
 
 /// `store.memory_limit`, or as much as is needed: this process is not the daemon's.

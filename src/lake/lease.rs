@@ -9,12 +9,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::Mutex;
 
-use super::child::this_program;
-use super::engine::{Engine, LOCK};
-use super::errand::{Catalog, Errand};
+use super::child::begin;
+use super::engine::{Engine, LOCK, in_postgres};
+use super::errand::Errand;
 use crate::error::{self, Error, Kind, Result};
 use crate::lease::{Entry, Register};
 use crate::sql;
@@ -68,13 +68,13 @@ struct Process {
 }
 
 impl Errand {
-    /// The lease of the API user of that name, where the catalog is one that hosts share.
-    pub(crate) fn register(&self, api_user: &str) -> Option<CatalogRegister> {
-        matches!(self.catalog, Catalog::Postgres(_)).then(|| CatalogRegister {
+    /// The lease of the API user of that name, in the catalog's PostgreSQL.
+    pub(crate) fn register(&self, api_user: &str) -> CatalogRegister {
+        CatalogRegister {
             errand: self.clone(),
             api_user: api_user.to_owned(),
             process: Mutex::default(),
-        })
+        }
     }
 }
 
@@ -106,15 +106,7 @@ impl CatalogRegister {
 
 impl Process {
     async fn begin(errand: &Errand, api_user: &str) -> Result<Process> {
-        let began = |e| Error::caused(Kind::Io, "cannot begin a process for the lease", e);
-        let mut child = Command::new(this_program().map_err(began)?)
-            .args(["-qq", "lake", "publish", "--lease"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(began)?;
+        let mut child = begin("--lease", Stdio::null())?;
         let (Some(asks), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::new(Kind::Internal, "the process for the lease has no output"));
         };
@@ -288,8 +280,4 @@ impl LeaseRow {
         }
         Ok(is_written)
     }
-}
-
-fn in_postgres(sql: &str) -> String {
-    format!("SELECT * FROM postgres_query({}, {})", sql::text(LOCK), sql::text(sql))
 }

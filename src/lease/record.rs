@@ -89,7 +89,7 @@ impl Record {
 
     /// # Errors
     /// `Internal`.
-    pub(crate) fn content(&self) -> Result<Vec<u8>> {
+    pub(super) fn content(&self) -> Result<Vec<u8>> {
         serde_json::to_vec(self).map_err(|e| Error::caused(Kind::Internal, "a lease is no JSON", e))
     }
 

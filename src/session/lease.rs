@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::{Config, LeasePlace};
 use crate::error::Result;
 use crate::lake::Errand;
 use crate::lease::{Register, Standing};
@@ -10,16 +10,13 @@ use crate::mirror::{State, Store, Writer};
 use crate::publish::Root;
 use crate::source::{Keep, Lease, Note, SystemBootClock, api_user, ledger_place};
 
-/// Where the lease of the configured API user is: in the PostgreSQL of `lake.catalog`, or else in the bucket of
-/// `publish.parquet`; `None` where hosts share neither.
+/// Where the lease of the configured API user is; `root` is that of `publish.parquet`.
 pub(crate) fn register(config: &Config, root: Option<&Root>) -> Option<Arc<dyn Register>> {
     let user = api_user(&config.source.base_url, &config.source.client_id);
-    if let Some(register) = Errand::of(config).and_then(|errand| errand.register(&user)) {
-        return Some(Arc::new(register));
-    }
-    match root {
-        Some(Root::Bucket(bucket)) => Some(Arc::new(bucket.register(&user))),
-        Some(Root::Folder(_)) | None => None,
+    match (config.lease_place()?, root) {
+        (LeasePlace::Catalog, _) => Some(Arc::new(Errand::of(config)?.register(&user))),
+        (LeasePlace::Bucket, Some(Root::Bucket(bucket))) => Some(Arc::new(bucket.register(&user))),
+        (LeasePlace::Bucket, _) => None,
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use super::boot::BootClock;
 use super::ledger::LONGEST_GRACE;
 use crate::error::{Error, Kind, Result};
-use crate::lease::{Entry, Host, Party, Record, Register, Stand, Standing, State, Tenure};
+use crate::lease::{Host, Party, Register, Stand, Standing, State, Tenure};
 
 pub(crate) use note::Note;
 
@@ -225,7 +225,7 @@ impl Shared {
         loop {
             self.turn(announces).await;
             announces = true;
-            self.keep_standing().await;
+            self.keep_this(self.standing()).await;
             self.turned.send_modify(|turns| *turns += 1);
             let pause = self.tenure().pause(self.now());
             tokio::time::sleep(pause).await;
@@ -270,8 +270,8 @@ impl Shared {
             let giving_back = || Error::new(Kind::Lease, "another process just gives it back");
             *self.user() = Some(user.ok_or_else(giving_back)?);
         }
-        let found = self.in_time(self.register.read()).await?;
-        let record = self.parsed(found.as_ref())?;
+        let found = self.in_time(self.register.record()).await?;
+        let (record, version) = found.unzip();
         let now = self.now();
         let (next, is_alone) = {
             let mut tenure = self.tenure();
@@ -286,8 +286,7 @@ impl Shared {
             self.remember(false)?;
         }
         let began = self.now();
-        let known = found.as_ref().map(|entry| entry.version.as_str());
-        if !self.in_time(self.register.write(next.content()?, known)).await? {
+        if !self.in_time(self.register.put(&next, version.as_deref())).await? {
             return Ok(false);
         }
         let is_alone = {
@@ -301,12 +300,8 @@ impl Shared {
 
     async fn give_back(&self) -> Result<()> {
         for _ in 0..RACES {
-            let Some(found) = self.register.read().await? else { return Ok(()) };
-            let record = Record::parse(&found.content, &self.register.place())?;
+            let Some((record, version)) = self.register.record().await? else { return Ok(()) };
             let next = if record.holder.host == self.me {
-                if record.released {
-                    return Ok(());
-                }
                 record.given_back()
             } else {
                 record.without(&self.me)
@@ -315,7 +310,7 @@ impl Shared {
                 return Ok(());
             }
             self.remember(false)?;
-            if self.register.write(next.content()?, Some(&found.version)).await? {
+            if self.register.put(&next, Some(&version)).await? {
                 let standing = Standing {
                     state: if next.released { State::Released } else { State::Others },
                     holder: Some(next.holder.name),
@@ -331,10 +326,6 @@ impl Shared {
     /// That the register was reached, and whether this host is alone there.
     fn remember(&self, is_alone: bool) -> Result<()> {
         self.note.reached(&self.register.place(), is_alone, &self.me.boot)
-    }
-
-    fn parsed(&self, found: Option<&Entry>) -> Result<Option<Record>> {
-        found.map(|entry| Record::parse(&entry.content, &self.register.place())).transpose()
     }
 
     async fn in_time<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
@@ -356,10 +347,6 @@ impl Shared {
         };
         let (place, error) = (self.register.place(), self.error().clone());
         Standing { place, state, holder, since: now_to_the_second(), error }
-    }
-
-    async fn keep_standing(&self) {
-        self.keep_this(self.standing()).await;
     }
 
     async fn keep_this(&self, standing: Standing) {
