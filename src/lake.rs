@@ -13,6 +13,7 @@ mod attaching;
 mod carry;
 mod child;
 mod comments;
+mod differing;
 mod engine;
 mod errand;
 mod extensions;

@@ -75,7 +75,8 @@ fn say(what: &str, taken: &Taken) {
     );
 }
 
-/// Changes so many cases, in every table of theirs, as a commit does: an earlier version, a new `_synced_at`, a count.
+/// Changes so many cases, in every table of theirs, as a commit does: an earlier version, a new row with its
+/// `_synced_at` at the table's end, a count, and that the case was fetched.
 pub(crate) fn change(folder: &Path, cases: usize) {
     let catalog = Catalog::load(None).expect("the built-in resource files are valid");
     let conn = Connection::open(folder.join("data/store.duckdb")).expect("the store can be opened");
@@ -83,6 +84,13 @@ pub(crate) fn change(folder: &Path, cases: usize) {
     run(&format!(
         "CREATE TEMP TABLE chosen AS SELECT id FROM main.cases ORDER BY hash(id, now()::VARCHAR) LIMIT {cases}"
     ));
+    let replace = |table: &str, id: &str, with: &str| {
+        run(&format!(
+            "CREATE OR REPLACE TEMP TABLE replaced AS SELECT * FROM {table} WHERE {id} IN (SELECT id FROM chosen); \
+             DELETE FROM {table} WHERE {id} IN (SELECT id FROM chosen); \
+             INSERT INTO {table} SELECT * REPLACE ({with}) FROM temp.replaced"
+        ));
+    };
     for resource in catalog.resources() {
         let (table, key) = (&resource.table, &resource.key);
         let id = match table.as_str() {
@@ -90,13 +98,14 @@ pub(crate) fn change(folder: &Path, cases: usize) {
             _ if key.iter().any(|column| column == "case_id") => "case_id",
             _ => continue,
         };
-        let these = format!("{id} IN (SELECT id FROM chosen)");
+        replace(&format!("main.{table}"), id, "now() AS _synced_at");
         run(&format!(
             "INSERT INTO history.{table} BY NAME SELECT *, _synced_at AS _valid_from, now() AS _valid_to, \
-               'updated' AS _change FROM main.{table} WHERE {these}; \
-             UPDATE main.{table} SET _synced_at = now() WHERE {these}; \
+               'updated' AS _change FROM temp.replaced; \
              UPDATE sync.changes SET counter = counter + 1 WHERE table_name = '{table}'"
         ));
     }
+    let fetched = "list_transform(fetched_at, lambda t: CASE WHEN t IS NOT NULL THEN now() END) AS fetched_at";
+    replace("sync.fetched_cases", "case_id", fetched);
     run("CHECKPOINT");
 }

@@ -21,6 +21,8 @@ use crate::table::Table;
 const REAL: usize = 100;
 /// The large mirror is compared with one that is smaller by this.
 const SMALLER: usize = 100;
+/// Copies of one row that may lie side by side: cases of all kinds are mixed in a table, as in a real one.
+const COPIES_AT_ONCE: usize = 100;
 /// Further apart than any two ids of the sandbox.
 const BETWEEN_COPIES: i64 = 10_000_000;
 
@@ -78,11 +80,18 @@ pub(crate) fn grow(folder: &Path, cases: usize) {
     let file = folder.join("data/store.duckdb");
     let conn = Connection::open(file).expect("the store can be opened");
     let copy = |table: &str, id: &str, of: &str| {
-        conn.execute_batch(&format!(
-            "INSERT INTO {table} SELECT t.* REPLACE (t.{id} + k * {BETWEEN_COPIES} AS {id}) \
-             FROM range(1, {copies}) r(k), {table} t WHERE {of}"
-        ))
-        .expect("rows can be copied");
+        let run = |sql: &str| conn.execute_batch(sql).expect("rows can be copied");
+        run(&format!(
+            "BEGIN; CREATE OR REPLACE TEMP TABLE original AS SELECT * FROM {table} WHERE {of}"
+        ));
+        for from in (1..copies).step_by(COPIES_AT_ONCE) {
+            let to = (from + COPIES_AT_ONCE).min(copies);
+            run(&format!(
+                "INSERT INTO {table} SELECT t.* REPLACE (t.{id} + k * {BETWEEN_COPIES} AS {id}) \
+                 FROM range({from}, {to}) r(k), temp.original t"
+            ));
+        }
+        run("COMMIT");
     };
     copy("sync.seen", "case_id", "true");
     copy("sync.fetched_cases", "case_id", "true");

@@ -1,12 +1,12 @@
 //! Makes one table of the lake equal to the published one, within the transaction of the publishing.
 //!
-//! What differs is found by comparing what the lake has with what is published, and not by what is thought to have
-//! changed since: whatever was interrupted before, and whatever clock was set, the lake is equal afterwards. What is
-//! compared is a row's identity and the columns that move with every change of it ([`Table::moving`]), so that only
-//! these are read from the lake's files; and a table, or a month, whose change counter stands is not looked at.
+//! What differs is found by comparing what the lake has with what is published ([`super::differing`]), and not by what
+//! is thought to have changed since: whatever was interrupted before, and whatever clock was set, the lake is equal
+//! afterwards. A table, or a month, whose change counter stands is not looked at.
 
 use serde::{Deserialize, Serialize};
 
+use super::differing::{self, Differing};
 use super::engine::{Engine, LAKE, PUBLISHED};
 use super::shown::TableState;
 use super::tables::Table;
@@ -98,12 +98,7 @@ impl Way {
                 rows.removed = i64::unsigned_abs(removed);
                 Ok(rows)
             }
-            Way::Anew { columns_differ: false } => {
-                let removed = delete(engine, table, "")?;
-                let mut rows = insert(engine, table, "")?;
-                rows.removed = removed;
-                Ok(rows)
-            }
+            Way::Anew { columns_differ: false } => anew(engine, table),
             Way::Differences { months } => differences(engine, table, months.as_deref()),
         }
     }
@@ -141,6 +136,14 @@ fn delete(engine: &Engine, table: &Table, condition: &str) -> Result<u64> {
     )
 }
 
+/// Writes all rows, in the place of those that are there.
+fn anew(engine: &Engine, table: &Table) -> Result<Rows> {
+    let removed = delete(engine, table, "")?;
+    let mut rows = insert(engine, table, "")?;
+    rows.removed = removed;
+    Ok(rows)
+}
+
 /// Writes the rows that differ.
 fn differences(engine: &Engine, table: &Table, months: Option<&[String]>) -> Result<Rows> {
     if table.only_grows
@@ -148,37 +151,30 @@ fn differences(engine: &Engine, table: &Table, months: Option<&[String]>) -> Res
     {
         return Ok(rows);
     }
-    let identity = sql::idents(table.identity.iter().map(String::as_str));
-    let compared: Vec<&str> =
-        table.identity.iter().chain(&table.moving).map(String::as_str).collect();
-    let (compared, among) = (sql::idents(compared), months.map_or(String::new(), within_months));
-    engine.run(
-        &format!("compare {} with the lake", table.path()),
-        &format!(
-            "CREATE OR REPLACE TEMP TABLE different AS \
-             SELECT DISTINCT {identity} FROM (\
-               SELECT {compared}, sum(n) FROM (\
-                 SELECT {compared}, 1 AS n FROM {} {among} \
-                 UNION ALL SELECT {compared}, -1 AS n FROM {} {among}) \
-               GROUP BY {compared} HAVING sum(n) <> 0)",
-            table.within(PUBLISHED),
-            table.within(LAKE)
-        ),
-    )?;
-    let count = "SELECT count(*) FROM temp.different";
-    if engine.one::<i64>("count what differs", count)? == 0 {
-        return Ok(Rows::default());
+    let among = months.map_or(String::new(), within_months);
+    match engine.comparing(|| differing::find(engine, table, &among))? {
+        Some(differing) => replace(engine, table, differing),
+        None => Ok(Rows::default()),
     }
-    let equals = if table.is_key { "=" } else { "IS NOT DISTINCT FROM" };
-    let same: Vec<String> = table
-        .identity
-        .iter()
-        .map(|column| format!("t.{0} {equals} d.{0}", sql::ident(column)))
-        .collect();
-    let same = same.join(" AND ");
-    let removed = delete(engine, table, &format!("USING temp.different AS d WHERE {same}"))?;
-    let mut rows = insert(engine, table, &format!("SEMI JOIN temp.different AS d ON {same}"))?;
-    rows.removed = removed;
+}
+
+/// Takes out the rows that the lake should not have and writes those that it lacks, by their numbers. Where a number
+/// means no row, or more than one, all rows are written anew.
+fn replace(engine: &Engine, table: &Table, differing: Differing) -> Result<Rows> {
+    let (gone, come) = (differing::GONE, differing::COME);
+    let mut rows = Rows::default();
+    if differing.gone > 0 {
+        rows.removed =
+            delete(engine, table, &format!("USING {gone} AS d WHERE t.rowid = d._number"))?;
+    }
+    if differing.come > 0 {
+        rows.written =
+            insert(engine, table, &format!("SEMI JOIN {come} AS d ON t.rowid = d._number"))?
+                .written;
+    }
+    if (rows.removed, rows.written) != (differing.gone, differing.come) {
+        return anew(engine, table);
+    }
     Ok(rows)
 }
 
@@ -188,7 +184,9 @@ fn appended(engine: &Engine, table: &Table) -> Result<Option<Rows>> {
     let (lake, published) = (table.within(LAKE), table.within(PUBLISHED));
     let last: Option<i64> =
         engine.one("read the lake", &format!("SELECT epoch_us(max(_valid_to)) FROM {lake}"))?;
-    let later = last.map_or("true".to_owned(), |last| format!("epoch_us(_valid_to) > {last}"));
+    // As an instant, so that DuckDB leaves alone what is all earlier.
+    let later = sql::from_micros(last)
+        .map_or("true".to_owned(), |last| format!("_valid_to > {}", sql::instant(last)));
     let is_all: bool = engine.one(
         &format!("compare {} with the lake", table.path()),
         &format!(
@@ -205,70 +203,4 @@ fn within_months(months: &[String]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-    use crate::lake::tables::Column;
-
-    fn counters(parts: &[(&str, i64)]) -> Option<BTreeMap<String, i64>> {
-        Some(parts.iter().map(|(part, counter)| ((*part).to_owned(), *counter)).collect())
-    }
-
-    fn table(changes: Option<BTreeMap<String, i64>>) -> Table {
-        let column = |name: &str, kind: &str| Column {
-            name: name.to_owned(),
-            kind: kind.to_owned(),
-            comment: None,
-        };
-        Table {
-            schema: "main".to_owned(),
-            name: "revenue_journals".to_owned(),
-            columns: vec![column("id", "BIGINT"), column("journal_month", "DATE")],
-            comment: None,
-            identity: vec!["id".to_owned()],
-            is_key: true,
-            moving: Vec::new(),
-            only_grows: false,
-            has_months: true,
-            mark: "mark".to_owned(),
-            changes,
-        }
-    }
-
-    #[test]
-    fn only_counters_that_stand_let_a_table_or_a_month_be_left_alone() {
-        let columns: Vec<(String, String)> =
-            [("id", "BIGINT"), ("journal_month", "DATE")].map(|(n, k)| (n.into(), k.into())).into();
-        let before = |mark: &str, changes| TableState { mark: mark.to_owned(), changes };
-        let way = |now, before: Option<&TableState>| Way::of(&table(now), before, Some(&columns));
-        let then = before("mark", counters(&[("", 1), ("2026-10", 4), ("2026-11", 5)]));
-        let months = |months: &[&str]| Way::Differences {
-            months: Some(months.iter().map(|month| (*month).to_owned()).collect()),
-        };
-        for (now, expected) in [
-            (counters(&[("", 1), ("2026-10", 4), ("2026-11", 5)]), Way::Nothing),
-            (counters(&[("", 1), ("2026-10", 9), ("2026-11", 5)]), months(&["2026-10"])),
-            (counters(&[("", 1), ("2026-11", 5), ("2026-12", 1)]), months(&["2026-10", "2026-12"])),
-            // What belongs to no month moved: it may be in any.
-            (
-                counters(&[("", 2), ("2026-10", 9), ("2026-11", 5)]),
-                Way::Differences { months: None },
-            ),
-            (None, Way::Differences { months: None }),
-        ] {
-            assert_eq!(way(now.clone(), Some(&then)), expected, "{now:?}");
-        }
-        let same = counters(&[("", 1)]);
-        let anew = Way::Anew { columns_differ: false };
-        assert_eq!(way(same.clone(), Some(&before("other", same.clone()))), anew);
-        assert_eq!(way(same.clone(), None), anew, "the lake does not say how it came to its rows");
-        let wider = [columns.clone(), vec![("more".into(), "BIGINT".into())]].concat();
-        let known = before("mark", same.clone());
-        assert_eq!(
-            Way::of(&table(same.clone()), Some(&known), Some(&wider)),
-            Way::Anew { columns_differ: true }
-        );
-        assert_eq!(Way::of(&table(same), Some(&known), None), Way::New);
-    }
-}
+mod tests;

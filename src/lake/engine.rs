@@ -3,6 +3,7 @@
 use duckdb::Connection;
 
 use super::attaching::address;
+use super::differing::GROUP_BITS;
 use super::errand::{Catalog, Errand};
 use super::extensions;
 use super::secrets::{Hider, Secrets};
@@ -20,7 +21,7 @@ pub(super) const LOCK: &str = "lake_lock";
 const ROW_GROUP_ROWS: usize = 16_384;
 /// What a thread that writes the widest tables may need: long texts are held for a row group each.
 const THREAD_BYTES: f64 = 800e6;
-/// With less, 100,000 rows of long texts could not be written.
+/// With less, 100,000 rows of long texts could not be written, nor the tables of a million cases compared.
 const LEAST_MEMORY: &str = "1GB";
 /// Rows of a journal's months that wait for their files.
 const WAITING_ROWS: usize = 32_768;
@@ -32,6 +33,16 @@ pub(super) struct Engine {
     /// Holds the lock by a transaction of PostgreSQL; `None` where the catalog is a file, which DuckDB locks.
     lock: Option<Connection>,
     hider: Hider,
+    threads: Threads,
+}
+
+/// How many threads there are, as a count of what they do.
+#[derive(Debug, Clone, Copy)]
+struct Threads {
+    /// That write rows with all columns.
+    writing: usize,
+    /// That read narrow columns: these need next to no memory.
+    comparing: usize,
 }
 
 impl Engine {
@@ -48,9 +59,7 @@ impl Engine {
             );
             return Err(Error::new(Kind::Config, text));
         }
-        let secrets = Secrets::read(errand)?;
-        let hider = secrets.hider(errand);
-        let engine = Engine { conn: extensions::duckdb()?, secrets, lock: None, hider };
+        let engine = Engine::bare(errand)?;
         engine.configure(errand)?;
         extensions::load(&engine.conn, &errand.extensions, &errand.extensions())
             .map_err(|e| engine.hidden(e))?;
@@ -71,9 +80,7 @@ impl Engine {
     /// `Config`: an extension is missing, or the secret file is wrong. `Lake`: the catalog cannot be reached, or has
     /// no such schema.
     pub(super) fn reading(errand: &Errand) -> Result<Engine> {
-        let secrets = Secrets::read(errand)?;
-        let hider = secrets.hider(errand);
-        let engine = Engine { conn: extensions::duckdb()?, secrets, lock: None, hider };
+        let engine = Engine::bare(errand)?;
         extensions::load(&engine.conn, &errand.extensions, &errand.extensions())
             .map_err(|e| engine.hidden(e))?;
         let address = address(errand, &engine.secrets)?;
@@ -93,13 +100,29 @@ impl Engine {
     /// # Errors
     /// `Config`: an extension is missing, or the secret file is wrong. `Lake`: PostgreSQL cannot be reached.
     pub(super) fn catalog(errand: &Errand) -> Result<Engine> {
-        let secrets = Secrets::read(errand)?;
-        let hider = secrets.hider(errand);
-        let engine = Engine { conn: extensions::duckdb()?, secrets, lock: None, hider };
+        let engine = Engine::bare(errand)?;
         engine.run("set up DuckDB", "SET threads = 1; SET memory_limit = '64MB'")?;
         extensions::load(&engine.conn, &errand.extensions, &["postgres_scanner"])
             .map_err(|e| engine.hidden(e))?;
         engine.attach_catalog(errand)?;
+        Ok(engine)
+    }
+
+    fn bare(errand: &Errand) -> Result<Engine> {
+        let secrets = Secrets::read(errand)?;
+        let (hider, conn) = (secrets.hider(errand), extensions::duckdb()?);
+        Ok(Engine { conn, secrets, lock: None, hider, threads: Threads::of(errand) })
+    }
+
+    /// Two empty databases in the places of the published file and of the lake.
+    #[cfg(test)]
+    pub(super) fn in_memory() -> Result<Engine> {
+        let (secrets, hider) = (Secrets::default(), Hider::default());
+        let (conn, threads) = (extensions::duckdb()?, Threads { writing: 1, comparing: 2 });
+        let engine = Engine { conn, secrets, lock: None, hider, threads };
+        for database in [PUBLISHED, LAKE] {
+            engine.run("try it", &format!("ATTACH ':memory:' AS {database}"))?;
+        }
         Ok(engine)
     }
 
@@ -129,13 +152,14 @@ impl Engine {
     }
 
     fn configure(&self, errand: &Errand) -> Result<()> {
-        let mut settings = vec![
+        let settings = [
             format!("SET memory_limit = {}", sql::text(memory_limit(errand))),
+            format!("SET threads = {}", self.threads.writing),
             format!("SET temp_directory = {}", sql::text(&errand.spill.display().to_string())),
             "SET preserve_insertion_order = false".to_owned(),
             format!("SET partitioned_write_flush_threshold = {WAITING_ROWS}"),
+            format!("SET perfect_ht_threshold = {GROUP_BITS}"),
         ];
-        settings.push(format!("SET threads = {}", threads(errand)));
         self.run("set up DuckDB", &settings.join("; "))
     }
 
@@ -192,6 +216,18 @@ impl Engine {
     /// `Lake`, without secrets.
     pub(super) fn run(&self, doing: &str, sql: &str) -> Result<()> {
         self.conn.execute_batch(sql).map_err(|e| self.failed(doing, &e))
+    }
+
+    /// Does what reads narrow columns only, with all threads that there may be.
+    ///
+    /// # Errors
+    /// Those of `work`; `Lake`.
+    pub(super) fn comparing<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let set = |threads: usize| self.run("set up DuckDB", &format!("SET threads = {threads}"));
+        set(self.threads.comparing)?;
+        let found = work()?;
+        set(self.threads.writing)?;
+        Ok(found)
     }
 
     /// Runs one statement; returns how many rows it wrote.
@@ -253,11 +289,13 @@ fn memory_limit(errand: &Errand) -> &str {
     if bytes(own) < bytes(LEAST_MEMORY) { LEAST_MEMORY } else { own }
 }
 
-/// How many threads have the memory that they need, at least one.
-fn threads(errand: &Errand) -> usize {
-    let memory = config::memory_bytes(memory_limit(errand)).unwrap_or(THREAD_BYTES);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let most = errand.threads.unwrap_or(cores);
-    // A limit of memory lies far below 2^53.
-    ((memory / THREAD_BYTES) as usize).clamp(1, most.max(1))
+impl Threads {
+    /// At least one that writes has the memory that it needs.
+    fn of(errand: &Errand) -> Threads {
+        let memory = config::memory_bytes(memory_limit(errand)).unwrap_or(THREAD_BYTES);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let comparing = errand.threads.unwrap_or(cores).max(1);
+        // A limit of memory lies far below 2^53.
+        Threads { writing: ((memory / THREAD_BYTES) as usize).clamp(1, comparing), comparing }
+    }
 }

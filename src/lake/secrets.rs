@@ -154,6 +154,7 @@ impl Secrets {
 }
 
 /// Takes secrets out of texts.
+#[cfg_attr(test, derive(Default))]
 pub(super) struct Hider {
     hidden: Vec<String>,
 }

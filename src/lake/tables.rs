@@ -51,6 +51,8 @@ pub(super) struct Table {
     pub(super) only_grows: bool,
     /// Its rows are parted by `journal_month`.
     pub(super) has_months: bool,
+    /// About how many rows are published.
+    pub(super) size: u64,
     /// While it stands, `moving` moves with every change; when it does not, all rows are written anew.
     pub(super) mark: String,
     /// The store's change counters by part, where it counts the table's changes: equal ones mean equal rows.
@@ -123,11 +125,16 @@ fn read(engine: &Engine) -> Result<Vec<Table>> {
     let mut tables: BTreeMap<(String, String), Table> = engine
         .query(
             "read what is published",
-            &format!("SELECT schema_name, table_name, comment FROM duckdb_tables() WHERE {which}"),
-            |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get(2)?)),
+            &format!(
+                "SELECT schema_name, table_name, comment, estimated_size FROM duckdb_tables() WHERE {which}"
+            ),
+            |row| {
+                let of = (row.get::<_, String>(0)?, row.get::<_, String>(1)?);
+                Ok((of.0, of.1, row.get(2)?, row.get::<_, i64>(3)?.unsigned_abs()))
+            },
         )?
         .into_iter()
-        .map(|(schema, name, comment)| {
+        .map(|(schema, name, comment, size)| {
             let table = Table {
                 schema: schema.clone(),
                 name: name.clone(),
@@ -138,6 +145,7 @@ fn read(engine: &Engine) -> Result<Vec<Table>> {
                 moving: Vec::new(),
                 only_grows: false,
                 has_months: false,
+                size,
                 mark: String::new(),
                 changes: None,
             };

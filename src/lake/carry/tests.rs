@@ -1,0 +1,311 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::lake::tables::Column;
+
+fn counters(parts: &[(&str, i64)]) -> Option<BTreeMap<String, i64>> {
+    Some(parts.iter().map(|(part, counter)| ((*part).to_owned(), *counter)).collect())
+}
+
+fn table(changes: Option<BTreeMap<String, i64>>) -> Table {
+    let column = |name: &str, kind: &str| Column {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        comment: None,
+    };
+    Table {
+        schema: "main".to_owned(),
+        name: "revenue_journals".to_owned(),
+        columns: vec![column("id", "BIGINT"), column("journal_month", "DATE")],
+        comment: None,
+        identity: vec!["id".to_owned()],
+        is_key: true,
+        moving: Vec::new(),
+        only_grows: false,
+        has_months: true,
+        size: 0,
+        mark: "mark".to_owned(),
+        changes,
+    }
+}
+
+#[test]
+fn only_counters_that_stand_let_a_table_or_a_month_be_left_alone() {
+    let columns: Vec<(String, String)> =
+        [("id", "BIGINT"), ("journal_month", "DATE")].map(|(n, k)| (n.into(), k.into())).into();
+    let before = |mark: &str, changes| TableState { mark: mark.to_owned(), changes };
+    let way = |now, before: Option<&TableState>| Way::of(&table(now), before, Some(&columns));
+    let then = before("mark", counters(&[("", 1), ("2026-10", 4), ("2026-11", 5)]));
+    let months = |months: &[&str]| Way::Differences {
+        months: Some(months.iter().map(|month| (*month).to_owned()).collect()),
+    };
+    for (now, expected) in [
+        (counters(&[("", 1), ("2026-10", 4), ("2026-11", 5)]), Way::Nothing),
+        (counters(&[("", 1), ("2026-10", 9), ("2026-11", 5)]), months(&["2026-10"])),
+        (counters(&[("", 1), ("2026-11", 5), ("2026-12", 1)]), months(&["2026-10", "2026-12"])),
+        // What belongs to no month moved: it may be in any.
+        (counters(&[("", 2), ("2026-10", 9), ("2026-11", 5)]), Way::Differences { months: None }),
+        (None, Way::Differences { months: None }),
+    ] {
+        assert_eq!(way(now.clone(), Some(&then)), expected, "{now:?}");
+    }
+    let same = counters(&[("", 1)]);
+    let anew = Way::Anew { columns_differ: false };
+    assert_eq!(way(same.clone(), Some(&before("other", same.clone()))), anew);
+    assert_eq!(way(same.clone(), None), anew, "the lake does not say how it came to its rows");
+    let wider = [columns.clone(), vec![("more".into(), "BIGINT".into())]].concat();
+    let known = before("mark", same.clone());
+    assert_eq!(
+        Way::of(&table(same.clone()), Some(&known), Some(&wider)),
+        Way::Anew { columns_differ: true }
+    );
+    assert_eq!(Way::of(&table(same), Some(&known), None), Way::New);
+}
+
+/// From so many rows on sums are compared first.
+const LARGE: u64 = 10_000;
+const CASES: i64 = 20_000;
+/// Two notes a case, without the dearer way of what the lake is made of: DuckDB on both sides.
+const NOTES: &str = "SELECT n // 2 AS case_id, n % 2 AS id, n // 4000 % 5 AS line_number, \
+                       make_timestamp(1793491200000000 + n // 7 * 1000000)::TIMESTAMPTZ AS _synced_at, 'note ' || n AS note \
+                     FROM range(40000) r(n)";
+
+/// Both sides with the same rows.
+struct Sides {
+    engine: Engine,
+    table: Table,
+}
+
+impl Sides {
+    /// A table of these rows, of which `identity` tells them apart and `moving` moves with them.
+    fn new(rows: &str, identity: &[&str], moving: &[&str]) -> Sides {
+        let engine = Engine::in_memory().unwrap();
+        for database in [PUBLISHED, LAKE] {
+            engine.run("x", &format!("CREATE TABLE {database}.main.notes AS {rows}")).unwrap();
+        }
+        let columns = engine
+            .query("x", &format!("DESCRIBE {PUBLISHED}.main.notes"), |row| {
+                Ok(Column { name: row.get(0)?, kind: row.get(1)?, comment: None })
+            })
+            .unwrap();
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let table = Table {
+            name: "notes".to_owned(),
+            columns,
+            identity: names(identity),
+            moving: names(moving),
+            has_months: false,
+            size: LARGE,
+            ..table(None)
+        };
+        Sides { engine, table }
+    }
+
+    fn notes() -> Sides {
+        Sides::new(NOTES, &["case_id", "id"], &["_synced_at", "line_number"])
+    }
+
+    fn run(&self, sql: &str) {
+        self.engine.run("change a side", sql).unwrap();
+    }
+
+    fn one(&self, sql: &str) -> i64 {
+        self.engine.one("look", sql).unwrap()
+    }
+
+    /// Makes the lake equal, and asserts that it is.
+    fn carry(&self, months: Option<&[&str]>) -> Rows {
+        let months = months.map(|m| m.iter().map(|month| (*month).to_owned()).collect());
+        let rows = Way::Differences { months }.go(&self.engine, &self.table).unwrap();
+        self.assert_equal();
+        rows
+    }
+
+    fn assert_equal(&self) {
+        for (one, other) in [(PUBLISHED, LAKE), (LAKE, PUBLISHED)] {
+            let more = format!(
+                "SELECT count(*) FROM (FROM {one}.main.notes EXCEPT ALL FROM {other}.main.notes)"
+            );
+            assert_eq!(self.one(&more), 0, "{one} has more");
+        }
+    }
+}
+
+#[test]
+fn whatever_differs_is_written_and_nothing_else_is() {
+    let later = "now() AS _synced_at, 'changed' AS note";
+    let changed = |case_ids: &str| {
+        format!(
+            "CREATE OR REPLACE TEMP TABLE n AS FROM published.main.notes WHERE case_id {case_ids}; \
+             DELETE FROM published.main.notes WHERE case_id {case_ids}; \
+             INSERT INTO published.main.notes SELECT * REPLACE ({later}) FROM temp.n"
+        )
+    };
+    let lake_row = "(case_id, id, line_number, _synced_at, note)";
+    let told = [
+        ("nothing", String::new(), (0, 0)),
+        ("later rows", changed("BETWEEN 100 AND 109"), (20, 20)),
+        (
+            "new rows",
+            "INSERT INTO published.main.notes SELECT * REPLACE (case_id + 100000 AS case_id) \
+             FROM published.main.notes WHERE case_id < 5"
+                .to_owned(),
+            (10, 0),
+        ),
+        ("rows that are gone", "DELETE FROM published.main.notes WHERE case_id = 7".to_owned(), (0, 2)),
+        (
+            "rows that were set back",
+            "UPDATE published.main.notes SET _synced_at = TIMESTAMPTZ '2020-01-01 00:00:00+00', note = 'old' \
+             WHERE case_id = 8"
+                .to_owned(),
+            (2, 2),
+        ),
+        (
+            "a column that moves without a later time",
+            "UPDATE published.main.notes SET line_number = 9 WHERE case_id = 9 AND id = 0".to_owned(),
+            (1, 1),
+        ),
+        (
+            "two rows that exchanged their times",
+            "UPDATE published.main.notes SET _synced_at = \
+               make_timestamp(1796083200000000 + (1 - id) * 1000000)::TIMESTAMPTZ WHERE case_id = 10"
+                .to_owned(),
+            (2, 2),
+        ),
+        (
+            "rows of the lake's own",
+            format!("INSERT INTO lake.main.notes {lake_row} VALUES (11, 5, 0, now(), 'more'), (-1, 0, 0, now(), NULL)"),
+            (0, 2),
+        ),
+        ("rows that the lake lost", "DELETE FROM lake.main.notes WHERE case_id = 12".to_owned(), (2, 0)),
+        (
+            "a row that the lake has twice",
+            "INSERT INTO lake.main.notes FROM lake.main.notes WHERE case_id = 13 AND id = 0".to_owned(),
+            (1, 2),
+        ),
+        ("all rows", changed("IS NOT NULL"), (40_008, 40_008)),
+        ("a table that is empty now", "DELETE FROM published.main.notes".to_owned(), (0, 40_008)),
+    ];
+    // By sums first, and by all rows at once.
+    for size in [LARGE, LARGE - 1] {
+        let mut sides = Sides::notes();
+        sides.run(
+            "UPDATE lake.main.notes SET _synced_at = make_timestamp(1796083200000000 + id * 1000000)::TIMESTAMPTZ \
+             WHERE case_id = 10; \
+             UPDATE published.main.notes SET _synced_at = make_timestamp(1796083200000000 + id * 1000000)::TIMESTAMPTZ \
+             WHERE case_id = 10",
+        );
+        sides.table.size = size;
+        for (what, sql, (written, removed)) in &told {
+            sides.run(sql);
+            let rows = sides.carry(None);
+            assert_eq!(rows, Rows { written: *written, removed: *removed }, "{what}, {size}");
+        }
+    }
+}
+
+#[test]
+fn rows_of_a_large_table_are_compared_only_where_sums_differ() {
+    let mut sides = Sides::notes();
+    let compared = |sides: &Sides| {
+        sides.carry(None);
+        (
+            sides.one("SELECT count(*) FROM temp.published_rows"),
+            sides.one("SELECT count(*) FROM temp.lake_rows"),
+        )
+    };
+    sides.run("UPDATE published.main.notes SET _synced_at = now() WHERE case_id = 500");
+    let (published, lake) = compared(&sides);
+    assert!((2..50).contains(&published) && (2..50).contains(&lake), "{published}, {lake}");
+    sides.run("UPDATE published.main.notes SET _synced_at = now() WHERE case_id = 501");
+    sides.table.size = LARGE - 1;
+    assert_eq!(compared(&sides), (2 * CASES, 2 * CASES));
+}
+
+#[test]
+fn rows_without_a_key_are_told_apart_by_all_that_they_hold_and_counted() {
+    let all = ["case_id", "part", "_number"];
+    for size in [LARGE, LARGE - 1] {
+        // Columns may be called as what is made of them here.
+        let mut sides = Sides::new(
+            "SELECT CASE WHEN n % 3 > 0 THEN n // 10 END AS case_id, NULL::VARCHAR AS part, 1 AS _number \
+             FROM range(20000) r(n)",
+            &all[..2],
+            &[],
+        );
+        sides.table.is_key = false;
+        sides.table.size = size;
+        assert_eq!(sides.carry(None), Rows::default());
+        sides.run("DELETE FROM published.main.notes WHERE rowid IN (1, 3)");
+        // Nine rows of ten hold a case, and each third row none.
+        let rows = sides.carry(None);
+        assert!(rows.removed > rows.written, "{rows:?}");
+        let left = sides.one("SELECT count(*) FROM lake.main.notes");
+        assert_eq!(left, 19_998);
+        sides.run("INSERT INTO lake.main.notes FROM lake.main.notes WHERE case_id = 77");
+        sides.carry(None);
+    }
+}
+
+#[test]
+fn only_the_months_that_moved_are_compared() {
+    let rows = "SELECT n AS id, DATE '2026-01-01' + to_months((n % 12)::INT) AS journal_month, n AS amount, \
+                  TIMESTAMPTZ '2026-11-01 00:00:00+00' AS _synced_at FROM range(24000) r(n)";
+    let rows = format!("SELECT * REPLACE (journal_month::DATE AS journal_month) FROM ({rows})");
+    for size in [LARGE, LARGE - 1] {
+        let mut sides = Sides::new(&rows, &["id", "journal_month"], &["_synced_at"]);
+        sides.table.has_months = true;
+        sides.table.size = size;
+        sides.run(
+            "UPDATE published.main.notes SET _synced_at = now(), amount = 0 WHERE id IN (0, 12, 4)",
+        );
+        let months = |months: &[&str]| Way::Differences {
+            months: Some(months.iter().map(|month| (*month).to_owned()).collect()),
+        };
+        let rows = months(&["2026-01", "2026-02"]).go(&sides.engine, &sides.table).unwrap();
+        assert_eq!(rows, Rows { written: 2, removed: 2 });
+        assert_eq!(sides.carry(Some(&["2026-05"])), Rows { written: 1, removed: 1 });
+    }
+}
+
+#[test]
+fn history_gets_its_later_rows_and_is_compared_where_these_are_not_all() {
+    let rows = "SELECT n AS case_id, TIMESTAMPTZ '2026-11-01 00:00:00+00' AS _valid_from, \
+                  make_timestamp(1793491200000000 + n * 1000000)::TIMESTAMPTZ AS _valid_to, 'updated' AS _change \
+                FROM range(20000) r(n)";
+    for size in [LARGE, LARGE - 1] {
+        let mut sides = Sides::new(rows, &["case_id", "_valid_from", "_valid_to", "_change"], &[]);
+        sides.table.only_grows = true;
+        sides.table.size = size;
+        // To the microsecond.
+        sides.run(
+            "INSERT INTO published.main.notes SELECT * REPLACE (make_timestamp(epoch_us(_valid_to) + 1)::TIMESTAMPTZ AS _valid_to) \
+             FROM published.main.notes WHERE case_id = 19999",
+        );
+        sides.run("CREATE TEMP TABLE gone AS SELECT 0 AS untouched");
+        assert_eq!(sides.carry(None), Rows { written: 1, removed: 0 });
+        assert_eq!(sides.one("SELECT untouched FROM temp.gone"), 0, "nothing was compared");
+        sides.run("UPDATE lake.main.notes SET _valid_to = make_timestamp(epoch_us(_valid_to) - 1)::TIMESTAMPTZ WHERE case_id = 5; DELETE FROM lake.main.notes WHERE case_id = 6");
+        assert_eq!(sides.carry(None), Rows { written: 2, removed: 1 });
+        assert_eq!(sides.carry(None), Rows::default());
+    }
+}
+
+#[test]
+fn where_row_numbers_mean_other_rows_all_are_written_anew() {
+    for (gone, come) in
+        [("VALUES (3), (50000)", "VALUES (3), (4)"), ("VALUES (3)", "VALUES (3), (50000)")]
+    {
+        let sides = Sides::notes();
+        sides.run("DELETE FROM published.main.notes WHERE rowid = 4");
+        for (table, rows) in [("gone", gone), ("come", come)] {
+            sides.run(&format!("CREATE TEMP TABLE {table} AS FROM ({rows}) v(_number)"));
+        }
+        let differing = Differing {
+            gone: sides.one("SELECT count(*) FROM temp.gone").unsigned_abs(),
+            come: sides.one("SELECT count(*) FROM temp.come").unsigned_abs(),
+        };
+        replace(&sides.engine, &sides.table, differing).unwrap();
+        sides.assert_equal();
+    }
+}

@@ -1,0 +1,140 @@
+//! Finds the rows in which the lake and what is published differ.
+//!
+//! Compared are a row's identity and the columns that move with every change of it ([`Table::moving`]): only these are
+//! read. In a large table the rows of each side fall into a fixed number of groups by their case, and each group has
+//! one sum of its rows' hashes. That passes over both sides once and keeps nothing but the sums. Rows are held against
+//! each other only in the groups whose sums differ, so that the memory, and the work beside the two passes, go with the
+//! change. Neither a clock nor anything remembered has a say in it; two groups of different rows have one sum once in
+//! 2^63 times.
+
+use super::engine::{Engine, LAKE, PUBLISHED};
+use super::tables::Table;
+use crate::error::Result;
+use crate::sql;
+
+/// Tables of one column, `_number`: the lake's rows that have to go, and the published ones that have to come.
+pub(super) const GONE: &str = "temp.gone";
+pub(super) const COME: &str = "temp.come";
+
+/// Groups of a large table's rows: as many as there are values of a USMALLINT. 1,000 changed cases lie in one and a half
+/// of a hundred at most.
+const GROUPS: u32 = 1 << GROUP_BITS;
+/// So many bits DuckDB is to take for places in an array instead of looking up groups by their hashes.
+pub(super) const GROUP_BITS: u32 = 16;
+/// From so many rows on sums are cheaper than holding all rows against each other.
+const LARGE: u64 = 10_000;
+
+/// How many rows differ; at least one does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Differing {
+    /// Rows in [`GONE`].
+    pub(super) gone: u64,
+    /// Rows in [`COME`].
+    pub(super) come: u64,
+}
+
+/// Finds them; `among` is a condition that both sides' rows are within, or empty. `None` where there are none.
+///
+/// # Errors
+/// `Lake`.
+pub(super) fn find(engine: &Engine, table: &Table, among: &str) -> Result<Option<Differing>> {
+    let mut within = among.to_owned();
+    if table.size >= LARGE {
+        if !groups(engine, table, among)? {
+            return Ok(None);
+        }
+        within =
+            format!("SEMI JOIN temp.differing_groups AS g ON {} = g._group {among}", part(table));
+    }
+    let compared = compared(table);
+    let doing = format!("compare {} with the lake", table.path());
+    for (database, side) in [(PUBLISHED, "temp.published_rows"), (LAKE, "temp.lake_rows")] {
+        engine.run(
+            &doing,
+            &format!(
+                "CREATE OR REPLACE TEMP TABLE {} AS SELECT t.rowid AS _number, {compared} FROM {} AS t {within}",
+                side.trim_start_matches("temp."),
+                table.within(database)
+            ),
+        )?;
+    }
+    let identity = sql::idents(table.identity.iter().map(String::as_str));
+    engine.run(
+        &doing,
+        &format!(
+            "CREATE OR REPLACE TEMP TABLE different AS \
+             SELECT DISTINCT {identity} FROM (\
+               SELECT {compared} FROM (\
+                 SELECT {compared}, 1 AS _n FROM temp.published_rows \
+                 UNION ALL SELECT {compared}, -1 AS _n FROM temp.lake_rows) \
+               GROUP BY {compared} HAVING sum(_n) <> 0)"
+        ),
+    )?;
+    let equals = if table.is_key { "=" } else { "IS NOT DISTINCT FROM" };
+    let same: Vec<String> = table
+        .identity
+        .iter()
+        .map(|column| format!("t.{0} {equals} d.{0}", sql::ident(column)))
+        .collect();
+    let count = |numbers: &str, side: &str| -> Result<u64> {
+        engine.run(
+            &doing,
+            &format!(
+                "CREATE OR REPLACE TEMP TABLE {} AS \
+                 SELECT _number FROM {side} AS t SEMI JOIN temp.different AS d ON {}",
+                numbers.trim_start_matches("temp."),
+                same.join(" AND ")
+            ),
+        )?;
+        rows(engine, numbers)
+    };
+    let differing = Differing {
+        gone: count(GONE, "temp.lake_rows")?,
+        come: count(COME, "temp.published_rows")?,
+    };
+    Ok((differing.gone + differing.come > 0).then_some(differing))
+}
+
+/// Finds the groups whose sums differ; whether there are any.
+fn groups(engine: &Engine, table: &Table, among: &str) -> Result<bool> {
+    let (part, compared) = (part(table), compared(table));
+    // Hashed once more: DuckDB joins the hashes of columns by XOR, which a sum would show through. A bit less makes it
+    // a BIGINT, of which DuckDB adds up several times as many in the time.
+    let sums = |database: &str, sign: &str| {
+        format!(
+            "SELECT _group, {sign}total AS total FROM (\
+               SELECT {part} AS _group, sum((hash(hash({compared})) >> 1)::BIGINT) AS total \
+               FROM {} AS t {among} GROUP BY _group)",
+            table.within(database)
+        )
+    };
+    engine.run(
+        &format!("compare {} with the lake", table.path()),
+        &format!(
+            "CREATE OR REPLACE TEMP TABLE differing_groups AS \
+             SELECT _group FROM ({} UNION ALL {}) GROUP BY _group HAVING sum(total) <> 0",
+            sums(PUBLISHED, ""),
+            sums(LAKE, "-")
+        ),
+    )?;
+    Ok(rows(engine, "temp.differing_groups")? > 0)
+}
+
+fn rows(engine: &Engine, of: &str) -> Result<u64> {
+    let sql = format!("SELECT count(*) FROM {of}");
+    Ok(engine.one::<i64>("count what differs", &sql)?.unsigned_abs())
+}
+
+/// The number of a row's group. A case's rows change together, so they are in one.
+fn part(table: &Table) -> String {
+    let case_id = table.identity.iter().filter(|column| *column == "case_id");
+    let mut columns: Vec<&str> = case_id.map(String::as_str).collect();
+    if columns.is_empty() {
+        columns = table.identity.iter().map(String::as_str).collect();
+    }
+    format!("(hash({}) & {})::USMALLINT", sql::idents(columns), GROUPS - 1)
+}
+
+fn compared(table: &Table) -> String {
+    sql::idents(table.identity.iter().chain(&table.moving).map(String::as_str))
+}
