@@ -33,6 +33,7 @@ mod journal_scopes;
 mod journals;
 mod kills;
 mod lake;
+mod lake_hour;
 mod layers;
 mod lease;
 mod lists;

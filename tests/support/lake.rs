@@ -102,19 +102,21 @@ impl LakeWorld {
 
     /// The lake, as a reader has it.
     pub(crate) fn reader(&self) -> Connection {
+        self.readers().connect()
+    }
+
+    /// What a reader has to know.
+    pub(crate) fn readers(&self) -> Readers {
         let mut catalog = self.catalog.clone();
         if catalog.starts_with("postgres:") {
             catalog += &format!(" password={PASSWORD}");
         } else {
             catalog = self.world.path(&catalog).display().to_string();
         }
-        let conn = in_memory();
-        conn.execute_batch(&format!(
-            "ATTACH 'ducklake:{catalog}' AS lake (METADATA_SCHEMA '{}', READ_ONLY)",
-            self.schema
+        let schema = &self.schema;
+        Readers(format!(
+            "ATTACH 'ducklake:{catalog}' AS lake (METADATA_SCHEMA '{schema}', READ_ONLY)"
         ))
-        .unwrap();
-        conn
     }
 
     /// Asserts that the lake is the published file: every table and report of it, cell by cell, their columns and
@@ -182,6 +184,17 @@ impl LakeWorld {
     /// Files below the folder of the lake's data.
     pub(crate) fn files(&self) -> usize {
         count(&self.world.path("data/lake"))
+    }
+}
+
+/// How a lake is attached.
+pub(crate) struct Readers(String);
+
+impl Readers {
+    pub(crate) fn connect(&self) -> Connection {
+        let conn = in_memory();
+        conn.execute_batch(&self.0).unwrap();
+        conn
     }
 }
 
