@@ -111,7 +111,7 @@ impl Follower {
         };
         let targets =
             Targets { database: Some(&self.config.publish.database), parquet: None, views: None };
-        let file = (self.store.file().expect("the store is a file"), &*self.store.log_limit());
+        let file = (self.store.file().expect("the store is a file"), self.store.bounds());
         let reading = self.store.connection().expect("another connection");
         let begun = publish::begin(&targets, info, &Stop::default()).expect("there are folders");
         // Nothing is committed between cycles.

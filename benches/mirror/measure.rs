@@ -198,7 +198,7 @@ pub(crate) fn publish(folder: &Path) -> Figures {
         store_id: "bench".to_owned(),
     };
     let targets = Targets { database: Some(&config.publish.database), parquet, views: None };
-    let file = (store.file().expect("the store is a file"), &*store.log_limit());
+    let file = (store.file().expect("the store is a file"), store.bounds());
     let reading = store.connection().expect("another connection");
     let start = Instant::now();
     let begun = publish::begin(&targets, info, &Stop::default()).expect("there are folders");

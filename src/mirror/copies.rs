@@ -6,7 +6,8 @@ use std::path::Path;
 
 use duckdb::{AccessMode, Connection};
 
-use super::open::{check_format, connect, is_there, log_limit, no_store};
+use super::log::Bounds;
+use super::open::{check_format, connect, is_there, no_store};
 use super::schema::{self, FORMAT};
 use super::secrets;
 use crate::config::{self, Config};
@@ -22,7 +23,7 @@ const COUNTER_STEP: i64 = 1 << 16;
 pub(crate) struct Standing {
     root: Connection,
     file: &'static File,
-    log_limit: String,
+    bounds: Bounds,
 }
 
 impl Standing {
@@ -40,7 +41,7 @@ impl Standing {
         let file = File::open(path).map_err(|e| error::io("open", path, e))?;
         // Closing it would drop the lock on the store: see `Store::file`.
         let file: &'static File = Box::leak(Box::new(file));
-        Ok(Standing { root, file, log_limit: log_limit(&config.store.memory_limit) })
+        Ok(Standing { root, file, bounds: Bounds::of(&config.store.memory_limit) })
     }
 
     /// What writes to it.
@@ -56,9 +57,9 @@ impl Standing {
         self.root.try_clone().map_err(|e| db("cannot open another connection to the store", e))
     }
 
-    /// Its file, and how large its log usually grows.
-    pub(crate) fn file(&self) -> (&'static File, &str) {
-        (self.file, &self.log_limit)
+    /// Its file, and its bounds.
+    pub(crate) fn file(&self) -> (&'static File, &Bounds) {
+        (self.file, &self.bounds)
     }
 }
 

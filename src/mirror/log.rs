@@ -5,8 +5,20 @@ use std::time::Duration;
 
 use duckdb::Connection;
 
+use crate::config;
 use crate::error::{Error, Kind, Result};
 use crate::sql::{self, db, scalar_i64};
+
+/// How large the log grows at most before it is worked into the file. A checkpoint writes the last rows
+/// of a table once more with all their columns, which at DuckDB's 16 MB is most of the work of a first
+/// load, and at 64 MB still two fifths of it.
+const CHECKPOINT_AT: f64 = 256e6; // bytes
+/// What was logged stays in memory until then: it may take this part of `store.memory_limit`.
+const LOGGED_PART: f64 = 0.25;
+/// What a checkpoint may take beyond `store.memory_limit`. It writes row groups that lost rows anew, all columns of a
+/// table at once, and holds what was logged meanwhile, a block for each column. A checkpoint that lacks memory ends
+/// DuckDB's use of the store, and so does the next one.
+const CHECKPOINT_MEMORY: f64 = 512e6; // bytes
 
 /// More than any log: no checkpoint comes by itself.
 const NEVER: &str = "1000TB";
@@ -15,6 +27,61 @@ const CHECKPOINT_ATTEMPTS: u32 = 200;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 /// Space that a checkpoint takes beside what was logged.
 const SPARE_BYTES: u64 = 16 << 20; // 16 MiB
+
+/// How far a store's log grows, and how much memory DuckDB takes for it.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    /// `store.memory_limit`.
+    memory_limit: String,
+}
+
+impl Bounds {
+    /// For a store of which this is `store.memory_limit`.
+    pub(crate) fn of(memory_limit: &str) -> Bounds {
+        Bounds { memory_limit: memory_limit.to_owned() }
+    }
+
+    /// How large the log grows, in DuckDB's notation.
+    pub(crate) fn log(&self) -> String {
+        let limit = self.memory_bytes().unwrap_or(f64::MAX);
+        format!("{:.0}B", (limit * LOGGED_PART).min(CHECKPOINT_AT))
+    }
+
+    fn memory_bytes(&self) -> Option<f64> {
+        config::memory_bytes(&self.memory_limit)
+    }
+
+    /// Gives DuckDB its memory, and a checkpoint's beyond it, until what is returned is dropped.
+    fn with_more_memory<'c>(&'c self, conn: &'c Connection) -> Result<Option<MoreMemory<'c>>> {
+        let Some(usual) = self.memory_bytes() else { return Ok(None) };
+        limit_memory(conn, &format!("{:.0}B", usual + CHECKPOINT_MEMORY))?;
+        Ok(Some(MoreMemory { conn, usual: &self.memory_limit }))
+    }
+}
+
+/// What DuckDB has of it beyond the usual is given back when this is dropped.
+struct MoreMemory<'c> {
+    conn: &'c Connection,
+    usual: &'c str,
+}
+
+impl Drop for MoreMemory<'_> {
+    fn drop(&mut self) {
+        // Refused where readers hold that much just now: the next checkpoint gives it back.
+        if let Err(error) = limit_memory(self.conn, self.usual) {
+            tracing::debug!(reason = error.chain(), "DuckDB keeps more memory than usual");
+        }
+    }
+}
+
+/// Lets DuckDB take so much memory, in its notation.
+///
+/// # Errors
+/// `Store`.
+pub(super) fn limit_memory(conn: &Connection, to: &str) -> Result<()> {
+    conn.execute_batch(&format!("SET memory_limit = {}", sql::text(to)))
+        .map_err(|e| db("cannot set the store's memory limit", e))
+}
 
 /// A checkpoint that finds no space ends DuckDB's use of the store until it is opened again. What is
 /// left has to take the log as rows and as what they replace, and some more.
@@ -53,7 +120,8 @@ fn space_lacking(free: u64, log: u64) -> u64 {
 ///
 /// # Errors
 /// `Store`.
-pub(crate) fn checkpoint(conn: &Connection) -> Result<bool> {
+pub(crate) fn checkpoint(conn: &Connection, bounds: &Bounds) -> Result<bool> {
+    let _memory = bounds.with_more_memory(conn)?;
     for _ in 0..CHECKPOINT_ATTEMPTS {
         match conn.execute_batch("CHECKPOINT") {
             Ok(()) => return Ok(true),
@@ -67,7 +135,7 @@ pub(crate) fn checkpoint(conn: &Connection) -> Result<bool> {
     Ok(false)
 }
 
-/// From now on no checkpoint comes by itself, and [`work_in`] makes none, until [`set_limit`].
+/// From now on no checkpoint comes by itself, and [`work_in`] makes none, until [`let_go`].
 ///
 /// # Errors
 /// `Store`.
@@ -75,11 +143,15 @@ pub(crate) fn hold_back(conn: &Connection) -> Result<()> {
     set_limit(conn, NEVER)
 }
 
-/// Lets the log grow so large, in DuckDB's notation, before it is worked in.
+/// Lets the log grow as large as usual before it is worked in.
 ///
 /// # Errors
 /// `Store`.
-pub(crate) fn set_limit(conn: &Connection, bytes: &str) -> Result<()> {
+pub(crate) fn let_go(conn: &Connection, bounds: &Bounds) -> Result<()> {
+    set_limit(conn, &bounds.log())
+}
+
+fn set_limit(conn: &Connection, bytes: &str) -> Result<()> {
     conn.execute_batch(&format!("SET GLOBAL checkpoint_threshold = {}", sql::text(bytes)))
         .map_err(|e| db("cannot set when the store's log is worked into its file", e))
 }
@@ -90,14 +162,14 @@ pub(crate) fn set_limit(conn: &Connection, bytes: &str) -> Result<()> {
 ///
 /// # Errors
 /// `Store`; those of [`check_space`].
-pub(super) fn work_in(conn: &Connection, store: &File) -> Result<()> {
+pub(super) fn work_in(conn: &Connection, store: &File, bounds: &Bounds) -> Result<()> {
     // DuckDB rounds what it was told.
     let held_back = "SELECT (current_setting('checkpoint_threshold') LIKE '%TiB')::BIGINT";
     if scalar_i64(conn, held_back)? == 1 {
         return Ok(());
     }
     check_space(conn, store)?;
-    checkpoint(conn).map(drop)
+    checkpoint(conn, bounds).map(drop)
 }
 
 #[cfg(test)]
@@ -113,6 +185,25 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_has_memory_beyond_the_limit_and_gives_it_back() {
+        let conn = Connection::open_in_memory().unwrap();
+        let limit = || -> String {
+            conn.query_row("SELECT current_setting('memory_limit')", [], |row| row.get(0)).unwrap()
+        };
+        let bounds = Bounds::of("400MB");
+        // Whatever it was, it is the usual one afterwards: what DuckDB says of it is rounded.
+        for before in ["400MB", "1GB"] {
+            limit_memory(&conn, before).unwrap();
+            let more = bounds.with_more_memory(&conn).unwrap();
+            assert_eq!(limit(), "869.7 MiB");
+            drop(more);
+            assert_eq!(limit(), "381.4 MiB");
+        }
+        assert!(checkpoint(&conn, &bounds).unwrap());
+        assert_eq!(limit(), "381.4 MiB");
+    }
+
+    #[test]
     fn at_the_end_a_reader_does_not_keep_the_log_and_one_who_copies_the_file_does() {
         let folder = tempfile::tempdir().unwrap();
         let (path, log) =
@@ -124,11 +215,12 @@ mod tests {
         reading.execute_batch("BEGIN; FROM t").unwrap();
         conn.execute_batch("INSERT INTO t VALUES (2)").unwrap();
         assert!(log.exists());
+        let bounds = Bounds::of("1GB");
         hold_back(&reading).unwrap();
-        work_in(&conn, &store).unwrap();
+        work_in(&conn, &store, &bounds).unwrap();
         assert!(log.exists());
-        set_limit(&reading, "256000000B").unwrap();
-        work_in(&conn, &store).unwrap();
+        let_go(&reading, &bounds).unwrap();
+        work_in(&conn, &store, &bounds).unwrap();
         assert!(!log.exists());
     }
 }

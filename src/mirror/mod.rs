@@ -62,7 +62,7 @@ mod verified;
 mod wanted;
 mod writer;
 
-use crate::sql::{self, db};
+use crate::sql::db;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -79,6 +79,7 @@ pub(crate) use forgetting::Taken;
 pub(crate) use freshness::Freshness;
 pub(crate) use guard::guarded;
 pub use load::{Outcome, Settings};
+pub use log::Bounds;
 pub use merge::Merged;
 pub(crate) use open::{Looked, Writing, forget, is_there};
 pub(crate) use overlay::Overlay;
@@ -111,16 +112,15 @@ pub struct Store {
     generation: i64,
     file: OnceLock<&'static File>,
     threads: Arc<Threads>,
-    /// `store.memory_limit`.
-    memory_limit: String,
+    bounds: Bounds,
     /// Where this is a database in memory over the store's file.
     overlay: Option<Overlay>,
 }
 
 impl Store {
-    /// How large the log grows before it is worked into the file, in DuckDB's notation.
-    pub fn log_limit(&self) -> String {
-        open::log_limit(&self.memory_limit)
+    /// How far its log grows, and how much memory DuckDB may take for it.
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
     }
 
     /// How often columns were defined anew.
@@ -139,9 +139,7 @@ impl Store {
     /// # Errors
     /// `Store`.
     pub(crate) fn limit_memory(&self, to: &str) -> Result<()> {
-        self.connection()?
-            .execute_batch(&format!("SET memory_limit = {}", sql::text(to)))
-            .map_err(|e| db("cannot set the store's memory limit", e))
+        log::limit_memory(&self.connection()?, to)
     }
 
     /// What large work takes its threads from.
@@ -185,7 +183,8 @@ impl Store {
         if self.overlay.is_some() {
             return;
         }
-        let worked_in = self.connection().and_then(|conn| log::work_in(&conn, self.file()?));
+        let worked_in =
+            self.connection().and_then(|conn| log::work_in(&conn, self.file()?, &self.bounds));
         if let Err(error) = worked_in {
             tracing::debug!(reason = error.chain(), "DuckDB's log stays beside the store");
         }

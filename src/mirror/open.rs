@@ -13,6 +13,7 @@ use duckdb::{AccessMode, Config as DuckConfig, Connection};
 
 use super::differences::{described, differences};
 use super::forgetting::{self, Taken, forgotten};
+use super::log::Bounds;
 use super::overlay::{self, Overlay};
 use super::schema::{self, FORMAT};
 use super::threads::{self, Threads};
@@ -23,13 +24,6 @@ use crate::decode::Privacy;
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Error, Kind, Result};
 use crate::sql::{self, db};
-
-/// How large the log grows at most before it is worked into the file. A checkpoint writes the last rows
-/// of a table once more with all their columns, which at DuckDB's 16 MB is most of the work of a first
-/// load, and at 64 MB still two fifths of it.
-const CHECKPOINT_AT: f64 = 256e6; // bytes
-/// What was logged stays in memory until then: it may take this part of `store.memory_limit`.
-const LOGGED_PART: f64 = 0.25;
 
 /// Size of a block of a new store, in bytes. DuckDB's own 262,144 make small tables cost much: every
 /// column of every table takes a block and a buffer. From 32,768 down, large tables are compressed
@@ -135,7 +129,7 @@ impl Store {
             generation,
             file,
             threads: Arc::new(threads),
-            memory_limit: config.store.memory_limit.clone(),
+            bounds: Bounds::of(&config.store.memory_limit),
             overlay: None,
         })
     }
@@ -388,7 +382,7 @@ pub(super) fn connect(
         .and_then(|o| o.enable_autoload_extension(false))
         .and_then(|o| o.with("autoinstall_known_extensions", "false"))
         .and_then(|o| o.with("preserve_insertion_order", "false"))
-        .and_then(|o| o.with("checkpoint_threshold", log_limit(&settings.memory_limit)))
+        .and_then(|o| o.with("checkpoint_threshold", Bounds::of(&settings.memory_limit).log()))
         .and_then(|o| o.with("default_block_size", BLOCK_BYTES))
         .and_then(|o| o.threads(threads::FEW as i64))
         .map_err(|e| db("cannot set DuckDB's options", e))?;
@@ -407,12 +401,6 @@ pub(super) fn connect(
         })
         .map_err(|e| db("cannot set the store's temporary folder", e))?;
     Ok(connection)
-}
-
-/// How large the log of a store with this memory grows, in DuckDB's notation.
-pub(super) fn log_limit(memory_limit: &str) -> String {
-    let limit = config::memory_bytes(memory_limit).unwrap_or(f64::MAX);
-    format!("{:.0}B", (limit * LOGGED_PART).min(CHECKPOINT_AT))
 }
 
 /// DuckDB tells these cases apart only in words.

@@ -16,7 +16,7 @@ use super::database::snapshot_row;
 use super::{Root, Snapshot, SnapshotInfo, Stop, Targets, snapshots};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Residue, log};
+use crate::mirror::{Bounds, Residue, log};
 use crate::sql::{db, scalar_i64, transaction};
 
 /// Holes up to here are not worth writing the file anew.
@@ -43,8 +43,8 @@ pub(crate) struct Pinned {
     in_transaction: Cell<bool>,
     /// `None`: no DuckDB file is made.
     pub(super) image: Option<Image>,
-    /// How large the log usually grows, where it grows without end meanwhile.
-    log_limit: Option<String>,
+    /// Where the log grows without end meanwhile.
+    bounds: Option<Bounds>,
 }
 
 /// What a publishing is called, before the state that it shows is frozen. What a killed process left
@@ -86,8 +86,8 @@ impl Frozen {
     /// Freezes what is committed now, for a Parquet snapshot and a DuckDB file that show the same.
     ///
     /// `writing` is the connection that commits rows, and commits none before this returns.
-    /// `reading` is another one, without an open transaction. `store` is the store's file, and how large
-    /// its log usually grows: what DuckDB says of that is rounded, and may be what an earlier publishing
+    /// `reading` is another one, without an open transaction. `store` is the store's file, and its
+    /// bounds: what DuckDB says of that is rounded, and may be what an earlier publishing
     /// failed to take back.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Frozen {
     pub fn with_file(
         writing: &Connection,
         reading: Connection,
-        (store, log_limit): (&'static File, &str),
+        (store, bounds): (&'static File, &Bounds),
         snapshot: Snapshot,
     ) -> Result<Frozen> {
         log::check_space(writing, store)?;
@@ -104,7 +104,7 @@ impl Frozen {
                 .execute_batch(&snapshot_row(&snapshot))
                 .map_err(|e| db("cannot note the snapshot", e))
         })?;
-        Ok(Frozen { pinned: Pinned::of(writing, reading, (store, log_limit))?, snapshot })
+        Ok(Frozen { pinned: Pinned::of(writing, reading, (store, bounds))?, snapshot })
     }
 
     /// Freezes what is committed now, for a Parquet snapshot alone.
@@ -113,7 +113,7 @@ impl Frozen {
     /// `Kind::Store`.
     pub fn without_file(reading: Connection, snapshot: Snapshot) -> Result<Frozen> {
         let in_transaction = Cell::new(false);
-        let pinned = Pinned { reading, in_transaction, image: None, log_limit: None };
+        let pinned = Pinned { reading, in_transaction, image: None, bounds: None };
         pinned.pin()?;
         Ok(Frozen { pinned, snapshot })
     }
@@ -128,26 +128,26 @@ impl Pinned {
     pub(crate) fn with_file(
         writing: &Connection,
         reading: Connection,
-        (store, log_limit): (&'static File, &str),
+        (store, bounds): (&'static File, &Bounds),
     ) -> Result<Pinned> {
         log::check_space(writing, store)?;
-        Pinned::of(writing, reading, (store, log_limit))
+        Pinned::of(writing, reading, (store, bounds))
     }
 
     fn of(
         writing: &Connection,
         reading: Connection,
-        (store, log_limit): (&'static File, &str),
+        (store, bounds): (&'static File, &Bounds),
     ) -> Result<Pinned> {
         let began = Instant::now();
         let mut pinned = Pinned {
             reading,
             in_transaction: Cell::new(false),
             image: Some(Image::Rows),
-            log_limit: Some(log_limit.to_owned()),
+            bounds: Some(bounds.clone()),
         };
         log::hold_back(&pinned.reading)?;
-        if is_worked_in(writing)? && !is_better_written_anew(writing)? {
+        if is_worked_in(writing, bounds)? && !is_better_written_anew(writing)? {
             let found = store.metadata().map_err(|e| {
                 Error::caused(Kind::Io, "cannot read the size of the store's file", e)
             })?;
@@ -183,7 +183,7 @@ impl Pinned {
                 .execute_batch("COMMIT")
                 .map_err(|e| db("cannot complete the copy of the store", e))?;
         }
-        self.log_limit.as_ref().map_or(Ok(()), |usual| log::set_limit(&self.reading, usual))
+        self.bounds.as_ref().map_or(Ok(()), |bounds| log::let_go(&self.reading, bounds))
     }
 }
 
@@ -193,15 +193,15 @@ impl Drop for Pinned {
             // The error that brought us here is the one to report.
             let _ = self.reading.execute_batch("ROLLBACK");
         }
-        if let Some(usual) = &self.log_limit {
-            let _ = log::set_limit(&self.reading, usual);
+        if let Some(bounds) = &self.bounds {
+            let _ = log::let_go(&self.reading, bounds);
         }
     }
 }
 
 /// Works the log into the file; `false`: the file cannot be copied, because others write.
-fn is_worked_in(conn: &Connection) -> Result<bool> {
-    let done = log::checkpoint(conn)?;
+fn is_worked_in(conn: &Connection, bounds: &Bounds) -> Result<bool> {
+    let done = log::checkpoint(conn, bounds)?;
     if !done {
         tracing::debug!(
             "others were writing: the published file is written anew instead of copied"

@@ -17,6 +17,7 @@ use duckdb::Connection;
 use tempfile::TempDir;
 
 use super::*;
+use crate::mirror::Bounds;
 use crate::mirror::reports::fixture::{no_extensions, store};
 use crate::progress::Progress;
 use crate::sql;
@@ -112,7 +113,12 @@ impl World {
         let frozen = {
             let _alone = self.committing.lock().unwrap();
             match database {
-                Some(_) => Frozen::with_file(&self.conn, reading, (self.store(), "16MB"), begun)?,
+                Some(_) => Frozen::with_file(
+                    &self.conn,
+                    reading,
+                    (self.store(), &Bounds::of("1GB")),
+                    begun,
+                )?,
                 None => Frozen::without_file(reading, begun)?,
             }
         };

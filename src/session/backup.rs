@@ -23,12 +23,12 @@ impl Session {
         let conn = self.store.connection()?;
         let stop = self.begin_interruptible(&conn);
         let taken = async {
-            let (store, log_limit) = (self.store.file()?, self.store.log_limit());
+            let (store, bounds) = (self.store.file()?, self.store.bounds().clone());
             let pinning = self
                 .writer
                 .between_commits(move |writing| {
                     let taken_at = Timestamp::now();
-                    let pinned = Pinned::with_file(writing, conn, (store, &log_limit))?;
+                    let pinned = Pinned::with_file(writing, conn, (store, &bounds))?;
                     Ok(Pinning { pinned, taken_at })
                 })
                 .await?;

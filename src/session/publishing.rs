@@ -207,7 +207,7 @@ impl Session {
     ) -> Result<Made> {
         let (config, catalog) = (Arc::clone(&self.config), Arc::clone(&self.catalog));
         let root = self.root.clone();
-        let (store, log_limit) = (self.store.file()?, self.store.log_limit());
+        let (store, bounds) = (self.store.file()?, self.store.bounds().clone());
         let begun = {
             let (config, catalog) = (Arc::clone(&config), Arc::clone(&catalog));
             let (root, stop) = (root.clone(), stop.clone());
@@ -224,7 +224,7 @@ impl Session {
             .between_commits(move |writing| {
                 // No row is newer than what is said here: nothing is committed meanwhile.
                 let snapshot = begun.taken_at(Timestamp::now());
-                Frozen::with_file(writing, conn, (store, &log_limit), snapshot)
+                Frozen::with_file(writing, conn, (store, &bounds), snapshot)
             })
             .await?;
         let progress = self.progress.clone();

@@ -18,7 +18,8 @@ fn it_is_handed_over_as_it_was_while_rows_are_committed() {
             world.conn.execute_batch(noted).unwrap();
         }
         let reading = world.conn.try_clone().unwrap();
-        let pinned = Pinned::with_file(&world.conn, reading, (world.store(), "16MB")).unwrap();
+        let pinned =
+            Pinned::with_file(&world.conn, reading, (world.store(), &Bounds::of("1GB"))).unwrap();
         let commit = |id: i64| {
             let insert = format!("INSERT INTO main.cases (id) VALUES ({id})");
             world.conn.execute_batch(&insert).unwrap();
