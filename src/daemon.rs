@@ -154,13 +154,12 @@ impl Host {
     }
 }
 
-/// Runs the daemon until it is told to stop. Commands of type `C` are taken over from other processes.
+/// Runs the daemon until `interrupts` tell it to stop. Commands of type `C` are taken over from other processes.
 ///
 /// # Errors
 /// What ends it: the credentials are refused or the source does not speak our language at the start,
 /// the store is another tenant's, a defect; `Cancelled` on the second signal.
-pub(crate) async fn run<C: Forwarded>(session: Session) -> Result<()> {
-    let interrupts = Interrupts::catch()?;
+pub(crate) async fn run<C: Forwarded>(session: Session, interrupts: Interrupts) -> Result<()> {
     let bound = Bound::at(&place::of(session.store().path()))?;
     let session = Arc::new(session);
     let controls = Arc::new(Controls::new(&session.polls().notifier));

@@ -39,6 +39,7 @@ mod lease;
 mod lists;
 mod looking;
 mod mirror;
+mod opening;
 mod papers;
 mod plan;
 mod privacy;

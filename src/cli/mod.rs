@@ -13,6 +13,7 @@ mod journals;
 mod lake;
 mod lease;
 mod man;
+mod opening;
 mod output;
 mod plan;
 mod query;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::args::Command;
+use super::opening;
 use crate::config::Config;
 use crate::daemon;
 use crate::error::{Error, Kind, Result};
@@ -21,11 +22,22 @@ const REOPENED: &str = "_CASEMIRROR_REOPENED";
 const LEAST_BETWEEN: Duration = Duration::from_secs(3600);
 
 pub(crate) async fn run(config: Config, quiet: bool) -> Result<u8> {
-    let session = Session::open(config, Writing::Applying, Progress::logged(quiet))?;
+    let store = config.store.path.clone();
+    let progress = Progress::logged(quiet);
+    let open = || Session::open(config.clone(), Writing::Applying, progress.clone());
+    let (session, interrupts) = match opening::open(&store, open).await {
+        Ok(opened) => opened,
+        // A daemon that is told to stop has ended well, whatever it was doing.
+        Err(error) if error.kind() == Kind::Cancelled => {
+            tracing::info!("{error}");
+            return Ok(0);
+        }
+        Err(error) => return Err(error),
+    };
     if let Some(left) = failpoint::memory_left() {
         session.store().limit_memory(&left)?;
     }
-    match daemon::run::<Command>(session).await {
+    match daemon::run::<Command>(session, interrupts).await {
         Err(error) if error.kind() == Kind::StoreDown => Err(reopen(error)),
         ended => ended.map(|()| 0),
     }

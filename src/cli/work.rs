@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use super::args::Command;
-use super::{backup, close, export, journals, plan, status, sync, verify};
+use super::{backup, close, export, journals, opening, plan, status, sync, verify};
 use crate::config::Config;
 use crate::cycle::Controls;
-use crate::daemon::{self, Forwarded, Host, Interrupts, Printer};
+use crate::daemon::{self, Forwarded, Host, Printer};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::Writing;
 use crate::progress::Progress;
@@ -46,12 +46,13 @@ pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Resul
         Command::Close(args) => close::check(args, &config)?,
         _ => {}
     }
-    let session = match open(command, config.clone(), Progress::new(quiet)) {
-        Ok(session) => session,
+    let progress = Progress::new(quiet);
+    let open = || open(command, config.clone(), progress.clone());
+    let (session, interrupts) = match opening::open(&config.store.path, open).await {
+        Ok(opened) => opened,
         Err(error) => return forward(command, &config, error).await,
     };
     let session = Arc::new(session);
-    let interrupts = Interrupts::catch()?;
     let controls = Controls::alone();
     let host = Host::own(Arc::clone(&session), &controls);
     let work = async {

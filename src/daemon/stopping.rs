@@ -15,6 +15,7 @@ const LONGEST_STOP: Duration = Duration::from_secs(8);
 const LONGEST_TIDYING: Duration = Duration::from_secs(1);
 
 /// The signals that end a process. From here on they do not do so by themselves.
+#[derive(Debug)]
 pub(crate) struct Interrupts {
     term: Signal,
     int: Signal,
@@ -31,7 +32,8 @@ impl Interrupts {
         })
     }
 
-    async fn next(&mut self) {
+    /// Waits for one of them.
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.term.recv() => {}
             _ = self.int.recv() => {}
