@@ -31,6 +31,7 @@ mod publisher;
 mod server;
 mod stopping;
 mod subscribing;
+mod telling;
 #[cfg(feature = "sandbox")]
 #[cfg(test)]
 mod tests;
@@ -86,8 +87,8 @@ const USUAL_PAGE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 
 /// To make another command one of them: give its arguments `Serialize` and `Deserialize`, name it in
 /// [`Forwarded::in_turn`] and in [`Forwarded::execute`].
 pub(crate) trait Forwarded: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// Whether it takes turns with the daemon's cycles, because it writes what they write. What only
-    /// reads, or writes to tables of its own, runs beside them.
+    /// Whether it takes turns with the daemon's cycles, because it writes what they write: then its caller sees
+    /// its progress. What only reads, or writes to tables of its own, runs beside them.
     fn in_turn(&self) -> bool;
 
     /// Does the work; returns the exit status.

@@ -88,6 +88,11 @@ impl Progress {
         Step { progress: self.clone(), id }
     }
 
+    /// Shows what another process does for this one, until that is dropped.
+    pub(crate) fn shown_for_another(&self) -> Another {
+        Another { progress: self.clone() }
+    }
+
     /// So much is to be done, as far as is known now. What is not done when the share is dropped is no
     /// longer planned.
     pub(crate) fn share(&self, units: u64) -> Share {
@@ -186,6 +191,26 @@ pub(crate) struct Step {
 impl Drop for Step {
     fn drop(&mut self) {
         self.progress.update(|told, _| told.end(self.id));
+    }
+}
+
+/// What another process does for this one, which does nothing itself meanwhile.
+#[derive(Debug)]
+#[must_use = "it is over when it is dropped"]
+pub(crate) struct Another {
+    progress: Progress,
+}
+
+impl Another {
+    /// It is doing this now, or nothing that is known.
+    pub(crate) fn is(&mut self, doing: Option<Now>) {
+        self.progress.update(|told, now| told.another_does(doing, now));
+    }
+}
+
+impl Drop for Another {
+    fn drop(&mut self) {
+        self.is(None);
     }
 }
 
@@ -300,6 +325,20 @@ mod tests {
         state.told.end(id);
         state.show(minute, || unreachable!("nothing is under way"));
         assert!(state.bar.is_none());
+    }
+
+    #[test]
+    fn what_another_process_does_is_shown_as_what_this_one_does_until_it_is_over() {
+        let progress = Progress::silent();
+        let doing = Now { what: "listing cases".to_owned(), ..Now::default() };
+        let mut another = progress.shown_for_another();
+        another.is(Some(doing.clone()));
+        assert_eq!(progress.now(), Some(doing.clone()));
+        another.is(None);
+        assert_eq!(progress.now(), None);
+        another.is(Some(doing));
+        drop(another);
+        assert_eq!(progress.now(), None);
     }
 
     #[test]

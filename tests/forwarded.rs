@@ -3,7 +3,7 @@
 
 use std::process::Output;
 
-use casemirror::sandbox::{Act, Journal, JournalEdit};
+use casemirror::sandbox::{Act, Fault, Journal, JournalEdit};
 use serde_json::Value;
 
 use crate::support::daemon::{Daemon, without_figures};
@@ -197,4 +197,32 @@ fn status_says_that_all_is_there_before_it_is_published() {
     let complete = "SELECT complete FROM report.snapshot";
     assert!(!one::<bool>(&world.published(), complete));
     daemon.stop();
+}
+
+/// Slow enough for a line: a command on its own says where it is after ten seconds.
+#[test]
+fn a_sync_that_is_forwarded_tells_its_progress_as_one_on_its_own_does() {
+    let world = World::with(unthrottled(60));
+    world.configure_eager("");
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    world.sandbox.fault(fault("/api/Cases/*/Activities", None, Fault::Delay { ms: 1000 }));
+    let lines = |args: &[&str]| -> Vec<String> {
+        let output = world.run(args);
+        assert_status(&output, 0);
+        let said = String::from_utf8(output.stderr).unwrap();
+        let lines = said.lines().filter(|line| line.contains("fetching what is stale: "));
+        lines.map(str::to_owned).collect()
+    };
+    let told = |lines: &[String]| {
+        lines
+            .iter()
+            .any(|l| l.contains(" rows, ") && l.contains(" committed, ") && l.contains(" calls"))
+    };
+    let handed = lines(&["sync", "--full"]);
+    assert!(told(&handed), "{handed:?}");
+    assert_eq!(lines(&["sync", "--full", "-q"]), [""; 0]);
+    daemon.stop();
+    let own = lines(&["sync", "--full"]);
+    assert!(told(&own), "{own:?}");
 }

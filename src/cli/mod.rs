@@ -35,6 +35,7 @@ use args::{Cli, Command};
 use crate::config::Config;
 use crate::daemon::Printer;
 use crate::error::{Result, io};
+use crate::progress::Progress;
 
 /// Runs a command; returns the exit status (docs/architecture.md, "Commands").
 pub async fn run(cli: Cli) -> Result<u8> {
@@ -47,6 +48,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
     };
     let offline = || Config::load_offline(cli.global.config.as_deref(), &cli.global.overrides());
     let quiet = cli.global.quiet > 0;
+    let progress = || Progress::new(quiet);
     match &cli.command {
         #[cfg(feature = "sandbox")]
         Command::Demo(args) => demo::run(args, quiet).await,
@@ -64,19 +66,21 @@ pub async fn run(cli: Cli) -> Result<u8> {
             work::run(command, load()?, quiet).await
         }
         command @ Command::Export => match export::run(&offline()?, quiet) {
-            Err(error) => work::forward(command, &offline()?, error).await,
+            Err(error) => work::forward(command, &offline()?, error, &progress()).await,
             done => done,
         },
         Command::Backup(args) => {
             let (args, config) = (backup::typed(args)?, offline()?);
             match backup::run(&config, &args, quiet) {
-                Err(error) => work::forward(&Command::Backup(args), &config, error).await,
+                Err(error) => {
+                    work::forward(&Command::Backup(args), &config, error, &progress()).await
+                }
                 done => done,
             }
         }
         Command::Restore(args) => restore::run(args, &offline()?).await,
         command @ Command::Status(args) => match status::run(&offline()?, args) {
-            Err(error) => work::forward(command, &offline()?, error).await,
+            Err(error) => work::forward(command, &offline()?, error, &progress()).await,
             done => done,
         },
         Command::Webhooks(args) => webhooks::run(args, &load()?).await,

@@ -50,7 +50,7 @@ pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Resul
     let open = || open(command, config.clone(), progress.clone());
     let (session, interrupts) = match opening::open(&config.store.path, open).await {
         Ok(opened) => opened,
-        Err(error) => return forward(command, &config, error).await,
+        Err(error) => return forward(command, &config, error, &progress).await,
     };
     let session = Arc::new(session);
     let controls = Controls::alone();
@@ -94,11 +94,16 @@ pub(crate) fn tell(differences: &[String]) {
 
 /// Forwards a command to the process that holds the store; the error stands where the store is not held,
 /// or nothing answers.
-pub(crate) async fn forward(command: &Command, config: &Config, error: Error) -> Result<u8> {
+pub(crate) async fn forward(
+    command: &Command,
+    config: &Config,
+    error: Error,
+    progress: &Progress,
+) -> Result<u8> {
     if error.kind() != Kind::StoreLocked {
         return Err(error);
     }
     let offline = matches!(command, Command::Status(_) | Command::Export | Command::Backup(_));
     let keys = daemon::keys(config, offline);
-    daemon::forward(&config.store.path, command, keys).await?.ok_or(error)
+    daemon::forward(&config.store.path, command, keys, progress).await?.ok_or(error)
 }

@@ -13,12 +13,13 @@ use tokio::net::UnixStream;
 use super::place;
 use super::protocol::{self, Frame, Request};
 use crate::error::{Error, Kind, Result};
+use crate::progress::Progress;
 
 /// Who waits longer is told for what.
 const SAID_AFTER: Duration = Duration::from_secs(3);
 
-/// Forwards a command to the daemon that holds the store at `store`, prints what it answers and returns
-/// its exit status. `None` where nothing answers.
+/// Forwards a command to the daemon that holds the store at `store`, prints what it answers, shows what it is doing
+/// by `progress`, and returns its exit status. `None` where nothing answers.
 ///
 /// # Errors
 /// `Io` when the daemon ends before the command does.
@@ -26,6 +27,7 @@ pub(crate) async fn forward(
     store: &Path,
     command: &impl Serialize,
     keys: BTreeMap<String, String>,
+    progress: &Progress,
 ) -> Result<Option<u8>> {
     let Some(stream) = connect(store).await else { return Ok(None) };
     let (read, mut write) = stream.into_split();
@@ -33,8 +35,13 @@ pub(crate) async fn forward(
     protocol::send(&mut write, &request).await?;
     let mut read = BufReader::new(read);
     let mut next = first_frame(&mut read).await?;
+    let mut shown = progress.shown_for_another();
     while let Some(frame) = next {
+        // No bar stands where something is printed.
+        let doing = if let Frame::Progress(doing) = &frame { doing.clone() } else { None };
+        shown.is(doing);
         let printed = match frame {
+            Frame::Progress(_) => Ok(()),
             Frame::Stdout(text) => print(&mut std::io::stdout().lock(), &text),
             Frame::Stderr(text) => print(&mut std::io::stderr().lock(), &text),
             Frame::Exit(status) => return Ok(Some(status)),

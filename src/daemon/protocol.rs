@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWr
 
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
+use crate::progress::Now;
 
 /// Requests are command lines and settings: larger is no request of ours.
 const LARGEST_LINE: u64 = 4 << 20; // 4 MiB
@@ -32,6 +33,8 @@ pub(crate) struct Request<C> {
 pub(crate) enum Frame {
     Stdout(String),
     Stderr(String),
+    /// What is being done for the caller now, if anything is; the caller shows it as it shows its own.
+    Progress(Option<Now>),
     Exit(u8),
 }
 
@@ -89,11 +92,18 @@ fn broken(source: std::io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test]
     async fn what_is_sent_is_received_line_breaks_included() {
+        let doing = Now { what: "listing cases".into(), ..Now::default() };
+        let left = Some(Duration::from_millis(1_500));
         let frames = [
+            Frame::Progress(Some(Now { left, ..doing.clone() })),
+            Frame::Progress(Some(doing)),
+            Frame::Progress(None),
             Frame::Stdout("one\ntwo \u{2028} \"three\"\n".into()),
             Frame::Stderr(String::new()),
             Frame::Exit(3),

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use super::place::Bound;
 use super::poller::stop;
 use super::protocol::{self, Frame, Request};
+use super::telling::{Telling, Turn};
 use super::worker::{Job, stopped};
 use super::{Forwarded, Host, Printer};
 use crate::error::{Error, Kind, Result};
@@ -72,19 +73,28 @@ impl Server {
         let Ok(request) = request else { return Ok(()) };
         let Some(request) = request? else { return Ok(()) };
         let (printer, mut frames) = Printer::to_caller();
+        let turn = Turn::default();
+        let mut telling = Telling::of(&self.host.session, &turn);
         let work = async {
-            let done = self.answer::<C>(request, printer.clone()).await;
+            let done = self.answer::<C>(request, printer.clone(), turn).await;
             let status = printer.status(done);
             printer.frame(Frame::Exit(status));
         };
         let write_all = async {
-            while let Some(frame) = frames.recv().await {
+            loop {
+                let frame = tokio::select! {
+                    biased;
+                    printed = frames.recv() => match printed {
+                        Some(frame) => frame,
+                        None => return Ok(()),
+                    },
+                    told = telling.next() => told,
+                };
                 protocol::send(&mut write, &frame).await?;
                 if matches!(frame, Frame::Exit(_)) {
-                    break;
+                    return Ok(());
                 }
             }
-            Ok(())
         };
         let ((), written) = tokio::join!(work, write_all);
         written
@@ -94,6 +104,7 @@ impl Server {
         &self,
         request: Request<serde_json::Value>,
         out: Printer,
+        turn: Turn,
     ) -> Result<u8> {
         let Request { version, command, keys } = request;
         let own = env!("CARGO_PKG_VERSION");
@@ -125,6 +136,7 @@ impl Server {
         let (reply, done) = oneshot::channel();
         let work = Box::new(move |host: Host| -> futures::future::BoxFuture<'static, ()> {
             Box::pin(async move {
+                turn.begins();
                 // The caller may have gone meanwhile.
                 let _ = reply.send(command.execute(host, out).await);
             })

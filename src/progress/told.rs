@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, HumanDuration};
+use serde::{Deserialize, Serialize};
 
 /// Before the first log line; each further one of the same work waits twice as long.
 const LOG_FIRST: Duration = Duration::from_secs(10);
@@ -16,7 +17,7 @@ const LEAST_DONE: u64 = 5;
 const LEAST_TAKEN: Duration = Duration::from_secs(2);
 
 /// What work has come to so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counts {
     /// Scopes, and calls of those that take several.
     pub(crate) done: u64,
@@ -47,13 +48,20 @@ pub(super) struct Told {
 struct UnderWay {
     id: u64,
     what: String,
-    since: Instant,
-    /// What had been done by then.
-    done: u64,
+    pace: Pace,
+}
+
+/// What says how long the rest takes.
+#[derive(Debug)]
+enum Pace {
+    /// What was done since then, when so much had been done.
+    Since(Instant, u64),
+    /// Another process, which does it.
+    Told(Option<Duration>),
 }
 
 /// What can be said now.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Now {
     pub(crate) what: String,
     pub(crate) counts: Counts,
@@ -98,8 +106,23 @@ impl Told {
         }
         self.next_step += 1;
         let (id, done) = (self.next_step, self.counts.done);
-        self.steps.push(UnderWay { id, what: what.to_owned(), since: now, done });
+        self.steps.push(UnderWay { id, what: what.to_owned(), pace: Pace::Since(now, done) });
         id
+    }
+
+    /// This is what is being done, by another process; nothing is by this one.
+    pub(super) fn another_does(&mut self, doing: Option<Now>, now: Instant) {
+        let Some(Now { what, counts, left }) = doing else {
+            self.steps.clear();
+            return;
+        };
+        self.counts = counts;
+        if self.steps.is_empty() {
+            self.step(&what, now);
+        }
+        if let Some(step) = self.steps.last_mut() {
+            (step.what, step.pace) = (what, Pace::Told(left));
+        }
     }
 
     pub(super) fn end(&mut self, id: u64) {
@@ -115,9 +138,14 @@ impl Told {
     pub(super) fn now(&self, now: Instant) -> Option<Now> {
         let step = self.steps.last()?;
         let counts = self.counts;
-        let done = counts.done.saturating_sub(step.done);
-        let taken = now.saturating_duration_since(step.since);
-        let left = time_left(done, counts.planned.saturating_sub(counts.done), taken);
+        let left = match step.pace {
+            Pace::Since(since, before) => time_left(
+                counts.done.saturating_sub(before),
+                counts.planned.saturating_sub(counts.done),
+                now.saturating_duration_since(since),
+            ),
+            Pace::Told(left) => left,
+        };
         Some(Now { what: step.what.clone(), counts, left })
     }
 
@@ -253,6 +281,27 @@ mod tests {
         told.step("reading offices", later);
         told.counts.calls += 1;
         assert!(told.line(later + 10 * SECOND).is_some(), "other work begins anew");
+    }
+
+    #[test]
+    fn what_another_process_does_is_told_in_the_same_lines() {
+        let begun = Instant::now();
+        let mut told = Told::new(begun);
+        let does = |calls, what: &str| Now {
+            what: what.to_owned(),
+            counts: Counts { calls, ..Counts::default() },
+            left: Some(calls as u32 * SECOND),
+        };
+        // It was at it before anybody asked.
+        told.another_does(Some(does(70, "listing cases")), begun);
+        assert_eq!(told.line(begun + 10 * SECOND), None, "nothing moved");
+        told.another_does(Some(does(80, "listing projects")), begun + 11 * SECOND);
+        assert_eq!(told.line(begun + 11 * SECOND), Some(does(80, "listing projects")));
+        told.another_does(Some(does(90, "listing projects")), begun + 12 * SECOND);
+        assert_eq!(told.line(begun + 30 * SECOND), None, "it is too early");
+        assert_eq!(told.line(begun + 31 * SECOND), Some(does(90, "listing projects")));
+        told.another_does(None, begun + 32 * SECOND);
+        assert_eq!(told.now(begun + 32 * SECOND), None);
     }
 
     #[test]
