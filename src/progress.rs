@@ -88,6 +88,12 @@ impl Progress {
         Step { progress: self.clone(), id }
     }
 
+    /// The same of what may be done while a run is at another step, such as publishing.
+    pub(crate) fn step_beside(&self, what: &str) -> Step {
+        let id = self.update(|told, now| told.step_beside(what, now));
+        Step { progress: self.clone(), id }
+    }
+
     /// Shows what another process does for this one, until that is dropped.
     pub(crate) fn shown_for_another(&self) -> Another {
         Another { progress: self.clone() }
@@ -318,7 +324,7 @@ mod tests {
         for part in [
             "listing cases",
             "10/50",
-            "12,300 rows, 9,000 committed, 431 calls, about 4 minutes left",
+            "12,300 rows, 9,000 committed, 431 calls, about 4 minutes left of this step",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

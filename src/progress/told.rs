@@ -49,6 +49,8 @@ struct UnderWay {
     id: u64,
     what: String,
     pace: Pace,
+    /// What is planned meanwhile may be another step's.
+    beside: bool,
 }
 
 /// What says how long the rest takes.
@@ -106,7 +108,17 @@ impl Told {
         }
         self.next_step += 1;
         let (id, done) = (self.next_step, self.counts.done);
-        self.steps.push(UnderWay { id, what: what.to_owned(), pace: Pace::Since(now, done) });
+        let pace = Pace::Since(now, done);
+        self.steps.push(UnderWay { id, what: what.to_owned(), pace, beside: false });
+        id
+    }
+
+    /// The same of a step that may go on while a run is at another one.
+    pub(super) fn step_beside(&mut self, what: &str, now: Instant) -> u64 {
+        let id = self.step(what, now);
+        if let Some(step) = self.steps.last_mut() {
+            step.beside = true;
+        }
         id
     }
 
@@ -139,6 +151,8 @@ impl Told {
         let step = self.steps.last()?;
         let counts = self.counts;
         let left = match step.pace {
+            // One is the run's own.
+            Pace::Since(..) if step.beside && self.steps.len() > 2 => None,
             Pace::Since(since, before) => time_left(
                 counts.done.saturating_sub(before),
                 counts.planned.saturating_sub(counts.done),
@@ -164,7 +178,7 @@ impl Told {
 }
 
 impl Now {
-    /// `12,300 rows, 9,000 committed, 431 calls, about 4 minutes left`
+    /// `12,300 rows, 9,000 committed, 431 calls, about 4 minutes left of this step`
     pub(crate) fn words(&self) -> String {
         let Counts { rows, committed, calls, .. } = self.counts;
         let mut words = format!(
@@ -174,7 +188,8 @@ impl Now {
             HumanCount(calls)
         );
         if let Some(left) = self.left {
-            words.push_str(&format!(", about {} left", HumanDuration(left)));
+            // What comes after this step is planned when it begins.
+            words.push_str(&format!(", about {} left of this step", HumanDuration(left)));
         }
         words
     }
@@ -203,7 +218,8 @@ fn time_left(done: u64, left: u64, taken: Duration) -> Option<Duration> {
         return None;
     }
     let seconds = taken.as_secs_f64() / done as f64 * left as f64;
-    Duration::try_from_secs_f64(seconds).ok()
+    // Nobody waits for less, and "0 seconds" would be no time.
+    Duration::try_from_secs_f64(seconds).ok().filter(|left| *left >= Duration::from_secs(1))
 }
 
 #[cfg(test)]
@@ -215,12 +231,13 @@ mod tests {
     #[test]
     fn what_is_left_takes_as_long_as_what_was_done() {
         assert_eq!(time_left(10, 40, 60 * SECOND), Some(240 * SECOND));
-        assert_eq!(time_left(1_000, 1, 10 * SECOND), Some(SECOND / 100));
+        assert_eq!(time_left(1_000, 100, 10 * SECOND), Some(SECOND));
     }
 
     #[test]
     fn nothing_is_said_where_nothing_is_left_or_too_little_was_done() {
         assert_eq!(time_left(10, 0, 60 * SECOND), None);
+        assert_eq!(time_left(1_000, 99, 10 * SECOND), None, "less than a second");
         assert_eq!(time_left(0, 10, 60 * SECOND), None);
         assert_eq!(time_left(LEAST_DONE - 1, 10, 60 * SECOND), None);
         assert_eq!(time_left(1_000, 10, SECOND), None);
@@ -254,6 +271,24 @@ mod tests {
         assert_eq!(told.now(begun).unwrap().what, "publishing");
         told.end(publishing);
         assert_eq!(told.now(begun), None);
+    }
+
+    #[test]
+    fn what_goes_on_beside_another_step_has_no_time_of_its_own() {
+        let begun = Instant::now();
+        let mut told = Told::new(begun);
+        let left = |told: &mut Told| {
+            (told.counts.done, told.counts.planned) = (told.counts.done + 10, 1_000);
+            told.now(begun + 60 * SECOND).unwrap().left
+        };
+        let _run = told.step("looking for what is due", begun);
+        let fetching = told.step("fetching what is stale", begun);
+        let publishing = told.step_beside("publishing", begun);
+        assert_eq!(left(&mut told), None, "it is that of the fetching");
+        told.end(fetching);
+        assert!(left(&mut told).is_some(), "nothing else is planned");
+        told.end(publishing);
+        assert_eq!(told.now(begun).unwrap().what, "looking for what is due");
     }
 
     #[test]
@@ -339,6 +374,9 @@ mod tests {
         let mut now = Now { what: String::new(), counts, left: None };
         assert_eq!(now.words(), "12,300 rows, 9,000 committed, 431 calls");
         now.left = Some(250 * SECOND);
-        assert_eq!(now.words(), "12,300 rows, 9,000 committed, 431 calls, about 4 minutes left");
+        assert_eq!(
+            now.words(),
+            "12,300 rows, 9,000 committed, 431 calls, about 4 minutes left of this step"
+        );
     }
 }

@@ -19,7 +19,7 @@ impl Session {
     /// Those of [`backup::take`], `Cancelled` after [`Session::interrupt_publishing`].
     pub(crate) async fn backup(&self, file: PathBuf) -> Result<Taken> {
         let _one = self.publishing.lock.lock().await;
-        let _step = self.progress.step("taking a backup");
+        let _step = self.progress.step_beside("taking a backup");
         let conn = self.store.connection()?;
         let stop = self.begin_interruptible(&conn);
         let taken = async {

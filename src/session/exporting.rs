@@ -80,7 +80,7 @@ fn make(
     let all = targets(config, Some(&root), &tables, erased);
     let targets = Targets { database: None, views: None, ..all };
     let frozen = Frozen::without_file(conn, publish::begin(&targets, info, stop)?)?;
-    let _step = progress.step("publishing");
+    let _step = progress.step_beside("publishing");
     let conn = store.connection()?;
     let _threads = store.threads_for_parquet(&conn)?;
     publish::make(frozen, &targets, stop, progress)

@@ -117,7 +117,7 @@ impl Session {
         };
         let Unpublished { conn, readable, info, with_parquet, erased, erased_snapshots } =
             unpublished;
-        let _step = self.progress.step("publishing");
+        let _step = self.progress.step_beside("publishing");
         failpoint::hit("before-publish");
         let stop = self.begin_interruptible(&conn);
         let started = Instant::now();

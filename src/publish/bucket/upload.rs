@@ -66,7 +66,7 @@ impl Upload {
     /// `Config` where another store has taken the place meanwhile; `ObjectStore`, `Io`; `Cancelled`. The
     /// earlier snapshot stays what it was.
     pub(crate) fn run(self, stop: &Stop, progress: &Progress) -> Result<PublishedParquet> {
-        let _step = progress.step("uploading");
+        let _step = progress.step_beside("uploading");
         let share = progress.share(self.written.len() as u64);
         Bucket::run(stop, self.upload(share))
     }
