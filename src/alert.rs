@@ -16,6 +16,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use crate::config;
 use crate::disk::Disk;
 use crate::error::Result;
 use crate::mirror::State;
@@ -34,6 +35,14 @@ const EVERY: Duration = Duration::from_secs(10);
 const BEAT: Duration = Duration::from_secs(60);
 /// And however long those take, so small a part of the time goes into them.
 const SHARE_OF_TIME: u32 = 20;
+
+/// Sends one message that says that it is a test, as all others are sent.
+///
+/// # Errors
+/// `Config` where nothing can be sent from here, `Io` saying why `alert.url` did not take it.
+pub(crate) async fn test(config: &config::Alert) -> Result<()> {
+    Sender::new(config)?.test().await
+}
 
 /// Looks after the mirror while the daemon lives.
 pub(crate) struct Watch {

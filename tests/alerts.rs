@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use duckdb::Connection;
 
-use crate::support::World;
+use crate::support::follow::assert_status;
+use crate::support::{World, shown};
 
 /// Long enough for a slow machine.
 const LONGEST: Duration = Duration::from_secs(240);
@@ -184,4 +185,45 @@ fn sums_doubts_and_restatements_are_told_once_without_values_and_again_when_they
     assert!(over[1].starts_with("over: answers of the platform are not believed (since "));
     daemon.stop();
     assert!(chat.calls.try_recv().is_err(), "each was told once");
+}
+
+#[test]
+fn a_test_message_is_sent_as_alerts_are_and_calls_no_heartbeat() {
+    let world = World::unthrottled(1);
+    let (chat, beats) = (Chat::refusing(1), Chat::refusing(0));
+    world.configure(&format!(
+        "{}heartbeat = \"http://{}/\"\n",
+        chat.settings("url"),
+        beats.address
+    ));
+    let refused = world.run(&["alert", "test"]);
+    assert_status(&refused, 1);
+    let text = shown(&refused);
+    assert!(text.contains("alert.url did not take the test message"), "{text}");
+    assert!(text.contains("it answered 500") && !text.contains("s3cret"), "{text}");
+    let taken = world.run(&["alert", "test"]);
+    assert_status(&taken, 0);
+    assert!(shown(&taken).contains("alert.url took"), "{}", shown(&taken));
+    for _ in ["refused", "taken"] {
+        let (request, body) = chat.next();
+        let told = "{\"text\":\"casemirror: this is a test of alert.url: nothing is wrong\"}";
+        assert_eq!((request.as_str(), body.as_str()), ("POST /s3cret HTTP/1.1", told));
+    }
+    assert!(beats.calls.try_recv().is_err(), "nobody knows whether it is fresh");
+    assert!(!world.path("data").exists(), "it needs no store");
+}
+
+#[test]
+fn a_test_message_that_nobody_can_get_is_an_error_that_says_why() {
+    let world = World::unthrottled(1);
+    let nobody = world.run(&["alert", "test"]);
+    assert_status(&nobody, 2);
+    assert!(shown(&nobody).contains("alert.url is not set"), "{}", shown(&nobody));
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    world.configure(&format!("[alert]\nurl = \"http://127.0.0.1:{port}/s3cret?key=s3cret\"\n"));
+    let output = world.run(&["alert", "test"]);
+    assert_status(&output, 1);
+    let text = shown(&output);
+    assert!(text.contains("alert.url did not take") && text.contains("refused"), "{text}");
+    assert!(!text.contains("s3cret"), "{text}");
 }

@@ -72,7 +72,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "backup", "cycle", "daemon", "forecast", "hints", "journals", "lake", "lease",
+            "alert", "backup", "cycle", "daemon", "forecast", "hints", "journals", "lake", "lease",
             "mirror", "pending", "publish", "sandbox", "session", "source", "status", "verify",
         ],
     ),

@@ -44,6 +44,8 @@ pub(super) enum Message {
         until: i64,
         text: String,
     },
+    /// Somebody tries whether it arrives.
+    Test,
 }
 
 impl Message {
@@ -54,7 +56,7 @@ impl Message {
             Message::Begins(..) | Message::Grows(..) | Message::Restated { .. } => {
                 tracing::warn!("{text}");
             }
-            Message::Ends(..) => tracing::info!("{text}"),
+            Message::Ends(..) | Message::Test => tracing::info!("{text}"),
         }
     }
 
@@ -64,6 +66,7 @@ impl Message {
                 text
             }
             Message::Ends(_, text) | Message::Restated { text, .. } => text,
+            Message::Test => "this is a test of alert.url: nothing is wrong",
         }
     }
 }
@@ -153,6 +156,7 @@ impl Known {
             }
             Message::Ends(condition, _) => drop(self.holding.remove(condition)),
             Message::Restated { until, .. } => self.restated_until = Some(*until),
+            Message::Test => {}
         }
     }
 

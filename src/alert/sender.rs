@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Client, ClientBuilder, redirect};
+use reqwest::{Client, ClientBuilder, RequestBuilder, redirect};
 use serde_json::json;
 
 use super::Message;
@@ -43,9 +43,23 @@ impl Sender {
     /// Whether it arrived. Where nobody is to be told nothing does.
     pub(super) async fn tell(&mut self, message: &Message) -> bool {
         let Some(target) = &mut self.alert else { return false };
-        let body = json!({ "text": format!("casemirror: {}", message.text()) }).to_string();
-        let request = target.client.post(target.url.expose());
-        target.sent(request.header(CONTENT_TYPE, "application/json").body(body)).await
+        target.sent(target.posting(message)).await
+    }
+
+    /// Tells that this is a test.
+    ///
+    /// # Errors
+    /// `Config` where nobody is to be told; `Io` where it did not arrive.
+    pub(super) async fn test(&self) -> Result<()> {
+        let Some(target) = &self.alert else {
+            return Err(Error::new(
+                Kind::Config,
+                "alert.url is not set, so that nobody is told anything: it takes the address of a chat's incoming \
+                 webhook, for example",
+            ));
+        };
+        let sent = target.send(target.posting(&Message::Test)).await;
+        sent.map_err(|e| e.within(format!("{} did not take the test message", target.key)))
     }
 
     /// Whether the heartbeat arrived, or there is none.
@@ -57,31 +71,41 @@ impl Sender {
 }
 
 impl Target {
-    /// Whether it arrived. That it does not is logged once, and once when it does again.
-    async fn sent(&mut self, request: reqwest::RequestBuilder) -> bool {
-        let (key, failed) = (self.key, std::mem::replace(&mut self.fails, true));
+    fn posting(&self, message: &Message) -> RequestBuilder {
+        let body = json!({ "text": format!("casemirror: {}", message.text()) }).to_string();
+        self.client.post(self.url.expose()).header(CONTENT_TYPE, "application/json").body(body)
+    }
+
+    /// Says why it did not arrive, without the address, which is a secret with most chats.
+    async fn send(&self, request: RequestBuilder) -> Result<()> {
         let why = match request.send().await {
-            Ok(answer) if answer.status().is_success() => {
-                self.fails = false;
-                if failed {
-                    tracing::info!("{key} takes it again");
-                }
-                return true;
-            }
-            Ok(answer) => format!("it answered {}", answer.status().as_u16()),
-            // The address is a secret with most chats.
-            Err(error) => Error::caused(Kind::Io, "no answer", error.without_url()).chain(),
+            Ok(answer) if answer.status().is_success() => return Ok(()),
+            Ok(answer) => format!("it answered {}", answer.status()),
+            Err(error) => return Err(Error::caused(Kind::Io, "no answer", error.without_url())),
         };
-        if failed {
-            tracing::debug!(why, "{key} did not take it again");
-        } else {
-            tracing::warn!(why, "{key} did not take it; it is tried again until it does");
+        Err(Error::new(Kind::Io, why))
+    }
+
+    /// Whether it arrived. That it does not is logged once, and once when it does again.
+    async fn sent(&mut self, request: RequestBuilder) -> bool {
+        let (key, failed) = (self.key, self.fails);
+        let sent = self.send(request).await;
+        self.fails = sent.is_err();
+        match sent.map_err(|error| error.chain()) {
+            Ok(()) if failed => tracing::info!("{key} takes it again"),
+            Ok(()) => {}
+            Err(why) if failed => tracing::debug!(why, "{key} did not take it again"),
+            Err(why) => {
+                tracing::warn!(why, "{key} did not take it; it is tried again until it does");
+            }
         }
-        false
+        !self.fails
     }
 }
 
 fn client_for(url: &SecretUrl) -> Result<Client> {
+    // An error only says that there is a provider already, which serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder().timeout(LONGEST).redirect(redirect::Policy::none());
     let here = |builder: ClientBuilder| {
         if config::is_this_machine(&url.expose()) { builder.no_proxy() } else { builder }

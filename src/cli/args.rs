@@ -152,6 +152,10 @@ pub enum Command {
     Plan,
     /// Show what is mirrored, how fresh, what failed, what is pending and why
     Status(Status),
+    /// What tells people when something needs them: trying it
+    #[serde(skip)]
+    #[command(subcommand)]
+    Alert(Alert),
     /// Webhooks of the platform: the address that they are sent to, the end of their subscriptions
     #[serde(skip)]
     #[command(subcommand)]
@@ -194,6 +198,14 @@ pub struct Init {
     /// Where to write it [default: the path of --config, else ./casemirror.toml]
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
+}
+
+/// `casemirror alert`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Alert {
+    /// Send a message that says that it is a test to alert.url, as the daemon sends what needs a person;
+    /// alert.heartbeat is not called, as that says that everything is fresh
+    Test,
 }
 
 /// `casemirror webhooks`.
@@ -409,6 +421,7 @@ mod tests {
             "run",
             "plan",
             "status",
+            "alert",
             "webhooks",
             "lake",
             "lease",

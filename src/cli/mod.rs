@@ -1,5 +1,6 @@
 //! The commands (docs/architecture.md, "Commands"), one file each.
 
+mod alert;
 pub mod args;
 mod backup;
 mod check;
@@ -83,6 +84,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
             Err(error) => work::forward(command, &offline()?, error, &progress()).await,
             done => done,
         },
+        Command::Alert(args) => alert::run(args, &offline()?).await,
         Command::Webhooks(args) => webhooks::run(args, &load()?).await,
         Command::Lake(args) => lake::run(args, offline),
         Command::Lease(args) => lease::run(args, &load()?).await,

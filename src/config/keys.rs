@@ -285,7 +285,8 @@ declare::sections! {
     /// Telling people (docs/operations.md).
     pub(crate) struct Alert in alert {
         /// Where the daemon POSTs {"text": "..."} when something needs a person, and when it is over: the
-        /// address of a chat's incoming webhook, for example. It is not shown anywhere.
+        /// address of a chat's incoming webhook, for example. It is not shown anywhere. `casemirror alert test`
+        /// tries it.
         pub(crate) url: Option<SecretUrl> = optional(Reader::secret_address), default "";
 
         /// Called (GET) every minute while everything that is enabled is fresh and believed: for a service
