@@ -1,6 +1,7 @@
 //! What is mirrored, how fresh it is, what failed and what waits: `casemirror status`, which `text` and
 //! `--json` show alike.
 
+mod fault;
 mod health;
 mod lake;
 
@@ -12,7 +13,7 @@ use serde::Serialize;
 
 use crate::catalog::Catalog;
 use crate::config::{Config, ParquetRoot};
-use crate::cycle::failed_text;
+use crate::cycle::{failed_text, failing_text};
 use crate::error::{Error, Kind, Result};
 use crate::lease::Standing as LeaseStanding;
 use crate::mirror::{
@@ -24,6 +25,7 @@ use crate::scope::{REVENUE, TableStatus};
 use crate::text::counted;
 use crate::ticks::Ticks;
 
+pub(crate) use fault::Fault;
 pub(crate) use health::Health;
 pub(crate) use lake::Lake;
 
@@ -343,7 +345,7 @@ impl Findings {
     fn problems(&self, table: &str, row: &ResourceRow, catalog: &Catalog) -> Vec<String> {
         let mut problems = Vec::new();
         if row.own_status() == TableStatus::Failing {
-            problems.push(format!("{table} is failing: {}", row.reason.as_deref().unwrap_or("")));
+            problems.push(failing_text(table, row.reason.as_deref().unwrap_or("")));
         }
         if let Some((count, error)) = self.failed.get(table) {
             problems.push(failed_text(table, *count, error));
@@ -412,7 +414,7 @@ fn last_failure(runs: &[RunRow]) -> Option<String> {
     let last = runs.iter().find(|run| run.outcome.is_some() && run.exit_status != Some(2))?;
     let failed = last.outcome.as_deref() == Some("failed");
     let error = last.error.as_deref().unwrap_or("no error was noted");
-    failed.then(|| format!("the last run ({}) failed: {error}", last.command))
+    failed.then(|| fault::failed_run_text(&last.command, error))
 }
 
 fn rejected_text(table: &str, rejected: i64) -> String {

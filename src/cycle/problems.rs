@@ -30,7 +30,7 @@ pub(super) fn of(run: &Run, controls: Vec<String>) -> Result<Vec<String>> {
             continue;
         };
         let why = row.reason.as_deref().unwrap_or_default();
-        problems.push(format!("{table} is failing: {why}"));
+        problems.push(failing_text(table, why));
     }
     // The feeds are asked in every run.
     let asked: Vec<&str> = asked.into_iter().chain(FEED_TABLES).collect();
@@ -47,11 +47,57 @@ pub(super) fn of(run: &Run, controls: Vec<String>) -> Result<Vec<String>> {
     Ok(problems)
 }
 
+const IS_FAILING: &str = " is failing: ";
+const FAILED: &str = " failed and will be tried again: ";
+
+/// What is said of a table of which nothing could be read.
+pub(crate) fn failing_text(table: &str, why: &str) -> String {
+    format!("{table}{IS_FAILING}{why}")
+}
+
+/// The table of which one of the two texts here tells that it could not be read, and why.
+pub(crate) fn table_and_cause(problem: &str) -> Option<(&str, &str)> {
+    let is_table = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let failing = problem.split_once(IS_FAILING);
+    let failed = || {
+        let (table, rest) = problem.split_once(": ")?;
+        let (scopes, why) = rest.split_once(FAILED)?;
+        scopes.starts_with(|c: char| c.is_ascii_digit()).then_some((table, why))
+    };
+    failing
+        .filter(|(table, _)| is_table(table))
+        .or_else(failed)
+        .filter(|(table, _)| is_table(table))
+}
+
 /// What is said of a table of which scopes failed.
 pub(crate) fn failed_text(table: &str, count: i64, error: &str) -> String {
     if FEED_TABLES.contains(&table) {
         return error.to_owned();
     }
     let s = if count == 1 { "" } else { "s" };
-    format!("{table}: {count} scope{s} failed and will be tried again: {error}")
+    format!("{table}: {count} scope{s}{FAILED}{error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_and_cause_are_read_back_from_what_is_said() {
+        let why = "GET /api/Notes failed: notes is failing: it is";
+        for said in [
+            failing_text("costs", why),
+            failed_text("costs", 1, why),
+            failed_text("costs", 12, why),
+        ] {
+            assert_eq!(table_and_cause(&said), Some(("costs", why)), "{said}");
+        }
+        for other in ["costs: 3 open rejects, see sync.rejects", "the run of it is failing: no", ""]
+        {
+            assert_eq!(table_and_cause(other), None, "{other}");
+        }
+    }
 }

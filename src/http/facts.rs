@@ -60,6 +60,8 @@ pub(super) struct Facts {
     pub(super) verified_whole: Option<Timestamp>,
     /// Lines and values that changed in closed months, in the last 30 days.
     pub(super) restatements: i64,
+    /// What failed and is tried again, by table.
+    pub(super) failing: Vec<Failing>,
     /// What runs ended with, the newest first.
     pub(super) errors: Vec<RunError>,
 }
@@ -88,13 +90,24 @@ pub(super) struct Unbelieved {
     pub(super) months: i64,
 }
 
+/// The scopes of a table that failed and are tried again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failing {
+    pub(super) table: String,
+    pub(super) scopes: i64,
+    pub(super) attempts: i64,
+    /// When the first of them failed first.
+    pub(super) first: Option<Timestamp>,
+    pub(super) next_try: Option<Timestamp>,
+}
+
 /// What runs ended with that followed each other and had the same to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RunError {
-    pub(super) command: String,
-    pub(super) outcome: String,
-    /// When the last of them ended.
-    pub(super) at: Timestamp,
+    /// When the first of them ended,
+    pub(super) first: Timestamp,
+    /// and the last.
+    pub(super) last: Timestamp,
     pub(super) runs: u64,
     pub(super) error: String,
 }
@@ -143,6 +156,7 @@ impl Facts {
                     sql::instant(at - RESTATED_WITHIN)
                 ),
             )?,
+            failing: failing(&conn)?,
             errors: errors(&conn)?,
         })
     }
@@ -192,22 +206,38 @@ fn unbelieved(conn: &Connection) -> Result<Unbelieved> {
     })
 }
 
+fn failing(conn: &Connection) -> Result<Vec<Failing>> {
+    query(
+        conn,
+        "SELECT table_name, count(*), sum(attempts)::BIGINT, epoch_us(min(first_at)), epoch_us(min(next_at)) \
+         FROM sync.failures GROUP BY table_name ORDER BY table_name",
+        |row| {
+            Ok(Failing {
+                table: row.get(0)?,
+                scopes: row.get(1)?,
+                attempts: row.get::<_, Option<i64>>(2)?.unwrap_or_default(),
+                first: from_micros(row.get(3)?),
+                next_try: from_micros(row.get(4)?),
+            })
+        },
+    )
+}
+
 fn errors(conn: &Connection) -> Result<Vec<RunError>> {
     let rows = query(
         conn,
         &format!(
-            "SELECT command, outcome, epoch_us(ended_at), error FROM sync.runs \
-             WHERE error IS NOT NULL AND ended_at IS NOT NULL \
+            "SELECT epoch_us(ended_at), error FROM sync.runs WHERE error IS NOT NULL AND ended_at IS NOT NULL \
              ORDER BY run_id DESC LIMIT {LATEST_ERRORS}"
         ),
-        |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get(2)?, row.get(3)?)),
+        |row| Ok((row.get(0)?, row.get::<_, String>(1)?)),
     )?;
     let mut errors: Vec<RunError> = Vec::new();
-    for (command, outcome, at, error) in rows {
+    for (at, error) in rows {
         let Some(at) = from_micros(at) else { continue };
-        match errors.last_mut().filter(|last| last.error == error && last.command == command) {
-            Some(last) => last.runs += 1,
-            None => errors.push(RunError { command, outcome, at, runs: 1, error }),
+        match errors.last_mut().filter(|run| run.error == error) {
+            Some(run) => (run.runs, run.first) = (run.runs + 1, at),
+            None => errors.push(RunError { first: at, last: at, runs: 1, error }),
         }
     }
     Ok(errors)

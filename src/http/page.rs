@@ -5,6 +5,7 @@
 
 mod banner;
 mod errors;
+mod faults;
 mod figures;
 mod journals;
 mod tables;
@@ -67,6 +68,7 @@ impl Look {
 pub(super) fn of(facts: &Facts, reports: &Reports, refreshes: bool) -> Markup {
     let times = Times { zone: &facts.zone, now: facts.at };
     let title = banner::words(facts);
+    let faults = faults::Faults::of(facts);
     frame(
         Look::of(facts.health),
         &title,
@@ -75,14 +77,14 @@ pub(super) fn of(facts: &Facts, reports: &Reports, refreshes: bool) -> Markup {
             (banner::of(facts, &title, refreshes, &times))
             (contents())
             main {
-                (errors::standing(facts, &times))
+                (errors::standing(facts, &faults.now, &times))
                 (trust::of(facts, reports, &times))
-                (banner::doing(facts))
+                (banner::doing(facts, &faults))
                 (figures::of_the_day(facts, &times))
                 (figures::signed(reports))
                 (journals::of(&reports.coverage))
-                (tables::of(&facts.status.tables, &times))
-                (errors::last(facts, &times))
+                (tables::of(&facts.status.tables, &faults, &times))
+                (errors::earlier(&faults, &times))
                 (tables::runs(&facts.status.runs, &times))
             }
             footer {
@@ -147,7 +149,7 @@ fn contents() -> Markup {
                 ("signed", "Signed cases"),
                 ("journals", "Journals"),
                 ("tables", "Tables"),
-                ("errors", "Last errors"),
+                ("errors", "Earlier errors"),
                 ("runs", "Runs"),
             ] {
                 a href={ "#" (id) } { (name) } " "

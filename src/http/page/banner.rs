@@ -3,8 +3,9 @@
 use jiff::SignedDuration;
 use maud::{Markup, html};
 
-use super::words::{Times, foreign, grouped, how_long, parsed};
-use super::{Look, REFRESH, STILL, part};
+use super::faults::Faults;
+use super::words::{Times, foreign, grouped, how_long, parsed, without_hosts};
+use super::{Look, REFRESH, STILL, errors, part};
 use crate::http::facts::Facts;
 use crate::status::{Health, Lake};
 use crate::text::counted;
@@ -80,7 +81,9 @@ fn of_lake(lake: &Lake) -> String {
 }
 
 /// What is being done now, and how far it is.
-pub(super) fn doing(facts: &Facts) -> Markup {
+pub(super) fn doing(facts: &Facts, faults: &Faults) -> Markup {
+    let waiting = facts.status.waiting.iter().filter(|waits| !faults.is_why(waits));
+    let waiting: Vec<&String> = waiting.collect();
     let body = html! {
         @match &facts.doing {
             Some(doing) => {
@@ -100,10 +103,15 @@ pub(super) fn doing(facts: &Facts) -> Markup {
                 " The change feed is asked every " (how_long(facts.interval.try_into().unwrap_or_default())) "."
             },
         }
-        @if !facts.status.waiting.is_empty() {
+        @if !waiting.is_empty() {
             h3 { "Waits for its turn" }
-            @let lines = facts.status.waiting.iter().map(|waits| html! { li { (foreign(waits)) } });
-            (super::errors::list(lines.collect(), "casemirror status"))
+            @let lines = waiting.iter().map(|waits| html! {
+                li {
+                    (foreign(&without_hosts(waits)))
+                    (errors::in_full(std::slice::from_ref(*waits)))
+                }
+            });
+            (errors::list(lines.collect(), "casemirror status"))
         }
     };
     part("now", "Being done now", &body)

@@ -1,14 +1,11 @@
-//! What needs somebody now, and what went wrong lately.
+//! What needs somebody now, and what went wrong lately: each fault once.
 
 use maud::{Markup, html};
 
+use super::faults::{Faults, Told};
 use super::part;
-use super::words::{Times, foreign, grouped, parsed};
-use crate::disk::Disk;
-use crate::http::facts::{Facts, RunError};
-use crate::pulse::Feeds;
-use crate::status::Failure;
-use crate::text::counted;
+use super::words::{Times, foreign, grouped, without_hosts};
+use crate::http::facts::Facts;
 
 /// Lines of a list that are seen at once,
 const SEEN: usize = 5;
@@ -16,9 +13,8 @@ const SEEN: usize = 5;
 const MOST: usize = 50;
 
 /// What differs, and what needs attention; nothing where all is well.
-pub(super) fn standing(facts: &Facts, times: &Times<'_>) -> Markup {
+pub(super) fn standing(facts: &Facts, needs: &[Told], times: &Times<'_>) -> Markup {
     let differs = facts.status.verified.as_ref().map_or(&[][..], |verified| &verified.standing);
-    let needs = needs(facts);
     html! {
         @if !differs.is_empty() {
             @let lines = differs.iter().map(|found| html! {
@@ -27,69 +23,91 @@ pub(super) fn standing(facts: &Facts, times: &Times<'_>) -> Markup {
             (part("differences", "Differs from the source", &list(lines.collect(), "sync.verifications")))
         }
         @if !needs.is_empty() {
-            @let lines = needs.iter().map(|what| html! { li.warns { (foreign(what)) } });
+            @let lines = needs.iter().map(|told| fault(told, Some("warns"), times));
             (part("attention", "Needs attention", &list(lines.collect(), "casemirror status")))
         }
     }
 }
 
-fn needs(facts: &Facts) -> Vec<String> {
-    let lag = match &facts.feeds {
-        Feeds::Stalled(lag) => Some(lag),
-        Feeds::Starting(lag) => Some(lag).filter(|lag| lag.error.is_some()),
-        Feeds::Polled => None,
-    };
-    let disk = facts.disk.as_ref().filter(|disk| disk.is_short());
-    let disk = disk.map(|disk: &Disk| {
-        format!("the disk of the store fills: {} are free", super::words::bytes(disk.free))
-    });
-    lag.map(ToString::to_string)
-        .into_iter()
-        .chain(disk)
-        .chain(facts.status.problems.clone())
-        .collect()
-}
-
-/// The errors of scopes that are tried again, and of the last runs that had any.
-pub(super) fn last(facts: &Facts, times: &Times<'_>) -> Markup {
-    let (failures, errors) = (&facts.status.failures, &facts.errors);
+/// What runs ended with and needs nobody any more.
+pub(super) fn earlier(faults: &Faults, times: &Times<'_>) -> Markup {
     let body = html! {
-        @if failures.is_empty() && errors.is_empty() { p.quiet { "None that is known of." } }
-        @if !failures.is_empty() {
-            h3 { "Tried again" }
-            (list(failures.iter().map(|failure| of_scope(failure, times)).collect(), "sync.failures"))
-        }
-        @if !errors.is_empty() {
-            h3 { "Of runs" }
-            (list(errors.iter().map(|found| of_run(found, times)).collect(), "sync.runs"))
+        @if faults.earlier.is_empty() {
+            p.quiet {
+                @if faults.now.is_empty() { "None that is known of." }
+                @else { "None but what needs attention." }
+            }
+        } @else {
+            @let lines = faults.earlier.iter().map(|told| fault(told, None, times));
+            (list(lines.collect(), "sync.runs"))
         }
     };
-    part("errors", "Last errors", &body)
+    part("errors", "Earlier errors", &body)
 }
 
-fn of_scope(failure: &Failure, times: &Times<'_>) -> Markup {
+fn fault(told: &Told, class: Option<&str>, times: &Times<'_>) -> Markup {
+    let text = told.texts.first().map_or("", String::as_str);
     html! {
-        li.warns {
-            code { (failure.table) }
-            @if failure.scope != 0 { " " (failure.scope) }
-            ": " (foreign(&failure.error))
-            span.quiet {
-                " " (counted(failure.attempts, "attempt"))
-                @if let Some(at) = failure.next_try.as_deref().and_then(parsed) {
-                    ", the next one "
-                    @if at > times.now { "at " (times.at(at)) } @else { "is due" }
-                }
-            }
+        li class=[class] {
+            (foreign(&without_hosts(text)))
+            (how_often(told, times))
+            (in_full(&told.texts))
         }
     }
 }
 
-fn of_run(found: &RunError, times: &Times<'_>) -> Markup {
+/// `12 scopes, 54 attempts; 3 runs ended with it, first 2 h ago, last now; the next try is due`
+fn how_often(told: &Told, times: &Times<'_>) -> Markup {
+    let so_many = |count: u64, noun: &str| {
+        let s = if count == 1 { "" } else { "s" };
+        format!("{} {noun}{s}", grouped(count))
+    };
+    let mut parts = Vec::new();
+    if told.scopes > 0 {
+        let (scopes, attempts) = (told.scopes.unsigned_abs(), told.attempts.unsigned_abs());
+        let text = format!("{}, {}", so_many(scopes, "scope"), so_many(attempts, "attempt"));
+        parts.push(html! { (text) });
+    }
+    if told.runs > 0 {
+        parts.push(html! { (so_many(told.runs, "run")) " ended with it" });
+    }
+    match (told.first, told.last) {
+        (Some(first), Some(last)) if first != last => {
+            parts.push(
+                html! { "first " (times.ago(Some(first))) ", last " (times.ago(Some(last))) },
+            );
+        }
+        (Some(first), _) => parts.push(html! { "since " (times.lasting(first)) }),
+        (None, _) => {}
+    }
+    if let Some(at) = told.next_try {
+        parts.push(html! {
+            "the next try "
+            @if at > times.now { "at " (times.at(at)) } @else { "is due" }
+        });
+    }
     html! {
-        li class=(if found.outcome == "failed" { "warns" } else { "" }) {
-            (times.ago(Some(found.at))) ", " code { (foreign(&found.command)) } " ended " (found.outcome)
-            @if found.runs > 1 { " (" (grouped(found.runs)) " runs with the same)" }
-            ": " span.lines { (foreign(&found.error)) }
+        @if !parts.is_empty() {
+            span.quiet { @for (at, part) in parts.iter().enumerate() {
+                @if at == 0 { " – " } @else { "; " }
+                (part)
+            } }
+        }
+    }
+}
+
+/// What was cut short, or stands for others, as it is.
+pub(super) fn in_full(texts: &[String]) -> Markup {
+    let is_all = matches!(texts, [text] if *text == without_hosts(text));
+    html! {
+        @if !is_all {
+            details.full {
+                summary { "in full" }
+                ul {
+                    @for text in texts.iter().take(MOST) { li { (foreign(text)) } }
+                }
+                @if texts.len() > MOST { p.quiet { "and " (grouped(texts.len() - MOST)) " more: " code { "sync.failures" } } }
+            }
         }
     }
 }

@@ -2,14 +2,15 @@
 
 use maud::{Markup, html};
 
-use super::part;
-use super::words::{Times, foreign, grouped, how_long, parsed};
+use super::faults::Faults;
+use super::words::{Times, foreign, grouped, how_long, parsed, without_hosts};
+use super::{errors, part};
 use crate::status::{Run, Table};
 
 /// Of the tables.
 const COLUMNS: usize = 7;
 
-pub(super) fn of(tables: &[Table], times: &Times<'_>) -> Markup {
+pub(super) fn of(tables: &[Table], faults: &Faults, times: &Times<'_>) -> Markup {
     let mut all: Vec<&Table> = tables.iter().collect();
     // What needs somebody first, and last what nobody asked for.
     all.sort_by_key(|table| match table.status {
@@ -31,14 +32,14 @@ pub(super) fn of(tables: &[Table], times: &Times<'_>) -> Markup {
                     th.number scope="col" { "waiting" }
                     th.number scope="col" { "rejects" }
                 } }
-                tbody { @for table in all { (row(table, times)) } }
+                tbody { @for table in all { (row(table, faults, times)) } }
             }
         }
     };
     part("tables", "Tables", &body)
 }
 
-fn row(table: &Table, times: &Times<'_>) -> Markup {
+fn row(table: &Table, faults: &Faults, times: &Times<'_>) -> Markup {
     let class = match table.status {
         "ok" => "good",
         "failing" | "forbidden" => "warns",
@@ -63,8 +64,11 @@ fn row(table: &Table, times: &Times<'_>) -> Markup {
             td.number { (grouped(table.pending)) }
             td.number { (count(table.rejected)) }
         }
-        @if let Some(reason) = &table.reason {
-            tr.reason { td colspan=(COLUMNS) { p.quiet { (table.table) ": " (foreign(reason)) } } }
+        @if let Some(reason) = table.reason.as_ref().filter(|_| !faults.has(&table.table)) {
+            tr.reason { td colspan=(COLUMNS) {
+                p.quiet { (table.table) ": " (foreign(&without_hosts(reason))) }
+                (errors::in_full(std::slice::from_ref(reason)))
+            } }
         }
     }
 }

@@ -9,8 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::of;
 use crate::disk::Disk;
 use crate::http::facts::{
-    Coverage, Facts, Hour, MonthStatus, Reports, RunError, Scope, Signed, Snapshot, Unbelieved,
-    Window,
+    Coverage, Facts, Failing, Hour, MonthStatus, Reports, RunError, Scope, Signed, Snapshot,
+    Unbelieved, Window,
 };
 use crate::progress::{Counts, Now};
 use crate::pulse::{Feeds, Lag};
@@ -60,6 +60,7 @@ fn empty() -> Facts {
         without_control: 0,
         verified_whole: None,
         restatements: 0,
+        failing: Vec::new(),
         errors: Vec::new(),
     }
 }
@@ -144,6 +145,16 @@ fn reports(of: impl Fn(usize, usize) -> &'static str, name: impl Fn(usize) -> St
 }
 
 /// Everything at once goes wrong, and what the platform says of it is meant to break the page.
+/// Tells what differs in more than numbers.
+const NAMES: &str = "abcdefghijklmnopqrstuvwxyz";
+
+fn answer(case: i64) -> String {
+    format!(
+        "GET https://brokerage.invalid/api/Conditions/Cases/{case}/Costs/Buyer?$filter=x failed (attempt 5 of 5, \
+         after 0.{case} s): 500: {HOSTILE}"
+    )
+}
+
 fn broken() -> (Facts, Reports) {
     let mut facts = well();
     let status = &mut facts.status;
@@ -152,7 +163,10 @@ fn broken() -> (Facts, Reports) {
         (table.status, table.reason) = (name, Some(format!("500 from the platform: {HOSTILE}")));
         (table.pending, table.rejected) = (1_200, 17);
     }
-    status.problems = (0..60).map(|at| format!("costs: {at} scopes failed: {HOSTILE}")).collect();
+    let name = |at: usize| if at == 0 { "costs".to_owned() } else { format!("table_{at}") };
+    let failed =
+        |at| format!("{}: 12 scopes failed and will be tried again: {}", name(at), answer(7));
+    status.problems = (0..60).map(failed).collect();
     status.waiting = vec![format!("activities (1200 scopes): {HOSTILE}")];
     status.failures = (0..12)
         .map(|at| Failure {
@@ -161,7 +175,7 @@ fn broken() -> (Facts, Reports) {
             attempts: 1 + at,
             next_try: Some(text(ago(600 - 100 * at))),
             kind: "Server".to_owned(),
-            error: format!("GET /api/Conditions/Cases/{at}/Costs/Buyer: 500: {HOSTILE}"),
+            error: answer(at),
         })
         .collect();
     let standing = (0..25)
@@ -202,13 +216,19 @@ fn broken() -> (Facts, Reports) {
     facts.unbelieved = Unbelieved { doubted: 3, held: 2, months: 1 };
     facts.without_control = 12;
     facts.restatements = 40;
+    facts.failing = vec![Failing {
+        table: "costs".to_owned(),
+        scopes: 12,
+        attempts: 78,
+        first: Some(ago(7_300)),
+        next_try: Some(ago(-100)),
+    }];
     facts.errors = (0..12)
         .map(|at| RunError {
-            command: "run".to_owned(),
-            outcome: "failed".to_owned(),
-            at: ago(100 * at),
+            first: ago(100 * at + 50),
+            last: ago(100 * at),
             runs: 3,
-            error: format!("the source does not answer\n{HOSTILE} {at}"),
+            error: format!("the source does not answer\n{HOSTILE} {}", &NAMES[at as usize..]),
         })
         .collect();
     let all = [
@@ -369,8 +389,8 @@ fn everything_that_is_wrong_is_said_and_long_lists_end() {
         "41 read, 1 failing, 1 forbidden, 1 absent, 1 disabled",
         "98,000 committed, 7,000 calls",
         "3,000 of 12,345 scopes",
-        "2 attempts, the next one is due",
-        "the next one at <time datetime=\"2026-11-24T20:31:40Z\">",
+        "12 scopes, 78 attempts",
+        "the next try at <time datetime=\"2026-11-24T20:31:40Z\">",
         "<span class=\"off\">killed</span>",
         "title=\"2025-01, doubted: ",
     ] {
@@ -380,6 +400,77 @@ fn everything_that_is_wrong_is_said_and_long_lists_end() {
     let tables = &page[page.find("id=\"tables\"").unwrap()..];
     let at = |table: &str| tables.find(table).unwrap();
     assert!(at("table_05_") < at("table_00_") && at("table_14_") > at("table_44_"));
+}
+
+#[test]
+fn a_fault_is_told_once_whoever_tells_of_it_and_as_it_is_on_demand() {
+    let mut facts = well();
+    let error = |case: i64, attempt: i64| {
+        format!(
+            "GET https://brokerage.invalid/api/Cases/{case}/Costs?$top=50 failed (attempt {attempt} of 5): 500"
+        )
+    };
+    let table = &mut facts.status.tables[4];
+    (table.table, table.status) = ("costs".to_owned(), "failing");
+    table.reason = Some(error(1, 5));
+    let failed = |count, case| {
+        format!("costs: {count} scopes failed and will be tried again: {}", error(case, 5))
+    };
+    facts.status.problems = vec![format!("costs is failing: {}", error(1, 5)), failed(2, 1017)];
+    let failure = |scope| Failure {
+        table: "costs".to_owned(),
+        scope,
+        error: error(scope, 3),
+        ..Failure::default()
+    };
+    facts.status.failures = vec![failure(1_017), failure(1_018)];
+    let (first, next_try) = (Some(ago(7_300)), Some(ago(10)));
+    facts.failing =
+        vec![Failing { table: "costs".to_owned(), scopes: 2, attempts: 7, first, next_try }];
+    let run = |seconds: i64, error: String| RunError {
+        first: ago(seconds),
+        last: ago(seconds),
+        runs: 1,
+        error,
+    };
+    facts.errors = vec![
+        run(300, format!("costs is failing: {}\n{}", error(2, 5), failed(3, 1_017))),
+        run(900, failed(9, 1_019)),
+        run(90_000, "the disk is full\nnotes: 3 open rejects, see sync.rejects".to_owned()),
+        run(95_000, "the disk is full".to_owned()),
+    ];
+    facts.status.waiting = vec![
+        format!("costs (2 scopes): {}", error(1_018, 3)),
+        format!("notes (1 scope): {}", error(3, 1)),
+        "costs (5 scopes): changed".to_owned(),
+    ];
+    let page = of(&facts, &Reports::default(), true).into_string();
+    let section = |id: &str| between(&page, &format!("<section id=\"{id}\""), "</section>")[0];
+    let attention = section("attention");
+    assert_eq!(attention.matches("<li class=\"warns\">").count(), 1, "{attention}");
+    let (seen, full) = attention.split_once("<details").unwrap();
+    for words in [
+        "GET /api/Cases/1/Costs failed (attempt 5 of 5): 500",
+        "2 scopes, 7 attempts; 2 runs ended with it; first ",
+        ">2 h ago</time>, last ",
+        ">5 min ago</time>; the next try is due",
+    ] {
+        assert!(seen.contains(words), "{words}\n{seen}");
+    }
+    assert!(!seen.contains("brokerage.invalid") && !seen.contains("$top"), "{seen}");
+    // Whatever was told is there, as it is.
+    for text in facts.status.problems.iter().chain(facts.status.failures.iter().map(|f| &f.error)) {
+        assert!(full.contains(text.as_str()), "{text}\n{full}");
+    }
+    let earlier = section("errors");
+    let disk = "<bdi>the disk is full</bdi><span class=\"quiet\"> – 2 runs ended with it; first ";
+    assert!(earlier.contains(disk) && earlier.contains("3 open rejects"), "{earlier}");
+    assert!(!earlier.contains("Costs"), "{earlier}");
+    assert!(!section("tables").contains("Costs failed"), "it stands above");
+    let now = section("now");
+    assert!(now.contains("notes (1 scope): GET /api/Cases/3/Costs failed"), "{now}");
+    assert!(now.contains("costs (5 scopes): changed"), "{now}");
+    assert!(!now.contains("costs (2 scopes)"), "it stands above\n{now}");
 }
 
 /// For who wants to look at them: `WRITE_PAGES=DIR cargo test --release --lib http::page`.

@@ -3,6 +3,7 @@
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
+use url::Url;
 
 use crate::text::printable;
 
@@ -83,6 +84,37 @@ pub(super) fn bytes(bytes: u64) -> String {
     indicatif::HumanBytes(bytes).to_string()
 }
 
+/// What follows an address in what is said of a call that failed.
+const BEHIND_ADDRESS: &str = " failed (";
+
+/// A text whose web addresses are cut to their path: host and query are the same each time, or say little. One
+/// without a path stays.
+pub(super) fn without_hosts(text: &str) -> String {
+    let (mut short, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = ["https://", "http://"].iter().filter_map(|s| rest.find(s)).min() {
+        let (before, from) = rest.split_at(at);
+        let address = &from[..length_of_address(from)];
+        let path = Url::parse(address).ok().map(|url| url.path().to_owned());
+        short.push_str(before);
+        short.push_str(path.as_deref().filter(|path| *path != "/").unwrap_or(address));
+        rest = &from[address.len()..];
+    }
+    short + rest
+}
+
+/// An address ends with its word, but for what ends a sentence. Queries are shown with their blanks: where one has
+/// any, it ends where is said what became of the call.
+fn length_of_address(text: &str) -> usize {
+    let word = text.split(char::is_whitespace).next().unwrap_or(text);
+    let with_blanks =
+        text.find(BEHIND_ADDRESS).filter(|end| word.contains('?') && *end > word.len());
+    let other = |end: &usize| ["https://", "http://"].iter().any(|s| text[1..*end].contains(s));
+    match with_blanks.filter(|end| !other(end)) {
+        Some(end) => end,
+        None => word.trim_end_matches(|c: char| ":;,.)\"'".contains(c)).len(),
+    }
+}
+
 /// A text of the platform's, or one that may have some of it: it cannot change how what is around it is shown.
 pub(super) fn foreign(text: &str) -> Markup {
     html! { bdi { (printable(text)) } }
@@ -104,6 +136,21 @@ mod tests {
             "<time datetime=\"2026-01-01T23:30:00Z\" title=\"2026-01-02 00:30:00 CET\">180 days ago</time>"
         );
         assert_eq!(times.ago(None).into_string(), "<span class=\"quiet\">never</span>");
+    }
+
+    #[test]
+    fn addresses_are_cut_to_their_path_and_the_rest_of_a_text_stays() {
+        let text = "GET https://host:8443/api/Cases?$filter=Id%20eq%203&$top=50: 500  from \
+                    (http://a/b/c?d#e), at http://a/ or s3://b/c and \n nothing";
+        assert_eq!(
+            without_hosts(text),
+            "GET /api/Cases: 500  from (/b/c), at http://a/ or s3://b/c and \n nothing"
+        );
+        assert_eq!(without_hosts("http://["), "http://[");
+        let text = "GET http://a/api/Cases?$orderby=Id asc&$top=5 failed (attempt 1 of 5): 500 of http://a/b?c d";
+        assert_eq!(without_hosts(text), "GET /api/Cases failed (attempt 1 of 5): 500 of /b d");
+        let text = "see http://a/b?c and GET http://a/d?e f failed (attempt 1 of 5)";
+        assert_eq!(without_hosts(text), "see /b and GET /d failed (attempt 1 of 5)");
     }
 
     #[test]
