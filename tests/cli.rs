@@ -60,6 +60,9 @@ fn check_shows_every_table_and_changes_nothing() {
     assert_eq!(row("cases"), "yes -", "no permission is documented for it");
     assert_eq!(row("activities"), "yes no", "enabled, not granted");
     assert_eq!(row("costs"), "no -", "not enabled");
+    let told = "1 enabled table lacks a permission: it will be empty";
+    assert!(table.contains(told), "{table}");
+    assert!(table.contains("events: not enabled, because only webhooks tell"), "{table}");
     assert!(!world.path("data").exists(), "check made files");
     assert_eq!(world.sandbox.stats().feed.calls, 0);
 }

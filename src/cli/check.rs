@@ -22,11 +22,17 @@ pub(crate) async fn run(config: Config) -> Result<u8> {
     let permissions = client.permissions().await?;
     let mut table = output::table(&["resource", "permission needed", "granted", "enabled"]);
     let mut missing = 0;
-    let mut restrictions = String::new();
+    let (mut restrictions, mut untold) = (String::new(), String::new());
     for resource in catalog.resources() {
         let is_told = resource.group == Group::Events;
-        let enabled = !config.resources.disable.contains(&resource.table)
-            && (!is_told || config.serve.webhooks.is_some());
+        let is_wanted = !config.resources.disable.contains(&resource.table);
+        let enabled = is_wanted && (!is_told || config.serve.webhooks.is_some());
+        if is_wanted && !enabled {
+            untold += &format!(
+                "\n{}: not enabled, because only webhooks tell of them, and serve.webhooks is off.",
+                resource.table
+            );
+        }
         let granted: Vec<bool> = resource
             .permissions
             .iter()
@@ -60,6 +66,8 @@ pub(crate) async fn run(config: Config) -> Result<u8> {
     let end = match missing {
         0 if restrictions.is_empty() => "Everything that is enabled may be read.".to_owned(),
         0 => "Everything that is enabled may be read, but in part:".to_owned(),
+        1 => "1 enabled table lacks a permission: it will be empty and marked `forbidden`."
+            .to_owned(),
         n => format!(
             "{n} enabled tables lack a permission: they will be empty and marked `forbidden`."
         ),
@@ -71,7 +79,7 @@ pub(crate) async fn run(config: Config) -> Result<u8> {
         format!("Nothing can be mirrored or published like this:\n{}", unwritable.join("\n"))
     };
     print(&format!(
-        "{} answers; tenant {tenant}, client {}.\n{table}\n{end}{restrictions}\n{folders}\n",
+        "{} answers; tenant {tenant}, client {}.\n{table}\n{end}{restrictions}{untold}\n{folders}\n",
         config.source.base_url, config.source.client_id
     ))?;
     let looked = tokio::task::spawn_blocking(move || look_at_bucket(&config, store_id));
