@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use casemirror::catalog::Catalog;
@@ -12,22 +12,13 @@ use casemirror::sandbox::Act;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::readers::environment;
 use crate::support::follow::assert_status;
+use crate::support::objects::{ObjectStore, SECRET};
 use crate::support::{World, one, shown};
 
-const BUCKET: &str = "mirror";
 const ADDRESS: &str = "s3://mirror/team/x";
-const SECRET: &str = "an-access-key-that-is-shown-nowhere";
 /// Long enough for a slow machine.
 const LONGEST: Duration = Duration::from_secs(120);
-
-/// An S3 server; killed when it is dropped.
-struct Server {
-    bin: std::path::PathBuf,
-    port: u16,
-    child: Option<Child>,
-}
 
 /// What `buckets.py read` prints.
 #[derive(Debug, Deserialize)]
@@ -38,58 +29,7 @@ struct Read {
     snapshots: BTreeMap<String, String>,
 }
 
-impl Server {
-    /// With one empty bucket; `None` where there is no Python for it.
-    fn start() -> Option<Server> {
-        let mut server = Server::down()?;
-        server.come_up();
-        Some(server)
-    }
-
-    /// An address where nobody answers yet.
-    fn down() -> Option<Server> {
-        let bin = environment("s3")?;
-        // Free now; nobody else on this machine takes ports by their number.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Some(Server { bin, port, child: None })
-    }
-
-    fn come_up(&mut self) {
-        let mut command = Command::new(self.bin.join("moto_server"));
-        command.args(["-H", "127.0.0.1", "-p", &self.port.to_string()]);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        self.child = Some(child);
-        let start = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(start.elapsed() < LONGEST, "moto_server does not answer");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        self.script("make", &[]);
-    }
-
-    fn environment(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("AWS_ENDPOINT", format!("http://127.0.0.1:{}", self.port)),
-            ("AWS_ALLOW_HTTP", "true".to_owned()),
-            ("AWS_REGION", "us-east-1".to_owned()),
-            ("AWS_ACCESS_KEY_ID", "AKIAMIRROR".to_owned()),
-            ("AWS_SECRET_ACCESS_KEY", SECRET.to_owned()),
-        ]
-    }
-
-    fn script(&self, act: &str, more: &[&str]) -> Vec<u8> {
-        let output = Command::new(self.bin.join("python"))
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/buckets.py"))
-            .args([act, &format!("127.0.0.1:{}", self.port), BUCKET])
-            .args(more)
-            .envs(self.environment())
-            .env_remove("AWS_ENDPOINT")
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{act}: {}", shown(&output));
-        output.stdout
-    }
-
+impl ObjectStore {
     fn asked<T: DeserializeOwned>(&self, act: &str) -> T {
         serde_json::from_slice(&self.script(act, &["team/x"])).unwrap()
     }
@@ -123,15 +63,6 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 /// Every table of the bucket's snapshot has the rows of the store.
 fn assert_rows(world: &World, read: &Read) {
     let store = world.store();
@@ -150,7 +81,7 @@ fn new_case(world: &World) {
 
 #[test]
 fn pyarrow_reads_what_was_published_and_unchanged_files_are_named_again() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = ObjectStore::start() else { return };
     let world = World::with_snapshots(6);
     let said = server.sync(&world);
     assert!(said.contains("parquet   s3://mirror/team/x/snapshots/"), "{said}");
@@ -190,7 +121,7 @@ fn left_to_upload(world: &World) -> Vec<String> {
 
 #[test]
 fn where_the_object_store_is_out_of_reach_the_rest_goes_on_and_it_catches_up() {
-    let Some(mut server) = Server::down() else { return };
+    let Some(mut server) = ObjectStore::down() else { return };
     let world = World::with_snapshots(6);
     let output = server.run(&world, &["sync"]);
     assert_status(&output, 1);
@@ -216,7 +147,7 @@ fn where_the_object_store_is_out_of_reach_the_rest_goes_on_and_it_catches_up() {
 
 #[test]
 fn what_the_object_store_refuses_is_told_and_holds_no_key() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = ObjectStore::start() else { return };
     let world = World::with_snapshots(3);
     let output = server
         .command(&world, &["sync"])
@@ -244,7 +175,7 @@ fn what_the_object_store_refuses_is_told_and_holds_no_key() {
 
 #[test]
 fn a_bucket_of_another_store_is_refused_before_anything_is_called() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = ObjectStore::start() else { return };
     let world = World::with_snapshots(3);
     server.sync(&world);
     let before = server.list();
@@ -261,7 +192,7 @@ fn a_bucket_of_another_store_is_refused_before_anything_is_called() {
 
 #[test]
 fn killed_between_any_two_steps_readers_have_a_whole_snapshot_and_the_next_run_ends_it() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = ObjectStore::start() else { return };
     let world = World::with_snapshots(4);
     server.sync(&world);
     let mut before = server.read();
@@ -288,7 +219,7 @@ fn killed_between_any_two_steps_readers_have_a_whole_snapshot_and_the_next_run_e
 
 #[test]
 fn what_privacy_takes_out_is_in_no_earlier_snapshot_of_the_bucket_and_in_no_pack() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = ObjectStore::start() else { return };
     let world = World::with_snapshots(6);
     server.sync(&world);
     new_case(&world);
@@ -315,12 +246,12 @@ fn what_privacy_takes_out_is_in_no_earlier_snapshot_of_the_bucket_and_in_no_pack
 
 #[test]
 fn a_daemon_publishes_without_the_object_store_stops_in_time_and_catches_up() {
-    let Some(mut server) = Server::down() else { return };
+    let Some(mut server) = ObjectStore::down() else { return };
     let world = World::with_snapshots(4);
     world.configure_eager("");
     // It takes calls, and never answers.
     let silent = TcpListener::bind(("127.0.0.1", server.port)).unwrap();
-    let environment = |server: &Server| {
+    let environment = |server: &ObjectStore| {
         let mut all = server.environment();
         all.push(("CASEMIRROR_PUBLISH__PARQUET", ADDRESS.to_owned()));
         all
@@ -357,7 +288,7 @@ fn a_daemon_publishes_without_the_object_store_stops_in_time_and_catches_up() {
 
 #[test]
 fn hosts_that_share_a_bucket_let_one_at_a_time_ask_the_feeds() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = ObjectStore::start() else { return };
     let world = World::with_snapshots(4);
     assert!(shown(&server.run(&world, &["lease"])).contains("nobody has ever held"));
     server.sync(&world);

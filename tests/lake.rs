@@ -10,7 +10,8 @@ use casemirror::sandbox::{Act, Facet};
 use serde_json::Value;
 
 use crate::support::follow::UNTHROTTLED;
-use crate::support::lake::{LakeWorld, assert_no_secret, in_memory};
+use crate::support::lake::{LakeWorld, PLACE, assert_no_secret, in_memory};
+use crate::support::objects::ObjectStore;
 use crate::support::postgres::Postgres;
 use crate::support::{one, shown};
 
@@ -344,6 +345,38 @@ fn the_store_goes_on_while_the_catalog_is_away_and_the_lake_catches_up() {
     daemon.stop();
     lake.publish();
     lake.assert_equal();
+}
+
+#[test]
+fn the_data_are_in_a_bucket_and_the_lake_catches_up_when_it_was_away() {
+    let Some(store) = ObjectStore::start() else { return };
+    let Some(lake) = LakeWorld::in_a_bucket(6, &store) else { return };
+    let files =
+        || -> Vec<String> { serde_json::from_slice(&store.script("list", &[PLACE])).unwrap() };
+    lake.world.sync();
+    lake.assert_equal();
+    let first = files();
+    assert!(first.len() > 50 && !lake.world.path("data/lake").exists(), "{first:?}");
+    // Nobody answers there.
+    lake.find_store_at(1);
+    change(&lake, 0);
+    let output = lake.world.run(&["sync"]);
+    assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+    assert!(shown(&output).contains("the lake is behind: "), "{}", shown(&output));
+    assert_no_secret(&output);
+    assert_ne!(status(&lake)["lake"]["behind_seconds"], 0);
+    assert_eq!(files(), first);
+    lake.find_store_at(store.port);
+    lake.publish();
+    lake.assert_equal();
+    // What is killed halfway leaves files that no snapshot names, and none that one names is missing.
+    change(&lake, 1);
+    let killed = lake.world.command(&["sync"]).env("CASEMIRROR_ABORT_AT", "lake-written").output();
+    assert_eq!(killed.unwrap().status.code(), Some(3));
+    lake.publish();
+    lake.assert_equal();
+    let output = lake.world.run(&["check"]);
+    assert_no_secret(&output);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use casemirror::sandbox::Options;
 use duckdb::{Config, Connection};
 
 use super::follow::{self, UNTHROTTLED};
+use super::objects::{self, ObjectStore};
 use super::postgres::{PASSWORD, Postgres};
 use super::{World, binary, one, shown};
 use crate::readers::environment;
@@ -54,14 +55,53 @@ fn extension(name: &str) -> PathBuf {
 pub(crate) struct LakeWorld {
     pub(crate) world: World,
     catalog: String,
+    data: &'static str,
     schema: String,
+    /// Statements by which a reader comes to the data.
+    access: String,
 }
+
+/// A folder of the world's.
+const FOLDER: &str = "data/lake";
+/// A place in the bucket.
+pub(crate) const PLACE: &str = "team/lake";
 
 impl LakeWorld {
     /// With a DuckDB file as its catalog; `None` where the extensions are missing and may be.
     pub(crate) fn in_a_file(cases: usize) -> Option<LakeWorld> {
         let world = World::with(follow::unthrottled(cases));
         LakeWorld::of(world, "data/lake.ducklake".to_owned(), "main")
+    }
+
+    /// With its data in a bucket.
+    pub(crate) fn in_a_bucket(cases: usize, store: &ObjectStore) -> Option<LakeWorld> {
+        let mut lake = LakeWorld::in_a_file(cases)?;
+        lake.data = "s3://mirror/team/lake";
+        lake.find_store_at(store.port);
+        lake.access = format!(
+            "LOAD '{}'; CREATE SECRET (TYPE s3, KEY_ID 'AKIAMIRROR', SECRET '{}', REGION 'us-east-1', \
+               ENDPOINT '127.0.0.1:{}', URL_STYLE 'path', USE_SSL false);",
+            extension("httpfs").display(),
+            objects::SECRET,
+            store.port
+        );
+        lake.configure(UNTHROTTLED, "");
+        Some(lake)
+    }
+
+    /// Tells the program at which port the object store answers.
+    pub(crate) fn find_store_at(&self, port: u16) {
+        self.write_secrets(&format!(
+            "s3_key_id = \"AKIAMIRROR\"\ns3_secret = \"{}\"\ns3_region = \"us-east-1\"\n\
+             s3_endpoint = \"127.0.0.1:{port}\"\ns3_url_style = \"path\"\ns3_use_ssl = false\n",
+            objects::SECRET
+        ));
+    }
+
+    fn write_secrets(&self, text: &str) {
+        let secrets = self.world.path("lake.toml");
+        fs::write(&secrets, text).unwrap();
+        fs::set_permissions(secrets, Permissions::from_mode(0o600)).unwrap();
     }
 
     /// With its catalog in PostgreSQL.
@@ -83,10 +123,9 @@ impl LakeWorld {
         let installed = extensions()?;
         fs::create_dir_all(world.path("data")).unwrap();
         symlink(installed, world.path("data/extensions")).unwrap();
-        let secrets = world.path("lake.toml");
-        fs::write(&secrets, format!("postgres_password = \"{PASSWORD}\"\n")).unwrap();
-        fs::set_permissions(secrets, Permissions::from_mode(0o600)).unwrap();
-        let lake = LakeWorld { world, catalog, schema: schema.to_owned() };
+        let (schema, access) = (schema.to_owned(), String::new());
+        let lake = LakeWorld { world, catalog, data: FOLDER, schema, access };
+        lake.write_secrets(&format!("postgres_password = \"{PASSWORD}\"\n"));
         lake.configure(UNTHROTTLED, "");
         Some(lake)
     }
@@ -94,9 +133,9 @@ impl LakeWorld {
     /// Writes the configuration: `before` comes before the lake's section, `more` is added to that.
     pub(crate) fn configure(&self, before: &str, more: &str) {
         self.world.configure(&format!(
-            "{before}[lake]\ncatalog = \"{}\"\ndata = \"data/lake\"\nschema = \"{}\"\nsecret_file = \"lake.toml\"\n\
+            "{before}[lake]\ncatalog = \"{}\"\ndata = \"{}\"\nschema = \"{}\"\nsecret_file = \"lake.toml\"\n\
              {more}",
-            self.catalog, self.schema
+            self.catalog, self.data, self.schema
         ));
     }
 
@@ -113,9 +152,9 @@ impl LakeWorld {
         } else {
             catalog = self.world.path(&catalog).display().to_string();
         }
-        let schema = &self.schema;
+        let (access, schema) = (&self.access, &self.schema);
         Readers(format!(
-            "ATTACH 'ducklake:{catalog}' AS lake (METADATA_SCHEMA '{schema}', READ_ONLY)"
+            "{access} ATTACH 'ducklake:{catalog}' AS lake (METADATA_SCHEMA '{schema}', READ_ONLY)"
         ))
     }
 
@@ -183,7 +222,7 @@ impl LakeWorld {
 
     /// Files below the folder of the lake's data.
     pub(crate) fn files(&self) -> usize {
-        count(&self.world.path("data/lake"))
+        count(&self.world.path(FOLDER))
     }
 }
 
@@ -221,9 +260,11 @@ pub(crate) fn in_memory() -> Connection {
     conn
 }
 
-/// Asserts that the password of the catalog is in no word of it.
+/// Asserts that neither the password of the catalog nor the key of the object store is in a word of it.
 pub(crate) fn assert_no_secret(output: &Output) {
-    assert!(!shown(output).contains(PASSWORD), "{}", shown(output));
+    for secret in [PASSWORD, objects::SECRET] {
+        assert!(!shown(output).contains(secret), "{}", shown(output));
+    }
 }
 
 fn relations(conn: &Connection, database: &str) -> Vec<(String, String)> {

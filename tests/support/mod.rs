@@ -25,6 +25,7 @@ pub(crate) mod daemon;
 pub(crate) mod follow;
 pub(crate) mod journals;
 pub(crate) mod lake;
+pub(crate) mod objects;
 pub(crate) mod postgres;
 pub(crate) mod scripted;
 pub(crate) mod stored;
