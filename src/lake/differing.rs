@@ -22,7 +22,7 @@ const GROUPS: u32 = 1 << GROUP_BITS;
 /// So many bits DuckDB is to take for places in an array instead of looking up groups by their hashes.
 pub(super) const GROUP_BITS: u32 = 16;
 /// From so many rows on sums are cheaper than holding all rows against each other.
-const LARGE: u64 = 10_000;
+pub(super) const LARGE: u64 = 10_000;
 
 /// How many rows differ; at least one does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +43,10 @@ pub(super) fn find(engine: &Engine, table: &Table, among: &str) -> Result<Option
         if !groups(engine, table, among)? {
             return Ok(None);
         }
-        within =
-            format!("SEMI JOIN temp.differing_groups AS g ON {} = g._group {among}", part(table));
+        within = format!(
+            "SEMI JOIN temp.differing_groups AS g ON {} = g._group {among}",
+            group_of(table)
+        );
     }
     let compared = compared(table);
     let doing = format!("compare {} with the lake", table.path());
@@ -97,13 +99,13 @@ pub(super) fn find(engine: &Engine, table: &Table, among: &str) -> Result<Option
 
 /// Finds the groups whose sums differ; whether there are any.
 fn groups(engine: &Engine, table: &Table, among: &str) -> Result<bool> {
-    let (part, compared) = (part(table), compared(table));
+    let (group, compared) = (group_of(table), compared(table));
     // Hashed once more: DuckDB joins the hashes of columns by XOR, which a sum would show through. A bit less makes it
     // a BIGINT, of which DuckDB adds up several times as many in the time.
     let sums = |database: &str, sign: &str| {
         format!(
             "SELECT _group, {sign}total AS total FROM (\
-               SELECT {part} AS _group, sum((hash(hash({compared})) >> 1)::BIGINT) AS total \
+               SELECT {group} AS _group, sum((hash(hash({compared})) >> 1)::BIGINT) AS total \
                FROM {} AS t {among} GROUP BY _group)",
             table.within(database)
         )
@@ -126,7 +128,7 @@ fn rows(engine: &Engine, of: &str) -> Result<u64> {
 }
 
 /// The number of a row's group. A case's rows change together, so they are in one.
-fn part(table: &Table) -> String {
+fn group_of(table: &Table) -> String {
     let case_id = table.identity.iter().filter(|column| *column == "case_id");
     let mut columns: Vec<&str> = case_id.map(String::as_str).collect();
     if columns.is_empty() {

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::lake::differing::LARGE;
 use crate::lake::tables::Column;
 
 fn counters(parts: &[(&str, i64)]) -> Option<BTreeMap<String, i64>> {
@@ -62,8 +63,6 @@ fn only_counters_that_stand_let_a_table_or_a_month_be_left_alone() {
     assert_eq!(Way::of(&table(same), Some(&known), None), Way::New);
 }
 
-/// From so many rows on sums are compared first.
-const LARGE: u64 = 10_000;
 const CASES: i64 = 20_000;
 /// Two notes a case, without the dearer way of what the lake is made of: DuckDB on both sides.
 const NOTES: &str = "SELECT n // 2 AS case_id, n % 2 AS id, n // 4000 % 5 AS line_number, \
