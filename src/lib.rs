@@ -55,6 +55,7 @@
 //! - [`ticks`]: instants as the source counts them, in 100 ns.
 //! - [`sql`]: SQL identifiers and literals, quoted.
 //! - [`text`]: numbers with their noun.
+//! - [`tls`]: what encrypts connections.
 //! - [`error`]: one error, whose kind decides retry, exit status and hint.
 //! - [`progress`]: a bar on a terminal, log lines elsewhere.
 //! - [`failpoint`]: named points at which a test kills the process.
@@ -99,6 +100,7 @@ mod sql;
 mod status;
 mod text;
 mod ticks;
+mod tls;
 mod verify;
 
 #[cfg(test)]

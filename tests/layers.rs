@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What everything may use: it knows nothing of any step.
-const BASE: [&str; 13] = [
+const BASE: [&str; 14] = [
     "catalog",
     "config",
     "disk",
@@ -19,6 +19,7 @@ const BASE: [&str; 13] = [
     "sql",
     "text",
     "ticks",
+    "tls",
 ];
 
 /// What else each part may name. What is missing here is forbidden.
@@ -28,6 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("sql", &[]),
     ("text", &[]),
+    ("tls", &[]),
     ("failpoint", &[]),
     ("durable", &[]),
     ("progress", &[]),
@@ -186,8 +188,18 @@ fn every_part_is_described_where_people_look() {
         .collect();
     assert_eq!(described, parts, "src/lib.rs");
     // The page leaves out what is only a tool.
-    let tools =
-        ["disk", "pulse", "error", "failpoint", "progress", "schedule", "sql", "text", "ticks"];
+    let tools = [
+        "disk",
+        "pulse",
+        "error",
+        "failpoint",
+        "progress",
+        "schedule",
+        "sql",
+        "text",
+        "ticks",
+        "tls",
+    ];
     let page = fs::read_to_string(root.join("docs/architecture.md")).unwrap();
     let layout = page.split("```text\nsrc/").nth(1).unwrap().split("```").next().unwrap();
     let words: BTreeSet<&str> =

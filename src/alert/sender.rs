@@ -9,6 +9,7 @@ use serde_json::json;
 use super::Message;
 use crate::config::{self, SecretUrl};
 use crate::error::{Error, Kind, Result};
+use crate::tls;
 
 /// Who does not answer by then is asked again.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -104,8 +105,7 @@ impl Target {
 }
 
 fn client_for(url: &SecretUrl) -> Result<Client> {
-    // An error only says that there is a provider already, which serves as well.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    tls::provide();
     let builder = Client::builder().timeout(LONGEST).redirect(redirect::Policy::none());
     let here = |builder: ClientBuilder| {
         if config::is_this_machine(&url.expose()) { builder.no_proxy() } else { builder }

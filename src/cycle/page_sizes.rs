@@ -15,13 +15,13 @@ const PAGE_SIZES: &str = "page_sizes";
 /// change causes exactly the calls that it has to (docs/architecture.md, "Seen and fetched").
 pub(super) fn recall(run: &Run) -> Result<()> {
     let sizes = page_sizes(&run.store.connection()?)?;
-    run.client().assume_page_sizes(sizes);
+    run.client().tops().assume(sizes);
     Ok(())
 }
 
 /// Keeps what this run has found out.
 pub(super) async fn keep(run: &Run) -> Result<()> {
-    let sizes = serde_json::json!(run.client().page_sizes()).to_string();
+    let sizes = serde_json::json!(run.client().tops().found()).to_string();
     let kept = State::new(&run.store.connection()?).meta(PAGE_SIZES)?;
     if kept.as_deref() == Some(sizes.as_str()) {
         return Ok(());

@@ -1,10 +1,8 @@
 //! The client: sends a request until it is answered, or until it is clear that it will not be.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use secrecy::ExposeSecret;
 use tokio::time::Instant;
 
 use super::boot::{BootClock, SystemBootClock};
@@ -13,21 +11,18 @@ use super::feed_calls::Rule;
 use super::lease::Lease;
 use super::ledger::{FeedPermit, Ledger};
 use super::limits::Slot;
-use super::refusal::Refusal;
 use super::request::{Answer, CallClass, Request};
 use super::retry::Retry;
 use super::retry_after::{asked_wait, server_date};
-use super::shape;
 use super::token::{Bearer, Tokens};
+use super::tops::Tops;
 use super::transport::{Incoming, Outgoing, Transport, may_have_arrived};
-use super::validate::{
-    faulty_json, kept_on_the_way, other_type, redirect_target, shown_address, unproven,
-};
+use super::validate::shown_address;
+use super::verdict::{self, Failure, Outcome};
 use crate::config;
 use crate::error::{Error, Kind, Result};
 use crate::progress::Progress;
 use crate::scope::CallStats;
-use crate::text::without_bom;
 
 const JSON: &str = "application/json";
 
@@ -78,33 +73,7 @@ struct Shared {
     feed_per: Duration,
     /// `limits.retry_after`.
     longest_hold: Duration,
-    accepted_tops: Mutex<HashMap<Arc<str>, Option<u32>>>,
-}
-
-/// Why an attempt did not bring an answer.
-struct Failure {
-    error: Error,
-    again: bool,
-}
-
-impl Failure {
-    /// No further attempt can help, whatever the kind: what is waited for lies beyond the deadline,
-    /// or will be the same again.
-    fn last(error: Error) -> Self {
-        Failure { error, again: false }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Failure { again: error.kind().is_retryable(), error }
-    }
-}
-
-/// Either an answer, or a token that the service did not take.
-enum Outcome {
-    Answered(Incoming),
-    TokenRefused(u64, Refusal),
+    tops: Tops,
 }
 
 /// What the feeds allow.
@@ -151,7 +120,7 @@ impl Client {
             journal_timeout: limits.journal_timeout,
             feed_per: feed.per,
             longest_hold: limits.retry_after,
-            accepted_tops: Mutex::default(),
+            tops: Tops::default(),
         };
         Ok(Client { shared: Arc::new(shared) })
     }
@@ -255,36 +224,9 @@ impl Client {
         self.shared.ledger.flush().await;
     }
 
-    /// The `$top` that `endpoint` has taken before: `Some(None)` when it takes none at all.
-    pub(super) fn accepted_top(&self, endpoint: &str) -> Option<Option<u32>> {
-        let tops = self.shared.accepted_tops.lock().unwrap_or_else(PoisonError::into_inner);
-        tops.get(endpoint).copied()
-    }
-
-    pub(super) fn remember_top(&self, endpoint: &Arc<str>, top: Option<u32>) {
-        let mut tops = self.shared.accepted_tops.lock().unwrap_or_else(PoisonError::into_inner);
-        tops.insert(Arc::clone(endpoint), top);
-    }
-
-    /// An accepted `$top` was refused after all: the endpoint is tried anew from the largest one.
-    pub(super) fn forget_top(&self, endpoint: &Arc<str>) {
-        let mut tops = self.shared.accepted_tops.lock().unwrap_or_else(PoisonError::into_inner);
-        tops.remove(endpoint);
-    }
-
-    /// The `$top` that each endpoint has taken so far, for the next process to begin with.
-    pub(crate) fn page_sizes(&self) -> BTreeMap<String, u32> {
-        let tops = self.shared.accepted_tops.lock().unwrap_or_else(PoisonError::into_inner);
-        tops.iter().filter_map(|(endpoint, top)| Some((endpoint.to_string(), (*top)?))).collect()
-    }
-
-    /// What an earlier process found out ([`Client::page_sizes`]): without it the first call to each
-    /// endpoint in every process would be one that is refused.
-    pub(crate) fn assume_page_sizes(&self, sizes: BTreeMap<String, u32>) {
-        let mut tops = self.shared.accepted_tops.lock().unwrap_or_else(PoisonError::into_inner);
-        for (endpoint, top) in sizes {
-            tops.entry(Arc::from(endpoint)).or_insert(Some(top));
-        }
+    /// What the endpoints have taken as `$top` so far.
+    pub(crate) fn tops(&self) -> &Tops {
+        &self.shared.tops
     }
 
     /// How long after its begin a call's last attempt may begin.
@@ -430,7 +372,15 @@ impl Client {
             "answered"
         );
         self.obey(&incoming, permit).await?;
-        self.validate(request, incoming, &bearer)
+        let status = incoming.status;
+        let client_secret = shared.tokens.client_secret();
+        let judged = verdict::judge(request, incoming, &bearer, client_secret, shared.most_records);
+        let is_refused =
+            judged.as_ref().is_err_and(|failure| failure.error.kind() != Kind::NotFound);
+        if is_refused && (400..500).contains(&status) {
+            shared.transport.counts.refused(&request.endpoint);
+        }
+        judged
     }
 
     /// Obeys what the service says of Retry-After, and ends a feed call.
@@ -460,66 +410,6 @@ impl Client {
                 let least = if refused { self.shared.feed_per } else { Duration::ZERO };
                 let retry_after = asked.unwrap_or_default().max(least);
                 permit.answered(incoming.status, retry_after).await
-            }
-        }
-    }
-
-    /// Whether what came in is an answer.
-    fn validate(
-        &self,
-        request: &Request,
-        mut incoming: Incoming,
-        bearer: &Bearer,
-    ) -> Result<Outcome, Failure> {
-        let mut secrets = vec![bearer.secret(), self.shared.tokens.client_secret()];
-        secrets.extend(request.secret.as_ref().map(ExposeSecret::expose_secret));
-        match incoming.status {
-            // What it holds is not shown by the reference, and not needed.
-            200..=299 if request.class == CallClass::Change => Ok(Outcome::Answered(incoming)),
-            204 => match kept_on_the_way(&incoming.headers) {
-                None => {
-                    incoming.body = bytes::Bytes::new();
-                    Ok(Outcome::Answered(incoming))
-                }
-                Some(fault) => Err(Error::new(Kind::BadAnswer, fault).into()),
-            },
-            200 => {
-                incoming.body = without_bom(incoming.body);
-                let (body, expected) = (&incoming.body, request.expected.as_ref());
-                let fault = unproven(incoming.proven)
-                    .or_else(|| faulty_json(body, &secrets))
-                    .or_else(|| other_type(&incoming.headers))
-                    .or_else(|| kept_on_the_way(&incoming.headers))
-                    .or_else(|| shape::fault(body, expected, self.shared.most_records));
-                match fault {
-                    None => Ok(Outcome::Answered(incoming)),
-                    Some(fault) => Err(Error::new(Kind::BadAnswer, fault).into()),
-                }
-            }
-            status @ 201..=299 => {
-                let text = format!("HTTP {status} is no answer to a question (200 and 204 are)");
-                Err(Error::new(Kind::BadAnswer, text).into())
-            }
-            401 => {
-                let refusal = Refusal::read(401, &incoming.body, &secrets);
-                Ok(Outcome::TokenRefused(bearer.generation, refusal))
-            }
-            300..=399 => {
-                let text = format!(
-                    "the service redirects to {}; casemirror follows no redirects: put the address \
-                     that answers into source.base_url",
-                    redirect_target(&incoming.headers, &secrets)
-                );
-                let refusal = Refusal { status: incoming.status, ..Refusal::read(0, b"", &[]) };
-                Err(Failure::last(Error::caused(Kind::BadAnswer, text, refusal)))
-            }
-            status => {
-                let refusal = Refusal::read(status, &incoming.body, &secrets);
-                let kind = refusal.kind();
-                if (400..500).contains(&status) && kind != Kind::NotFound {
-                    self.shared.transport.counts.refused(&request.endpoint);
-                }
-                Err(Error::caused(kind, "the service did not answer it", refusal).into())
             }
         }
     }

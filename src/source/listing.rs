@@ -82,7 +82,7 @@ pub(crate) struct Pages {
 impl Pages {
     /// Nothing is sent yet.
     pub(crate) fn new(client: &Client, plan: PagePlan) -> Self {
-        let accepted = client.accepted_top(&plan.request.endpoint);
+        let accepted = client.tops().of(&plan.request.endpoint);
         let pager = Self::pager(&plan, accepted);
         let next = Next::Ask(pager.first());
         let remembered = accepted.is_some();
@@ -120,7 +120,7 @@ impl Pages {
                     }
                     if self.sent_at.is_none() {
                         // What was taken before may be too much now: it is found out again.
-                        self.client.forget_top(&self.plan.request.endpoint);
+                        self.client.tops().forget(&self.plan.request.endpoint);
                         if std::mem::take(&mut self.remembered) {
                             self.pager = Self::pager(&self.plan, None);
                             self.next = Next::Ask(self.pager.first());
@@ -168,7 +168,7 @@ impl Pages {
             .map(|(record, _)| answer.body.slice_ref(record.get().as_bytes()))
             .collect();
         if self.plan.paging != Paging::Undocumented && self.sent_at.is_none() {
-            self.client.remember_top(&self.plan.request.endpoint, self.pager.top());
+            self.client.tops().remember(&self.plan.request.endpoint, self.pager.top());
         }
         self.sent_at.get_or_insert(answer.sent_at);
         self.next = taken.next;

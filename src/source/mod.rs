@@ -42,9 +42,11 @@ pub mod split;
 mod stored_ledger;
 mod subscriptions;
 mod token;
+mod tops;
 mod transport;
 pub(crate) mod user;
 mod validate;
+mod verdict;
 
 #[cfg(feature = "sandbox")]
 #[cfg(test)]

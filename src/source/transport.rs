@@ -22,6 +22,7 @@ use super::request::Method;
 use crate::config;
 use crate::error::{Error, Kind, Result};
 use crate::progress::Progress;
+use crate::tls;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -88,8 +89,7 @@ impl Transport {
         progress: Progress,
     ) -> Result<Self> {
         check_base(&source.base_url)?;
-        // An error only says that there is a provider already, which serves as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        tls::provide();
         let certificates = match &source.ca_file {
             Some(path) => read_certificates(path)?,
             None => Vec::new(),

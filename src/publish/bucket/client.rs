@@ -9,6 +9,7 @@ use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::{BackoffConfig, ClientConfigKey, ObjectStore, RetryConfig};
 
 use crate::config::{BucketUrl, Provider};
+use crate::tls;
 
 /// Of one call, where `AWS_TIMEOUT`, `GOOGLE_TIMEOUT` or `AZURE_TIMEOUT` does not say otherwise.
 const TIMEOUT: &str = "60s";
@@ -20,8 +21,7 @@ const REPETITIONS: usize = 4;
 
 /// Credentials, endpoint and the like are read from the environment. Nothing is called.
 pub(super) fn build(url: &BucketUrl) -> object_store::Result<Arc<dyn ObjectStore>> {
-    // Already there where something else has begun to call.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    tls::provide();
     let retry = RetryConfig {
         backoff: BackoffConfig {
             init_backoff: Duration::from_millis(200),

@@ -15,7 +15,12 @@ use crate::config;
 use crate::source::client::Tuning;
 use crate::source::feed_calls::LedgerStore;
 use crate::source::retry::Retry;
-use crate::source::{Client, MemoryLedger};
+use crate::source::{Client, MemoryLedger, Request};
+
+/// A question about case 17.
+pub(super) fn request() -> Request {
+    Request::get("/api/Cases/{case_id}/Roles", &[("case_id", "17")]).unwrap()
+}
 
 /// What arrived.
 #[derive(Debug, Clone)]

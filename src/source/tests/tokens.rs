@@ -6,14 +6,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 
-use super::service::{SECRET, Service, json, status};
+use super::service::{SECRET, Service, json, request, status};
 use crate::error::Kind;
 use crate::scope::FeedName;
-use crate::source::{CallClass, Request};
-
-fn request() -> Request {
-    Request::get("/api/Cases/{case_id}/Roles", &[("case_id", "17")]).unwrap()
-}
+use crate::source::CallClass;
 
 fn form(body: &[u8]) -> Vec<(String, String)> {
     url::form_urlencoded::parse(body).into_owned().collect()

@@ -1,0 +1,48 @@
+//! How many records each endpoint gives at once.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The `$top` that each endpoint has taken; `None` where it takes none at all.
+#[derive(Default)]
+pub(crate) struct Tops {
+    accepted: Mutex<HashMap<Arc<str>, Option<u32>>>,
+}
+
+impl Tops {
+    /// What `endpoint` has taken before, if it was asked.
+    pub(super) fn of(&self, endpoint: &str) -> Option<Option<u32>> {
+        self.accepted().get(endpoint).copied()
+    }
+
+    pub(super) fn remember(&self, endpoint: &Arc<str>, top: Option<u32>) {
+        self.accepted().insert(Arc::clone(endpoint), top);
+    }
+
+    /// What was accepted was refused after all: the endpoint is tried anew from the largest one.
+    pub(super) fn forget(&self, endpoint: &Arc<str>) {
+        self.accepted().remove(endpoint);
+    }
+
+    /// What was found out so far, for the next process to begin with.
+    pub(crate) fn found(&self) -> BTreeMap<String, u32> {
+        let accepted = self.accepted();
+        accepted
+            .iter()
+            .filter_map(|(endpoint, top)| Some((endpoint.to_string(), (*top)?)))
+            .collect()
+    }
+
+    /// What an earlier process found out ([`Tops::found`]): without it the first call to each endpoint in every
+    /// process would be one that is refused.
+    pub(crate) fn assume(&self, found: BTreeMap<String, u32>) {
+        let mut accepted = self.accepted();
+        for (endpoint, top) in found {
+            accepted.entry(Arc::from(endpoint)).or_insert(Some(top));
+        }
+    }
+
+    fn accepted(&self) -> MutexGuard<'_, HashMap<Arc<str>, Option<u32>>> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
