@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::lease::State as LeaseState;
 use crate::mirror::{Looked, Store};
 use crate::session::{Session, catalog_of};
-use crate::status::{Run, Status};
+use crate::status::{Fault, Run, Status};
 use crate::text::counted;
 
 /// Differences that are shown as text.
@@ -113,19 +113,24 @@ fn text(status: &Status) -> String {
         };
         out.push_str(&format!("\nlease      {whose} since {since}, in {place}"));
     }
-    for row in status.tables.iter().filter(|row| row.status != "ok") {
-        out.push_str(&format!(
-            "\n{} is {} since {}: {}",
-            row.table,
-            row.status,
-            or_dash(row.since.as_deref()),
-            or_dash(row.reason.as_deref())
-        ));
+    for row in &status.tables {
+        let (table, since) = (&row.table, or_dash(row.since.as_deref()));
+        match (row.status, &row.reason) {
+            // Not all that belongs into it can be had.
+            ("ok", Some(reason)) => out.push_str(&format!("\n{table}: {reason}")),
+            ("ok", None) => {}
+            (other, reason) => {
+                let reason = or_dash(reason.as_deref());
+                out.push_str(&format!("\n{table} is {other} since {since}: {reason}"));
+            }
+        }
     }
     for problem in &status.problems {
         out.push_str(&format!("\nincomplete: {problem}"));
     }
-    for waits in &status.waiting {
+    // What fails is said above, with how much of it.
+    let faults: Vec<Fault> = status.problems.iter().map(|problem| Fault::of(problem)).collect();
+    for waits in status.waiting.iter().filter(|waits| !faults.iter().any(|f| f.is_why(waits))) {
         out.push_str(&format!("\nwaiting: {waits}"));
     }
     for difference in &status.differences {
@@ -173,6 +178,37 @@ last verified: {}, {}, {}, {} unsettled, {} not compared",
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::Table;
+
+    #[test]
+    fn what_fails_is_said_once_and_what_else_waits_beside_it() {
+        let error = "GET http://host/api/Cases/17/Costs failed (attempt 5 of 5): it answered 500";
+        let status = Status {
+            problems: vec![format!("costs: 1 scope failed and will be tried again: {error}")],
+            waiting: vec![
+                format!("costs (1 scope): {}", error.replace("17", "23")),
+                "notes (2 scopes): changed".to_owned(),
+            ],
+            ..Status::default()
+        };
+        let text = text(&status);
+        assert_eq!(text.matches("it answered 500").count(), 1, "{text}");
+        assert!(text.contains("waiting: notes (2 scopes): changed"), "{text}");
+    }
+
+    #[test]
+    fn why_a_table_that_is_read_lacks_something_is_said() {
+        let events = Table {
+            table: "events".to_owned(),
+            status: "ok",
+            reason: Some("serve.webhooks is not set".to_owned()),
+            ..Table::default()
+        };
+        let all_there = Table { table: "costs".to_owned(), status: "ok", ..Table::default() };
+        let text = text(&Status { tables: vec![events, all_there], ..Status::default() });
+        assert!(text.contains("\nevents: serve.webhooks is not set\n"), "{text}");
+        assert!(!text.contains("\ncosts"), "{text}");
+    }
 
     #[test]
     fn a_run_without_an_end_is_under_way_where_its_process_holds_the_store_and_was_killed_elsewhere()
