@@ -31,6 +31,8 @@ pub struct Decoder<'a> {
     given: Vec<(usize, String)>,
     /// The columns of a journal's line that take its place in the answer.
     numbered: Vec<usize>,
+    /// The key has a row's place in it, so that no two are alike.
+    is_placed: bool,
     /// The column with the id of a row's scope.
     scope_column: Option<usize>,
     /// The column with the contact's id, where rows are about persons.
@@ -39,7 +41,7 @@ pub struct Decoder<'a> {
     extra: StringBuilder,
     /// For each row pushed, whether it is to stay: of two records with one key the last wins.
     live: Vec<bool>,
-    /// Key to row and the record's text.
+    /// Key to row and the record's text; of rows with a place in their key none.
     by_key: HashMap<Box<str>, (usize, &'a str), foldhash::fast::RandomState>,
     /// The key of the row at hand.
     exact: String,
@@ -126,11 +128,16 @@ impl<'a> Decoder<'a> {
             .filter(|column| column.origin == Origin::Parent)
             .filter_map(|column| column.path.first().and_then(named))
             .collect();
+        let key_columns: Vec<usize> = resource.key.iter().filter_map(named).collect();
+        let (position_column, numbered) = (column_of(Origin::Position), numbered(resource));
+        let is_placed =
+            key_columns.iter().any(|i| position_column == Some(*i) || numbered.contains(i));
         Decoder {
-            key_columns: resource.key.iter().filter_map(named).collect(),
-            position_column: column_of(Origin::Position),
+            key_columns,
+            position_column,
             given: given(resource),
-            numbered: numbered(resource),
+            numbered,
+            is_placed,
             scope_column: resource
                 .scope_column()
                 .and_then(|name| resource.columns.iter().position(|column| column.name == name)),
@@ -138,7 +145,10 @@ impl<'a> Decoder<'a> {
             builders: resource.columns.iter().map(|c| ColumnBuilder::new(c.kind, room)).collect(),
             extra: StringBuilder::with_capacity(room, 0),
             live: Vec::new(),
-            by_key: HashMap::with_capacity_and_hasher(room, Default::default()),
+            by_key: HashMap::with_capacity_and_hasher(
+                if is_placed { 0 } else { room },
+                Default::default(),
+            ),
             exact: String::new(),
             positions: HashMap::new(),
             rejects: Vec::new(),
@@ -197,9 +207,10 @@ impl<'a> Decoder<'a> {
             return;
         }
         if let Some(i) = self.position_column
-            && self.read_key(&row, Some(i))
+            && self.has_key(&row, Some(i))
         {
             let place = place.unwrap_or_else(|| {
+                self.read_key(&row, Some(i));
                 let count = self.positions.entry(self.exact.clone()).or_default();
                 *count += 1;
                 *count
@@ -226,16 +237,17 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Makes `exact` the key of a row, without one of its columns: equal for equal keys only. Whether
-    /// all of it is there.
-    fn read_key(&mut self, row: &Row<'_>, without: Option<usize>) -> bool {
+    /// Whether the key of a row is there, one of its columns aside.
+    fn has_key(&self, row: &Row<'_>, without: Option<usize>) -> bool {
+        let mut columns = self.key_columns.iter().filter(|i| Some(**i) != without);
+        columns.all(|i| matches!(row.cells[*i], Cell::One(_)))
+    }
+
+    /// Makes `exact` the key of a row, without one of its columns: equal for equal keys only.
+    fn read_key(&mut self, row: &Row<'_>, without: Option<usize>) {
         self.exact.clear();
-        let mut is_whole = true;
         for i in self.key_columns.iter().filter(|i| Some(**i) != without) {
-            let Cell::One(value) = &row.cells[*i] else {
-                is_whole = false;
-                continue;
-            };
+            let Cell::One(value) = &row.cells[*i] else { continue };
             let begin = self.exact.len();
             let scale = self.reader.resource.columns[*i].kind.scalar.scale().unwrap_or(0);
             value.write_key(scale, &mut self.exact);
@@ -243,7 +255,6 @@ impl<'a> Decoder<'a> {
             // The length keeps "a/b", "c" apart from "a", "b/c".
             let _ = write!(self.exact, ":{length};");
         }
-        is_whole
     }
 
     /// The name of a row, without one column of its key.
@@ -289,7 +300,7 @@ impl<'a> Decoder<'a> {
 
     fn finish_row(&mut self, raw: &'a str, row: Row<'a>) {
         let resource = Arc::clone(&self.reader.resource);
-        if !self.read_key(&row, None) {
+        if !self.has_key(&row, None) {
             let error =
                 row.faults.iter().find(|(i, _, _)| self.key_columns.contains(i)).map_or_else(
                     || format!("no usable key: {} is missing", resource.key.join(", ")),
@@ -299,7 +310,13 @@ impl<'a> Decoder<'a> {
             self.reject_whole(&name, error);
             return;
         }
-        if let Some((earlier, text)) = self.by_key.get(self.exact.as_str()) {
+        let twin = if self.is_placed {
+            None
+        } else {
+            self.read_key(&row, None);
+            self.by_key.get(self.exact.as_str())
+        };
+        if let Some((earlier, text)) = twin {
             let privacy = &self.reader.context.privacy;
             if *text == raw
                 || canonical::canonical(text, privacy) == canonical::canonical(raw, privacy)
@@ -348,7 +365,9 @@ impl<'a> Decoder<'a> {
             canonical::object(row.extra.into_iter(), &mut text);
             self.extra.append_value(text);
         }
-        self.by_key.insert(self.exact.as_str().into(), (self.live.len(), raw));
+        if !self.is_placed {
+            self.by_key.insert(self.exact.as_str().into(), (self.live.len(), raw));
+        }
         self.live.push(true);
     }
 
