@@ -62,8 +62,10 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
         return Ok(0);
     }
 
+    // What somebody asks for by name is to be closed or told why not.
+    let is_named = !args.kind.is_empty();
     let known = session.closing_months(&of)?;
-    if known.is_empty() || known.iter().any(|month| month.closed.is_none()) {
+    if known.is_empty() || known.iter().any(|month| judge(month, is_named).may_be_closed()) {
         let request =
             JournalRequest { from: of.month, to: of.month, ids: of.ids.clone(), planned: false };
         let mut only = of.journals.clone();
@@ -75,7 +77,7 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
     }
     let months = session.closing_months(&of)?;
     let judged: Vec<(ClosingMonth, Judged)> =
-        months.into_iter().map(|month| (month.clone(), judge(&month))).collect();
+        months.into_iter().map(|month| (month.clone(), judge(&month, is_named))).collect();
     out.print(&table(&judged))?;
 
     let status = judged.iter().filter_map(|(_, judged)| judged.exit_status()).max();
@@ -122,6 +124,8 @@ enum Judged {
     Good,
     /// The source no longer knows whose month it would be, and there is nothing of it.
     Gone,
+    /// The journal is switched off, may not be read, or is not there: which of them.
+    NotRead(String),
     Bad {
         problem: String,
         status: u8,
@@ -134,20 +138,29 @@ impl Judged {
     fn exit_status(&self) -> Option<u8> {
         match self {
             Judged::Bad { status, .. } => Some(*status),
-            Judged::Closed(_) | Judged::Good | Judged::Gone => None,
+            Judged::Closed(_) | Judged::Good | Judged::Gone | Judged::NotRead(_) => None,
         }
     }
 
     fn problem(&self) -> Option<&str> {
         match self {
             Judged::Bad { problem, .. } => Some(problem),
-            Judged::Closed(_) | Judged::Good | Judged::Gone => None,
+            Judged::Closed(_) | Judged::Good | Judged::Gone | Judged::NotRead(_) => None,
+        }
+    }
+
+    /// Whether reading the month once more may let it be closed.
+    fn may_be_closed(&self) -> bool {
+        match self {
+            Judged::Good | Judged::Gone | Judged::Bad { .. } => true,
+            Judged::Closed(_) | Judged::NotRead(_) => false,
         }
     }
 }
 
-/// A month is good when it was read completely just now, and its control agrees where it has one.
-fn judge(month: &ClosingMonth) -> Judged {
+/// A month is good when it was read completely just now, and its control agrees where it has one. A journal that is not
+/// read at all is no failure (docs/architecture.md, "Commands"), unless it `is_named`.
+fn judge(month: &ClosingMonth, is_named: bool) -> Judged {
     let bad = |problem: &str, status| Judged::Bad {
         problem: problem.to_owned(),
         status,
@@ -157,12 +170,18 @@ fn judge(month: &ClosingMonth) -> Judged {
         return Judged::Closed(format!("closed {} by {by}", at.strftime("%Y-%m-%d")));
     }
     match (month.status.as_str(), month.sum_matches) {
+        ("complete", Some(false)) if month.without_control => {
+            bad("the platform's sum is no control of it", 3)
+        }
         ("complete", Some(false)) => bad("its lines do not add up to the platform's sum", 4),
         ("complete", None) if month.journal == REVENUE => {
             bad("the platform's sum could not be read", 3)
         }
         ("complete", _) => Judged::Good,
         ("gone", _) if !month.was_read => Judged::Gone,
+        (status @ ("disabled" | "forbidden" | "absent"), _) if !is_named => {
+            Judged::NotRead(status.to_owned())
+        }
         (status, _) => bad(status, 3),
     }
 }
@@ -174,6 +193,7 @@ fn table(judged: &[(ClosingMonth, Judged)]) -> String {
             Judged::Closed(how) => how,
             Judged::Good => "complete",
             Judged::Gone => "gone",
+            Judged::NotRead(why) => why,
             Judged::Bad { problem, .. } => problem,
         };
         table.add_row([
@@ -205,14 +225,16 @@ mod tests {
             was_read: true,
             status: status.to_owned(),
             sum_matches,
+            without_control: false,
             closed: None,
         }
     }
 
     #[test]
     fn only_what_is_complete_and_adds_up_is_closed() {
-        let status =
-            |journal, status, sum| judge(&month(journal, status, sum)).exit_status().unwrap_or(0);
+        let status = |journal, status, sum| {
+            judge(&month(journal, status, sum), true).exit_status().unwrap_or(0)
+        };
         assert_eq!(status("revenue_journals", "complete", Some(true)), 0);
         assert_eq!(status("revenue_journals", "complete", Some(false)), 4);
         assert_eq!(status("revenue_journals", "complete", None), 3, "no control is no agreement");
@@ -225,7 +247,26 @@ mod tests {
     #[test]
     fn a_month_of_an_office_that_was_gone_before_it_is_no_reason_to_refuse() {
         let gone = ClosingMonth { was_read: false, ..month("depot_journals", "gone", None) };
-        assert_eq!(judge(&gone), Judged::Gone);
+        assert_eq!(judge(&gone, false), Judged::Gone);
+    }
+
+    #[test]
+    fn a_journal_that_is_not_read_keeps_no_other_from_being_closed() {
+        for status in ["disabled", "forbidden", "absent"] {
+            let month = month("depot_journals", status, None);
+            let judged = judge(&month, false);
+            assert_eq!(judged, Judged::NotRead(status.to_owned()));
+            assert!(judged.exit_status().is_none() && !judged.may_be_closed());
+            assert_eq!(judge(&month, true).exit_status(), Some(3), "it was asked for by name");
+        }
+    }
+
+    #[test]
+    fn a_sum_that_is_known_to_mean_something_else_is_no_difference() {
+        let off = month("revenue_journals", "complete", Some(false));
+        let no_control = ClosingMonth { without_control: true, ..off.clone() };
+        let status = |month| judge(&month, false).exit_status();
+        assert_eq!((status(off), status(no_control)), (Some(4), Some(3)));
     }
 
     #[test]
@@ -243,6 +284,9 @@ mod tests {
             closed: Some(("2026-11-10T03:15:00Z".parse().unwrap(), "close_day".to_owned())),
             ..month("revenue_journals", "failing", Some(false))
         };
-        assert_eq!(judge(&closed), Judged::Closed("closed 2026-11-10 by close_day".to_owned()));
+        assert_eq!(
+            judge(&closed, false),
+            Judged::Closed("closed 2026-11-10 by close_day".to_owned())
+        );
     }
 }

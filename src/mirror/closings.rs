@@ -17,7 +17,7 @@ use crate::catalog::{Catalog, Group, Resource};
 use crate::config::JournalLevel;
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
-use crate::scope::{JournalScope, Month, level_of};
+use crate::scope::{JournalScope, Month, REVENUE, REVENUE_SUMS, level_of};
 use crate::sql::{self, db, from_micros, instant};
 
 /// Who closes the months that nobody closes by hand.
@@ -64,6 +64,8 @@ pub(crate) struct ClosingMonth {
     /// Of the revenue journals: whether the lines add up to the platform's sum; `None` where that is
     /// not known.
     pub(crate) sum_matches: Option<bool>,
+    /// The platform's sum is known to be that of something else.
+    pub(crate) without_control: bool,
     /// Since when it is closed, and by whom.
     pub(crate) closed: Option<(Timestamp, String)>,
 }
@@ -87,8 +89,13 @@ impl<'c> Closings<'c> {
             self.conn,
             &format!(
                 "SELECT m.journal, m.journal_id, m.name, m.lines, m.status, m.sum_matches, \
-                   epoch_us(c.closed_at), c.closed_by, m.read_at IS NOT NULL \
-                 FROM report.journal_coverage m LEFT JOIN sync.closings c \
+                   epoch_us(c.closed_at), c.closed_by, m.read_at IS NOT NULL, \
+                   n.no_control_at IS NOT NULL \
+                 FROM report.journal_coverage m LEFT JOIN sync.journal_months n \
+                   ON m.journal = '{REVENUE}' AND n.table_name = '{REVENUE_SUMS}' \
+                   AND n.journal_level = m.journal_level AND n.journal_id = m.journal_id \
+                   AND n.journal_month = m.journal_month \
+                 LEFT JOIN sync.closings c \
                    ON c.journal = m.journal AND c.journal_level = m.journal_level \
                    AND c.journal_id = m.journal_id AND c.journal_month = m.journal_month \
                    AND c.reopened_at IS NULL \
@@ -106,9 +113,24 @@ impl<'c> Closings<'c> {
                     sum_matches: row.get(5)?,
                     closed: closed_at.zip(row.get(7)?),
                     was_read: row.get(8)?,
+                    without_control: row.get(9)?,
                 })
             },
         )
+    }
+
+    /// When something is closed `now`: not before any row was written, whatever the clock did since. What is closed would
+    /// be told without those rows.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn time(&self, now: Timestamp) -> Result<Timestamp> {
+        let last = sql::query(
+            self.conn,
+            "SELECT epoch_us(max(last_change)) FROM sync.freshness",
+            |row| row.get(0),
+        )?;
+        Ok(last.into_iter().find_map(from_micros).map_or(now, |last| now.max(last)))
     }
 
     /// Closes the months that are meant and not closed: freezes what they are. `forced_over` says what

@@ -42,11 +42,11 @@ impl Session {
         by: &str,
     ) -> Result<usize> {
         let (of, by, catalog) = (of.clone(), by.to_owned(), Arc::clone(&self.catalog));
-        let now = Timestamp::now();
         let closed = self
             .writer
             .run(move |conn| {
                 let closings = Closings::new(conn);
+                let now = closings.time(Timestamp::now())?;
                 to_close.iter().try_fold(0, |closed, one| {
                     let of = MonthOf {
                         journals: vec![one.journal.clone()],
@@ -68,8 +68,13 @@ impl Session {
     /// Those of the store and of publishing.
     pub(crate) async fn reopen_months(&self, of: &MonthOf) -> Result<u64> {
         let of = of.clone();
-        let now = Timestamp::now();
-        let opened = self.writer.run(move |conn| Closings::new(conn).reopen(&of, now)).await?;
+        let opened = self
+            .writer
+            .run(move |conn| {
+                let closings = Closings::new(conn);
+                closings.reopen(&of, closings.time(Timestamp::now())?)
+            })
+            .await?;
         self.publish(Forms::Both, When::Changed).await?;
         Ok(opened)
     }
