@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::readers::python;
 use crate::support::daemon::Daemon;
 use crate::support::follow::{assert_status, unthrottled};
-use crate::support::journals::{OFFICE, edit, mirrored, month, options, read_again, rows};
+use crate::support::journals::{FEED, OFFICE, edit, mirrored, month, options, read_again, rows};
 use crate::support::scripted::{fault, garbage, refuse};
 use crate::support::{World, one, shown};
 
@@ -165,6 +165,54 @@ fn a_month_that_differs_or_has_no_control_is_closed_by_force_alone() {
     assert_eq!(closings(&world, &last).len(), 1);
     let noted = "SELECT DISTINCT forced_over FROM sync.closings";
     assert_eq!(rows(&world.published(), noted), ["its lines do not add up to the platform's sum"]);
+}
+
+#[test]
+fn a_journal_that_is_not_read_keeps_no_other_from_being_closed() {
+    let last = month(1);
+    let off = format!("{BY_HAND}[resources]\ndisable = [\"depot_journals\"]\n");
+    let world = mirrored(options(20), 1, &off);
+    let named = close(&world, &last, &["--kind", "depot"]);
+    assert_status(&named, 3);
+    assert!(shown(&named).contains("disabled"), "{}", shown(&named));
+    assert_status(&close(&world, &last, &[]), 0);
+    let journals = "SELECT DISTINCT journal FROM report.closings ORDER BY 1";
+    let others = ["case_journals", "revenue_journals", "settlement_journals"];
+    assert_eq!(rows(&world.published(), journals), others);
+    // What is closed is not read once more for its sake.
+    world.sandbox.reset_stats();
+    assert_status(&close(&world, &last, &[]), 0);
+    assert!(world.sandbox.stats().log.iter().all(|call| !call.path.contains("Journals")));
+}
+
+/// What was closed of another level is not lost, and not known either.
+#[test]
+fn what_is_closed_stays_closed_while_another_level_is_mirrored() {
+    let last = month(1);
+    let world = by_hand();
+    assert_status(&close(&world, &last, &[]), 0);
+    let statement = |world: &World| {
+        rows(
+            &world.published(),
+            &format!(
+                "SELECT closed_lines > 0 AS closed, current_lines = closed_lines AS same, net_payment, \
+                   restatements FROM report.journal_statement WHERE journal = 'revenue_journals' \
+                   AND journal_id = {OFFICE} AND journal_month = '{last}-01'"
+            ),
+        )
+    };
+    assert_eq!(statement(&world), ["true | true | 0.00 | 0"]);
+    let due = "[schedule]\njournals = \"* * * * * *\"\n";
+    world.configure(&format!("{FEED}{BY_HAND}level = \"chain\"\n{due}"));
+    world.sync();
+    assert_eq!(statement(&world), ["true | 0"], "neither lines nor payments are known to be there");
+
+    world.configure(&format!("{FEED}{BY_HAND}{due}"));
+    world.sync();
+    assert_eq!(statement(&world), ["true | true | 0.00 | 0"]);
+    edit(&world, &last, Journal::RevenueJournals, JournalEdit::Amount, Some(1));
+    read_again(&world, &last);
+    assert_eq!(rows(&world.published(), "FROM report.journal_restatements").len(), 1);
 }
 
 #[test]

@@ -286,9 +286,9 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
            complete = true, doubted_at = NULL, doubted_digest = NULL, doubted_payment = NULL, \
            doubted_change = NULL, doubted_price = NULL, not_found_at = NULL, definition = \
              (SELECT max(definition) FROM sync.resources WHERE table_name = {name}), \
-           closed_read_at = coalesce(m.closed_read_at, CASE WHEN c.is_closed AND NOT EXISTS \
-             (SELECT 1 FROM sync.closings o WHERE o.journal = {name} AND o.reopened_at IS NOT NULL \
-                AND {reopened}) THEN {now} END) \
+           closed_read_at = coalesce(m.closed_read_at, CASE \
+             WHEN EXISTS ({closing} AND o.reopened_at IS NULL) THEN {now} \
+             WHEN c.is_closed AND NOT EXISTS ({closing}) THEN {now} END) \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND c.complete; \
          UPDATE sync.journal_months m SET not_found_at = NULL \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND NOT c.not_found; \
@@ -305,7 +305,11 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
         ),
         asked = DueReason::AskedFor,
         incomplete = DueReason::Incomplete,
-        reopened = lines::same_month("o", "m"),
+        // One that is closed stays so whatever its level was in between; one that was opened by hand waits for a hand.
+        closing = format!(
+            "SELECT 1 FROM sync.closings o WHERE o.journal = {name} AND {}",
+            lines::same_month("o", "m")
+        ),
     ))
     .map_err(|e| db("cannot note which months were read", e))
 }

@@ -50,11 +50,18 @@ current AS (
         c.closed_at,
         c.lines AS closed_lines,
         c.payment AS closed_payment,
-        coalesce(l.lines, 0) AS current_lines,
+        -- Not known of a level that is not mirrored any more, until its months are read again.
+        CASE WHEN m.complete THEN coalesce(l.lines, 0) END AS current_lines,
         CASE
-            WHEN c.journal = 'revenue_journals' AND r.scope IS NULL THEN coalesce(l.payment, 0)
+            WHEN m.complete AND c.journal = 'revenue_journals' AND r.scope IS NULL
+                THEN coalesce(l.payment, 0)
         END AS current_payment
     FROM closed AS c
+    LEFT JOIN sync.journal_months AS m
+        ON m.table_name = c.journal
+        AND m.journal_level = c.journal_level
+        AND m.journal_id = c.journal_id
+        AND m.journal_month = c.journal_month
     LEFT JOIN lines AS l
         ON l.journal = c.journal
         AND l.journal_level = c.journal_level
@@ -104,9 +111,10 @@ COMMENT ON COLUMN report.journal_statement.journal_id IS 'The office, broker com
 COMMENT ON COLUMN report.journal_statement.journal_month IS 'First day of the month, in source.time_zone.';
 COMMENT ON COLUMN report.journal_statement.closed_lines IS 'Lines when it was closed.';
 COMMENT ON COLUMN report.journal_statement.closed_payment IS 'Revenue journals: sum of the payments when it was closed.';
-COMMENT ON COLUMN report.journal_statement.current_lines IS 'Lines now.';
+COMMENT ON COLUMN report.journal_statement.current_lines IS
+    'Lines now; NULL where the month is not mirrored, because journals.level is another.';
 COMMENT ON COLUMN report.journal_statement.current_payment IS
-    'Revenue journals: sum of the payments now; NULL where a value did not fit.';
+    'Revenue journals: sum of the payments now; NULL where a value did not fit, or the month is not mirrored.';
 COMMENT ON COLUMN report.journal_statement.net_payment IS 'current_payment minus closed_payment.';
 COMMENT ON COLUMN report.journal_statement.restatements IS
     'Rows of report.journal_restatements since it was closed; annotations change no payment of a line and are counted too.';
