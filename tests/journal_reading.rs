@@ -316,6 +316,34 @@ fn a_sum_that_never_matches_is_no_control_after_three_rounds() {
     assert_eq!(rows(&world.store(), &state), ["false"]);
 }
 
+/// A sum is held against lines that were read, or it says nothing about itself.
+#[test]
+fn lines_that_cannot_be_read_make_no_sum_one_of_something_else() {
+    let settings = format!(
+        "{UNSCHEDULED}[journals]\nids = [{OFFICE}]\n[resources]\ndisable = [\"case_journals\", \
+         \"depot_journals\", \"settlement_journals\"]\n"
+    );
+    let world = mirrored(options(30), 2, &settings);
+    world.retry_at_once();
+    let closed = month(2);
+    edit(&world, &closed, Journal::RevenueJournals, JournalEdit::Appended, None);
+    world.sandbox.fault(fault(&path_of("RevenueJournals"), None, refuse(500)));
+    let state = format!(
+        "SELECT coalesce(off_rounds, 0), no_control_at IS NOT NULL FROM sync.journal_months \
+         WHERE table_name = 'revenue_journal_sums' AND journal_month = DATE '{closed}-01'"
+    );
+    for _ in 0..4 {
+        assert_status(&read(&world, &closed, &[]), 3);
+        assert_eq!(rows(&world.store(), &state), ["0 | false"]);
+    }
+    world.sandbox.clear_faults();
+    assert_status(&read(&world, &closed, &[]), 0);
+    let held = format!(
+        "SELECT status FROM report.journal_reconciliation WHERE journal_month = DATE '{closed}-01'"
+    );
+    assert_eq!(rows(&world.published(), &held), ["matches"]);
+}
+
 /// The daemon reads a month in many parts, and somebody types a command.
 #[test]
 fn a_month_under_way_gives_way_between_two_calls_and_goes_on_where_it_was() {

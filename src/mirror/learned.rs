@@ -174,7 +174,8 @@ impl Learned<'_> {
              AND m.journal_id = c.journal_id AND m.journal_month = c.journal_month",
             sql::text(REVENUE_SUMS)
         );
-        // A round ends when the lines were read once more and still do not add up.
+        // A round ends when the lines were read once more and still do not add up. Those that could not be read are due
+        // still: their sum says nothing about the platform's.
         let rounds = "(CASE WHEN m.off_compared IS DISTINCT FROM c.compared THEN 0 \
                        ELSE coalesce(m.off_rounds, 0) END + CAST(c.again AS BIGINT))";
         let total = |table: &str, column: &str| {
@@ -187,11 +188,14 @@ impl Learned<'_> {
             self.conn,
             &format!(
                 "CREATE OR REPLACE TEMP TABLE compared_sums AS \
-             SELECT v.journal_id, v.journal_month, r.again, v.sum_matches AS matches, \
+             SELECT v.journal_id, v.journal_month, r.again AND l.due IS NULL AS again, \
+               v.sum_matches AS matches, \
                concat_ws(' ', v.lines, {}, {}, {}, s.total_payment, s.total_purchase_price) AS compared \
              FROM report.journal_coverage v \
              JOIN temp.read_sums r ON r.journal_id = v.journal_id \
                AND r.journal_month::DATE = v.journal_month \
+             JOIN sync.journal_months l ON l.table_name = v.journal AND l.journal_level = {level} \
+               AND l.journal_id = v.journal_id AND l.journal_month = v.journal_month \
              JOIN main.revenue_journal_sums s ON s.journal_level = {level} \
                AND s.journal_id = v.journal_id AND s.journal_month = v.journal_month \
              WHERE v.journal = 'revenue_journals' AND v.journal_level = {level} \
