@@ -188,7 +188,7 @@ fn sheets(catalog: &Catalog, target: &PackTarget<'_>) -> Vec<Sheet> {
         report(
             "journal_restatements",
             "*",
-            "journal, journal_id, changed_at, line_key, change, column_name, before, after",
+            "journal, journal_id, changed_at, line_key, line_id, change, column_name, before, after",
         ),
     ];
     for resource in catalog.resources() {
