@@ -329,6 +329,13 @@ fn an_office_without_a_journal_that_others_have_has_no_lines_and_is_no_failure_f
          AND journal = 'depot_journals'"
     );
     assert_eq!(rows(&world.published(), &covered), ["complete | 0", "open | 0"]);
+    let output = world.run(&["verify", "--sample", "0"]);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "it has none, and none is mirrored: {}",
+        shown(&output)
+    );
     world.sandbox.clear_faults();
     world.configure(&format!("{FEED}[schedule]\njournals = \"* * * * * *\"\n"));
     world.sync();

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use duckdb::Connection;
 
+use super::lines;
 use super::merge;
 use super::state::{State, list};
 use crate::catalog::{Group, LINE_NUMBER, Resource};
@@ -130,14 +131,26 @@ fn cells_of(resource: &Resource, scope: &str, stage: &str, main: &str) -> String
     )
 }
 
-/// A line of a journal: its cells as text, annotations as `annotations[n].column`.
+/// Cells as text, by name, in the order of the columns; NULL cells are left out.
+pub(crate) type Cells = Vec<(String, String)>;
+
+/// A line of a journal. What no column takes is not told, and says nothing about a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) number: i64,
     /// The line's own key, which can repeat.
     pub(crate) key: Option<String>,
-    /// By name, in the order of the columns; NULL cells are left out.
-    pub(crate) cells: Vec<(String, String)>,
+    pub(crate) cells: Cells,
+    /// Its annotations in the order of their contents, whatever that of the answer is: they are a set.
+    pub(crate) notes: Vec<Note>,
+}
+
+/// An annotation of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// `annotations[2]`
+    pub(crate) name: String,
+    pub(crate) cells: Cells,
 }
 
 /// The lines of an answer of a journal as they would be mirrored, and those that are.
@@ -156,19 +169,27 @@ pub(crate) fn journal_lines(
         merge::stage_rows(conn, &child.resource, &[child])?;
     }
     let read = |from: &dyn Fn(&Resource) -> String| -> Result<Vec<Line>> {
-        let mut lines = texts(conn, resource, &from(resource), Some(line_key), None)?;
-        lines.sort_by_key(|line| line.number);
+        let of_lines = texts(conn, resource, &from(resource), "0", Some(line_key))?;
+        let line = |row: TextRow| {
+            let TextRow { number, key, cells, .. } = row;
+            Line { number, key, cells, notes: Vec::new() }
+        };
+        let mut lines: Vec<Line> = of_lines.into_iter().map(line).collect();
         for child in &decoded.children {
             let field = match &child.resource.group {
                 Group::Child(group) => heck::AsSnakeCase(&group.field).to_string(),
                 _ => continue,
             };
-            for note in texts(conn, &child.resource, &from(&child.resource), None, Some(&field))? {
+            for note in texts(conn, &child.resource, &from(&child.resource), "position", None)? {
                 let at = lines.binary_search_by_key(&note.number, |line| line.number);
                 if let Ok(line) = at {
-                    lines[line].cells.extend(note.cells);
+                    let name = format!("{field}[{}]", note.position);
+                    lines[line].notes.push(Note { name, cells: note.cells });
                 }
             }
+        }
+        for line in &mut lines {
+            line.notes.sort_by(|a, b| a.cells.cmp(&b.cells));
         }
         Ok(lines)
     };
@@ -177,40 +198,42 @@ pub(crate) fn journal_lines(
     Ok((source, mirror))
 }
 
-/// Rows as texts, in the order of their keys; `notes` names the list whose elements they are.
+/// A row of a journal, or of its annotations, as text.
+struct TextRow {
+    /// That of the line.
+    number: i64,
+    position: i64,
+    key: Option<String>,
+    cells: Cells,
+}
+
+/// Rows as texts, in the order of their lines and of `position` (SQL).
 fn texts(
     conn: &Connection,
     resource: &Resource,
     from: &str,
+    position: &str,
     line_key: Option<&str>,
-    notes: Option<&str>,
-) -> Result<Vec<Line>> {
-    let names: Vec<&str> =
-        merge::compared(resource).filter(|(_, volatile)| !volatile).map(|(n, _)| n).collect();
+) -> Result<Vec<TextRow>> {
+    let names: Vec<&str> = lines::telling(resource).collect();
     let cells: Vec<String> =
         names.iter().map(|name| format!("{}::VARCHAR", sql::ident(name))).collect();
-    let place = if notes.is_some() { "position" } else { "0" };
     let key = line_key.map_or_else(|| "NULL".to_owned(), sql::ident);
     let sql = format!(
-        "SELECT {LINE_NUMBER}, {place}::BIGINT, {key}::VARCHAR, {} FROM {from} ORDER BY 1, 2",
+        "SELECT {LINE_NUMBER}, {position}::BIGINT, {key}::VARCHAR, {} FROM {from} ORDER BY 1, 2",
         cells.join(", ")
     );
     let failed = |e| db(&format!("cannot read the lines of {}", resource.table), e);
     let mut statement = conn.prepare(&sql).map_err(failed)?;
     let rows = statement
         .query_map([], |row| {
-            let position: i64 = row.get(1)?;
             let mut cells = Vec::new();
             for (i, name) in names.iter().enumerate() {
                 if let Some(text) = row.get::<_, Option<String>>(3 + i)? {
-                    let name = match notes {
-                        Some(field) => format!("{field}[{position}].{name}"),
-                        None => (*name).to_owned(),
-                    };
-                    cells.push((name, text));
+                    cells.push(((*name).to_owned(), text));
                 }
             }
-            Ok(Line { number: row.get(0)?, key: row.get(2)?, cells })
+            Ok(TextRow { number: row.get(0)?, position: row.get(1)?, key: row.get(2)?, cells })
         })
         .map_err(failed)?;
     rows.collect::<Result<_, _>>().map_err(failed)

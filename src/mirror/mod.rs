@@ -70,7 +70,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use duckdb::Connection;
 
 pub(crate) use closings::{ClosingMonth, Closings, MonthOf};
-pub(crate) use compare::{CellDifference, Line, compare, journal_lines};
+#[cfg(test)]
+pub(crate) use compare::Note;
+pub(crate) use compare::{CellDifference, Cells, Line, compare, journal_lines};
 pub(crate) use copies::{Described, Standing, check_not_newer, secrets_file, secrets_of, settle};
 pub(crate) use erasure::{
     ROW_GROUP_ROWS, Residue, SHOWN_BY_PARQUET, STAY_IN_SNAPSHOTS, stay_in_snapshots,

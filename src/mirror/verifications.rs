@@ -342,8 +342,9 @@ impl Verifications<'_> {
             .collect())
     }
 
-    /// Notes that months were held against the source line by line: the next ones have their turn.
-    pub(crate) fn months_were_verified(
+    /// Notes that months had their turn to be held against the source line by line, whether or not they could be read:
+    /// the next ones have theirs.
+    pub(crate) fn months_had_their_turn(
         &self,
         months: &[(String, JournalScope)],
         at: Timestamp,

@@ -9,6 +9,7 @@ use super::state::{State, batch, execute};
 use super::verifications::MONTH;
 use super::wanted::IS_GONE;
 use crate::error::Result;
+use crate::scope::{REVENUE, REVENUE_SUMS};
 use crate::sql::{self, db, instant, instant_param};
 
 /// A comparison with the source, as it is kept.
@@ -182,16 +183,67 @@ impl Verified<'_> {
     }
 }
 
-/// SQL for the differences `v` that do not stand after a verification: it has compared the same, or nobody
-/// can any more, because the month of signed cases is too old, or nothing says what a month of a journal
-/// should come to.
+/// SQL for the differences `v` that do not stand after a verification: it has compared the same and knows what came of it,
+/// or nobody can any more, because the table is not read, the month of signed cases is too old, or nothing says what a
+/// month of a journal should come to.
 fn no_longer_stands(at: Timestamp) -> String {
     format!(
-        "v.subject IN (SELECT subject FROM temp.verified WHERE subject IS NOT NULL) \
+        "v.subject IN (SELECT subject FROM temp.verified WHERE subject IS NOT NULL GROUP BY subject \
+           HAVING bool_or(standing) OR NOT bool_or(coalesce(difference LIKE 'unsettled:%', false))) \
+         OR EXISTS (SELECT 1 FROM sync.resources r WHERE r.status IN ('disabled', 'forbidden', 'absent') \
+           AND (v.subject = r.table_name OR starts_with(v.subject, r.table_name || ' ') \
+             OR r.table_name = 'cases' AND starts_with(v.subject, 'signed cases ') \
+             OR r.table_name = '{REVENUE}' AND starts_with(v.subject, '{REVENUE_SUMS} '))) \
          OR v.subject LIKE 'signed cases %' AND v.verified_at < {} \
          OR v.subject LIKE '%/%/%' AND NOT EXISTS (SELECT 1 FROM sync.journal_months m \
            WHERE m.wanted AND NOT {IS_GONE} \
              AND v.subject = m.table_name || ' ' || {MONTH} AND m.no_control_at IS NULL)",
         instant(at.checked_sub(Duration::from_secs(366 * 86_400)).unwrap_or(Timestamp::MIN)),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::reports::fixture;
+
+    fn row(subject: &str, difference: Difference) -> VerifiedRow {
+        let [source, mirror] = ["2", "1"].map(str::to_owned);
+        VerifiedRow {
+            what: subject.to_owned(),
+            source,
+            mirror,
+            difference,
+            subject: subject.to_owned(),
+        }
+    }
+
+    fn standing(state: &State<'_>) -> Vec<String> {
+        let all = state.verified().standing_differences().unwrap();
+        all.into_iter().map(|found| found.what).collect()
+    }
+
+    #[test]
+    fn a_difference_stands_until_it_is_found_gone_or_nobody_can_look() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let note = |run: i64, rows: &[VerifiedRow]| {
+            let at = Timestamp::from_second(1_800_000_000 + run).unwrap();
+            state.verified().note_verifications(run, at, rows, &[], &[]).unwrap();
+        };
+        let differs = || Difference::Standing("1".to_owned());
+        note(1, &[row("cases", differs()), row("projects", differs())]);
+        assert_eq!(standing(&state), ["cases", "projects"]);
+        note(2, &[row("cases", Difference::Unsettled("1".to_owned()))]);
+        assert_eq!(standing(&state), ["cases", "projects"], "what is unsettled tells nothing");
+        note(3, &[row("cases", Difference::None)]);
+        assert_eq!(standing(&state), ["projects"]);
+        conn.execute_batch(
+            "DELETE FROM sync.resources WHERE table_name = 'projects'; \
+             INSERT INTO sync.resources (table_name, status) VALUES ('projects', 'disabled')",
+        )
+        .unwrap();
+        note(4, &[]);
+        assert_eq!(standing(&state), [""; 0]);
+    }
 }

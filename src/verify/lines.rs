@@ -1,8 +1,9 @@
 //! Which lines of a journal's month differ, and in which column (pure).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::Hash;
 
-use crate::mirror::Line;
+use crate::mirror::{Cells, Line};
 
 /// A cell, or a whole line, that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,19 +19,21 @@ pub(crate) struct LineDifference {
 /// Pairs the lines of both sides: equal ones first, because two lines can be equal and are still two;
 /// then by their own key, in order; then by place. What is left has no counterpart.
 pub(crate) fn differences(source: &[Line], mirror: &[Line]) -> Vec<LineDifference> {
-    let mut equal: HashMap<&[(String, String)], VecDeque<&Line>> = HashMap::new();
+    let mut equal: HashMap<Content<'_>, VecDeque<&Line>> = HashMap::new();
     for line in mirror {
-        equal.entry(&line.cells).or_default().push_back(line);
+        equal.entry(content(line)).or_default().push_back(line);
     }
-    let other = |line: &&Line| {
-        equal.get_mut(line.cells.as_slice()).is_none_or(|twins| twins.pop_front().is_none())
-    };
-    let mut asked: Vec<&Line> = source.iter().filter(other).collect();
+    let mut asked = Vec::new();
+    for line in source {
+        if equal.get_mut(&content(line)).and_then(VecDeque::pop_front).is_none() {
+            asked.push(line);
+        }
+    }
     let mut own: Vec<&Line> = equal.into_values().flatten().collect();
     own.sort_by_key(|line| line.number);
     let mut pairs = Vec::new();
-    pair(&mut asked, &mut own, &mut pairs, |a, b| a.key.is_some() && a.key == b.key);
-    pair(&mut asked, &mut own, &mut pairs, |a, b| a.number == b.number);
+    let (asked, own) = pair(asked, own, &mut pairs, |line| line.key.as_deref());
+    let (asked, own) = pair(asked, own, &mut pairs, |line| Some(line.number));
     let mut all: Vec<(i64, Vec<LineDifference>)> = Vec::new();
     for (a, b) in pairs {
         all.push((a.number, cells(a, b)));
@@ -48,20 +51,48 @@ pub(crate) fn differences(source: &[Line], mirror: &[Line]) -> Vec<LineDifferenc
     all.into_iter().flat_map(|(_, differences)| differences).collect()
 }
 
-/// Moves lines that belong together into `pairs`.
-fn pair<'l>(
-    asked: &mut Vec<&'l Line>,
-    own: &mut Vec<&'l Line>,
+/// What makes lines equal: their cells, and those of their annotations as a set.
+type Content<'l> = (&'l Cells, Vec<&'l Cells>);
+
+fn content(line: &Line) -> Content<'_> {
+    (&line.cells, line.notes.iter().map(|note| &note.cells).collect())
+}
+
+/// Moves lines of one key into `pairs`, in order; returns those that are left of both sides. A line without a key has
+/// no counterpart.
+fn pair<'l, K: Hash + Eq>(
+    asked: Vec<&'l Line>,
+    own: Vec<&'l Line>,
     pairs: &mut Vec<(&'l Line, &'l Line)>,
-    together: impl Fn(&Line, &Line) -> bool,
-) {
-    asked.retain(|line| match own.iter().position(|other| together(line, other)) {
-        Some(at) => {
-            pairs.push((line, own.remove(at)));
-            false
+    key: impl Fn(&'l Line) -> Option<K>,
+) -> (Vec<&'l Line>, Vec<&'l Line>) {
+    let mut by_key: HashMap<K, VecDeque<&Line>> = HashMap::new();
+    let mut left = Vec::new();
+    for line in own {
+        match key(line) {
+            Some(key) => by_key.entry(key).or_default().push_back(line),
+            None => left.push(line),
         }
-        None => true,
+    }
+    let mut alone = Vec::new();
+    for line in asked {
+        match key(line).and_then(|key| by_key.get_mut(&key)?.pop_front()) {
+            Some(other) => pairs.push((line, other)),
+            None => alone.push(line),
+        }
+    }
+    left.extend(by_key.into_values().flatten());
+    left.sort_by_key(|line| line.number);
+    (alone, left)
+}
+
+/// The cells of a line and of its annotations, these as `annotations[n].column`.
+fn named(line: &Line) -> impl Iterator<Item = (String, &str)> {
+    let own = line.cells.iter().map(|(column, value)| (column.clone(), value.as_str()));
+    let of_notes = line.notes.iter().flat_map(|note| {
+        note.cells.iter().map(|(column, value)| (format!("{}.{column}", note.name), value.as_str()))
     });
+    own.chain(of_notes)
 }
 
 fn name(line: &Line) -> String {
@@ -72,11 +103,11 @@ fn name(line: &Line) -> String {
 }
 
 fn cells(source: &Line, mirror: &Line) -> Vec<LineDifference> {
-    let mut columns: BTreeMap<&str, (Option<&str>, Option<&str>)> = BTreeMap::new();
-    for (column, value) in &source.cells {
+    let mut columns: BTreeMap<String, (Option<&str>, Option<&str>)> = BTreeMap::new();
+    for (column, value) in named(source) {
         columns.entry(column).or_default().0 = Some(value);
     }
-    for (column, value) in &mirror.cells {
+    for (column, value) in named(mirror) {
         columns.entry(column).or_default().1 = Some(value);
     }
     columns
@@ -84,7 +115,7 @@ fn cells(source: &Line, mirror: &Line) -> Vec<LineDifference> {
         .filter(|(_, (source, mirror))| source != mirror)
         .map(|(column, (a, b))| LineDifference {
             line: name(source),
-            column: Some(column.to_owned()),
+            column: Some(column),
             source: a.map(str::to_owned),
             mirror: b.map(str::to_owned),
         })
@@ -94,13 +125,14 @@ fn cells(source: &Line, mirror: &Line) -> Vec<LineDifference> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mirror::Note;
 
     fn line(number: i64, key: Option<&str>, payment: &str) -> Line {
         let cells = vec![
             ("key".to_owned(), key.unwrap_or_default().to_owned()),
             ("payment".to_owned(), payment.to_owned()),
         ];
-        Line { number, key: key.map(str::to_owned), cells }
+        Line { number, key: key.map(str::to_owned), cells, notes: Vec::new() }
     }
 
     fn told(source: &[Line], mirror: &[Line]) -> Vec<String> {
@@ -119,6 +151,22 @@ mod tests {
         let mirror = [line(1, Some("A"), "1"), line(2, Some("A"), "9"), line(3, Some("A"), "2")];
         assert_eq!(told(&source, &mirror), ["line 2 (A) payment: 1 / 9"]);
         assert!(differences(&source, &source).is_empty());
+    }
+
+    #[test]
+    fn annotations_are_a_set_whatever_their_order_in_the_answer() {
+        let with = |notes: &[(i64, &str)]| {
+            let note = |(n, text): &(i64, &str)| Note {
+                name: format!("annotations[{n}]"),
+                cells: vec![("text".to_owned(), (*text).to_owned())],
+            };
+            Line { notes: notes.iter().map(note).collect(), ..line(1, Some("A"), "1") }
+        };
+        // In the order of their contents, as they are read.
+        let (one, other) = (with(&[(1, "a"), (2, "b")]), with(&[(2, "a"), (1, "b")]));
+        assert_eq!(told(std::slice::from_ref(&one), &[other]), Vec::<String>::new());
+        let changed = with(&[(1, "a"), (2, "c")]);
+        assert_eq!(told(&[one], &[changed]), ["line 1 (A) annotations[2].text: b / c"]);
     }
 
     #[test]

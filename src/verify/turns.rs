@@ -14,10 +14,12 @@ use super::lines::{self, LineDifference};
 use super::revenue::{line_key, named, rows_of};
 use super::{Comparison, Finding, Step, decide};
 use crate::catalog::{Group, Resource};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::journals::MonthRead;
 use crate::mirror::{State, TurnMonth, journal_lines, rows_of_month};
-use crate::scope::{DueReason, REVENUE_SUMS};
+use crate::scope::{DueReason, JournalScope, REVENUE_SUMS};
+use crate::sql;
+use crate::text::counted;
 
 /// A table and the id whose turn it is there.
 type Key = (String, i64);
@@ -41,6 +43,8 @@ pub(crate) struct Turns {
     reach: Reach,
     /// Found to be the same: in whatever order the answers came.
     same: Vec<(TurnMonth, Comparison)>,
+    /// Those that could not be read: they had their turn, so that one month keeps no other from its own.
+    not_read: Vec<(String, JournalScope)>,
 }
 
 /// The journals of which no sum says whether they are right.
@@ -50,6 +54,13 @@ pub(super) fn tables_in_turn(active: &[Arc<Resource>]) -> Vec<Arc<Resource>> {
         .filter(|r| matches!(r.group, Group::Journal(_)) && line_key(r).is_some())
         .cloned()
         .collect()
+}
+
+/// Whether no line of a journal's month is mirrored.
+fn is_empty(context: &Context, table: &str, scope: JournalScope) -> Result<bool> {
+    let (table, month) = (sql::ident(table), rows_of_month(scope));
+    let lines = format!("SELECT count(*) FROM main.{table} WHERE {month}");
+    Ok(sql::scalar_i64(&context.reader()?, &lines)? == 0)
 }
 
 impl Turns {
@@ -75,7 +86,7 @@ impl Turns {
 
     /// Whether all are settled.
     pub(crate) fn is_done(&self) -> bool {
-        self.open.is_empty() && self.same.is_empty()
+        self.open.is_empty() && self.same.is_empty() && self.not_read.is_empty()
     }
 
     /// Whether everything that is open was asked in this attempt.
@@ -127,9 +138,18 @@ impl Turns {
         let name = named(&key.0, open.month.name.as_deref(), open.month.scope);
         let read = match read {
             Ok(read) => read,
+            // Nothing is there, and nothing is mirrored: the mirror says the same.
+            Err(error)
+                if error.kind() == Kind::NotFound
+                    && is_empty(context, &key.0, open.month.scope)? =>
+            {
+                self.reach.answered(&key.0);
+                self.is_same(&key, name, (0, 0));
+                return Ok(());
+            }
             Err(error) => {
                 self.reach.failed(&key.0, error.kind());
-                self.open.remove(&key);
+                self.leave(&key);
                 return context.cannot(&name, error);
             }
         };
@@ -138,7 +158,7 @@ impl Turns {
         let line_key = line_key(&decoded.resource).unwrap_or_default().to_owned();
         if !read.load.scopes.iter().all(|scope| scope.complete) || decoded.any_without_key() {
             context.unknown(format!("{name}: the lines cannot be read completely"));
-            self.open.remove(&key);
+            self.leave(&key);
             return Ok(());
         }
         let (source, mirror) = journal_lines(
@@ -151,19 +171,28 @@ impl Turns {
         open.moved = open.asked > 0 && open.differences != differences;
         open.asked += 1;
         open.differences = differences;
-        if open.differences.is_empty()
-            && let Some(open) = self.open.remove(&key)
-        {
-            let same = Comparison {
-                what: name,
-                source: format!("{} lines", source.len()),
-                mirror: format!("{} lines", mirror.len()),
-                finding: Finding::Same,
-                subject: open.month.subject(),
-            };
-            self.same.push((open.month, same));
+        if open.differences.is_empty() {
+            self.is_same(&key, name, (source.len(), mirror.len()));
         }
         Ok(())
+    }
+
+    fn is_same(&mut self, key: &Key, what: String, (source, mirror): (usize, usize)) {
+        let Some(open) = self.open.remove(key) else { return };
+        let same = Comparison {
+            what,
+            source: counted(source, "line"),
+            mirror: counted(mirror, "line"),
+            finding: Finding::Same,
+            subject: open.month.subject(),
+        };
+        self.same.push((open.month, same));
+    }
+
+    fn leave(&mut self, key: &Key) {
+        if let Some(open) = self.open.remove(key) {
+            self.not_read.push((key.0.clone(), open.month.scope));
+        }
     }
 
     /// Decides about what differs, after a cycle; what is settled goes to `done`.
@@ -177,7 +206,7 @@ impl Turns {
     ) -> Result<()> {
         let mut same = std::mem::take(&mut self.same);
         same.sort_by(|(a, _), (b, _)| (&a.table, a.scope.id).cmp(&(&b.table, b.scope.id)));
-        let mut compared = Vec::new();
+        let mut compared = std::mem::take(&mut self.not_read);
         for (month, comparison) in same {
             compared.push((month.table, month.scope));
             done.push(comparison);
@@ -213,7 +242,7 @@ impl Turns {
             .writer
             .run(move |conn| {
                 let state = State::new(conn);
-                state.verifications().months_were_verified(&compared, Timestamp::now())?;
+                state.verifications().months_had_their_turn(&compared, Timestamp::now())?;
                 again.iter().try_for_each(|(table, scope)| {
                     state.months().months_are_due(
                         std::slice::from_ref(table),
