@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use crate::catalog::{Answer as Shape, Catalog, ForEach, Group, Origin, Read, Resource};
+use crate::catalog::{Answer as Shape, Catalog, ForEach, Group, Read, Resource};
 use crate::config::Config;
 use crate::decode::{
     Context, Decoded, Decoder, Load, LoadKind, LoadedScope, Param, Params, Reading,
@@ -370,11 +370,9 @@ impl Extractor {
 }
 
 /// Whether the rows of a scope are what its last answer said, whatever else was answered since. Not where a
-/// permission hides some of them, and not where records say themselves which scope they are of: an answer
-/// for another one can bring them.
+/// permission hides some of them, and not where the answer for another scope can bring them.
 fn may_be_known_again(resource: &Resource) -> bool {
-    let scope = resource.scope_column().and_then(|name| resource.column(name));
-    resource.partial.is_none() && scope.is_none_or(|column| column.origin == Origin::Path)
+    resource.partial.is_none() && !resource.records_name_their_scope()
 }
 
 fn bytes_of(records: &[(Bytes, Arc<Params>)]) -> usize {

@@ -2,6 +2,7 @@
 //! own, definitions that are deleted, journals that need no documented permission.
 
 use casemirror::catalog::Catalog;
+use duckdb::Connection;
 use serde_json::{Value, json};
 
 use crate::support::follow::{Integrator, assert_status, brisk, unthrottled};
@@ -49,6 +50,58 @@ fn versions_of_a_basis_are_kept_under_the_ids_that_they_have() {
     let paths: Vec<String> = world.sandbox.stats().log.iter().map(|c| c.path.clone()).collect();
     assert!(paths.contains(&history(&id)));
     assert!(!paths.iter().any(|path| path.contains("/900")), "{paths:?}");
+}
+
+/// Both ids are asked from then on, and both answers have all versions.
+#[test]
+fn versions_that_several_answers_have_are_there_once() {
+    let world = brisk(unthrottled(4));
+    let newest = "/api/ProcessingBases/Newest";
+    let listed = Integrator::log_in(&world).call("GET", newest, &Value::Null);
+    let mut first = listed[0].clone();
+    (first["Version"], first["IsNewestVersion"]) = (json!(1), json!(false));
+    let id = first["Id"].to_string();
+    let mut second = first.clone();
+    (second["Id"], second["Version"]) = (json!(9002), json!(2));
+
+    let once = |description: &str, asked: &[&str], expected: &str, earlier: i64| {
+        let versions: Vec<Value> = [&first, &second][..asked.len()]
+            .iter()
+            .map(|version| {
+                let mut version = (*version).clone();
+                version["Description"] = json!(description);
+                version
+            })
+            .collect();
+        let mut list = listed.clone();
+        list[0] = versions.last().unwrap().clone();
+        let answer = json!(versions).to_string();
+        let rules: Vec<u64> = asked
+            .iter()
+            .map(|id| (history(id), &answer))
+            .chain([(newest.to_owned(), &list.to_string())])
+            .map(|(path, body)| world.sandbox.fault(fault(&path, None, garbage(body))))
+            .collect();
+        assert_status(&world.run(&["sync", "--full"]), 0);
+        rules.into_iter().for_each(|rule| world.sandbox.remove_fault(rule));
+        let of_basis = format!("WHERE id IN ({id}, 9002)");
+        let rows = format!(
+            "SELECT string_agg(concat_ws('/', version, description), ' ' ORDER BY version) \
+             FROM main.processing_bases {of_basis}"
+        );
+        assert_eq!(one::<String>(&world.store(), &rows), expected);
+        let versions = format!("SELECT count(*) FROM history.processing_bases {of_basis}");
+        assert_eq!(one::<i64>(&world.store(), &versions), earlier);
+    };
+    once("a", &[&id], "1/a", 0);
+    once("b", &[&id, "9002"], "1/b 2/b", 1);
+    once("c", &[&id, "9002"], "1/c 2/c", 3);
+
+    // As an earlier version left it.
+    let doubled = "INSERT INTO main.processing_bases FROM main.processing_bases; \
+                   INSERT INTO history.processing_bases FROM history.processing_bases";
+    Connection::open(world.path("data/store.duckdb")).unwrap().execute_batch(doubled).unwrap();
+    once("c", &[&id, "9002"], "1/c 2/c", 3);
 }
 
 /// A value that does not fit is noted under what was asked for, whose next answer mends it.

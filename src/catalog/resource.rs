@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 
-use super::column::{Column, Scalar};
+use super::column::{Column, Origin, Scalar};
 use crate::sql;
 
 /// The eleven change dates of a case, in the order of reference 2.2.
@@ -304,6 +304,13 @@ impl Resource {
             Group::ForEach(each) => Some(&each.param),
             Group::Child(child) => child.scope.as_deref(),
         }
+    }
+
+    /// Whether its records say themselves which scope they are of, so that an answer for another one can
+    /// bring them.
+    pub(crate) fn records_name_their_scope(&self) -> bool {
+        let column = self.scope_column().and_then(|name| self.column(name));
+        column.is_some_and(|column| column.origin == Origin::Field)
     }
 
     /// The table that this one is read with: its parent's for a child table, else itself.

@@ -68,15 +68,19 @@ pub(super) fn apply(
     commit.finish()
 }
 
-/// Loads of one table and kind that are merged together, because they share no scope.
+/// Loads of one table and kind that are merged together, because they share neither scope nor row.
 struct LoadGroup {
     loads: Vec<Load>,
     scopes: HashSet<(i64, String)>,
+    /// A record says itself which scope it is of, and one is of a scope that its load did not ask for:
+    /// another answer may have it too.
+    has_strays: bool,
 }
 
 impl LoadGroup {
     fn of(load: Load) -> LoadGroup {
-        let mut group = LoadGroup { loads: Vec::new(), scopes: HashSet::new() };
+        let has_strays = first_load::has_strays(&load);
+        let mut group = LoadGroup { loads: Vec::new(), scopes: HashSet::new(), has_strays };
         group.add(load);
         group
     }
@@ -87,6 +91,7 @@ impl LoadGroup {
 
     fn takes(&self, load: &Load) -> bool {
         self.loads.first().is_some_and(|first| first.kind == load.kind)
+            && !(self.has_strays || first_load::has_strays(load))
             && load.scopes.iter().all(|s| !self.scopes.contains(&(s.id, s.part.clone())))
     }
 

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::merge::Merged;
 use crate::catalog::{EXTRA_COLUMN, Resource, SYNCED_AT_COLUMN};
-use crate::decode::Decoded;
+use crate::decode::{Decoded, Load};
 use crate::error::{Error, Kind, Result};
 use crate::sql::{self, db, scalar_i64};
 
@@ -82,6 +82,17 @@ fn is_within(rows: &RecordBatch, column: &str, scopes: &HashSet<i64>) -> bool {
     rows.column_by_name(column)
         .and_then(|ids| ids.as_primitive_opt::<Int64Type>())
         .is_some_and(|ids| ids.iter().all(|id| id.is_some_and(|id| scopes.contains(&id))))
+}
+
+/// Whether the load has a row of a scope that it did not ask for.
+pub(super) fn has_strays(load: &Load) -> bool {
+    let resource = &load.decoded.resource;
+    let Some(column) = resource.scope_column().filter(|_| resource.records_name_their_scope())
+    else {
+        return false;
+    };
+    let asked = load.scopes.iter().map(|scope| scope.id).collect();
+    !is_within(&load.decoded.rows, column, &asked)
 }
 
 /// Inserts all rows, as of `now`.

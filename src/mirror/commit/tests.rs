@@ -67,23 +67,35 @@ impl Mirror {
     }
 
     fn load(&self, (case_id, notes): Answer) -> Load {
-        let resource = self.catalog.get("notes").unwrap();
         let records: Vec<String> =
             (1..=notes).map(|id| format!("{{\"Id\": {id}, \"Unheard\": 1}}")).collect();
+        let params = Params::from([("case_id".to_owned(), Param::Int(case_id))]);
+        self.load_records("notes", case_id, &records, &params, Some(digest((case_id, notes))))
+    }
+
+    fn load_records(
+        &self,
+        table: &str,
+        id: i64,
+        records: &[String],
+        params: &Params,
+        digest: Option<AnswerDigest>,
+    ) -> Load {
+        let resource = self.catalog.get(table).unwrap();
         let mut decoder = Decoder::new(&self.catalog, resource, &self.context, records.len());
-        for json in &records {
+        for json in records {
             let raw: &RawValue = serde_json::from_str(json).unwrap();
-            decoder.push(raw.get(), &Params::from([("case_id".to_owned(), Param::Int(case_id))]));
+            decoder.push(raw.get(), params);
         }
         Load {
             decoded: decoder.finish().unwrap(),
             scopes: vec![LoadedScope {
-                id: case_id,
+                id,
                 part: String::new(),
                 version: Version::Known("v".to_owned()),
                 complete: true,
                 sent_at: self.now,
-                digest: Some(digest((case_id, notes))),
+                digest,
                 hint: None,
             }],
             kind: LoadKind::Scopes,
@@ -225,6 +237,32 @@ fn what_belongs_to_no_scope_of_the_answer_is_compared() {
         mirror.pairs("SELECT case_id, count(*) FROM main.notes GROUP BY case_id ORDER BY ALL"),
         [(1, 2), (2, 2)]
     );
+}
+
+/// Versions of a processing basis say themselves which id is theirs.
+#[test]
+fn a_row_that_several_answers_have_is_taken_once_and_the_last_one_wins() {
+    let mut mirror = Mirror::new();
+    let answer = |mirror: &Mirror, id: i64, days: [&str; 2]| {
+        let [first, second] = days;
+        let records = [
+            format!("{{\"Id\": 5, \"Version\": 1, \"HideOnStatus\": \"{first}\"}}"),
+            format!("{{\"Id\": 7, \"Version\": 2, \"HideOnStatus\": \"{second}\"}}"),
+        ];
+        mirror.load_records("processing_bases", id, &records, &Params::new(), None)
+    };
+    let rows = |mirror: &Mirror, schema: &str| -> Vec<(i64, String)> {
+        let rows = format!("SELECT id, hide_on_status FROM {schema}.processing_bases ORDER BY ALL");
+        query(&mirror.conn, &rows, |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
+    };
+    let row = |id: i64, text: &str| (id, text.to_owned());
+    // The first for an empty table, the others for rows that are there.
+    mirror.write(vec![answer(&mirror, 5, ["a", "a"]), answer(&mirror, 7, ["a", "a"])], true);
+    assert_eq!(rows(&mirror, "main"), [row(5, "a"), row(7, "a")]);
+    assert_eq!(rows(&mirror, "history"), []);
+    mirror.write(vec![answer(&mirror, 5, ["b", "b"]), answer(&mirror, 7, ["b", "c"])], true);
+    assert_eq!(rows(&mirror, "main"), [row(5, "b"), row(7, "c")]);
+    assert_eq!(rows(&mirror, "history"), [row(5, "a"), row(7, "a"), row(7, "b")]);
 }
 
 #[test]
