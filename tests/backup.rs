@@ -370,7 +370,7 @@ fn nothing_is_overwritten_and_nothing_else_is_taken_for_a_backup() {
         [&whole[..at], to.as_bytes(), &whole[at + from.len()..]].concat()
     };
     let format = one_of(&whole, "\"store_format\": ");
-    let newer = replaced(&format!("\"store_format\": {format}"), "\"store_format\": 9");
+    let newer = replaced(&format!("\"store_format\": {format}"), "\"store_format\":10");
     let mut damaged = whole.clone();
     let at = whole.len() / 2;
     damaged[at] ^= 1;
@@ -379,7 +379,7 @@ fn nothing_is_overwritten_and_nothing_else_is_taken_for_a_backup() {
         ("a store", &store, 2, "is no backup that casemirror has made"),
         ("cut off", &whole[..whole.len() / 2], 1, "is cut off; nothing was restored"),
         ("damaged", &damaged, 1, "is damaged"),
-        ("newer store", &newer, 1, "has format 9"),
+        ("newer store", &newer, 1, "has format 10"),
         ("newer form", &replaced("backup\": 1,", "backup\": 2,"), 1, "in a later form"),
     ];
     for (name, content, status, words) in cases {

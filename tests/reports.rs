@@ -304,6 +304,25 @@ fn a_failed_call_for_one_case_leaves_open_the_totals_of_no_other() {
     world.assert_equal();
 }
 
+#[test]
+fn the_total_cost_of_then_is_known_of_a_case_that_left_since() {
+    let world = brisk(unthrottled(12));
+    let assignment = Some("ResaleOfContractPositionProff".to_owned());
+    world.sandbox.act(&Act::NewCase { project: false, assignment }).unwrap();
+    world.sync();
+    let cost =
+        |from: &str| lines(&world.published(), &format!("SELECT * FROM {from} ORDER BY ALL"));
+    let now: String =
+        world.published().query_row("SELECT now()::VARCHAR", [], |row| row.get(0)).unwrap();
+    let was = cost("report.total_cost");
+    assert!(reported_costs(&world.published()).values().all(|total| total.4.is_empty()));
+    let gone = shown_cases(&world)[3];
+    world.sandbox.act(&Act::DeleteCase { case_id: gone }).unwrap();
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_ne!(cost("report.total_cost"), was);
+    assert_eq!(cost(&format!("report.total_cost_as_of('{now}')")), was);
+}
+
 /// Tables of which more scopes were read than there should be, or of which not all were.
 fn odd_freshness(world: &World, which: &str) -> Vec<String> {
     lines(

@@ -13,7 +13,7 @@ use crate::text::hex;
 
 /// The tables of the daemon's own state that reports read, each with the columns that tell its rows apart; without
 /// any, two rows are one only where all of them are equal.
-const STATE: [(&str, &[&str]); 14] = [
+const STATE: [(&str, &[&str]); 15] = [
     ("closings", &[]),
     ("failures", &[]),
     ("fetched_cases", &["case_id"]),
@@ -23,6 +23,7 @@ const STATE: [(&str, &[&str]); 14] = [
     ("freshness", &[]),
     ("journal_months", &[]),
     ("journal_scopes", &[]),
+    ("left_scopes", &[]),
     ("meta", &[]),
     ("rejects", &[]),
     ("resources", &[]),

@@ -10,6 +10,7 @@ COMMENT ON TABLE sync.schedules IS 'When each schedule last ran';
 COMMENT ON TABLE sync.restatements IS 'What changed in closed months; report.journal_restatements shows it';
 COMMENT ON TABLE sync.closings IS 'What months of the journals were when they were closed; report.closings shows it. forced_over says what was wrong where a month was closed all the same';
 COMMENT ON TABLE sync.removals IS 'How many rows of a table answers removed, and when, for the guard over the answers of the last hour';
+COMMENT ON TABLE sync.left_scopes IS 'Scopes that had been read completely when they left, with their case or because their table is no longer about it, and when: the reports as of an instant count them as fetched until then';
 COMMENT ON TABLE sync.forgotten IS 'Who is forgotten (casemirror forget): a row per contact, and one per text or number of a person that is kept out, each by a keyed hash that says nothing without the key of the mirror';
 COMMENT ON TABLE sync.freshness IS 'Per table: when a row of it was last written (last_change), and when any part of it was last read from the source (last_checked); report.freshness shows both';
 COMMENT ON TABLE sync.changes IS 'Per table, or part of it: a counter that every insert, update and delete of a row moves; snapshots link unchanged files by it';

@@ -57,6 +57,24 @@ pub(super) fn forget_scopes<'a>(
     .map_err(|e| db("cannot forget what left", e))
 }
 
+/// Notes which of these scopes had been read, before they are forgotten: the reports as of an earlier instant
+/// count them as fetched.
+pub(super) fn note_left<'a>(
+    conn: &Connection,
+    tables: impl Iterator<Item = &'a str>,
+    ids: &str,
+    now: Timestamp,
+) -> Result<()> {
+    conn.execute_batch(&format!(
+        "INSERT INTO sync.left_scopes BY NAME SELECT table_name, id, {} AS left_at FROM ({}) \
+         WHERE table_name IN ({}) AND part = '' AND complete",
+        instant(now),
+        rows_of(ids),
+        sql::texts(tables)
+    ))
+    .map_err(|e| db("cannot note what left", e))
+}
+
 /// Takes scopes out of a table and its child tables, and forgets them.
 pub(super) fn take_scopes(
     conn: &Connection,
@@ -129,6 +147,7 @@ pub(super) fn unfulfilled(
         };
         if !left.is_empty() {
             let left = format!("SELECT unnest([{}])", list(&left));
+            note_left(conn, std::iter::once(resource.table.as_str()), &left, now)?;
             take_scopes(conn, settings, resource, &left, now, outcome)?;
         }
     }

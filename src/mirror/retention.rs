@@ -1,6 +1,6 @@
 //! What the daemon writes of its own work, and how long it keeps that: what grows with the years alone
-//! would make every poll slower than the one before. Rejects stay: the reports as of an instant ask which
-//! were open then.
+//! would make every poll slower than the one before. Rejects stay, and so
+//! do the scopes that left: the reports as of an instant ask which were open, and which were there, then.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use crate::error::{Error, Kind, Result};
 use crate::sql::{db, scalar_i64, transaction};
 
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
-pub(super) const FORMAT: i64 = 8;
+pub(super) const FORMAT: i64 = 9;
 
 /// Key of `sync.meta`: by what the key of the privacy hashes is known again.
 const KEY_FINGERPRINT: &str = "hash_key_fingerprint";
@@ -67,6 +67,9 @@ fn prepare_within(
     if let Some(format) = before {
         if format < 2 {
             upgrade::from_first(conn)?;
+        }
+        if format < 9 {
+            upgrade::from_eighth(conn)?;
         }
         if format < 8 {
             upgrade::from_seventh(conn)?;

@@ -149,6 +149,7 @@ impl Suspects<'_> {
             }
         }
         let (feed, _, _) = places(FeedName::Cases);
+        removal::note_left(self.conn, tables.iter().copied(), &one, now)?;
         removal::forget_scopes(self.conn, tables.into_iter().chain([feed]), &one, now)?;
         self.write(&format!(
             "UPDATE sync.seen SET removed = true, dirty = false, state = NULL, \

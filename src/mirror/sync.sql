@@ -272,6 +272,10 @@ CREATE TABLE sync.forgotten (
 -- How many rows of a table answers removed, for the guard over the answers of the last hour.
 CREATE TABLE sync.removals (table_name VARCHAR, removed_at TIMESTAMPTZ, removed BIGINT);
 
+-- Scopes that had been read completely when they left with their case, or because their table is no longer
+-- about it: what the reports as of an earlier instant count as fetched.
+CREATE TABLE sync.left_scopes (table_name VARCHAR, id BIGINT, left_at TIMESTAMPTZ);
+
 -- When a row of a table was last written, and any part of it last read: kept with every commit, because
 -- to find it out all rows would have to be read. report.freshness shows it.
 CREATE TABLE sync.freshness (

@@ -149,6 +149,14 @@ pub(super) fn from_seventh(conn: &Connection) -> Result<()> {
     .map_err(|e| db("cannot bring the store's state up to this version", e))
 }
 
+/// From the eighth format: nothing was kept of what was fetched of a case that left.
+pub(super) fn from_eighth(conn: &Connection) -> Result<()> {
+    conn.execute_batch(
+        "CREATE TABLE sync.left_scopes (table_name VARCHAR, id BIGINT, left_at TIMESTAMPTZ)",
+    )
+    .map_err(|e| db("cannot bring the store's state up to this version", e))
+}
+
 /// Gives a journal's table the column of the names, where each row has its line's place. Nothing is
 /// stale because of it: names are not the source's.
 fn name_rows(conn: &Connection, config: &Config, resource: &Resource) -> Result<()> {

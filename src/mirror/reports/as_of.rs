@@ -1,8 +1,9 @@
 //! Reports as of an earlier instant: the same SQL over the rows that the mirror held then.
 //!
 //! A view becomes a table macro whose tables are their versions of that instant, so that no rule is
-//! written twice. Values that did not fit are those that were open then. Whether a scope was ever
-//! fetched, or its last call failed, is as it is now: no history is kept of that.
+//! written twice. Values that did not fit are those that were open then. What was fetched is what is fetched
+//! now and what had been when it left since. When a scope was first fetched, and whether its last call failed
+//! then, is not kept.
 
 use crate::sql;
 
@@ -15,7 +16,7 @@ pub(super) fn macro_of(name: &str, view: &str, comment: &str) -> String {
     format!(
         "CREATE OR REPLACE MACRO report.{name}_as_of(at_instant) AS TABLE\n{}; \
          COMMENT ON MACRO TABLE report.{name}_as_of IS {}",
-        rejects_then(&tables_then(body)),
+        fetched_then(&rejects_then(&tables_then(body))),
         sql::text(comment)
     )
 }
@@ -48,10 +49,21 @@ fn rejects_then(body: &str) -> String {
     )
 }
 
+/// `sync.fetched` with the scopes that left later.
+fn fetched_then(body: &str) -> String {
+    body.replace(
+        "FROM sync.fetched AS",
+        "FROM (SELECT table_name, id, part, complete FROM sync.fetched \
+          UNION ALL SELECT table_name, id, '' AS part, true AS complete FROM sync.left_scopes \
+          WHERE left_at > CAST(at_instant AS TIMESTAMPTZ)) AS",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use duckdb::Connection;
 
+    use crate::mirror::removal::{forget_scopes, note_left};
     use crate::mirror::reports::fixture;
     use crate::sql;
 
@@ -102,14 +114,15 @@ mod tests {
     #[test]
     fn each_report_as_of_an_instant_is_what_it_was_then() {
         let conn = fixture::store(None, 2026..=2026);
-        for table in [
+        let tables = [
             "cases",
             "costs",
             "document_costs",
             "common_conditions",
             "case_conditions",
             "property_conditions",
-        ] {
+        ];
+        for table in tables {
             let row = format!(
                 "INSERT INTO sync.fetched_scopes BY NAME SELECT '{table}' AS table_name, 7 AS id, \
                    '' AS part, true AS complete"
@@ -120,6 +133,12 @@ mod tests {
         let mut then = Vec::new();
         for (day, (table, content)) in DAYS.into_iter().enumerate() {
             set(&conn, table, content, &instant(day, 8));
+            if day + 1 == DAYS.len() {
+                // The case left with its last row.
+                let at = format!("2026-06-{:02}T08:00:00Z", day + 1).parse().unwrap();
+                note_left(&conn, tables.into_iter(), "SELECT 7::BIGINT", at).unwrap();
+                forget_scopes(&conn, tables.into_iter(), "SELECT 7::BIGINT", at).unwrap();
+            }
             then.push(reports.map(|name| rows(&conn, &format!("report.{name}"))));
             let journal = "report.journals_as_of('cases', now())";
             assert_eq!(rows(&conn, journal), rows(&conn, "main.cases"));
