@@ -222,8 +222,10 @@ fn a_person_who_is_forgotten_is_in_no_byte_and_does_not_come_back() {
     let person = seller(&world);
     world.sandbox.act(&Act::EditContact { contact_id: Some(person), at: None }).unwrap();
     world.sync();
-    let values = values(&world, person);
+    let mut values = values(&world, person);
     assert!(values.len() > 5, "{values:?}");
+    let remark = "kastanjebrune hester i Lillehammer";
+    values.push(remark.to_owned());
 
     // Where else a person can stand: what people wrote, what did not fit, what was found to differ, and the
     // pack of a closed month.
@@ -243,6 +245,7 @@ fn a_person_who_is_forgotten_is_in_no_byte_and_does_not_come_back() {
          UPDATE main.notes SET _extra = '{{\"Written\":[\"{name}\",1.50]}}' WHERE rowid = 0; \
          INSERT INTO sync.rejects (table_name, column_name, value, resolved_at) \
            VALUES ('notes', 'message', '{{\"a\":\"{name}\"}}', now()); \
+         INSERT INTO sync.drift (table_name, field, example) VALUES ('contacts', 'Remark', '\"{remark}\"'); \
          INSERT INTO sync.verifications (what, source, mirror) VALUES ('x', '{name}', 'y'); \
          CREATE TABLE history.left_behind AS SELECT '{name}' AS name, ['{email}', 'x'] AS many, \
            '{{\"a\":\"{name}\"}}' AS _extra, 'updated' AS _change; \
@@ -255,7 +258,12 @@ fn a_person_who_is_forgotten_is_in_no_byte_and_does_not_come_back() {
     let output = world.run(&["close", "--month", &last, "--force"]);
     assert!(world.path("data/parquet/closings").join(&last).exists(), "{}", shown(&output));
     let before = cells_with(&world.published(), &values);
-    for place in ["\"main\".\"cases\"", "\"history\".\"contacts\"", "\"sync\".\"verifications\""] {
+    for place in [
+        "\"main\".\"cases\"",
+        "\"history\".\"contacts\"",
+        "\"sync\".\"verifications\"",
+        "\"sync\".\"drift\"",
+    ] {
         assert!(before.iter().any(|cell| cell.starts_with(place)), "{place}: {before:?}");
     }
     assert_ne!(found(&world, &values), BTreeSet::new());

@@ -231,7 +231,7 @@ fn of(place: &str, resource: &Resource) -> String {
     format!("{place}.{}", sql::ident(&resource.table))
 }
 
-/// Of the rows about the person every text goes.
+/// Of the rows about the person every text goes, and so does what may be one of them elsewhere.
 fn rows_about(
     conn: &Connection,
     resource: &Resource,
@@ -273,6 +273,16 @@ fn rows_about(
         )
         .map_err(|e| db("cannot rewrite sync.rejects", e))?;
     taken.count("sync.rejects.value".to_owned(), rows);
+    if is_there(conn, resource, person, contact)? {
+        // Whose record an example is from is not kept, and it need not stand in a row any more.
+        let rows = conn
+            .execute(
+                "UPDATE sync.drift SET example = NULL WHERE table_name = ? AND example IS NOT NULL",
+                [&resource.table],
+            )
+            .map_err(|e| db("cannot rewrite sync.drift", e))?;
+        taken.count("sync.drift.example".to_owned(), rows);
+    }
     if rewritten > 0 {
         touched(conn, &resource.table)?;
     }
