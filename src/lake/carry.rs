@@ -40,7 +40,7 @@ pub(super) enum Way {
     /// The lake does not have it.
     New,
     /// It has other columns, or none of its rows can be told to be as they were.
-    Anew { columns_differ: bool },
+    Anew,
     /// What differs is written. `months`: only in these, `yyyy-mm`; all where it is `None`.
     Differences { months: Option<Vec<String>> },
 }
@@ -59,7 +59,7 @@ impl Way {
             !own.eq(there.iter().map(|(name, kind)| (name.as_str(), kind.as_str())));
         let Some(before) = before.filter(|before| !columns_differ && before.mark == table.mark)
         else {
-            return Way::Anew { columns_differ };
+            return Way::Anew;
         };
         let (Some(then), Some(now)) = (&before.changes, &table.changes) else {
             return Way::Differences { months: None };
@@ -88,17 +88,18 @@ impl Way {
                 create(engine, table)?;
                 insert(engine, table, "")
             }
-            Way::Anew { columns_differ: true } => {
+            Way::Anew => {
                 let lake = table.within(LAKE);
                 let removed = engine
                     .one("count rows of the lake", &format!("SELECT count(*) FROM {lake}"))?;
+                // Of a table that stays DuckLake keeps the smallest and largest values that ever stood in it,
+                // erased ones too.
                 engine.run("replace a table of the lake", &format!("DROP TABLE {lake}"))?;
                 create(engine, table)?;
                 let mut rows = insert(engine, table, "")?;
                 rows.removed = i64::unsigned_abs(removed);
                 Ok(rows)
             }
-            Way::Anew { columns_differ: false } => anew(engine, table),
             Way::Differences { months } => differences(engine, table, months.as_deref()),
         }
     }

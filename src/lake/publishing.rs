@@ -148,7 +148,7 @@ fn carry_tables(
         let before = shown.and_then(|shown| shown.tables.get(&path));
         let way = Way::of(table, before, there.get(&(table.schema.clone(), table.name.clone())));
         let rows = way.go(engine, table)?;
-        let is_made = matches!(way, Way::New | Way::Anew { columns_differ: true });
+        let is_made = matches!(way, Way::New | Way::Anew);
         comments.write(engine, table, is_made)?;
         if rows.any() || is_made {
             carried.tables += 1;
