@@ -16,9 +16,11 @@ use super::{Context, Decoded, Drift, Param, Params, Reject, canonical};
 use crate::catalog::{Catalog, ColumnType, Group, LINE_ID, LINE_NUMBER, Origin, Resource, Scalar};
 use crate::error::{Error, Kind, Result};
 
-/// Rejects of a table that an answer may have. What reports leave open hangs on them, so that none may go
-/// unsaid: an answer with more is a fault.
+/// Rejects of a table that are told one by one of an answer. What reports leave open hangs on them, so that
+/// none may go unsaid: of the others each column is told once.
 const MOST_REJECTS: usize = 10_000;
+/// The key of some record that is not known, in `sync.rejects`.
+const SOME_RECORD: &str = "#";
 /// New fields of a table that are told of one answer; their values are in `_extra` all the same.
 const MOST_DRIFT: usize = 200;
 
@@ -48,8 +50,8 @@ pub struct Decoder<'a> {
     /// How many records there were of each rest of a key that a position completes.
     positions: HashMap<String, i64>,
     rejects: Vec<Reject>,
-    /// Rejects beyond [`MOST_REJECTS`], which are not kept.
-    rejects_left_out: usize,
+    /// Rejects beyond [`MOST_REJECTS`], by column.
+    more_rejects: BTreeMap<Option<String>, MoreRejects>,
     drift: BTreeMap<String, Option<String>>,
     without_key: bool,
     /// Records seen, whether they became rows or not.
@@ -92,6 +94,13 @@ fn numbered(resource: &Resource) -> Vec<usize> {
         .filter(|(_, column)| column.name == LINE_ID || column.name == LINE_NUMBER)
         .map(|(i, _)| i)
         .collect()
+}
+
+/// Rejects that are not told one by one.
+struct MoreRejects {
+    /// The id of the scope that all of them belong to.
+    scope: Option<i64>,
+    count: usize,
 }
 
 /// How a record is called where something is wrong with it.
@@ -152,7 +161,7 @@ impl<'a> Decoder<'a> {
             exact: String::new(),
             positions: HashMap::new(),
             rejects: Vec::new(),
-            rejects_left_out: 0,
+            more_rejects: BTreeMap::new(),
             drift: BTreeMap::new(),
             without_key: false,
             records: 0,
@@ -293,9 +302,31 @@ impl<'a> Decoder<'a> {
     fn reject(&mut self, reject: Reject) {
         if self.rejects.len() < MOST_REJECTS {
             self.rejects.push(reject);
-        } else {
-            self.rejects_left_out += 1;
+            return;
         }
+        let more = self
+            .more_rejects
+            .entry(reject.column)
+            .or_insert(MoreRejects { scope: reject.scope, count: 0 });
+        more.count += 1;
+        more.scope = more.scope.filter(|scope| reject.scope == Some(*scope));
+    }
+
+    /// All rejects: those beyond [`MOST_REJECTS`] as one per column.
+    fn all_rejects(&mut self) -> Vec<Reject> {
+        let table = &self.reader.resource.table;
+        let more = std::mem::take(&mut self.more_rejects).into_iter();
+        let more = more.map(|(column, MoreRejects { scope, count })| Reject {
+            table: table.clone(),
+            scope,
+            record_key: SOME_RECORD.to_owned(),
+            column,
+            value: None,
+            error: format!(
+                "{count} more do not fit, beyond the first {MOST_REJECTS} of the answer"
+            ),
+        });
+        self.rejects.drain(..).chain(more).collect()
     }
 
     fn finish_row(&mut self, raw: &'a str, row: Row<'a>) {
@@ -411,25 +442,14 @@ impl<'a> Decoder<'a> {
     /// The rows of everything pushed.
     ///
     /// # Errors
-    /// `Kind::Internal`: the columns do not make a batch. `Kind::BadAnswer`: more than [`MOST_REJECTS`] values
-    /// and records do not fit, of which not all could be told.
+    /// `Kind::Internal`: the columns do not make a batch.
     pub fn finish(mut self) -> Result<Decoded> {
         for list in std::mem::take(&mut self.lists) {
             if self.live[list.row] {
                 self.children[list.child].1.push_list(list.text, &list.params);
             }
         }
-        if self.rejects_left_out > 0 {
-            return Err(Error::new(
-                Kind::BadAnswer,
-                format!(
-                    "{}: {} values and records of the answer do not fit, more than {MOST_REJECTS}: nothing \
-                     of it is loaded",
-                    self.reader.resource.table,
-                    MOST_REJECTS + self.rejects_left_out
-                ),
-            ));
-        }
+        let rejects = self.all_rejects();
         let wrong = |e| Error::caused(Kind::Internal, "decoded columns do not fit together", e);
         let resource = self.reader.resource;
         let schema = Arc::clone(&resource.schema);
@@ -447,7 +467,7 @@ impl<'a> Decoder<'a> {
         Ok(Decoded {
             resource,
             rows,
-            rejects: self.rejects,
+            rejects,
             drift: self
                 .drift
                 .into_iter()

@@ -54,9 +54,10 @@ pub struct Context {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reject {
     pub(crate) table: String,
-    /// The id of the scope that the record belongs to, where it says so.
+    /// The id of the scope that the record belongs to, where it says so; of several records the one of all.
     pub(crate) scope: Option<i64>,
-    /// Key values joined by `/`; `#n` for the n-th record of an answer when it has no key.
+    /// Key values joined by `/`; `#n` for the n-th record of an answer when it has no key; `#` for records
+    /// that are not told one by one.
     pub(crate) record_key: String,
     /// `None`: the record was rejected whole.
     pub(crate) column: Option<String>,

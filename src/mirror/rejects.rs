@@ -61,7 +61,7 @@ pub(super) fn note(
     conn.execute_batch(&format!(
         "UPDATE sync.rejects o SET last_at = {now}, value = n.value, error = n.error \
          FROM temp.stage_rejects n WHERE o.resolved_at IS NULL AND {SAME}; \
-         INSERT INTO sync.rejects SELECT {run_id}, n.table_name, n.scope, n.record_key, \
+         INSERT INTO sync.rejects SELECT DISTINCT ON (n.table_name, n.scope, n.record_key, n.column_name) {run_id}, n.table_name, n.scope, n.record_key, \
            n.column_name, n.value, n.error, {now}, {now}, NULL \
          FROM temp.stage_rejects n WHERE NOT EXISTS \
            (SELECT 1 FROM sync.rejects o WHERE o.resolved_at IS NULL AND {SAME}); \
@@ -131,9 +131,13 @@ fn scoped(load: &Load) -> Vec<(String, Reject)> {
             LoadKind::Unchanged => Vec::new(),
             LoadKind::Scopes => ids(reject.scope).iter().map(i64::to_string).collect(),
             // A record of a search without an id belongs to one that was asked for and did not come. A
-            // listing asks for none.
+            // listing asks for none. A value that does not fit is of a record with an id: of many that are told
+            // together it may be any.
             LoadKind::Search { .. } => match reject.scope {
                 Some(id) => vec![id.to_string()],
+                None if reject.column.is_some() => {
+                    load.scopes.iter().map(|scope| scope.id.to_string()).collect()
+                }
                 None if load.lacking.is_empty() => vec![String::new()],
                 None => load.lacking.iter().map(i64::to_string).collect(),
             },

@@ -184,23 +184,25 @@ fn instants_are_cut_to_microseconds() {
     assert_eq!(created.as_primitive::<TimestampMicrosecondType>().value(0) % 1_000_000, 533_482);
 }
 
-/// So many records of the notes, none with a key.
-fn keyless(records: usize) -> Result<Decoded> {
-    let catalog = Catalog::load(None).unwrap();
-    let context = context(PrivacyMode::Keep, PrivacyMode::Keep);
-    let mut decoder = Decoder::new(&catalog, catalog.get("notes").unwrap(), &context, 0);
-    for _ in 0..records {
-        decoder.push("{}", &params());
-    }
-    decoder.finish()
-}
-
 #[test]
-fn an_answer_of_which_more_does_not_fit_than_can_be_told_is_a_fault() {
-    assert_eq!(keyless(10_000).unwrap().rejects.len(), 10_000);
-    let error = keyless(10_003).unwrap_err();
-    assert_eq!(error.kind(), Kind::BadAnswer);
-    assert!(error.chain().contains("notes: 10003 values and records"), "{}", error.chain());
+fn of_many_values_that_do_not_fit_some_are_told_one_by_one_and_the_others_by_column() {
+    let records: Vec<String> = (1..=5_001)
+        .map(|id| format!("{{\"Id\": {id}, \"Amount\": \"much\", \"Selected\": \"perhaps\"}}"))
+        .chain(["{}".to_owned(), "{}".to_owned()])
+        .collect();
+    let records: Vec<&str> = records.iter().map(String::as_str).collect();
+    let decoded = decode("costs", &records);
+    assert_eq!(decoded.rows.num_rows(), 5_001, "all that have a key are loaded");
+    let more: Vec<(Option<&str>, &str, Option<i64>)> = decoded.rejects[10_000..]
+        .iter()
+        .map(|r| (r.column.as_deref(), r.record_key.as_str(), r.scope))
+        .collect();
+    assert_eq!(
+        more,
+        [(None, "#", Some(17)), (Some("amount"), "#", Some(17)), (Some("selected"), "#", Some(17))]
+    );
+    assert!(decoded.rejects[10_000].error.starts_with("2 more"));
+    assert!(decoded.without_key);
 }
 
 #[test]

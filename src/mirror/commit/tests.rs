@@ -8,7 +8,8 @@ use super::*;
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::decode::{Context, Decoder, Param, Params, Privacy};
-use crate::scope::{AnswerDigest, Version};
+use crate::scope::{AnswerDigest, Place, Version};
+use crate::ticks::Ticks;
 
 struct Mirror {
     _folder: tempfile::TempDir,
@@ -263,6 +264,22 @@ fn a_row_that_several_answers_have_is_taken_once_and_the_last_one_wins() {
     mirror.write(vec![answer(&mirror, 5, ["b", "b"]), answer(&mirror, 7, ["b", "c"])], true);
     assert_eq!(rows(&mirror, "main"), [row(5, "b"), row(7, "c")]);
     assert_eq!(rows(&mirror, "history"), [row(5, "a"), row(7, "a"), row(7, "b")]);
+}
+
+/// A page of a search is of as many scopes as it has records.
+#[test]
+fn what_is_told_by_column_of_a_page_may_be_of_any_of_its_cases() {
+    let mirror = Mirror::new();
+    let records: Vec<String> =
+        (1..=10_002).map(|id| format!("{{\"Id\": {id}, \"AskingPrice\": \"much\"}}")).collect();
+    let mut load = mirror.load_records("cases", 1, &records, &Params::new(), None);
+    let of_first = load.scopes[0].clone();
+    load.scopes = (1..=10_002).map(|id| LoadedScope { id, ..of_first.clone() }).collect();
+    load.kind = LoadKind::Search { place: Place::Cases, answered_at: Ticks::from(mirror.now) };
+    let rejects = rejects::of(&[load]);
+    let scopes: Vec<&str> = rejects[10_000..].iter().map(|(scope, _)| scope.as_str()).collect();
+    assert_eq!(scopes.len(), 10_002);
+    assert_eq!((scopes[0], scopes[10_001]), ("1", "10002"));
 }
 
 #[test]

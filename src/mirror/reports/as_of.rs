@@ -163,7 +163,7 @@ mod tests {
         let conn = fixture::store(None, 2026..=2026);
         set(&conn, DAYS[0].0, DAYS[0].1, &instant(0, 8));
         conn.execute_batch(&format!(
-            "INSERT INTO sync.rejects BY NAME SELECT 'cases' AS table_name, '7' AS record_key, \
+            "INSERT INTO sync.rejects BY NAME SELECT 'cases' AS table_name, '7' AS scope, '7' AS record_key, \
                'assignment_type' AS column_name, {} AS first_at, {} AS resolved_at",
             instant(1, 8),
             instant(3, 8)

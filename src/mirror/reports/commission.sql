@@ -34,7 +34,8 @@ open_rejects AS (
       AND table_name IN ('commission_sharing', 'estimated_costs')
 ),
 rejected AS (
-    -- A part whose employee is not known may be anybody's, and so may a record without a key.
+    -- A part whose employee is not known may be anybody's, and so may a record without a key. '#' is any record
+    -- of the case.
     SELECT
         scope,
         bool_or(
@@ -43,7 +44,10 @@ rejected AS (
         ) AS amount,
         bool_or(
             table_name = 'commission_sharing'
-            AND coalesce(column_name, 'employee_id') = 'employee_id'
+            AND (
+                coalesce(column_name, 'employee_id') = 'employee_id'
+                OR record_key = '#' AND column_name IN ('percentage', 'extra_payment')
+            )
         ) AS sharing
     FROM open_rejects
     GROUP BY scope

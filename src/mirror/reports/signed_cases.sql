@@ -12,14 +12,14 @@ months AS (
 ),
 rejected AS (
     SELECT
-        record_key,
+        scope,
         bool_or(column_name = 'case_activated_date') AS activated_date,
         bool_or(column_name = 'assignment_type') AS assignment_type
     FROM sync.rejects
     WHERE table_name = 'cases'
       AND column_name IN ('case_activated_date', 'assignment_type')
       AND resolved_at IS NULL
-    GROUP BY record_key
+    GROUP BY scope
 ),
 candidates AS (
     SELECT
@@ -29,7 +29,7 @@ candidates AS (
         coalesce(r.activated_date, false) AS date_rejected,
         coalesce(r.assignment_type, false) AS type_rejected
     FROM main.cases AS c
-    LEFT JOIN rejected AS r ON r.record_key = CAST(c.id AS VARCHAR)
+    LEFT JOIN rejected AS r ON r.scope = CAST(c.id AS VARCHAR)
     WHERE c.assignment_type IS DISTINCT FROM 'Valuation'
 ),
 signed AS (

@@ -6,14 +6,14 @@ CREATE OR REPLACE MACRO report.signed_cases_between(from_instant, to_instant) AS
 WITH
 rejected AS (
     SELECT
-        record_key,
+        scope,
         bool_or(column_name = 'case_activated_date') AS activated_date,
         bool_or(column_name = 'assignment_type') AS assignment_type
     FROM sync.rejects
     WHERE table_name = 'cases'
       AND column_name IN ('case_activated_date', 'assignment_type')
       AND resolved_at IS NULL
-    GROUP BY record_key
+    GROUP BY scope
 ),
 signed AS (
     SELECT
@@ -21,7 +21,7 @@ signed AS (
         c.office,
         coalesce(r.activated_date, false) OR coalesce(r.assignment_type, false) AS uncertain
     FROM main.cases AS c
-    LEFT JOIN rejected AS r ON r.record_key = CAST(c.id AS VARCHAR)
+    LEFT JOIN rejected AS r ON r.scope = CAST(c.id AS VARCHAR)
     WHERE c.assignment_type IS DISTINCT FROM 'Valuation'
       AND (
           coalesce(r.activated_date, false)

@@ -47,7 +47,7 @@ fetched AS (
 open_rejects AS (
     SELECT
         table_name,
-        CASE WHEN table_name = 'cases' THEN record_key ELSE scope END AS case_key,
+        scope AS case_key,
         record_key,
         column_name
     FROM sync.rejects
@@ -97,10 +97,14 @@ rejected AS (
             table_name = 'resale_information'
             AND coalesce(column_name, 'other_buyer_costs') = 'other_buyer_costs'
         ) AS other_buyer_costs,
-        -- A cost record without a usable key may be a buyer's.
+        -- A cost record without a usable key may be a buyer's. '#' is any record of the case.
         bool_or(
-            table_name = 'costs' AND column_name IS NULL
-            AND coalesce(record_key, '') NOT LIKE case_key || '/Seller/%'
+            table_name = 'costs'
+            AND (
+                column_name IS NULL
+                AND coalesce(record_key, '') NOT LIKE case_key || '/Seller/%'
+                OR record_key = '#' AND column_name IN ('amount', 'selected', 'deleted')
+            )
         ) AS cost_record
     FROM open_rejects
     GROUP BY case_key

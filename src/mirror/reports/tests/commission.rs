@@ -178,6 +178,8 @@ fn sharing_that_is_not_known_leaves_everything_open() {
         // Whose part it is, is not known.
         "INSERT INTO sync.rejects (table_name, scope, record_key, column_name)
             VALUES ('commission_sharing', '1', '1/Percent/3', 'employee_id')",
+        "INSERT INTO sync.rejects (table_name, scope, record_key, column_name)
+            VALUES ('commission_sharing', '1', '#', 'percentage')",
         "INSERT INTO sync.rejects (table_name, scope, record_key)
             VALUES ('commission_sharing', '1', '1/Percent/')",
     ] {
