@@ -28,14 +28,16 @@ fetched AS (
     GROUP BY f.id
 ),
 open_rejects AS (
+    -- Without column_name the whole record was rejected: of one with a key another was taken, so that its values
+    -- are known. '#' names one without, which may be any of the case.
     SELECT table_name, scope, record_key, column_name
     FROM sync.rejects
     WHERE resolved_at IS NULL
+      AND (column_name IS NOT NULL OR contains(record_key, '#'))
       AND table_name IN ('commission_sharing', 'estimated_costs')
 ),
 rejected AS (
-    -- A part whose employee is not known may be anybody's, and so may a record without a key. '#' is any record
-    -- of the case.
+    -- A part whose employee is not known may be anybody's, and so may a record without a key.
     SELECT
         scope,
         bool_or(

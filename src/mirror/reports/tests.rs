@@ -346,8 +346,11 @@ fn a_rejected_value_leaves_open_only_what_needs_it() {
         ("costs", "1/Buyer/5", Some("deleted"), buyer), // may not be deleted
         ("costs", "1/Buyer/1", Some("comment"), closed),
         ("costs", "1/Seller/1", Some("amount"), closed),
-        ("costs", "1/Buyer/", None, buyer), // a record without a key
-        ("costs", "1/Seller/", None, closed),
+        ("costs", "1/Buyer/#6", None, buyer), // a record without a key
+        ("costs", "1/Seller/#6", None, closed),
+        ("costs", "1/Buyer/1", None, closed), // another with its key was taken
+        ("document_costs", "1/#1", None, "regular - - [] [document_cost]"),
+        ("document_costs", "1", None, closed),
         ("costs", "#", Some("amount"), buyer), // any of them
         ("costs", "#", Some("deleted"), buyer),
         ("costs", "#", None, buyer),

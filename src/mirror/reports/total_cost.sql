@@ -45,6 +45,8 @@ fetched AS (
     GROUP BY f.id
 ),
 open_rejects AS (
+    -- Without column_name the whole record was rejected: of one with a key another was taken, so that its values
+    -- are known. '#' names one without, which may be any of the case.
     SELECT
         table_name,
         scope AS case_key,
@@ -52,13 +54,13 @@ open_rejects AS (
         column_name
     FROM sync.rejects
     WHERE resolved_at IS NULL
+      AND (column_name IS NOT NULL OR contains(record_key, '#'))
       AND table_name IN (
           'cases', 'costs', 'document_costs', 'common_conditions', 'case_conditions',
           'property_conditions', 'resale_information'
       )
 ),
 rejected AS (
-    -- Without column_name the whole record was rejected.
     SELECT
         case_key,
         bool_or(table_name = 'cases' AND column_name = 'assignment_type') AS assignment_type,
@@ -97,14 +99,12 @@ rejected AS (
             table_name = 'resale_information'
             AND coalesce(column_name, 'other_buyer_costs') = 'other_buyer_costs'
         ) AS other_buyer_costs,
-        -- A cost record without a usable key may be a buyer's. '#' is any record of the case.
+        -- A cost record without a usable key may be a buyer's.
         bool_or(
             table_name = 'costs'
-            AND (
-                column_name IS NULL
-                AND coalesce(record_key, '') NOT LIKE case_key || '/Seller/%'
-                OR record_key = '#' AND column_name IN ('amount', 'selected', 'deleted')
-            )
+            AND contains(record_key, '#')
+            AND coalesce(column_name, 'amount') IN ('amount', 'selected', 'deleted')
+            AND record_key NOT LIKE case_key || '/Seller/%'
         ) AS cost_record
     FROM open_rejects
     GROUP BY case_key

@@ -140,7 +140,7 @@ fn without_a_commission_only_extra_payments_are_due() {
         "INSERT INTO sync.failures (table_name, id, part) VALUES ('estimated_costs', 1, '')",
         "INSERT INTO sync.rejects (table_name, scope, record_key, column_name)
             VALUES ('estimated_costs', '1', '1', 'commission_amount')",
-        "INSERT INTO sync.rejects (table_name, scope, record_key) VALUES ('estimated_costs', '1', '1')",
+        "INSERT INTO sync.rejects (table_name, scope, record_key) VALUES ('estimated_costs', '1', '1/#1')",
     ] {
         let conn = shared();
         conn.execute_batch(change).unwrap();
@@ -181,7 +181,7 @@ fn sharing_that_is_not_known_leaves_everything_open() {
         "INSERT INTO sync.rejects (table_name, scope, record_key, column_name)
             VALUES ('commission_sharing', '1', '#', 'percentage')",
         "INSERT INTO sync.rejects (table_name, scope, record_key)
-            VALUES ('commission_sharing', '1', '1/Percent/')",
+            VALUES ('commission_sharing', '1', '1/Percent/#3')",
     ] {
         let conn = shared();
         conn.execute_batch(change).unwrap();
@@ -197,19 +197,22 @@ fn sharing_that_is_not_known_leaves_everything_open() {
 fn a_rejected_value_leaves_open_only_what_needs_it() {
     let all = ["40500.00", "60000.00", "250.00"];
     for (table, key, column, expected) in [
-        ("commission_sharing", "1/Percent/1", "percentage", ["-", "60000.00", "250.00"]),
-        ("commission_sharing", "1/Amount/1", "percentage", all),
-        ("commission_sharing", "1/Amount/1", "extra_payment", ["-", "60000.00", "250.00"]),
-        ("commission_sharing", "1/Amount/2", "extra_payment", ["40500.00", "60000.00", "-"]),
-        ("commission_sharing", "1/Percent/1", "case_base_id", all),
-        ("estimated_costs", "1", "showings_amount", all),
-        ("cases", "1", "commission_amount", all),
+        ("commission_sharing", "1/Percent/1", Some("percentage"), ["-", "60000.00", "250.00"]),
+        ("commission_sharing", "1/Amount/1", Some("percentage"), all),
+        ("commission_sharing", "1/Amount/1", Some("extra_payment"), ["-", "60000.00", "250.00"]),
+        ("commission_sharing", "1/Amount/2", Some("extra_payment"), ["40500.00", "60000.00", "-"]),
+        ("commission_sharing", "1/Percent/1", Some("case_base_id"), all),
+        ("estimated_costs", "1", Some("showings_amount"), all),
+        ("cases", "1", Some("commission_amount"), all),
+        // Another record with its key was taken.
+        ("commission_sharing", "1/Percent/1", None, all),
+        ("estimated_costs", "1", None, all),
     ] {
         let conn = shared();
-        reject(&conn, table, 1, key, Some(column));
-        assert_eq!(commissions(&conn), expected, "{table} {key} {column}");
+        reject(&conn, table, 1, key, column);
+        assert_eq!(commissions(&conn), expected, "{table} {key} {column:?}");
         conn.execute_batch("UPDATE sync.rejects SET resolved_at = '2026-01-01T00:00:00Z'").unwrap();
-        assert_eq!(commissions(&conn), all, "resolved: {table} {key} {column}");
+        assert_eq!(commissions(&conn), all, "resolved: {table} {key} {column:?}");
     }
     // What the others add up to does not tell whether these are fractions.
     let conn = shared();
