@@ -14,10 +14,11 @@ rejected AS (
     SELECT
         scope,
         bool_or(column_name = 'case_activated_date') AS activated_date,
-        bool_or(column_name = 'assignment_type') AS assignment_type
+        bool_or(column_name = 'assignment_type') AS assignment_type,
+        bool_or(column_name = 'office_id') AS office_id
     FROM sync.rejects
     WHERE table_name = 'cases'
-      AND column_name IN ('case_activated_date', 'assignment_type')
+      AND column_name IN ('case_activated_date', 'assignment_type', 'office_id')
       AND resolved_at IS NULL
     GROUP BY scope
 ),
@@ -27,19 +28,20 @@ candidates AS (
         c.office,
         c.case_activated_date,
         coalesce(r.activated_date, false) AS date_rejected,
-        coalesce(r.assignment_type, false) AS type_rejected
+        coalesce(r.assignment_type, false) AS type_rejected,
+        coalesce(r.office_id, false) AS office_rejected
     FROM main.cases AS c
     LEFT JOIN rejected AS r ON r.scope = CAST(c.id AS VARCHAR)
     WHERE c.assignment_type IS DISTINCT FROM 'Valuation'
 ),
 signed AS (
-    SELECT m.month, c.office_id, c.office, c.type_rejected
+    SELECT m.month, c.office_id, c.office, c.type_rejected, c.office_rejected
     FROM candidates AS c
     -- The last month that began by then; a plain range join is many times slower.
     ASOF JOIN months AS m ON c.case_activated_date >= m.starts_at
     WHERE NOT c.date_rejected AND c.case_activated_date < m.ends_at
     UNION ALL
-    SELECT CAST(NULL AS DATE), c.office_id, c.office, c.type_rejected
+    SELECT CAST(NULL AS DATE), c.office_id, c.office, c.type_rejected, c.office_rejected
     FROM candidates AS c
     WHERE c.date_rejected
 ),
@@ -64,7 +66,8 @@ counted AS (
             ELSE coalesce(o.name, n.office)
         END AS office,
         count(*) AS cases,
-        bool_or(s.type_rejected) AS type_rejected
+        bool_or(s.type_rejected) AS type_rejected,
+        bool_or(s.office_rejected) AS office_rejected
     FROM signed AS s
     LEFT JOIN main.offices AS o ON o.id = s.office_id
     LEFT JOIN named AS n ON n.office_id = s.office_id
@@ -74,8 +77,14 @@ SELECT
     c.month,
     c.office_id,
     c.office,
-    -- Whether a case counts whose assignment type was rejected is not known.
-    CASE WHEN k.cases AND NOT c.type_rejected THEN c.cases END AS signed_cases
+    -- Whether a case counts whose assignment type was rejected is not known. One whose office was may be any
+    -- office's of the month.
+    CASE
+        WHEN k.cases
+            AND NOT c.type_rejected
+            AND NOT bool_or(c.office_rejected) OVER (PARTITION BY c.month)
+            THEN c.cases
+    END AS signed_cases
 FROM counted AS c
 CROSS JOIN known AS k;
 
@@ -87,4 +96,4 @@ COMMENT ON COLUMN report.signed_cases.office_id IS 'offices.id; NULL for cases w
 COMMENT ON COLUMN report.signed_cases.office IS
     'Name of the office: offices.name, else what the newest case of the office says.';
 COMMENT ON COLUMN report.signed_cases.signed_cases IS
-    'Number of cases; NULL where an assignment type was rejected, or cases are no longer readable.';
+    'Number of cases; NULL where an assignment type, or in the month an office, was rejected, or cases are no longer readable.';

@@ -1,17 +1,18 @@
 -- Cases signed between two instants, both included (reference 4.7, rule 4).
 --
 -- A case whose date was rejected may or may not lie between them, and there is no row here for
--- "when is not known": the number of its office is NULL.
+-- "when is not known": the number of its office is NULL. One whose office was rejected may be any office's.
 CREATE OR REPLACE MACRO report.signed_cases_between(from_instant, to_instant) AS TABLE
 WITH
 rejected AS (
     SELECT
         scope,
         bool_or(column_name = 'case_activated_date') AS activated_date,
-        bool_or(column_name = 'assignment_type') AS assignment_type
+        bool_or(column_name = 'assignment_type') AS assignment_type,
+        bool_or(column_name = 'office_id') AS office_id
     FROM sync.rejects
     WHERE table_name = 'cases'
-      AND column_name IN ('case_activated_date', 'assignment_type')
+      AND column_name IN ('case_activated_date', 'assignment_type', 'office_id')
       AND resolved_at IS NULL
     GROUP BY scope
 ),
@@ -19,7 +20,8 @@ signed AS (
     SELECT
         c.office_id,
         c.office,
-        coalesce(r.activated_date, false) OR coalesce(r.assignment_type, false) AS uncertain
+        coalesce(r.activated_date, false) OR coalesce(r.assignment_type, false) AS uncertain,
+        coalesce(r.office_id, false) AS office_rejected
     FROM main.cases AS c
     LEFT JOIN rejected AS r ON r.scope = CAST(c.id AS VARCHAR)
     WHERE c.assignment_type IS DISTINCT FROM 'Valuation'
@@ -51,7 +53,8 @@ counted AS (
             ELSE coalesce(o.name, n.office)
         END AS office,
         count(*) AS cases,
-        bool_or(s.uncertain) AS uncertain
+        bool_or(s.uncertain) AS uncertain,
+        bool_or(s.office_rejected) AS office_rejected
     FROM signed AS s
     LEFT JOIN main.offices AS o ON o.id = s.office_id
     LEFT JOIN named AS n ON n.office_id = s.office_id
@@ -60,7 +63,9 @@ counted AS (
 SELECT
     c.office_id,
     c.office,
-    CASE WHEN k.cases AND NOT c.uncertain THEN c.cases END AS signed_cases
+    CASE
+        WHEN k.cases AND NOT c.uncertain AND NOT bool_or(c.office_rejected) OVER () THEN c.cases
+    END AS signed_cases
 FROM counted AS c
 CROSS JOIN known AS k;
 

@@ -106,6 +106,36 @@ fn a_rejected_assignment_type_leaves_the_number_open() {
 }
 
 #[test]
+fn a_rejected_office_leaves_open_the_numbers_of_all_offices_of_the_month() {
+    let conn = store(None, 2026..=2026);
+    case(&conn, 1, Some("Sale"), Some(&oslo("2026-05-05T12:00:00")));
+    case(&conn, 2, Some("Sale"), Some(&oslo("2026-05-06T12:00:00")));
+    case(&conn, 3, Some("Sale"), Some(&oslo("2026-06-05T12:00:00")));
+    conn.execute_batch("UPDATE main.cases SET office_id = NULL, office = NULL WHERE id = 2")
+        .unwrap();
+    reject(&conn, "cases", 2, "2", Some("office_id"));
+    let may = |office: Option<i64>, name: Option<&str>| {
+        (Some("2026-05-01".to_owned()), office, name.map(str::to_owned), None)
+    };
+    let open = [may(Some(1), Some("Sentrum")), may(None, None), row("2026-06-01", 1, "Sentrum", 1)];
+    assert_eq!(signed(&conn), open);
+    let between = |from: &str, to: &str| -> Vec<Option<i64>> {
+        let sql = "SELECT signed_cases FROM report.signed_cases_between(?, ?)";
+        let days = [oslo(from), oslo(to)];
+        let mut found = conn.prepare(sql).unwrap();
+        found.query_map(days, |r| r.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    assert_eq!(between("2026-05-01T00:00:00", "2026-06-30T00:00:00"), [None, None]);
+    assert_eq!(between("2026-06-01T00:00:00", "2026-06-30T00:00:00"), [Some(1)]);
+    // A valuation is nobody's.
+    conn.execute_batch("UPDATE main.cases SET assignment_type = 'Valuation' WHERE id = 2").unwrap();
+    assert_eq!(
+        signed(&conn),
+        [row("2026-05-01", 1, "Sentrum", 1), row("2026-06-01", 1, "Sentrum", 1)]
+    );
+}
+
+#[test]
 fn an_office_is_one_row_whatever_its_cases_call_it() {
     let conn = store(None, 2026..=2026);
     for (id, office, name) in [(1, 1, "Old"), (2, 1, "New"), (3, 2, "Cases say"), (4, 2, "so")] {
