@@ -330,6 +330,31 @@ fn a_person_who_is_forgotten_is_in_no_byte_and_does_not_come_back() {
     assert_gone("again");
 }
 
+/// Identity numbers are hashed unless somebody wants them kept.
+#[test]
+fn the_number_that_is_hashed_in_the_persons_row_goes_where_others_wrote_it() {
+    let world = World::with(unthrottled(8));
+    world.configure(UNTHROTTLED);
+    let hashed = ["--set", "privacy.identifiers=hash"];
+    let run = |args: &[&str]| world.run(&[&hashed[..], args].concat());
+    assert_status(&run(&["sync"]), 0);
+    let contacts = world.sandbox.tables(&["contacts"]);
+    let known = contacts["tables"]["contacts"].as_array().unwrap().iter().find_map(|contact| {
+        let number = contact["identification_number"].as_str()?;
+        Some((contact["id"].to_string(), number.to_owned()))
+            .filter(|(_, number)| number.len() == 11)
+    });
+    let (person, number) = known.unwrap();
+    let written = format!("Fnr {} {} er oppgitt", &number[..6], &number[6..]);
+    duckdb::Connection::open(world.path("data/store.duckdb"))
+        .unwrap()
+        .execute("UPDATE main.notes SET message = ? WHERE rowid = 0", [&written])
+        .unwrap();
+    assert_status(&run(&["forget", "--contact", &person]), 0);
+    let note = "SELECT message FROM main.notes WHERE message LIKE 'Fnr%'";
+    assert_eq!(one::<String>(&world.store(), note), "Fnr [forgotten] er oppgitt");
+}
+
 #[test]
 fn snapshots_are_replaced_when_they_are_published_to_again() {
     let world = kept();

@@ -17,6 +17,8 @@ out of reach, and yours to see to:
   the platform itself, which casemirror only reads
   backups, copies that others have made of published files, and versions that a bucket keeps of its objects; a
   store that is restored from a backup of before holds the person again
+  numbers and addresses in texts of others that privacy drops where they are the person's own, or hashes and that are
+  written there in another form: the mirror does not know them
   what a lake's catalog has freed and not overwritten yet: it holds the smallest and largest value of the columns of
   each file
   files that a reader opened before and still has open, until it lets go of them

@@ -4,18 +4,18 @@
 //! Texts are compared word by word, whatever stands between the words, however they are capitalized and
 //! however a letter is composed, so that `20 30 40 50` is found in `Ring 20-30-40-50!`. A word is a run of
 //! letters and digits. A name is found with its last word first too. Numbers of telephones and persons are
-//! found by their digits, however they are grouped, with the prefix of the country and without it.
+//! found by their digits, however they are grouped, with the prefix of the country and without it. Where the mirror
+//! has but the hash of a value, a number or an e-mail address in a text is hashed and compared.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use hmac::{Hmac, KeyInit, Mac};
 use icu_normalizer::ComposingNormalizerBorrowed;
 use serde_json::value::RawValue;
-use sha2::Sha256;
 
 use super::canonical::{object, quoted};
+use super::hashes::Hashes;
 
 /// What stands in a longer text where a forgotten value stood.
 pub(crate) const FORGOTTEN: &str = "[forgotten]";
@@ -26,6 +26,8 @@ const MAX_DEPTH: usize = 64;
 const TELLING: usize = 5;
 /// From so many digits on, a number is looked for however they are grouped.
 const NUMBER: usize = 7;
+/// A number is tried by its hash up to so many digits.
+const LONGEST_HASHED: usize = 20;
 /// Of such characters, at most so many stand between two groups of digits of one number.
 const GAP: &[char] = &[' ', '\u{a0}', '\u{202f}', '-', '\u{2013}', '.', '/', '(', ')', '+'];
 const LONGEST_GAP: usize = 3;
@@ -50,9 +52,14 @@ pub(crate) enum Part {
     Word(String),
     /// Digits, in the text without [`Part::gap`].
     Digits(String),
+    /// A number or an e-mail address of which only the hash is known.
+    Hashed,
 }
 
 impl Part {
+    /// [`Part::Hashed`] numbers have at least so many digits.
+    pub(crate) const LEAST_DIGITS: usize = NUMBER;
+
     /// Characters that may stand between digits.
     pub(crate) fn gap() -> String {
         GAP.iter().collect()
@@ -73,7 +80,7 @@ pub(crate) enum Cleared {
 /// The list of what is kept out.
 #[derive(Clone)]
 pub(crate) struct Forgotten {
-    mac: Hmac<Sha256>,
+    hashes: Hashes,
     contacts: BTreeSet<u64>,
     /// By the first word: how many words, and the hash of all. The longest first.
     texts: BTreeMap<u64, BTreeSet<std::cmp::Reverse<(u32, u64)>>>,
@@ -84,11 +91,8 @@ pub(crate) struct Forgotten {
 impl Forgotten {
     /// Nobody is forgotten.
     pub(crate) fn nobody(key: [u8; 32]) -> Forgotten {
-        let mac = Hmac::<Sha256>::new_from_slice(&key).unwrap_or_else(|_| {
-            unreachable!("HMAC takes a key of any length");
-        });
         Forgotten {
-            mac,
+            hashes: Hashes::new(key),
             contacts: BTreeSet::new(),
             texts: BTreeMap::new(),
             numbers: BTreeMap::new(),
@@ -145,13 +149,14 @@ impl Forgotten {
     }
 
     /// Parts of which every text has one that has this one in it.
-    pub(crate) fn parts_of(text: &str) -> Vec<Part> {
+    pub(crate) fn parts_of(&self, text: &str) -> Vec<Part> {
         let words = words(text);
         let parts = words.iter().flat_map(|(_, word)| word.split(|c: char| !c.is_ascii()));
         let word = parts.max_by_key(|part| part.len()).unwrap_or_default().to_owned();
         // The others have it in them.
         let shortest = numbers(text).into_iter().min_by_key(String::len);
-        [Part::Word(word)].into_iter().chain(shortest.map(Part::Digits)).collect()
+        let hashed = self.hashes.made(text).then_some(Part::Hashed);
+        [Part::Word(word)].into_iter().chain(shortest.map(Part::Digits)).chain(hashed).collect()
     }
 
     /// Whether nothing is kept out.
@@ -199,7 +204,7 @@ impl Forgotten {
 
     /// How many words a forgotten text has that begins here, the longest.
     fn length_at(&self, text: &str, words: &[(Range<usize>, String)]) -> Option<usize> {
-        self.text_at(words).max(self.number_at(text, words))
+        self.text_at(words).max(self.number_at(text, words)).max(self.hashed_at(text, words))
     }
 
     fn text_at(&self, words: &[(Range<usize>, String)]) -> Option<usize> {
@@ -214,25 +219,31 @@ impl Forgotten {
 
     fn number_at(&self, text: &str, words: &[(Range<usize>, String)]) -> Option<usize> {
         let longest = *self.numbers.last_key_value()?.0 as usize;
-        let (mut digits, mut end, mut found) = (String::new(), None, None);
-        for (at, (place, word)) in words.iter().enumerate() {
-            let gap = end.map_or("", |end| &text[end..place.start]);
-            let is_gap =
-                gap.chars().all(|c| GAP.contains(&c)) && gap.chars().count() <= LONGEST_GAP;
-            if !is_gap || !word.bytes().all(|b| b.is_ascii_digit()) {
-                break;
-            }
-            digits.push_str(word);
-            if digits.len() > longest {
-                break;
-            }
-            end = Some(place.end);
+        let is_known = |digits: &str| {
             let known = self.numbers.get(&length(digits.len()));
-            if known.is_some_and(|all| all.contains(&self.hash(b"number", [digits.as_str()]))) {
-                found = Some(at + 1);
-            }
+            known.is_some_and(|all| all.contains(&self.hash(b"number", [digits])))
+        };
+        let grouped = grouped(text, words, longest);
+        grouped.iter().rfind(|grouped| is_known(&grouped.digits)).map(|grouped| grouped.words)
+    }
+
+    /// The same of a value that is known by its hash alone.
+    fn hashed_at(&self, text: &str, words: &[(Range<usize>, String)]) -> Option<usize> {
+        let start = words.first()?.0.start;
+        let is_known = |plain: &str| {
+            let hash = self.hashes.hash(plain);
+            self.text_at(&[(0..hash.len(), hash)]).is_some()
+        };
+        if let Some((address, length)) = address(text, words) {
+            return (is_known(address) || is_known(&address.to_lowercase())).then_some(length);
         }
-        found
+        let grouped = grouped(text, words, LONGEST_HASHED);
+        let mut numbers = grouped.iter().filter(|grouped| grouped.digits.len() >= NUMBER);
+        let known = numbers.rfind(|grouped| {
+            let written = &text[start..grouped.end];
+            is_known(&grouped.digits) || (written != grouped.digits && is_known(written))
+        });
+        known.map(|grouped| grouped.words)
     }
 
     /// A JSON value without what is forgotten, in canonical form; `None` where nothing in it is.
@@ -294,16 +305,45 @@ impl Forgotten {
     }
 
     fn hash<'t>(&self, of: &[u8], texts: impl IntoIterator<Item = &'t str>) -> u64 {
-        let mut mac = self.mac.clone();
-        mac.update(b"forgotten ");
-        mac.update(of);
-        for text in texts {
-            mac.update(&[0]);
-            mac.update(text.as_bytes());
-        }
-        let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = mac.finalize().into_bytes().into();
+        let texts = texts.into_iter().map(|text| text.as_bytes());
+        // Apart from what hides values.
+        let purpose = [b"forgotten ", of].concat();
+        let [a, b, c, d, e, f, g, h, ..] =
+            self.hashes.digest(std::iter::once(purpose.as_slice()).chain(texts));
         u64::from_be_bytes([a, b, c, d, e, f, g, h])
     }
+}
+
+/// Digits with which some words of a text begin, and where these end.
+struct Grouped {
+    words: usize,
+    end: usize,
+    digits: String,
+}
+
+/// The numbers of at most so many digits that begin with the first of these words: of one, two and more groups.
+fn grouped(text: &str, words: &[(Range<usize>, String)], longest: usize) -> Vec<Grouped> {
+    let mut all: Vec<Grouped> = Vec::new();
+    for (at, (place, word)) in words.iter().enumerate() {
+        let before = all.last();
+        let gap = before.map_or("", |before| &text[before.end..place.start]);
+        let is_gap = gap.chars().all(|c| GAP.contains(&c)) && gap.chars().count() <= LONGEST_GAP;
+        let digits = before.map_or("", |before| &before.digits).to_owned() + word;
+        if !is_gap || !word.bytes().all(|b| b.is_ascii_digit()) || digits.len() > longest {
+            break;
+        }
+        all.push(Grouped { words: at + 1, end: place.end, digits });
+    }
+    all
+}
+
+/// The e-mail address that begins with the first of these words, and how many words it has.
+fn address<'t>(text: &'t str, words: &[(Range<usize>, String)]) -> Option<(&'t str, usize)> {
+    let start = words.first()?.0.start;
+    let is_end = |c: char| c.is_whitespace() || "<>()[]{},;:\"'".contains(c);
+    let token = text[start..].split(is_end).next()?.trim_end_matches(['.', '!', '?']);
+    let within = words.iter().take_while(|(place, _)| place.end <= start + token.len());
+    token.contains('@').then(|| (token, within.count()))
 }
 
 /// As it stands in an [`Entry`].

@@ -10,6 +10,7 @@ mod canonical;
 mod cut;
 mod decoder;
 mod forgotten;
+mod hashes;
 mod load;
 mod privacy;
 mod reading;

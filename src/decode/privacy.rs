@@ -1,27 +1,20 @@
 //! Privacy, applied before anything is stored (docs/architecture.md, "Privacy").
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::sync::Arc;
-
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
 
 use super::canonical::quoted;
 use super::forgotten::{Cleared, Forgotten};
+use super::hashes::Hashes;
 use crate::catalog::{self, Class};
 use crate::config::{self, PrivacyMode};
-
-/// Hexadecimal digits of a hash, and how many of them at its end prove that this mirror made it.
-const HASH_DIGITS: usize = 32;
-const MARK_DIGITS: usize = 8;
 
 /// What the configuration says about each class, with the key of this mirror's hashes, and who is forgotten.
 #[derive(Clone)]
 pub struct Privacy {
     identifiers: PrivacyMode,
     contact_details: PrivacyMode,
-    key: [u8; 32],
+    hashes: Hashes,
     forgotten: Arc<Forgotten>,
 }
 
@@ -40,7 +33,7 @@ impl Privacy {
         Privacy {
             identifiers: settings.identifiers,
             contact_details: settings.contact_details,
-            key,
+            hashes: Hashes::new(key),
             forgotten: Arc::new(Forgotten::nobody(key)),
         }
     }
@@ -77,12 +70,12 @@ impl Privacy {
 
     /// A digest of the key that reveals nothing of it, by which another key is found out.
     pub(crate) fn fingerprint(&self) -> String {
-        self.digits(&["fingerprint of the key", ""], HASH_DIGITS)
+        self.hashes.digest_for("fingerprint of the key")
     }
 
     /// What the digests of answers begin with: without the key nobody can try out what an answer was.
     pub(super) fn seed(&self) -> String {
-        self.digits(&["digests of answers", ""], HASH_DIGITS) + &self.forgotten.seal()
+        self.hashes.digest_for("digests of answers") + &self.forgotten.seal()
     }
 
     /// The text of a value in which fields can no longer be told apart: as it came where privacy
@@ -99,48 +92,9 @@ impl Privacy {
         catalog::class_of_name(name)
     }
 
-    /// A keyed hash of `text`: 32 hexadecimal digits, equal for equal text within one mirror. A hash
-    /// of this mirror stays what it is: values that were stored while a class was hidden and values
-    /// that were stored while it was kept can be told apart, and none is hashed twice.
+    /// See [`Hashes::hash`].
     pub(crate) fn hash(&self, text: &str) -> String {
-        if self.made(text) {
-            return text.to_owned();
-        }
-        let digest = self.digits(&[text], HASH_DIGITS - MARK_DIGITS);
-        let mark = self.mark(&digest);
-        digest + &mark
-    }
-
-    /// Whether a text is a hash of this mirror, by the mark that only the key can make.
-    fn made(&self, text: &str) -> bool {
-        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        text.len() == HASH_DIGITS && text.bytes().all(is_digit) && {
-            let (digest, mark) = text.split_at(HASH_DIGITS - MARK_DIGITS);
-            self.mark(digest) == mark
-        }
-    }
-
-    fn mark(&self, digest: &str) -> String {
-        self.digits(&["mark of a hash", digest], MARK_DIGITS)
-    }
-
-    /// The first hexadecimal digits of the keyed digest of these texts.
-    fn digits(&self, texts: &[&str], count: usize) -> String {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).unwrap_or_else(|_| {
-            unreachable!("HMAC takes a key of any length");
-        });
-        for (n, text) in texts.iter().enumerate() {
-            if n > 0 {
-                mac.update(&[0]);
-            }
-            mac.update(text.as_bytes());
-        }
-        let mut out = String::with_capacity(count);
-        for byte in mac.finalize().into_bytes().iter().take(count / 2) {
-            // Writing to a String cannot fail.
-            let _ = write!(out, "{byte:02x}");
-        }
-        out
+        self.hashes.hash(text)
     }
 
     /// A column's text under its class; `None` where it is dropped.

@@ -111,7 +111,7 @@ pub(super) fn forget(
                     continue;
                 }
             }
-            parts.extend(Forgotten::parts_of(&text));
+            parts.extend(forgotten.parts_of(&text));
             entries.extend(of_text);
         }
     }
@@ -372,6 +372,10 @@ fn among(column: &str, is_list: bool, parts: &BTreeSet<Part>) -> String {
         Part::Digits(digits) => {
             format!("contains(translate({text}, {gap}, ''), {})", sql::text(digits))
         }
+        Part::Hashed => format!(
+            "contains({text}, '@') OR regexp_matches(translate({text}, {gap}, ''), '[0-9]{{{}}}')",
+            Part::LEAST_DIGITS
+        ),
     });
     each.chain(["false".to_owned()]).collect::<Vec<_>>().join(" OR ")
 }
