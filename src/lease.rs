@@ -34,6 +34,16 @@ pub(crate) struct Entry {
     pub(crate) version: String,
 }
 
+/// What became of a writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    Done,
+    /// Somebody else was faster, and nothing was written.
+    Late,
+    /// The register knows no writing on a condition, whoever writes, and nothing was written: no lease can be held there.
+    Unsupported,
+}
+
 /// Where the record of one API user is, which every host that is configured alike reaches.
 pub(crate) trait Register: Send + Sync + fmt::Debug {
     /// Where it is, in words that hold no secret.
@@ -45,13 +55,15 @@ pub(crate) trait Register: Send + Sync + fmt::Debug {
     /// It cannot be reached, or refuses.
     fn read(&self) -> BoxFuture<'_, Result<Option<Entry>>>;
 
-    /// Writes, if it still holds what was read: `known` is its version, `None` that there was nothing. `false`: somebody
-    /// else was faster, and nothing was written.
+    /// Writes, if it still holds what was read: `known` is its version, `None` that there was nothing.
     ///
     /// # Errors
     /// It may be written, or not.
-    fn write<'a>(&'a self, content: Vec<u8>, known: Option<&'a str>)
-    -> BoxFuture<'a, Result<bool>>;
+    fn write<'a>(
+        &'a self,
+        content: Vec<u8>,
+        known: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Written>>;
 }
 
 impl dyn Register {
@@ -68,7 +80,7 @@ impl dyn Register {
     ///
     /// # Errors
     /// Those of [`Register::write`].
-    pub(crate) async fn put(&self, record: &Record, known: Option<&str>) -> Result<bool> {
+    pub(crate) async fn put(&self, record: &Record, known: Option<&str>) -> Result<Written> {
         self.write(record.content()?, known).await
     }
 }

@@ -4,7 +4,7 @@ use super::args::Lease;
 use super::print;
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
-use crate::lease::Record;
+use crate::lease::{Record, Written};
 use crate::publish::Root;
 use crate::session;
 
@@ -28,7 +28,15 @@ pub(crate) async fn run(args: &Lease, config: &Config) -> Result<u8> {
         return Ok(0);
     }
     let mut record = found.clone();
-    while !register.put(&record.given_back(), Some(&version)).await? {
+    loop {
+        match register.put(&record.given_back(), Some(&version)).await? {
+            Written::Done => break,
+            Written::Late => {}
+            Written::Unsupported => {
+                let text = format!("{place} cannot be written on a condition: remove it by hand");
+                return Err(Error::new(Kind::Config, text));
+            }
+        }
         // Those who wait write, too. Only its holder renews it.
         let now = register.record().await?.filter(|(now, _)| now.is_held_as(&found));
         (record, version) = now.ok_or_else(|| {

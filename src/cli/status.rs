@@ -106,6 +106,7 @@ fn text(status: &Status) -> String {
         let holder = lease.holder.as_deref().unwrap_or("nobody that is known");
         let whose = match lease.state {
             LeaseState::Held => "held by this host".to_owned(),
+            LeaseState::Unguarded => "cannot be held by anybody".to_owned(),
             LeaseState::Settling => "taken by this host, which asks no feed yet".to_owned(),
             LeaseState::Others => format!("held by {holder}"),
             LeaseState::Unknown => "not known".to_owned(),

@@ -9,7 +9,6 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, Prometheu
 
 use super::facts::Facts;
 use crate::error::{Error, Kind, Result};
-use crate::lease::State;
 use crate::scope::FeedName;
 use crate::status::Table;
 
@@ -234,7 +233,7 @@ fn set(facts: &Facts) {
         }
     }
     if let Some(lease) = &status.lease {
-        gauge!("casemirror_lease_held").set(if lease.state == State::Held { 1.0 } else { 0.0 });
+        gauge!("casemirror_lease_held").set(if lease.state.may_ask() { 1.0 } else { 0.0 });
     }
     if let Some(disk) = &facts.disk {
         gauge!("casemirror_disk_free_bytes").set(count(disk.free));

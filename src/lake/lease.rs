@@ -16,7 +16,7 @@ use super::child::begin;
 use super::engine::{Engine, LOCK, in_postgres};
 use super::errand::Errand;
 use crate::error::{self, Error, Kind, Result};
-use crate::lease::{Entry, Register};
+use crate::lease::{Entry, Register, Written};
 use crate::sql;
 
 /// The table of all leases, in a schema of its own: mirrors of one API user may have any schemas.
@@ -163,12 +163,13 @@ impl Register for CatalogRegister {
         &'a self,
         content: Vec<u8>,
         known: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<bool>> {
+    ) -> BoxFuture<'a, Result<Written>> {
         async move {
             let content = String::from_utf8(content).map_err(|_| unexpected())?;
             let known = known.map(str::parse).transpose().map_err(|_| unexpected())?;
             match self.ask(&Ask::Write { content, known }).await? {
-                Answer::Written(is_written) => Ok(is_written),
+                Answer::Written(true) => Ok(Written::Done),
+                Answer::Written(false) => Ok(Written::Late),
                 _ => Err(unexpected()),
             }
         }

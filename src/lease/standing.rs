@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum State {
     /// Ours.
     Held,
+    /// Nobody's: no lease can be held there, and who is configured for them asks.
+    Unguarded,
     /// Ours, as soon as what others had under way is over.
     Settling,
     /// Another host's.
@@ -31,6 +33,16 @@ pub(crate) struct Standing {
     pub(crate) since: Timestamp,
     /// Why the register could not be reached. It holds no secret.
     pub(crate) error: Option<String>,
+}
+
+impl State {
+    /// Whether this host may ask the feeds.
+    pub(crate) fn may_ask(self) -> bool {
+        match self {
+            State::Held | State::Unguarded => true,
+            State::Settling | State::Others | State::Unknown | State::Released => false,
+        }
+    }
 }
 
 impl Standing {
@@ -59,7 +71,7 @@ impl Standing {
         let why = self.error.as_deref().unwrap_or("it was not reached yet");
         let (place, since) = (&self.place, self.since);
         match (self.state, &self.error) {
-            (State::Held, None) | (State::Settling | State::Released, _) => None,
+            (State::Held, None) | (State::Unguarded | State::Settling | State::Released, _) => None,
             (State::Held, Some(error)) => Some(format!(
                 "the lease of the change feeds in {place} cannot be reached since {since}; no other host is known \
                  here, so that they are asked all the same: {error}"
@@ -73,6 +85,17 @@ impl Standing {
                  {place} cannot be read: {why}"
             )),
         }
+    }
+
+    /// What nobody but a person can take care of.
+    pub(crate) fn caution(&self) -> Option<String> {
+        (self.state == State::Unguarded).then(|| {
+            format!(
+                "the change feeds are asked without a lease: where {} is, nothing can be written on a condition; no \
+                 other host may be configured to ask them",
+                self.place
+            )
+        })
     }
 
     /// What waits for its time.

@@ -32,6 +32,8 @@ pub(crate) struct Tenure {
     beat: Option<(u64, Duration)>,
     /// When the last attempt began that did not reach the register, since one did.
     failed_at: Option<Duration>,
+    /// The register lets nobody hold a lease, as it last said when this attempt began: the feeds are asked without one.
+    without_from: Option<Duration>,
 }
 
 /// Since I hold it.
@@ -50,12 +52,21 @@ struct Held {
 pub(crate) enum Stand {
     /// They are ours.
     Ours,
+    /// Nobody can hold the lease, so that nobody guards them.
+    Unguarded,
     /// They will be, when what others had under way is over.
     Settling,
     /// Another host asks them.
     Others { holder: String, renewed_at: Timestamp, silent_for: Duration, takes_over: bool },
     /// The register cannot be reached, and somebody else may ask them.
     Unknown,
+}
+
+impl Stand {
+    /// Whether the feeds may be asked.
+    pub(crate) fn may_ask(&self) -> bool {
+        matches!(self, Stand::Ours | Stand::Unguarded)
+    }
 }
 
 impl Tenure {
@@ -73,6 +84,7 @@ impl Tenure {
             waiters: BTreeMap::new(),
             beat: None,
             failed_at: None,
+            without_from: None,
         }
     }
 
@@ -98,6 +110,9 @@ impl Tenure {
             return Some(self.renew(now, found));
         }
         self.held = None;
+        if self.is_elsewhere(found) {
+            self.without_from = None;
+        }
         self.saw_others = true;
         if self.may_take(now, found) {
             return Some(self.take(found.waiting.clone()));
@@ -107,6 +122,7 @@ impl Tenure {
 
     /// What was to be written is written; `began`: when that was begun.
     pub(crate) fn wrote(&mut self, began: Duration, now: Duration, record: &Record) {
+        self.without_from = None;
         if record.holder.host != self.me.host {
             return;
         }
@@ -119,10 +135,20 @@ impl Tenure {
         self.held = Some(Held { fresh_from: Some(began), contended, settles_at });
     }
 
+    /// What was to be written could not be, because nobody can write there as a lease is written, in an attempt that began
+    /// then. Where another machine holds the lease all the same, or was told that this one gives way to it, that goes before.
+    pub(crate) fn unsupported(&mut self, began: Duration) {
+        let is_anothers = self.seen.as_ref().is_some_and(|(record, _)| {
+            self.is_elsewhere(record) || !record.acknowledged.is_empty()
+        });
+        self.without_from = (!is_anothers).then_some(began);
+    }
+
     /// The register could not be read or written in an attempt that began then. `alone`: as far as this machine knows,
     /// no other process of it has told others since that it would give way.
     pub(crate) fn failed(&mut self, began: Duration, alone: bool) {
         self.failed_at = Some(began);
+        self.without_from = self.without_from.map(|_| began);
         if let Some(held) = &mut self.held {
             held.contended |= !alone;
         }
@@ -130,9 +156,13 @@ impl Tenure {
 
     /// Whether the feeds may be asked now.
     pub(crate) fn stand(&self, now: Duration) -> Stand {
+        let tries = |since: Option<Duration>| since.is_some_and(|at| now < at + TRIED_WITHIN);
+        if tries(self.without_from) {
+            return Stand::Unguarded;
+        }
         if let Some(held) = self.held {
             let is_fresh = held.fresh_from.is_some_and(|from| now < from + self.valid_for);
-            let tries = self.failed_at.is_some_and(|at| now < at + TRIED_WITHIN);
+            let tries = tries(self.failed_at);
             // Nobody takes it from a host that knew of nobody.
             let is_alone = !held.contended && tries;
             return match (is_fresh || is_alone, held.settles_at) {
@@ -159,15 +189,17 @@ impl Tenure {
         Some(self.held?.fresh_from? + self.valid_for)
     }
 
-    /// Whether I hold it, and nobody else waits for it.
+    /// Whether I hold it, and nobody else waits for it; or nobody can hold it.
     pub(crate) fn is_alone(&self) -> bool {
-        self.held.is_some_and(|held| !held.contended && held.settles_at.is_none())
+        self.without_from.is_some()
+            || self.held.is_some_and(|held| !held.contended && held.settles_at.is_none())
     }
 
     /// How long until the register is to be looked at again.
     pub(crate) fn pause(&self, now: Duration) -> Duration {
         let often = self.valid_for / 6;
         match self.held {
+            _ if self.without_from.is_some() => self.valid_for,
             Some(Held { settles_at: Some(at), .. }) => {
                 at.saturating_sub(now).clamp(often / 4, self.valid_for / 3)
             }
@@ -197,8 +229,12 @@ impl Tenure {
         let valid = found.valid_for();
         // A tenth more: no two clocks run alike.
         let is_silent = now.saturating_sub(since) >= valid + valid / 10;
-        let was_here = found.holder.host.machine == self.me.host.machine;
-        found.released || is_silent && (was_here || self.is_known_to(found))
+        found.released || is_silent && (!self.is_elsewhere(found) || self.is_known_to(found))
+    }
+
+    /// Whether another machine holds it.
+    fn is_elsewhere(&self, found: &Record) -> bool {
+        !found.released && found.holder.host.machine != self.me.host.machine
     }
 
     fn is_known_to(&self, record: &Record) -> bool {

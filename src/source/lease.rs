@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use super::boot::BootClock;
 use super::ledger::LONGEST_GRACE;
 use crate::error::{Error, Kind, Result};
-use crate::lease::{Host, Party, Register, Stand, Standing, State, Tenure};
+use crate::lease::{Host, Party, Register, Stand, Standing, State, Tenure, Written};
 
 pub(crate) use note::Note;
 
@@ -127,7 +127,7 @@ impl Lease {
         loop {
             let turns = *turned.borrow_and_update();
             match self.shared.stand() {
-                Stand::Ours => return Ok(()),
+                Stand::Ours | Stand::Unguarded => return Ok(()),
                 Stand::Settling => {}
                 // Not looked at yet.
                 Stand::Unknown if turns == 0 => {}
@@ -141,7 +141,7 @@ impl Lease {
     pub(crate) async fn comes(&self) {
         self.begin();
         let mut turned = self.shared.turned.subscribe();
-        while self.shared.stand() != Stand::Ours {
+        while !self.is_held() {
             let _ = tokio::time::timeout(LONGEST_NAP, turned.changed()).await;
         }
     }
@@ -159,7 +159,7 @@ impl Lease {
 
     /// Whether a feed may be asked this moment.
     pub(crate) fn is_held(&self) -> bool {
-        self.shared.stand() == Stand::Ours
+        self.shared.stand().may_ask()
     }
 
     /// Gives it back, so that another host can take it at once, where no other process of this one has it too. No call
@@ -237,12 +237,11 @@ impl Shared {
         for _ in 0..RACES {
             let began = self.now();
             match self.attempt(announces).await {
-                Ok(true) => {
+                Ok(Written::Done | Written::Unsupported) => {
                     *self.error() = None;
                     return;
                 }
-                // Somebody else was faster.
-                Ok(false) => {}
+                Ok(Written::Late) => {}
                 Err(error) => {
                     let is_alone = self.is_alone().unwrap_or(false);
                     self.tenure().failed(began, is_alone);
@@ -264,7 +263,7 @@ impl Shared {
         Ok(is_sole && self.note.is_alone(&self.register.place(), &self.me.boot))
     }
 
-    async fn attempt(&self, announces: bool) -> Result<bool> {
+    async fn attempt(&self, announces: bool) -> Result<Written> {
         if self.user().is_none() {
             let user = self.note.enter()?;
             let giving_back = || Error::new(Kind::Lease, "another process just gives it back");
@@ -279,23 +278,25 @@ impl Shared {
         };
         let Some(next) = next else {
             self.remember(false)?;
-            return Ok(true);
+            return Ok(Written::Done);
         };
         // Before anybody can read that it is so no more.
         if !is_alone {
             self.remember(false)?;
         }
         let began = self.now();
-        if !self.in_time(self.register.put(&next, version.as_deref())).await? {
-            return Ok(false);
-        }
+        let written = self.in_time(self.register.put(&next, version.as_deref())).await?;
         let is_alone = {
             let mut tenure = self.tenure();
-            tenure.wrote(began, self.now(), &next);
+            match written {
+                Written::Done => tenure.wrote(began, self.now(), &next),
+                Written::Late => return Ok(written),
+                Written::Unsupported => tenure.unsupported(began),
+            }
             tenure.is_alone()
         };
         self.remember(is_alone)?;
-        Ok(true)
+        Ok(written)
     }
 
     async fn give_back(&self) -> Result<()> {
@@ -310,14 +311,18 @@ impl Shared {
                 return Ok(());
             }
             self.remember(false)?;
-            if self.register.put(&next, Some(&version)).await? {
-                let standing = Standing {
-                    state: if next.released { State::Released } else { State::Others },
-                    holder: Some(next.holder.name),
-                    ..self.standing()
-                };
-                self.keep_this(standing).await;
-                return Ok(());
+            match self.register.put(&next, Some(&version)).await? {
+                Written::Late => {}
+                Written::Unsupported => return Ok(()),
+                Written::Done => {
+                    let standing = Standing {
+                        state: if next.released { State::Released } else { State::Others },
+                        holder: Some(next.holder.name),
+                        ..self.standing()
+                    };
+                    self.keep_this(standing).await;
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -341,6 +346,7 @@ impl Shared {
     fn standing(&self) -> Standing {
         let (state, holder) = match self.stand() {
             Stand::Ours => (State::Held, None),
+            Stand::Unguarded => (State::Unguarded, None),
             Stand::Settling => (State::Settling, None),
             Stand::Others { holder, .. } => (State::Others, Some(holder)),
             Stand::Unknown => (State::Unknown, None),
@@ -358,8 +364,8 @@ impl Shared {
         let is_recovery = kept
             .as_ref()
             .is_some_and(|before| before.state == State::Settling || before.problem().is_some());
-        match (standing.problem(), standing.waits()) {
-            (Some(problem), _) => tracing::warn!("{problem}"),
+        match (standing.problem().or(standing.caution()), standing.waits()) {
+            (Some(told), _) => tracing::warn!("{told}"),
             (None, Some(waits)) => tracing::info!("{waits}"),
             (None, None) if standing.state == State::Held && is_recovery => tracing::info!(
                 place = standing.place,

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use super::ledger::PausedClock;
 use super::throttle::seconds;
 use crate::error::{Error, Kind, Result};
-use crate::lease::{Entry, Record, Register, Standing, State};
+use crate::lease::{Entry, Record, Register, Standing, State, Written};
 use crate::source::{Lease, Note};
 
 /// The throttle's window.
@@ -20,12 +20,18 @@ const PER: u64 = 30;
 struct InMemory {
     entry: Mutex<Option<Entry>>,
     is_down: AtomicBool,
+    /// Whether it knows no writing on a condition.
+    is_plain: AtomicBool,
 }
 
 impl InMemory {
     fn record(&self) -> Record {
         let entry = self.entry.lock().unwrap();
         Record::parse(&entry.as_ref().unwrap().content, "memory").unwrap()
+    }
+
+    fn plain() -> Arc<InMemory> {
+        Arc::new(InMemory { is_plain: true.into(), ..InMemory::default() })
     }
 
     fn go(&self, down: bool) {
@@ -53,17 +59,20 @@ impl Register for InMemory {
         &'a self,
         content: Vec<u8>,
         known: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<bool>> {
+    ) -> BoxFuture<'a, Result<Written>> {
         async move {
             self.reached()?;
+            if self.is_plain.load(Ordering::Relaxed) {
+                return Ok(Written::Unsupported);
+            }
             let mut entry = self.entry.lock().unwrap();
             let version = entry.as_ref().map(|entry| entry.version.clone());
             if version.as_deref() != known {
-                return Ok(false);
+                return Ok(Written::Late);
             }
             let next = version.map_or(0, |version| version.parse::<u64>().unwrap()) + 1;
             *entry = Some(Entry { content, version: next.to_string() });
-            Ok(true)
+            Ok(Written::Done)
         }
         .boxed()
     }
@@ -154,4 +163,42 @@ async fn who_waits_is_known_and_takes_over_when_the_holder_falls_silent() {
     let took = silent.elapsed();
     assert!(took >= seconds(2 * PER) && took < seconds(4 * PER), "{took:?}");
     assert_eq!(kept.lock().unwrap().last().unwrap().state, State::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_no_lease_can_be_held_the_feeds_are_asked_without_one() {
+    let (register, folder) = (InMemory::plain(), tempfile::tempdir().unwrap());
+    let (one, kept) = process(&register, folder.path());
+    let begun = tokio::time::Instant::now();
+    one.held().await.unwrap();
+    assert!(begun.elapsed() < seconds(PER), "{:?}", begun.elapsed());
+    let standing = kept.lock().unwrap().last().cloned().unwrap();
+    assert_eq!((standing.state, standing.problem()), (State::Unguarded, None));
+    assert!(standing.caution().unwrap().contains("no other host may be configured"));
+    // So does another process of this machine, and each goes on whatever becomes of the register.
+    let (two, _) = process(&register, folder.path());
+    two.held().await.unwrap();
+    register.go(true);
+    for _ in 0..20 * PER {
+        tokio::time::sleep(seconds(1)).await;
+        assert!(one.is_held() && two.is_held());
+    }
+    one.release().await;
+    two.release().await;
+    // The next one remembers that nobody else was there.
+    let (three, _) = process(&register, folder.path());
+    three.held().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_write_a_lease_leaves_the_feeds_to_who_holds_it() {
+    let register = Arc::new(InMemory::default());
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (one, _) = process(&register, folder.path());
+    one.held().await.unwrap();
+    register.is_plain.store(true, Ordering::Relaxed);
+    let (two, _) = process(&register, elsewhere.path());
+    assert_eq!(two.held().await.unwrap_err().kind(), Kind::Lease);
+    tokio::time::sleep(seconds(20 * PER)).await;
+    assert!(!two.is_held() && one.is_held(), "what it holds nobody can take");
 }
