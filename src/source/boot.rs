@@ -4,7 +4,10 @@
 //! not do: it can be set back while calls are still inside the window.
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::Duration;
+
+use super::process;
 
 /// Nanoseconds since the machine was started, sleep included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,10 +44,25 @@ pub(crate) trait BootClock: Send + Sync + fmt::Debug {
 
     /// Which boot the times belong to: times of different boots cannot be compared.
     fn boot_id(&self) -> &str;
+
+    /// Whether times of that boot are times of this one, whatever it is called.
+    fn is_this_boot(&self, boot_id: &str) -> bool {
+        boot_id == self.boot_id()
+    }
+
+    /// Whether that boot is over: nothing of it runs any more. Of two boots one of which has no name of its own that is
+    /// not known.
+    fn is_over(&self, boot_id: &str) -> bool {
+        boot_id != self.boot_id()
+    }
 }
 
+/// Begins the name of a boot that has none: that of a process of it follows.
+const OF_PROCESS: &str = "process-";
+
 /// The machine's own boot clock. Where there is none (or the boot has no name), a boot is as long as
-/// the process: the ledger then waits a whole window after each start, which is safe.
+/// the process: the ledger then waits a whole window after each start, which is safe. While a process lives, and can be
+/// seen from here, its boot is ours.
 #[derive(Debug)]
 pub(crate) struct SystemBootClock {
     boot_id: String,
@@ -55,13 +73,41 @@ pub(crate) struct SystemBootClock {
 impl SystemBootClock {
     /// The clock of this machine.
     pub(crate) fn new() -> Self {
+        SystemBootClock::named(boot_name().unwrap_or_else(|| {
+            tell_of_no_name();
+            name_by_process()
+        }))
+    }
+
+    fn named(boot_id: String) -> Self {
         SystemBootClock {
-            boot_id: boot_name()
-                .unwrap_or_else(|| format!("process-{:032x}", rand::random::<u128>())),
+            boot_id,
             #[cfg(not(target_os = "linux"))]
             started: std::time::Instant::now(),
         }
     }
+}
+
+/// Told once.
+fn tell_of_no_name() {
+    static TOLD: OnceLock<()> = OnceLock::new();
+    if cfg!(target_os = "linux") && TOLD.set(()).is_ok() {
+        tracing::warn!(
+            "the kernel's name of this boot, {BOOT_ID}, cannot be read: after each start the change feeds wait for a \
+             whole feed.per, and processes of this machine may take each other for other hosts. Under systemd, leave out \
+             ProcSubset=pid"
+        );
+    }
+}
+
+/// The name of a boot that this process stands for.
+fn name_by_process() -> String {
+    static NAME: OnceLock<String> = OnceLock::new();
+    let name = || match (process::this(), time_namespace()) {
+        (this, _) if this.is_empty() => format!("{OF_PROCESS}{:032x}", rand::random::<u128>()),
+        (this, namespace) => format!("{OF_PROCESS}{this}/{}", namespace.unwrap_or_default()),
+    };
+    NAME.get_or_init(name).clone()
 }
 
 impl Default for SystemBootClock {
@@ -85,23 +131,38 @@ impl BootClock for SystemBootClock {
     fn boot_id(&self) -> &str {
         &self.boot_id
     }
+
+    fn is_this_boot(&self, boot_id: &str) -> bool {
+        let process = || boot_id.strip_prefix(OF_PROCESS).filter(|_| cfg!(target_os = "linux"));
+        boot_id == self.boot_id
+            || process().is_some_and(|process| {
+                // The last part: clocks of two time namespaces differ.
+                let namespace = process.rsplit('/').next();
+                namespace == Some(&time_namespace().unwrap_or_default())
+                    && process::has_ended(process) == Some(false)
+            })
+    }
+
+    fn is_over(&self, boot_id: &str) -> bool {
+        let has_name = |boot: &str| !boot.starts_with(OF_PROCESS);
+        boot_id != self.boot_id && has_name(boot_id) && has_name(&self.boot_id)
+    }
 }
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The kernel's name of this boot, with that of the time namespace: containers can have a boot clock
 /// of their own.
 #[cfg(target_os = "linux")]
 fn boot_name() -> Option<String> {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let boot = std::fs::read_to_string(BOOT_ID).ok()?;
     let boot = boot.trim();
     if boot.is_empty() {
         return None;
     }
-    let namespace = std::fs::read_link("/proc/self/ns/time")
-        .ok()
-        .and_then(|link| link.to_str().map(|name| name.replace(|c: char| !c.is_ascii_digit(), "")));
-    Some(match namespace {
-        Some(namespace) if !namespace.is_empty() => format!("{boot}/{namespace}"),
-        _ => boot.to_owned(),
+    Some(match time_namespace() {
+        Some(namespace) => format!("{boot}/{namespace}"),
+        None => boot.to_owned(),
     })
 }
 
@@ -110,9 +171,36 @@ fn boot_name() -> Option<String> {
     None
 }
 
+fn time_namespace() -> Option<String> {
+    let link = std::fs::read_link("/proc/self/ns/time").ok()?;
+    let digits: String = link.to_str()?.chars().filter(char::is_ascii_digit).collect();
+    (!digits.is_empty()).then_some(digits)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn without_a_name_a_boot_is_that_of_every_process_that_lives() {
+        let ours = SystemBootClock::named(name_by_process());
+        let named = SystemBootClock::new();
+        assert!(ours.is_this_boot(&name_by_process()) && named.is_this_boot(ours.boot_id()));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let namespace = time_namespace().unwrap_or_default();
+        let of = |name: String| format!("{OF_PROCESS}{name}/{namespace}");
+        let theirs = of(process::name_of(child.id()));
+        assert!(ours.is_this_boot(&theirs) && named.is_this_boot(&theirs));
+        let elsewhere = format!("{OF_PROCESS}{}/1", process::name_of(child.id()));
+        assert!(!ours.is_this_boot(&elsewhere), "another time namespace");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!ours.is_this_boot(&theirs) && !named.is_this_boot(&theirs));
+        // What has no name may be of this boot all the same.
+        assert!(!ours.is_over(&theirs) && !named.is_over(&theirs) && !ours.is_over("earlier"));
+        assert!(named.is_over("earlier") && !named.is_over(named.boot_id()));
+    }
 
     #[test]
     fn two_clocks_of_one_machine_agree() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::boot::BootTime;
+use super::boot::{BootClock, BootTime};
 use crate::error::Result;
 use crate::scope::FeedName;
 
@@ -36,6 +36,16 @@ pub(super) type Mark = (i64, &'static str);
 impl FeedCall {
     pub(super) fn mark(&self) -> Mark {
         (self.sent_at.as_microsecond(), self.feed.as_str())
+    }
+
+    /// Calls the boot of its times by the name that it has here, where it is this one.
+    pub(super) fn tell_by(&mut self, clock: &dyn BootClock) {
+        let boots = self.end.as_mut().map(|end| &mut end.boot_id).into_iter();
+        for boot in boots.chain([&mut self.boot_id]) {
+            if clock.is_this_boot(boot) {
+                clock.boot_id().clone_into(boot);
+            }
+        }
     }
 
     /// What makes a ledger know it, as number `id`.
@@ -220,15 +230,16 @@ impl Rule {
 /// Gives ends to the calls that nobody else ends; returns what became known by that.
 ///
 /// A call without an end whose caller is gone ends `now`, or when its caller would have given it up,
-/// and `grace` later nothing of it arrives. A call of another boot has no age: it counts as ended now, or,
-/// where a later call of this boot is known, when that one was sent, because the process that made
-/// the earlier one was gone by then.
+/// and `grace` later nothing of it arrives; a caller that lives ends it itself. A call of another boot has no age: it
+/// counts as ended now, or, where that boot is over and a later call of this one is known, when that one was sent,
+/// because the process that made the earlier one was gone by then.
 pub(crate) fn adopt(
     calls: &mut [FeedCall],
     now: BootTime,
     grace: Duration,
     boot_id: &str,
     is_gone: impl Fn(&FeedCall) -> bool,
+    is_over: impl Fn(&str) -> bool,
 ) -> Vec<Change> {
     calls.sort_unstable_by_key(|call| call.id);
     let late = now.later_by(grace);
@@ -241,15 +252,21 @@ pub(crate) fn adopt(
                 gone_by = gone_by.min(end.time);
                 continue;
             }
-            Some(end) => Ended { boot_id: boot_id.to_owned(), time: gone_by, ..end.clone() },
-            None if call.boot_id == boot_id => {
-                gone_by = gone_by.min(call.sent);
+            Some(end) => {
+                let time = if is_over(&end.boot_id) { gone_by } else { now };
+                Ended { boot_id: boot_id.to_owned(), time, ..end.clone() }
+            }
+            None => {
+                let is_of_this_boot = call.boot_id == boot_id;
+                if is_of_this_boot {
+                    gone_by = gone_by.min(call.sent);
+                }
                 if !is_gone(call) {
                     continue;
                 }
-                ended(boot_id, late.min(call.sent.later_by(call.patience).later_by(grace)))
+                let given_up = call.sent.later_by(call.patience).later_by(grace);
+                ended(boot_id, if is_of_this_boot { late.min(given_up) } else { late })
             }
-            None => ended(boot_id, late),
         };
         call.boot_id.clone_from(&end.boot_id);
         call.end = Some(end.clone());

@@ -297,11 +297,16 @@ impl Keeper {
             // Others may have had the ledger for long.
             let (now, boot_id) = (clock.now(), clock.boot_id());
             let is_gone = |call: &FeedCall| {
+                if clock.is_over(&call.boot_id) {
+                    return true;
+                }
+                // Times of another boot tell nothing.
                 let given_up = call.sent.later_by(call.patience).later_by(*grace);
-                !self.known.is_own(call)
-                    && self.store.is_gone(call).unwrap_or_else(|| given_up < now)
+                let is_too_old = || call.boot_id != boot_id || given_up < now;
+                !self.known.is_own(call) && self.store.is_gone(call).unwrap_or_else(is_too_old)
             };
             let mut calls = calls.to_vec();
+            calls.iter_mut().for_each(|call| call.tell_by(&**clock));
             let mut changes = Vec::new();
             let mut learn = |calls: &mut Vec<FeedCall>, found: Vec<Change>| {
                 found.iter().for_each(|change| change.apply(calls));
@@ -311,7 +316,7 @@ impl Keeper {
             learn(&mut calls, lost);
             let own_ends = self.own_ends(&calls);
             learn(&mut calls, own_ends);
-            let adopted = adopt(&mut calls, now, *grace, boot_id, is_gone);
+            let adopted = adopt(&mut calls, now, *grace, boot_id, is_gone, |id| clock.is_over(id));
             learn(&mut calls, adopted);
             let more = more(&calls, now);
             learn(&mut calls, more);

@@ -4,7 +4,11 @@
 /// The names of this process: its number, when it was started, and the namespace that both belong to.
 /// Processes that are told apart are never taken for each other.
 pub(crate) fn this() -> String {
-    let pid = std::process::id();
+    name_of(std::process::id())
+}
+
+/// The same of another process; empty where it cannot be seen.
+pub(super) fn name_of(pid: u32) -> String {
     match (started(pid), namespace()) {
         (Some(started), Some(namespace)) => format!("{pid}/{started}/{namespace}"),
         _ => String::new(),
@@ -48,8 +52,7 @@ mod tests {
     fn a_process_lives_until_it_ends() {
         assert_eq!(has_ended(&this()), Some(false));
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let name =
-            format!("{}/{}/{}", child.id(), started(child.id()).unwrap(), namespace().unwrap());
+        let name = name_of(child.id());
         assert_eq!(has_ended(&name), Some(false));
         child.kill().unwrap();
         child.wait().unwrap();

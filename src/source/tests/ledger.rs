@@ -40,7 +40,29 @@ impl BootClock for PausedClock {
     }
 }
 
-fn open(store: Arc<dyn LedgerStore>, limit: u32, clock: Arc<PausedClock>) -> Ledger {
+/// The same clock where the boot has no name: each process calls it by its own.
+#[derive(Debug)]
+struct Nameless(Arc<PausedClock>, &'static str);
+
+impl BootClock for Nameless {
+    fn now(&self) -> BootTime {
+        self.0.now()
+    }
+
+    fn boot_id(&self) -> &str {
+        self.1
+    }
+
+    fn is_this_boot(&self, _boot_id: &str) -> bool {
+        true
+    }
+
+    fn is_over(&self, _boot_id: &str) -> bool {
+        false
+    }
+}
+
+fn open(store: Arc<dyn LedgerStore>, limit: u32, clock: Arc<impl BootClock + 'static>) -> Ledger {
     Ledger::open(store, rule(limit), seconds(60), clock).unwrap()
 }
 
@@ -99,6 +121,24 @@ async fn an_idle_poll_never_waits() {
             permit.answered(200, Duration::ZERO).await.unwrap();
         }
         tokio::time::sleep(seconds(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_of_a_boot_without_a_name_hold_each_other_up_no_more_than_others() {
+    let store = Arc::new(MemoryLedger::new());
+    let clock = PausedClock::new("");
+    let both = ["process-1", "process-2"]
+        .map(|name| open(store.clone(), 6, Arc::new(Nameless(clock.clone(), name))));
+    for poll in 0..60 {
+        for ledger in &both {
+            let asked = Instant::now();
+            ledger.ready(far()).await.unwrap();
+            assert_eq!(asked.elapsed(), Duration::ZERO, "poll {poll}");
+            let permit = ledger.begin(FeedName::Cases).await.unwrap().expect("it may go");
+            permit.answered(200, Duration::ZERO).await.unwrap();
+        }
+        tokio::time::sleep(seconds(11)).await;
     }
 }
 
