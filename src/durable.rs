@@ -257,8 +257,8 @@ fn remove_stale(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(error::io("list", folder, e)),
     };
-    // Only one process holds the store, so another process's token means that it is gone. A process
-    // number would not do: in a container every start has the same.
+    // Who looks is alone there, by holding the store or its turn to publish: another process's token means that it is
+    // gone. A process number would not do: in a container every start has the same.
     let alive = format!("{MARK}{}", process_token());
     for entry in entries {
         let entry = entry.map_err(|e| error::io("list", folder, e))?;

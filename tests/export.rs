@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use casemirror::publish::Manifest;
+use rustix::fs::{FlockOperation, flock};
 
 use crate::support::{World, shown};
 
@@ -156,4 +158,38 @@ fn writable(folder: &Path) -> bool {
         fs::remove_file(probe).unwrap();
     }
     written
+}
+
+#[test]
+fn of_several_exports_at_once_each_waits_for_the_one_before() {
+    let world = World::with_snapshots(4);
+    world.bootstrap();
+    let folder = world.path("data/parquet/snapshots");
+    let (before, lock) = (snapshots(&world), fs::File::open(&folder).unwrap());
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    // What the one before writes.
+    let unfinished = folder.join(".2026-11-20T020000Z.tmp-00000000deadbeef-0");
+    fs::create_dir(&unfinished).unwrap();
+    let begin = || {
+        let mut export = world.command(&["export"]);
+        export.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut exports = [begin(), begin(), begin()];
+    let told = exports.each_mut().map(|export| {
+        let mut told = String::new();
+        let mut lines = BufReader::new(export.stderr.take().unwrap());
+        while !told.contains("another process publishes there") {
+            assert_ne!(lines.read_line(&mut told).unwrap(), 0, "{told}");
+        }
+        lines
+    });
+    assert!(unfinished.is_dir());
+    drop(lock);
+    for mut export in exports {
+        assert_eq!(export.wait().unwrap().code(), Some(0));
+    }
+    drop(told);
+    assert!(!unfinished.exists(), "nobody writes it any more");
+    assert_eq!(snapshots(&world).difference(&before).count(), 3);
+    world.assert_nothing_left_over();
 }

@@ -13,6 +13,7 @@ use duckdb::Connection;
 
 use super::bucket::{Bucket, Found};
 use super::database::snapshot_row;
+use super::turn::Turn;
 use super::{Root, Snapshot, SnapshotInfo, Stop, Targets, snapshots};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
@@ -47,8 +48,8 @@ pub(crate) struct Pinned {
     bounds: Option<Bounds>,
 }
 
-/// What a publishing is called, before the state that it shows is frozen. What a killed process left
-/// behind at the targets is removed. A bucket is looked at: that it cannot be reached is no error here, as the
+/// What a publishing is called, before the state that it shows is frozen. Where another process publishes to the same
+/// place, this waits until that has ended. What a killed process left behind at the targets is removed. A bucket is looked at: that it cannot be reached is no error here, as the
 /// rest can be published without it.
 ///
 /// # Errors
@@ -57,10 +58,11 @@ pub fn begin(targets: &Targets<'_>, info: SnapshotInfo, stop: &Stop) -> Result<S
     if let Some(target) = targets.database {
         durable::remove_stale_of(target)?;
     }
-    let mut found = None;
+    let (mut found, mut turn) = (None, None);
     match targets.parquet.map(|target| target.root) {
-        Some(Root::Folder(root)) => snapshots::prepare(root)?,
+        Some(Root::Folder(root)) => turn = Some(snapshots::prepare(root, stop)?),
         Some(Root::Bucket(bucket)) => {
+            turn = Some(Turn::wait(bucket.spool_folder(), stop)?);
             durable::remove_stale_of(bucket.spool())?;
             let looked = Bucket::run(stop, Found::look(bucket.clone(), info.store_id.clone()));
             found = match looked {
@@ -79,7 +81,7 @@ pub fn begin(targets: &Targets<'_>, info: SnapshotInfo, stop: &Stop) -> Result<S
         None => false,
     };
     let id = snapshots::free_id(info.taken_at, is_taken);
-    Ok(Snapshot { id, info, found })
+    Ok(Snapshot { id, info, found, turn })
 }
 
 impl Frozen {

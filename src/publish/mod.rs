@@ -28,6 +28,7 @@ mod pack;
 mod parquet;
 mod parts;
 mod snapshots;
+mod turn;
 mod views;
 mod workbook;
 
@@ -54,6 +55,7 @@ pub use manifest::Manifest;
 pub(crate) use owner::{check_database, check_snapshots, check_views, identity};
 pub(crate) use pack::{PackTarget, packed_months, write_pack};
 use parquet::Finished;
+use turn::Turn;
 pub(crate) use views::write as write_views;
 pub use views::{ViewsTarget, ViewsWritten};
 
@@ -169,6 +171,8 @@ pub struct Snapshot {
     info: SnapshotInfo,
     /// What there is in the bucket that it goes to, or why that is not known.
     found: Option<Result<Found>>,
+    /// Until readers see the snapshot; `None` where there is none of Parquet.
+    turn: Option<Turn>,
 }
 
 impl Snapshot {
@@ -253,7 +257,7 @@ pub(crate) fn make(
     stop: &Stop,
     progress: &Progress,
 ) -> Result<Made> {
-    let found = frozen.snapshot.found.take();
+    let (found, turn) = (frozen.snapshot.found.take(), frozen.snapshot.turn.take());
     let conn = frozen.pinned.conn();
     let database = match (targets.database, frozen.pinned.image) {
         (Some(target), Some(image)) => {
@@ -278,7 +282,7 @@ pub(crate) fn make(
     failpoint::hit("database-published");
     let (parquet, upload) = match parquet.map(parquet::Export::finish).transpose()? {
         Some(Finished::Placed(parquet)) => (Some(parquet), None),
-        Some(Finished::ToUpload(upload)) => (None, Some(Ok(*upload))),
+        Some(Finished::ToUpload(upload)) => (None, Some(Ok(upload.in_turn(turn)))),
         None => (None, unreachable.map(Err)),
     };
     let views = targets.views.filter(|_| parquet.is_some());

@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
+use super::Stop;
+use super::turn::Turn;
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Result};
 
@@ -25,12 +27,14 @@ pub(super) fn latest(root: &Path) -> PathBuf {
     root.join("latest")
 }
 
-/// Makes the folder, and removes what an earlier process left unfinished in it.
-pub(super) fn prepare(root: &Path) -> Result<()> {
+/// Makes the folder, waits until nobody else writes there, and removes what an earlier process left unfinished in it.
+pub(super) fn prepare(root: &Path, stop: &Stop) -> Result<Turn> {
     let folder = folder(root);
     durable::make_shared_folder(&folder)?;
+    let turn = Turn::wait(&folder, stop)?;
     durable::remove_stale_of(&latest(root))?;
-    durable::remove_stale_in(&folder)
+    durable::remove_stale_in(&folder)?;
+    Ok(turn)
 }
 
 /// The name of a snapshot taken at this time: `2026-11-20T020000Z`, or with `-2`, `-3` … when there

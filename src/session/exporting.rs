@@ -41,7 +41,7 @@ impl Session {
 }
 
 /// Writes a snapshot of what is committed in an open store, by a connection to it that does nothing else.
-/// One call at a time, and none while something else is published.
+/// One call at a time, and none while something else is published by this process; another one is waited for.
 ///
 /// # Errors
 /// `Kind::Config` where `publish.parquet` is off; `Kind::Io` before the first complete listing

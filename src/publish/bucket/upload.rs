@@ -16,6 +16,7 @@ use crate::error::{Error, Kind, Result};
 use crate::failpoint;
 use crate::progress::{Progress, Share};
 use crate::publish::manifest::Manifest;
+use crate::publish::turn::Turn;
 use crate::publish::{PublishedParquet, Stop};
 
 /// A file that was written, and is to become an object.
@@ -46,6 +47,8 @@ pub(crate) struct Upload {
     about: Snapshotted,
     /// The folder with the files, removed with this.
     _spool: Replacement,
+    /// Let go after that.
+    _turn: Option<Turn>,
 }
 
 impl Upload {
@@ -56,7 +59,12 @@ impl Upload {
         about: Snapshotted,
         spool: Replacement,
     ) -> Upload {
-        Upload { bucket, found, manifest, written, about, _spool: spool }
+        Upload { bucket, found, manifest, written, about, _spool: spool, _turn: None }
+    }
+
+    /// The same; nobody else publishes there before it is done.
+    pub(in crate::publish) fn in_turn(self, turn: Option<Turn>) -> Upload {
+        Upload { _turn: turn, ..self }
     }
 
     /// Does it, as long as it takes: each call is bounded in time. What is uploaded when it fails is no snapshot,

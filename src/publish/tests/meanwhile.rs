@@ -72,3 +72,36 @@ fn a_snapshot_with_a_file_that_is_not_what_was_written_does_not_count() {
     world.conn.execute_batch("DROP VIEW report.closings").unwrap();
     world.publish("2026-11-20T02:30:00Z").unwrap();
 }
+
+#[test]
+fn another_publishing_waits_until_it_is_its_turn() {
+    let world = World::new();
+    world.publish(T2).unwrap();
+    let root = Root::Folder(world.parquet());
+    let store_id = world.store_id;
+    let begin_another = |stop: &Stop| {
+        let parquet = ParquetTarget {
+            root: &root,
+            tables: &[],
+            keep_snapshots: 2,
+            keep_for: Duration::ZERO,
+            erased: false,
+        };
+        let targets = Targets { database: None, parquet: Some(parquet), views: None };
+        let info = SnapshotInfo {
+            taken_at: "2026-11-20T02:20:00Z".parse().unwrap(),
+            watermark: None,
+            complete: true,
+            store_id: store_id.to_owned(),
+        };
+        begin(&targets, info, stop)
+    };
+    let told_to_stop = Stop::default();
+    told_to_stop.now();
+    publish_while_written(&world, &Stop::default(), || {
+        let kind = begin_another(&told_to_stop).unwrap_err().kind();
+        assert_eq!(kind, Kind::Cancelled, "it waited, and was told to stop");
+    })
+    .unwrap();
+    begin_another(&told_to_stop).unwrap();
+}
