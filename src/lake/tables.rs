@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::engine::{Engine, PUBLISHED};
 use super::shown;
-use crate::catalog::{Catalog, EXTRA_COLUMN, LINE_NUMBER, Resource};
+use crate::catalog::{Catalog, EXTRA_COLUMN, Group, LINE_NUMBER, Resource};
 use crate::error::Result;
 use crate::sql;
 use crate::text::hex;
@@ -182,7 +182,8 @@ fn describe(table: &mut Table, resource: Option<&Resource>, definitions: &Defini
         return;
     };
     table.identity = resource.key.clone();
-    table.is_key = true;
+    // Webhooks need not say which case, or when.
+    table.is_key = resource.group != Group::Events;
     if table.schema == "history" {
         table.identity.extend(HISTORY.map(str::to_owned));
         table.only_grows = true;
@@ -276,4 +277,70 @@ fn changes(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String, i64>>> {
         changes.entry(table).or_default().insert(part, counter);
     }
     Ok(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lake::carry::{Rows, Way};
+    use crate::lake::engine::LAKE;
+
+    /// A table of a mirror, as the published file and the lake have it.
+    fn published(engine: &Engine, name: &str) -> Table {
+        let catalog = Catalog::load(None).unwrap();
+        let resource = catalog.get(name).unwrap();
+        let columns = resource.columns.iter().map(|c| format!("{} VARCHAR", sql::ident(&c.name)));
+        let columns = columns.collect::<Vec<_>>().join(", ");
+        for database in [PUBLISHED, LAKE] {
+            let table = format!("{database}.main.{}", sql::ident(name));
+            engine
+                .run("x", &format!("CREATE TABLE {table} ({columns}, _synced_at TIMESTAMPTZ)"))
+                .unwrap();
+        }
+        let columns = engine
+            .query("x", &format!("DESCRIBE {PUBLISHED}.main.{}", sql::ident(name)), |row| {
+                Ok(Column { name: row.get(0)?, kind: row.get(1)?, comment: None })
+            })
+            .unwrap();
+        let mut table = Table {
+            schema: "main".to_owned(),
+            name: name.to_owned(),
+            columns,
+            comment: None,
+            identity: Vec::new(),
+            is_key: false,
+            moving: Vec::new(),
+            only_grows: false,
+            has_months: false,
+            size: 1,
+            mark: String::new(),
+            changes: None,
+        };
+        let definitions =
+            Definitions { columns: Vec::new(), erasures: String::new(), format: String::new() };
+        describe(&mut table, Some(resource), &definitions);
+        table
+    }
+
+    #[test]
+    fn events_of_no_case_and_of_no_time_come_too() {
+        let engine = Engine::in_memory().unwrap();
+        assert!(published(&engine, "cases").is_key);
+        let events = published(&engine, "events");
+        engine
+            .run(
+                "x",
+                &format!(
+                    "INSERT INTO {PUBLISHED}.main.events (event_type, id, case_id, occurred_at, _synced_at) VALUES \
+                       ('HyperlinkChanged', '1', NULL, '2026-11-20', '2026-11-20'), \
+                       ('HyperlinkChanged', NULL, '7', NULL, '2026-11-20'), \
+                       ('HyperlinkChanged', NULL, '7', NULL, '2026-11-20')"
+                ),
+            )
+            .unwrap();
+        let all = Way::Differences { months: None };
+        let carry = || all.go(&engine, &events).unwrap();
+        assert_eq!(carry(), Rows { written: 3, removed: 0 });
+        assert_eq!(carry(), Rows::default());
+    }
 }
