@@ -103,6 +103,44 @@ fn an_address_that_somebody_has_chosen_must_be_free() {
 }
 
 #[test]
+fn what_readers_have_is_what_was_published_while_publishing_fails() {
+    let world = World::unthrottled(6);
+    world.bootstrap();
+    let (id, taken_at): (String, i64) = world
+        .published()
+        .query_row(
+            "SELECT snapshot_id, epoch_us(taken_at) // 1_000_000 FROM report.snapshot",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .unwrap();
+    world.configure_eager("");
+    // The name that it is written under, beside its own, is too long for the file system.
+    let database = format!("publish.database=data/{}.duckdb", "x".repeat(240));
+    let mut daemon = world.start_daemon_with(&["--set", &database]);
+    let log = || std::fs::read_to_string(world.path("daemon.log")).unwrap();
+    let address = page_of(&mut daemon, log);
+    let metrics = || get(&address, "/metrics").body;
+    daemon.wait_until("publishing fails", || {
+        let failed = "casemirror_publishes_total{result=\"failed\"}";
+        found(&metrics(), failed).is_some_and(|failed| failed >= 1.0)
+    });
+    // What is said for a while may have been collected before.
+    let polled = "casemirror_feed_last_poll_timestamp_seconds{feed=\"cases\"}";
+    let before = found(&metrics(), polled).unwrap_or_default();
+    let mut now = metrics();
+    daemon.wait_until("it is collected anew", || {
+        now = metrics();
+        found(&now, polled).is_some_and(|polled| polled > before)
+    });
+    let shown = sample(&now, "casemirror_published_timestamp_seconds");
+    assert_eq!(shown as i64, taken_at);
+    let page = get(&address, "/").body;
+    assert!(page.contains(&id), "{page}");
+    daemon.stop();
+}
+
+#[test]
 fn neither_failures_nor_a_restart_move_the_time_of_a_success_and_what_is_wrong_is_said() {
     let world = World::unthrottled(6);
     world.bootstrap();

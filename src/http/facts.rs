@@ -18,7 +18,7 @@ use crate::alert;
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::error::Result;
-use crate::mirror::State;
+use crate::mirror::{PublishedSnapshot, State};
 use crate::progress::Now;
 use crate::pulse::{Feeds, Pulse};
 use crate::scope::{FailureKind, FeedName, TableStatus};
@@ -50,7 +50,8 @@ pub(super) struct Facts {
     pub(super) doing: Option<Now>,
     /// By hour, the oldest first, none left out.
     pub(super) hours: Vec<Hour>,
-    pub(super) snapshot: Option<Snapshot>,
+    /// What readers have.
+    pub(super) snapshot: Option<PublishedSnapshot>,
     pub(super) disk: Option<Disk>,
     pub(super) store_bytes: u64,
     pub(super) unbelieved: Unbelieved,
@@ -71,12 +72,6 @@ pub(super) struct Window {
     pub(super) calls: i64,
     pub(super) allowed: u32,
     pub(super) length: Duration,
-}
-
-/// What readers have.
-pub(super) struct Snapshot {
-    pub(super) id: String,
-    pub(super) taken_at: Timestamp,
 }
 
 /// Answers that are not believed yet.
@@ -143,7 +138,7 @@ impl Facts {
             window: window(&conn, config, at)?,
             doing: session.doing(),
             hours: hours::collect(&conn, at)?,
-            snapshot: snapshot(&conn)?,
+            snapshot: PublishedSnapshot::of(&conn)?,
             disk,
             store_bytes: store.path().metadata().map(|found| found.len()).unwrap_or_default(),
             unbelieved: unbelieved(&conn)?,
@@ -182,15 +177,6 @@ fn window(conn: &Connection, config: &Config, now: Timestamp) -> Result<Window> 
         sql::instant(begins)
     );
     Ok(Window { calls: scalar_i64(conn, &calls)?, allowed, length })
-}
-
-fn snapshot(conn: &Connection) -> Result<Option<Snapshot>> {
-    let rows: Vec<(String, Option<i64>)> =
-        query(conn, "SELECT snapshot_id, epoch_us(taken_at) FROM sync.snapshot", |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?;
-    let named = rows.into_iter().next();
-    Ok(named.and_then(|(id, at)| Some(Snapshot { id, taken_at: from_micros(at)? })))
 }
 
 fn unbelieved(conn: &Connection) -> Result<Unbelieved> {

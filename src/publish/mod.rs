@@ -138,6 +138,7 @@ pub struct ParquetTarget<'a> {
 pub struct Published {
     /// `2026-11-20T020000Z`.
     pub(crate) snapshot_id: String,
+    pub(crate) taken_at: Timestamp,
     pub(crate) database: Option<PublishedDatabase>,
     pub parquet: Option<PublishedParquet>,
     /// `None` where no snapshot was published.
@@ -289,8 +290,8 @@ pub(crate) fn make(
     let views = views
         .map(|target| views::write(conn, &target, &frozen.snapshot.info.store_id))
         .transpose()?;
-    let snapshot_id = frozen.snapshot.id.clone();
-    Ok(Made { published: Published { snapshot_id, database, parquet, views }, upload })
+    let Snapshot { id: snapshot_id, info: SnapshotInfo { taken_at, .. }, .. } = frozen.snapshot;
+    Ok(Made { published: Published { snapshot_id, taken_at, database, parquet, views }, upload })
 }
 
 /// A path as text for SQL, which knows no other.

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{Residue, SHOWN_BY_PARQUET, State};
+use crate::mirror::{PublishedSnapshot, Residue, SHOWN_BY_PARQUET, State};
 use crate::publish::{
     self, Frozen, Made, ParquetTarget, Published, Root, SnapshotInfo, Stop, Targets,
 };
@@ -143,11 +143,14 @@ impl Session {
         failpoint::hit("after-publish");
         let file = publish::identity(&self.config.publish.database)?.unwrap_or_default();
         let shown = readable.clone();
+        let snapshot =
+            PublishedSnapshot { id: published.snapshot_id.clone(), taken_at: published.taken_at };
         self.writer
             .run(move |conn| {
                 let state = State::new(conn);
                 state.set_meta(SHOWN_BY_DATABASE, &shown)?;
                 state.set_meta(PUBLISHED_FILE, &file)?;
+                snapshot.note(conn)?;
                 if in_folder {
                     state.set_meta(SHOWN_BY_PARQUET, &shown)?;
                     Residue::Snapshots.is_gone(conn)?;

@@ -8,8 +8,7 @@ use super::shown;
 use crate::config::Config;
 use crate::error::Result;
 use crate::lake::{Errand, Standing};
-use crate::mirror::State;
-use crate::sql;
+use crate::mirror::{PublishedSnapshot, State};
 
 /// How the lake stands.
 #[derive(Debug, Default, Serialize)]
@@ -34,9 +33,8 @@ impl Lake {
         let Some(place) = Errand::of(config).map(|errand| errand.place()) else { return Ok(None) };
         let known = State::new(conn).meta(Standing::KEY)?;
         let standing = Standing::parse(known.as_deref(), &place);
-        let published: Vec<String> =
-            sql::query(conn, "SELECT snapshot_id FROM sync.snapshot", |row| row.get(0))?;
-        let behind = standing.behind(published.first().map(String::as_str), Timestamp::now());
+        let published = PublishedSnapshot::of(conn)?.map(|published| published.id);
+        let behind = standing.behind(published.as_deref(), Timestamp::now());
         Ok(Some(Lake {
             schema: config.lake.schema.clone(),
             snapshot_id: standing.snapshot_id,

@@ -9,9 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::of;
 use crate::disk::Disk;
 use crate::http::facts::{
-    Coverage, Facts, Failing, Hour, MonthStatus, Reports, RunError, Scope, Signed, Snapshot,
-    Unbelieved, Window,
+    Coverage, Facts, Failing, Hour, MonthStatus, Reports, RunError, Scope, Signed, Unbelieved,
+    Window,
 };
+use crate::mirror::PublishedSnapshot;
 use crate::progress::{Counts, Now};
 use crate::pulse::{Feeds, Lag};
 use crate::scope::FeedName;
@@ -112,7 +113,10 @@ pub(in crate::http) fn well() -> Facts {
         hours: (0..24)
             .map(|at| Hour { begins: ago(3600 * (23 - at)), calls: 360 + at * at, changes: 7 * at })
             .collect(),
-        snapshot: Some(Snapshot { id: "2026-11-24T202900Z".to_owned(), taken_at: ago(60) }),
+        snapshot: Some(PublishedSnapshot {
+            id: "2026-11-24T202900Z".to_owned(),
+            taken_at: ago(60),
+        }),
         verified_whole: Some(ago(50_000)),
         ..empty()
     }
