@@ -59,8 +59,7 @@ pub(super) struct Facts {
     pub(super) without_control: usize,
     /// When every control was last read.
     pub(super) verified_whole: Option<Timestamp>,
-    /// Lines and values that changed in closed months, in the last 30 days.
-    pub(super) restatements: i64,
+    pub(super) restated: Restated,
     /// What failed and is tried again, by table.
     pub(super) failing: Vec<Failing>,
     /// What runs ended with, the newest first.
@@ -72,6 +71,15 @@ pub(super) struct Window {
     pub(super) calls: i64,
     pub(super) allowed: u32,
     pub(super) length: Duration,
+}
+
+/// Lines and values that changed in closed months.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Restated {
+    /// In the last 30 days.
+    pub(super) changes: i64,
+    /// When the last one did, however long ago.
+    pub(super) last: Option<Timestamp>,
 }
 
 /// Answers that are not believed yet.
@@ -144,13 +152,7 @@ impl Facts {
             unbelieved: unbelieved(&conn)?,
             without_control: state.controls().last_control_months()?.len(),
             verified_whole: state.verified().last_whole()?,
-            restatements: scalar_i64(
-                &conn,
-                &format!(
-                    "SELECT count(*) FROM sync.restatements WHERE changed_at > {}",
-                    sql::instant(at - RESTATED_WITHIN)
-                ),
-            )?,
+            restated: restated(&conn, at)?,
             failing: failing(&conn)?,
             errors: errors(&conn)?,
         })
@@ -177,6 +179,17 @@ fn window(conn: &Connection, config: &Config, now: Timestamp) -> Result<Window> 
         sql::instant(begins)
     );
     Ok(Window { calls: scalar_i64(conn, &calls)?, allowed, length })
+}
+
+fn restated(conn: &Connection, now: Timestamp) -> Result<Restated> {
+    let since = sql::instant(now - RESTATED_WITHIN);
+    let sql = format!(
+        "SELECT count(*) FILTER (WHERE changed_at > {since}), epoch_us(max(changed_at)) FROM sync.restatements"
+    );
+    let found = query(conn, &sql, |row| {
+        Ok(Restated { changes: row.get(0)?, last: from_micros(row.get(1)?) })
+    })?;
+    Ok(found.into_iter().next().unwrap_or_default())
 }
 
 fn unbelieved(conn: &Connection) -> Result<Unbelieved> {

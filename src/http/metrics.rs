@@ -109,6 +109,7 @@ const METRICS: &[(&str, &str)] = &[
         "answers that are not believed yet: doubted, or held back by the guard",
     ),
     ("casemirror_restatements", "changes within closed months, in the last 30 days"),
+    ("casemirror_restated_timestamp_seconds", "when something last changed within a closed month"),
     ("casemirror_published_timestamp_seconds", "when what readers have was taken"),
     (
         "casemirror_parquet_behind_since_timestamp_seconds",
@@ -204,7 +205,10 @@ fn set(facts: &Facts) {
     gauge!("casemirror_feed_held_until_timestamp_seconds").set(held);
     gauge!("casemirror_complete").set(flag(status.complete));
     gauge!("casemirror_problems").set(count(status.problems.len()));
-    gauge!("casemirror_restatements").set(count(facts.restatements));
+    gauge!("casemirror_restatements").set(count(facts.restated.changes));
+    if let Some(at) = facts.restated.last {
+        gauge!("casemirror_restated_timestamp_seconds").set(seconds(at));
+    }
     gauge!("casemirror_store_bytes").set(count(facts.store_bytes));
     if let Some(at) = parsed(status.watermark.as_deref()) {
         gauge!("casemirror_watermark_timestamp_seconds").set(at);

@@ -9,8 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::of;
 use crate::disk::Disk;
 use crate::http::facts::{
-    Coverage, Facts, Failing, Hour, MonthStatus, Reports, RunError, Scope, Signed, Unbelieved,
-    Window,
+    Coverage, Facts, Failing, Hour, MonthStatus, Reports, Restated, RunError, Scope, Signed,
+    Unbelieved, Window,
 };
 use crate::mirror::PublishedSnapshot;
 use crate::progress::{Counts, Now};
@@ -60,7 +60,7 @@ fn empty() -> Facts {
         unbelieved: Unbelieved::default(),
         without_control: 0,
         verified_whole: None,
-        restatements: 0,
+        restated: Restated::default(),
         failing: Vec::new(),
         errors: Vec::new(),
     }
@@ -219,7 +219,7 @@ fn broken() -> (Facts, Reports) {
     facts.disk = Some(Disk { free: 2 << 30, size: 250 << 30 });
     facts.unbelieved = Unbelieved { doubted: 3, held: 2, months: 1 };
     facts.without_control = 12;
-    facts.restatements = 40;
+    facts.restated.changes = 40;
     facts.failing = vec![Failing {
         table: "costs".to_owned(),
         scopes: 12,

@@ -150,7 +150,7 @@ fn closings(facts: &Facts, reports: &Reports) -> Markup {
         @if closed > 0 { (grouped(closed)) " closed" } @else { "none is closed yet" }
         @if restated > 0 { ", " strong { (grouped(restated)) " changed since" } }
         @else if closed > 0 { ", none changed since" }
-        @if facts.restatements > 0 { "; " (counted(facts.restatements, "change")) " in 30 days" }
+        @if facts.restated.changes > 0 { "; " (counted(facts.restated.changes, "change")) " in 30 days" }
     };
     known(facts, "Closed months of journals", Answer::good_if(restated == 0, Answer::Warns), &words)
 }
