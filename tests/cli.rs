@@ -261,6 +261,13 @@ fn the_demo_ends_by_itself_and_shows_both_reports() {
     assert_eq!(refused.status.code(), Some(2), "{}", shown(&refused));
     assert!(stderr(&refused).contains("thesis.txt"), "{}", stderr(&refused));
     assert_eq!(std::fs::read_dir(folder.path().join("theirs")).unwrap().count(), 1);
+
+    // The folder of a mirror holds the same names, but not what says that a demo made it.
+    std::fs::remove_file(folder.path().join("here/casemirror-demo.txt")).unwrap();
+    let refused = demo("here");
+    assert_eq!(refused.status.code(), Some(2), "{}", shown(&refused));
+    assert!(folder.path().join("here/store.duckdb").exists());
+    assert!(folder.path().join("here/parquet/latest/manifest.json").exists());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `casemirror demo`: the main job against the embedded sandbox, without configuration or network.
 
+use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,8 +18,12 @@ use crate::sandbox::{self, Act, Sandbox};
 use crate::session::Session;
 use crate::text::counted;
 
+/// By this file a demo knows its own folder again: a real mirror's folder holds files of the same names.
+const MARKER: &str = "casemirror-demo.txt";
+const MARKER_TEXT: &str = "This folder was made by `casemirror demo`, which removes everything in it when it starts here again.\n";
 /// What the folder of an earlier demo holds.
-const OURS: [&str; 9] = [
+const OURS: [&str; 10] = [
+    MARKER,
     "feed-calls",
     "store.duckdb",
     "store.duckdb.wal",
@@ -132,27 +137,33 @@ pub(crate) async fn run(args: &Demo, quiet: bool) -> Result<u8> {
     Ok(if problems.is_empty() { 0 } else { 3 })
 }
 
-/// The folder, empty of an earlier demo.
+/// The folder, empty but for the marker. What is removed is an earlier demo's and nothing else.
 fn prepare(dir: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(dir).map_err(|e| io("create", dir, e))?;
     let dir = dir.canonicalize().map_err(|e| io("find", dir, e))?;
-    let mut ours = Vec::new();
-    for entry in std::fs::read_dir(&dir).map_err(|e| io("list", &dir, e))? {
-        let entry = entry.map_err(|e| io("list", &dir, e))?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if !OURS.contains(&name.as_str()) {
-            return Err(Error::new(
-                Kind::Usage,
-                format!(
-                    "{} holds {name}, which no demo made; choose an empty or new folder with --dir",
-                    dir.display()
-                ),
-            ));
-        }
-        ours.push(entry.path());
+    let entries = std::fs::read_dir(&dir)
+        .and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>())
+        .map_err(|e| io("list", &dir, e))?;
+    let name = |entry: &DirEntry| entry.file_name().to_string_lossy().into_owned();
+    let refused = |why: String| {
+        let what = format!("{} {why}; choose an empty or new folder with --dir", dir.display());
+        Err(Error::new(Kind::Usage, what))
+    };
+    if let Some(theirs) = entries.iter().map(name).find(|name| !OURS.contains(&name.as_str())) {
+        return refused(format!("holds {theirs}, which no demo made"));
+    }
+    if entries.is_empty() {
+        // First, so that a demo that is killed leaves a folder that the next one knows.
+        let marker = dir.join(MARKER);
+        std::fs::write(&marker, MARKER_TEXT).map_err(|e| io("write", &marker, e))?;
+    } else if !entries.iter().any(|entry| name(entry) == MARKER) {
+        return refused(format!(
+            "is not empty and has no {MARKER}, by which a demo knows its own folder: it may hold a real mirror. \
+             If a demo of an earlier version made it, remove it"
+        ));
     }
     // Each demo has a brokerage of its own, and a mirror has one tenant.
-    for path in ours {
+    for path in entries.iter().filter(|entry| name(entry) != MARKER).map(DirEntry::path) {
         let removed = if path.is_dir() {
             std::fs::remove_dir_all(&path)
         } else {
@@ -207,5 +218,59 @@ async fn serve(session: &Session, sandbox: &Sandbox) -> Result<()> {
         }
         let ran = session.sync("demo", Options::default(), Signals::none(), &mut None).await?;
         print(&super::sync::summary(&ran))?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn write_all(dir: &Path, names: &[&str]) {
+        fs::create_dir_all(dir.join("parquet/latest")).unwrap();
+        names.iter().for_each(|name| fs::write(dir.join(name), "kept").unwrap());
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = fs::read_dir(dir).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_folder_of_an_earlier_demo_is_emptied_and_stays_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("new/demo");
+        for _ in ["new", "again"] {
+            let prepared = prepare(&dir).unwrap();
+            assert_eq!(names(&prepared), [MARKER]);
+            write_all(&dir, &["store.duckdb", "store.duckdb.secrets"]);
+        }
+    }
+
+    #[test]
+    fn a_real_mirrors_folder_is_refused_and_nothing_of_it_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path();
+        write_all(dir, &["store.duckdb", "store.duckdb.secrets", "casemirror.duckdb"]);
+        let before = names(dir);
+        let refused = prepare(dir).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Usage);
+        assert!(refused.to_string().contains("earlier version"), "{refused}");
+        assert_eq!(names(dir), before);
+    }
+
+    #[test]
+    fn what_somebody_else_put_into_a_demos_folder_is_not_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        prepare(folder.path()).unwrap();
+        write_all(folder.path(), &["store.duckdb", "thesis.txt"]);
+        let before = names(folder.path());
+        let refused = prepare(folder.path()).unwrap_err();
+        assert!(refused.to_string().contains("thesis.txt"), "{refused}");
+        assert_eq!(names(folder.path()), before);
     }
 }

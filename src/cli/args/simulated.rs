@@ -15,7 +15,7 @@ pub struct Demo {
     /// The same seed makes the same brokerage
     #[arg(long, value_name = "S", default_value_t = DEFAULT_SEED)]
     pub(crate) seed: u64,
-    /// Folder for the files; one that holds anything else is refused
+    /// Folder for the files, emptied of an earlier demo's; one that holds anything else is refused
     #[arg(long, value_name = "DIR", default_value = "./casemirror-demo")]
     pub(crate) dir: PathBuf,
     /// Stay up until interrupted, instead of ending after the reports
