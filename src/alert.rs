@@ -94,6 +94,9 @@ impl Watch {
         let logged = self.logged.take().unwrap_or_else(|| before.clone());
         self.logged = Some(logged.logging(&look, Timestamp::now()));
         let (mut known, messages) = before.clone().seeing(&look, Timestamp::now());
+        if !self.sender.has_listener() {
+            known.told_nobody(&messages, Timestamp::now());
+        }
         for message in messages {
             if self.sender.tell(&message).await {
                 known.was_told(&message, Timestamp::now());
@@ -105,7 +108,7 @@ impl Watch {
         if let Some(health) = health {
             known.is(health, Timestamp::now());
         }
-        let is_well = known.is_well() && health == Some(Health::Good);
+        let is_well = known.is_well(&look) && health == Some(Health::Good);
         if known != before {
             let text = known.to_text()?;
             self.session.note_alerts(text).await?;

@@ -139,6 +139,37 @@ fn the_heart_beats_only_while_everything_is_fresh_and_believed() {
 }
 
 #[test]
+fn an_end_that_nobody_can_be_told_keeps_the_heart_from_nothing() {
+    let world = World::unthrottled(6);
+    world.bootstrap();
+    in_store(&world, DIFFERENCE);
+    let chat = Chat::refusing(0);
+    world.configure_eager(&chat.settings("url"));
+    let daemon = world.start_daemon();
+    chat.next();
+    daemon.stop();
+    in_store(&world, "UPDATE sync.verifications SET standing = false WHERE subject = 'x'");
+    // The chat takes nothing any more; then nobody is to be told.
+    let revoked = Chat::refusing(usize::MAX);
+    for url in [format!("url = \"http://{}/\"\n", revoked.address), String::new()] {
+        let beats = Chat::refusing(0);
+        world.configure_eager(&format!("{}{url}", beats.settings("heartbeat")));
+        let daemon = world.start_daemon();
+        assert_eq!(beats.next().0, "GET /s3cret HTTP/1.1");
+        daemon.stop();
+    }
+    assert!(revoked.next().1.contains("over: the mirror differs"));
+    // What was over was forgotten: who is told again from now on hears nothing old.
+    let (chat, beats) = (Chat::refusing(0), Chat::refusing(0));
+    let both = format!("{}heartbeat = \"http://{}/\"\n", chat.settings("url"), beats.address);
+    world.configure_eager(&both);
+    let daemon = world.start_daemon();
+    beats.next();
+    daemon.stop();
+    assert!(chat.calls.try_recv().is_err());
+}
+
+#[test]
 fn sums_doubts_and_restatements_are_told_once_without_values_and_again_when_they_are_over() {
     let world = World::unthrottled(6);
     world.bootstrap();

@@ -168,9 +168,17 @@ impl Known {
         }
     }
 
-    /// Whether nothing holds.
-    pub(super) fn is_well(&self) -> bool {
-        self.holding.is_empty()
+    /// Nobody can be told of any ends: what is over is no longer kept for it.
+    pub(super) fn told_nobody(&mut self, messages: &[Message], now: Timestamp) {
+        for ends in messages.iter().filter(|message| matches!(message, Message::Ends(..))) {
+            self.was_told(ends, now);
+        }
+    }
+
+    /// Whether nothing holds by this look. An end that could not be told yet is no reason to be unwell.
+    pub(super) fn is_well(&self, look: &Look) -> bool {
+        let held = |condition: &Condition| self.holding.contains_key(condition);
+        look.holding.is_empty() && !look.unknown.iter().any(held)
     }
 }
 
@@ -265,7 +273,7 @@ mod tests {
         let disk = look(&[Condition::Disk], &[]);
         let (known, messages) = told(Known::default(), &disk, 1);
         assert_eq!(messages, ["Disk holds"]);
-        assert!(!known.is_well());
+        assert!(!known.is_well(&disk));
         let both = look(&[Condition::Disk, Condition::Feed], &[]);
         let (known, messages) = told(restarted(&known), &both, 2);
         assert_eq!(messages, ["Feed holds"]);
@@ -273,8 +281,9 @@ mod tests {
         assert_eq!(messages, [""; 0], "however long it lasts");
         let (known, messages) = told(known, &look(&[Condition::Feed], &[]), 1_000_001);
         assert_eq!(messages, ["over: the disk of the store fills (since 1970-01-01 00:00 UTC)"]);
-        let (known, messages) = told(known, &look(&[], &[]), 1_000_002);
-        assert_eq!((known.is_well(), messages.len()), (true, 1));
+        let nothing = look(&[], &[]);
+        let (known, messages) = told(known, &nothing, 1_000_002);
+        assert_eq!((known.is_well(&nothing), messages.len()), (true, 1));
         let (_, messages) = told(known, &look(&[], &[]), 1_000_003);
         assert_eq!(messages.len(), 0);
     }
@@ -304,7 +313,7 @@ mod tests {
             Look { unknown: [Condition::Feed, Condition::Disk].into(), ..Look::default() };
         // A daemon that has just begun has not asked the feeds yet.
         let (known, messages) = told(restarted(&known), &unknown, 2);
-        assert_eq!((known.is_well(), messages.len()), (false, 0));
+        assert_eq!((known.is_well(&unknown), messages.len()), (false, 0));
         let (_, messages) = told(known, &look(&[], &[]), 3);
         assert_eq!(messages.len(), 1);
     }
@@ -318,6 +327,34 @@ mod tests {
         let sum = holding("Sum holds", &["it"]);
         assert_eq!(messages, [Message::Begins(Condition::Sum, sum)]);
         assert_eq!(known.holding.len(), 1);
+    }
+
+    #[test]
+    fn an_end_that_does_not_arrive_is_tried_again_and_keeps_nobody_unwell() {
+        let (known, _) = told(Known::default(), &look(&[Condition::Disk], &[]), 1);
+        let nothing = look(&[], &[]);
+        let mut known = known;
+        for second in 2..4 {
+            let (seen, messages) = known.seeing(&nothing, at(second));
+            assert!(seen.is_well(&nothing));
+            assert!(matches!(messages[..], [Message::Ends(Condition::Disk, _)]), "{messages:?}");
+            known = restarted(&seen);
+        }
+        // It holds again: who was not told of its end knows that.
+        let disk = look(&[Condition::Disk], &[]);
+        let (known, messages) = known.seeing(&disk, at(4));
+        assert_eq!((known.is_well(&disk), messages.len()), (false, 0));
+    }
+
+    #[test]
+    fn where_nobody_can_be_told_what_is_over_is_forgotten_and_what_holds_is_not() {
+        let (known, _) = told(Known::default(), &look(&[Condition::Disk, Condition::Sum], &[]), 1);
+        let sum = look(&[Condition::Sum], &[]);
+        let (mut known, messages) = known.seeing(&sum, at(2));
+        known.told_nobody(&messages, at(2));
+        assert_eq!(known.holding.keys().collect::<Vec<_>>(), [&Condition::Sum]);
+        let (_, messages) = known.seeing(&sum, at(3));
+        assert_eq!(messages, [], "somebody was told of it, and nothing is left to be told");
     }
 
     #[test]

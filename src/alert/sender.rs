@@ -41,6 +41,11 @@ impl Sender {
         })
     }
 
+    /// Whether anybody is to be told.
+    pub(super) fn has_listener(&self) -> bool {
+        self.alert.is_some()
+    }
+
     /// Whether it arrived. Where nobody is to be told nothing does.
     pub(super) async fn tell(&mut self, message: &Message) -> bool {
         let Some(target) = &mut self.alert else { return false };
