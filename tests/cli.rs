@@ -45,6 +45,19 @@ fn init_writes_a_file_that_only_its_owner_reads_and_never_overwrites() {
 }
 
 #[test]
+fn init_writes_where_a_path_says_or_else_where_the_other_commands_would_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let init = |args: &[&str]| {
+        done(&binary().current_dir(folder.path()).arg("init").args(args).output().unwrap());
+    };
+    let is_there = |name: &str| folder.path().join(name).exists();
+    init(&["--config", "theirs.toml"]);
+    assert!(is_there("theirs.toml") && !is_there("casemirror.toml"));
+    init(&["--config", "theirs.toml", "typed.toml"]);
+    assert!(is_there("typed.toml") && !is_there("casemirror.toml"));
+}
+
+#[test]
 fn check_shows_every_table_and_changes_nothing() {
     let world = World::new(3);
     let permission = "Activities - Read".to_owned();

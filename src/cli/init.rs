@@ -9,8 +9,8 @@ use super::print;
 use crate::config;
 use crate::error::{Error, Kind, Result, io};
 
-pub(crate) fn run(args: &Init) -> Result<u8> {
-    let path = args.path.as_deref().unwrap_or(Path::new(config::DEFAULT_PATH));
+pub(crate) fn run(args: &Init, config_path: &Path) -> Result<u8> {
+    let path = args.path.as_deref().unwrap_or(config_path);
     let mut options = OpenOptions::new();
     // It will hold a client secret.
     options.write(true).create_new(true);

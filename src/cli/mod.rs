@@ -55,7 +55,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Demo(args) => demo::run(args, quiet).await,
         #[cfg(feature = "sandbox")]
         Command::Sandbox(args) => sandbox::run(args).await,
-        Command::Init(args) => init::run(args),
+        Command::Init(args) => init::run(args, cli.global.config_path()),
         Command::Check => check::run(load()?).await,
         Command::Run => run::run(load()?, quiet).await,
         Command::Forget(args) => forget::run(args, load()?, quiet).await,
