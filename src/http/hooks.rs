@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, BodyDataStream};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -29,6 +29,9 @@ use crate::text::without_bom;
 
 /// A larger body is refused.
 const LONGEST_BODY: usize = 4 << 20; // 4 MiB
+/// What of a refused body is read at most, and dropped: many clients send all of it before they read the answer, and
+/// a connection that is closed before its body was read is reset, with the answer in it.
+const MOST_DROPPED: usize = 32 << 20; // 32 MiB
 /// So many bodies are read and understood at a time, whoever sends how many.
 const BODIES_AT_ONCE: usize = 2;
 
@@ -67,6 +70,7 @@ impl Hooks {
         Router::new()
             .route("/webhooks/{token}", post(webhook))
             .route("/events/{token}", post(domain_events).options(allow_events))
+            .fallback(nowhere)
             .with_state(Arc::new(self))
     }
 
@@ -86,6 +90,11 @@ impl Hooks {
             Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
         }
     }
+}
+
+async fn nowhere(headers: HeaderMap, body: Body) -> StatusCode {
+    drop_rest(&headers, &mut body.into_data_stream()).await;
+    StatusCode::NOT_FOUND
 }
 
 async fn webhook(
@@ -170,6 +179,25 @@ async fn read<T>(
     body: Body,
     understood: impl FnOnce(&[u8]) -> Option<T>,
 ) -> Result<T, StatusCode> {
+    let mut parts = body.into_data_stream();
+    let refused = match within_limits(hooks, token, headers) {
+        Ok(()) => {
+            // A connection ends before it waits for ever.
+            let place = hooks.bodies.acquire().await;
+            let _place = place.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+            match whole(&mut parts).await {
+                Ok(body) => return understood(&without_bom(body)).ok_or(StatusCode::BAD_REQUEST),
+                Err(refused) => refused,
+            }
+        }
+        Err(refused) => refused,
+    };
+    drop_rest(headers, &mut parts).await;
+    Err(refused)
+}
+
+/// Whether the body of a delivery is to be read at all, by what stands before it.
+fn within_limits(hooks: &Hooks, token: &str, headers: &HeaderMap) -> Result<(), StatusCode> {
     if !hooks.knows(token) {
         return Err(StatusCode::NOT_FOUND);
     }
@@ -178,10 +206,11 @@ async fn read<T>(
     if length.is_some_and(|length| length > LONGEST_BODY) {
         return Err(StatusCode::PAYLOAD_TOO_LARGE);
     }
-    // A connection ends before it waits for ever.
-    let _place = hooks.bodies.acquire().await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+    Ok(())
+}
+
+async fn whole(parts: &mut BodyDataStream) -> Result<Bytes, StatusCode> {
     let mut whole = BytesMut::new();
-    let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
         // A connection that broke off may be made again.
         let part = part.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
@@ -190,7 +219,21 @@ async fn read<T>(
         }
         whole.extend_from_slice(&part);
     }
-    understood(&without_bom(whole.freeze())).ok_or(StatusCode::BAD_REQUEST)
+    Ok(whole.freeze())
+}
+
+/// Reads on and keeps nothing, so that who sends gets the answer; the connection's own end bounds how long.
+async fn drop_rest(headers: &HeaderMap, parts: &mut BodyDataStream) {
+    // Who asks before it sends a body is answered, and sends none.
+    if headers.contains_key(header::EXPECT) {
+        return;
+    }
+    let mut dropped = 0;
+    while dropped < MOST_DROPPED
+        && let Some(Ok(part)) = parts.next().await
+    {
+        dropped += part.len();
+    }
 }
 
 fn count(kind: &'static str, status: StatusCode) {
