@@ -7,4 +7,4 @@ mod subscriptions;
 
 pub(crate) use event::{of_domain_events, of_webhook};
 pub(crate) use queue::{Batch, HintQueue, path_of};
-pub(crate) use subscriptions::{Address, Aligned};
+pub(crate) use subscriptions::{Address, Aligned, Made};

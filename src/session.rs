@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use closing::ToClose;
 pub(crate) use exporting::export;
+pub(crate) use hinting::made_subscriptions;
 pub(crate) use lease::register;
 use publishing::Publishing;
 pub(crate) use publishing::{Forms, When};

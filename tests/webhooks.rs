@@ -11,7 +11,9 @@ use casemirror::sandbox::{Act, Facet, ListEdit};
 use serde_json::{Value, json};
 
 use crate::support::daemon::Daemon;
-use crate::support::follow::{assert_status, calls, change, hold, idle_calls, lines, shown_cases};
+use crate::support::follow::{
+    Integrator, assert_status, calls, change, hold, idle_calls, lines, shown_cases,
+};
 use crate::support::{World, one, shown};
 
 /// Feeds that are asked when somebody asks for it.
@@ -28,7 +30,7 @@ fn patient(cases: usize) -> World {
 /// Where the daemon takes webhooks, as its log says.
 fn address_of(world: &World, daemon: &mut Daemon<'_>) -> String {
     let address = || {
-        let log = std::fs::read_to_string(world.path("daemon.log")).unwrap();
+        let log = daemon_log(world);
         let (_, rest) = log.split_once("webhooks are taken address=")?;
         rest.split_whitespace().next().map(str::to_owned)
     };
@@ -428,34 +430,74 @@ fn subscriptions_are_made_repaired_and_removed_and_those_of_others_stay() {
         let state = world.sandbox.tables(&["webhook_subscriptions"]);
         state["tables"]["webhook_subscriptions"].as_array().unwrap().clone()
     };
-    let others = subscriptions().len();
+    // Another receiver behind the same host.
+    let crm =
+        json!({ "EventType": "CaseSold", "Url": "https://mirror.example.com/here/webhooks/crm" });
+    Integrator::log_in(&world).call("POST", "/api/WebHooks/Subscribe", &crm);
+    let others = subscriptions();
+    let is_left = |all: &[Value]| all[..others.len()] == others[..];
+    let ours = || {
+        let all = subscriptions();
+        assert!(is_left(&all), "those of others stay as they are: {all:?}");
+        all[others.len()..].to_vec()
+    };
     let mut daemon = world.start_daemon();
-    daemon.wait_until("all event types are subscribed", || subscriptions().len() == others + 21);
+    daemon.wait_until("all event types are subscribed", || ours().len() == 21);
+    daemon.wait_until("it is known which they are", || {
+        daemon_log(&world).contains("webhook subscriptions were changed")
+    });
     let log = daemon.log();
     daemon.stop();
-    let output = world.run(&["webhooks", "url"]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    let url = text.lines().next().unwrap();
-    assert!(url.starts_with("https://mirror.example.com/here/webhooks/"), "{url}");
-    let token = url.rsplit('/').next().unwrap();
+    let url = || {
+        let text = String::from_utf8(world.run(&["webhooks", "url"]).stdout).unwrap();
+        text.lines().next().unwrap().to_owned()
+    };
+    let before = url();
+    assert!(before.starts_with("https://mirror.example.com/here/webhooks/"), "{before}");
+    let token = before.rsplit('/').next().unwrap();
     assert!(!log.contains(token), "{log}");
 
     // Again: nothing is made twice.
+    let made = ours();
     let mut daemon = world.start_daemon();
     world.sandbox.reset_stats();
     daemon.wait_until("they are looked at", || {
         calls(&world).keys().any(|call| call.ends_with("/api/WebHooks/Subscriptions"))
     });
     daemon.stop();
-    assert_eq!(subscriptions().len(), others + 21);
+    assert_eq!(ours(), made);
 
+    // The token is lost, and with it the address: the same subscriptions lead to the new one.
+    std::fs::remove_file(world.path("data/store.duckdb.secrets")).unwrap();
+    let mut daemon = world.start_daemon();
+    daemon
+        .wait_until("they lead to the new address", || daemon_log(&world).contains("repaired=21"));
+    assert_ne!(url(), before);
+    assert_eq!(ours().len(), 21);
+
+    // Which ones to remove the daemon knows, and does not make them anew at once.
     let removed = world.run(&["webhooks", "remove"]);
     assert_status(&removed, 0);
     assert!(shown(&removed).contains("21 webhook subscriptions removed"), "{}", shown(&removed));
-    assert_eq!(subscriptions().len(), others);
+    assert_eq!(ours().len(), 0);
+    daemon.stop();
+
+    // By their ids, where no address is ours any more.
+    let mut daemon = world.start_daemon();
+    daemon.wait_until("all event types are subscribed", || {
+        daemon_log(&world).contains("webhook subscriptions were changed")
+    });
+    daemon.stop();
     world.configure(PATIENT);
+    let removed = world.run(&["webhooks", "remove"]);
+    assert!(shown(&removed).contains("21 webhook subscriptions removed"), "{}", shown(&removed));
+    assert_eq!(ours().len(), 0);
     let none = world.run(&["webhooks", "remove"]);
     assert!(shown(&none).contains("0 webhook subscriptions removed"), "{}", shown(&none));
+}
+
+fn daemon_log(world: &World) -> String {
+    std::fs::read_to_string(world.path("daemon.log")).unwrap()
 }
 
 #[test]

@@ -47,8 +47,8 @@ const RUN: &str = "\
 SIGTERM or Ctrl-C stops it: what is under way is finished. A second one ends it at once; nothing that \
 is committed is lost.
 
-While it runs, sync, journals, close, export, backup, verify, plan and status are forwarded to it and print \
-what they always print; query reads the published file. All of them need the same configuration.";
+While it runs, sync, journals, close, export, backup, verify, plan, status and webhooks remove are forwarded to \
+it and print what they always print; query reads the published file. All of them need the same configuration.";
 
 /// Mirrors a property brokerage's data into a DuckDB database and Parquet snapshots, and keeps the
 /// mirror true.
@@ -157,7 +157,6 @@ pub enum Command {
     #[command(subcommand)]
     Alert(Alert),
     /// Webhooks of the platform: the address that they are sent to, the end of their subscriptions
-    #[serde(skip)]
     #[command(subcommand)]
     Webhooks(Webhooks),
     /// The lake that readers on other machines share: its extensions, publishing to it, reading several as one
@@ -209,7 +208,8 @@ pub enum Alert {
 }
 
 /// `casemirror webhooks`.
-#[derive(Debug, Clone, Subcommand)]
+#[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Webhooks {
     /// Print the addresses of webhooks and domain events, which are secret: who knows them may send to them
     Url,

@@ -85,7 +85,7 @@ pub async fn run(cli: Cli) -> Result<u8> {
             done => done,
         },
         Command::Alert(args) => alert::run(args, &offline()?).await,
-        Command::Webhooks(args) => webhooks::run(args, &load()?).await,
+        Command::Webhooks(args) => webhooks::run(args, load()?, quiet).await,
         Command::Lake(args) => lake::run(args, offline),
         Command::Lease(args) => lease::run(args, &load()?).await,
         Command::Schema(args) => schema::run(&offline()?, args),

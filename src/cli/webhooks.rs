@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use secrecy::ExposeSecret;
-use url::Url;
 
-use super::args::Webhooks;
-use super::print;
+use super::args::{Command, Webhooks};
+use super::{print, work};
 use crate::config::Config;
+use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
 use crate::hints::Address;
-use crate::mirror::known_webhook_token;
+use crate::mirror::{Looked, Store, known_webhook_token};
+use crate::progress::Progress;
+use crate::session::{Session, catalog_of, made_subscriptions};
 use crate::source::{Client, MemoryLedger};
 use crate::text::counted;
 
-pub(crate) async fn run(args: &Webhooks, config: &Config) -> Result<u8> {
+pub(crate) async fn run(args: &Webhooks, config: Config, quiet: bool) -> Result<u8> {
     let path = &config.store.path;
     let Some(token) = known_webhook_token(path)? else {
         return Err(Error::new(
@@ -46,30 +48,41 @@ pub(crate) async fn run(args: &Webhooks, config: &Config) -> Result<u8> {
             print(&format!("{base}/webhooks/{token}\n{base}/events/{token}\n"))?;
             Ok(0)
         }
-        Webhooks::Remove => {
-            // Where nothing leads to a public address any more, the token alone says which are ours.
-            let nowhere = || Url::parse("https://casemirror.invalid/");
-            let base = match &config.serve.public_url {
-                Some(url) => url.clone(),
-                None => nowhere().map_err(|e| Error::caused(Kind::Internal, "an address", e))?,
-            };
-            // It makes no feed call, so its ledger can be one that is forgotten.
-            let ledger = Arc::new(MemoryLedger::new());
-            let client = Client::new(&config.source, &config.feed, &config.limits, ledger)?;
-            let aligned = Address::below(&base, token).remove(&client).await?;
-            print(&format!(
-                "{} removed\n",
-                counted(aligned.removed as u64, "webhook subscription")
-            ))?;
-            if config.serve.public_url.is_some() {
-                print(
-                    "serve.public_url is set: a daemon that runs with it makes them again within the hour\n",
-                )?;
+        Webhooks::Remove => match Store::look(&config, &catalog_of(&config)?) {
+            Ok(Looked { store, .. }) => {
+                // It makes no feed call, so its ledger can be one that is forgotten.
+                let ledger = Arc::new(MemoryLedger::new());
+                let client = Client::new(&config.source, &config.feed, &config.limits, ledger)?;
+                remove(&config, &store, &client, &Printer::here()).await
             }
-            match aligned.failed.into_iter().next() {
-                Some(error) => Err(error),
-                None => Ok(0),
+            // Which ones were made is kept in the store.
+            Err(error) => {
+                let command = Command::Webhooks(args.clone());
+                work::forward(&command, &config, error, &Progress::new(quiet)).await
             }
-        }
+        },
+    }
+}
+
+/// The removal, where the store is open.
+pub(crate) async fn execute(session: &Session, out: &Printer) -> Result<u8> {
+    remove(session.config(), session.store(), &session.polls().client, out).await
+}
+
+async fn remove(config: &Config, store: &Store, client: &Client, out: &Printer) -> Result<u8> {
+    let token = known_webhook_token(&config.store.path)?;
+    let public_url = config.serve.public_url.as_ref();
+    let address = public_url.zip(token).map(|(url, token)| Address::below(url, token));
+    let made = made_subscriptions(store)?;
+    let aligned = made.remove(client, address.as_ref()).await?;
+    out.print(&format!("{} removed\n", counted(aligned.removed as u64, "webhook subscription")))?;
+    if public_url.is_some() {
+        out.print(
+            "serve.public_url is set: a daemon that runs with it makes them again within the hour\n",
+        )?;
+    }
+    match aligned.failed.into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(0),
     }
 }

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::args::Command;
-use super::{backup, close, export, journals, opening, plan, status, sync, verify};
+use super::args::{Command, Webhooks};
+use super::{backup, close, export, journals, opening, plan, status, sync, verify, webhooks};
 use crate::config::Config;
 use crate::cycle::Controls;
 use crate::daemon::{self, Forwarded, Host, Printer};
@@ -31,6 +31,7 @@ impl Forwarded for Command {
             Command::Backup(args) => backup::execute(args, &host.session, &out).await,
             Command::Plan => plan::execute(&host.session, &out).await,
             Command::Status(args) => status::execute(args, &host.session, &out),
+            Command::Webhooks(Webhooks::Remove) => webhooks::execute(&host.session, &out).await,
             _ => Err(Error::new(Kind::Internal, "this command is not forwarded")),
         }
     }

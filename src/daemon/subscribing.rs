@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use super::patience::Patience;
 use super::{say_recovery, say_trouble};
 use crate::error::Result;
-use crate::hints::{Address, Aligned, HintQueue};
+use crate::hints::{Address, Aligned, HintQueue, Made};
 use crate::scope::{Hint, Told};
-use crate::session::Session;
+use crate::session::{Session, made_subscriptions};
 
 /// How often it is looked whether they are there.
 const INTERVAL: Duration = Duration::from_secs(3600);
@@ -27,12 +27,12 @@ impl Subscribing {
     /// Looks after them until it is dropped. Without them the change feeds tell everything still, only later.
     ///
     /// # Errors
-    /// None.
+    /// Those of reading the store at the start.
     pub(super) async fn run(self) -> Result<()> {
         let mut patience = Patience::new(LEAST_WAIT, INTERVAL);
+        let mut made = made_subscriptions(self.session.store())?;
         loop {
-            let aligned = self.address.align(&self.session.polls().client).await;
-            let failed = match aligned {
+            let failed = match self.align(&mut made).await {
                 Ok(aligned) => {
                     say(&aligned);
                     let noted = self.note(&aligned).await;
@@ -54,6 +54,15 @@ impl Subscribing {
             };
             tokio::time::sleep(wait).await;
         }
+    }
+
+    async fn align(&self, made: &mut Made) -> Result<Aligned> {
+        let before = made.clone();
+        let aligned = self.address.align(&self.session.polls().client, made).await;
+        if *made != before {
+            self.session.note_subscriptions(made).await?;
+        }
+        aligned
     }
 
     /// What was changed here is read again: no feed tells of it.

@@ -1,19 +1,31 @@
 //! casemirror's own webhook subscriptions: made where one is missing, repaired where one leads elsewhere,
 //! removed where one is too many. Those of others are never touched.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::event::KNOWN;
-use crate::error::{Error, Result};
-use crate::source::{Client, Subscription};
+use crate::error::{Error, Kind, Result};
+use crate::source::{Client, Subscription, Subscriptions};
+use crate::text::counted;
+
+/// The subscriptions that were made here, each with the event type that was asked for. They are ours wherever
+/// they lead: the token may have been lost, and not every list names the event types.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Made {
+    events: BTreeMap<i64, String>,
+    /// An event type that was asked for, and of which the list has nothing: this process asks for no other, which it
+    /// would do for ever.
+    #[serde(skip)]
+    unlisted: Option<&'static str>,
+}
 
 /// Where the platform sends events to.
 pub(crate) struct Address {
-    /// Every address of this daemon's webhooks begins like this.
-    prefix: String,
+    url: Url,
     /// What of it is secret.
     token: SecretString,
 }
@@ -34,82 +46,56 @@ impl Aligned {
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Subscribe(&'static str),
     Repair(i64, &'static str),
     Remove(i64),
 }
 
-impl Address {
-    /// The address below `serve.public_url`.
-    pub(crate) fn below(public_url: &Url, token: SecretString) -> Address {
-        let base = public_url.as_str().trim_end_matches('/');
-        Address { prefix: format!("{base}/webhooks/"), token }
-    }
+/// Whose a subscription is.
+enum Owner {
+    /// Made here, or one to this address of the event type that it is for.
+    Ours(&'static str),
+    /// Made here, of an event type that is not known any more.
+    Retired,
+    /// It leads to this address, and what for is not said.
+    Unclear,
+    Other,
+}
 
-    /// The address itself.
-    pub(crate) fn url(&self) -> SecretString {
-        format!("{}{}", self.prefix, self.token.expose_secret()).into()
-    }
-
-    /// A subscription is ours where it leads to this daemon, or to whatever address by our token.
-    fn is_ours(&self, url: &str) -> bool {
-        let path = format!("/webhooks/{}", self.token.expose_secret());
-        url.starts_with(&self.prefix) || url.ends_with(&path)
-    }
-
-    fn steps(&self, existing: &[Subscription]) -> Vec<Step> {
-        let url = self.url();
-        let mut met = BTreeSet::new();
-        let mut steps = Vec::new();
-        // Those that are right first, so that none of them is one too many.
-        let mut ours: Vec<&Subscription> =
-            existing.iter().filter(|one| self.is_ours(&one.url)).collect();
-        ours.sort_by_key(|one| (one.url != url.expose_secret(), one.id));
-        for one in ours {
-            match KNOWN.into_iter().find(|known| *known == one.event_type) {
-                Some(known) if met.insert(known) => {
-                    if one.url != url.expose_secret() {
-                        steps.push(Step::Repair(one.id, known));
-                    }
-                }
-                _ => steps.push(Step::Remove(one.id)),
-            }
+impl Made {
+    fn owner(&self, one: &Subscription, address: Option<&Address>) -> Owner {
+        let leads_here = address.is_some_and(|address| address.is(&one.url));
+        let made = self.events.get(&one.id);
+        if made.is_none() && !leads_here {
+            return Owner::Other;
         }
-        steps.extend(KNOWN.into_iter().filter(|known| !met.contains(known)).map(Step::Subscribe));
-        steps
+        let named = one.event_type.as_ref();
+        let event = [named, made].into_iter().flatten().find_map(|name| known(name));
+        match (event, made, named) {
+            (Some(event), ..) => Owner::Ours(event),
+            (None, Some(_), _) => Owner::Retired,
+            (None, None, None) => Owner::Unclear,
+            // Somebody has taken the address for what only they know.
+            (None, None, Some(_)) => Owner::Other,
+        }
     }
 
-    /// Makes the subscriptions what they should be: one of each event type.
+    /// Removes all of ours; those that lead to `address` are too.
     ///
     /// # Errors
-    /// Those of listing them. What cannot be changed is in [`Aligned::failed`].
-    pub(crate) async fn align(&self, client: &Client) -> Result<Aligned> {
-        let (mut aligned, url) = (Aligned::default(), self.url());
-        for step in self.steps(&client.subscriptions().await?) {
-            let (done, count) = match step {
-                Step::Subscribe(event) => (client.subscribe(event, &url).await, &mut aligned.made),
-                Step::Repair(id, event) => {
-                    (client.change_subscription(id, event, &url).await, &mut aligned.repaired)
-                }
-                Step::Remove(id) => (client.unsubscribe(id).await, &mut aligned.removed),
-            };
-            match done {
-                Ok(()) => *count += 1,
-                Err(error) => aligned.failed.push(error),
-            }
-        }
-        Ok(aligned)
-    }
-
-    /// Removes all of ours.
-    ///
-    /// # Errors
-    /// As [`Address::align`].
-    pub(crate) async fn remove(&self, client: &Client) -> Result<Aligned> {
+    /// Those of listing them. What cannot be removed is in [`Aligned::failed`].
+    pub(crate) async fn remove(
+        &self,
+        client: &Client,
+        address: Option<&Address>,
+    ) -> Result<Aligned> {
         let mut aligned = Aligned::default();
-        for one in client.subscriptions().await?.iter().filter(|one| self.is_ours(&one.url)) {
+        for one in client.subscriptions().await?.read {
+            if matches!(self.owner(&one, address), Owner::Other) {
+                continue;
+            }
             match client.unsubscribe(one.id).await {
                 Ok(()) => aligned.removed += 1,
                 Err(error) => aligned.failed.push(error),
@@ -119,9 +105,159 @@ impl Address {
     }
 }
 
+fn known(name: &str) -> Option<&'static str> {
+    KNOWN.into_iter().find(|known| known.eq_ignore_ascii_case(name))
+}
+
+impl Address {
+    /// The address below `serve.public_url`.
+    pub(crate) fn below(public_url: &Url, token: SecretString) -> Address {
+        let mut url = public_url.clone();
+        let base = url.path().trim_end_matches('/');
+        let path = format!("{base}/webhooks/{}", token.expose_secret());
+        url.set_path(&path);
+        Address { url, token }
+    }
+
+    /// The address itself.
+    pub(crate) fn url(&self) -> SecretString {
+        self.url.as_str().into()
+    }
+
+    /// Whether this is the address, however it is written.
+    fn is(&self, url: &str) -> bool {
+        Url::parse(url).is_ok_and(|url| url == self.url)
+    }
+
+    /// Whether a text, of whatever kind, has the address in it.
+    fn is_in(&self, text: &str) -> bool {
+        text.contains(self.token.expose_secret())
+    }
+
+    /// What is to be done, and how many subscriptions to this address cannot be told apart. Of what was made, what
+    /// is still there stays.
+    fn plan(&self, listed: &Subscriptions, made: &mut Made) -> (Vec<Step>, usize) {
+        let mut steps = Vec::new();
+        let mut met = BTreeMap::new();
+        let mut unclear = listed.unread.iter().filter(|text| self.is_in(text)).count();
+        // Those that are right first, so that none of them is one too many.
+        let mut all: Vec<&Subscription> = listed.read.iter().collect();
+        all.sort_by_key(|one| (!self.is(&one.url), one.id));
+        for one in all {
+            match made.owner(one, Some(self)) {
+                Owner::Ours(event) if !met.contains_key(event) => {
+                    met.insert(event, one.id);
+                    if !self.is(&one.url) {
+                        steps.push(Step::Repair(one.id, event));
+                    }
+                }
+                Owner::Ours(_) | Owner::Retired => steps.push(Step::Remove(one.id)),
+                Owner::Unclear => unclear += 1,
+                Owner::Other => {}
+            }
+        }
+        made.unlisted = made.unlisted.filter(|event| !met.contains_key(event));
+        // What is to be removed stays ours until it is gone.
+        let is_there = |id: &i64| listed.read.iter().any(|one| one.id == *id);
+        made.events.retain(|id, _| is_there(id));
+        made.events.extend(met.iter().map(|(event, id)| (*id, (*event).to_owned())));
+        let missing: Vec<_> = KNOWN.into_iter().filter(|event| !met.contains_key(event)).collect();
+        if missing.is_empty() {
+            unclear = 0;
+        }
+        if unclear == 0 && made.unlisted.is_none() {
+            steps.extend(missing.into_iter().map(Step::Subscribe));
+        }
+        (steps, unclear)
+    }
+
+    /// Makes the subscriptions what they should be: one of each event type; `made` becomes what is ours then.
+    ///
+    /// # Errors
+    /// Those of listing them. What cannot be changed is in [`Aligned::failed`].
+    pub(crate) async fn align(&self, client: &Client, made: &mut Made) -> Result<Aligned> {
+        let (mut aligned, url) = (Aligned::default(), self.url());
+        let mut listed = client.subscriptions().await?;
+        let (steps, unclear) = self.plan(&listed, made);
+        if unclear > 0 {
+            aligned.failed.push(unclear_error(unclear));
+        }
+        aligned.failed.extend(made.unlisted.map(unlisted_error));
+        for step in steps {
+            let (done, count) = match step {
+                Step::Subscribe(event) => {
+                    let subscribed = self.subscribe(client, event, &mut listed, made).await;
+                    (subscribed, &mut aligned.made)
+                }
+                Step::Repair(id, event) => {
+                    (client.change_subscription(id, event, &url).await, &mut aligned.repaired)
+                }
+                Step::Remove(id) => (client.unsubscribe(id).await, &mut aligned.removed),
+            };
+            match done {
+                Ok(()) => *count += 1,
+                Err(error) => aligned.failed.push(error),
+            }
+            if matches!(step, Step::Subscribe(_)) && made.unlisted.is_some() {
+                break;
+            }
+        }
+        Ok(aligned)
+    }
+
+    /// Subscribes, and learns from the list by which id: what the platform answers is not documented.
+    async fn subscribe(
+        &self,
+        client: &Client,
+        event: &'static str,
+        listed: &mut Subscriptions,
+        made: &mut Made,
+    ) -> Result<()> {
+        client.subscribe(event, &self.url()).await?;
+        let before = std::mem::replace(listed, client.subscriptions().await?);
+        let is_new = |one: &&Subscription| before.read.iter().all(|other| other.id != one.id);
+        match listed.read.iter().filter(is_new).find(|one| self.is_in(&one.url)) {
+            Some(new) => {
+                made.events.insert(new.id, event.to_owned());
+                Ok(())
+            }
+            None => {
+                made.unlisted = Some(event);
+                Err(unlisted_error(event))
+            }
+        }
+    }
+}
+
+fn unlisted_error(event: &str) -> Error {
+    Error::new(
+        Kind::BadAnswer,
+        format!(
+            "the platform took a subscription to events of type {event} and does not list it: no other is made until \
+             casemirror starts anew"
+        ),
+    )
+}
+
+fn unclear_error(count: usize) -> Error {
+    let what = counted(count, "webhook subscription");
+    Error::new(
+        Kind::BadAnswer,
+        format!(
+            "of {what} to the address of this mirror the platform does not say what for, so none is made beside \
+             them: `casemirror webhooks remove` removes those that have an id"
+        ),
+    )
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::source::tests::service::{self, Arrived, Service};
 
     fn address() -> Address {
         let url = Url::parse("https://mirror.example.com/here/").unwrap();
@@ -129,31 +265,48 @@ mod tests {
     }
 
     fn subscription(id: i64, event_type: &str, url: &str) -> Subscription {
-        Subscription { id, event_type: event_type.to_owned(), url: url.to_owned() }
+        let event_type = Some(event_type.to_owned()).filter(|name| !name.is_empty());
+        Subscription { id, event_type, url: url.to_owned() }
     }
 
     const OURS: &str = "https://mirror.example.com/here/webhooks/t0k";
+    const OLD: &str = "https://mirror.example.com/here/webhooks/old";
 
     fn all() -> Vec<Subscription> {
         let all = KNOWN.into_iter().zip(1..);
         all.map(|(event, id)| subscription(id, event, OURS)).collect()
     }
 
-    #[test]
-    fn each_event_type_is_subscribed_once_and_nothing_is_done_again() {
-        let steps = address().steps(&[]);
-        assert_eq!(steps, KNOWN.into_iter().map(Step::Subscribe).collect::<Vec<_>>());
-        assert_eq!(address().steps(&all()), []);
+    fn made(all: &[Subscription]) -> Made {
+        let events = all.iter().map(|one| (one.id, one.event_type.clone().unwrap())).collect();
+        Made { events, ..Made::default() }
+    }
+
+    fn plan(read: &[Subscription], made: &mut Made) -> (Vec<Step>, usize) {
+        address().plan(&Subscriptions { read: read.to_vec(), unread: Vec::new() }, made)
     }
 
     #[test]
-    fn what_leads_elsewhere_is_repaired_and_what_is_too_many_is_removed() {
+    fn each_event_type_is_subscribed_once_and_nothing_is_done_again() {
+        let mut known = Made::default();
+        assert_eq!(address().url().expose_secret(), OURS);
+        let subscribes: Vec<_> = KNOWN.into_iter().map(Step::Subscribe).collect();
+        assert_eq!(plan(&[], &mut known), (subscribes, 0));
+        assert_eq!(plan(&all(), &mut known), (vec![], 0));
+        assert_eq!(known, made(&all()), "an earlier version kept no ids");
+    }
+
+    #[test]
+    fn what_was_made_is_repaired_and_what_is_too_many_is_removed() {
         let mut existing = all();
-        existing[0].url = "https://mirror.example.com/here/webhooks/old".to_owned();
-        existing[1].url = "https://elsewhere.example.com/webhooks/t0k".to_owned();
         existing.push(subscription(90, KNOWN[2], OURS));
         existing.push(subscription(91, "RetiredEvent", OURS));
-        let steps = address().steps(&existing);
+        let mut known = made(&existing);
+        known.events.insert(92, "Gone".to_owned());
+        existing[0].url = OLD.to_owned();
+        existing[1].url = "https://elsewhere.example.com/".to_owned();
+        let (steps, unclear) = plan(&existing, &mut known);
+        assert_eq!(unclear, 0);
         assert_eq!(
             steps,
             [
@@ -163,13 +316,143 @@ mod tests {
                 Step::Repair(2, KNOWN[1])
             ]
         );
+        assert_eq!(known, made(&[&existing[..21], &existing[21..]].concat()));
     }
 
     #[test]
-    fn those_of_others_are_not_touched() {
+    fn those_of_others_are_not_touched_wherever_they_lead() {
         let mut existing = all();
-        existing.push(subscription(90, "CaseSold", "https://hooks.example.com/sold"));
-        existing.push(subscription(91, "CaseSold", "https://mirror.example.com/webhooks/other"));
-        assert_eq!(address().steps(&existing), []);
+        for (id, event, url) in [
+            (90, "CaseSold", "https://hooks.example.com/sold"),
+            // Another receiver behind the same host, another mirror, and one whose token was never ours.
+            (91, "CaseSold", "https://mirror.example.com/here/webhooks/crm"),
+            (92, "CaseSold", "https://mirror.example.com/there/webhooks/t0k"),
+            (93, "CaseSold", OLD),
+            // Of an event type that only its maker knows.
+            (94, "BidAccepted", OURS),
+        ] {
+            existing.push(subscription(id, event, url));
+        }
+        let mut known = Made::default();
+        assert_eq!(plan(&existing, &mut known), (vec![], 0));
+        assert_eq!(known, made(&all()));
+        let address = address();
+        for one in &existing[21..] {
+            assert!(matches!(known.owner(one, Some(&address)), Owner::Other), "{one:?}");
+        }
+    }
+
+    #[test]
+    fn where_the_list_names_no_event_types_what_was_made_is_known_by_its_id() {
+        let mut existing = all();
+        let mut known = made(&existing);
+        existing.iter_mut().for_each(|one| one.event_type = None);
+        assert_eq!(plan(&existing, &mut known), (vec![], 0));
+        assert_eq!(known, made(&all()));
+        existing[3].url = OLD.to_owned();
+        assert_eq!(plan(&existing, &mut known), (vec![Step::Repair(4, KNOWN[3])], 0));
+    }
+
+    #[test]
+    fn nothing_is_subscribed_beside_what_cannot_be_told_apart() {
+        // The ids are not known, and the list gives numbers.
+        let mut existing = all();
+        existing.iter_mut().for_each(|one| one.event_type = None);
+        assert_eq!(plan(&existing, &mut Made::default()), (vec![], 21));
+        let unread = vec!["{\"Id\":\"x\",\"Url\":\"https:\\/\\/a\\/webhooks\\/t0k\"}".to_owned()];
+        let listed = Subscriptions { read: Vec::new(), unread };
+        assert_eq!(address().plan(&listed, &mut Made::default()), (vec![], 1));
+        let unread = vec!["{\"Id\":\"x\",\"Url\":\"https://hooks.example.com/\"}".to_owned()];
+        let listed = Subscriptions { read: Vec::new(), unread };
+        assert_eq!(address().plan(&listed, &mut Made::default()).0.len(), 21);
+    }
+
+    /// As the next process finds it.
+    fn restarted(known: &Made) -> Made {
+        serde_json::from_str(&serde_json::to_string(known).unwrap()).unwrap()
+    }
+
+    /// A platform that lists event types as numbers, or nothing at all.
+    async fn numbering(lists: bool) -> Service {
+        let all = Mutex::new(Vec::new());
+        Service::start(move |call, _| {
+            let mut all = all.lock().unwrap();
+            let body: Value = serde_json::from_slice(&call.body).unwrap_or_default();
+            let subscription = |id| json!({ "Id": id, "EventType": 7, "Url": body["Url"] });
+            match call.method.as_str() {
+                "POST" => {
+                    let made = subscription(all.len());
+                    all.push(made);
+                }
+                "PUT" => {
+                    let id: usize = call.path.rsplit('/').next().unwrap().parse().unwrap();
+                    all[id] = subscription(id);
+                }
+                _ if lists => return service::json(&Value::from(all.clone()).to_string()),
+                _ => return service::json("[]"),
+            }
+            service::json("true")
+        })
+        .await
+    }
+
+    fn sent(service: &Service, method: &str) -> usize {
+        service.calls().iter().filter(|call| call.method == method).count()
+    }
+
+    #[tokio::test]
+    async fn what_is_listed_by_numbers_is_made_once_and_follows_a_new_token() {
+        let service = numbering(true).await;
+        let client = service.client();
+        let mut known = Made::default();
+        let aligned = address().align(&client, &mut known).await.unwrap();
+        assert_eq!((aligned.made, aligned.failed.len()), (21, 0));
+        let mut known = restarted(&known);
+        let again = address().align(&client, &mut known).await.unwrap();
+        assert!(!again.changed() && again.failed.is_empty(), "{again:?}");
+        let url = Url::parse("https://mirror.example.com/here/").unwrap();
+        let anew = Address::below(&url, SecretString::from("another"));
+        let repaired = anew.align(&client, &mut known).await.unwrap();
+        assert_eq!((repaired.made, repaired.repaired, repaired.removed), (0, 21, 0));
+        assert_eq!((sent(&service, "POST"), sent(&service, "PUT")), (21, 21));
+    }
+
+    #[tokio::test]
+    async fn what_is_not_listed_is_asked_for_once() {
+        let service = numbering(false).await;
+        let client = service.client();
+        let mut known = Made::default();
+        for _ in ["at first", "an hour later"] {
+            let aligned = address().align(&client, &mut known).await.unwrap();
+            assert_eq!((aligned.made, aligned.failed.len()), (0, 1));
+            assert!(!aligned.failed[0].chain().contains("t0k"));
+        }
+        assert_eq!(sent(&service, "POST"), 1);
+    }
+
+    #[tokio::test]
+    async fn all_that_was_made_is_removed_and_what_others_made_is_not() {
+        let service = Service::start(|call, _| match call.method.as_str() {
+            "DELETE" => service::status(204, ""),
+            _ => service::json(&format!(
+                r#"[{{"Id": 1, "EventType": 7, "Url": "{OLD}"}},
+                    {{"Id": 2, "EventType": "CaseSold", "Url": "{OURS}"}},
+                    {{"Id": 3, "EventType": "CaseSold", "Url": "{OURS}/crm"}},
+                    {{"Id": 4, "EventType": "BidAccepted", "Url": "{OURS}"}},
+                    {{"Id": 5, "EventType": 7, "Url": "{OLD}"}}]"#
+            )),
+        })
+        .await;
+        let known = Made { events: [(1, "CaseSold".to_owned())].into(), unlisted: None };
+        let removed = |calls: Vec<Arrived>| -> Vec<String> {
+            let removed = calls.into_iter().filter(|call| call.method == "DELETE");
+            removed.map(|call| call.path.rsplit('/').next().unwrap().to_owned()).collect()
+        };
+        let aligned = known.remove(&service.client(), Some(&address())).await.unwrap();
+        assert_eq!((aligned.removed, aligned.failed.len()), (2, 0));
+        assert_eq!(removed(service.calls()), ["1", "2"]);
+        // Where nothing is said to lead here any more, the ids alone say what is ours.
+        known.remove(&service.client(), None).await.unwrap();
+        assert_eq!(removed(service.calls()), ["1", "2", "1"]);
     }
 }

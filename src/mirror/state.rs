@@ -34,6 +34,8 @@ use crate::sql::{self, db, instant_param};
 
 /// Key of `sync.meta`: what people were told.
 pub(crate) const ALERTS: &str = "alerts";
+/// Key of `sync.meta`: the webhook subscriptions that were made here.
+pub(crate) const SUBSCRIPTIONS: &str = "webhook_subscriptions";
 
 /// Reads and writes the state on one connection.
 pub(crate) struct State<'c> {

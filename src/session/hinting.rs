@@ -5,10 +5,19 @@ use std::io::ErrorKind;
 use secrecy::SecretString;
 
 use super::Session;
-use crate::error::{self, Result};
+use crate::error::{self, Error, Kind, Result};
 use crate::failpoint;
-use crate::hints::{Batch, HintQueue, path_of};
-use crate::mirror::{State, webhook_token};
+use crate::hints::{Batch, HintQueue, Made, path_of};
+use crate::mirror::{SUBSCRIPTIONS, State, Store, webhook_token};
+
+/// The webhook subscriptions that were made here; none where that cannot be read.
+///
+/// # Errors
+/// Those of reading the store.
+pub(crate) fn made_subscriptions(store: &Store) -> Result<Made> {
+    let kept = State::new(&store.connection()?).meta(SUBSCRIPTIONS)?;
+    Ok(kept.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+}
 
 impl Session {
     /// The secret part of the address of webhooks; made when it is first asked for.
@@ -17,6 +26,16 @@ impl Session {
     /// Those of [`webhook_token`].
     pub(crate) fn webhook_token(&self) -> Result<SecretString> {
         webhook_token(self.store.path())
+    }
+
+    /// Keeps which webhook subscriptions were made.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn note_subscriptions(&self, made: &Made) -> Result<()> {
+        let text = serde_json::to_string(made)
+            .map_err(|e| Error::caused(Kind::Internal, "cannot keep the subscriptions", e))?;
+        self.writer.run(move |conn| State::new(conn).set_meta(SUBSCRIPTIONS, &text)).await
     }
 
     /// Opens the queue of what webhooks tell.

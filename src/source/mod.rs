@@ -50,7 +50,7 @@ mod verdict;
 
 #[cfg(feature = "sandbox")]
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use boot::SystemBootClock;
 pub use client::Client;
@@ -68,5 +68,5 @@ pub(crate) use request::{Answer, CallClass, Method, Request};
 pub(crate) use shape::{Expected, Shape};
 pub(crate) use split::{Split, records};
 pub use stored_ledger::StoredLedger;
-pub(crate) use subscriptions::Subscription;
+pub(crate) use subscriptions::{Subscription, Subscriptions};
 pub(crate) use user::ApiPermission;

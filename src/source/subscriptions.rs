@@ -3,7 +3,7 @@
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::client::Client;
 use super::request::{CallClass, Method, Request};
@@ -18,21 +18,31 @@ const ONE: &str = "/api/WebHooks/Subscriptions/{id}";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Subscription {
     pub(crate) id: i64,
-    pub(crate) event_type: String,
+    /// Its name; `None` where the platform gives a number, whose meaning is not documented, or nothing.
+    pub(crate) event_type: Option<String>,
     pub(crate) url: String,
 }
 
+/// What the platform lists.
+#[derive(Default)]
+pub(crate) struct Subscriptions {
+    pub(crate) read: Vec<Subscription>,
+    /// The texts of records without an id or address that could be read, which may hold secrets.
+    pub(crate) unread: Vec<String>,
+}
+
 impl Client {
-    /// All subscriptions of the API user; those without id or address are nobody's.
+    /// All subscriptions of the API user.
     ///
     /// # Errors
     /// Those of [`Client::send`].
-    pub(crate) async fn subscriptions(&self) -> Result<Vec<Subscription>> {
+    pub(crate) async fn subscriptions(&self) -> Result<Subscriptions> {
         #[derive(Deserialize)]
         #[serde(rename_all = "PascalCase")]
         struct Wire {
             id: i64,
-            event_type: String,
+            #[serde(default)]
+            event_type: Value,
             url: String,
         }
         let request = Request::get(ALL, &[])?.expecting(Expected {
@@ -43,11 +53,17 @@ impl Client {
         let answer = self.send(&request).await?;
         let no_list = || format!("the answer of {ALL} is no list of subscriptions");
         let all = records(&answer).map_err(|error| error.within(no_list()))?;
-        let read = all.records.iter().filter_map(|record| {
-            let Wire { id, event_type, url } = serde_json::from_str(record.get()).ok()?;
-            Some(Subscription { id, event_type, url })
-        });
-        Ok(read.collect())
+        let mut listed = Subscriptions::default();
+        for record in &all.records {
+            match serde_json::from_str(record.get()) {
+                Ok(Wire { id, event_type, url }) => {
+                    let event_type = event_type.as_str().map(str::to_owned);
+                    listed.read.push(Subscription { id, event_type, url });
+                }
+                Err(_) => listed.unread.push(record.get().to_owned()),
+            }
+        }
+        Ok(listed)
     }
 
     /// Lets events of this type be sent to `url`.

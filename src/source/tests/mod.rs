@@ -6,6 +6,7 @@ mod lease;
 mod ledger;
 mod lists;
 mod paging;
-mod service;
+pub(crate) mod service;
+mod subscriptions;
 mod throttle;
 mod tokens;
