@@ -49,7 +49,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) use forward::{answers, forward};
 pub(crate) use printer::Printer;
-pub(crate) use protocol::keys;
+pub(crate) use protocol::Keys;
 
 use crate::alert::Watch;
 use crate::cycle::{Controls, Interrupt, Options, Signals};

@@ -153,6 +153,30 @@ fn a_caller_with_another_configuration_is_told_the_keys_whatever_it_typed() {
 }
 
 #[test]
+fn one_configuration_is_one_by_whatever_path_and_another_secret_is_another() {
+    let world = eager();
+    let folder = world.path("");
+    let linked = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(&folder, linked.path().join("link")).unwrap();
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    let typed = |path: &str, more: &[&str]| {
+        let mut command =
+            world.command(&[&["verify", "--sample", "0", "--config", path], more].concat());
+        command.current_dir(linked.path()).output().unwrap()
+    };
+    let name = folder.file_name().unwrap().to_str().unwrap();
+    let up = folder.join("..").join(name).join("casemirror.toml");
+    for path in ["link/casemirror.toml", up.to_str().unwrap()] {
+        assert_status(&typed(path, &[]), 0);
+    }
+    let output = typed("link/casemirror.toml", &["--set", "source.client_secret=another"]);
+    assert_status(&output, 2);
+    assert!(shown(&output).contains("source.client_secret differs;"), "{}", shown(&output));
+    daemon.stop();
+}
+
+#[test]
 fn journals_that_are_forwarded_are_read_into_the_daemons_mirror() {
     let world = eager();
     let mut daemon = world.start_daemon();

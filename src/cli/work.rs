@@ -105,6 +105,6 @@ pub(crate) async fn forward(
         return Err(error);
     }
     let offline = matches!(command, Command::Status(_) | Command::Export | Command::Backup(_));
-    let keys = daemon::keys(config, offline);
+    let keys = daemon::Keys::of(config, offline);
     daemon::forward(&config.store.path, command, keys, progress).await?.ok_or(error)
 }

@@ -139,14 +139,17 @@ macro_rules! sections {
                 })
             }
 
-            /// Every key with its effective value: what a caller and the daemon compare
-            /// (docs/architecture.md, "Commands"), and what may be logged. The secret is the word
-            /// `set`, however it was given; what is off or not set is the empty text or zero. Equal
-            /// texts mean equal behaviour.
-            pub(crate) fn redacted_keys(&self) -> BTreeMap<String, String> {
+            /// Every key with its effective value, as a caller and the daemon compare them
+            /// (docs/architecture.md, "Commands"). A secret is a digest by `salt`, however it was
+            /// given; what is off or not set is the empty text or zero. Equal texts mean equal
+            /// behaviour.
+            pub(crate) fn compared_keys(&self, salt: &Salt) -> BTreeMap<String, String> {
                 let keys = [$($((
                     concat!(stringify!($section), ".", stringify!($key)),
-                    self.$section.$key.shown(),
+                    match self.$section.$key.secret() {
+                        Some(secret) => salt.digest(secret),
+                        None => self.$section.$key.shown(),
+                    },
                 )),+),+];
                 keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
             }

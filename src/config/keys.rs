@@ -18,6 +18,7 @@ use super::cron::Cron;
 use super::declare::{self, Key};
 use super::reader::Reader;
 use super::rules;
+use super::salt::Salt;
 use super::setting::{Setting, Shape};
 use super::violation::Origin;
 use super::{

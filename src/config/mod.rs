@@ -22,6 +22,7 @@ mod parquet_root;
 mod places;
 mod reader;
 mod rules;
+mod salt;
 mod sample;
 mod secret_url;
 mod setting;
@@ -45,8 +46,9 @@ pub use keys::{Config, Feed, Limits, Privacy, Publish, Resources, Source, Store}
 pub(crate) use lake::{LakeCatalog, LakeData, LeasePlace};
 pub(crate) use notation::memory_bytes;
 pub use parquet_root::{BucketUrl, ParquetRoot, Provider};
-pub(crate) use places::lead_to_one;
+pub(crate) use places::{lead_to_one, resolved};
 pub(crate) use rules::is_this_machine;
+pub(crate) use salt::Salt;
 pub(crate) use sample::TEMPLATE;
 pub(crate) use secret_url::SecretUrl;
 pub(crate) use violation::nearest;

@@ -12,7 +12,7 @@ pub(crate) fn lead_to_one(one: &Path, other: &Path) -> bool {
 }
 
 /// The path without links, as far as it exists; behind that by its words.
-fn resolved(path: &Path) -> PathBuf {
+pub(crate) fn resolved(path: &Path) -> PathBuf {
     let parts: Vec<Component<'_>> = path.components().collect();
     for length in (0..=parts.len()).rev() {
         let (there, rest) = parts.split_at(length);

@@ -12,6 +12,11 @@ impl SecretUrl {
         SecretUrl(SecretString::from(url.as_str()))
     }
 
+    /// The address as it is written.
+    pub(super) fn expose_secret(&self) -> &str {
+        self.0.expose_secret()
+    }
+
     /// The address, to be called.
     pub(crate) fn expose(&self) -> Url {
         Url::parse(self.0.expose_secret()).expect("it was one")

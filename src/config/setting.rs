@@ -9,12 +9,13 @@ use std::time::Duration;
 use figment::value::Value;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use toml::de::DeValue;
 use url::Url;
 
 use super::cron::Cron;
 use super::layers::figment_value;
+use super::places::resolved;
 use super::{
     Bytes, FeedStyle, HistoryTables, JournalLevel, LakeCatalog, LakeData, ParquetRoot, PrivacyMode,
     Reread, SecretUrl,
@@ -97,8 +98,13 @@ pub(super) trait Setting {
     const NONE: &'static str = "";
 
     /// The value as it may be shown, in the notation of the configuration. Equal texts mean equal
-    /// values, but of a secret nothing is shown.
+    /// values, but of a secret nothing is shown; a path is the one to which links lead.
     fn shown(&self) -> String;
+
+    /// The value of a secret.
+    fn secret(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Settings that are shown as they display themselves.
@@ -136,6 +142,10 @@ impl Setting for SecretString {
     fn shown(&self) -> String {
         "set".to_owned()
     }
+
+    fn secret(&self) -> Option<&str> {
+        Some(self.expose_secret())
+    }
 }
 
 impl Setting for SecretUrl {
@@ -143,6 +153,10 @@ impl Setting for SecretUrl {
 
     fn shown(&self) -> String {
         "set".to_owned()
+    }
+
+    fn secret(&self) -> Option<&str> {
+        Some(self.expose_secret())
     }
 }
 
@@ -155,6 +169,10 @@ impl Setting for LakeCatalog {
             LakeCatalog::File(path) => path.shown(),
         }
     }
+
+    fn secret(&self) -> Option<&str> {
+        self.connection()
+    }
 }
 
 /// As [`ParquetRoot`].
@@ -162,7 +180,10 @@ impl Setting for LakeData {
     const SHAPE: Shape = Shape::Url;
 
     fn shown(&self) -> String {
-        self.address()
+        match self {
+            LakeData::Folder(path) => path.shown(),
+            LakeData::Bucket(url) => url.to_string(),
+        }
     }
 }
 
@@ -192,7 +213,7 @@ impl Setting for PathBuf {
     const SHAPE: Shape = Shape::Text;
 
     fn shown(&self) -> String {
-        self.display().to_string()
+        resolved(self).display().to_string()
     }
 }
 
@@ -201,7 +222,10 @@ impl Setting for ParquetRoot {
     const SHAPE: Shape = Shape::Url;
 
     fn shown(&self) -> String {
-        self.to_string()
+        match self {
+            ParquetRoot::Folder(path) => path.shown(),
+            ParquetRoot::Bucket(url) => url.to_string(),
+        }
     }
 }
 
@@ -238,5 +262,9 @@ impl<T: Setting> Setting for Option<T> {
 
     fn shown(&self) -> String {
         self.as_ref().map_or_else(|| T::NONE.to_owned(), Setting::shown)
+    }
+
+    fn secret(&self) -> Option<&str> {
+        self.as_ref().and_then(Setting::secret)
     }
 }

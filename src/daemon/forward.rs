@@ -1,6 +1,5 @@
 //! The caller's side of the socket.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,7 +10,7 @@ use tokio::io::{AsyncBufRead, BufReader};
 use tokio::net::UnixStream;
 
 use super::place;
-use super::protocol::{self, Frame, Request};
+use super::protocol::{self, Frame, Keys, Request};
 use crate::error::{Error, Kind, Result};
 use crate::progress::Progress;
 
@@ -26,7 +25,7 @@ const SAID_AFTER: Duration = Duration::from_secs(3);
 pub(crate) async fn forward(
     store: &Path,
     command: &impl Serialize,
-    keys: BTreeMap<String, String>,
+    keys: Keys,
     progress: &Progress,
 ) -> Result<Option<u8>> {
     let Some(stream) = connect(store).await else { return Ok(None) };

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use tokio::net::UnixListener;
 
+use crate::config::resolved;
 use crate::error::{self, Result};
 use crate::text::hex;
 
@@ -17,8 +18,9 @@ use crate::text::hex;
 const BIRTHPLACE: (&str, usize, &str) = (".cm", 6, "s");
 const OWNER_ONLY: u32 = 0o600;
 
-/// The socket of the daemon that holds the store at `store`.
+/// The socket of the daemon that holds the store at `store`, one for all paths that lead to it.
 pub(crate) fn of(store: &Path) -> PathBuf {
+    let store = resolved(store);
     let mut name = OsString::from(store.as_os_str());
     name.push(".sock");
     let beside = PathBuf::from(name);
@@ -93,6 +95,23 @@ mod tests {
         // Fits itself, but not where it is made.
         let edge = PathBuf::from("/").join("x".repeat(96)).join("s");
         assert_eq!(of(&edge).parent().unwrap(), std::env::temp_dir());
+    }
+
+    #[test]
+    fn all_paths_to_a_store_lead_to_one_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        // Too long for a socket, unlike the link to it.
+        let real = folder.path().join("deep/".repeat(30));
+        fs::create_dir_all(&real).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        for made in [false, true] {
+            let socket = of(&real.join("store.duckdb"));
+            assert_eq!(socket.parent().unwrap(), std::env::temp_dir());
+            assert_eq!(of(&link.join("store.duckdb")), socket, "{made}");
+            assert_eq!(of(&real.join("../deep/store.duckdb")), socket, "{made}");
+            fs::write(real.join("store.duckdb"), "").unwrap();
+        }
     }
 
     #[tokio::test]

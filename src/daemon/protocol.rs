@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::config::Config;
+use crate::config::{Config, Salt};
 use crate::error::{Error, Kind, Result};
 use crate::progress::Now;
 
@@ -23,8 +23,33 @@ pub(crate) struct Request<C> {
     /// The caller's version of the program: commands may differ between two.
     pub(crate) version: String,
     pub(crate) command: C,
-    /// The caller's effective configuration; the daemon's has to be the same. The secret is not in it.
-    pub(crate) keys: BTreeMap<String, String>,
+    /// The caller's effective configuration; the daemon's has to be the same.
+    pub(crate) keys: Keys,
+}
+
+/// What a configuration is compared by; no secret is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Keys {
+    salt: Salt,
+    values: BTreeMap<String, String>,
+}
+
+impl Keys {
+    /// Those of the caller. `offline`: the command never calls the platform, so how to reach it does not have to be
+    /// known.
+    pub(crate) fn of(config: &Config, offline: bool) -> Keys {
+        let salt = Salt::random();
+        let mut values = config.compared_keys(&salt);
+        if offline {
+            values.retain(|key, _| !key.starts_with(SOURCE));
+        }
+        Keys { salt, values }
+    }
+
+    /// The keys in which the caller's configuration differs from the daemon's, `own`.
+    pub(crate) fn differing_from(&self, own: &Config) -> Vec<String> {
+        differing(&self.values, &own.compared_keys(&self.salt))
+    }
 }
 
 /// A part of the answer.
@@ -38,21 +63,8 @@ pub(crate) enum Frame {
     Exit(u8),
 }
 
-/// What the caller's configuration is compared by. `offline`: the command never calls the platform, so
-/// how to reach it does not have to be known.
-pub(crate) fn keys(config: &Config, offline: bool) -> BTreeMap<String, String> {
-    let mut keys = config.redacted_keys();
-    if offline {
-        keys.retain(|key, _| !key.starts_with(SOURCE));
-    }
-    keys
-}
-
-/// The keys in which the caller's configuration differs from the daemon's.
-pub(crate) fn differing(
-    caller: &BTreeMap<String, String>,
-    own: &BTreeMap<String, String>,
-) -> Vec<String> {
+/// Of what the caller knows, what is another in the daemon's.
+fn differing(caller: &BTreeMap<String, String>, own: &BTreeMap<String, String>) -> Vec<String> {
     let names: BTreeSet<&String> = caller.keys().collect();
     names.into_iter().filter(|key| caller.get(*key) != own.get(*key)).cloned().collect()
 }

@@ -117,8 +117,7 @@ impl Server {
         let command: C = serde_json::from_value(command).map_err(|e| {
             Error::caused(Kind::Internal, "the daemon does not know this command", e)
         })?;
-        let differing =
-            protocol::differing(&keys, &protocol::keys(self.host.session.config(), false));
+        let differing = keys.differing_from(self.host.session.config());
         if !differing.is_empty() {
             return Err(Error::new(
                 Kind::Config,

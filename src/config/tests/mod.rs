@@ -55,6 +55,11 @@ impl Folder {
     }
 }
 
+/// The same each time.
+fn salt() -> Salt {
+    serde_json::from_str("\"salt\"").unwrap()
+}
+
 fn load(file: &str) -> Config {
     Folder::with(file).load(&[], &[]).unwrap()
 }

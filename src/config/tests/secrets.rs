@@ -69,15 +69,54 @@ fn a_secret_of_the_wrong_type_is_not_shown() {
 fn no_text_made_of_a_configuration_holds_the_secret() {
     let config = load(REQUIRED);
     assert!(!format!("{config:?}").contains("s3cret"));
-    let keys = config.redacted_keys();
-    assert_eq!(keys["source.client_secret"], "set");
+    let keys = config.compared_keys(&salt());
     assert!(keys.values().all(|value| !value.contains("s3cret")));
 }
 
 #[test]
-fn the_redacted_keys_leave_no_key_out() {
+fn secrets_are_compared_by_digests_that_say_nothing_elsewhere() {
+    let lake =
+        "[lake]\ncatalog = \"postgres:host=db password=CATALOG\"\ndata = \"s3://mirror/lake\"\n";
+    let alert = "[alert]\nurl = \"https://chat.example.com/URL\"\nheartbeat = \"https://beat.example.com/BEAT\"\n";
+    let text = format!("{REQUIRED}{lake}{alert}");
+    let folder = Folder::with(&text);
+    let keys = |text: &str, salt: &Salt| {
+        folder.write("casemirror.toml", text);
+        folder.load(&[], &[]).unwrap().compared_keys(salt)
+    };
+    let same = keys(&text, &salt());
+    for (key, value) in [
+        ("source.client_secret", "s3cret"),
+        ("lake.catalog", "CATALOG"),
+        ("alert.url", "URL"),
+        ("alert.heartbeat", "BEAT"),
+    ] {
+        let other = keys(&text.replace(value, "another"), &salt());
+        let differ: Vec<_> = same.iter().filter(|(key, value)| other[*key] != **value).collect();
+        assert_eq!(differ.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), [key]);
+        assert!(!same[key].contains(value), "{key}");
+        assert_ne!(keys(&text, &Salt::random())[key], same[key], "{key}");
+    }
+}
+
+#[test]
+fn a_path_is_compared_by_where_it_leads() {
     let folder = Folder::with(REQUIRED);
-    let before = folder.load(&[], &[]).unwrap().redacted_keys();
+    let linked = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(folder.0.path(), linked.path().join("link")).unwrap();
+    let keys = |path: PathBuf| Config::load(&path, &[]).unwrap().compared_keys(&salt());
+    let same = keys(folder.path());
+    let name = folder.0.path().file_name().unwrap();
+    assert_eq!(keys(linked.path().join("link/casemirror.toml")), same);
+    assert_eq!(keys(folder.0.path().join("..").join(name).join("casemirror.toml")), same);
+    folder.write("other.toml", &format!("{REQUIRED}[store]\npath = \"other.duckdb\"\n"));
+    assert_ne!(keys(linked.path().join("link/other.toml")), same);
+}
+
+#[test]
+fn the_compared_keys_leave_no_key_out() {
+    let folder = Folder::with(REQUIRED);
+    let before = folder.load(&[], &[]).unwrap().compared_keys(&salt());
     let named: Vec<&str> = before.keys().map(String::as_str).collect();
     let expected: Vec<&str> = {
         let mut names: Vec<&str> = keys::KEYS.iter().map(|key| key.name).collect();
