@@ -154,7 +154,7 @@ impl Status {
         let conn = store.connection()?;
         let (state, log) = (State::new(&conn), RunLog::new(&conn));
         let pending = pending::collect(&conn, config, catalog)?;
-        let findings = Findings::of(&log, catalog)?;
+        let findings = Findings::of(&log, config, catalog)?;
         let watermark = state.feed("cases")?.bound.and_then(|b| Ticks::new(b).to_timestamp());
         let (mut tables, mut problems) = (Vec::new(), Vec::new());
         for (name, fresh) in state.freshness(catalog)? {
@@ -325,7 +325,7 @@ struct Findings {
 }
 
 impl Findings {
-    fn of(log: &RunLog<'_>, catalog: &Catalog) -> Result<Findings> {
+    fn of(log: &RunLog<'_>, config: &Config, catalog: &Catalog) -> Result<Findings> {
         let resources = log.resources()?;
         let is_asked = |table: &str| is_asked(&resources, table);
         let tables: Vec<&str> = catalog.names().into_iter().chain(FEED_TABLES).collect();
@@ -337,7 +337,8 @@ impl Findings {
             .map(|r| r.table.as_str())
             .chain(FEED_TABLES)
             .collect();
-        let (rejects, failed) = (log.open_rejects(&tables, &[])?, log.failed_scopes(&asked, &[])?);
+        let rejects = log.open_rejects(&tables, &[])?;
+        let failed = log.failed_scopes(&asked, &[], config.source.search_delay)?;
         Ok(Findings { resources, rejects, failed })
     }
 

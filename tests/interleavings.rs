@@ -9,6 +9,7 @@ use crate::support::follow::{
     assert_status, brisk, calls, change, differences_beside, hold, lines, shown_cases, start,
     unthrottled, while_held,
 };
+use crate::support::scripted::assert_incomplete;
 use crate::support::{World, one, shown};
 
 /// A mirrored world, and one of its cases.
@@ -174,8 +175,8 @@ fn a_search_that_is_frozen_leaves_the_row_pending_until_it_thaws() {
     let (world, case_id) = mirrored(unthrottled(30));
     world.sandbox.control(Control::FreezeSearch {});
     change(&world, case_id, Facet::Description);
-    let output = world.run(&["sync"]);
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", shown(&output));
+    // It lags for longer than source.search_delay.
+    assert_incomplete(&world.run(&["sync"]), "cases: 1 scope failed");
     let store = world.store();
     assert_eq!(lines(&store, "SELECT table_name FROM sync.failures WHERE kind = 'Lag'").len(), 1);
     drop(store);
@@ -190,6 +191,30 @@ fn a_search_that_is_frozen_leaves_the_row_pending_until_it_thaws() {
         world.sync();
     }
     world.assert_equal();
+}
+
+#[test]
+fn what_waits_for_the_search_is_no_failure_of_a_daemon() {
+    let world = World::with(unthrottled(12));
+    world.configure_eager("");
+    world.bootstrap();
+    let file = world.path("casemirror.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let patient = text.replace("search_delay = \"1s\"", "search_delay = \"1h\"");
+    assert_ne!(patient, text);
+    std::fs::write(&file, patient).unwrap();
+    world.sandbox.control(Control::FreezeSearch {});
+    change(&world, shown_cases(&world)[3], Facet::Description);
+    world.sandbox.act(&Act::NewCase { project: false, assignment: None }).unwrap();
+    let mut daemon = world.start_daemon();
+    daemon.wait_for_socket();
+    let mut status = None;
+    daemon.wait_until("the search is waited for", || {
+        let text = shown(status.insert(world.run(&["status"])));
+        text.contains("the search still shows it") && text.contains("no search shows the case")
+    });
+    assert_status(&status.unwrap(), 0);
+    daemon.stop();
 }
 
 #[test]

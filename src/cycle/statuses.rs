@@ -79,6 +79,7 @@ impl Statuses<'_> {
         let of_cases = run.catalog.resources().iter().filter(|r| r.group == Group::Case);
         let tables: Vec<String> = of_cases.map(|r| r.table.clone()).collect();
         let catalog = Arc::clone(&run.catalog);
+        let search_delay = run.config.source.search_delay;
         run.write(move |conn| {
             let log = RunLog::new(conn);
             let rows = log.resources()?;
@@ -90,7 +91,7 @@ impl Statuses<'_> {
                 }
             }
             State::new(conn).contacts().forget_unnamed_contacts()?;
-            let waiting = log.failed_scopes(&tables, &[])?;
+            let waiting = log.failed_scopes(&tables, &[], search_delay)?;
             for (table, _) in
                 rows.iter().filter(|(_, row)| row.own_status() == TableStatus::Failing)
             {

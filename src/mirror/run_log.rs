@@ -6,7 +6,7 @@ use std::time::Duration;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::state::failures::LISTING;
+use super::state::failures::{LISTING, is_failed};
 use super::wanted::UNWANTED_SCOPES;
 use super::{Merged, Outcome};
 use crate::catalog::{Group, Resource};
@@ -342,20 +342,23 @@ impl<'c> RunLog<'c> {
         )
     }
 
-    /// Scopes of these tables that failed and wait: how many, and one error. `cases`: only theirs,
-    /// and whole lists; empty: all.
+    /// Scopes of these tables that failed and wait: how many, and one error. What waits for the search is not
+    /// among them while that may lag (`source.search_delay`). `cases`: only theirs, and whole lists; empty:
+    /// all.
     pub(crate) fn failed_scopes(
         &self,
         tables: &[impl AsRef<str>],
         cases: &[i64],
+        search_delay: Duration,
     ) -> Result<BTreeMap<String, (i64, String)>> {
         let among = among("id", "0", cases, |id| id.to_string());
         let rows = query(
             self.conn,
             &format!(
                 "SELECT table_name, count(*), arg_min(error, next_at) FROM sync.failures \
-                 WHERE table_name IN ({}) {among} {whole} GROUP BY table_name",
+                 WHERE table_name IN ({}) AND {} {among} {whole} GROUP BY table_name",
                 sql::texts(tables.iter().map(AsRef::as_ref).chain([""])),
+                is_failed(search_delay),
                 // That all were not listed says nothing of some.
                 whole = if cases.is_empty() {
                     String::new()

@@ -162,6 +162,17 @@ impl Failures<'_> {
     }
 }
 
+/// SQL that holds for what failed, and not for what merely waits for the search, which may lag for so long
+/// (`source.search_delay`). Each wait is as long as all before it together: where the next attempt comes twice
+/// as late as the search may lag, the last one was made after that, and in vain.
+pub(in crate::mirror) fn is_failed(search_delay: Duration) -> String {
+    let longest = search_delay.as_micros().saturating_mul(2);
+    format!(
+        "NOT (kind IN ({}) AND epoch_us(next_at) - epoch_us(first_at) <= {longest})",
+        FailureKind::names(&FailureKind::OF_THE_SEARCH)
+    )
+}
+
 /// What a 404 for one of the values that a scope's calls go through is noted as.
 fn lacking(value: &str) -> String {
     format!("{value}={NOTHING};")
@@ -262,7 +273,36 @@ pub(in crate::mirror) fn fail(
 mod tests {
     use super::super::State;
     use super::*;
+    use crate::mirror::RunLog;
     use crate::mirror::reports::fixture;
+
+    #[test]
+    fn what_waits_for_the_search_is_no_failure_while_the_search_may_lag() {
+        let conn = fixture::store(None, 2026..=2026);
+        let at = |second: i64| Timestamp::from_second(1_790_000_000 + second).unwrap();
+        let fail = |id, kind, second| {
+            let scope = ScopeId { table: "cases".to_owned(), id, part: String::new() };
+            let failure = Failure::new(kind, "why");
+            State::new(&conn).failures().fail(1, at(second), &scope, &failure).unwrap();
+        };
+        let failed = || {
+            let failed = RunLog::new(&conn).failed_scopes(&["cases"], &[], Duration::from_secs(30));
+            failed.unwrap().get("cases").map_or(0, |(count, _)| *count)
+        };
+        for (id, kind) in (1..).zip(FailureKind::OF_THE_SEARCH) {
+            fail(id, kind, 0);
+        }
+        assert_eq!(failed(), 0);
+        // As the backoff lets it be asked again; the last time after the 30 seconds.
+        for second in [1, 3, 7, 15] {
+            fail(1, FailureKind::Lag, second);
+            assert_eq!(failed(), 0, "after {second} s");
+        }
+        fail(1, FailureKind::Lag, 31);
+        assert_eq!(failed(), 1);
+        fail(2, FailureKind::Unknown, 1);
+        assert_eq!(failed(), 2, "a call that failed waits for no search");
+    }
 
     #[test]
     fn the_journals_that_are_forbidden_are_those_since_the_last_month_that_was_read() {
