@@ -27,10 +27,12 @@ impl Contacts<'_, '_> {
         let run = self.answers.run;
         let Some(resource) = self.answers.tables.get(CONTACTS).cloned() else { return Ok(0) };
         let (followed, asked) = (run.polls.follows_contacts()?, run.sequence()?);
-        let mut ids = {
+        let (mut ids, roles) = {
             let conn = run.store.connection()?;
             let state = State::new(&conn);
             let now = Timestamp::now();
+            // Counted first: roles that wait for their commit just now may name contacts that these ids lack.
+            let roles = state.contacts().roles_counter()?;
             let due = state
                 .scopes()
                 .again()?
@@ -40,7 +42,7 @@ impl Contacts<'_, '_> {
                 return Ok(0);
             }
             let older = (!followed).then(|| (now - CONTACT_AGE).as_microsecond());
-            state.contacts().stale_contacts(now.as_microsecond(), older)?
+            (state.contacts().stale_contacts(now.as_microsecond(), older)?, roles)
         };
         ids.retain(|id| !self.answers.planned.has_failed(&resource.table, *id));
         let all = most.is_none_or(|most| ids.len() <= most);
@@ -71,7 +73,7 @@ impl Contacts<'_, '_> {
         run.write(move |conn| {
             let state = State::new(conn);
             if all {
-                state.contacts().contacts_planned()?;
+                state.contacts().contacts_planned(roles)?;
                 state.hints().forget_unknown_contacts(asked)?;
             }
             state.contacts().clean_contacts()

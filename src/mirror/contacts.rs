@@ -99,13 +99,14 @@ impl SeenContacts<'_> {
         )? > 0)
     }
 
-    /// Notes that the contacts were looked at for the present roles.
-    pub(crate) fn contacts_planned(&self) -> Result<()> {
-        let counter = self.roles_counter()?;
-        State::new(self.conn).set_meta("contacts_planned_at", &counter.to_string())
+    /// Notes that the contacts were looked at for the roles as [`SeenContacts::roles_counter`] counted them
+    /// before that: what has changed since is looked at again.
+    pub(crate) fn contacts_planned(&self, roles: i64) -> Result<()> {
+        State::new(self.conn).set_meta("contacts_planned_at", &roles.to_string())
     }
 
-    fn roles_counter(&self) -> Result<i64> {
+    /// A number that moves with every change of the roles.
+    pub(crate) fn roles_counter(&self) -> Result<i64> {
         scalar_i64(
             self.conn,
             "SELECT coalesce(sum(counter), 0)::BIGINT FROM sync.changes \
@@ -136,5 +137,32 @@ impl SeenContacts<'_> {
             ),
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::reports::fixture;
+
+    #[test]
+    fn roles_that_are_committed_while_contacts_are_read_are_looked_at_again() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let contacts = state.contacts();
+        let counted = contacts.roles_counter().unwrap();
+        assert_eq!(contacts.stale_contacts(0, None).unwrap(), [0; 0]);
+        // Handed over before, and committed only now.
+        batch(
+            &conn,
+            "INSERT INTO main.case_roles BY NAME SELECT 1 AS case_id, 2 AS id, 17 AS contact_id; \
+             INSERT INTO sync.changes VALUES ('case_roles', '', 1)",
+        )
+        .unwrap();
+        contacts.contacts_planned(counted).unwrap();
+        assert!(contacts.contacts_may_be_stale().unwrap());
+        assert_eq!(contacts.stale_contacts(0, None).unwrap(), [17]);
+        contacts.contacts_planned(contacts.roles_counter().unwrap()).unwrap();
+        assert!(!contacts.contacts_may_be_stale().unwrap());
     }
 }
