@@ -7,7 +7,9 @@ use rstest::rstest;
 
 use crate::support::follow::{UNTHROTTLED, assert_status, calls, change, shown_cases, unthrottled};
 use crate::support::scripted::{fault, refuse};
-use crate::support::{World, differences_of, one};
+use crate::support::{World, differences_of, one, shown};
+
+const FEED: &str = "/api/Integrations/RecentlyModified/Contacts";
 
 #[derive(Clone, Copy)]
 enum Feed {
@@ -23,11 +25,7 @@ fn unreported(feed: Feed) -> World {
         Feed::Off => world.configure(&format!("{UNTHROTTLED}contacts_poll = \"0s\"\n")),
         Feed::Absent => {
             world.configure(UNTHROTTLED);
-            world.sandbox.fault(fault(
-                "/api/Integrations/RecentlyModified/Contacts",
-                None,
-                refuse(404),
-            ));
+            world.sandbox.fault(fault(FEED, None, refuse(404)));
         }
     }
     assert_status(&world.run(&["sync"]), 0);
@@ -75,6 +73,25 @@ fn a_contact_is_read_again_with_the_roles_that_name_it_and_not_before(#[case] fe
     world.sandbox.reset_stats();
     world.sync();
     assert_eq!(contacts_asked(&world), 0, "{:?}", calls(&world));
+}
+
+#[test]
+fn a_contacts_feed_that_has_answered_is_followed_on_after_a_404() {
+    let world = World::unthrottled(12);
+    world.bootstrap();
+    let (_, contact_id) = named(&world);
+    let missing = world.sandbox.fault(fault(FEED, None, refuse(404)));
+    edit(&world, contact_id);
+    let output = world.run(&["sync"]);
+    assert_status(&output, 3);
+    assert!(
+        shown(&output).contains("the change feed (contacts) cannot be read"),
+        "{}",
+        shown(&output)
+    );
+    world.sandbox.remove_fault(missing);
+    world.sync();
+    world.assert_equal();
 }
 
 #[test]

@@ -107,9 +107,9 @@ pub(crate) fn weight_of_month(kind: Kind) -> u32 {
     if month_takes_too_long(kind) { 5 } else { 1 }
 }
 
-/// Whether an endpoint that nothing is known of is not there for us.
-pub(super) fn is_closed(kind: Kind) -> bool {
-    let endpoint = Evidence { is_whole_table: true, ..Evidence::default() };
+/// Whether an endpoint of which nothing else is known than whether it has answered is not there for us.
+pub(super) fn is_closed(kind: Kind, has_answered: bool) -> bool {
+    let endpoint = Evidence { is_whole_table: true, has_answered, ..Evidence::default() };
     matches!(decide(kind, &endpoint), Verdict::TableForbidden | Verdict::TableAbsent)
 }
 
@@ -161,10 +161,14 @@ mod tests {
 
     #[test]
     fn an_endpoint_is_closed_by_a_403_404_and_405_and_by_nothing_else() {
-        assert!([Kind::Forbidden, Kind::NotFound, Kind::NotAllowed].into_iter().all(is_closed));
-        let others =
-            [Kind::Unauthorized, Kind::Server, Kind::Timeout, Kind::BadAnswer, Kind::Store];
-        assert!(!others.into_iter().any(is_closed));
+        for kind in [Kind::Forbidden, Kind::NotFound, Kind::NotAllowed] {
+            assert!(is_closed(kind, false));
+            assert_eq!(is_closed(kind, true), kind != Kind::NotFound, "one that has answered");
+        }
+        for kind in [Kind::Unauthorized, Kind::Server, Kind::Timeout, Kind::BadAnswer, Kind::Store]
+        {
+            assert!(!is_closed(kind, false));
+        }
     }
 
     #[test]

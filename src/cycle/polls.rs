@@ -124,17 +124,19 @@ impl Polls {
         if !self.follows_contacts()? {
             return Ok(None);
         }
-        match self.poll(FeedName::Contacts).await {
+        let feed = FeedName::Contacts;
+        let polled_at = State::new(&self.store.connection()?).polled_at(feed.as_str())?;
+        match self.poll(feed).await {
             Ok(polled) => Ok(Some(polled)),
-            Err(error) if is_closed(error.kind()) => {
+            Err(error) if is_closed(error.kind(), polled_at.is_some()) => {
                 tracing::info!(
                     reason = error.chain(),
                     "there is no contacts feed for us: contacts are read again by age"
                 );
                 self.writer
-                    .run(|conn| {
+                    .run(move |conn| {
                         let state = State::new(conn);
-                        state.failures().succeed(&Failures::feed_scope(FeedName::Contacts))?;
+                        state.failures().succeed(&Failures::feed_scope(feed))?;
                         state.set_meta("contacts_feed", "absent")
                     })
                     .await?;
