@@ -1,6 +1,6 @@
 //! What failed and waits for its next attempt (`sync.failures`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use duckdb::{Connection, params};
@@ -60,18 +60,12 @@ impl Failures<'_> {
 
     /// How many scopes of a table answered 403 since any of them answered otherwise.
     pub(crate) fn forbidden_scopes(&self, table: &str) -> Result<u64> {
-        let count = scalar_i64(
-            self.conn,
-            &format!(
-                "SELECT count(DISTINCT id) FROM sync.failures \
-                 WHERE table_name = {table} AND kind = '{forbidden}' AND first_at > coalesce( \
-                   (SELECT max(fetched_at) FROM sync.fetched WHERE table_name = {table}), \
-                   TIMESTAMPTZ '1970-01-01 00:00:00+00')",
-                table = sql::text(table),
-                forbidden = FailureKind::of(Kind::Forbidden).name(),
-            ),
-        )?;
-        Ok(u64::try_from(count).unwrap_or(0))
+        let answered = format!(
+            "SELECT max(fetched_at) FROM sync.fetched WHERE table_name = {}",
+            sql::text(table)
+        );
+        let ids = self.forbidden_since(table, "", &answered)?;
+        Ok(ids.into_iter().collect::<HashSet<i64>>().len() as u64)
     }
 
     /// How many journals of a table answered 403 since any of its months answered otherwise. Where every
@@ -82,25 +76,37 @@ impl Failures<'_> {
         level: JournalLevel,
         wanted: &[i64],
     ) -> Result<u64> {
-        let forbidden: HashMap<i64, u64> = sql::query(
+        let answered = format!(
+            "SELECT max(greatest(sent_at, read_at)) FROM sync.journal_months WHERE table_name = {}",
+            sql::text(table)
+        );
+        let mut months: HashMap<i64, u64> = HashMap::new();
+        for id in self.forbidden_since(table, &format!("{level}/"), &answered)? {
+            *months.entry(id).or_default() += 1;
+        }
+        let all = wanted.iter().all(|id| months.contains_key(id));
+        Ok(if all { months.values().sum() } else { months.len() as u64 })
+    }
+
+    /// The ids of a table's scopes, of parts that begin so, that answered 403 when they were last asked, since
+    /// `answered`, a query of an instant.
+    fn forbidden_since(&self, table: &str, part: &str, answered: &str) -> Result<Vec<i64>> {
+        let rows = sql::query(
             self.conn,
             &format!(
-                "SELECT id, count(*)::UBIGINT FROM sync.failures \
-                     WHERE table_name = {table} AND kind = '{forbidden}' \
-                       AND starts_with(part, {level}) AND first_at > coalesce( \
-                       (SELECT max(greatest(sent_at, read_at)) FROM sync.journal_months \
-                        WHERE table_name = {table}), TIMESTAMPTZ '1970-01-01 00:00:00+00') \
-                     GROUP BY id",
-                table = sql::text(table),
-                forbidden = FailureKind::of(Kind::Forbidden).name(),
-                level = sql::text(&format!("{level}/")),
+                "SELECT id, attempts, epoch_us(next_at), epoch_us(({answered})) FROM sync.failures \
+                 WHERE table_name = {} AND kind = '{}' AND starts_with(part, {})",
+                sql::text(table),
+                FailureKind::of(Kind::Forbidden),
+                sql::text(part)
             ),
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )?
-        .into_iter()
-        .collect();
-        let all = wanted.iter().all(|id| forbidden.contains_key(id));
-        Ok(if all { forbidden.values().sum() } else { forbidden.len() as u64 })
+            |row| {
+                let (attempts, next): (i64, i64) = (row.get(1)?, row.get(2)?);
+                Ok((row.get(0)?, asked_at(attempts, next), row.get::<_, Option<i64>>(3)?))
+            },
+        )?;
+        let later = rows.into_iter().filter(|(_, asked, answered)| Some(*asked) > *answered);
+        Ok(later.map(|(id, ..)| id).collect())
     }
 
     /// Forgets that scopes of a table answered 403: the table as a whole is forbidden now.
@@ -171,6 +177,13 @@ pub(in crate::mirror) fn is_failed(search_delay: Duration) -> String {
         "NOT (kind IN ({}) AND epoch_us(next_at) - epoch_us(first_at) <= {longest})",
         FailureKind::names(&FailureKind::OF_THE_SEARCH)
     )
+}
+
+/// When a scope was last asked that waits for nothing but its backoff, in microseconds, by how often it was and
+/// when it may be again. One that need not wait any longer counts as asked earlier than it was.
+fn asked_at(attempts: i64, next_us: i64) -> i64 {
+    let wait = backoff(u32::try_from(attempts).unwrap_or(u32::MAX)).as_micros();
+    next_us.saturating_sub(i64::try_from(wait).unwrap_or(i64::MAX))
 }
 
 /// What a 404 for one of the values that a scope's calls go through is noted as.
@@ -340,5 +353,39 @@ mod tests {
         );
         conn.execute_batch(&read).unwrap();
         assert_eq!(count(&[1, 2, 3]), 1, "another month was read since");
+        forbid(1, "02", 4);
+        assert_eq!(count(&[1, 2, 3]), 2, "it answered 403 again");
+    }
+
+    #[test]
+    fn a_scope_that_answers_403_before_and_after_another_one_answered_is_forbidden_since() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let at = |second: i64| Timestamp::from_second(1_790_000_000 + second).unwrap();
+        let forbid = |id, second| {
+            let scope = ScopeId { table: "notes".to_owned(), id, part: String::new() };
+            let failure = Failure::new(FailureKind::of(Kind::Forbidden), "403");
+            state.failures().fail(1, at(second), &scope, &failure).unwrap();
+        };
+        let count = || state.failures().forbidden_scopes("notes").unwrap();
+        forbid(1, 1);
+        assert_eq!(count(), 1);
+        let read = format!(
+            "INSERT INTO sync.fetched_scopes BY NAME SELECT 'notes' AS table_name, 2 AS id, \
+               '' AS part, 'current' AS status, true AS complete, 0 AS mark, {} AS fetched_at",
+            instant(at(2))
+        );
+        conn.execute_batch(&read).unwrap();
+        assert_eq!(count(), 0);
+        for (id, second) in [(1, 3), (2, 4), (3, 5)] {
+            forbid(id, second);
+        }
+        assert_eq!(count(), 3);
+        let first = "SELECT epoch_us(first_at) FROM sync.failures WHERE id = 1";
+        assert_eq!(
+            scalar_i64(&conn, first).unwrap(),
+            at(1).as_microsecond(),
+            "it stands since then"
+        );
     }
 }
