@@ -120,8 +120,8 @@ struct Cases {
 impl Forecaster<'_> {
     fn tell(&self) -> Result<Forecast> {
         let state = State::new(self.conn);
-        let mut all =
-            Forecast { unlisted: state.meta("listed_at")?.is_none(), ..Forecast::default() };
+        let unlisted = !state.standings().are_listed()?;
+        let mut all = Forecast { unlisted, ..Forecast::default() };
         let line = |what: &str, calls| Line { what: what.to_owned(), scopes: calls, calls };
         all.feeds.push(line("change feed (cases)", self.feed(FeedName::Cases)?));
         let has_contacts = self.active.iter().any(|r| r.table == Place::Contacts.table());

@@ -283,7 +283,7 @@ fn complete_by(
 ) -> Result<BTreeSet<String>> {
     let state = State::new(conn);
     let mut complete = complete_tables(&state)?;
-    if state.meta("listed_at")?.is_none() {
+    if !state.standings().are_listed()? {
         return Ok(complete);
     }
     // What is switched off, forbidden or not there lacks nothing, and has not been fetched either.

@@ -2,11 +2,13 @@
 //! part of the rows, what is never stored or called, and the tables and columns that users add.
 
 use casemirror::sandbox::{Act, Control, Facet, ListEdit};
+use rstest::rstest;
 
 use crate::support::follow::{
-    UNTHROTTLED, assert_status, brisk, calls, change, differences_beside, lines, shown_cases,
-    unthrottled,
+    UNTHROTTLED, assert_status, brisk, calls, change, differences_beside, idle_calls, lines,
+    shown_cases, unthrottled,
 };
+use crate::support::scripted::{fault, refuse, search_path};
 use crate::support::{World, one, shown};
 
 /// Settings with which every run is one of `schedule.reference`.
@@ -236,6 +238,38 @@ fn annotations_that_are_disabled_are_left_out_and_come_when_they_are_not() {
     let versions = "(SELECT _valid_to FROM history.revenue_journals UNION ALL \
                      SELECT _valid_to FROM history.revenue_journal_annotations)";
     assert_eq!(count(&world, versions), 0, "what changes on our side is no version");
+}
+
+/// How neither search of the cases is read.
+#[rstest]
+#[case::disabled(None)]
+#[case::forbidden(Some(403))]
+#[case::absent(Some(404))]
+fn a_mirror_without_a_search_of_cases_is_done_complete_and_published(#[case] status: Option<u16>) {
+    let world = brisk(unthrottled(12));
+    match status {
+        None => world
+            .configure(&format!("{UNTHROTTLED}[resources]\ndisable = [\"cases\", \"projects\"]\n")),
+        Some(status) => {
+            for of in ["Property", "Project"] {
+                world.sandbox.fault(fault(&search_path(of), None, refuse(status)));
+            }
+        }
+    }
+    world.sync();
+    assert!(one::<bool>(&world.published(), "SELECT complete FROM report.snapshot"));
+    assert!(one::<i64>(&world.published(), "SELECT count(*) FROM revenue_journals") > 0);
+    assert_status(&world.run(&["status"]), 0);
+    world.sandbox.reset_stats();
+    world.sync();
+    assert_eq!(calls(&world), idle_calls());
+
+    // As soon as they are read, they are listed.
+    world.sandbox.clear_faults();
+    world.configure(&format!("{UNTHROTTLED}{REFERENCE}"));
+    world.sync();
+    world.assert_equal();
+    assert!(one::<bool>(&world.published(), "SELECT complete FROM report.snapshot"));
 }
 
 #[test]

@@ -33,12 +33,9 @@ impl Due {
         options: &Options,
         now: Timestamp,
     ) -> Result<Due> {
-        let state = State::new(conn);
-        let first = state.meta("listed_at")?.is_none();
+        let first = is_first(conn, options)?;
         if options.is_partial() {
-            // A partial run runs no schedule, but without any listing it knows no case.
-            let listing = first && options.cases.is_empty() && options.wants("cases");
-            return Ok(Due { listing, ..Due::default() });
+            return Ok(Due { listing: first, ..Due::default() });
         }
         let mut schedules = schedule::due(&config.schedule, &last_runs(conn)?, now)?;
         if options.postpone_listing {
@@ -46,7 +43,7 @@ impl Due {
             return Ok(Due { schedules, listing: false, at: Some(now) });
         }
         // An interrupted --full lists again without the flag.
-        let interrupted = state.meta(LISTING_DUE)?.is_some_and(|why| !why.is_empty());
+        let interrupted = State::new(conn).meta(LISTING_DUE)?.is_some_and(|why| !why.is_empty());
         let listing = first || options.full || interrupted || schedules.contains(&Name::Reconcile);
         Ok(Due { schedules, listing, at: Some(now) })
     }
@@ -77,6 +74,16 @@ impl Due {
         }
         Ok(())
     }
+}
+
+/// Whether the cases are listed because they never were.
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn is_first(conn: &Connection, options: &Options) -> Result<bool> {
+    // A partial run runs no schedule, but without any listing it knows no case.
+    let lists = !options.is_partial() || options.cases.is_empty() && options.wants("cases");
+    Ok(lists && !options.postpone_listing && !State::new(conn).standings().are_listed()?)
 }
 
 /// When each schedule last ran.

@@ -41,7 +41,7 @@ impl<'c, 'r> Listing<'c, 'r> {
 
     /// Lists everything that both searches show. Rows are inserted and updated, never deleted; what
     /// a complete listing lacks is a suspect (docs/architecture.md, "Deletion").
-    /// Returns whether it was complete.
+    /// Returns whether it was complete; where neither search is read, there is nothing to list.
     pub(crate) async fn read(&mut self) -> Result<bool> {
         let run = self.fetcher.run;
         let mut complete = true;
@@ -77,10 +77,15 @@ impl<'c, 'r> Listing<'c, 'r> {
         if run.signals.interrupt() == Interrupt::Cancel {
             return Ok(false);
         }
-        if self.places.is_empty() || !complete {
+        if !complete {
             let why = "the listing of the cases is not complete";
             self.failed(FailureKind::Incomplete, why).await?;
             return Ok(false);
+        }
+        if self.places.is_empty() {
+            // No search is read, and nothing is said about any case.
+            run.write(|conn| State::new(conn).failures().listing_is_well()).await?;
+            return Ok(true);
         }
         // A case is a suspect when both searches lack it. A record without a usable key may be any case.
         let (suspects, held) = if proof { self.suspects().await? } else { (Vec::new(), false) };

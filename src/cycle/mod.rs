@@ -136,6 +136,8 @@ impl<'r> Cycle<'r> {
         if let Some(request) = &run.options.journals {
             return Journals::of(&mut self.fetcher).read_period(request).await;
         }
+        // A search that is tried again, or enabled, may be the first that can be listed.
+        due.listing |= due::is_first(&run.store.connection()?, &run.options)?;
         if !run.options.following {
             self.feeds().poll().await?;
         }

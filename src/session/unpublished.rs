@@ -84,9 +84,9 @@ impl Session {
             .await
     }
 
-    /// Whether the cases have been listed completely at least once.
+    /// Whether the cases have been listed completely at least once, as far as there is anything to list.
     pub(super) fn has_listed(&self) -> Result<bool> {
-        Ok(State::new(&self.store.connection()?).meta("listed_at")?.is_some())
+        State::new(&self.store.connection()?).standings().are_listed()
     }
 
     /// What there is to publish, if anything.
@@ -161,7 +161,7 @@ impl Session {
 /// Those of reading the store.
 pub(crate) fn snapshot_info(conn: &Connection, catalog: &Catalog) -> Result<Option<SnapshotInfo>> {
     let state = State::new(conn);
-    if state.meta("listed_at")?.is_none() {
+    if !state.standings().are_listed()? {
         return Ok(None);
     }
     Ok(Some(SnapshotInfo {

@@ -1,7 +1,8 @@
 //! Which search shows a case, and whether one does (`sync.seen`: place and state).
 
-use super::{ids, list};
+use super::{State, ids, list};
 use crate::error::Result;
+use crate::mirror::{ResourceRow, RunLog};
 use crate::scope::{FailureKind, Place, Standing};
 use crate::sql::{self, scalar_i64};
 use duckdb::Connection;
@@ -58,6 +59,17 @@ impl Standings<'_> {
                 FailureKind::names(&[FailureKind::Suspect, FailureKind::Held]),
             ),
         )
+    }
+
+    /// Whether the cases have been listed completely once; where no search of them is read, there is nothing to
+    /// list.
+    pub(crate) fn are_listed(&self) -> Result<bool> {
+        if State::new(self.conn).meta("listed_at")?.is_some() {
+            return Ok(true);
+        }
+        let tables = RunLog::new(self.conn).resources()?;
+        let is_read = |place: Place| tables.get(place.table()).is_some_and(ResourceRow::is_asked);
+        Ok(!is_read(Place::Cases) && !is_read(Place::Projects))
     }
 
     /// The search in which a case is looked for first.
