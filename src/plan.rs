@@ -162,12 +162,11 @@ fn postpone_conditioned(plan: &mut CasePlan, inputs: &Inputs<'_>) {
 
 fn applies(case: &CaseState, resource: &Resource, inputs: &Inputs<'_>) -> bool {
     match resource.group {
-        Group::Ids => match resource.table.as_str() {
-            // A case is in one search; one that no search showed yet is asked in the first.
-            "cases" => case.place != Some(Place::Projects),
-            "projects" => case.place == Some(Place::Projects),
-            _ => false,
-        },
+        // A case is in one search; one that no search showed yet is asked in the first.
+        Group::Ids => Place::parse(&resource.table).is_some_and(|place| {
+            let is_read = |place: Place| inputs.resources.iter().any(|r| r.table == place.table());
+            place == case.place.unwrap_or_else(|| Place::first(is_read))
+        }),
         Group::Case => {
             if inputs.since.is_some_and(|since| !since.lets_through(case)) {
                 return false;
@@ -354,6 +353,34 @@ mod tests {
         let plan = plan_case(&case, &inputs);
         assert_eq!(plan.stale.len(), 1);
         assert!(waits(&plan, "entries"));
+    }
+
+    #[test]
+    fn a_case_that_no_search_showed_is_looked_for_in_one_that_is_read() {
+        let catalog = crate::catalog::Catalog::load(None).unwrap();
+        let asked = |place, without: &str| {
+            let resources: Vec<Arc<Resource>> =
+                catalog.resources().iter().filter(|r| r.table != without).cloned().collect();
+            let inputs = Inputs {
+                resources: &resources,
+                fetched: &HashMap::new(),
+                hints: &HashMap::new(),
+                failures: &HashMap::new(),
+                values: &HashMap::new(),
+                lookups: &HashMap::new(),
+                since: None,
+                only: &[],
+                now_us: 0,
+            };
+            let case = CaseState { place, ..case(true, [Some(1); 11]) };
+            let stale = plan_case(&case, &inputs).stale.into_iter().map(|stale| stale.table);
+            stale.filter(|table| Place::parse(table).is_some()).collect::<Vec<_>>()
+        };
+        assert_eq!(asked(None, ""), ["cases"]);
+        assert_eq!(asked(None, "projects"), ["cases"]);
+        assert_eq!(asked(None, "cases"), ["projects"]);
+        assert_eq!(asked(Some(Place::Projects), "cases"), ["projects"]);
+        assert_eq!(asked(Some(Place::Cases), "cases"), [""; 0], "its row stays as it is");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Tables beside the case's core: what only a schedule or a reconciliation finds, permissions for a
 //! part of the rows, what is never stored or called, and the tables and columns that users add.
 
-use casemirror::sandbox::{Act, Control, Facet, ListEdit};
+use casemirror::sandbox::{Act, Control, Facet, Fault, ListEdit};
 use rstest::rstest;
 
 use crate::support::follow::{
@@ -238,6 +238,46 @@ fn annotations_that_are_disabled_are_left_out_and_come_when_they_are_not() {
     let versions = "(SELECT _valid_to FROM history.revenue_journals UNION ALL \
                      SELECT _valid_to FROM history.revenue_journal_annotations)";
     assert_eq!(count(&world, versions), 0, "what changes on our side is no version");
+}
+
+#[test]
+fn where_the_search_of_cases_is_not_read_the_other_one_decides_alone() {
+    let world = brisk(unthrottled(12));
+    world.bootstrap();
+    let new = |project| {
+        let act = Act::NewCase { project, assignment: None };
+        world.sandbox.act(&act).unwrap().case_ids[0]
+    };
+    let is_there = |table: &str, id: i64| {
+        let column = if table == "projects" { "id" } else { "case_id" };
+        count(&world, &format!("main.{table} WHERE {column} = {id}")) > 0
+    };
+    let off = format!("{UNTHROTTLED}[resources]\ndisable = [\"cases\"]\n");
+    world.configure(&off);
+    let (project, case) = (new(true), new(false));
+    world.sync();
+    assert!(is_there("projects", project) && is_there("case_roles", project));
+    assert!(!is_there("projects", case) && is_there("case_roles", case));
+    assert_eq!(differences_beside(&world, "cases"), [""; 0]);
+    assert_eq!(count(&world, "sync.pending"), 0);
+    world.sandbox.reset_stats();
+    world.sync();
+    assert_eq!(calls(&world), idle_calls());
+    world.configure(UNTHROTTLED);
+    world.sync();
+    world.assert_equal();
+
+    // It is forbidden by the answer to the search for the project itself: nobody grants such a permission.
+    let forbidden = r#"["AdvancedSearch - Read"]"#.to_owned();
+    let refusal = Fault::Refuse { status: 403, headers: [].into(), body: forbidden };
+    world.sandbox.fault(fault(&search_path("Property"), None, refusal));
+    let project = new(true);
+    world.sync();
+    assert!(is_there("projects", project));
+    assert_eq!(
+        count(&world, "sync.resources WHERE table_name = 'cases' AND status = 'forbidden'"),
+        1
+    );
 }
 
 /// How neither search of the cases is read.

@@ -52,6 +52,7 @@ impl Search<'_, '_> {
             let lacking = match self.chunk(first, chunk).await? {
                 Searched::Lacks(lacking) if lacking.is_empty() => continue,
                 Searched::Lacks(lacking) => lacking,
+                // What it has shown stays as it is; of the rest it is planned anew which search is asked.
                 Searched::NotRead | Searched::Failed => continue,
             };
             match self.chunk(second, &lacking).await? {

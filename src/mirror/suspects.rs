@@ -18,7 +18,7 @@ use super::unreadable::places;
 use crate::catalog::Group;
 use crate::error::Result;
 use crate::scope::{FailureKind, FeedName, FetchStatus, ScopeId, Standing};
-use crate::sql::{db, instant, query};
+use crate::sql::{self, db, instant, query};
 
 /// What became of a case that no search shows.
 #[derive(Debug, Clone)]
@@ -192,16 +192,17 @@ impl Suspects<'_> {
     /// A hidden case was looked for and not found: it is fetched at what was seen then.
     fn search_is_done(&self, id: i64, sequence: i64, now: Timestamp) -> Result<()> {
         let at = instant(now);
+        let table = sql::text(&self.search_scope(id)?.table);
         State::new(self.conn).fetched_scopes().unfold("'cases', 'projects'", &id.to_string())?;
         self.write(&format!(
             "DELETE FROM sync.failures WHERE table_name IN ('cases', 'projects') AND id = {id}; \
              CREATE OR REPLACE TEMP TABLE stage_hidden AS \
-               SELECT coalesce(s.place, 'cases') AS table_name, s.case_id AS id, '' AS part, \
+               SELECT {table} AS table_name, s.case_id AS id, '' AS part, \
                  CASE WHEN s.moved <= {sequence} THEN s.any_stamp END AS version, \
                  CASE WHEN s.moved > {sequence} THEN '{moved}' ELSE '{current}' END AS status, \
                  {at} AS sent_at, {at} AS fetched_at, \
                  (SELECT max(definition) FROM sync.resources r \
-                    WHERE r.table_name = coalesce(s.place, 'cases')) AS definition, true AS complete, \
+                    WHERE r.table_name = {table}) AS definition, true AS complete, \
                  NULL::BIGINT AS again_at, {MARK_NOW} AS mark \
                FROM sync.seen s WHERE s.case_id = {id}; \
              DELETE FROM sync.fetched_scopes WHERE table_name IN ('cases', 'projects') AND id = {id}; \

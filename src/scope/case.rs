@@ -41,6 +41,13 @@ impl Place {
         }
     }
 
+    /// The search in which a case is looked for first that none has shown: that of the cases, but where only the
+    /// other one `is_read`.
+    pub(crate) fn first(is_read: impl Fn(Place) -> bool) -> Place {
+        let of_projects_alone = !is_read(Place::Cases) && is_read(Place::Projects);
+        if of_projects_alone { Place::Projects } else { Place::Cases }
+    }
+
     /// The search of cases or projects that fills this table.
     pub(crate) fn parse(text: &str) -> Option<Place> {
         match text {

@@ -29,7 +29,7 @@ pub(crate) fn store(path: Option<&Path>, years: std::ops::RangeInclusive<i16>) -
             conn.execute_batch(&resource.comments(schema, history).join(";")).unwrap();
         }
         conn.execute(
-            "INSERT INTO sync.resources (table_name, status) VALUES (?, 'ok')",
+            "INSERT INTO sync.resources (table_name, status, answered) VALUES (?, 'ok', false)",
             [&resource.table],
         )
         .unwrap();

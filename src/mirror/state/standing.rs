@@ -67,9 +67,13 @@ impl Standings<'_> {
         if State::new(self.conn).meta("listed_at")?.is_some() {
             return Ok(true);
         }
+        let read = self.searches_that_are_read()?;
+        Ok(!read(Place::Cases) && !read(Place::Projects))
+    }
+
+    fn searches_that_are_read(&self) -> Result<impl Fn(Place) -> bool> {
         let tables = RunLog::new(self.conn).resources()?;
-        let is_read = |place: Place| tables.get(place.table()).is_some_and(ResourceRow::is_asked);
-        Ok(!is_read(Place::Cases) && !is_read(Place::Projects))
+        Ok(move |place: Place| tables.get(place.table()).is_some_and(ResourceRow::is_asked))
     }
 
     /// The search in which a case is looked for first.
@@ -80,7 +84,10 @@ impl Standings<'_> {
             |row| row.get::<_, Option<String>>(0),
         )?;
         let place = rows.into_iter().next().flatten();
-        Ok(place.as_deref().and_then(Place::parse).unwrap_or(Place::Cases))
+        match place.as_deref().and_then(Place::parse) {
+            Some(place) => Ok(place),
+            None => Ok(Place::first(self.searches_that_are_read()?)),
+        }
     }
 
     /// The cases that this search has shown and that are not gone.
