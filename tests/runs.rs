@@ -4,7 +4,7 @@ use std::process::{Child, Command};
 
 use casemirror::sandbox::{Control, Facet, Fault, Rule};
 
-use crate::support::follow::{change, hold, shown_cases, start};
+use crate::support::follow::{calls, change, hold, idle_calls, shown_cases, start};
 use crate::support::{World, one, shown};
 
 const QUICK_FEED: &str = "[feed]\ncalls = 1000\nper = \"1s\"\n";
@@ -62,6 +62,42 @@ fn cases_not_modified_since_the_first_day_are_only_searched_reported_or_not() {
     assert_eq!(count("SELECT count(*) FROM sync.pending"), 0);
     drop(store);
     assert!(one::<bool>(&world.published(), "SELECT complete FROM report.snapshot"));
+}
+
+#[test]
+fn cases_before_an_earlier_first_day_are_read_and_lack_until_they_are() {
+    let world = World::unthrottled(60);
+    let since = |days: i64| {
+        let day = jiff::Zoned::now().date() - jiff::Span::new().days(days);
+        world.configure(&format!("{QUICK_FEED}[bootstrap]\nsince = \"{day}\"\n"));
+    };
+    let read = || {
+        let sql = "SELECT count(*) FROM sync.fetched WHERE table_name = 'activities'";
+        one::<i64>(&world.store(), sql)
+    };
+    let complete = || one::<bool>(&world.published(), "SELECT complete FROM report.snapshot");
+    since(60);
+    world.sync();
+    let few = read();
+    since(50);
+    world.sandbox.reset_stats();
+    world.sync();
+    assert_eq!(calls(&world), idle_calls(), "nothing else is asked for");
+    since(150);
+    world.sync();
+    assert!(read() > few, "{} {few}", read());
+    assert!(complete());
+
+    // Without a first day all are wanted.
+    world.configure(QUICK_FEED);
+    assert_eq!(world.run(&["sync", "--only", "offices"]).status.code(), Some(0));
+    assert!(!complete(), "cases lack all that is read of them");
+    world.sync();
+    assert!(complete());
+    world.assert_equal();
+    world.sandbox.reset_stats();
+    world.sync();
+    assert_eq!(calls(&world), idle_calls());
 }
 
 #[test]

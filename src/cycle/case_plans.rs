@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::Run;
 use super::answers::Answers;
 use crate::catalog::{Group, Resource};
 use crate::error::{Error, Kind, Result};
 use crate::mirror::State;
 use crate::plan::{self, CasePlan, Inputs, Since};
-use crate::scope::{CaseState, FetchStatus, Fetched, Mark, Stale};
+use crate::scope::{CaseState, FetchStatus, Fetched, Mark, Place, Stale};
 
 /// The plans of cases, by what the run has come to so far.
 pub(super) struct CasePlans<'a, 'r> {
@@ -80,6 +81,30 @@ pub(crate) fn since(config: &crate::config::Config) -> Result<Option<i64>> {
         .and_then(|z| z.start_of_day())
         .map_err(|e| Error::caused(Kind::Config, format!("bootstrap.since = {day}"), e))?;
     Ok(Some(crate::ticks::Ticks::from(start.timestamp()).get()))
+}
+
+/// Makes the cases follow `bootstrap.since`.
+pub(super) async fn follow_since(run: &Run) -> Result<()> {
+    let since = since(&run.config)?;
+    if State::new(&run.store.connection()?).stale_marks().are_cases_wanted_since(since)? {
+        return Ok(());
+    }
+    let catalog = Arc::clone(&run.catalog);
+    run.write(move |conn| {
+        // Contacts are those whom the roles of cases name.
+        let hangs_on_cases = |table: &str| {
+            table == Place::Contacts.table()
+                || catalog.get(table).is_some_and(|resource| resource.group == Group::Case)
+        };
+        let tables: Vec<&str> = catalog
+            .resources()
+            .iter()
+            .filter(|resource| hangs_on_cases(resource.read_with()))
+            .map(|resource| resource.table.as_str())
+            .collect();
+        State::new(conn).stale_marks().cases_are_wanted_since(since, &tables)
+    })
+    .await
 }
 
 /// Plans cases from what the store says on `conn`; `day` is `bootstrap.since` in ticks.

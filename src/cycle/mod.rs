@@ -136,6 +136,7 @@ impl<'r> Cycle<'r> {
         if let Some(request) = &run.options.journals {
             return Journals::of(&mut self.fetcher).read_period(request).await;
         }
+        case_plans::follow_since(run).await?;
         // A search that is tried again, or enabled, may be the first that can be listed.
         due.listing |= due::is_first(&run.store.connection()?, &run.options)?;
         if !run.options.following {

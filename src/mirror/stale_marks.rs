@@ -11,6 +11,8 @@ use crate::sql::{self, instant, scalar_i64};
 
 /// Key of `sync.meta`: see [`StaleMarks::count`].
 const STALE_MARKS: &str = "stale_marks";
+/// Key of `sync.meta`: see [`StaleMarks::cases_are_wanted_since`].
+const WANTED_SINCE: &str = "wanted_since";
 
 /// Makes stale what no feed moved.
 pub(crate) struct StaleMarks<'c> {
@@ -125,6 +127,30 @@ impl StaleMarks<'_> {
         Ok(())
     }
 
+    /// Whether cases were wanted from this instant on when that was last kept.
+    pub(crate) fn are_cases_wanted_since(&self, since: Option<i64>) -> Result<bool> {
+        Ok(State::new(self.conn).meta(WANTED_SINCE)?.as_deref() == Some(kept_since(since).as_str()))
+    }
+
+    /// Keeps from which instant on cases are wanted, in ticks; of `None`: all. Where that is an earlier one than
+    /// before, cases may be wanted that were not: all are looked at again, and `tables`, which are read for
+    /// them, count as never read whole until nothing of them lacks.
+    pub(crate) fn cases_are_wanted_since(
+        &self,
+        since: Option<i64>,
+        tables: &[impl AsRef<str>],
+    ) -> Result<()> {
+        let state = State::new(self.conn);
+        let wants_more = wants_more_cases(state.meta(WANTED_SINCE)?.as_deref(), since);
+        state.set_meta(WANTED_SINCE, &kept_since(since))?;
+        if !wants_more {
+            return Ok(());
+        }
+        self.count_mark()?;
+        state.are_not_complete(tables)?;
+        batch(self.conn, "UPDATE sync.seen SET dirty = true WHERE NOT removed AND NOT dirty")
+    }
+
     /// Makes all that was read of a table stale: its answers have more than was taken from them.
     pub(crate) fn read_again(&self, table: &str) -> Result<()> {
         State::new(self.conn)
@@ -146,6 +172,23 @@ impl StaleMarks<'_> {
         }
         let state = if withheld { "withheld" } else { "granted" };
         State::new(self.conn).set_meta(&format!("partial_{table}"), state)
+    }
+}
+
+/// How the instant is kept from which on cases are wanted.
+fn kept_since(since: Option<i64>) -> String {
+    since.map_or_else(String::new, |since| since.to_string())
+}
+
+/// Whether cases may be wanted since an instant that were not by what was kept before. What earlier versions left
+/// out is not known: they kept nothing.
+fn wants_more_cases(before: Option<&str>, since: Option<i64>) -> bool {
+    match before {
+        None => true,
+        Some("") => false,
+        Some(before) => {
+            since.is_none_or(|since| before.parse().is_ok_and(|before: i64| since < before))
+        }
     }
 }
 
@@ -194,6 +237,15 @@ mod tests {
         assert_eq!(dirty(), 1);
         state.cases().clean(&[(17, 1)], state.stale_marks().count().unwrap()).unwrap();
         assert_eq!(dirty(), 0);
+    }
+
+    #[test]
+    fn an_earlier_first_day_and_none_want_more_cases_and_a_later_one_does_not() {
+        let wants = wants_more_cases;
+        assert!(wants(Some("7"), Some(6)) && wants(Some("7"), None));
+        assert!(!wants(Some("7"), Some(7)) && !wants(Some("7"), Some(8)));
+        assert!(!wants(Some(""), None) && !wants(Some(""), Some(7)), "all were wanted");
+        assert!(wants(None, Some(7)) && wants(None, None), "nothing was kept");
     }
 
     #[test]

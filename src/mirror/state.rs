@@ -32,6 +32,9 @@ use super::wanted::WantedMonths;
 use crate::error::Result;
 use crate::sql::{self, db, instant_param};
 
+/// Key of `sync.meta`: the tables of which every scope has been read once.
+const COMPLETE_TABLES: &str = "complete_tables";
+
 /// Key of `sync.meta`: what people were told.
 pub(crate) const ALERTS: &str = "alerts";
 /// Key of `sync.meta`: the webhook subscriptions that were made here.
@@ -145,6 +148,14 @@ impl<'c> State<'c> {
     /// Sets a value of `sync.meta`.
     pub(crate) fn set_meta(&self, key: &str, value: &str) -> Result<()> {
         super::schema::set_meta(self.conn, key, value)
+    }
+
+    /// These tables count as never read whole, until nothing of them lacks (`report.snapshot`).
+    pub(super) fn are_not_complete(&self, tables: &[impl AsRef<str>]) -> Result<()> {
+        let complete = self.meta(COMPLETE_TABLES)?.unwrap_or_default();
+        let others: Vec<&str> =
+            complete.split(',').filter(|name| tables.iter().all(|t| t.as_ref() != *name)).collect();
+        self.set_meta(COMPLETE_TABLES, &others.join(","))
     }
 
     /// How far a feed was read.

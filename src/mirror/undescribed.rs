@@ -12,7 +12,6 @@ use duckdb::{Connection, params};
 
 use super::definition::{is_text, with_mode};
 use super::load::count_changes;
-use super::schema;
 use super::state::State;
 use super::state::fetched::FetchedScopes;
 use crate::catalog::{Catalog, Class, Column, Resource};
@@ -56,9 +55,7 @@ pub(super) fn take_out(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<
         conn.execute_batch(&sql).map_err(failed)?;
         FetchedScopes::new(conn).forget_table(&table)?;
         count_changes(conn, &table, [""])?;
-        let complete = schema::meta(conn, "complete_tables")?.unwrap_or_default();
-        let others: Vec<&str> = complete.split(',').filter(|other| *other != table).collect();
-        schema::set_meta(conn, "complete_tables", &others.join(","))?;
+        State::new(conn).are_not_complete(&[&table])?;
         parents.extend(read_with.filter(|parent| *parent != table));
     }
     Ok(parents)

@@ -17,9 +17,6 @@ use crate::error::Result;
 use crate::scope::JournalScope;
 use crate::sql::{self, scalar_i64};
 
-/// Key of `sync.meta`: the tables of which every scope has been read once.
-const COMPLETE_TABLES: &str = "complete_tables";
-
 /// SQL for the scopes of rejects (`offices/11/2026-10`) that nobody wants now.
 pub(super) const UNWANTED_SCOPES: &str = "\
     SELECT journal_level || '/' || journal_id || '/' || strftime(journal_month, '%Y-%m') \
@@ -251,10 +248,7 @@ impl WantedMonths<'_> {
             &format!("SELECT DISTINCT table_name FROM sync.journal_months WHERE {months}"),
             |row| row.get(0),
         )?;
-        let complete = State::new(self.conn).meta(COMPLETE_TABLES)?.unwrap_or_default();
-        let left: Vec<&str> =
-            complete.split(',').filter(|name| !tables.iter().any(|table| table == name)).collect();
-        State::new(self.conn).set_meta(COMPLETE_TABLES, &left.join(","))
+        State::new(self.conn).are_not_complete(&tables)
     }
 
     /// Conditions for months that are let go and wanted, and for those of which it is the other way
