@@ -119,7 +119,7 @@ mod tests {
     use object_store::aws::AmazonS3Builder;
     use object_store::gcp::GoogleCloudStorageBuilder;
     use object_store::memory::InMemory;
-    use object_store::{BackoffConfig, ObjectStore, RetryConfig};
+    use object_store::{ObjectStore, RetryConfig};
 
     use super::*;
 
@@ -187,7 +187,7 @@ mod tests {
 
     /// Its address.
     async fn serve(app: axum::Router) -> String {
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        crate::tls::provide();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
@@ -225,11 +225,7 @@ mod tests {
             .with_allow_http(true)
             .with_access_key_id("id")
             .with_secret_access_key("key")
-            .with_retry(RetryConfig {
-                max_retries: 0,
-                backoff: BackoffConfig::default(),
-                ..RetryConfig::default()
-            })
+            .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
             .build()
             .unwrap();
         let register = bucket(store).register("user");
