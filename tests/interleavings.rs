@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use casemirror::sandbox::{Act, Control, Facet, MaxTop, Options};
+use casemirror::sandbox::{Act, Control, Facet, Fault, MaxTop, Options, Rule, When};
 
 use crate::support::follow::{
     assert_status, brisk, calls, change, differences_beside, hold, lines, shown_cases, start,
     unthrottled, while_held,
 };
-use crate::support::scripted::assert_incomplete;
+use crate::support::scripted::{assert_incomplete, fault, search_path};
 use crate::support::{World, one, shown};
 
 /// A mirrored world, and one of its cases.
@@ -249,6 +249,36 @@ fn a_case_hidden_from_the_search_is_decided_within_one_run_and_few_calls() {
         let asked = made[&format!("GET /api/Cases/{case_id}/Roles")];
         assert!(asked <= 3, "{made:?}");
     }
+}
+
+#[test]
+fn a_hidden_case_that_is_shown_while_it_is_searched_is_searched_again() {
+    let (world, case_id) = mirrored(unthrottled(30));
+    world.sandbox.act(&Act::HideCase { case_id, silent: false }).unwrap();
+    world.sync();
+    world.assert_equal();
+    world.configure_eager("");
+    let held = Fault::Hold { name: "search".to_owned(), when: When::After };
+    world.sandbox.fault(Rule {
+        query: Some(format!("Id eq {case_id}")),
+        ..fault(&search_path("Property"), Some(1), held)
+    });
+    // So it is found because it moved, not because the search may lag.
+    let delay = [("CASEMIRROR_SOURCE__SEARCH_DELAY", "1h")];
+    let mut daemon = world.start_daemon_in(&delay, &[]);
+    daemon.wait_for_socket();
+    change(&world, case_id, Facet::Nothing);
+    assert!(world.wait(world.sandbox.wait_until_held("search")), "{}", daemon.log());
+    // The answer that is held lacks it, and a poll that comes before that answer tells of its return.
+    world.sandbox.act(&Act::ShowCase { case_id, silent: false }).unwrap();
+    world.sandbox.reset_stats();
+    let polls = || calls(&world).get("GET /api/Integrations/RecentlyModified/Cases").copied();
+    daemon.wait_until("it has polled", || polls() >= Some(3));
+    world.sandbox.release("search");
+    let is_shown = format!("SELECT count(*) FROM main.cases WHERE id = {case_id}");
+    daemon.wait_until("it is found", || one::<i64>(&world.published(), &is_shown) == 1);
+    daemon.stop();
+    world.assert_equal();
 }
 
 #[test]

@@ -44,6 +44,7 @@ impl<'c, 'r> Listing<'c, 'r> {
     /// Returns whether it was complete; where neither search is read, there is nothing to list.
     pub(crate) async fn read(&mut self) -> Result<bool> {
         let run = self.fetcher.run;
+        let asked = run.asked()?;
         let mut complete = true;
         let mut proof = true;
         // A search that is disabled, forbidden or absent decides nothing: the other one does alone.
@@ -88,7 +89,8 @@ impl<'c, 'r> Listing<'c, 'r> {
             return Ok(true);
         }
         // A case is a suspect when both searches lack it. A record without a usable key may be any case.
-        let (suspects, held) = if proof { self.suspects().await? } else { (Vec::new(), false) };
+        let (suspects, held) =
+            if proof { self.suspects(asked.sent_at).await? } else { (Vec::new(), false) };
         let listed_at = Timestamp::now().to_string();
         run.write(move |conn| State::new(conn).set_meta("listed_at", &listed_at)).await?;
         let _step = run.progress.step("looking for cases that the listing lacks");
@@ -97,7 +99,7 @@ impl<'c, 'r> Listing<'c, 'r> {
             if run.signals.interrupt() == Interrupt::Cancel {
                 return Ok(false);
             }
-            self.fetcher.answers.suspects().ask(id).await?;
+            self.fetcher.answers.suspects().ask(id, asked).await?;
             share.done(1);
         }
         self.fetcher.answers.flush().await?;
@@ -187,17 +189,17 @@ impl<'c, 'r> Listing<'c, 'r> {
         Ok(known)
     }
 
-    /// Cases that the mirror shows and the listings of these searches lack, unless so many that the
-    /// guard holds. With whether it does.
-    async fn suspects(&mut self) -> Result<(Vec<i64>, bool)> {
+    /// Cases that the mirror shows and the listings of these searches lack, the first of which was sent
+    /// at `since`, unless so many that the guard holds. With whether it does.
+    async fn suspects(&mut self, since: Timestamp) -> Result<(Vec<i64>, bool)> {
         let run = self.fetcher.run;
         let (listed, places) = (std::mem::take(&mut self.listed), std::mem::take(&mut self.places));
         let (mut suspects, hidden, shown, of_late) = run
             .write(move |conn| {
                 let state = State::new(conn);
                 state.stage_ids("listed", &listed)?;
-                let suspects = state.standings().suspects("temp.listed", false, &places)?;
-                let hidden = state.standings().suspects("temp.listed", true, &places)?;
+                let suspects = state.standings().suspects("temp.listed", false, &places, since)?;
+                let hidden = state.standings().suspects("temp.listed", true, &places, since)?;
                 let of_late = state.suspects().hidden_of_late(Timestamp::now())?;
                 Ok((suspects, hidden, state.standings().shown_cases()?, of_late))
             })

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::decode::Context;
 use crate::error::Result;
 use crate::extract::Extractor;
-use crate::mirror::{Failure, Loader, State, Store};
+use crate::mirror::{Asked, Failure, Loader, State, Store};
 use crate::progress::Progress;
 use crate::scope::{FailureKind, JournalScope, ScopeId};
 use crate::source::Client;
@@ -85,6 +85,11 @@ impl Run {
     /// The number of the last poll: what an answer may be fetched at.
     pub(super) fn sequence(&self) -> Result<i64> {
         State::new(&self.store.connection()?).sequence()
+    }
+
+    /// What is known before a search is sent, for the cases that it will lack.
+    pub(super) fn asked(&self) -> Result<Asked> {
+        Ok(Asked { sequence: self.sequence()?, sent_at: Timestamp::now() })
     }
 
     /// An answer that came by then confirms one that comes now.

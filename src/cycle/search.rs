@@ -47,6 +47,7 @@ impl Search<'_, '_> {
 
     /// Searches ids in one search, what it lacks in the other, and asks after what both lack.
     async fn look_in(&mut self, first: Place, second: Place, ids: &[i64]) -> Result<()> {
+        let asked = self.answers.run.asked()?;
         let mut unknown = Vec::new();
         for chunk in ids.chunks(IDS_PER_CALL) {
             let lacking = match self.chunk(first, chunk).await? {
@@ -73,7 +74,7 @@ impl Search<'_, '_> {
             return Ok(());
         }
         for id in unknown {
-            suspects.ask(id).await?;
+            suspects.ask(id, asked).await?;
         }
         Ok(())
     }

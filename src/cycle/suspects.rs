@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::answers::Answers;
 use super::policy::ends_run;
 use crate::error::{Kind, Result};
-use crate::mirror::{Settings, State, SuspectStep, guarded};
+use crate::mirror::{Asked, Settings, State, SuspectStep, guarded};
 use crate::scope::FailureKind;
 use crate::source::{Expected, Request};
 
@@ -56,13 +56,11 @@ impl Suspects<'_, '_> {
         self.answers.note_failure(place.table(), id, kind, why).await
     }
 
-    /// Asks whether the case exists. 404 removes it; 200 or 204 twice, `source.search_delay` apart,
-    /// means that the search hides it; any other answer decides nothing.
-    pub(crate) async fn ask(&mut self, id: i64) -> Result<()> {
+    /// Asks whether the case exists that searches `asked` then lack. 404 removes it; 200 or 204 twice,
+    /// `source.search_delay` apart, means that the search hides it; any other answer decides nothing.
+    pub(crate) async fn ask(&mut self, id: i64, asked: Asked) -> Result<()> {
         let run = self.answers.run;
-        let sequence = run.sequence()?;
         let settings = Settings::new(&run.config, &run.catalog, true);
-        let delay = run.config.source.search_delay;
         let run_id = run.id;
         let request =
             Request::get(PATH_ROLES, &[("caseId", &id.to_string())])?.expecting(Expected::list());
@@ -94,7 +92,7 @@ impl Suspects<'_, '_> {
                 let state = State::new(conn);
                 let now = Timestamp::now();
                 if exists {
-                    state.suspects().suspect(&settings, run_id, id, sequence, delay, now)
+                    state.suspects().suspect(&settings, run_id, id, asked, now)
                 } else {
                     state.suspects().remove_case(&settings, run_id, id, now)
                 }

@@ -93,7 +93,7 @@ pub(crate) use run_log::{FailureRow, ResourceRow, RunRow, RunSummary};
 pub(crate) use secrets::{known_webhook_token, webhook_token};
 pub(crate) use state::failures::{Failure, Failures, digest_of_404};
 pub(crate) use state::{ALERTS, SUBSCRIPTIONS, State};
-pub(crate) use suspects::SuspectStep;
+pub(crate) use suspects::{Asked, SuspectStep};
 pub(crate) use threads::{AllThreads, Threads};
 pub(crate) use unreadable::FEED_TABLES;
 pub(crate) use verifications::{CaseMoved, RevenueMonth, ScopeTimes, TurnMonth, rows_of_month};

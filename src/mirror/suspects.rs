@@ -31,30 +31,40 @@ pub(crate) enum SuspectStep {
     Removed(Outcome),
 }
 
+/// When the searches were asked that lack a case: their answers say nothing of what came later.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    /// The number of the last poll before the first of their calls was sent.
+    pub(crate) sequence: i64,
+    /// When that call was sent, by this machine's clock.
+    pub(crate) sent_at: Timestamp,
+}
+
 /// Cases that no search shows.
 pub(crate) struct Suspects<'c> {
     pub(super) conn: &'c Connection,
 }
 
 impl Suspects<'_> {
-    /// The case exists and no search shows it, by answers of poll number `sequence`.
+    /// The case exists, and no search shows it.
     pub(crate) fn suspect(
         &self,
         settings: &Settings,
         run_id: i64,
         id: i64,
-        sequence: i64,
-        delay: Duration,
+        asked: Asked,
         now: Timestamp,
     ) -> Result<SuspectStep> {
+        let delay = settings.search_delay;
         let (state, since) = self.suspicion(id)?;
         if state == Some(Standing::Hidden) {
-            self.search_is_done(id, sequence, now)?;
+            self.search_is_done(id, asked, now)?;
             return Ok(SuspectStep::Waiting);
         }
-        if state == Some(Standing::Suspect) && since.is_some_and(|since| since + delay <= now) {
+        let has_waited = since.is_some_and(|since| since + delay <= asked.sent_at);
+        if state == Some(Standing::Suspect) && has_waited {
             let outcome = self.hide(settings, id, now)?;
-            self.search_is_done(id, sequence, now)?;
+            self.search_is_done(id, asked, now)?;
             return Ok(SuspectStep::Hidden(outcome));
         }
         let why = "no search shows the case, but it exists: it is hidden, or the search lags";
@@ -190,7 +200,8 @@ impl Suspects<'_> {
     }
 
     /// A hidden case was looked for and not found: it is fetched at what was seen then.
-    fn search_is_done(&self, id: i64, sequence: i64, now: Timestamp) -> Result<()> {
+    fn search_is_done(&self, id: i64, asked: Asked, now: Timestamp) -> Result<()> {
+        let Asked { sequence, sent_at } = asked;
         let at = instant(now);
         let table = sql::text(&self.search_scope(id)?.table);
         State::new(self.conn).fetched_scopes().unfold("'cases', 'projects'", &id.to_string())?;
@@ -200,13 +211,14 @@ impl Suspects<'_> {
                SELECT {table} AS table_name, s.case_id AS id, '' AS part, \
                  CASE WHEN s.moved <= {sequence} THEN s.any_stamp END AS version, \
                  CASE WHEN s.moved > {sequence} THEN '{moved}' ELSE '{current}' END AS status, \
-                 {at} AS sent_at, {at} AS fetched_at, \
+                 {sent_at} AS sent_at, {at} AS fetched_at, \
                  (SELECT max(definition) FROM sync.resources r \
                     WHERE r.table_name = {table}) AS definition, true AS complete, \
                  NULL::BIGINT AS again_at, {MARK_NOW} AS mark \
                FROM sync.seen s WHERE s.case_id = {id}; \
              DELETE FROM sync.fetched_scopes WHERE table_name IN ('cases', 'projects') AND id = {id}; \
              INSERT INTO sync.fetched_scopes BY NAME SELECT * FROM temp.stage_hidden; {was_read}",
+            sent_at = instant(sent_at),
             was_read = freshness::was_read("SELECT table_name FROM temp.stage_hidden", &at),
             moved = FetchStatus::Moved,
             current = FetchStatus::Current,
@@ -228,21 +240,67 @@ mod tests {
     use crate::mirror::reports::fixture;
     use crate::sql::scalar_i64;
 
-    #[test]
-    fn a_removed_case_that_moves_again_is_removed_again() {
-        let conn = fixture::store(None, 2026..=2026);
-        let state = State::new(&conn);
-        let settings = Settings {
+    fn settings(search_delay: Duration) -> Settings {
+        Settings {
             catalog: Arc::new(Catalog::load(None).unwrap()),
             history: HistoryTables::All,
             max_removed: None,
-            search_delay: Duration::from_secs(1),
+            search_delay,
             doubt: Duration::ZERO,
             zone: jiff::tz::TimeZone::UTC,
             close_day: 10,
             progress: crate::progress::Progress::silent(),
             redefined: Arc::default(),
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_790_000_000 + second).unwrap()
+    }
+
+    #[test]
+    fn a_hidden_case_that_moved_after_it_was_searched_is_not_fetched() {
+        let conn = fixture::store(None, 2026..=2026);
+        let (state, settings) = (State::new(&conn), settings(Duration::ZERO));
+        let see = |date, sequence| {
+            state.cases().see_cases(&[(17, [Some(date); 11])], sequence, at(0)).unwrap();
         };
+        let fetched = |sequence| {
+            let asked = Asked { sequence, sent_at: at(1) };
+            state.suspects().suspect(&settings, 1, 17, asked, at(2)).unwrap();
+            let all = state.scopes().fetched(&[17], false).unwrap();
+            let fetched = &all[&("cases".to_owned(), 17)];
+            (fetched.status, fetched.version.is_some())
+        };
+        see(1, 1);
+        conn.execute_batch("UPDATE sync.seen SET place = 'cases', state = 'hidden'").unwrap();
+        assert_eq!(fetched(1), (FetchStatus::Current, true));
+        see(2, 2);
+        assert_eq!(fetched(1), (FetchStatus::Moved, false));
+        assert_eq!(fetched(2), (FetchStatus::Current, true));
+    }
+
+    #[test]
+    fn a_search_that_was_sent_before_the_delay_was_over_hides_no_case() {
+        let conn = fixture::store(None, 2026..=2026);
+        let (state, settings) = (State::new(&conn), settings(Duration::from_secs(30)));
+        state.cases().see_cases(&[(17, [Some(1); 11])], 1, at(0)).unwrap();
+        conn.execute_batch("UPDATE sync.seen SET place = 'cases', state = 'found'").unwrap();
+        let suspect = |sent: i64, now: i64| {
+            let asked = Asked { sequence: 1, sent_at: at(sent) };
+            state.suspects().suspect(&settings, 1, 17, asked, at(now)).unwrap()
+        };
+        assert!(matches!(suspect(0, 1), SuspectStep::Waiting));
+        // As a listing that took longer.
+        assert!(matches!(suspect(30, 40), SuspectStep::Waiting));
+        assert!(matches!(suspect(31, 41), SuspectStep::Hidden(_)));
+    }
+
+    #[test]
+    fn a_removed_case_that_moves_again_is_removed_again() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let settings = settings(Duration::from_secs(1));
         let see = |date, sequence| {
             state.cases().see_cases(&[(17, [Some(date); 11])], sequence, Timestamp::now()).unwrap();
         };

@@ -1,11 +1,13 @@
 //! Which search shows a case, and whether one does (`sync.seen`: place and state).
 
-use super::{State, ids, list};
+use super::fetched::rows_of;
+use super::{State, batch, ids, list};
 use crate::error::Result;
 use crate::mirror::{ResourceRow, RunLog};
 use crate::scope::{FailureKind, Place, Standing};
-use crate::sql::{self, scalar_i64};
+use crate::sql::{self, instant, scalar_i64};
 use duckdb::Connection;
+use jiff::Timestamp;
 
 /// Whether tables are read, and why not.
 pub(crate) struct Standings<'c> {
@@ -16,12 +18,14 @@ impl Standings<'_> {
     /// Cases that are in a mirrored search table, or known to be `hidden`, and are not in this
     /// listing: `listed` names a temporary table with a column `id`.
     ///
-    /// `places` are the searches that were listed: what the other one shows is not known.
+    /// `places` are the searches that were listed, the first call of which was sent at `since`: what the
+    /// other one shows is not known, nor do they say anything of what was searched by its id later.
     pub(crate) fn suspects(
         &self,
         listed: &str,
         hidden: bool,
         places: &[Place],
+        since: Timestamp,
     ) -> Result<Vec<i64>> {
         // One that no search ever showed is followed like a hidden one.
         let of = if hidden {
@@ -30,12 +34,23 @@ impl Standings<'_> {
             format!("state IS DISTINCT FROM '{}' AND place IS NOT NULL", Standing::Hidden)
         };
         let places = sql::texts(places.iter().map(|place| place.table()));
+        batch(
+            self.conn,
+            &format!(
+                "CREATE OR REPLACE TEMP TABLE stage_unlisted AS \
+                 SELECT case_id AS id FROM sync.seen s WHERE NOT removed AND {of} \
+                   AND (place IS NULL OR place IN ({places})) \
+                   AND NOT EXISTS (SELECT 1 FROM {listed} l WHERE l.id = s.case_id)"
+            ),
+        )?;
         ids(
             self.conn,
             &format!(
-                "SELECT case_id FROM sync.seen s WHERE NOT removed AND {of} \
-                   AND (place IS NULL OR place IN ({places})) \
-                   AND NOT EXISTS (SELECT 1 FROM {listed} l WHERE l.id = s.case_id) ORDER BY case_id"
+                "SELECT id FROM temp.stage_unlisted WHERE id NOT IN \
+                   (SELECT id FROM ({}) WHERE table_name IN ('cases', 'projects') AND sent_at > {}) \
+                 ORDER BY id",
+                rows_of("SELECT id FROM temp.stage_unlisted"),
+                instant(since)
             ),
         )
     }
@@ -122,5 +137,36 @@ impl Standings<'_> {
                    AND place IS NOT NULL"
             ),
         )? > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+    use crate::mirror::reports::fixture;
+
+    #[test]
+    fn a_listing_says_nothing_of_what_was_searched_after_it_began() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let at = |second: i64| Timestamp::from_second(1_790_000_000 + second).unwrap();
+        for (id, standing, sent) in
+            [(17, "found", 1), (18, "found", 3), (19, "hidden", 1), (20, "hidden", 3)]
+        {
+            conn.execute_batch(&format!(
+                "INSERT INTO sync.seen BY NAME SELECT {id} AS case_id, 'cases' AS place, \
+                   '{standing}' AS state, false AS removed; \
+                 INSERT INTO sync.fetched_scopes BY NAME SELECT 'cases' AS table_name, {id} AS id, \
+                   '' AS part, {} AS sent_at",
+                instant(at(sent))
+            ))
+            .unwrap();
+        }
+        state.stage_ids("listed", &[]).unwrap();
+        let lacking = |hidden| {
+            state.standings().suspects("temp.listed", hidden, &[Place::Cases], at(2)).unwrap()
+        };
+        assert_eq!([lacking(false), lacking(true)], [[17], [19]]);
     }
 }
