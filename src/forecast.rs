@@ -261,11 +261,14 @@ impl Forecaster<'_> {
         let calls = |ids: usize| ids.div_ceil(IDS_PER_CALL) as u64;
         let place = Place::parse(&resource.table).unwrap_or(Place::Cases);
         let hidden: BTreeSet<i64> = state.forecasts().hidden_cases(place)?.into_iter().collect();
-        let looked_for = hidden.intersection(&stale).count();
+        let searches = |ids: &BTreeSet<i64>| {
+            let looked_for = hidden.intersection(ids).count();
+            calls(ids.len()) + calls(looked_for) + looked_for as u64
+        };
         let mut line = Line {
             what: resource.table.clone(),
             scopes: stale.len() as u64,
-            calls: calls(stale.len()) + calls(looked_for) + looked_for as u64,
+            calls: searches(&stale),
         };
         if self.due.listing {
             let rows = state.scopes().count_rows(&resource.table)?;
@@ -279,8 +282,8 @@ impl Forecaster<'_> {
             self.search_delay_ticks(),
             self.now,
         )?;
-        line.scopes = line.scopes.max(again);
-        line.calls += again.div_ceil(IDS_PER_CALL as u64);
+        line.scopes = line.scopes.max(again.len() as u64);
+        line.calls += searches(&again);
         Ok(line)
     }
 

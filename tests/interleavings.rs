@@ -252,6 +252,23 @@ fn a_case_hidden_from_the_search_is_decided_within_one_run_and_few_calls() {
 }
 
 #[test]
+fn a_hidden_case_that_is_shown_again_is_waited_for_while_the_search_lags() {
+    for project in [false, true] {
+        let (world, _) = mirrored(unthrottled(30));
+        let case_id = world.sandbox.act(&Act::NewCase { project, assignment: None }).unwrap();
+        let case_id = case_id.case_ids[0];
+        world.sync();
+        world.sandbox.act(&Act::HideCase { case_id, silent: false }).unwrap();
+        world.sync();
+        world.assert_equal();
+        world.sandbox.control(Control::SearchLag { ms: 700 });
+        world.sandbox.act(&Act::ShowCase { case_id, silent: false }).unwrap();
+        world.sync();
+        world.assert_equal();
+    }
+}
+
+#[test]
 fn a_hidden_case_that_is_shown_while_it_is_searched_is_searched_again() {
     let (world, case_id) = mirrored(unthrottled(30));
     world.sandbox.act(&Act::HideCase { case_id, silent: false }).unwrap();

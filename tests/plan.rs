@@ -1,5 +1,8 @@
 //! `casemirror plan`: what it says is what the next `sync` calls, where the world stands still.
 
+use std::collections::BTreeMap;
+use std::process::Output;
+
 use casemirror::sandbox::{Act, Facet, HeavyAnswer, HeavyJournal, Options};
 use duckdb::Connection;
 
@@ -18,9 +21,12 @@ fn due(world: &World, schedules: &[&str]) {
 
 /// What `plan` says: per line its calls, the last one `in all`.
 fn planned(world: &World) -> Vec<(String, u64)> {
-    let output = world.run(&["plan"]);
-    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-    let text = String::from_utf8(output.stdout).unwrap();
+    told(&world.run(&["plan"]))
+}
+
+fn told(output: &Output) -> Vec<(String, u64)> {
+    assert_eq!(output.status.code(), Some(0), "{}", shown(output));
+    let text = String::from_utf8_lossy(&output.stdout);
     let cells = |line: &str| -> Vec<String> {
         line.split("  ")
             .map(|cell| cell.trim().to_owned())
@@ -70,6 +76,23 @@ fn a_reconciliation_that_is_due_is_told_to_the_call() {
     world.sync();
     due(&world, &["reconcile"]);
     assert_planned(&world, 4);
+}
+
+#[test]
+fn a_hidden_case_is_told_to_be_searched_in_both_searches_and_asked_for() {
+    let world = World::with(unthrottled(20));
+    world.configure(UNTHROTTLED);
+    world.bootstrap();
+    let case_id = shown_cases(&world)[3];
+    world.sandbox.act(&Act::HideCase { case_id, silent: false }).unwrap();
+    world.sync();
+    change(&world, case_id, Facet::Activity);
+    // What is searched within the delay is searched once more.
+    for (delay, rounds) in [("0s", 1), ("10m", 2)] {
+        let plan = world.command(&["plan"]).env("CASEMIRROR_SOURCE__SEARCH_DELAY", delay).output();
+        let lines: BTreeMap<String, u64> = told(&plan.unwrap()).into_iter().collect();
+        assert_eq!(lines["cases"], 3 * rounds, "{lines:?}");
+    }
 }
 
 #[test]

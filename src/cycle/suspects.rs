@@ -1,6 +1,8 @@
 //! Cases that no search shows: whether the guard holds them, and the question that decides about each
 //! (docs/architecture.md, "Deletion").
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::answers::Answers;
@@ -8,7 +10,8 @@ use super::policy::ends_run;
 use crate::error::{Kind, Result};
 use crate::mirror::{Asked, Settings, State, SuspectStep, guarded};
 use crate::scope::FailureKind;
-use crate::source::{Expected, Request};
+use crate::source::{Answer, Expected, Request};
+use crate::ticks::Ticks;
 
 /// Asked because it is cheap and every case has roles.
 const PATH_ROLES: &str = "/api/Cases/{caseId}/Roles";
@@ -66,14 +69,14 @@ impl Suspects<'_, '_> {
             Request::get(PATH_ROLES, &[("caseId", &id.to_string())])?.expecting(Expected::list());
         // What was loaded so far is committed first: the answer speaks of a later time.
         self.answers.flush().await?;
-        let exists = match run.client().send(&request).await {
-            Ok(_) => {
+        let asked_at = match run.client().send(&request).await {
+            Ok(answer) => {
                 self.answers.reached();
-                true
+                Some(by_the_server(asked, &answer))
             }
             Err(error) if error.kind() == Kind::NotFound => {
                 self.answers.reached();
-                false
+                None
             }
             Err(error) => {
                 let error = self.answers.note_reachability("case_roles", error).await?;
@@ -91,10 +94,11 @@ impl Suspects<'_, '_> {
             .write(move |conn| {
                 let state = State::new(conn);
                 let now = Timestamp::now();
-                if exists {
-                    state.suspects().suspect(&settings, run_id, id, asked, now)
-                } else {
-                    state.suspects().remove_case(&settings, run_id, id, now)
+                match asked_at {
+                    Some(asked_at) => {
+                        state.suspects().suspect(&settings, run_id, id, asked, asked_at, now)
+                    }
+                    None => state.suspects().remove_case(&settings, run_id, id, now),
                 }
             })
             .await?;
@@ -108,6 +112,13 @@ impl Suspects<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// When searches were asked, by the server's clock as a later answer shows it.
+fn by_the_server(asked: Asked, later: &Answer) -> Ticks {
+    let since = later.ended_at.duration_since(asked.sent_at);
+    Ticks::from(later.server_date.unwrap_or(later.ended_at))
+        .earlier_by(Duration::try_from(since).unwrap_or_default())
 }
 
 /// Of cases that left in the last hour: they count for the guard, though they are not among those shown.

@@ -341,29 +341,29 @@ impl StaleScopes<'_> {
         )
     }
 
-    /// How many rows of a search are searched twice in the next run: those that already were and wait
-    /// for `source.search_delay`, and of the `stale` ones those that moved less than it ago.
+    /// What is searched twice in the next run: the rows that already were and wait for
+    /// `source.search_delay`, and of the `stale` ones those that moved less than it ago.
     pub(crate) fn searched_again(
         &self,
         table: &str,
         stale: &BTreeSet<i64>,
         delay_ticks: i64,
         now: Timestamp,
-    ) -> Result<u64> {
+    ) -> Result<BTreeSet<i64>> {
         let stale: Vec<i64> = stale.iter().copied().chain([-1]).collect();
         let since = Ticks::from(now).get().saturating_sub(delay_ticks);
-        let count = scalar_i64(
+        let again = ids(
             self.conn,
             &format!(
-                "SELECT count(*) FROM (SELECT id FROM sync.fetched_scopes \
+                "SELECT id FROM sync.fetched_scopes \
                    WHERE table_name = {} AND again_at IS NOT NULL \
                  UNION SELECT case_id FROM sync.seen \
-                   WHERE modified_date > {since} AND case_id IN ({}))",
+                   WHERE modified_date > {since} AND case_id IN ({})",
                 sql::text(table),
                 list(&stale)
             ),
         )?;
-        Ok(u64::try_from(count).unwrap_or(0))
+        Ok(again.into_iter().collect())
     }
 
     /// Rows of a mirrored table.

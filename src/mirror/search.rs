@@ -44,7 +44,8 @@ pub(super) fn after_search(
             ("sync.seen", "case_id")
         }
     };
-    again(conn, resource, seen, id, answered_at, settings.search_delay, now)?;
+    let searched = Searched { table: &resource.table, ids: "temp.stage_scopes", answered_at };
+    again(conn, searched, (seen, id), settings.search_delay, now)?;
     lagging(conn, &settings.zone, resource, place, (seen, id), run_id, now)
 }
 
@@ -80,34 +81,44 @@ fn leave_other_search(
     removal::take_scopes(conn, settings, resource, "SELECT id FROM temp.stage_scopes", now, outcome)
 }
 
-/// Rows searched before `ModifiedDate` + `source.search_delay` are searched once more after it. Of a
+/// What a search was asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Searched<'a> {
+    pub(super) table: &'a str,
+    /// The temporary table with their `id`, in SQL.
+    pub(super) ids: &'a str,
+    /// The server's time.
+    pub(super) answered_at: Ticks,
+}
+
+/// What was searched before `ModifiedDate` + `source.search_delay` is searched once more after it. Of a
 /// `ModifiedDate` that cannot be read it is known only that it is not later than the poll that met it.
-fn again(
+/// `now` is our time of the answer.
+pub(super) fn again(
     conn: &Connection,
-    resource: &Resource,
-    seen: &str,
-    id: &str,
-    answered_at: Ticks,
+    searched: Searched<'_>,
+    (seen, id): (&str, &str),
     delay: std::time::Duration,
     now: Timestamp,
 ) -> Result<()> {
+    let Searched { table, ids, answered_at } = searched;
     let delay_ticks = i64::try_from(delay.as_nanos() / 100).unwrap_or(i64::MAX);
     let answered = answered_at.get();
     let delay_us = delay_ticks / 10;
     let now_us = now.as_microsecond();
-    let table = sql::text(&resource.table);
+    let table = sql::text(table);
     let (incomplete, moved) = (FetchStatus::Incomplete, FetchStatus::Moved);
     conn.execute_batch(&format!(
         "UPDATE sync.fetched_scopes f \
              SET again_at = {now_us} + (s.modified_date + {delay_ticks} - {answered}) // 10 \
                + {DATE_STEP_MICROS} \
-             FROM {seen} s, temp.stage_scopes c \
+             FROM {seen} s, {ids} c \
              WHERE f.table_name = {table} AND f.id = c.id AND s.{id} = c.id \
                AND s.modified_date + {delay_ticks} > {answered} \
                AND f.status NOT IN ('{incomplete}', '{moved}'); \
              UPDATE sync.fetched_scopes f \
              SET again_at = epoch_us(s.moved_at) + {delay_us} + {DATE_STEP_MICROS} \
-             FROM {seen} s, temp.stage_scopes c \
+             FROM {seen} s, {ids} c \
              WHERE f.table_name = {table} AND f.id = c.id AND s.{id} = c.id \
                AND s.modified_date < {UNREADABLE_BELOW} \
                AND epoch_us(s.moved_at) + {delay_us} > epoch_us(f.sent_at) \

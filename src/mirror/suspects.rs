@@ -11,6 +11,7 @@ use super::freshness;
 use super::guard;
 use super::load::{Outcome, Settings};
 use super::removal;
+use super::search::{self, Searched};
 use super::state::State;
 use super::state::failures::{Failure, fail};
 use super::state::fetched::MARK_NOW;
@@ -19,6 +20,7 @@ use crate::catalog::Group;
 use crate::error::Result;
 use crate::scope::{FailureKind, FeedName, FetchStatus, ScopeId, Standing};
 use crate::sql::{self, db, instant, query};
+use crate::ticks::Ticks;
 
 /// What became of a case that no search shows.
 #[derive(Debug, Clone)]
@@ -46,25 +48,26 @@ pub(crate) struct Suspects<'c> {
 }
 
 impl Suspects<'_> {
-    /// The case exists, and no search shows it.
+    /// The case exists, and no search shows it; `asked_at` is when they were asked by the server's clock.
     pub(crate) fn suspect(
         &self,
         settings: &Settings,
         run_id: i64,
         id: i64,
         asked: Asked,
+        asked_at: Ticks,
         now: Timestamp,
     ) -> Result<SuspectStep> {
         let delay = settings.search_delay;
         let (state, since) = self.suspicion(id)?;
         if state == Some(Standing::Hidden) {
-            self.search_is_done(id, asked, now)?;
+            self.search_is_done(id, asked, asked_at, delay, now)?;
             return Ok(SuspectStep::Waiting);
         }
         let has_waited = since.is_some_and(|since| since + delay <= asked.sent_at);
         if state == Some(Standing::Suspect) && has_waited {
             let outcome = self.hide(settings, id, now)?;
-            self.search_is_done(id, asked, now)?;
+            self.search_is_done(id, asked, asked_at, delay, now)?;
             return Ok(SuspectStep::Hidden(outcome));
         }
         let why = "no search shows the case, but it exists: it is hidden, or the search lags";
@@ -199,8 +202,16 @@ impl Suspects<'_> {
         Ok(outcome)
     }
 
-    /// A hidden case was looked for and not found: it is fetched at what was seen then.
-    fn search_is_done(&self, id: i64, asked: Asked, now: Timestamp) -> Result<()> {
+    /// A hidden case was looked for and not found: it is fetched at what was seen then, and looked for
+    /// once more where the search may not have shown it yet.
+    fn search_is_done(
+        &self,
+        id: i64,
+        asked: Asked,
+        asked_at: Ticks,
+        delay: Duration,
+        now: Timestamp,
+    ) -> Result<()> {
         let Asked { sequence, sent_at } = asked;
         let at = instant(now);
         let table = sql::text(&self.search_scope(id)?.table);
@@ -222,7 +233,10 @@ impl Suspects<'_> {
             was_read = freshness::was_read("SELECT table_name FROM temp.stage_hidden", &at),
             moved = FetchStatus::Moved,
             current = FetchStatus::Current,
-        ))
+        ))?;
+        let table = State::new(self.conn).standings().place(id)?.table();
+        let searched = Searched { table, ids: "temp.stage_hidden", answered_at: asked_at };
+        search::again(self.conn, searched, ("sync.seen", "case_id"), delay, sent_at)
     }
 
     fn write(&self, sql: &str) -> Result<()> {
@@ -267,7 +281,7 @@ mod tests {
         };
         let fetched = |sequence| {
             let asked = Asked { sequence, sent_at: at(1) };
-            state.suspects().suspect(&settings, 1, 17, asked, at(2)).unwrap();
+            state.suspects().suspect(&settings, 1, 17, asked, at(1).into(), at(2)).unwrap();
             let all = state.scopes().fetched(&[17], false).unwrap();
             let fetched = &all[&("cases".to_owned(), 17)];
             (fetched.status, fetched.version.is_some())
@@ -281,6 +295,37 @@ mod tests {
     }
 
     #[test]
+    fn a_hidden_case_is_searched_once_more_when_the_search_has_caught_up_with_its_last_change() {
+        let conn = fixture::store(None, 2026..=2026);
+        let (state, settings) = (State::new(&conn), settings(Duration::from_secs(30)));
+        let modified = Ticks::from(at(0)).get();
+        state.cases().see_cases(&[(17, [Some(modified); 11])], 1, at(0)).unwrap();
+        conn.execute_batch("UPDATE sync.seen SET place = 'cases', state = 'hidden'").unwrap();
+        let again = |sent: i64, server_ahead: i64| {
+            let asked = Asked { sequence: 1, sent_at: at(sent) };
+            let asked_at = at(sent + server_ahead).into();
+            // The answer to the question comes a while after the search.
+            state.suspects().suspect(&settings, 1, 17, asked, asked_at, at(sent + 9)).unwrap();
+            let all = state.scopes().fetched(&[17], false).unwrap();
+            all[&("cases".to_owned(), 17)].again_at
+        };
+        let micros = |second| Some(at(second).as_microsecond());
+        assert_eq!(again(4, 0), micros(31));
+        // What counts is the clock that gave the date.
+        assert_eq!(again(4, -5), micros(36));
+        assert_eq!(again(30, 0), None);
+        // By then a plan finds it.
+        again(4, 0);
+        let dirty = || state.cases().dirty_cases(None, &[], 10).unwrap().len();
+        state.cases().clean(&[(17, 1)], 0).unwrap();
+        assert_eq!(dirty(), 0);
+        for (second, woken) in [(30, 0), (31, 1)] {
+            state.stale_marks().wake_again(at(second).as_microsecond()).unwrap();
+            assert_eq!(dirty(), woken, "{second}");
+        }
+    }
+
+    #[test]
     fn a_search_that_was_sent_before_the_delay_was_over_hides_no_case() {
         let conn = fixture::store(None, 2026..=2026);
         let (state, settings) = (State::new(&conn), settings(Duration::from_secs(30)));
@@ -288,7 +333,7 @@ mod tests {
         conn.execute_batch("UPDATE sync.seen SET place = 'cases', state = 'found'").unwrap();
         let suspect = |sent: i64, now: i64| {
             let asked = Asked { sequence: 1, sent_at: at(sent) };
-            state.suspects().suspect(&settings, 1, 17, asked, at(now)).unwrap()
+            state.suspects().suspect(&settings, 1, 17, asked, at(sent).into(), at(now)).unwrap()
         };
         assert!(matches!(suspect(0, 1), SuspectStep::Waiting));
         // As a listing that took longer.
