@@ -32,6 +32,35 @@ fn one_404_does_not_take_away_a_search_or_a_list_that_has_answered() {
 }
 
 #[test]
+fn a_case_that_a_listing_lacks_is_asked_again_where_the_question_fails() {
+    for deleted in [false, true] {
+        let world = mirrored(8);
+        let case_id = shown_cases(&world)[0];
+        let act = match deleted {
+            true => Act::DeleteCase { case_id },
+            false => Act::HideCase { case_id, silent: true },
+        };
+        world.sandbox.act(&act).unwrap();
+        always(&world, &format!("/api/Cases/{case_id}/Roles"), refuse(500));
+        alter(&world, "UPDATE sync.schedules SET last_run = '2026-01-01' WHERE name = 'reconcile'");
+        assert_status(&world.run(&["sync"]), 3);
+        let output = world.run(&["status"]);
+        assert!(shown(&output).contains("whether it exists is not known"), "{}", shown(&output));
+        world.sandbox.clear_faults();
+        age_failures(&world, 1);
+        // The next listing would find it, too.
+        world.sandbox.reset_stats();
+        world.sync();
+        let listings = world.sandbox.stats().log.into_iter().filter(|call| {
+            call.path.contains("/Search/AdvancedProperty") && !call.query.contains("eq")
+        });
+        assert_eq!(listings.count(), 0);
+        world.assert_equal();
+        assert_status(&world.run(&["status"]), 0);
+    }
+}
+
+#[test]
 fn a_501_of_one_case_is_its_own_failure() {
     let world = mirrored(8);
     let case = shown_cases(&world)[0];

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::answers::Answers;
 use super::policy::ends_run;
 use crate::error::{Kind, Result};
-use crate::mirror::{Asked, Settings, State, SuspectStep, guarded};
+use crate::mirror::{Asked, Failure, Settings, State, SuspectStep, guarded};
 use crate::scope::FailureKind;
 use crate::source::{Answer, Expected, Request};
 use crate::ticks::Ticks;
@@ -53,10 +53,18 @@ impl Suspects<'_, '_> {
         Ok(true)
     }
 
-    /// Notes why nothing was decided about a case that no search shows.
+    /// Notes why nothing was decided about a case that no search shows: it is looked for again after a
+    /// backoff.
     pub(crate) async fn note(&mut self, id: i64, kind: FailureKind, why: &str) -> Result<()> {
-        let place = State::new(&self.answers.run.store.connection()?).standings().place(id)?;
-        self.answers.note_failure(place.table(), id, kind, why).await
+        let run = self.answers.run;
+        let place = State::new(&run.store.connection()?).standings().place(id)?;
+        self.answers.planned.failed(place.table(), id, kind);
+        let (run_id, why) = (run.id, why.to_owned());
+        run.write(move |conn| {
+            let failure = Failure::new(kind, &why);
+            State::new(conn).suspects().undecided(run_id, id, &failure, Timestamp::now())
+        })
+        .await
     }
 
     /// Asks whether the case exists that searches `asked` then lack. 404 removes it; 200 or 204 twice,

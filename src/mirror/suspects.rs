@@ -102,15 +102,10 @@ impl Suspects<'_> {
         why: &str,
         now: Timestamp,
     ) -> Result<()> {
-        let at = instant(since);
-        State::new(self.conn).fetched_scopes().unfold("'cases', 'projects'", &id.to_string())?;
         self.write(&format!(
-            "UPDATE sync.seen SET state = '{state}', suspect_at = {at}, dirty = true \
-             WHERE case_id = {id}; \
-             UPDATE sync.fetched_scopes SET status = '{status}', again_at = NULL \
-             WHERE table_name IN ('cases', 'projects') AND id = {id}",
-            state = Standing::Suspect,
-            status = FetchStatus::Suspect,
+            "UPDATE sync.seen SET state = '{}', suspect_at = {} WHERE case_id = {id}",
+            Standing::Suspect,
+            instant(since)
         ))?;
         let left = Duration::try_from((since + delay).duration_since(now)).unwrap_or_default();
         let kind = if State::new(self.conn).standings().case_is_shown(id)? {
@@ -119,7 +114,26 @@ impl Suspects<'_> {
             FailureKind::NotShown
         };
         let failure = Failure { not_before: Some(left), ..Failure::new(kind, why) };
-        fail(self.conn, run_id, now, &self.search_scope(id)?, &failure).map(drop)
+        self.undecided(run_id, id, &failure, now)
+    }
+
+    /// No search shows the case, and what became of it is not decided: it is looked for again.
+    pub(crate) fn undecided(
+        &self,
+        run_id: i64,
+        id: i64,
+        why: &Failure<'_>,
+        now: Timestamp,
+    ) -> Result<()> {
+        // A listing finds this out of cases of which nothing else is stale.
+        State::new(self.conn).fetched_scopes().unfold("'cases', 'projects'", &id.to_string())?;
+        self.write(&format!(
+            "UPDATE sync.seen SET dirty = true WHERE case_id = {id}; \
+             UPDATE sync.fetched_scopes SET status = '{}', again_at = NULL \
+             WHERE table_name IN ('cases', 'projects') AND id = {id}",
+            FetchStatus::Suspect
+        ))?;
+        fail(self.conn, run_id, now, &self.search_scope(id)?, why).map(drop)
     }
 
     /// The case does not exist any more.
