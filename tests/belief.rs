@@ -2,10 +2,11 @@
 //! count together, and what is not believed is told until it is over.
 
 use casemirror::sandbox::{Act, Control, Facet};
+use serde_json::Value;
 
 use crate::evidence::{age_failures, alter, always, many_files, mirrored, rows, status_of};
-use crate::support::follow::{assert_status, change, shown_cases};
-use crate::support::scripted::{garbage, refuse};
+use crate::support::follow::{UNTHROTTLED, assert_status, change, shown_cases};
+use crate::support::scripted::{garbage, property_rows, refuse, script_search};
 use crate::support::{World, one, shown};
 
 fn count(world: &World, table: &str) -> i64 {
@@ -58,6 +59,28 @@ fn a_case_that_a_listing_lacks_is_asked_again_where_the_question_fails() {
         world.assert_equal();
         assert_status(&world.run(&["status"]), 0);
     }
+}
+
+#[test]
+fn what_only_a_listing_shows_of_a_case_decides_what_is_read_of_it() {
+    let world = mirrored(8);
+    world.configure(&format!("{UNTHROTTLED}[reconcile]\nreread = \"off\"\n"));
+    let assignment = Some("ResaleOfContractPositionConsumer".to_owned());
+    let case = world.sandbox.act(&Act::NewCase { project: false, assignment }).unwrap();
+    let case_id = case.case_ids[0];
+    change(&world, case_id, Facet::Showing);
+    let mut row = property_rows(&world, Some(case_id)).remove(0);
+    row["AssignmentType"] = "Sale".into();
+    row["Guid"] = Value::Null;
+    script_search(&world, "Property", case_id, &[row]);
+    assert_status(&world.run(&["sync"]), 0);
+    let read = || ["resale_information", "public_showings"].map(|of| rows(&world, of, case_id));
+    assert_eq!(read(), [0, 0]);
+    world.sandbox.clear_faults();
+    alter(&world, "UPDATE sync.schedules SET last_run = '2026-01-01' WHERE name = 'reconcile'");
+    world.sync();
+    assert_eq!(read(), [1, 1]);
+    world.assert_equal();
 }
 
 #[test]

@@ -49,21 +49,26 @@ pub(super) fn after_search(
     lagging(conn, &settings.zone, resource, place, (seen, id), run_id, now)
 }
 
-/// Cases that a search shows exist: those that nobody knew become known, suspects are cleared.
+/// Cases that a search shows exist: those that nobody knew become known, suspects are cleared. What is
+/// read of a case hangs on its row too: where that is another one, it is to be planned.
 fn found(conn: &Connection, place: Place, now: Timestamp) -> Result<()> {
+    let table = sql::ident(place.table());
     let (place, found, unknown) = (sql::text(place.table()), Standing::Found, sql::text(UNKNOWN));
+    let now = instant(now);
     conn.execute_batch(&format!(
         "INSERT INTO sync.seen BY NAME \
          SELECT c.id AS case_id, false AS reported, {unknown} AS any_stamp, 0 AS moved, \
-           {} AS known_at, true AS dirty, {place} AS place, '{found}' AS state, \
+           {now} AS known_at, true AS dirty, {place} AS place, '{found}' AS state, \
            {unknown} AS rereading, false AS removed \
          FROM temp.stage_scopes c WHERE NOT EXISTS \
            (SELECT 1 FROM sync.seen s WHERE s.case_id = c.id); \
          UPDATE sync.seen s SET place = {place}, state = '{found}', suspect_at = NULL, \
-           removed = false, dirty = s.dirty OR s.removed \
+           removed = false, dirty = true \
          FROM temp.stage_scopes c WHERE s.case_id = c.id \
-           AND (s.place IS DISTINCT FROM {place} OR s.state IS DISTINCT FROM '{found}' OR s.removed)",
-        instant(now)
+           AND (s.place IS DISTINCT FROM {place} OR s.state IS DISTINCT FROM '{found}' OR s.removed); \
+         UPDATE sync.seen s SET dirty = true WHERE NOT s.dirty AND s.case_id IN \
+           (SELECT m.id FROM main.{table} m \
+            WHERE m._synced_at = {now} AND m.id IN (SELECT id FROM temp.stage_scopes))"
     ))
     .map_err(|e| db("cannot note which cases were found", e))
 }
