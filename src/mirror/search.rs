@@ -99,6 +99,9 @@ pub(super) struct Searched<'a> {
 /// What was searched before `ModifiedDate` + `source.search_delay` is searched once more after it. Of a
 /// `ModifiedDate` that cannot be read it is known only that it is not later than the poll that met it.
 /// `now` is our time of the answer.
+///
+/// The server's `Date` may be ahead of the clock that `ModifiedDate` is taken from, so our own clock has
+/// to say too that the delay is over. That may be behind: then it is over so long after the poll.
 pub(super) fn again(
     conn: &Connection,
     searched: Searched<'_>,
@@ -111,15 +114,18 @@ pub(super) fn again(
     let answered = answered_at.get();
     let delay_us = delay_ticks / 10;
     let now_us = now.as_microsecond();
+    let due = format!("(s.modified_date + {delay_ticks})");
+    let sent_us = "epoch_us(f.sent_at)";
+    let polled_us = format!("(coalesce(epoch_us(s.moved_at), 0) + {delay_us})");
     let table = sql::text(table);
     let (incomplete, moved) = (FetchStatus::Incomplete, FetchStatus::Moved);
     conn.execute_batch(&format!(
         "UPDATE sync.fetched_scopes f \
-             SET again_at = {now_us} + (s.modified_date + {delay_ticks} - {answered}) // 10 \
-               + {DATE_STEP_MICROS} \
+             SET again_at = {DATE_STEP_MICROS} + greatest({now_us} + ({due} - {answered}) // 10, \
+               least({now_us} + {due} // 10 - {sent_us}, {polled_us})) \
              FROM {seen} s, {ids} c \
              WHERE f.table_name = {table} AND f.id = c.id AND s.{id} = c.id \
-               AND s.modified_date + {delay_ticks} > {answered} \
+               AND ({due} > {answered} OR {due} // 10 > {sent_us} AND {polled_us} > {sent_us}) \
                AND f.status NOT IN ('{incomplete}', '{moved}'); \
              UPDATE sync.fetched_scopes f \
              SET again_at = epoch_us(s.moved_at) + {delay_us} + {DATE_STEP_MICROS} \
@@ -217,7 +223,10 @@ fn is_older(row_us: i64, feed: Ticks, zone: &TimeZone) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::state::State;
     use super::*;
+    use crate::mirror::reports::fixture;
+    use crate::scope::ContactSeen;
 
     #[test]
     fn a_row_lags_when_it_is_older_by_more_than_its_milliseconds() {
@@ -230,6 +239,65 @@ mod tests {
         assert!(!older("2026-05-01T10:00:00.113Z", "2026-05-01T10:00:00.123Z"));
         assert!(older("2026-05-01T10:00:00.112Z", "2026-05-01T10:00:00.123Z"));
         assert!(older("2026-05-01T09:00:00Z", "2026-05-01T10:00:00Z"));
+    }
+
+    #[test]
+    fn a_row_is_searched_again_until_no_clock_says_that_the_search_may_lag() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let delay = std::time::Duration::from_secs(30);
+        let at = |second: i64| Timestamp::from_second(1_790_000_000 + second).unwrap();
+        // Seconds after the change by a clock that is right.
+        let again = |polled: i64, sent: i64, server_ahead: i64, ours_ahead: i64| {
+            let [polled, ours] = [polled, sent].map(|second| at(second + ours_ahead));
+            let modified = Ticks::from(at(0)).get();
+            let contact = ContactSeen { contact_id: 17, modified: Some(modified) };
+            conn.execute_batch("DELETE FROM sync.seen_contacts; DELETE FROM sync.fetched_scopes")
+                .unwrap();
+            state.cases().see_contacts(&[contact], 1, polled).unwrap();
+            state.stage_ids("searched", &[17]).unwrap();
+            conn.execute_batch(&format!(
+                "INSERT INTO sync.fetched_scopes BY NAME SELECT 'contacts' AS table_name, 17 AS id, \
+                   '' AS part, {} AS sent_at",
+                instant(ours)
+            ))
+            .unwrap();
+            let searched = Searched {
+                table: "contacts",
+                ids: "temp.searched",
+                answered_at: at(sent + server_ahead).into(),
+            };
+            super::again(&conn, searched, ("sync.seen_contacts", "contact_id"), delay, ours)
+                .unwrap();
+            let again_at = "SELECT again_at FROM sync.fetched_scopes";
+            let again_at =
+                conn.query_row(again_at, [], |row| row.get::<_, Option<i64>>(0)).unwrap();
+            let start = at(ours_ahead).as_microsecond();
+            again_at.map(|us| (us - start) / 1_000_000)
+        };
+        // The polled second, the search, the server's clock and ours: when it is searched once more.
+        let expected = [
+            ((4, 5, 0, 0), Some(31)),
+            ((4, 29, 0, 0), Some(31)),
+            ((4, 30, 0, 0), None),
+            // An old change that a first poll tells of.
+            ((900, 901, 0, 0), None),
+            // The server's clock is ahead.
+            ((4, 5, 60, 0), Some(31)),
+            ((4, 5, 10, 0), Some(31)),
+            ((4, 31, 60, 0), None),
+            // Ours is behind: what is certain is that the change came before the poll.
+            ((4, 5, 60, -90), Some(35)),
+            ((4, 35, 60, -90), None),
+            ((4, 5, 0, -10), Some(35)),
+            // Ours is ahead: the server's decides.
+            ((4, 5, 0, 90), Some(31)),
+            ((4, 31, 0, 90), None),
+        ];
+        for (seconds, when) in expected {
+            let (polled, sent, server_ahead, ours_ahead) = seconds;
+            assert_eq!(again(polled, sent, server_ahead, ours_ahead), when, "{seconds:?}");
+        }
     }
 
     #[test]
