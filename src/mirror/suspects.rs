@@ -228,7 +228,8 @@ impl Suspects<'_> {
     ) -> Result<()> {
         let Asked { sequence, sent_at } = asked;
         let at = instant(now);
-        let table = sql::text(&self.search_scope(id)?.table);
+        let searched_in = self.search_scope(id)?.table;
+        let table = sql::text(&searched_in);
         State::new(self.conn).fetched_scopes().unfold("'cases', 'projects'", &id.to_string())?;
         self.write(&format!(
             "DELETE FROM sync.failures WHERE table_name IN ('cases', 'projects') AND id = {id}; \
@@ -248,8 +249,8 @@ impl Suspects<'_> {
             moved = FetchStatus::Moved,
             current = FetchStatus::Current,
         ))?;
-        let table = State::new(self.conn).standings().place(id)?.table();
-        let searched = Searched { table, ids: "temp.stage_hidden", answered_at: asked_at };
+        let searched =
+            Searched { table: &searched_in, ids: "temp.stage_hidden", answered_at: asked_at };
         search::again(self.conn, searched, ("sync.seen", "case_id"), delay, sent_at)
     }
 
