@@ -19,7 +19,7 @@ use crate::sql;
 const COMPARED_ROWS: i64 = 100_000;
 
 /// What may stand before a parenthesis: functions of their arguments alone, types and words of SQL.
-const PURE: [&str; 37] = [
+const PURE: [&str; 39] = [
     "all",
     "and",
     "any",
@@ -30,6 +30,7 @@ const PURE: [&str; 37] = [
     "cast",
     "coalesce",
     "concat_ws",
+    "contains",
     "count",
     "count_star",
     "decimal",
@@ -48,6 +49,7 @@ const PURE: [&str; 37] = [
     "not",
     "on",
     "or",
+    "over",
     "select",
     "strftime",
     "string_split",
