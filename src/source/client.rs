@@ -132,7 +132,7 @@ impl Client {
     ///
     /// # Errors
     /// The text says method, address without secrets, which attempt of how many, and the time it
-    /// took; the cause says what happened. A refusal's cause is a [`Refusal`]: see
+    /// took; the cause says what happened. A refusal's cause is a [`Refusal`](super::refusal::Refusal): see
     /// [`super::refusal()`]. [`Kind::Forbidden`] (403) names the missing permissions,
     /// [`Kind::NotFound`] is 404 and 410, [`Kind::NotAllowed`] 405, [`Kind::Throttled`] 429
     /// and 408 or a Retry-After beyond our patience, [`Kind::Refused`] another 4xx, [`Kind::Server`] 5xx,
