@@ -207,6 +207,31 @@ mod tests {
         }
     }
 
+    /// What is known where nothing is.
+    #[derive(Default)]
+    struct Nothing {
+        fetched: HashMap<(String, i64), Fetched>,
+        scopes: HashMap<(String, i64), i64>,
+        values: HashMap<(String, String), HashMap<i64, Option<String>>>,
+        lookups: HashMap<String, HashMap<i64, String>>,
+    }
+
+    impl Nothing {
+        fn of<'a>(&'a self, resources: &'a [Arc<Resource>]) -> Inputs<'a> {
+            Inputs {
+                resources,
+                fetched: &self.fetched,
+                hints: &self.scopes,
+                failures: &self.scopes,
+                values: &self.values,
+                lookups: &self.lookups,
+                since: None,
+                only: &[],
+                now_us: 0,
+            }
+        }
+    }
+
     fn fetched(version: &str) -> Fetched {
         Fetched {
             version: Some(version.into()),
@@ -249,6 +274,7 @@ mod tests {
 
     #[test]
     fn one_moved_date_makes_only_its_resources_stale() {
+        let nothing = Nothing::default();
         let catalog = crate::catalog::Catalog::load(None).unwrap();
         let mut dates = [Some(1); 11];
         let before = case(true, dates);
@@ -262,17 +288,7 @@ mod tests {
             ("cases".to_owned(), "assignment_type".to_owned()),
             HashMap::from([(17, Some("Sale".to_owned()))]),
         )]);
-        let inputs = Inputs {
-            resources,
-            fetched: &all,
-            hints: &HashMap::new(),
-            failures: &HashMap::new(),
-            values: &values,
-            lookups: &HashMap::new(),
-            since: None,
-            only: &[],
-            now_us: 0,
-        };
+        let inputs = Inputs { fetched: &all, values: &values, ..nothing.of(resources) };
         assert_eq!(plan_case(&before, &inputs), CasePlan::default());
         let plan = plan_case(&case(true, dates), &inputs);
         let stale: Vec<&str> = plan.stale.iter().map(|s| s.table.as_str()).collect();
@@ -292,6 +308,7 @@ mod tests {
 
     #[test]
     fn a_hint_makes_its_scope_stale_and_another_reason_answers_it_too() {
+        let nothing = Nothing::default();
         let catalog = crate::catalog::Catalog::load(None).unwrap();
         let case = case(true, [Some(1); 11]);
         let mut all = HashMap::new();
@@ -302,17 +319,7 @@ mod tests {
         let named = [("activities", 17), ("notes", 17), ("costs", 18)];
         let hints: HashMap<(String, i64), i64> =
             named.iter().map(|(table, id)| ((String::from(*table), *id), 7)).collect();
-        let inputs = Inputs {
-            resources: catalog.resources(),
-            fetched: &all,
-            hints: &hints,
-            failures: &HashMap::new(),
-            values: &HashMap::new(),
-            lookups: &HashMap::new(),
-            since: None,
-            only: &[],
-            now_us: 0,
-        };
+        let inputs = Inputs { fetched: &all, hints: &hints, ..nothing.of(catalog.resources()) };
         let mut stale: Vec<(String, Reason, Option<i64>)> = plan_case(&case, &inputs)
             .stale
             .into_iter()
@@ -357,21 +364,12 @@ mod tests {
 
     #[test]
     fn a_case_that_no_search_showed_is_looked_for_in_one_that_is_read() {
+        let nothing = Nothing::default();
         let catalog = crate::catalog::Catalog::load(None).unwrap();
         let asked = |place, without: &str| {
             let resources: Vec<Arc<Resource>> =
                 catalog.resources().iter().filter(|r| r.table != without).cloned().collect();
-            let inputs = Inputs {
-                resources: &resources,
-                fetched: &HashMap::new(),
-                hints: &HashMap::new(),
-                failures: &HashMap::new(),
-                values: &HashMap::new(),
-                lookups: &HashMap::new(),
-                since: None,
-                only: &[],
-                now_us: 0,
-            };
+            let inputs = nothing.of(&resources);
             let case = CaseState { place, ..case(true, [Some(1); 11]) };
             let stale = plan_case(&case, &inputs).stale.into_iter().map(|stale| stale.table);
             stale.filter(|table| Place::parse(table).is_some()).collect::<Vec<_>>()
@@ -385,19 +383,10 @@ mod tests {
 
     #[test]
     fn cases_modified_before_the_first_day_get_only_their_search_row() {
+        let nothing = Nothing::default();
         let catalog = crate::catalog::Catalog::load(None).unwrap();
         let only_searched = |case: CaseState, since: Since| {
-            let inputs = Inputs {
-                resources: catalog.resources(),
-                fetched: &HashMap::new(),
-                hints: &HashMap::new(),
-                failures: &HashMap::new(),
-                values: &HashMap::new(),
-                lookups: &HashMap::new(),
-                since: Some(&since),
-                only: &[],
-                now_us: 0,
-            };
+            let inputs = Inputs { since: Some(&since), ..nothing.of(catalog.resources()) };
             let plan = plan_case(&case, &inputs);
             plan.stale.iter().map(|s| s.table.as_str()).eq(["cases"])
         };
@@ -417,20 +406,11 @@ mod tests {
 
     #[test]
     fn a_hidden_case_is_followed_on_in_what_was_asked_of_it_before() {
+        let nothing = Nothing::default();
         let catalog = crate::catalog::Catalog::load(None).unwrap();
         let hidden = CaseState { state: Some(Standing::Hidden), ..case(true, [Some(1); 11]) };
         let asks = |fetched: &HashMap<(String, i64), Fetched>| {
-            let inputs = Inputs {
-                resources: catalog.resources(),
-                fetched,
-                hints: &HashMap::new(),
-                failures: &HashMap::new(),
-                values: &HashMap::new(),
-                lookups: &HashMap::new(),
-                since: None,
-                only: &[],
-                now_us: 0,
-            };
+            let inputs = Inputs { fetched, ..nothing.of(catalog.resources()) };
             let plan = plan_case(&hidden, &inputs);
             plan.stale.iter().any(|stale| stale.table == "resale_information")
         };
