@@ -342,6 +342,13 @@ impl Verifications<'_> {
             .collect())
     }
 
+    /// Whether any line of a journal's month is mirrored.
+    pub(crate) fn has_lines(&self, table: &str, scope: JournalScope) -> Result<bool> {
+        let (table, month) = (sql::ident(table), rows_of_month(scope));
+        let lines = format!("SELECT count(*) FROM main.{table} WHERE {month}");
+        Ok(sql::scalar_i64(self.conn, &lines)? > 0)
+    }
+
     /// Notes that months had their turn to be held against the source line by line, whether or not they could be read:
     /// the next ones have theirs.
     pub(crate) fn months_had_their_turn(

@@ -18,7 +18,6 @@ use crate::error::{Kind, Result};
 use crate::journals::MonthRead;
 use crate::mirror::{State, TurnMonth, journal_lines, rows_of_month};
 use crate::scope::{DueReason, JournalScope, REVENUE_SUMS};
-use crate::sql;
 use crate::text::counted;
 
 /// A table and the id whose turn it is there.
@@ -54,13 +53,6 @@ pub(super) fn tables_in_turn(active: &[Arc<Resource>]) -> Vec<Arc<Resource>> {
         .filter(|r| matches!(r.group, Group::Journal(_)) && line_key(r).is_some())
         .cloned()
         .collect()
-}
-
-/// Whether no line of a journal's month is mirrored.
-fn is_empty(context: &Context, table: &str, scope: JournalScope) -> Result<bool> {
-    let (table, month) = (sql::ident(table), rows_of_month(scope));
-    let lines = format!("SELECT count(*) FROM main.{table} WHERE {month}");
-    Ok(sql::scalar_i64(&context.reader()?, &lines)? == 0)
 }
 
 impl Turns {
@@ -141,7 +133,9 @@ impl Turns {
             // Nothing is there, and nothing is mirrored: the mirror says the same.
             Err(error)
                 if error.kind() == Kind::NotFound
-                    && is_empty(context, &key.0, open.month.scope)? =>
+                    && !State::new(&context.reader()?)
+                        .verifications()
+                        .has_lines(&key.0, open.month.scope)? =>
             {
                 self.reach.answered(&key.0);
                 self.is_same(&key, name, (0, 0));
