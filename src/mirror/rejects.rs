@@ -61,7 +61,9 @@ pub(super) fn note(
     conn.execute_batch(&format!(
         "UPDATE sync.rejects o SET last_at = {now}, value = n.value, error = n.error \
          FROM temp.stage_rejects n WHERE o.resolved_at IS NULL AND {SAME}; \
-         INSERT INTO sync.rejects SELECT DISTINCT ON (n.table_name, n.scope, n.record_key, n.column_name) {run_id}, n.table_name, n.scope, n.record_key, \
+         INSERT INTO sync.rejects \
+           SELECT DISTINCT ON (n.table_name, n.scope, n.record_key, n.column_name) \
+           {run_id}, n.table_name, n.scope, n.record_key, \
            n.column_name, n.value, n.error, {now}, {now}, NULL \
          FROM temp.stage_rejects n WHERE NOT EXISTS \
            (SELECT 1 FROM sync.rejects o WHERE o.resolved_at IS NULL AND {SAME}); \

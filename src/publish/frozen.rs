@@ -49,8 +49,8 @@ pub(crate) struct Pinned {
 }
 
 /// What a publishing is called, before the state that it shows is frozen. Where another process publishes to the same
-/// place, this waits until that has ended. What a killed process left behind at the targets is removed. A bucket is looked at: that it cannot be reached is no error here, as the
-/// rest can be published without it.
+/// place, this waits until that has ended. What a killed process left behind at the targets is removed. A bucket is
+/// looked at: that it cannot be reached is no error here, as the rest can be published without it.
 ///
 /// # Errors
 /// `Kind::Io`; `Kind::Config` for a bucket of another store; `Kind::Cancelled`.
