@@ -9,7 +9,7 @@ use duckdb::Connection;
 
 use super::guard::{self, Limits};
 use super::state::fetched::rows_of;
-use crate::catalog::{EXTRA_COLUMN, Group, LINE_NUMBER, Resource};
+use crate::catalog::{EXTRA_COLUMN, LINE_NUMBER, Resource};
 use crate::decode::Decoded;
 use crate::error::Result;
 use crate::sql::{self, db, scalar_i64};
@@ -111,15 +111,6 @@ pub(super) fn merge(
             .map(|n| n as u64)
             .map_err(|e| db(&format!("cannot {what} {}", resource.table), e))
     };
-    let mut doubled = 0;
-    if matches!(resource.group, Group::ForEach(_)) && resource.records_name_their_scope() {
-        // Earlier versions took one row from two answers twice.
-        doubled = run("remove doubled rows of", &sql.remove_doubled(&sql.main, &[]))?;
-        if rules.history {
-            let version = ["_valid_from", "_valid_to"];
-            run("remove doubled versions of", &sql.remove_doubled(&sql.history, &version))?;
-        }
-    }
     run("look for absent rows of", &sql.gone(rules.withheld))?;
     run("compare", &sql.diff())?;
     let mut found = Found::of(conn)?;
@@ -132,7 +123,7 @@ pub(super) fn merge(
     if let Some(limits) = rules.limits {
         guard::note_removed(conn, &resource.table, merged.deleted, limits.now)?;
     }
-    Ok(Merged { held, deleted: merged.deleted + doubled, ..merged })
+    Ok(Merged { held, ..merged })
 }
 
 /// Writes what `temp.gone(mid)` and `temp.diff(sid, mid, synced, versioned)` say: `mid` are rows of
@@ -402,17 +393,6 @@ impl<'a> Sql<'a> {
 
     fn keep_gone(&self, now: &str, change: &str) -> String {
         self.keep("JOIN temp.gone g ON m.rowid = g.mid", now, change)
-    }
-
-    /// Of rows with one key, and the same in these columns, the last stays.
-    fn remove_doubled(&self, table: &str, and: &[&str]) -> String {
-        let key = self.resource.key.iter().map(|k| sql::ident(k));
-        let same: Vec<String> = key.chain(and.iter().map(|name| sql::ident(name))).collect();
-        format!(
-            "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} \
-               QUALIFY row_number() OVER (PARTITION BY {} ORDER BY rowid DESC) > 1)",
-            same.join(", ")
-        )
     }
 
     fn delete(&self, rows: &str) -> String {

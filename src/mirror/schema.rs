@@ -52,7 +52,7 @@ fn prepare_within(
     key: impl FnOnce(Option<&str>) -> Result<[u8; 32]>,
 ) -> Result<[u8; 32]> {
     let before = format(conn)?;
-    let (mut upgraded, mut was_kept) = (false, true);
+    let (mut upgraded, mut was_kept, mut may_be_doubled) = (false, true, false);
     if before.is_none() {
         conn.execute_batch(include_str!("sync.sql"))
             .map_err(|e| db("cannot create the store's state", e))?;
@@ -92,6 +92,7 @@ fn prepare_within(
         }
         upgraded = format < FORMAT;
         was_kept = format >= 6;
+        may_be_doubled = format < 9;
     }
     comment_state(conn)?;
     calendar(conn, &config.source.time_zone)?;
@@ -105,6 +106,9 @@ fn prepare_within(
         comments::look_again(conn)?;
         if !was_kept {
             freshness::note_all(conn, catalog)?;
+        }
+        if may_be_doubled {
+            upgrade::remove_doubled(conn, catalog)?;
         }
         set_meta(conn, "format", &FORMAT.to_string())?;
     }

@@ -1,11 +1,13 @@
 //! Bringing a store that an earlier version made up to this version's state tables.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use duckdb::{Connection, params};
 
 use super::definition::definition;
 use super::lines::{month_of, same_month};
+use super::load::count_changed;
 use super::state::State;
 use super::state::fetched;
 use super::undescribed;
@@ -155,6 +157,37 @@ pub(super) fn from_eighth(conn: &Connection) -> Result<()> {
         "CREATE TABLE sync.left_scopes (table_name VARCHAR, id BIGINT, left_at TIMESTAMPTZ)",
     )
     .map_err(|e| db("cannot bring the store's state up to this version", e))
+}
+
+/// Up to the eighth format a row that several answers brought at once was there twice, and so were its versions: of those
+/// with one key the last stays. After the tables have this catalog's columns: DuckDB alters none that was written to.
+pub(super) fn remove_doubled(conn: &Connection, catalog: &Catalog) -> Result<()> {
+    let mut changed = BTreeSet::new();
+    for resource in catalog.resources() {
+        if !matches!(resource.group, Group::ForEach(_)) || !resource.records_name_their_scope() {
+            continue;
+        }
+        let key = sql::idents(resource.key.iter().map(String::as_str));
+        let table = sql::ident(&resource.table);
+        for (rows, one) in [
+            (format!("main.{table}"), key.clone()),
+            (format!("history.{table}"), format!("{key}, _valid_from, _valid_to")),
+        ] {
+            let removed = conn
+                .execute(
+                    &format!(
+                        "DELETE FROM {rows} WHERE rowid IN (SELECT rowid FROM {rows} \
+                           QUALIFY row_number() OVER (PARTITION BY {one} ORDER BY rowid DESC) > 1)"
+                    ),
+                    [],
+                )
+                .map_err(|e| db(&format!("cannot remove doubled rows of {}", resource.table), e))?;
+            if removed > 0 {
+                changed.insert(resource.table.clone());
+            }
+        }
+    }
+    count_changed(conn, &changed)
 }
 
 /// Gives a journal's table the column of the names, where each row has its line's place. Nothing is
