@@ -266,13 +266,12 @@ fn collect_beside_unread(
 /// (`report.snapshot`; docs/architecture.md, "Reports").
 pub(crate) fn note_complete(conn: &Connection, pending: &Pending, catalog: &Catalog) -> Result<()> {
     let state = State::new(conn);
-    let before = complete_tables(&state)?;
+    let before = state.complete_tables()?;
     let complete = complete_by(conn, pending, catalog)?;
     if complete.len() == before.len() {
         return Ok(());
     }
-    let text: Vec<String> = complete.into_iter().collect();
-    state.set_meta("complete_tables", &text.join(","))
+    state.set_complete_tables(complete)
 }
 
 /// The tables that are complete by what is pending now, and those that were noted before.
@@ -282,7 +281,7 @@ fn complete_by(
     catalog: &Catalog,
 ) -> Result<BTreeSet<String>> {
     let state = State::new(conn);
-    let mut complete = complete_tables(&state)?;
+    let mut complete = state.complete_tables()?;
     if !state.standings().are_listed()? {
         return Ok(complete);
     }
@@ -305,7 +304,7 @@ fn complete_by(
 
 /// Whether every scope that the configuration asks for has been fetched once, as far as was noted.
 pub(crate) fn is_complete(conn: &Connection, catalog: &Catalog) -> Result<bool> {
-    has_all(&complete_tables(&State::new(conn))?, conn, catalog)
+    has_all(&State::new(conn).complete_tables()?, conn, catalog)
 }
 
 /// The same by what is pending now: it is noted only with the next publishing.
@@ -332,11 +331,6 @@ fn is_asked(resource: &Resource, status: &BTreeMap<String, ResourceRow>) -> bool
     [resource.table.as_str(), resource.read_with()]
         .iter()
         .all(|table| status.get(*table).is_some_and(ResourceRow::is_asked))
-}
-
-fn complete_tables(state: &State<'_>) -> Result<BTreeSet<String>> {
-    let text = state.meta("complete_tables")?.unwrap_or_default();
-    Ok(text.split(',').filter(|t| !t.is_empty()).map(str::to_owned).collect())
 }
 
 #[cfg(test)]

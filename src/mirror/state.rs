@@ -6,6 +6,8 @@ pub(super) mod failures;
 pub(super) mod fetched;
 mod standing;
 
+use std::collections::BTreeSet;
+
 use crate::scope::FeedState;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
@@ -150,12 +152,23 @@ impl<'c> State<'c> {
         super::schema::set_meta(self.conn, key, value)
     }
 
-    /// These tables count as never read whole, until nothing of them lacks (`report.snapshot`).
+    /// The tables of which every scope has been read once (`report.snapshot`).
+    pub(crate) fn complete_tables(&self) -> Result<BTreeSet<String>> {
+        let text = self.meta(COMPLETE_TABLES)?.unwrap_or_default();
+        Ok(text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// Sets them.
+    pub(crate) fn set_complete_tables(&self, tables: BTreeSet<String>) -> Result<()> {
+        let tables: Vec<String> = tables.into_iter().collect();
+        self.set_meta(COMPLETE_TABLES, &tables.join(","))
+    }
+
+    /// These tables count as never read whole, until nothing of them lacks.
     pub(super) fn are_not_complete(&self, tables: &[impl AsRef<str>]) -> Result<()> {
-        let complete = self.meta(COMPLETE_TABLES)?.unwrap_or_default();
-        let others: Vec<&str> =
-            complete.split(',').filter(|name| tables.iter().all(|t| t.as_ref() != *name)).collect();
-        self.set_meta(COMPLETE_TABLES, &others.join(","))
+        let mut complete = self.complete_tables()?;
+        complete.retain(|name| tables.iter().all(|table| table.as_ref() != name));
+        self.set_complete_tables(complete)
     }
 
     /// How far a feed was read.
