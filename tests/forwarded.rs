@@ -1,13 +1,16 @@
 //! Commands that are typed while `run` holds the store: what they print and how they end is what they
 //! would print and end with on their own (docs/architecture.md, "Commands").
 
+use std::io::{BufRead, BufReader};
 use std::process::Output;
 
 use casemirror::sandbox::{Act, Fault, Journal, JournalEdit};
 use serde_json::Value;
 
 use crate::support::daemon::{Daemon, without_figures};
-use crate::support::follow::{UNTHROTTLED, assert_status, calls, hold, shown_cases, unthrottled};
+use crate::support::follow::{
+    UNTHROTTLED, assert_status, calls, hold, shown_cases, start, unthrottled,
+};
 use crate::support::scripted::{fault, refuse};
 use crate::support::{World, one, shown};
 
@@ -222,30 +225,47 @@ fn status_says_that_all_is_there_before_it_is_published() {
     daemon.stop();
 }
 
-/// Slow enough for a line: a command on its own says where it is after ten seconds.
+/// Whether this is the line of a log that says how far a run is in fetching.
+fn tells_how_far(line: &str) -> bool {
+    ["fetching what is stale: ", " rows, ", " committed, ", " calls"]
+        .iter()
+        .all(|part| line.contains(part))
+}
+
+/// A command says where it is after ten seconds, and again after twice as long each time. The source is
+/// slow until it has said so of its fetching, whatever it was at when the first line was due.
 #[test]
 fn a_sync_that_is_forwarded_tells_its_progress_as_one_on_its_own_does() {
     let world = World::with(unthrottled(60));
     world.configure_eager("");
     let mut daemon = world.start_daemon();
     daemon.wait_until_idle();
-    world.sandbox.fault(fault("/api/Cases/*/Activities", None, Fault::Delay { ms: 1000 }));
-    let lines = |args: &[&str]| -> Vec<String> {
-        let output = world.run(args);
-        assert_status(&output, 0);
-        let said = String::from_utf8(output.stderr).unwrap();
-        let lines = said.lines().filter(|line| line.contains("fetching what is stale: "));
-        lines.map(str::to_owned).collect()
+    let slow = |ms| {
+        world.sandbox.fault(fault("/api/Cases/*/Activities", None, Fault::Delay { ms }));
     };
-    let told = |lines: &[String]| {
-        lines
-            .iter()
-            .any(|l| l.contains(" rows, ") && l.contains(" committed, ") && l.contains(" calls"))
+    let assert_told = |whose: &str| {
+        slow(3000);
+        let mut sync = start(&world, &["sync", "--full"]);
+        let (mut said, mut told) = (String::new(), false);
+        for line in BufReader::new(sync.stderr.take().unwrap()).lines() {
+            let line = line.unwrap();
+            if !told && tells_how_far(&line) {
+                told = true;
+                world.sandbox.clear_faults();
+            }
+            said.push_str(&line);
+            said.push('\n');
+        }
+        assert_status(&sync.wait_with_output().unwrap(), 0);
+        assert!(told, "{whose}: {said}");
     };
-    let handed = lines(&["sync", "--full"]);
-    assert!(told(&handed), "{handed:?}");
-    assert_eq!(lines(&["sync", "--full", "-q"]), [""; 0]);
+    assert_told("forwarded");
+    slow(1000);
+    let quiet = world.run(&["sync", "--full", "-q"]);
+    assert_status(&quiet, 0);
+    let said = String::from_utf8(quiet.stderr).unwrap();
+    assert!(!said.contains("fetching what is stale"), "{said}");
+    world.sandbox.clear_faults();
     daemon.stop();
-    let own = lines(&["sync", "--full"]);
-    assert!(told(&own), "{own:?}");
+    assert_told("on its own");
 }
