@@ -35,6 +35,18 @@ impl Fault {
         Fault { table: Some(table.to_owned()), cause: shape(cause) }
     }
 
+    /// What a call met with: the end of `GET ... failed (attempt 5 of 5): it answered 500`. A source that is
+    /// down meets the calls of all tables alike.
+    pub(crate) fn met(&self) -> Option<&str> {
+        Fault::met_in(&self.cause)
+    }
+
+    /// The same of a text.
+    pub(crate) fn met_in(text: &str) -> Option<&str> {
+        let (_, attempts) = text.split_once(" failed (attempt ")?;
+        attempts.split_once("): ").map(|(_, met)| met)
+    }
+
     /// Whether a line of what waits (`costs (3 scopes): why`) tells of it.
     pub(crate) fn is_why(&self, waits: &str) -> bool {
         let table = waits.split(" (").next();
@@ -81,6 +93,8 @@ mod tests {
         assert!(Fault::of(first).is_why(&waits), "{waits}");
         assert!(!Fault::of(first).is_why(&waits.replace("costs", "notes")));
         assert!(!Fault::of(first).is_why("costs (3 scopes): changed"));
+        assert_eq!(Fault::of(first).met(), Some("it answered #"));
+        assert_eq!(Fault::of("the disk is full").met(), None);
         let lost = Fault::of("no answer to 3f1c9a2e-aaaa-4bbb: lost");
         assert_eq!(lost, Fault::of("no answer to 77e01b22-aaaa-1bbb: lost"));
     }

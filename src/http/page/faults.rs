@@ -1,6 +1,6 @@
 //! What is wrong or was, each fault once: the status, the scopes that failed and the runs all tell of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -9,10 +9,13 @@ use crate::http::facts::Facts;
 use crate::pulse::{Feeds, Lag};
 use crate::status::Fault;
 
+/// So many tables that meet with the same are told of together: then it is the source that fails.
+const MANY: usize = 3;
+
 /// One fault, and all that is told of it.
 #[derive(Default)]
 pub(super) struct Told {
-    /// Of a table that cannot be read, for whatever reasons: that is one fault.
+    /// Of a table that cannot be read, for whatever reasons: that is one fault. So is what many tables meet with.
     faults: Vec<Fault>,
     /// As they stand elsewhere, each once, the first first.
     pub(super) texts: Vec<String>,
@@ -51,6 +54,7 @@ impl Faults {
                 None => drop(tell(&mut faults.now, fault, &problem)),
             }
         }
+        faults.now = joined(faults.now);
         for failing in &facts.failing {
             let errors = facts.status.failures.iter().filter(|f| f.table == failing.table);
             let of_table = faults.now.iter().position(|told| told.is_of(&failing.table));
@@ -71,7 +75,7 @@ impl Faults {
             told.scopes += failing.scopes;
             told.attempts += failing.attempts;
             told.met(failing.first);
-            told.next_try = failing.next_try.or(told.next_try);
+            told.next_try = told.next_try.into_iter().chain(failing.next_try).min();
             for failure in errors {
                 told.says(&match failure.scope {
                     0 => format!("{}: {}", failure.table, failure.error),
@@ -139,10 +143,44 @@ impl Told {
         }
     }
 
+    /// What every call met with.
+    fn met_with(&self) -> Option<&str> {
+        let mut all = self.faults.iter().map(|fault| fault.table.as_ref().and(fault.met()));
+        let first = all.next()??;
+        all.all(|met| met == Some(first)).then_some(first)
+    }
+
     fn met(&mut self, at: Option<Timestamp>) {
         self.first = self.first.into_iter().chain(at).min();
         self.last = self.last.max(at);
     }
+}
+
+/// What many tables meet with as one, in the place of the first of them.
+fn joined(all: Vec<Told>) -> Vec<Told> {
+    let mut tables: BTreeMap<String, usize> = BTreeMap::new();
+    for met in all.iter().filter_map(Told::met_with) {
+        *tables.entry(met.to_owned()).or_default() += 1;
+    }
+    tables.retain(|_, tables| *tables >= MANY);
+    let mut joined: Vec<Told> = Vec::new();
+    let mut place = BTreeMap::new();
+    for told in all {
+        let many = told.met_with().and_then(|met| tables.get_key_value(met));
+        let Some((met, count)) = many else {
+            joined.push(told);
+            continue;
+        };
+        let at = *place.entry(met).or_insert_with(|| {
+            let said = told.texts.iter().find_map(|text| Fault::met_in(text)).unwrap_or(met);
+            let texts = vec![format!("the calls of {count} tables fail alike: {said}")];
+            joined.push(Told { texts, ..Told::default() });
+            joined.len() - 1
+        });
+        joined[at].faults.extend(told.faults);
+        joined[at].texts.extend(told.texts);
+    }
+    joined
 }
 
 /// What is told of a fault from here on.

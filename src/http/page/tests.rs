@@ -168,8 +168,11 @@ fn broken() -> (Facts, Reports) {
         (table.pending, table.rejected) = (1_200, 17);
     }
     let name = |at: usize| if at == 0 { "costs".to_owned() } else { format!("table_{at}") };
-    let failed =
-        |at| format!("{}: 12 scopes failed and will be tried again: {}", name(at), answer(7));
+    // Each met with something else.
+    let failed = |at: usize| {
+        let (name, answer, other) = (name(at), answer(7), "x".repeat(at));
+        format!("{name}: 12 scopes failed and will be tried again: {answer}{other}")
+    };
     status.problems = (0..60).map(failed).collect();
     status.waiting = vec![format!("activities (1200 scopes): {HOSTILE}")];
     status.failures = (0..12)
@@ -475,6 +478,46 @@ fn a_fault_is_told_once_whoever_tells_of_it_and_as_it_is_on_demand() {
     assert!(now.contains("notes (1 scope): GET /api/Cases/3/Costs failed"), "{now}");
     assert!(now.contains("costs (5 scopes): changed"), "{now}");
     assert!(!now.contains("costs (2 scopes)"), "it stands above\n{now}");
+}
+
+/// The platform is down: nothing is gained by one entry for each of 45 tables.
+#[test]
+fn what_the_calls_of_many_tables_meet_with_is_one_fault() {
+    let mut facts = well();
+    let failed = |table: &str, answered: &str| {
+        format!(
+            "{table}: 7 scopes failed and will be tried again: GET https://brokerage.invalid/api/{table} failed \
+             (attempt 5 of 5, after 2.0 s): {answered}"
+        )
+    };
+    let down = "it answered 503";
+    let tables = ["costs", "notes", "leads"];
+    facts.status.problems = tables.map(|table| failed(table, down)).to_vec();
+    facts.status.problems.push(failed("checklists", "it sent half an answer"));
+    let failing = |(at, table): (usize, &str)| Failing {
+        table: table.to_owned(),
+        scopes: 7,
+        attempts: 35,
+        first: Some(ago(600)),
+        next_try: Some(ago(-60 * i64::try_from(at).unwrap() - 60)),
+    };
+    facts.failing = tables.into_iter().enumerate().map(failing).collect();
+    let lines = |facts: &Facts| {
+        let page = of(facts, &Reports::default(), true).into_string();
+        let attention = between(&page, "<section id=\"attention\"", "</section>")[0].to_owned();
+        attention.split("<li class=\"warns\">").skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let [alike, other] = &lines(&facts)[..] else { panic!("{:?}", lines(&facts)) };
+    let (seen, full) = alike.split_once("<details").unwrap();
+    for words in ["the calls of 3 tables fail alike: it answered 503", "21 scopes, 105 attempts"] {
+        assert!(seen.contains(words), "{words}\n{seen}");
+    }
+    assert!(seen.contains("the next try at <time datetime=\"2026-11-24T20:31:00Z\">"), "{seen}");
+    assert!(tables.iter().all(|table| full.contains(&failed(table, down))), "{full}");
+    assert!(other.contains("it sent half an answer"), "{other}");
+    // Two may be a coincidence.
+    facts.status.problems.remove(0);
+    assert_eq!(lines(&facts).len(), 3);
 }
 
 /// For who wants to look at them: `WRITE_PAGES=DIR cargo test --release --lib http::page`.
