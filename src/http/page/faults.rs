@@ -9,13 +9,14 @@ use crate::http::facts::Facts;
 use crate::pulse::{Feeds, Lag};
 use crate::status::Fault;
 
-/// So many tables that meet with the same are told of together: then it is the source that fails.
+/// So many tables, feeds and runs that meet with the same are told of together: then it is the source that
+/// fails.
 const MANY: usize = 3;
 
 /// One fault, and all that is told of it.
 #[derive(Default)]
 pub(super) struct Told {
-    /// Of a table that cannot be read, for whatever reasons: that is one fault. So is what many tables meet with.
+    /// Of a table that cannot be read, for whatever reasons: that is one fault. So is what many meet with.
     faults: Vec<Fault>,
     /// As they stand elsewhere, each once, the first first.
     pub(super) texts: Vec<String>,
@@ -46,6 +47,8 @@ impl Faults {
             let fault = Fault::of(lag.error.as_ref().unwrap_or(&text));
             tell(&mut faults.now, fault, &text);
         }
+        // That nothing is followed stands apart, whatever is the reason.
+        let apart = faults.now.len();
         for problem in disk(facts).into_iter().chain(facts.status.problems.iter().cloned()) {
             let fault = Fault::of(&problem);
             let of_table = fault.table.as_deref().and_then(|table| faults.now_of(table));
@@ -54,7 +57,8 @@ impl Faults {
                 None => drop(tell(&mut faults.now, fault, &problem)),
             }
         }
-        faults.now = joined(faults.now);
+        let others = faults.now.split_off(apart);
+        faults.now.extend(joined(others));
         for failing in &facts.failing {
             let errors = facts.status.failures.iter().filter(|f| f.table == failing.table);
             let of_table = faults.now.iter().position(|told| told.is_of(&failing.table));
@@ -143,9 +147,9 @@ impl Told {
         }
     }
 
-    /// What every call met with.
+    /// What its calls met with, if all with the same.
     fn met_with(&self) -> Option<&str> {
-        let mut all = self.faults.iter().map(|fault| fault.table.as_ref().and(fault.met()));
+        let mut all = self.faults.iter().map(Fault::met);
         let first = all.next()??;
         all.all(|met| met == Some(first)).then_some(first)
     }
@@ -156,24 +160,24 @@ impl Told {
     }
 }
 
-/// What many tables meet with as one, in the place of the first of them.
+/// What many meet with as one, in the place of the first of them.
 fn joined(all: Vec<Told>) -> Vec<Told> {
-    let mut tables: BTreeMap<String, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for met in all.iter().filter_map(Told::met_with) {
-        *tables.entry(met.to_owned()).or_default() += 1;
+        *counts.entry(met.to_owned()).or_default() += 1;
     }
-    tables.retain(|_, tables| *tables >= MANY);
+    counts.retain(|_, count| *count >= MANY);
     let mut joined: Vec<Told> = Vec::new();
     let mut place = BTreeMap::new();
     for told in all {
-        let many = told.met_with().and_then(|met| tables.get_key_value(met));
+        let many = told.met_with().and_then(|met| counts.get_key_value(met));
         let Some((met, count)) = many else {
             joined.push(told);
             continue;
         };
         let at = *place.entry(met).or_insert_with(|| {
             let said = told.texts.iter().find_map(|text| Fault::met_in(text)).unwrap_or(met);
-            let texts = vec![format!("the calls of {count} tables fail alike: {said}")];
+            let texts = vec![format!("{count} things fail alike: {said}")];
             joined.push(Told { texts, ..Told::default() });
             joined.len() - 1
         });

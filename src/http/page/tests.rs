@@ -482,7 +482,7 @@ fn a_fault_is_told_once_whoever_tells_of_it_and_as_it_is_on_demand() {
 
 /// The platform is down: nothing is gained by one entry for each of 45 tables.
 #[test]
-fn what_the_calls_of_many_tables_meet_with_is_one_fault() {
+fn what_the_calls_of_many_tables_feeds_and_runs_meet_with_is_one_fault() {
     let mut facts = well();
     let failed = |table: &str, answered: &str| {
         format!(
@@ -493,6 +493,9 @@ fn what_the_calls_of_many_tables_meet_with_is_one_fault() {
     let down = "it answered 503";
     let tables = ["costs", "notes", "leads"];
     facts.status.problems = tables.map(|table| failed(table, down)).to_vec();
+    let of_feed =
+        failed("cases", down).replace("cases: 7 scopes failed and will be tried again", "the feed");
+    facts.status.problems.push(of_feed.clone());
     facts.status.problems.push(failed("checklists", "it sent half an answer"));
     let failing = |(at, table): (usize, &str)| Failing {
         table: table.to_owned(),
@@ -509,14 +512,15 @@ fn what_the_calls_of_many_tables_meet_with_is_one_fault() {
     };
     let [alike, other] = &lines(&facts)[..] else { panic!("{:?}", lines(&facts)) };
     let (seen, full) = alike.split_once("<details").unwrap();
-    for words in ["the calls of 3 tables fail alike: it answered 503", "21 scopes, 105 attempts"] {
+    for words in ["4 things fail alike: it answered 503", "21 scopes, 105 attempts"] {
         assert!(seen.contains(words), "{words}\n{seen}");
     }
     assert!(seen.contains("the next try at <time datetime=\"2026-11-24T20:31:00Z\">"), "{seen}");
     assert!(tables.iter().all(|table| full.contains(&failed(table, down))), "{full}");
+    assert!(full.contains(&of_feed), "{full}");
     assert!(other.contains("it sent half an answer"), "{other}");
     // Two may be a coincidence.
-    facts.status.problems.remove(0);
+    facts.status.problems.drain(..2);
     assert_eq!(lines(&facts).len(), 3);
 }
 
