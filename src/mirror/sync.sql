@@ -69,7 +69,9 @@ CREATE TABLE sync.failures (
   kind VARCHAR,
   error VARCHAR,
   -- What an answer that is not believed yet says is there: only an equal one confirms it.
-  digest VARCHAR
+  digest VARCHAR,
+  -- When it failed the last time.
+  last_at TIMESTAMPTZ
 );
 
 CREATE TABLE sync.resources (

@@ -91,22 +91,18 @@ impl Failures<'_> {
     /// The ids of a table's scopes, of parts that begin so, that answered 403 when they were last asked, since
     /// `answered`, a query of an instant.
     fn forbidden_since(&self, table: &str, part: &str, answered: &str) -> Result<Vec<i64>> {
-        let rows = sql::query(
+        // Earlier versions kept the first time alone.
+        sql::query(
             self.conn,
             &format!(
-                "SELECT id, attempts, epoch_us(next_at), epoch_us(({answered})) FROM sync.failures \
-                 WHERE table_name = {} AND kind = '{}' AND starts_with(part, {})",
+                "SELECT id FROM sync.failures WHERE table_name = {} AND kind = '{}' AND starts_with(part, {}) \
+                   AND coalesce(last_at, first_at) > coalesce(({answered}), '-infinity'::TIMESTAMPTZ)",
                 sql::text(table),
                 FailureKind::of(Kind::Forbidden),
                 sql::text(part)
             ),
-            |row| {
-                let (attempts, next): (i64, i64) = (row.get(1)?, row.get(2)?);
-                Ok((row.get(0)?, asked_at(attempts, next), row.get::<_, Option<i64>>(3)?))
-            },
-        )?;
-        let later = rows.into_iter().filter(|(_, asked, answered)| Some(*asked) > *answered);
-        Ok(later.map(|(id, ..)| id).collect())
+            |row| row.get(0),
+        )
     }
 
     /// Forgets that scopes of a table answered 403: the table as a whole is forbidden now.
@@ -177,13 +173,6 @@ pub(in crate::mirror) fn is_failed(search_delay: Duration) -> String {
         "NOT (kind IN ({}) AND epoch_us(next_at) - epoch_us(first_at) <= {longest})",
         FailureKind::names(&FailureKind::OF_THE_SEARCH)
     )
-}
-
-/// When a scope was last asked that waits for nothing but its backoff, in microseconds, by how often it was and
-/// when it may be again. One that need not wait any longer counts as asked earlier than it was.
-fn asked_at(attempts: i64, next_us: i64) -> i64 {
-    let wait = backoff(u32::try_from(attempts).unwrap_or(u32::MAX)).as_micros();
-    next_us.saturating_sub(i64::try_from(wait).unwrap_or(i64::MAX))
 }
 
 /// What a 404 for one of the values that a scope's calls go through is noted as.
@@ -263,8 +252,8 @@ pub(in crate::mirror) fn fail(
     conn.execute_batch(&format!("DELETE FROM sync.failures WHERE {of_scope}")).map_err(failed)?;
     conn.execute(
         "INSERT INTO sync.failures \
-           (table_name, id, part, run_id, attempts, first_at, next_at, kind, error, digest) \
-         VALUES (?, ?, ?, ?, ?, ?::TIMESTAMPTZ, ?::TIMESTAMPTZ, ?, ?, ?)",
+           (table_name, id, part, run_id, attempts, first_at, next_at, kind, error, digest, last_at) \
+         VALUES (?, ?, ?, ?, ?, ?::TIMESTAMPTZ, ?::TIMESTAMPTZ, ?, ?, ?, ?::TIMESTAMPTZ)",
         params![
             scope.table,
             scope.id,
@@ -275,7 +264,8 @@ pub(in crate::mirror) fn fail(
             instant_param(next),
             kind.name(),
             error,
-            digest
+            digest,
+            instant_param(now)
         ],
     )
     .map_err(failed)?;
@@ -355,6 +345,14 @@ mod tests {
         assert_eq!(count(&[1, 2, 3]), 1, "another month was read since");
         forbid(1, "02", 4);
         assert_eq!(count(&[1, 2, 3]), 2, "it answered 403 again");
+        // A month that fails late rests for long: when it is tried again says nothing of when it was asked.
+        conn.execute_batch(&format!(
+            "UPDATE sync.failures SET next_at = {}; UPDATE sync.journal_months SET read_at = {}",
+            instant(at(90_000)),
+            instant(at(5))
+        ))
+        .unwrap();
+        assert_eq!(count(&[1, 2, 3]), 0, "another month was read since");
     }
 
     #[test]
