@@ -164,6 +164,7 @@ impl Status {
             tables.push(findings.table(name, row, fresh, stale));
         }
         problems.extend(findings.beside_the_catalog());
+        problems.extend(state.standings().listing_problem()?);
         if is_asked(&findings.resources, REVENUE) {
             problems.extend(state.controls().control_problems()?);
         }

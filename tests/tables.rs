@@ -280,22 +280,10 @@ fn where_the_search_of_cases_is_not_read_the_other_one_decides_alone() {
     );
 }
 
-/// How neither search of the cases is read.
-#[rstest]
-#[case::disabled(None)]
-#[case::forbidden(Some(403))]
-#[case::absent(Some(404))]
-fn a_mirror_without_a_search_of_cases_is_done_complete_and_published(#[case] status: Option<u16>) {
+#[test]
+fn a_mirror_whose_searches_of_cases_are_disabled_is_done_complete_and_published() {
     let world = brisk(unthrottled(12));
-    match status {
-        None => world
-            .configure(&format!("{UNTHROTTLED}[resources]\ndisable = [\"cases\", \"projects\"]\n")),
-        Some(status) => {
-            for of in ["Property", "Project"] {
-                world.sandbox.fault(fault(&search_path(of), None, refuse(status)));
-            }
-        }
-    }
+    world.configure(&format!("{UNTHROTTLED}[resources]\ndisable = [\"cases\", \"projects\"]\n"));
     world.sync();
     assert!(one::<bool>(&world.published(), "SELECT complete FROM report.snapshot"));
     assert!(one::<i64>(&world.published(), "SELECT count(*) FROM revenue_journals") > 0);
@@ -305,11 +293,33 @@ fn a_mirror_without_a_search_of_cases_is_done_complete_and_published(#[case] sta
     assert_eq!(calls(&world), idle_calls());
 
     // As soon as they are read, they are listed.
-    world.sandbox.clear_faults();
     world.configure(&format!("{UNTHROTTLED}{REFERENCE}"));
     world.sync();
     world.assert_equal();
     assert!(one::<bool>(&world.published(), "SELECT complete FROM report.snapshot"));
+}
+
+/// Something on the way that refuses both searches once must not look like a brokerage without cases.
+#[rstest]
+#[case::forbidden(403)]
+#[case::absent(404)]
+fn searches_of_cases_that_are_refused_publish_nothing_before_the_first_listing(
+    #[case] status: u16,
+) {
+    let world = brisk(unthrottled(12));
+    for of in ["Property", "Project"] {
+        world.sandbox.fault(fault(&search_path(of), None, refuse(status)));
+    }
+    let output = world.run(&["sync"]);
+    assert_status(&output, 3);
+    assert!(shown(&output).contains("first complete listing of the cases"), "{}", shown(&output));
+    assert!(!world.path("data/casemirror.duckdb").exists());
+    assert_status(&world.run(&["status"]), 3);
+
+    world.sandbox.clear_faults();
+    world.configure(&format!("{UNTHROTTLED}{REFERENCE}"));
+    world.sync();
+    world.assert_equal();
 }
 
 #[test]

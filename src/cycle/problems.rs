@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::error::Result;
-use crate::mirror::{FEED_TABLES, ResourceRow, RunLog};
+use crate::mirror::{FEED_TABLES, ResourceRow, RunLog, State};
 use crate::scope::{REVENUE, TableStatus};
 
 /// What is not as it should be at the end of a run; `controls`: what the journals' control totals say.
@@ -22,6 +22,9 @@ pub(super) fn of(run: &Run, controls: Vec<String>) -> Result<Vec<String>> {
         .map(|r| r.table.as_str())
         .collect();
     let mut problems = Vec::new();
+    if !run.options.is_partial() {
+        problems.extend(State::new(&conn).standings().listing_problem()?);
+    }
     // What a table is failing for are other cases, unless these failed too.
     let whole = run.options.cases.is_empty();
     for table in asked.iter().filter(|_| whole) {

@@ -4,10 +4,14 @@ use super::fetched::rows_of;
 use super::{State, batch, ids, list};
 use crate::error::Result;
 use crate::mirror::{ResourceRow, RunLog};
-use crate::scope::{FailureKind, Place, Standing};
+use crate::scope::{FailureKind, Place, Standing, TableStatus};
 use crate::sql::{self, instant, scalar_i64};
 use duckdb::Connection;
 use jiff::Timestamp;
+
+/// A table that is refused is no failure; that nothing is known of any case is one.
+const NEVER_LISTED: &str = "the cases were never listed: neither search of them can be read, and nothing is published \
+     before the first complete listing (`resources.disable` takes both out, where that is meant)";
 
 /// Whether tables are read, and why not.
 pub(crate) struct Standings<'c> {
@@ -76,14 +80,28 @@ impl Standings<'_> {
         )
     }
 
-    /// Whether the cases have been listed completely once; where no search of them is read, there is nothing to
-    /// list.
+    /// Whether the cases have been listed completely once; where both searches of them are disabled, there is
+    /// nothing to list. One that is refused is no such thing: it may be a fault on the way.
     pub(crate) fn are_listed(&self) -> Result<bool> {
         if State::new(self.conn).meta("listed_at")?.is_some() {
             return Ok(true);
         }
-        let read = self.searches_that_are_read()?;
-        Ok(!read(Place::Cases) && !read(Place::Projects))
+        let searches = self.searches()?;
+        Ok(searches.iter().all(|search| *search == Some(TableStatus::Disabled)))
+    }
+
+    /// What is wrong where the cases were never listed, and no search of them can be read.
+    pub(crate) fn listing_problem(&self) -> Result<Option<String>> {
+        let not_read = [TableStatus::Disabled, TableStatus::Forbidden, TableStatus::Absent];
+        let searches = self.searches()?;
+        let cannot = searches.iter().all(|search| search.is_some_and(|s| not_read.contains(&s)));
+        Ok((cannot && !self.are_listed()?).then(|| NEVER_LISTED.to_owned()))
+    }
+
+    fn searches(&self) -> Result<[Option<TableStatus>; 2]> {
+        let tables = RunLog::new(self.conn).resources()?;
+        let status = |place: Place| tables.get(place.table()).map(|row| row.status);
+        Ok([Place::Cases, Place::Projects].map(status))
     }
 
     fn searches_that_are_read(&self) -> Result<impl Fn(Place) -> bool> {
