@@ -324,6 +324,22 @@ fn a_difference_stands_in_status_until_a_later_verification_finds_none() {
     assert_eq!(one::<i64>(&world.store(), &format!("{kept} IS NOT NULL")), 0);
 }
 
+/// With one run a night, a month would else have no control for a day.
+#[test]
+fn lines_that_are_read_late_are_held_against_their_sum_in_the_same_run() {
+    let world = brisk(unthrottled(12));
+    world.journals_since(&format!("{}-01", month(2)));
+    world.retry_at_once();
+    world.sandbox.fault(fault("*/RevenueJournals", None, refuse(500)));
+    assert_status(&world.run(&["sync"]), 3);
+    world.sandbox.clear_faults();
+    alter(&world, "UPDATE sync.failures SET next_at = first_at");
+    world.sync();
+    let verdicts = reconciled(&world).join(" ");
+    assert!(verdicts.contains("matches") && !verdicts.contains("no_control"), "{verdicts}");
+    world.assert_equal();
+}
+
 /// One month of each scope and night: after as many nights as there are months each had its turn.
 #[rstest]
 #[case::case_journals("case_journals", "address = 'no'")]

@@ -41,11 +41,17 @@ impl<'c, 'r> Rounds<'c, 'r> {
     /// read after them is read once more, with its sum.
     pub(crate) async fn read(&mut self) -> Result<()> {
         let run = self.fetcher.run;
+        // Lines were read whose sums may not be due.
+        let mut without_sums = false;
         loop {
             // A sum is asked after the lines that it is held against.
             let (sums, lines): (Vec<_>, Vec<_>) =
                 self.next()?.into_iter().partition(|due| due.table == REVENUE_SUMS);
             if sums.is_empty() && lines.is_empty() {
+                if std::mem::take(&mut without_sums) {
+                    run.write(|conn| State::new(conn).controls().sums_follow_their_lines()).await?;
+                    continue;
+                }
                 // What gave way and is not due any more is nobody's.
                 if self.only.is_none() && !run.options.is_partial() {
                     run.months.forget();
@@ -54,6 +60,7 @@ impl<'c, 'r> Rounds<'c, 'r> {
             }
             let totals: BTreeSet<(i64, Month)> =
                 sums.iter().map(|due| (due.scope.id, due.scope.month)).collect();
+            without_sums |= lines.iter().any(|due| due.table == REVENUE);
             self.read_months(lines).await?;
             self.read_months(sums).await?;
             if run.signals.interrupt() != Interrupt::None {
