@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::client::Client;
@@ -13,7 +14,7 @@ use super::pages::{Ask, Mark, Next, Pager, Sameness, Verdict, Walk};
 use super::refusal::refusal;
 use super::request::{Answer, Request};
 use super::shape::Expected;
-use super::split::{field_of, fingerprint, records};
+use super::split::{field_of, fingerprint, fingerprint_of_value, records};
 use crate::error::Result;
 use crate::progress::Share;
 
@@ -158,7 +159,13 @@ impl Pages {
             let request = &self.plan.request;
             error.within(format!("{} {}: no list came", request.method, request.path))
         })?;
-        let marks: Vec<Mark> = parts.records.iter().map(|record| self.mark(record.get())).collect();
+        // What nothing comes after is compared with nothing.
+        let is_whole = self.pager.is_whole(parts.records.len(), parts.count);
+        let mark = |record: &&RawValue| match is_whole {
+            true => Mark { fingerprint: 0, key: None },
+            false => self.mark(record.get()),
+        };
+        let marks: Vec<Mark> = parts.records.iter().map(mark).collect();
         let taken = self.pager.take(&marks, parts.count);
         let records: Vec<Bytes> = parts
             .records
@@ -185,7 +192,11 @@ impl Pages {
         if let Paging::Keyset { field } = &self.plan.paging {
             let text = field_of(record, field);
             let key = text.and_then(|text| text.parse().ok());
-            return Mark { fingerprint: fingerprint([text.unwrap_or(record)]), key };
+            let fingerprint = match text {
+                Some(text) => fingerprint([text]),
+                None => fingerprint_of_value(record),
+            };
+            return Mark { fingerprint, key };
         }
         let fingerprint = match &self.plan.identity {
             Identity::Fields(fields) => {
@@ -195,10 +206,10 @@ impl Pages {
                 if values.len() == fields.len() {
                     fingerprint(values)
                 } else {
-                    fingerprint([record])
+                    fingerprint_of_value(record)
                 }
             }
-            Identity::Lines => fingerprint([record]),
+            Identity::Lines => fingerprint_of_value(record),
         };
         Mark { fingerprint, key: None }
     }

@@ -154,6 +154,12 @@ impl Pager {
         Some(self.first())
     }
 
+    /// Whether a first page of so many lines is known to be all: then nobody asks whether they come again.
+    pub(crate) fn is_whole(&self, lines: usize, count: Option<u64>) -> bool {
+        let is_first = self.pages == 0 && self.sameness == Sameness::Lines;
+        is_first && lines > 0 && self.ends(lines, lines, lines as u64, count)
+    }
+
     /// A page has come: its records in order, and `Count` where the answer said it.
     pub(crate) fn take(&mut self, marks: &[Mark], count: Option<u64>) -> Taken {
         let first = self.pages == 0;
@@ -212,22 +218,13 @@ impl Pager {
             };
             return Next::Finished(verdict);
         }
-        let top = self.top.map(|top| usize::try_from(top).unwrap_or(usize::MAX));
         let different = match self.sameness {
             Sameness::Key => {
                 marks.iter().map(|mark| mark.fingerprint).collect::<HashSet<_, RandomState>>().len()
             }
             Sameness::Lines => length,
         };
-        let does_not_page = top.is_some_and(|top| different > top);
-        // A page of this many records, or of this many different ones, may be one that was cut.
-        let may_be_cut =
-            |records: usize| top.is_some_and(|top| records >= top) || records.is_multiple_of(ROUND);
-        let short = !may_be_cut(length) && !may_be_cut(different);
-        // A count that is smaller than what came contradicts itself, and proves nothing.
-        let count = self.count.filter(|count| self.length <= *count);
-        let all_counted = count.map(|count| self.length == count);
-        if all_counted.unwrap_or(!self.doubled && (short || does_not_page)) {
+        if self.ends(length, different, self.length, self.count) {
             return Next::Finished(self.unmoved());
         }
         match self.walk {
@@ -237,6 +234,22 @@ impl Pager {
             Walk::Skip | Walk::Undocumented => {
                 Next::Ask(Ask { top: self.top, skip: Some(self.length), from_key: None })
             }
+        }
+    }
+
+    /// Whether a page of so many records, of which so many are different, is the last of a list of which so many
+    /// have come and that has `count`, if it says so.
+    fn ends(&self, records: usize, different: usize, came: u64, count: Option<u64>) -> bool {
+        let top = self.top.map(|top| usize::try_from(top).unwrap_or(usize::MAX));
+        let does_not_page = top.is_some_and(|top| different > top);
+        // A page of this many records, or of this many different ones, may be one that was cut.
+        let may_be_cut =
+            |records: usize| top.is_some_and(|top| records >= top) || records.is_multiple_of(ROUND);
+        let short = !may_be_cut(records) && !may_be_cut(different);
+        // A count that is smaller than what came contradicts itself, and proves nothing.
+        match count.filter(|count| came <= *count) {
+            Some(count) => came == count,
+            None => !self.doubled && (short || does_not_page),
         }
     }
 

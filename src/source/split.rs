@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::Deserializer as _;
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Deserializer;
 use serde_json::value::RawValue;
 
 use super::request::Answer;
@@ -163,17 +165,63 @@ impl Visitor<'_> for Is<'_> {
 
 /// A fingerprint of 128 bits; the same text has the same one within this process.
 pub(crate) fn fingerprint<'t>(texts: impl IntoIterator<Item = &'t str>) -> u128 {
+    fingerprint_of_bytes(texts.into_iter().map(str::as_bytes))
+}
+
+fn fingerprint_of_bytes<'t>(parts: impl IntoIterator<Item = &'t [u8]>) -> u128 {
     let (mut high, mut low) = (DefaultHasher::new(), DefaultHasher::new());
     high.write_u8(1);
     low.write_u8(2);
-    for text in texts {
+    for part in parts {
         // The length keeps "ab", "c" apart from "a", "bc".
-        high.write_usize(text.len());
-        high.write(text.as_bytes());
-        low.write_usize(text.len());
-        low.write(text.as_bytes());
+        high.write_usize(part.len());
+        high.write(part);
+        low.write_usize(part.len());
+        low.write(part);
     }
     (u128::from(high.finish()) << 64) | u128::from(low.finish())
+}
+
+/// The fingerprint of a value of JSON. White space and the order of an object's fields have no meaning, and no part
+/// in it; numbers and texts are what is written.
+pub(crate) fn fingerprint_of_value(value: &str) -> u128 {
+    let value = value.trim_ascii();
+    let compound = match value.as_bytes().first() {
+        Some(b'{') => Deserializer::from_str(value).deserialize_map(Printer).ok(),
+        Some(b'[') => Deserializer::from_str(value).deserialize_seq(Printer).ok(),
+        _ => None,
+    };
+    compound.unwrap_or_else(|| fingerprint([value]))
+}
+
+/// Takes the fingerprint of an object or a list.
+struct Printer;
+
+impl<'r> Visitor<'r> for Printer {
+    type Value = u128;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object or a list")
+    }
+
+    fn visit_map<A: MapAccess<'r>>(self, mut map: A) -> Result<u128, A::Error> {
+        let mut sum = u128::from(b'{');
+        while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+            let value = fingerprint_of_value(value.get()).to_le_bytes();
+            // In whatever order they come.
+            sum = sum.wrapping_add(fingerprint_of_bytes([name.get().as_bytes(), &value]));
+        }
+        Ok(sum)
+    }
+
+    fn visit_seq<A: SeqAccess<'r>>(self, mut list: A) -> Result<u128, A::Error> {
+        let mut all = u128::from(b'[');
+        while let Some(value) = list.next_element::<&RawValue>()? {
+            let value = fingerprint_of_value(value.get()).to_le_bytes();
+            all = fingerprint_of_bytes([&all.to_le_bytes()[..], &value]);
+        }
+        Ok(all)
+    }
 }
 
 #[cfg(test)]
@@ -248,6 +296,23 @@ mod tests {
     fn fingerprints_tell_texts_apart() {
         assert_eq!(fingerprint(["a", "b"]), fingerprint(["a", "b"]));
         assert_ne!(fingerprint(["ab", "c"]), fingerprint(["a", "bc"]));
+    }
+
+    #[test]
+    fn values_of_json_are_the_same_however_they_are_written() {
+        let line = r#"{"Id": 1, "Sub": {"X": [1, 2.50], "Y": null}, "Text": "a \" b"}"#;
+        let same = r#" {"Text":"a \" b","Sub":{"Y":null,"X":[1,2.50]},"Id":1} "#;
+        assert_eq!(fingerprint_of_value(line), fingerprint_of_value(same));
+        for other in [
+            line.replace("2.50", "2.5"),
+            line.replace("[1, 2.50]", "[2.50, 1]"),
+            line.replace("\"Id\": 1", "\"Id\": 2"),
+            line.replace("\"Y\"", "\"Z\""),
+            line.replace("null", "{}"),
+        ] {
+            assert_ne!(fingerprint_of_value(line), fingerprint_of_value(&other), "{other}");
+        }
+        assert_ne!(fingerprint_of_value("{}"), fingerprint_of_value("[]"));
     }
 
     const ANSWERS: [&[u8]; 6] = [

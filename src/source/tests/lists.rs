@@ -164,6 +164,24 @@ async fn an_undocumented_list_is_asked_bare_and_looked_behind() {
     assert_eq!(queries, ["", "$skip=200"]);
 }
 
+/// Lines have no key: the same line is one whatever the order of its fields, or the list would have no end.
+#[tokio::test]
+async fn lines_whose_fields_come_in_another_order_are_the_same_again() {
+    let service = Service::start(|_, nth| {
+        let line = |n: i32| match nth {
+            0 => format!(r#"{{"N": {n}, "Notes": [{{"A": 1, "B": 2.50}}]}}"#),
+            _ => format!(r#"{{"Notes":[{{"B":2.50,"A":1}}],"N":{n}}}"#),
+        };
+        assert!(nth < 5, "it goes on and on");
+        json(&format!("[{}]", (0..100).map(line).collect::<Vec<_>>().join(",")))
+    })
+    .await;
+    let lines = PagePlan { identity: Identity::Lines, ..plan(Paging::Undocumented) };
+    let (records, verdict) = read(&service, lines).await;
+    assert_eq!((records.len(), verdict), (100, Verdict::Complete));
+    assert_eq!(service.calls().len(), 2);
+}
+
 #[tokio::test]
 async fn a_look_that_is_refused_leaves_the_list_incomplete() {
     let everything: Vec<String> = (0..100).map(|id| format!(r#"{{"Id": {id}}}"#)).collect();
