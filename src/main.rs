@@ -1,6 +1,6 @@
 //! The command line: parse, run, print the error with its causes, exit status.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _, Stderr, Write};
 use std::process::ExitCode;
 
 use casemirror::cli::args::{Cli, LogFormat};
@@ -51,8 +51,8 @@ fn log_to_stderr(cli: &Cli) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(|| Log(io::stderr()))
+        .with_ansi(io::stderr().is_terminal())
         .with_target(false);
     match cli.global.log_format {
         LogFormat::Text => builder.init(),
@@ -60,6 +60,23 @@ fn log_to_stderr(cli: &Cli) {
     }
 }
 
+/// Where the log goes. What cannot be written there is lost, and ends nothing: a reader may go away, and a disk
+/// of logs may be full.
+struct Log(Stderr);
+
+impl Write for Log {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        // All of it counts as written: what cannot be told is not told again and again.
+        let _ = self.0.write_all(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
+}
+
 fn report(error: &Error) {
-    eprint!("{}", error.report());
+    let _ = write!(Log(io::stderr()), "{}", error.report());
 }

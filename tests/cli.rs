@@ -120,6 +120,19 @@ fn a_wrong_configuration_is_refused_whole_before_anything_is_touched(#[case] com
     assert_eq!(world.sandbox.stats().calls, 0);
 }
 
+/// The disk of logs is full, or who read them went away.
+#[test]
+fn what_cannot_be_logged_ends_nothing() {
+    let world = World::unthrottled(3);
+    let status = |args: &[&str]| {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        world.command(args).stderr(full).status().unwrap().code()
+    };
+    assert_eq!(status(&["status"]), world.run(&["status"]).status.code());
+    assert_eq!(status(&["sync"]), Some(0));
+    assert_eq!(status(&["query", "selec 1"]), Some(1));
+}
+
 #[test]
 fn an_unknown_table_is_refused_with_those_that_there_are() {
     let world = World::new(3);
