@@ -328,6 +328,7 @@ fn only_what_can_never_become_right_is_refused() {
     let answer = |method: &str, path: &str, body: &str| send(&address, method, path, "", body).0;
     for way in ["/webhooks/", "/events/"] {
         assert_eq!(answer("POST", &format!("{way}{}", "0".repeat(48)), &sold), 404);
+        assert_eq!(answer("POST", &format!("{way}%ff"), &sold), 404);
     }
     assert_eq!(answer("POST", "/", &sold), 404);
     assert_eq!(answer("GET", &path, ""), 405);

@@ -3,11 +3,13 @@
 //! The platform waits five seconds, and never repeats what was answered with 4xx: so that is said only of what
 //! can never become right. What was told is kept before it is answered for, and nothing else is done.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, BodyDataStream};
-use axum::extract::{Path, State};
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -92,6 +94,18 @@ impl Hooks {
     }
 }
 
+/// With what an address ends. What cannot be read as text is nobody's token, and no other error than one.
+struct Token(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Token {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Token, Infallible> {
+        let token = Path::<String>::from_request_parts(parts, state).await;
+        Ok(Token(token.map_or_else(|_| String::new(), |Path(token)| token)))
+    }
+}
+
 async fn nowhere(headers: HeaderMap, body: Body) -> StatusCode {
     drop_rest(&headers, &mut body.into_data_stream()).await;
     StatusCode::NOT_FOUND
@@ -99,7 +113,7 @@ async fn nowhere(headers: HeaderMap, body: Body) -> StatusCode {
 
 async fn webhook(
     State(hooks): State<Arc<Hooks>>,
-    Path(token): Path<String>,
+    Token(token): Token,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
@@ -114,7 +128,7 @@ async fn webhook(
 
 async fn domain_events(
     State(hooks): State<Arc<Hooks>>,
-    Path(token): Path<String>,
+    Token(token): Token,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
@@ -157,7 +171,7 @@ fn validation_code(headers: &HeaderMap, events: &[Value]) -> Option<String> {
 /// Whether events may be sent: the handshake of CloudEvents.
 async fn allow_events(
     State(hooks): State<Arc<Hooks>>,
-    Path(token): Path<String>,
+    Token(token): Token,
     headers: HeaderMap,
 ) -> Response {
     if !hooks.knows(&token) {
