@@ -184,13 +184,13 @@ impl Verified<'_> {
 }
 
 /// SQL for the differences `v` that do not stand after a verification: it has compared the same and knows what came of it,
-/// or nobody can any more, because the table is not read, the month of signed cases is too old, or nothing says what a
-/// month of a journal should come to.
+/// or nobody will any more, because the table is disabled, the month of signed cases is too old, or nothing says what a
+/// month of a journal should come to. A table that is forbidden or absent may be read again.
 fn no_longer_stands(at: Timestamp) -> String {
     format!(
         "v.subject IN (SELECT subject FROM temp.verified WHERE subject IS NOT NULL GROUP BY subject \
            HAVING bool_or(standing) OR NOT bool_or(coalesce(difference LIKE 'unsettled:%', false))) \
-         OR EXISTS (SELECT 1 FROM sync.resources r WHERE r.status IN ('disabled', 'forbidden', 'absent') \
+         OR EXISTS (SELECT 1 FROM sync.resources r WHERE r.status = 'disabled' \
            AND (v.subject = r.table_name OR starts_with(v.subject, r.table_name || ' ') \
              OR r.table_name = 'cases' AND starts_with(v.subject, 'signed cases ') \
              OR r.table_name = '{REVENUE}' AND starts_with(v.subject, '{REVENUE_SUMS} '))) \
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_stands_until_it_is_found_gone_or_nobody_can_look() {
+    fn a_difference_stands_until_it_is_found_gone_or_nobody_will_look() {
         let conn = fixture::store(None, 2026..=2026);
         let state = State::new(&conn);
         let note = |run: i64, rows: &[VerifiedRow]| {
@@ -238,12 +238,18 @@ mod tests {
         assert_eq!(standing(&state), ["cases", "projects"], "what is unsettled tells nothing");
         note(3, &[row("cases", Difference::None)]);
         assert_eq!(standing(&state), ["projects"]);
-        conn.execute_batch(
-            "DELETE FROM sync.resources WHERE table_name = 'projects'; \
-             INSERT INTO sync.resources (table_name, status) VALUES ('projects', 'disabled')",
-        )
-        .unwrap();
+        let turn = |status: &str| {
+            conn.execute_batch(&format!(
+                "DELETE FROM sync.resources WHERE table_name = 'projects'; \
+                 INSERT INTO sync.resources (table_name, status) VALUES ('projects', '{status}')"
+            ))
+            .unwrap();
+        };
+        turn("forbidden");
         note(4, &[]);
+        assert_eq!(standing(&state), ["projects"], "it may be read again");
+        turn("disabled");
+        note(5, &[]);
         assert_eq!(standing(&state), [""; 0]);
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Turns {
     same: Vec<(TurnMonth, Comparison)>,
     /// Those that could not be read: they had their turn, so that one month keeps no other from its own.
     not_read: Vec<(String, JournalScope)>,
+    /// Those that differed, and could not be read once more: their turn is not over.
+    cut_off: Vec<(String, JournalScope)>,
 }
 
 /// The journals of which no sum says whether they are right.
@@ -78,7 +80,10 @@ impl Turns {
 
     /// Whether all are settled.
     pub(crate) fn is_done(&self) -> bool {
-        self.open.is_empty() && self.same.is_empty() && self.not_read.is_empty()
+        self.open.is_empty()
+            && self.same.is_empty()
+            && self.not_read.is_empty()
+            && self.cut_off.is_empty()
     }
 
     /// Whether everything that is open was asked in this attempt.
@@ -185,7 +190,9 @@ impl Turns {
 
     fn leave(&mut self, key: &Key) {
         if let Some(open) = self.open.remove(key) {
-            self.not_read.push((key.0.clone(), open.month.scope));
+            let left =
+                if open.differences.is_empty() { &mut self.not_read } else { &mut self.cut_off };
+            left.push((key.0.clone(), open.month.scope));
         }
     }
 
@@ -205,7 +212,8 @@ impl Turns {
             compared.push((month.table, month.scope));
             done.push(comparison);
         }
-        let mut again = Vec::new();
+        // What was seen to differ is read again, whatever this attempt came to.
+        let mut again = std::mem::take(&mut self.cut_off);
         for (key, mut open) in std::mem::take(&mut self.open) {
             // A month that is not closed grows: what has come since the last reading is followed.
             let follows = !open.month.closed;
