@@ -9,7 +9,7 @@ use super::{print, work};
 use crate::config::Config;
 use crate::daemon::Printer;
 use crate::error::{Error, Kind, Result};
-use crate::hints::Address;
+use crate::hints::Aligned;
 use crate::mirror::{Looked, Store, known_webhook_token};
 use crate::progress::Progress;
 use crate::session::{Session, catalog_of, made_subscriptions};
@@ -70,11 +70,12 @@ pub(crate) async fn execute(session: &Session, out: &Printer) -> Result<u8> {
 }
 
 async fn remove(config: &Config, store: &Store, client: &Client, out: &Printer) -> Result<u8> {
-    let token = known_webhook_token(&config.store.path)?;
     let public_url = config.serve.public_url.as_ref();
-    let address = public_url.zip(token).map(|(url, token)| Address::below(url, token));
-    let made = made_subscriptions(store)?;
-    let aligned = made.remove(client, address.as_ref()).await?;
+    // Without a token no address was ever made.
+    let aligned = match known_webhook_token(&config.store.path)? {
+        Some(token) => made_subscriptions(store)?.remove(client, public_url, &token).await?,
+        None => Aligned::default(),
+    };
     out.print(&format!("{} removed\n", counted(aligned.removed as u64, "webhook subscription")))?;
     if public_url.is_some() {
         out.print(

@@ -23,6 +23,9 @@ pub(crate) struct Made {
     unlisted: Option<&'static str>,
 }
 
+/// What the path of an address has before its token.
+const WEBHOOKS: &str = "webhooks";
+
 /// Where the platform sends events to.
 pub(crate) struct Address {
     url: Url,
@@ -65,8 +68,7 @@ enum Owner {
 }
 
 impl Made {
-    fn owner(&self, one: &Subscription, address: Option<&Address>) -> Owner {
-        let leads_here = address.is_some_and(|address| address.is(&one.url));
+    fn owner(&self, one: &Subscription, leads_here: bool) -> Owner {
         let made = self.events.get(&one.id);
         if made.is_none() && !leads_here {
             return Owner::Other;
@@ -82,18 +84,26 @@ impl Made {
         }
     }
 
-    /// Removes all of ours; those that lead to `address` are too.
+    /// Removes all of ours; those that lead to an address with this token, below `public_url` where that is set, are
+    /// too: a process that was killed may not have kept what it made.
     ///
     /// # Errors
     /// Those of listing them. What cannot be removed is in [`Aligned::failed`].
     pub(crate) async fn remove(
         &self,
         client: &Client,
-        address: Option<&Address>,
+        public_url: Option<&Url>,
+        token: &SecretString,
     ) -> Result<Aligned> {
+        let address = public_url.map(|url| Address::below(url, token.clone()));
+        let end = format!("/{WEBHOOKS}/{}", token.expose_secret());
+        let leads_here = |url: &str| match &address {
+            Some(address) => address.is(url),
+            None => Url::parse(url).is_ok_and(|url| url.path().ends_with(&end)),
+        };
         let mut aligned = Aligned::default();
         for one in client.subscriptions().await?.read {
-            if matches!(self.owner(&one, address), Owner::Other) {
+            if matches!(self.owner(&one, leads_here(&one.url)), Owner::Other) {
                 continue;
             }
             match client.unsubscribe(one.id).await {
@@ -114,7 +124,7 @@ impl Address {
     pub(crate) fn below(public_url: &Url, token: SecretString) -> Address {
         let mut url = public_url.clone();
         let base = url.path().trim_end_matches('/');
-        let path = format!("{base}/webhooks/{}", token.expose_secret());
+        let path = format!("{base}/{WEBHOOKS}/{}", token.expose_secret());
         url.set_path(&path);
         Address { url, token }
     }
@@ -144,7 +154,7 @@ impl Address {
         let mut all: Vec<&Subscription> = listed.read.iter().collect();
         all.sort_by_key(|one| (!self.is(&one.url), one.id));
         for one in all {
-            match made.owner(one, Some(self)) {
+            match made.owner(one, self.is(&one.url)) {
                 Owner::Ours(event) if !met.contains_key(event) => {
                     met.insert(event, one.id);
                     if !self.is(&one.url) {
@@ -336,9 +346,9 @@ mod tests {
         let mut known = Made::default();
         assert_eq!(plan(&existing, &mut known), (vec![], 0));
         assert_eq!(known, made(&all()));
-        let address = address();
         for one in &existing[21..] {
-            assert!(matches!(known.owner(one, Some(&address)), Owner::Other), "{one:?}");
+            let leads_here = address().is(&one.url);
+            assert!(matches!(known.owner(one, leads_here), Owner::Other), "{one:?}");
         }
     }
 
@@ -448,11 +458,13 @@ mod tests {
             let removed = calls.into_iter().filter(|call| call.method == "DELETE");
             removed.map(|call| call.path.rsplit('/').next().unwrap().to_owned()).collect()
         };
-        let aligned = known.remove(&service.client(), Some(&address())).await.unwrap();
+        let (client, token) = (service.client(), SecretString::from("t0k"));
+        let below = Url::parse("https://mirror.example.com/here").unwrap();
+        let aligned = known.remove(&client, Some(&below), &token).await.unwrap();
         assert_eq!((aligned.removed, aligned.failed.len()), (2, 0));
         assert_eq!(removed(service.calls()), ["1", "2"]);
-        // Where nothing is said to lead here any more, the ids alone say what is ours.
-        known.remove(&service.client(), None).await.unwrap();
-        assert_eq!(removed(service.calls()), ["1", "2", "1"]);
+        // Where nothing is said to lead here any more, ids and token say what is ours.
+        known.remove(&client, None, &token).await.unwrap();
+        assert_eq!(removed(service.calls()), ["1", "2", "1", "2"]);
     }
 }
