@@ -122,7 +122,7 @@ declare::sections! {
     pub(crate) struct Bootstrap in bootstrap {
         /// Case resources only of cases modified since this day; "" is all.
         // In `source.time_zone`.
-        pub(crate) since: Option<Date> = optional(Reader::day), default "";
+        pub(crate) since: Option<Date> = optional(rules::first_day), default "";
     }
 
     /// The daemon's own DuckDB file.
@@ -199,7 +199,7 @@ declare::sections! {
         pub(crate) ids: Vec<i64> = ids(), default [];
 
         /// First day ever read, fixed at the first run; "" is the start of the previous year.
-        pub(crate) since: Option<Date> = optional(Reader::day), default "";
+        pub(crate) since: Option<Date> = optional(rules::first_day), default "";
 
         /// Months that are read again at each scheduled sync, the current one included.
         pub(crate) trailing_months: u32 = integer(1..=120), default 3;

@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use jiff::{ToSpan, Zoned};
 use secrecy::SecretString;
 use url::{Host, Url};
 
@@ -37,6 +39,17 @@ pub(super) fn base_url(r: &mut Reader, key: &str) -> Option<Url> {
         ));
     }
     Some(url)
+}
+
+/// The day from which something is read.
+pub(super) fn first_day(r: &mut Reader, key: &str) -> Option<Date> {
+    let day = r.day(key)?;
+    // Of a typed year nobody would hear: nothing is missing from a mirror that is to have nothing.
+    if day > Zoned::now().date().saturating_add(1.day()) {
+        r.cautions
+            .push(format!("{key} = {day} lies in the future: nothing is read of the time before"));
+    }
+    Some(day)
 }
 
 /// Whether the address leads to the machine that asks.

@@ -295,6 +295,14 @@ fn what_is_dangerous_is_told_and_allowed() {
         assert!(told.contains(words), "{told}");
     }
     assert!(!told.contains("hunter2"), "{told}");
+    let from = |day: &str| {
+        let keys = format!("[journals]\nsince = \"{day}\"\n[bootstrap]\nsince = \"{day}\"\n");
+        cautions(text("https://api.example.com/", inline) + &keys, 0o600)
+    };
+    assert_eq!(from("2024-03-01"), "");
+    for key in ["journals.since", "bootstrap.since"] {
+        assert!(from("2099-01-01").contains(&format!("{key} = 2099-01-01 lies in the future")));
+    }
     // Of a secret that stands elsewhere the mode of that file counts.
     folder.write("secret", "hunter2");
     let file = folder.0.path().join("secret");
