@@ -155,7 +155,7 @@ pub(super) fn from_seventh(conn: &Connection) -> Result<()> {
 pub(super) fn from_eighth(conn: &Connection) -> Result<()> {
     conn.execute_batch(
         "CREATE TABLE sync.left_scopes (table_name VARCHAR, id BIGINT, left_at TIMESTAMPTZ); \
-         ALTER TABLE sync.failures ADD COLUMN last_at TIMESTAMPTZ",
+         ALTER TABLE sync.failures ADD COLUMN IF NOT EXISTS last_at TIMESTAMPTZ",
     )
     .map_err(|e| db("cannot bring the store's state up to this version", e))
 }
