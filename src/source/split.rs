@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 
-use serde::Deserialize;
-use serde::Deserializer as _;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::Deserializer;
+use serde::{Deserialize, Deserializer as _};
 use serde_json::value::RawValue;
 
 use super::request::Answer;
@@ -183,19 +181,35 @@ fn fingerprint_of_bytes<'t>(parts: impl IntoIterator<Item = &'t [u8]>) -> u128 {
 }
 
 /// The fingerprint of a value of JSON. White space and the order of an object's fields have no meaning, and no part
-/// in it; numbers and texts are what is written.
+/// in it; numbers and texts, and what lies deeper than [`MAX_DEPTH`], are what is written.
 pub(crate) fn fingerprint_of_value(value: &str) -> u128 {
-    let value = value.trim_ascii();
-    let compound = match value.as_bytes().first() {
-        Some(b'{') => Deserializer::from_str(value).deserialize_map(Printer).ok(),
-        Some(b'[') => Deserializer::from_str(value).deserialize_seq(Printer).ok(),
-        _ => None,
-    };
-    compound.unwrap_or_else(|| fingerprint([value]))
+    Printer { depth: 0 }.print(value)
 }
 
-/// Takes the fingerprint of an object or a list.
-struct Printer;
+/// A stack is not endless, and no record of the platform is nested like this.
+const MAX_DEPTH: usize = 32;
+
+/// Takes the fingerprint of an object or a list that lies in so many others.
+struct Printer {
+    depth: usize,
+}
+
+impl Printer {
+    fn print(self, value: &str) -> u128 {
+        let value = value.trim_ascii();
+        let compound = match value.as_bytes().first() {
+            _ if self.depth == MAX_DEPTH => None,
+            Some(b'{') => serde_json::Deserializer::from_str(value).deserialize_map(self).ok(),
+            Some(b'[') => serde_json::Deserializer::from_str(value).deserialize_seq(self).ok(),
+            _ => None,
+        };
+        compound.unwrap_or_else(|| fingerprint([value]))
+    }
+
+    fn print_part(&self, part: &RawValue) -> [u8; 16] {
+        Printer { depth: self.depth + 1 }.print(part.get()).to_le_bytes()
+    }
+}
 
 impl<'r> Visitor<'r> for Printer {
     type Value = u128;
@@ -207,7 +221,7 @@ impl<'r> Visitor<'r> for Printer {
     fn visit_map<A: MapAccess<'r>>(self, mut map: A) -> Result<u128, A::Error> {
         let mut sum = u128::from(b'{');
         while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-            let value = fingerprint_of_value(value.get()).to_le_bytes();
+            let value = self.print_part(value);
             // In whatever order they come.
             sum = sum.wrapping_add(fingerprint_of_bytes([name.get().as_bytes(), &value]));
         }
@@ -217,7 +231,7 @@ impl<'r> Visitor<'r> for Printer {
     fn visit_seq<A: SeqAccess<'r>>(self, mut list: A) -> Result<u128, A::Error> {
         let mut all = u128::from(b'[');
         while let Some(value) = list.next_element::<&RawValue>()? {
-            let value = fingerprint_of_value(value.get()).to_le_bytes();
+            let value = self.print_part(value);
             all = fingerprint_of_bytes([&all.to_le_bytes()[..], &value]);
         }
         Ok(all)
@@ -313,6 +327,13 @@ mod tests {
             assert_ne!(fingerprint_of_value(line), fingerprint_of_value(&other), "{other}");
         }
         assert_ne!(fingerprint_of_value("{}"), fingerprint_of_value("[]"));
+        // As deep as garbage can be.
+        for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+            let nested =
+                |n: usize, inner: &str| format!("{}{inner}{}", open.repeat(n), close.repeat(n));
+            let deep = fingerprint_of_value(&nested(200_000, "1"));
+            assert_ne!(deep, fingerprint_of_value(&nested(200_000, "2")));
+        }
     }
 
     const ANSWERS: [&[u8]; 6] = [
