@@ -86,22 +86,23 @@ impl Standings<'_> {
         if State::new(self.conn).meta("listed_at")?.is_some() {
             return Ok(true);
         }
-        let searches = self.searches()?;
-        Ok(searches.iter().all(|search| *search == Some(TableStatus::Disabled)))
+        let is_disabled = |row: &ResourceRow| row.status == TableStatus::Disabled;
+        Ok(self.searches()?.iter().all(|search| search.as_ref().is_some_and(is_disabled)))
     }
 
     /// What is wrong where the cases were never listed, and no search of them can be read.
     pub(crate) fn listing_problem(&self) -> Result<Option<String>> {
-        let not_read = [TableStatus::Disabled, TableStatus::Forbidden, TableStatus::Absent];
-        let searches = self.searches()?;
-        let cannot = searches.iter().all(|search| search.is_some_and(|s| not_read.contains(&s)));
-        Ok((cannot && !self.are_listed()?).then(|| NEVER_LISTED.to_owned()))
+        if self.are_listed()? {
+            return Ok(None);
+        }
+        let is_refused = |row: &ResourceRow| !row.is_asked();
+        let refused = self.searches()?.iter().all(|search| search.as_ref().is_some_and(is_refused));
+        Ok(refused.then(|| NEVER_LISTED.to_owned()))
     }
 
-    fn searches(&self) -> Result<[Option<TableStatus>; 2]> {
-        let tables = RunLog::new(self.conn).resources()?;
-        let status = |place: Place| tables.get(place.table()).map(|row| row.status);
-        Ok([Place::Cases, Place::Projects].map(status))
+    fn searches(&self) -> Result<[Option<ResourceRow>; 2]> {
+        let mut tables = RunLog::new(self.conn).resources()?;
+        Ok([Place::Cases, Place::Projects].map(|place| tables.remove(place.table())))
     }
 
     fn searches_that_are_read(&self) -> Result<impl Fn(Place) -> bool> {
