@@ -185,6 +185,41 @@ fn a_month_that_fails_is_missing_while_its_office_is_not_listed() {
     world.assert_equal();
 }
 
+/// A line is called by its name, wherever it stands: what did not fit before is not something else now.
+#[test]
+fn what_does_not_fit_in_a_line_is_the_same_when_the_line_moves() {
+    let world = world(unthrottled(12), 2, "");
+    let path = format!("/api/Offices/{OFFICE}/RevenueJournals");
+    let answer = |lines: &str| {
+        world.sandbox.clear_faults();
+        let rule = fault(&path, None, garbage(&format!("[{lines}]")));
+        let query = Some(format!("fromDate={}", month(2)));
+        world.sandbox.fault(Rule { query, method: Some("GET".to_owned()), ..rule });
+    };
+    let wrong = r#"{"RevenueReferralKey": "k", "Payment": 1.005, "PurchasePrice": 2,
+        "Annotations": [{"AnnotationDate": "soon", "Annotation": "x"}]}"#;
+    let fits = r#"{"RevenueReferralKey": "l", "Payment": 3, "PurchasePrice": 2}"#;
+    let rejects = || {
+        let known = "SELECT table_name, record_key, column_name, first_at::VARCHAR AS first_at, \
+                       resolved_at IS NULL AS is_open FROM sync.rejects ORDER BY ALL";
+        lines(&world.store(), known)
+    };
+    answer(wrong);
+    assert_status(&world.run(&["sync"]), 3);
+    let first = rejects();
+    assert_eq!(first.len(), 2, "{first:?}");
+    world.configure(&format!("{UNTHROTTLED}{RECHECK_DUE}"));
+    answer(&format!("{fits}, {wrong}"));
+    assert_status(&world.run(&["sync"]), 3);
+    assert_eq!(rejects(), first);
+    // And one that takes its place is not it.
+    answer(&fits.replace('3', "3.001"));
+    assert_status(&world.run(&["sync", "--allow-removals"]), 3);
+    let now = rejects();
+    assert_eq!(now.iter().filter(|row| row.contains("'is_open': true")).count(), 1, "{now:?}");
+    assert!(now.iter().any(|row| row.contains("/2, 'column_name': payment")), "{now:?}");
+}
+
 /// What does not fit is no sum, whoever wants it meanwhile.
 #[test]
 fn what_did_not_fit_in_a_month_that_is_let_go_does_not_fit_when_it_is_wanted_again() {

@@ -9,8 +9,8 @@ use chrono_tz::Europe::Oslo;
 use duckdb::Connection;
 use serde_json::Value;
 
-use crate::support::World;
 use crate::support::follow::{assert_status, brisk, change, lines, shown_cases, unthrottled};
+use crate::support::{World, one};
 
 /// A row of `report.total_cost`: kind, both totals in øre, what is missing, what is not known.
 type Total = (String, Option<i64>, Option<i64>, Vec<String>, Vec<String>);
@@ -433,4 +433,65 @@ fn signed_cases_fall_into_the_months_of_the_source() {
         assert!(!expected.is_empty());
         assert_eq!(reported, expected, "{from} to {to}");
     }
+}
+
+#[test]
+fn what_history_does_not_hold_is_never_shown_as_what_was() {
+    let world = brisk(unthrottled(12));
+    let now = || one::<String>(&world.published(), "SELECT now()::VARCHAR");
+    let refused = |from: &str| {
+        let conn = world.published();
+        let asked = conn.query_row(&format!("SELECT count(*) FROM {from}"), [], |row| row.get(0));
+        asked.map(|rows: i64| panic!("{from} answers with {rows} rows")).unwrap_err().to_string()
+    };
+    let lost = "report.signed_cases_lost";
+    // Only costs keep their versions: signed cases of then are not known, nor which were lost.
+    let sync = |sets: &[&str]| {
+        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        assert_status(&world.run(&["sync"].into_iter().chain(sets).collect::<Vec<_>>()), 0);
+    };
+    let only_costs = r#"history.tables=["costs"]"#;
+    sync(&[only_costs]);
+    let unkept = "history.tables does not name cases";
+    for from in ["signed_cases_as_of(now())", "journals_as_of('cases', now())"] {
+        let said = refused(&format!("report.{from}"));
+        assert!(said.contains(unkept), "{said}");
+    }
+    assert!(refused(lost).contains("does not exist"));
+    assert!(refused("report.total_cost_as_of(now())").contains("history.tables does not name"));
+    let costs = "SELECT count(*) FROM report.journals_as_of('costs', now())";
+    assert!(one::<i64>(&world.published(), costs) > 0);
+
+    // From when they keep them, they answer, and for no time before.
+    let before = now();
+    sync(&["history.tables=all"]);
+    let said = refused(&format!("report.signed_cases_as_of('{before}')"));
+    assert!(said.contains("is whole from"), "{said}");
+    let as_of = |at: &str| {
+        lines(&world.published(), &format!("FROM report.signed_cases_as_of({at}) ORDER BY ALL"))
+    };
+    let signed = || lines(&world.published(), "FROM report.signed_cases ORDER BY ALL");
+    assert_eq!(as_of("now()"), signed());
+    let (then, was) = (now(), signed());
+    let gone: i64 = one(
+        &world.store(),
+        "SELECT min(id) FROM main.cases WHERE assignment_type <> 'Valuation' \
+           AND case_activated_date IS NOT NULL",
+    );
+    world.sandbox.act(&Act::DeleteCase { case_id: gone }).unwrap();
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    assert_eq!(lines(&world.published(), &format!("SELECT case_id FROM {lost}")).len(), 1);
+    assert_eq!(as_of(&format!("'{then}'")), was);
+
+    // In another zone the versions hold other instants than the source would tell now.
+    let zone = "source.time_zone=Atlantic/Azores";
+    sync(&[zone]);
+    assert!(refused(&format!("report.signed_cases_as_of('{then}')")).contains("is whole from"));
+    assert_eq!(lines(&world.published(), &format!("SELECT case_id FROM {lost}")).len(), 0);
+    assert_eq!(as_of("now()"), signed());
+    // What is not kept any more is taken back; the versions stay.
+    sync(&[zone, only_costs]);
+    assert!(refused("report.signed_cases_as_of(now())").contains(unkept));
+    assert!(refused(lost).contains("does not exist"));
+    assert!(one::<i64>(&world.store(), "SELECT count(*) FROM history.cases") > 0);
 }

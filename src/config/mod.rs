@@ -102,6 +102,16 @@ pub(crate) enum HistoryTables {
     These(Vec<String>),
 }
 
+impl HistoryTables {
+    /// Whether earlier versions of this table's rows are kept.
+    pub(crate) fn keeps(&self, table: &str) -> bool {
+        match self {
+            HistoryTables::All => true,
+            HistoryTables::These(tables) => tables.iter().any(|kept| kept == table),
+        }
+    }
+}
+
 /// What becomes of the columns of a privacy class, in the order of how much it hides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PrivacyMode {

@@ -130,6 +130,7 @@ impl Commit<'_> {
             self.answered.insert(resource.table.clone());
         }
         self.is_staged = false;
+        let mut are_named = false;
         if kind == LoadKind::Unchanged {
             return self.note_unchanged(&resource, &loads);
         }
@@ -137,13 +138,17 @@ impl Commit<'_> {
         if kind == LoadKind::Journal {
             self.stage(&loads)?;
             let outcome = &mut self.outcome;
-            let doubted = journals::apply(conn, settings, &resource, &loads, run_id, now, outcome)?;
+            let applied = journals::apply(conn, settings, &resource, &loads, run_id, now, outcome)?;
             // What is doubted says nothing of what did not fit.
-            loads.retain(|l| !l.scopes.iter().any(|s| doubted.contains(&(s.id, s.part.clone()))));
+            let is_doubted = |l: &Load| {
+                l.scopes.iter().any(|s| applied.doubted.contains(&(s.id, s.part.clone())))
+            };
+            loads.retain(|load| !is_doubted(load));
+            are_named = applied.are_named;
         } else {
             self.apply_scopes(&resource, &loads)?;
         }
-        self.note_rejects(&resource, &loads)?;
+        self.note_rejects(&resource, &loads, are_named)?;
         let drift = loads.iter().flat_map(|load| load.decoded.all_drift());
         for drift in drift {
             self.drift.entry((drift.table, drift.field)).or_insert(drift.example);
@@ -267,7 +272,8 @@ impl Commit<'_> {
         Ok(merged)
     }
 
-    fn note_rejects(&mut self, resource: &Resource, loads: &[Load]) -> Result<()> {
+    /// `are_named`: lines of a journal may have another name than their place.
+    fn note_rejects(&mut self, resource: &Resource, loads: &[Load], are_named: bool) -> Result<()> {
         let rejects = rejects::of(loads);
         let tables = rejects::tables(resource, loads);
         let conn = self.conn;
@@ -280,7 +286,11 @@ impl Commit<'_> {
         }
         open.extend(tables.iter().cloned());
         self.stage(loads)?;
-        rejects::note(conn, resource, loads, &tables, &rejects, self.run_id, self.now)
+        rejects::stage(conn, &rejects)?;
+        if are_named {
+            rejects::name_lines(conn)?;
+        }
+        rejects::note(conn, resource, loads, &tables, self.run_id, self.now)
     }
 
     /// Fills `temp.stage_scopes` with the scopes of the loads that are being applied, and begins to

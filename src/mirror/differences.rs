@@ -54,9 +54,12 @@ pub(super) fn differences(
     }
     let tables = of_tables(conn, config, catalog)?;
     if tables.is_empty() {
-        let digest = reports::digest(catalog.resources());
+        let digest = reports::digest(catalog.resources(), &config.history.tables);
         if meta(conn, "reports")?.is_some_and(|known| known != digest) {
-            found.push("the reports are defined otherwise by this version".to_owned());
+            found.push(
+                "the reports are defined otherwise by this version, or by history.tables"
+                    .to_owned(),
+            );
         }
     }
     found.extend(tables);

@@ -22,8 +22,17 @@ use crate::error::{Error, Kind, Result};
 use crate::scope::{DueReason, JournalScope};
 use crate::sql::{self, db, instant, instant_param, scalar_i64};
 
+/// What became of the months of some loads.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    /// The scopes whose answers are doubted: they stay as they are.
+    pub(crate) doubted: BTreeSet<(i64, String)>,
+    /// Lines may have another name than their place: `temp.new_lines` tells.
+    pub(crate) are_named: bool,
+}
+
 /// Applies loads of one journal table within the writer's open transaction; `temp.stage_scopes` is
-/// filled. Returns the scopes whose answers are doubted: they stay as they are.
+/// filled.
 pub(super) fn apply(
     conn: &Connection,
     settings: &Settings,
@@ -32,8 +41,8 @@ pub(super) fn apply(
     run_id: i64,
     now: Timestamp,
     outcome: &mut Outcome,
-) -> Result<BTreeSet<(i64, String)>> {
-    let mut doubted = BTreeSet::new();
+) -> Result<Applied> {
+    let mut applied = Applied::default();
     stage_months(conn, settings, resource, loads)?;
     let decoded: Vec<&Decoded> = loads.iter().map(|load| &load.decoded).collect();
     let children = loads.first().map_or(0, |load| load.decoded.children.len());
@@ -71,11 +80,12 @@ pub(super) fn apply(
                 notes: notes_of.map(|table| (table, redefined_notes)),
             };
             lines::pair(conn, &lines)?;
-            doubted = doubt::hold(conn, settings, &lines, run_id, now)?;
-            if !doubted.is_empty() {
+            applied.doubted = doubt::hold(conn, settings, &lines, run_id, now)?;
+            if !applied.doubted.is_empty() {
                 lines::pair(conn, &lines)?;
             }
             let (of_lines, of_notes) = lines::merge(conn, &lines, &instant(now))?;
+            applied.are_named = true;
             note(conn, resource, of_lines, outcome)?;
             if let (Some(table), Some(merged)) = (notes_of, of_notes) {
                 note(conn, table, merged, outcome)?;
@@ -89,7 +99,7 @@ pub(super) fn apply(
     learned::keep_digests(conn, resource)?;
     let loaded = JustLoaded { loads, are_all: is_new };
     closings::close_what_was_read(conn, &settings.catalog, resource, &loaded, now)?;
-    Ok(doubted)
+    Ok(applied)
 }
 
 /// Notes months that were answered as they are mirrored. One that is not mirrored so any more stays as it

@@ -95,10 +95,7 @@ impl Settings {
     }
 
     pub(super) fn keeps_history(&self, table: &str) -> bool {
-        match &self.history {
-            HistoryTables::All => true,
-            HistoryTables::These(tables) => tables.iter().any(|t| t == table),
-        }
+        self.history.keeps(table)
     }
 }
 

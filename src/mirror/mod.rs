@@ -25,6 +25,7 @@ mod forgetting;
 mod freshness;
 mod guard;
 mod hints;
+mod history;
 mod journals;
 mod learned;
 mod levels;

@@ -6,7 +6,7 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::state::{State, batch, list};
-use crate::catalog::{Group, Resource};
+use crate::catalog::{Group, JOURNAL_COLUMNS, LINE_ID, Resource};
 use crate::decode::{Load, LoadKind, Reject};
 use crate::error::Result;
 use crate::scope::JournalScope;
@@ -30,20 +30,18 @@ pub(super) fn tables_with_open(conn: &Connection) -> Result<BTreeSet<String>> {
     Ok(query(conn, sql, |row| row.get(0))?.into_iter().collect())
 }
 
-/// Opens, repeats and closes the rejects of the staged scopes. All loads are of one table; `tables`
-/// are [`tables`] of them, `rejects` [`of`] them.
+/// Opens, repeats and closes the rejects of the staged scopes; theirs are in `temp.stage_rejects`. All loads
+/// are of one table; `tables` are [`tables`] of them.
 pub(super) fn note(
     conn: &Connection,
     resource: &Resource,
     loads: &[Load],
     tables: &BTreeSet<String>,
-    rejects: &[(String, Reject)],
     run_id: i64,
     now: Timestamp,
 ) -> Result<()> {
     let failed = |e| db("cannot note rejects", e);
     let tables = sql::texts(tables.iter().map(String::as_str));
-    stage(conn, rejects)?;
     let now = instant(now);
     // An answer without the fault is enough for a record that could not be placed.
     let lacking: Vec<i64> = loads.iter().flat_map(|load| load.lacking.iter().copied()).collect();
@@ -152,7 +150,8 @@ fn scoped(load: &Load) -> Vec<(String, Reject)> {
     all
 }
 
-fn stage(conn: &Connection, rejects: &[(String, Reject)]) -> Result<()> {
+/// Fills `temp.stage_rejects`.
+pub(super) fn stage(conn: &Connection, rejects: &[(String, Reject)]) -> Result<()> {
     let failed = |e| db("cannot stage rejects", e);
     conn.execute_batch(
         "CREATE OR REPLACE TEMP TABLE stage_rejects \
@@ -174,6 +173,28 @@ fn stage(conn: &Connection, rejects: &[(String, Reject)]) -> Result<()> {
             .map_err(failed)?;
     }
     appender.flush().map_err(failed)
+}
+
+/// Calls lines of journals, and what belongs to them, by the names that `temp.new_lines` says, not by their
+/// places: a line that moves would be resolved and come again, and another would be taken for it.
+pub(super) fn name_lines(conn: &Connection) -> Result<()> {
+    let of_month = JOURNAL_COLUMNS.iter().zip(1..);
+    let of_month = of_month
+        .map(|(column, n)| format!("split_part(r.record_key, '/', {n}) = n.{column}::VARCHAR"));
+    let place = JOURNAL_COLUMNS.len() + 1;
+    batch(
+        conn,
+        &format!(
+            "UPDATE temp.stage_rejects r SET record_key = array_to_string( \
+               string_split(record_key, '/')[:{month}] || [n.{LINE_ID}::VARCHAR] \
+               || string_split(record_key, '/')[{after}:], '/') \
+             FROM temp.new_lines n WHERE {of_month} \
+               AND split_part(r.record_key, '/', {place}) = n.number::VARCHAR",
+            month = place - 1,
+            after = place + 1,
+            of_month = of_month.collect::<Vec<_>>().join(" AND "),
+        ),
+    )
 }
 
 impl State<'_> {

@@ -6,14 +6,14 @@ use jiff::tz::TimeZone;
 
 use super::state::State;
 use super::state::fetched::{self, FetchedScopes};
-use super::{align, comments, freshness, levels, reports, secrets, upgrade};
+use super::{align, comments, freshness, history, levels, reports, secrets, upgrade};
 use crate::catalog::Catalog;
 use crate::config::{Config, PrivacyMode};
 use crate::error::{Error, Kind, Result};
 use crate::sql::{db, scalar_i64, transaction};
 
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
-pub(super) const FORMAT: i64 = 9;
+pub(super) const FORMAT: i64 = 10;
 
 /// Key of `sync.meta`: by what the key of the privacy hashes is known again.
 const KEY_FINGERPRINT: &str = "hash_key_fingerprint";
@@ -68,6 +68,9 @@ fn prepare_within(
         if format < 2 {
             upgrade::from_first(conn)?;
         }
+        if format < 10 {
+            upgrade::from_ninth(conn)?;
+        }
         if format < 9 {
             upgrade::from_eighth(conn)?;
         }
@@ -99,6 +102,7 @@ fn prepare_within(
     set_meta(conn, "journal_level", &config.journals.level.to_string())?;
     let key = hash_key(conn, config, key)?;
     align::align(conn, config, catalog, key)?;
+    history::note_tables(conn, &config.history.tables, jiff::Timestamp::now())?;
     levels::leave_others(conn, catalog, config.journals.level, jiff::Timestamp::now())?;
     fetched::note_rules(conn, catalog)?;
     if upgraded {
@@ -117,9 +121,10 @@ fn prepare_within(
         state.wanted_months().want_journals(&config.journals)?;
     }
     // Opening a store that is as it should be writes nothing.
-    let digest = reports::digest(catalog.resources());
+    let kept = &config.history.tables;
+    let digest = reports::digest(catalog.resources(), kept);
     if meta(conn, "reports")?.as_deref() != Some(digest.as_str()) {
-        reports::create_all(conn, catalog.resources())?;
+        reports::create_all(conn, catalog.resources(), kept)?;
         set_meta(conn, "reports", &digest)?;
     }
     Ok(key)
@@ -197,8 +202,12 @@ pub(super) fn remove_meta(conn: &Connection, key: &str) -> Result<()> {
 /// Fills `report.calendar` for the zone, where it is not filled for it already.
 fn calendar(conn: &Connection, zone: &TimeZone) -> Result<()> {
     let name = zone.iana_name().unwrap_or("UTC");
-    if meta(conn, "calendar_zone")?.as_deref() == Some(name) {
+    let before = meta(conn, "calendar_zone")?;
+    if before.as_deref() == Some(name) {
         return Ok(());
+    }
+    if before.is_some() {
+        history::note_zone(conn, jiff::Timestamp::now())?;
     }
     let failed = |e| db("cannot fill report.calendar", e);
     conn.execute_batch(

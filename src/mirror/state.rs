@@ -253,14 +253,14 @@ impl<'c> State<'c> {
     }
 
     /// A text that moves with whatever readers of the published copy can see change: rows, statuses, what
-    /// is read in part, rejects, drift, what is pending, which months of the journals were read or closed. Not
+    /// the reports are, what is read in part, rejects, drift, what is pending, which months of the journals were read or closed. Not
     /// with runs that changed nothing.
     pub(crate) fn readable_state(&self) -> Result<String> {
         let rows = sql::query(
             self.conn,
             "SELECT concat_ws('|', \
                (SELECT sum(counter) FROM sync.changes), \
-               (SELECT string_agg(concat(table_name, status, reason), ',' ORDER BY table_name) \
+               (SELECT string_agg(concat(table_name, status, reason, history_since), ',' ORDER BY table_name) \
                 FROM sync.resources), \
                (SELECT count(*) || '/' || count(resolved_at) FROM sync.rejects), \
                (SELECT count(*) FROM sync.drift), \
@@ -277,6 +277,7 @@ impl<'c> State<'c> {
                   WHERE table_name IN (SELECT table_name FROM sync.journal_months)), \
                (SELECT max(value) FROM sync.meta WHERE key = 'complete_tables'), \
                (SELECT max(value) FROM sync.meta WHERE key = 'calendar_zone'), \
+               (SELECT max(value) FROM sync.meta WHERE key = 'reports'), \
                (SELECT max(value) FROM sync.meta WHERE key = 'journal_level'))",
             |row| row.get(0),
         )?;

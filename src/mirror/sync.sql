@@ -82,7 +82,9 @@ CREATE TABLE sync.resources (
   answered BOOLEAN,
   definition BIGINT,
   read_with VARCHAR,
-  because_of VARCHAR
+  because_of VARCHAR,
+  -- Since when history answers what was: NULL since the table is here, infinity where it keeps no versions.
+  history_since TIMESTAMPTZ
 );
 COMMENT ON TABLE sync.resources IS 'Why a table is filled or empty: status ok, disabled, forbidden, absent or failing';
 

@@ -151,6 +151,14 @@ pub(super) fn from_seventh(conn: &Connection) -> Result<()> {
     .map_err(|e| db("cannot bring the store's state up to this version", e))
 }
 
+/// From the ninth format: it was not kept since when history answers.
+pub(super) fn from_ninth(conn: &Connection) -> Result<()> {
+    conn.execute_batch(
+        "ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS history_since TIMESTAMPTZ",
+    )
+    .map_err(|e| db("cannot bring the store's state up to this version", e))
+}
+
 /// From the eighth format: nothing was kept of what was fetched of a case that left.
 pub(super) fn from_eighth(conn: &Connection) -> Result<()> {
     conn.execute_batch(

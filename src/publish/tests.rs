@@ -377,6 +377,7 @@ fn a_failure_leaves_what_was_published_and_the_connection_usable() {
     crate::mirror::reports::create_all(
         &world.conn,
         crate::catalog::Catalog::load(None).unwrap().resources(),
+        &crate::config::HistoryTables::All,
     )
     .unwrap();
     world.publish("2026-11-20T02:15:00Z").unwrap();

@@ -3,7 +3,9 @@
 //! A view becomes a table macro whose tables are their versions of that instant, so that no rule is
 //! written twice. Values that did not fit are those that were open then. What was fetched is what is fetched
 //! now and what had been when it left since. When a scope was first fetched, and whether its last call failed
-//! then, is not kept.
+//! then, is not kept. Where history does not answer (`mirror/history.rs`), the macro fails and says why.
+
+use std::collections::BTreeSet;
 
 use crate::sql;
 
@@ -13,11 +15,36 @@ pub(super) fn macro_of(name: &str, view: &str, comment: &str) -> String {
     let body = view.split_once(&created).map_or(view, |(_, body)| body);
     let body = body.split_once("\nCOMMENT ON").map_or(body, |(body, _)| body);
     let body = body.trim().trim_end_matches(';');
+    let tables: BTreeSet<&str> = super::tables_read("main", body).collect();
     format!(
-        "CREATE OR REPLACE MACRO report.{name}_as_of(at_instant) AS TABLE\n{}; \
+        "CREATE OR REPLACE MACRO report.{name}_as_of(at_instant) AS TABLE\n\
+         SELECT * FROM (\n{}\n)\n{}; \
          COMMENT ON MACRO TABLE report.{name}_as_of IS {}",
         fetched_then(&rejects_then(&tables_then(body))),
+        where_history_answers(&sql::texts(tables)),
         sql::text(comment)
+    )
+}
+
+/// The macro `report.journals_as_of` of this SQL.
+pub(super) fn of_any_table(sql: &str) -> String {
+    let marked = "-- {history answers for lower(journal)}";
+    sql.replace(marked, &where_history_answers("lower(journal)"))
+}
+
+/// A condition that fails, and says why, where the history of one of these tables does not reach back to
+/// `at_instant`.
+fn where_history_answers(tables: &str) -> String {
+    format!(
+        "WHERE (\
+           SELECT count(CASE \
+             WHEN history_since = 'infinity'::TIMESTAMPTZ THEN error(\
+               'history.tables does not name ' || table_name \
+               || ': what it held earlier is not known') \
+             WHEN history_since > CAST(at_instant AS TIMESTAMPTZ) THEN error(\
+               'the history of ' || table_name || ' is whole from ' \
+               || history_since::VARCHAR || ' on: what it held earlier is not known') END) \
+           FROM sync.resources WHERE table_name IN ({tables})) = 0"
     )
 }
 

@@ -4,6 +4,7 @@ use duckdb::{Config, Connection};
 
 use super::{RELATIONS, create_all};
 use crate::catalog::{Catalog, Described, Report};
+use crate::config::HistoryTables;
 use crate::error::Result;
 use crate::mirror::state::fetched;
 use crate::sql::{db, query};
@@ -22,7 +23,7 @@ pub(crate) fn describe(catalog: &Catalog) -> Result<Vec<Report>> {
         .and_then(Connection::open_in_memory_with_flags)
         .map_err(|e| db("cannot open a database in memory", e))?;
     make_empty(&conn, catalog)?;
-    create_all(&conn, catalog.resources())?;
+    create_all(&conn, catalog.resources(), &HistoryTables::All)?;
     let mut reports = relations(&conn)?;
     reports.extend(macros(&conn)?);
     Ok(reports)

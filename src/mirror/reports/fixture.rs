@@ -10,6 +10,7 @@ use jiff::{Timestamp, ToSpan};
 use super::create_all;
 use super::described::make_empty;
 use crate::catalog::Catalog;
+use crate::config::HistoryTables;
 use crate::mirror::freshness;
 use crate::mirror::state::fetched;
 
@@ -36,7 +37,7 @@ pub(crate) fn store(path: Option<&Path>, years: std::ops::RangeInclusive<i16>) -
     }
     freshness::enter(&conn).unwrap();
     fill_calendar(&conn, years);
-    create_all(&conn, catalog.resources()).unwrap();
+    create_all(&conn, catalog.resources(), &HistoryTables::All).unwrap();
     conn
 }
 

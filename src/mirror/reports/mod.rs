@@ -14,6 +14,7 @@ use duckdb::Connection;
 use sha2::{Digest, Sha256};
 
 use crate::catalog::{Catalog, Group, Resource};
+use crate::config::HistoryTables;
 use crate::error::{Error, Kind, Result};
 use crate::sql::{self, db};
 use crate::text::hex;
@@ -70,12 +71,17 @@ pub(crate) const RELATIONS: [&str; 13] = [
 ///
 /// The schemas `main`, `sync` and `report`, the tables of `resources` and `report.calendar` must be
 /// there: DuckDB checks what a view names when it is created. A report on a table that the store does
-/// not have is left out; a table that is only disabled is there, and its reports answer.
+/// not have is left out; a table that is only disabled is there, and its reports answer. So is a view that
+/// reads the history of a table that keeps none; the macros that do refuse to answer.
 ///
 /// # Errors
 /// `Kind::Config` where a changed copy of a resource file lacks a column that a report reads; else
 /// `Kind::Store` or `Kind::DiskFull`, naming the relation.
-pub(crate) fn create_all<R: Borrow<Resource>>(conn: &Connection, resources: &[R]) -> Result<()> {
+pub(crate) fn create_all<R: Borrow<Resource>>(
+    conn: &Connection,
+    resources: &[R],
+    history: &HistoryTables,
+) -> Result<()> {
     let freshness = freshness_sql(resources);
     let lacking = lacking_columns(&Catalog::load(None)?, resources);
     if !lacking.is_empty() {
@@ -88,12 +94,19 @@ pub(crate) fn create_all<R: Borrow<Resource>>(conn: &Connection, resources: &[R]
          WHERE database_name = current_database() AND schema_name = 'main'",
     )?;
     for (name, sql) in all(&freshness) {
-        let lacking = tables_read(&sql).find(|table| !tables.contains(*table));
-        let sql = match lacking {
-            Some(table) => {
-                tracing::debug!("report.{name} is left out: there is no table {table}");
-                // One of an earlier version could not be read any more.
-                let kind = if sql.contains("MACRO report.") { "MACRO TABLE" } else { "VIEW" };
+        let is_macro = sql.contains("MACRO report.");
+        let lacking = tables_read("main", &sql).find(|table| !tables.contains(*table));
+        let unkept = || tables_read("history", &sql).find(|table| !history.keeps(table));
+        let why_not = match lacking {
+            Some(table) => Some(format!("there is no table {table}")),
+            None if is_macro => None,
+            None => unkept().map(|table| format!("history.tables does not name {table}")),
+        };
+        let sql = match why_not {
+            Some(why) => {
+                tracing::debug!("report.{name} is left out: {why}");
+                // One of an earlier version could not be read any more, or is not true any more.
+                let kind = if is_macro { "MACRO TABLE" } else { "VIEW" };
                 Cow::from(format!("DROP {kind} IF EXISTS report.{}", sql::ident(name)))
             }
             None => sql,
@@ -118,11 +131,14 @@ pub(crate) fn relations(conn: &Connection) -> Result<Vec<&'static str>> {
     Ok(RELATIONS.into_iter().filter(|name| there.contains(*name)).collect())
 }
 
-/// The tables of schema `main` that a report's SQL names. All reports name them with the schema and
+/// The tables of a schema that a report's SQL names. All reports name them with the schema and
 /// without quotes, but for the generated ones, whose tables are there.
-fn tables_read(sql: &str) -> impl Iterator<Item = &str> {
-    let after = |words: &'static str| sql.split(words).skip(1);
-    after("FROM main.").chain(after("JOIN main.")).filter_map(|rest| {
+fn tables_read<'a>(schema: &str, sql: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
+    let after = |word: &str| {
+        let words = format!("{word} {schema}.");
+        sql.split(&words).skip(1).collect::<Vec<_>>()
+    };
+    after("FROM").into_iter().chain(after("JOIN")).filter_map(|rest| {
         let name = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
         Some(name).filter(|name| !name.is_empty())
     })
@@ -137,7 +153,7 @@ fn lacking_columns<R: Borrow<Resource>>(built_in: &Catalog, resources: &[R]) -> 
         for column in dropped {
             let reads = |sql: &str| {
                 let mut words = sql.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-                tables_read(sql).any(|table| table == resource.table)
+                tables_read("main", sql).any(|table| table == resource.table)
                     && words.any(|word| word == column.name)
             };
             if let Some((report, _)) = all("").into_iter().find(|(_, sql)| reads(sql)) {
@@ -174,9 +190,9 @@ fn all(freshness: &str) -> Vec<(&'static str, Cow<'_, str>)> {
         ("commission", COMMISSION),
         ("freshness", freshness),
         ("snapshot", SNAPSHOT),
-        ("journals_as_of", JOURNALS_AS_OF),
     ];
     let made = [
+        ("journals_as_of", as_of::of_any_table(JOURNALS_AS_OF)),
         (
             "signed_cases_as_of",
             as_of::macro_of(
@@ -201,11 +217,14 @@ fn all(freshness: &str) -> Vec<(&'static str, Cow<'_, str>)> {
 
 /// A text that moves with the relations and with the tables that they read: while it stands, what
 /// [`create_all`] made is what it would make.
-pub(super) fn digest<R: Borrow<Resource>>(resources: &[R]) -> String {
+pub(super) fn digest<R: Borrow<Resource>>(resources: &[R], history: &HistoryTables) -> String {
     let mut hasher = Sha256::new();
     let freshness = freshness_sql(resources);
     for (_, sql) in all(&freshness) {
         hasher.update(sql.as_bytes());
+        for table in tables_read("history", &sql).filter(|table| !history.keeps(table)) {
+            hasher.update(table);
+        }
     }
     for resource in resources {
         hasher.update(resource.borrow().create_table("main", false));

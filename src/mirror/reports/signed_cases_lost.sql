@@ -10,6 +10,10 @@ months AS (
 versions AS (
     SELECT id, assignment_type, case_activated_date, _valid_from, _valid_to, _change
     FROM history.cases
+    -- Versions of before source.time_zone was another one hold the instants of that zone.
+    WHERE _valid_from >= coalesce(
+        (SELECT max(value) FROM sync.meta WHERE key = 'zone_since')::TIMESTAMPTZ, '-infinity'::TIMESTAMPTZ
+    )
     UNION ALL
     SELECT id, assignment_type, case_activated_date, _synced_at, NULL, NULL
     FROM main.cases

@@ -6,6 +6,7 @@ use duckdb::Connection;
 use super::create_all;
 use super::fixture::{no_extensions, oslo, store};
 use crate::catalog::{Catalog, Resource};
+use crate::config::HistoryTables;
 
 type SignedRow = (Option<String>, Option<i64>, Option<String>, Option<i64>);
 
@@ -485,8 +486,10 @@ fn a_copy_of_a_file_without_a_column_that_a_report_reads_is_refused_by_name() {
         costs.columns.retain(|column| !dropped.contains(&column.name.as_str()));
         resources
     };
-    create_all(&conn, &without(["comment", "vat"])).unwrap();
-    let said = create_all(&conn, &without(["amount", "selected"])).unwrap_err().to_string();
+    create_all(&conn, &without(["comment", "vat"]), &HistoryTables::All).unwrap();
+    let said = create_all(&conn, &without(["amount", "selected"]), &HistoryTables::All)
+        .unwrap_err()
+        .to_string();
     for column in ["amount", "selected"] {
         let fault =
             format!("costs.toml: column \"{column}\" is missing: report.total_cost reads it");

@@ -8,6 +8,7 @@ use super::super::create_all;
 use super::super::fixture::store;
 use super::{fetched, reject};
 use crate::catalog::{Catalog, Resource};
+use crate::config::HistoryTables;
 
 /// A store in which case 1 has a commission of 100,000.00 that nobody shares yet.
 fn sold() -> Connection {
@@ -24,7 +25,7 @@ fn sold() -> Connection {
          INSERT INTO main.estimated_costs (case_id, commission_amount) VALUES (1, 100000.00)",
     )
     .unwrap();
-    create_all(&conn, Catalog::load(None).unwrap().resources()).unwrap();
+    create_all(&conn, Catalog::load(None).unwrap().resources(), &HistoryTables::All).unwrap();
     fetched(&conn, 1, &["estimated_costs", "commission_sharing"]);
     conn
 }
@@ -238,7 +239,7 @@ fn a_disabled_table_leaves_its_reports_answering_and_a_missing_one_leaves_them_o
         .filter(|resource| resource.table != "commission_sharing")
         .cloned()
         .collect();
-    create_all(&conn, &left).unwrap();
+    create_all(&conn, &left, &HistoryTables::All).unwrap();
     let relations = super::super::relations(&conn).unwrap();
     assert!(!relations.contains(&"commission") && relations.contains(&"total_cost"));
 }

@@ -81,3 +81,15 @@ fn what_changes_otherwise_or_never_counted_is_no_loss() {
     version(&conn, 4, "Sale", None, 4, "deleted");
     assert_eq!(lost(&conn), []);
 }
+
+#[test]
+fn versions_with_the_instants_of_another_zone_are_no_loss() {
+    let conn = store(None, 2026..=2026);
+    version(&conn, 1, "Sale", MARCH, 4, "updated");
+    now(&conn, 1, "Sale", APRIL, 4);
+    version(&conn, 2, "Sale", MARCH, 7, "updated");
+    now(&conn, 2, "Sale", APRIL, 7);
+    assert_eq!(lost(&conn).len(), 2);
+    crate::mirror::history::note_zone(&conn, at(6).parse().unwrap()).unwrap();
+    assert_eq!(lost(&conn).iter().map(|(_, id, ..)| *id).collect::<Vec<_>>(), [2]);
+}
