@@ -327,7 +327,7 @@ fn ids_that_nobody_has_are_refused_and_leave_nothing_behind() {
     let output = run(&world, &journals(&month(1), &["--ids", &format!("{OFFICE},9999")]));
     assert_status(&output, 2);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("--ids 9999: ") && said.contains("offices.id"), "{said}");
+    assert!(said.contains("no journals of 9999;") && said.contains("offices.id"), "{said}");
     let months = "SELECT count(*) FROM sync.journal_months WHERE journal_id = 9999";
     assert_eq!(one::<i64>(&world.store(), months), 0);
     assert_status(&world.run(&["status"]), 0);

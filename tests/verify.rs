@@ -266,17 +266,19 @@ fn a_rejected_date_of_signing_is_left_out_and_hides_no_other() {
 }
 
 #[test]
-fn months_that_are_rejected_are_named_and_the_last_line_is_no_all_clear() {
+fn months_whose_amounts_are_rejected_are_named_and_the_last_line_is_no_all_clear() {
     let world = mirrored(unthrottled(10), 2);
-    alter(
-        &world,
-        &format!(
-            "INSERT INTO sync.rejects BY NAME SELECT 1 AS run_id, now() AS first_at, \
-               'revenue_journals' AS table_name, 'offices/11/{}' AS scope, now() AS last_at, \
-               '3' AS record_key, 'payment' AS column_name",
-            month(1)
-        ),
-    );
+    for (office, column) in [(11, "payment"), (12, "settlement_date")] {
+        alter(
+            &world,
+            &format!(
+                "INSERT INTO sync.rejects BY NAME SELECT 1 AS run_id, now() AS first_at, \
+                   'revenue_journals' AS table_name, 'offices/{office}/{}' AS scope, \
+                   now() AS last_at, '3' AS record_key, '{column}' AS column_name",
+                month(1)
+            ),
+        );
+    }
     let output = verify(&world, "0");
     assert_status(&output, 3);
     let text = shown(&output);

@@ -1,9 +1,11 @@
 //! `casemirror demo`: the main job against the embedded sandbox, without configuration or network.
 
-use std::fs::DirEntry;
+use std::fs::{DirEntry, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use secrecy::SecretString;
 use url::Url;
 
@@ -49,7 +51,7 @@ const COST: &str = "SELECT case_id, kind, asking_price, original_sale_price AS o
                     ORDER BY kind, case_id DESC";
 
 pub(crate) async fn run(args: &Demo, quiet: bool) -> Result<u8> {
-    let dir = prepare(&args.dir)?;
+    let (dir, _alone) = prepare(&args.dir)?;
     let live = args.serve.then_some(Duration::from_secs(3));
     let options = sandbox::Options {
         cases: args.cases,
@@ -137,8 +139,9 @@ pub(crate) async fn run(args: &Demo, quiet: bool) -> Result<u8> {
     Ok(if problems.is_empty() { 0 } else { 3 })
 }
 
-/// The folder, empty but for the marker. What is removed is an earlier demo's and nothing else.
-fn prepare(dir: &Path) -> Result<PathBuf> {
+/// The folder, empty but for the marker, and what keeps other demos out of it while it is held. What is removed is an
+/// earlier demo's and nothing else.
+fn prepare(dir: &Path) -> Result<(PathBuf, File)> {
     std::fs::create_dir_all(dir).map_err(|e| io("create", dir, e))?;
     let dir = dir.canonicalize().map_err(|e| io("find", dir, e))?;
     let entries = std::fs::read_dir(&dir)
@@ -152,15 +155,21 @@ fn prepare(dir: &Path) -> Result<PathBuf> {
     if let Some(theirs) = entries.iter().map(name).find(|name| !OURS.contains(&name.as_str())) {
         return refused(format!("holds {theirs}, which no demo made"));
     }
+    let marker = dir.join(MARKER);
     if entries.is_empty() {
         // First, so that a demo that is killed leaves a folder that the next one knows.
-        let marker = dir.join(MARKER);
         std::fs::write(&marker, MARKER_TEXT).map_err(|e| io("write", &marker, e))?;
     } else if !entries.iter().any(|entry| name(entry) == MARKER) {
         return refused(format!(
             "is not empty and has no {MARKER}, by which a demo knows its own folder: it may hold a real mirror. \
              If a demo of an earlier version made it, remove it"
         ));
+    }
+    let alone = File::open(&marker).map_err(|e| io("open", &marker, e))?;
+    match flock(&alone, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return refused("is where another demo runs".to_owned()),
+        // Some file systems know no locks.
+        Ok(()) | Err(_) => {}
     }
     // Each demo has a brokerage of its own, and a mirror has one tenant.
     for path in entries.iter().filter(|entry| name(entry) != MARKER).map(DirEntry::path) {
@@ -171,7 +180,7 @@ fn prepare(dir: &Path) -> Result<PathBuf> {
         };
         removed.map_err(|e| io("remove", &path, e))?;
     }
-    Ok(dir)
+    Ok((dir, alone))
 }
 
 async fn live_on(sandbox: &Sandbox) -> Result<()> {
@@ -245,9 +254,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("new/demo");
         for _ in ["new", "again"] {
-            let prepared = prepare(&dir).unwrap();
+            let (prepared, _alone) = prepare(&dir).unwrap();
             assert_eq!(names(&prepared), [MARKER]);
             write_all(&dir, &["store.duckdb", "store.duckdb.secrets"]);
+            let refused = prepare(&dir).unwrap_err().to_string();
+            assert!(refused.contains("another demo runs"), "{refused}");
+            assert_eq!(names(&prepared).len(), 4, "what the running one has is there");
         }
     }
 

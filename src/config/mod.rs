@@ -203,8 +203,9 @@ impl Config {
         {
             for table in tables.iter().filter(|table| !known.contains(&table.as_str())) {
                 let suggestion = violation::nearest(table, known.iter().copied())
-                    .map(|near| format!("; did you mean {near:?}?"))
-                    .unwrap_or_default();
+                    .map_or("; `casemirror schema` lists them".to_owned(), |near| {
+                        format!("; did you mean {near:?}?")
+                    });
                 violations.push(Violation::new(
                     self.origins.get(key).cloned().unwrap_or(Origin::Default),
                     format!("{key}: there is no table {table:?}{suggestion}"),

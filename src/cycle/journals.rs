@@ -81,7 +81,7 @@ impl<'c, 'r> Journals<'c, 'r> {
         if ids.is_empty() {
             return Err(Error::new(
                 Kind::Usage,
-                "no office is known whose journals could be read: name ids with --ids or journals.ids",
+                "no office is known whose journals could be read: journals.ids names them",
             ));
         }
         if !request.planned {
@@ -144,7 +144,7 @@ impl<'c, 'r> Journals<'c, 'r> {
         Err(Error::new(
             Kind::Usage,
             format!(
-                "--ids {}: the source has no such journals; with journals.level = \"{level}\" the ids \
+                "the source has no journals of {}; with journals.level = \"{level}\" the ids \
                  are those of the column offices.{}",
                 unknown_ids.join(","),
                 id_column(level)

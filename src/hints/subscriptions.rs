@@ -215,7 +215,9 @@ impl Address {
         Ok(aligned)
     }
 
-    /// Subscribes, and learns from the list by which id: what the platform answers is not documented.
+    /// Subscribes, and learns from the list by which id: what the platform answers is not documented. One whose
+    /// answer was lost may have been made: the list is read after a refusal as well, or the next event type
+    /// would be taken for that one's.
     async fn subscribe(
         &self,
         client: &Client,
@@ -223,18 +225,29 @@ impl Address {
         listed: &mut Subscriptions,
         made: &mut Made,
     ) -> Result<()> {
-        client.subscribe(event, &self.url()).await?;
-        let before = std::mem::replace(listed, client.subscriptions().await?);
+        let taken = client.subscribe(event, &self.url()).await;
+        let before = match (client.subscriptions().await, &taken) {
+            (Ok(now), _) => std::mem::replace(listed, now),
+            (Err(error), Ok(())) => return Err(error),
+            (Err(_), Err(_)) => return taken,
+        };
         let is_new = |one: &&Subscription| before.read.iter().all(|other| other.id != one.id);
-        match listed.read.iter().filter(is_new).find(|one| self.is_in(&one.url)) {
-            Some(new) => {
+        let is_named = |one: &&Subscription| {
+            one.event_type.as_deref().is_some_and(|n| known(n) == Some(event))
+        };
+        let new = listed.read.iter().filter(is_new).filter(|one| self.is_in(&one.url));
+        let (named, others): (Vec<_>, Vec<_>) = new.partition(is_named);
+        match (named.first(), &others[..], taken) {
+            (Some(new), ..) | (None, [new], _) => {
                 made.events.insert(new.id, event.to_owned());
                 Ok(())
             }
-            None => {
+            (None, _, Err(error)) => Err(error),
+            (None, [], Ok(())) => {
                 made.unlisted = Some(event);
                 Err(unlisted_error(event))
             }
+            (None, several, Ok(())) => Err(unclear_error(several.len())),
         }
     }
 }
@@ -425,6 +438,32 @@ mod tests {
         let repaired = anew.align(&client, &mut known).await.unwrap();
         assert_eq!((repaired.made, repaired.repaired, repaired.removed), (0, 21, 0));
         assert_eq!((sent(&service, "POST"), sent(&service, "PUT")), (21, 21));
+    }
+
+    #[tokio::test]
+    async fn one_whose_answer_was_lost_is_not_taken_for_the_next() {
+        let all = Mutex::new(Vec::<Value>::new());
+        let service = Service::start(move |call, _| {
+            let mut all = all.lock().unwrap();
+            if call.method != "POST" {
+                return service::json(&Value::from(all.clone()).to_string());
+            }
+            let body: Value = serde_json::from_slice(&call.body).unwrap();
+            let id = all.len();
+            all.push(json!({ "Id": id, "EventType": 7, "Url": body["Url"] }));
+            match all.len() {
+                3 => service::status(400, "lost"),
+                _ => service::json("true"),
+            }
+        })
+        .await;
+        let client = service.client();
+        let mut known = Made::default();
+        let aligned = address().align(&client, &mut known).await.unwrap();
+        assert_eq!((aligned.made, aligned.failed.len()), (21, 0), "{:?}", aligned.failed);
+        assert_eq!(sent(&service, "POST"), 21);
+        let asked = KNOWN.into_iter().map(str::to_owned);
+        assert!(known.events.into_values().eq(asked), "each is what was asked for");
     }
 
     #[tokio::test]

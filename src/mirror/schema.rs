@@ -15,6 +15,9 @@ use crate::sql::{db, scalar_i64, transaction};
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
 pub(super) const FORMAT: i64 = 10;
 
+/// What the columns of `report.calendar` are.
+pub(super) const CALENDAR_COMMENTS: &str = include_str!("calendar.sql");
+
 /// Key of `sync.meta`: by what the key of the privacy hashes is known again.
 const KEY_FINGERPRINT: &str = "hash_key_fingerprint";
 
@@ -56,6 +59,8 @@ fn prepare_within(
     if before.is_none() {
         conn.execute_batch(include_str!("sync.sql"))
             .map_err(|e| db("cannot create the store's state", e))?;
+        conn.execute_batch(CALENDAR_COMMENTS)
+            .map_err(|e| db("cannot describe report.calendar", e))?;
         fetched::create(conn)?;
         fetched::create_view(conn)?;
         State::new(conn).unread().show(&[])?;

@@ -8,6 +8,7 @@ use duckdb::{Connection, params};
 use super::definition::definition;
 use super::lines::{month_of, same_month};
 use super::load::count_changed;
+use super::schema::CALENDAR_COMMENTS;
 use super::state::State;
 use super::state::fetched;
 use super::undescribed;
@@ -151,12 +152,12 @@ pub(super) fn from_seventh(conn: &Connection) -> Result<()> {
     .map_err(|e| db("cannot bring the store's state up to this version", e))
 }
 
-/// From the ninth format: it was not kept since when history answers.
+/// From the ninth format: it was not kept since when history answers, and the calendar did not say what its columns
+/// are.
 pub(super) fn from_ninth(conn: &Connection) -> Result<()> {
-    conn.execute_batch(
-        "ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS history_since TIMESTAMPTZ",
-    )
-    .map_err(|e| db("cannot bring the store's state up to this version", e))
+    let added = "ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS history_since TIMESTAMPTZ; ";
+    conn.execute_batch(&format!("{added}{CALENDAR_COMMENTS}"))
+        .map_err(|e| db("cannot bring the store's state up to this version", e))
 }
 
 /// From the eighth format: nothing was kept of what was fetched of a case that left.

@@ -222,9 +222,13 @@ impl Verifications<'_> {
         let rows = sql::query(
             self.conn,
             &format!(
+                // Of what did not fit only what is part of a sum, as report.journal_coverage has it.
                 "WITH rejected AS (SELECT DISTINCT scope FROM sync.rejects \
-                   WHERE resolved_at IS NULL AND table_name IN ('revenue_journals', \
-                     'revenue_journal_annotations', 'revenue_journal_sums')), \
+                   WHERE resolved_at IS NULL AND (table_name = 'revenue_journal_sums' \
+                     OR table_name = 'revenue_journals' AND (column_name IS NULL \
+                       OR column_name IN ('payment', 'purchase_price')) \
+                     OR table_name = 'revenue_journal_annotations' AND (column_name IS NULL \
+                       OR column_name = 'payment_change'))), \
                  lines AS (SELECT journal_level, journal_id, journal_month, \
                      sum(payment) AS payment, sum(purchase_price) AS price \
                    FROM main.revenue_journals GROUP BY ALL), \

@@ -1,6 +1,6 @@
 //! Asking the source a few things at a time, and leaving it where other work comes first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use tokio::task::JoinSet;
 
@@ -93,6 +93,16 @@ impl<T: Send + 'static> Asking<T> {
     }
 }
 
+/// What is asked in one attempt, from a random one on: where so many fail that the rest is not asked, the same few
+/// would else keep the others from being asked night after night.
+pub(super) fn from_a_random_one<T>(all: impl Iterator<Item = T>) -> VecDeque<T> {
+    let mut all: VecDeque<T> = all.collect();
+    if !all.is_empty() {
+        all.rotate_left(rand::random_range(0..all.len()));
+    }
+    all
+}
+
 /// Whether asking on makes sense (pure), by the rules of a cycle: several different endpoints that cannot
 /// be reached, and one more that cannot either, end the asking; so many failures of a table that never
 /// answered end that of the table. Each of the rest would cost all of its repetitions.
@@ -155,6 +165,19 @@ impl Reach {
 mod tests {
     use super::*;
     use crate::cycle::{Controls, Notifier};
+
+    #[test]
+    fn all_are_asked_in_their_order_from_any_of_them_on() {
+        let mut first = std::collections::BTreeSet::new();
+        for _ in 0..200 {
+            let all: Vec<u32> = from_a_random_one(0..4).into();
+            assert_eq!(all.len(), 4);
+            assert!(all.windows(2).all(|pair| (pair[0] + 1) % 4 == pair[1]), "{all:?}");
+            first.insert(all[0]);
+        }
+        assert_eq!(first.len(), 4);
+        assert!(from_a_random_one(0..0).is_empty());
+    }
 
     #[tokio::test]
     async fn what_is_under_way_goes_on_while_the_way_is_taken() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::Decimal128Type;
 
-use super::asking::{Asking, Gate};
+use super::asking::{Asking, Gate, from_a_random_one};
 use super::context::Context;
 use super::lines::{self, LineDifference};
 use super::{Comparison, Finding, Step, amount, decide, hundredths};
@@ -128,7 +128,7 @@ impl Revenue {
 
     /// An attempt begins: everything open is to be asked.
     pub(crate) fn begin(&mut self) {
-        self.due = self.open.values().map(|open| open.scope).collect();
+        self.due = from_a_random_one(self.open.values().map(|open| open.scope));
     }
 
     /// Asks for the sums, while the gate is open.
@@ -295,6 +295,8 @@ struct Own {
     payment: i128,
     change: i128,
     price: i128,
+    /// Annotations are mirrored: where they are not, what is left of them changes nothing.
+    has_annotations: bool,
 }
 
 impl Own {
@@ -303,11 +305,13 @@ impl Own {
             payment: hundredths(&month.payment)?,
             change: hundredths(&month.payment_change)?,
             price: hundredths(&month.purchase_price)?,
+            has_annotations: month.has_annotations,
         })
     }
 
     fn payments(&self, (payment, _): Sums) -> Option<Matches> {
-        match (self.payment == payment, self.payment + self.change == payment) {
+        let with_changes = self.has_annotations && self.payment + self.change == payment;
+        match (self.payment == payment, with_changes) {
             (true, true) => Some(Matches::Both),
             (false, true) => Some(Matches::With),
             (true, false) => Some(Matches::Without),
@@ -476,4 +480,19 @@ fn sums(decoded: &Decoded) -> Option<Sums> {
         (column.len() == 1 && column.is_valid(0)).then(|| column.value(0))
     };
     Some((figure("total_payment")?, figure("total_purchase_price")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_annotations_that_are_not_mirrored_changes_no_payment() {
+        let own = |has_annotations| Own { payment: 100, change: -10, price: 5, has_annotations };
+        let says =
+            |source| [true, false].map(|are_mirrored| own(are_mirrored).payments((source, 5)));
+        assert_eq!(says(90), [Some(Matches::With), None]);
+        assert_eq!(says(100), [Some(Matches::Without); 2]);
+        assert_eq!([true, false].map(|are| own(are).needs_annotations((90, 5))), [false, true]);
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::asking::{Asking, Gate, Reach};
+use super::asking::{Asking, Gate, Reach, from_a_random_one};
 use super::context::Context;
 use super::lines::{self, LineDifference};
 use super::revenue::{line_key, named, rows_of};
@@ -98,7 +98,7 @@ impl Turns {
 
     /// An attempt begins: everything open is to be asked.
     pub(crate) fn begin(&mut self) {
-        self.due = self.open.keys().cloned().collect();
+        self.due = from_a_random_one(self.open.keys().cloned());
     }
 
     /// Reads the months while the gate is open, and holds each against the mirror.

@@ -252,7 +252,7 @@ fn tables_that_the_catalog_does_not_have_are_named_with_their_place() {
     insta::assert_snapshot!(text, @r#"
     the configuration is refused for 2 reasons:
       DIR/casemirror.toml:6: resources.disable: there is no table "activites"; did you mean "activities"?
-      DIR/casemirror.toml:8: history.tables: there is no table "xyz"
+      DIR/casemirror.toml:8: history.tables: there is no table "xyz"; `casemirror schema` lists them
     "#);
 }
 

@@ -6,6 +6,7 @@ use super::{RELATIONS, create_all};
 use crate::catalog::{Catalog, Described, Report};
 use crate::config::HistoryTables;
 use crate::error::Result;
+use crate::mirror::schema;
 use crate::mirror::state::fetched;
 use crate::sql::{db, query};
 
@@ -33,6 +34,7 @@ pub(crate) fn describe(catalog: &Catalog) -> Result<Vec<Report>> {
 pub(super) fn make_empty(conn: &Connection, catalog: &Catalog) -> Result<()> {
     let failed = |e| db("cannot create tables", e);
     conn.execute_batch(include_str!("../sync.sql")).map_err(failed)?;
+    conn.execute_batch(schema::CALENDAR_COMMENTS).map_err(failed)?;
     fetched::create(conn)?;
     fetched::create_view(conn)?;
     let tables = catalog.resources().iter().map(|resource| {
