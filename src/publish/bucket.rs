@@ -116,10 +116,9 @@ impl Bucket {
         &self.spool
     }
 
-    /// The folder that it is in.
-    pub(super) fn spool_folder(&self) -> &Path {
-        let folder = self.spool.parent().filter(|folder| !folder.as_os_str().is_empty());
-        folder.unwrap_or(Path::new("."))
+    /// The file beside it that says whose turn it is.
+    pub(super) fn turn_file(&self) -> PathBuf {
+        self.spool.with_extension("publishing")
     }
 
     /// Does what has to be waited for, on threads of its own: this may be called anywhere, and blocks.

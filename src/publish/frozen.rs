@@ -62,7 +62,7 @@ pub fn begin(targets: &Targets<'_>, info: SnapshotInfo, stop: &Stop) -> Result<S
     match targets.parquet.map(|target| target.root) {
         Some(Root::Folder(root)) => turn = Some(snapshots::prepare(root, stop)?),
         Some(Root::Bucket(bucket)) => {
-            turn = Some(Turn::wait(bucket.spool_folder(), stop)?);
+            turn = Some(Turn::wait_by_file(&bucket.turn_file(), stop)?);
             durable::remove_stale_of(bucket.spool())?;
             let looked = Bucket::run(stop, Found::look(bucket.clone(), info.store_id.clone()));
             found = match looked {
