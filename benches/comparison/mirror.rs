@@ -1,5 +1,7 @@
 //! A folder with a configuration, and the program in it.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -23,7 +25,10 @@ impl Mirror {
              [limits]\nrequests_per_second = 2000\n[store]\nmemory_limit = \"{MEMORY_LIMIT}\"\n{more}",
             credentials.0, credentials.1,
         );
-        std::fs::write(folder.path().join("casemirror.toml"), text).expect("a file can be written");
+        let file = folder.path().join("casemirror.toml");
+        std::fs::write(&file, text).expect("a file can be written");
+        // With another mode every command says that others may read the secret.
+        std::fs::set_permissions(file, Permissions::from_mode(0o600)).expect("a mode can be set");
         Mirror { folder }
     }
 
