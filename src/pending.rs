@@ -9,8 +9,8 @@ use crate::catalog::{Catalog, Group, JOURNAL_COLUMNS, Resource};
 use crate::config::Config;
 use crate::cycle::{plan_cases, since};
 use crate::error::Result;
-use crate::mirror::{ResourceRow, RunLog, State};
-use crate::scope::Reason;
+use crate::mirror::{ResourceRow, RunLog, State, zone_is_read};
+use crate::scope::{Mark, Place, Reason};
 
 /// One stale scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -265,6 +265,13 @@ fn collect_beside_unread(
 /// Tables of which every scope has been fetched once; they stay complete when a new case comes
 /// (`report.snapshot`; docs/architecture.md, "Reports").
 pub(crate) fn note_complete(conn: &Connection, pending: &Pending, catalog: &Catalog) -> Result<()> {
+    let redefined = Reason::Asked(Mark::Redefined).to_string();
+    let is_of_another_zone = |table: &PendingTable| {
+        table.reasons.keys().any(|reason| *reason == redefined || reason == OTHER_REASONS)
+    };
+    if !pending.get(Place::Cases.table()).is_some_and(is_of_another_zone) {
+        zone_is_read(conn, jiff::Timestamp::now())?;
+    }
     let state = State::new(conn);
     let before = state.complete_tables()?;
     let complete = complete_by(conn, pending, catalog)?;

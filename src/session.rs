@@ -123,7 +123,7 @@ impl Session {
             store: Arc::clone(&store),
             writer: writer.clone(),
             client,
-            lock: Arc::default(),
+            turns: Arc::default(),
             notifier: Notifier::default(),
         };
         Ok(Session {

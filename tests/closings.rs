@@ -64,6 +64,7 @@ fn pack(world: &World, month: &str) -> BTreeMap<String, Vec<u8>> {
     fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
         .map(|path| (name(&path), fs::read(&path).unwrap()))
         .collect()
 }
@@ -190,6 +191,7 @@ fn a_journal_that_is_not_read_keeps_no_other_from_being_closed() {
 fn what_is_closed_stays_closed_while_another_level_is_mirrored() {
     let last = month(1);
     let world = by_hand();
+    world.publish_snapshots();
     assert_status(&close(&world, &last, &[]), 0);
     let statement = |world: &World| {
         rows(
@@ -202,10 +204,23 @@ fn what_is_closed_stays_closed_while_another_level_is_mirrored() {
         )
     };
     assert_eq!(statement(&world), ["true | true | 0.00 | 0"]);
+    let of_offices = pack(&world, &last);
     let due = "[schedule]\njournals = \"* * * * * *\"\n";
     world.configure(&format!("{FEED}{BY_HAND}level = \"chain\"\n{due}"));
     world.sync();
     assert_eq!(statement(&world), ["true | 0"], "neither lines nor payments are known to be there");
+    // What is closed for the chain has a pack of its own.
+    assert_status(&close(&world, &last, &["--force"]), 0);
+    assert_eq!(pack(&world, &last), of_offices);
+    let of_chain = pack(&world, &format!("{last}/chain"));
+    assert_eq!(of_chain.keys().collect::<Vec<_>>(), of_offices.keys().collect::<Vec<_>>());
+    assert_ne!(of_chain["closings.csv"], of_offices["closings.csv"]);
+
+    // Nor of a table that is not read any more.
+    let off = "[resources]\ndisable = [\"revenue_journals\", \"revenue_journal_sums\"]\n";
+    world.configure(&format!("{FEED}{BY_HAND}{due}{off}"));
+    world.sync();
+    assert_eq!(statement(&world), ["true | 0"]);
 
     world.configure(&format!("{FEED}{BY_HAND}{due}"));
     world.sync();

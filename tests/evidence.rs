@@ -327,3 +327,44 @@ fn what_merely_waits_is_no_failure_in_status() {
     assert_status(&output, 0);
     assert!(shown(&output).contains("waiting: activities"), "{}", shown(&output));
 }
+
+/// The projects' search shows cases too, and the property search shows none for once: they stay cases.
+#[test]
+fn a_property_search_that_is_suddenly_empty_makes_no_case_a_project() {
+    let world = mirrored(12);
+    let cases = shown_cases(&world);
+    let records: Vec<String> = cases.iter().map(|id| format!("{{\"Id\":{id}}}")).collect();
+    let all = format!("{{\"Count\":{},\"Results\":[{}]}}", cases.len(), records.join(","));
+    let kept =
+        "SELECT (SELECT count(*) FROM main.cases) || ' ' || (SELECT count(*) FROM main.projects)";
+    let before: String = one(&world.store(), kept);
+    always(&world, "/api/Search/AdvancedPropertySearch", garbage(r#"{"Count":0,"Results":[]}"#));
+    always(&world, "/api/Search/AdvancedProjectSearch", garbage(&all));
+    let listed = world.run(&["sync", "--full"]);
+    assert_status(&listed, 3);
+    assert!(shown(&listed).contains("reconcile.max_removed"), "{}", shown(&listed));
+    assert_eq!(one::<String>(&world.store(), kept), before);
+    // Nor where they are asked for by their ids.
+    cases.iter().for_each(|case| drop(change(&world, *case, Facet::Description)));
+    assert_status(&world.run(&["sync"]), 3);
+    assert_eq!(one::<String>(&world.store(), kept), before);
+}
+
+/// What answers 404 for every case does not say of one that it is gone.
+#[test]
+fn roles_that_are_absent_decide_about_no_case() {
+    let world = World::with(unthrottled(24));
+    world.configure(UNTHROTTLED);
+    always(&world, "/api/Cases/*/Roles", refuse(404));
+    world.sync();
+    let absent = "SELECT status FROM sync.resources WHERE table_name = 'case_roles'";
+    assert_eq!(one::<String>(&world.store(), absent), "absent");
+    let case = shown_cases(&world)[3];
+    let activities = rows(&world, "activities", case);
+    hide_case(&world, case);
+    change(&world, case, Facet::Activity);
+    let output = world.run(&["sync", "--full"]);
+    assert_status(&output, 3);
+    assert!(shown(&output).contains("case_roles is absent"), "{}", shown(&output));
+    assert!(rows(&world, "activities", case) >= activities && activities > 0);
+}

@@ -2,9 +2,10 @@
 
 use std::process::{Output, Stdio};
 
-use casemirror::sandbox::{Act, Control, Facet, Fault, Options, When};
+use casemirror::sandbox::{Act, Control, Facet, Fault, Options, Rule, When};
 use rstest::rstest;
 
+use crate::support::follow::{calls, change, lines, shown_cases};
 use crate::support::scripted::{assert_incomplete, assert_mended, fault, garbage, refuse};
 use crate::support::{World, one, shown};
 
@@ -355,4 +356,56 @@ fn collect_files(folder: &std::path::Path, places: &mut Vec<(String, Vec<u8>)>) 
             places.push((path.display().to_string(), std::fs::read(&path).unwrap()));
         }
     }
+}
+
+/// One case spoils every answer of the search that holds it: the others of its calls are read, and it alone fails.
+#[rstest]
+#[case::server(refuse(500))]
+#[case::no_answer_of_ours(garbage("[[1]]"))]
+fn a_case_that_spoils_a_search_keeps_no_other_from_being_read(#[case] kind: Fault) {
+    let world = World::unthrottled(40);
+    world.retry_at_once();
+    world.sync();
+    let cases = shown_cases(&world);
+    let bad = cases[17];
+    for case in &cases {
+        change(&world, *case, Facet::Description);
+    }
+    let rule = fault("/api/Search/AdvancedPropertySearch", None, kind);
+    world.sandbox.fault(Rule { query: Some(format!("Id eq {bad}")), ..rule });
+    assert_incomplete(&world.run(&["sync"]), "cases");
+    let failing = lines(&world.store(), "SELECT id FROM sync.failures WHERE table_name = 'cases'");
+    assert_eq!(failing, [format!("{{'id': {bad}}}")]);
+    assert_mended(&world);
+}
+
+/// Nothing of a case is answered: what was begun is given up after a second try, and the rest of it waits.
+#[test]
+fn a_case_whose_calls_hang_does_not_take_the_places_of_others_for_long() {
+    let world = World::unthrottled(8);
+    world.sync();
+    let (hanging, others) = (shown_cases(&world)[3], shown_cases(&world)[4]);
+    for case in [hanging, others] {
+        for facet in [Facet::Activity, Facet::Description, Facet::Cost] {
+            change(&world, case, facet);
+        }
+    }
+    let hold = Fault::Hold { name: "for ever".to_owned(), when: When::Before };
+    for path in ["/api/Cases/{}/*", "/api/Properties/{}/*", "/api/{}/*"] {
+        world.sandbox.fault(fault(&path.replace("{}", &hanging.to_string()), None, hold.clone()));
+    }
+    world.sandbox.reset_stats();
+    let output = world.run(&["sync", "--set", "limits.timeout=1s"]);
+    assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+    let asked: u64 = calls(&world)
+        .iter()
+        .filter(|(path, _)| path.contains(&format!("/{hanging}/")))
+        .map(|(_, calls)| calls)
+        .sum();
+    // Eight scopes are under way at a time, and no call is made a third time.
+    assert!((2..=16).contains(&asked), "{asked}");
+    let pending = "SELECT DISTINCT scope FROM sync.pending";
+    assert_eq!(lines(&world.store(), pending), [format!("{{'scope': {hanging}}}")]);
+    world.retry_at_once();
+    assert_mended(&world);
 }

@@ -17,8 +17,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::support::follow::{
-    Integrator, UNTHROTTLED, assert_status, brisk, calls, change, idle_calls, lines, shown_cases,
-    unthrottled,
+    Integrator, UNTHROTTLED, assert_status, brisk, calls, change, hold, idle_calls, lines,
+    shown_cases, unthrottled,
 };
 use crate::support::{World, one, try_open_read_only};
 
@@ -245,8 +245,8 @@ fn a_service_that_does_not_know_the_filter_for_ties_is_read_by_skip(#[case] stat
     assert_eq!(ties.count(), 1, "it is not asked in smaller pages");
 }
 
-/// Reads the last two days of a feed again, as the nightly reconciliation does.
-fn reread(world: &World, name: FeedName) -> Reread {
+/// What asks the feeds, as a process has it.
+fn polls(world: &World) -> Polls {
     let ledger = ("feed.ledger".to_owned(), "feed-calls".to_owned());
     let config = Config::load(&world.path("casemirror.toml"), &[ledger]).unwrap();
     let catalog = Arc::new(Catalog::load(None).unwrap());
@@ -254,22 +254,53 @@ fn reread(world: &World, name: FeedName) -> Reread {
     let writer = Writer::start(&store).unwrap();
     let ledger = Arc::new(StoredLedger::open(&config, store.connection().unwrap()).unwrap());
     let client = Client::new(&config.source, &config.feed, &config.limits, ledger).unwrap();
-    let polls = Polls {
+    Polls {
         config: Arc::new(config),
         store: Arc::new(store),
         writer,
-        client: client.clone(),
-        lock: Arc::default(),
+        client,
+        turns: Arc::default(),
         notifier: Notifier::default(),
-    };
-    let reread = world.wait(polls.reread(name, Duration::from_secs(2 * 86_400))).unwrap();
-    world.wait(client.flush());
-    drop((client, polls));
+    }
+}
+
+/// Lets go of the store.
+fn close(world: &World, polls: Polls) {
+    world.wait(polls.client.flush());
+    drop(polls);
     // The threads that hold connections end by themselves; then the file is free.
     while try_open_read_only(&world.path("data/store.duckdb")).is_err() {
         std::thread::yield_now();
     }
+}
+
+/// Reads the last two days of a feed again, as the nightly reconciliation does.
+fn reread(world: &World, name: FeedName) -> Reread {
+    let polls = polls(world);
+    let reread = world.wait(polls.reread(name, Duration::from_secs(2 * 86_400))).unwrap();
+    close(world, polls);
     reread
+}
+
+/// The cases are followed while the feed of contacts does not answer.
+#[test]
+fn a_feed_that_does_not_answer_keeps_the_other_from_nothing() {
+    let world = mirrored();
+    hold(&world, "contacts", CONTACTS, 1);
+    let polls = polls(&world);
+    let reach = Duration::from_secs(2 * 86_400);
+    let contacts = polls.clone();
+    let contacts = async move { contacts.reread(FeedName::Contacts, reach).await };
+    world.wait(async {
+        let asked = tokio::spawn(contacts);
+        assert!(world.sandbox.wait_until_held("contacts").await);
+        let cases = polls.reread(FeedName::Cases, reach);
+        let cases = tokio::time::timeout(Duration::from_secs(60), cases).await;
+        world.sandbox.release("contacts");
+        asked.await.unwrap().unwrap();
+        assert!(cases.expect("it waits for the other").unwrap().calls > 0);
+    });
+    close(&world, polls);
 }
 
 #[test]

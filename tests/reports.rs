@@ -459,8 +459,11 @@ fn what_history_does_not_hold_is_never_shown_as_what_was() {
     }
     assert!(refused(lost).contains("does not exist"));
     assert!(refused("report.total_cost_as_of(now())").contains("history.tables does not name"));
-    let costs = "SELECT count(*) FROM report.journals_as_of('costs', now())";
-    assert!(one::<i64>(&world.published(), costs) > 0);
+    // Journals have their history whatever is named.
+    for kept in ["costs", "revenue_journals"] {
+        let rows = format!("SELECT count(*) FROM report.journals_as_of('{kept}', now())");
+        assert!(one::<i64>(&world.published(), &rows) > 0, "{kept}");
+    }
 
     // From when they keep them, they answer, and for no time before.
     let before = now();
@@ -489,6 +492,16 @@ fn what_history_does_not_hold_is_never_shown_as_what_was() {
     assert!(refused(&format!("report.signed_cases_as_of('{then}')")).contains("is whole from"));
     assert_eq!(lines(&world.published(), &format!("SELECT case_id FROM {lost}")).len(), 0);
     assert_eq!(as_of("now()"), signed());
+    // What leaves since all was read in the new zone is told, however old its row is.
+    let signed_since: i64 = one(
+        &world.store(),
+        "SELECT min(id) FROM main.cases WHERE assignment_type <> 'Valuation' \
+           AND case_activated_date IS NOT NULL",
+    );
+    world.sandbox.act(&Act::DeleteCase { case_id: signed_since }).unwrap();
+    assert_status(&world.run(&["sync", "--full", "--set", zone]), 0);
+    let told = lines(&world.published(), &format!("SELECT case_id FROM {lost}"));
+    assert_eq!(told, [format!("{{'case_id': {signed_since}}}")]);
     // What is not kept any more is taken back; the versions stay.
     sync(&[zone, only_costs]);
     assert!(refused("report.signed_cases_as_of(now())").contains(unkept));

@@ -339,10 +339,14 @@ impl Resource {
         !self.is_free_text(column) || self.person.as_ref().is_some_and(is_name)
     }
 
+    /// Whether its rows belong to a journal's month: lines, what hangs on them, and sums.
+    pub(crate) fn is_of_journal(&self) -> bool {
+        self.key.first().is_some_and(|first| first == JOURNAL_COLUMNS[0])
+    }
+
     /// Whether its rows are lines of a journal, or hang on such lines.
     pub(crate) fn has_line_ids(&self) -> bool {
-        self.key.first().is_some_and(|first| first == JOURNAL_COLUMNS[0])
-            && self.key.iter().any(|key| key == LINE_ID)
+        self.is_of_journal() && self.key.iter().any(|key| key == LINE_ID)
     }
 
     /// Whether rows of this table hang on one case and leave with it.

@@ -18,7 +18,7 @@ use crate::error::{Error, Kind, Result};
 use crate::extract::Extractor;
 use crate::journals::{Gate, MonthRead, MonthsUnderWay};
 use crate::mirror::State;
-use crate::scope::{CaseState, DueMonth, Stale, Urgency, Version, Work};
+use crate::scope::{CaseState, DueMonth, FailureKind, Stale, Urgency, Version, Work};
 
 /// Scopes under way for each call that may be in flight, so that decoding never holds a call back.
 const SCOPES_PER_CALL: usize = 2;
@@ -40,6 +40,18 @@ struct Done {
     work: Work,
     resource: Arc<Resource>,
     answer: Answer,
+}
+
+impl Done {
+    /// The case of which this call was not answered in time.
+    fn case_that_hangs(&self) -> Option<i64> {
+        match (&self.work, &self.answer) {
+            (Work::Case(stale), Answer::Load(Err(error))) if error.kind() == Kind::Timeout => {
+                Some(stale.id)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What the loop came to.
@@ -103,9 +115,27 @@ impl<'r> Fetcher<'r> {
             let done = done.map_err(|e| Error::caused(Kind::Internal, "a fetch ended early", e))?;
             share.done(1);
             if queue.done(&done.work) {
+                let hangs = done.case_that_hangs();
                 self.take(done, &mut fetched.months).await?;
+                if let Some(case_id) = hangs {
+                    self.let_wait(&mut queue, case_id).await?;
+                }
             }
         }
+    }
+
+    /// A call of a case took too long; what else waits of that case would take as long each, and keep the others
+    /// from being read.
+    async fn let_wait(&mut self, queue: &mut Queue, case_id: i64) -> Result<()> {
+        let why = format!(
+            "it was not asked for: another call of case {case_id} was not answered in time"
+        );
+        for work in queue.take_case(case_id) {
+            self.answers
+                .note_failure(work.table(), case_id, FailureKind::Call(Kind::Timeout), &why)
+                .await?;
+        }
+        Ok(())
     }
 
     /// Whether work can begin: its table is still read, nothing has to end first, and the run goes on.

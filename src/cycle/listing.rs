@@ -179,12 +179,18 @@ impl<'c, 'r> Listing<'c, 'r> {
     }
 
     /// Ids that are cases, so that a listing of the projects says nothing of them: those that the
-    /// property search listed, and where that listing is not complete, those that it has shown before.
+    /// property search listed, and where that listing is not complete or lacks too many, those that it has shown
+    /// before.
     fn known_cases(&self, complete: bool) -> Result<HashSet<i64>> {
+        let run = self.fetcher.run;
         let mut known: HashSet<i64> = self.listed.iter().copied().collect();
-        if !complete {
-            let conn = self.fetcher.run.store.connection()?;
-            known.extend(State::new(&conn).standings().cases_in(Place::Cases)?);
+        let shown = State::new(&run.store.connection()?).standings().cases_in(Place::Cases)?;
+        let lacking = shown.iter().filter(|id| !known.contains(id)).count() as u64;
+        let max = run.config.reconcile.max_removed;
+        // So many at once are not believed to be projects now, as they are not believed to be gone.
+        let is_held = !run.options.allow_removals && guarded(lacking, shown.len() as u64, max);
+        if !complete || is_held {
+            known.extend(shown);
         }
         Ok(known)
     }

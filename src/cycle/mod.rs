@@ -52,7 +52,7 @@ pub use options::Options;
 pub(crate) use page_sizes::page_sizes;
 pub(crate) use permissions::{is_granted, restriction};
 pub(crate) use policy::{ends_run, month_takes_too_long, weight_of_month};
-pub use polls::Polls;
+pub use polls::{Polls, Turns};
 pub(crate) use problems::{failed_text, failing_text, table_and_cause};
 pub(crate) use reach::{Unreached, is_out_of_reach};
 pub use report::Report;

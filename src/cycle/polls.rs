@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::feed_memory::FeedMemory;
 use super::policy::{ends_run, is_closed};
@@ -25,10 +25,27 @@ pub struct Polls {
     pub store: Arc<Store>,
     pub writer: Writer,
     pub client: Client,
-    /// A poll goes on from the cursor of the one before, so that two never overlap.
-    pub lock: Arc<Mutex<()>>,
+    /// A poll goes on from the cursor of the one before, so that two of one feed never overlap; a feed that does not
+    /// answer keeps no other waiting.
+    pub turns: Arc<Turns>,
     /// Told whoever polls, so that nothing that was seen waits for the next change.
     pub notifier: Notifier,
+}
+
+/// Whose turn it is to ask each feed.
+#[derive(Default)]
+pub struct Turns {
+    cases: Mutex<()>,
+    contacts: Mutex<()>,
+}
+
+impl Turns {
+    async fn of(&self, feed: FeedName) -> MutexGuard<'_, ()> {
+        match feed {
+            FeedName::Cases => self.cases.lock().await,
+            FeedName::Contacts => self.contacts.lock().await,
+        }
+    }
 }
 
 impl Polls {
@@ -37,7 +54,7 @@ impl Polls {
     /// # Errors
     /// Those of [`Feed::poll`], with the name of the feed.
     pub(crate) async fn poll(&self, name: FeedName) -> Result<Polled> {
-        let _guard = self.lock.lock().await;
+        let _turn = self.turns.of(name).await;
         let reach = Ticks::from_timestamp(Timestamp::now()).earlier_by(LONGEST_REACH).get();
         // The daemon's poller is no run of its own: what it notes is noted under the last one.
         let run_id = RunLog::new(&self.store.connection()?).last_run_id()?;
@@ -98,7 +115,7 @@ impl Polls {
     /// # Errors
     /// Those of [`Feed::reread`], with the name of the feed.
     pub async fn reread(&self, name: FeedName, reach: Duration) -> Result<Reread> {
-        let _guard = self.lock.lock().await;
+        let _turn = self.turns.of(name).await;
         let run_id = RunLog::new(&self.store.connection()?).last_run_id()?;
         let reread = self.feed(run_id).reread(name, reach).await;
         self.notifier.notify(State::new(&self.store.connection()?).sequence()?);

@@ -89,6 +89,14 @@ impl Queue {
         Some(work)
     }
 
+    /// Takes out all that waits of a case.
+    pub(crate) fn take_case(&mut self, id: i64) -> Vec<Work> {
+        let is_of_case = |work: &Work| matches!(work, Work::Case(stale) if stale.id == id);
+        let waiting = self.waiting.iter().filter(|(_, work)| is_of_case(work));
+        let places: Vec<Place> = waiting.map(|(place, _)| *place).collect();
+        places.into_iter().filter_map(|place| self.take(place)).collect()
+    }
+
     /// What was under way has ended. Returns whether its answer counts.
     pub(crate) fn done(&mut self, work: &Work) -> bool {
         self.under_way.remove(&work.scope());

@@ -11,6 +11,9 @@ use crate::scope::{CaseState, FailureKind, Place, Version};
 /// Ids in one search call: the address stays well under what servers take.
 pub(crate) const IDS_PER_CALL: usize = 100;
 
+/// So many calls more are made to find out which ids fail: seven find one among a hundred, both halves each time.
+const MOST_PARTS: usize = 28;
+
 /// What a search by ids came to.
 pub(super) enum Searched {
     /// The ids that the complete answer lacks.
@@ -24,6 +27,27 @@ pub(super) enum Searched {
 /// The searches, asked by ids.
 pub(super) struct Search<'a, 'r> {
     pub(super) answers: &'a mut Answers<'r>,
+}
+
+/// What a search did not answer.
+struct Trouble {
+    ids: Vec<i64>,
+    /// `None`: the answer was not complete.
+    error: Option<Error>,
+}
+
+impl Trouble {
+    /// Whether one of the ids that were asked for may be the reason.
+    fn may_be_of_one(&self) -> bool {
+        self.error.as_ref().is_none_or(|error| {
+            matches!(error.kind(), Kind::BadAnswer | Kind::Server | Kind::Timeout)
+        })
+    }
+
+    /// Whether it is as where the service is down.
+    fn is_of_the_service(&self) -> bool {
+        self.error.as_ref().is_some_and(|error| error.kind() != Kind::BadAnswer)
+    }
 }
 
 impl Search<'_, '_> {
@@ -56,6 +80,10 @@ impl Search<'_, '_> {
                 // What it has shown stays as it is; of the rest it is planned anew which search is asked.
                 Searched::NotRead | Searched::Failed => continue,
             };
+            // So many at once are not believed to be projects now.
+            if first == Place::Cases && self.answers.suspects().hold(&lacking).await? {
+                continue;
+            }
             match self.chunk(second, &lacking).await? {
                 Searched::Lacks(lacking) => unknown.extend(lacking),
                 // The other search decides alone.
@@ -84,9 +112,78 @@ impl Search<'_, '_> {
         let Some(resource) = self.answers.tables.get(place.table()).cloned() else {
             return Ok(Searched::NotRead);
         };
+        let trouble = match self.ask(&resource, place, ids).await? {
+            Ok(lacking) => return Ok(Searched::Lacks(lacking)),
+            Err(trouble) => trouble,
+        };
+        match self.narrow(&resource, place, trouble).await? {
+            Some(narrowed) => Ok(narrowed),
+            None => Ok(Searched::NotRead),
+        }
+    }
+
+    /// Asks for parts of what was not answered, until it is known which ids are the reason: one case must not keep a
+    /// hundred others from being read. What fails is noted of these alone. `None`: the search is not read any more.
+    async fn narrow(
+        &mut self,
+        resource: &Arc<Resource>,
+        place: Place,
+        trouble: Trouble,
+    ) -> Result<Option<Searched>> {
+        let (mut answered, mut lacking, mut calls) = (false, Vec::new(), 0);
+        let mut left = vec![trouble];
+        while let Some(trouble) = left.pop() {
+            if trouble.ids.len() < 2 || calls >= MOST_PARTS || !trouble.may_be_of_one() {
+                if self.note(resource, trouble).await? {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let mut troubles = Vec::new();
+            for half in trouble.ids.chunks(trouble.ids.len().div_ceil(2)) {
+                calls += 1;
+                match self.ask(resource, place, half).await? {
+                    Ok(ids) => {
+                        answered = true;
+                        lacking.extend(ids);
+                    }
+                    Err(trouble) => troubles.push(trouble),
+                }
+            }
+            // Where nothing is answered it is the search that fails, not a case.
+            if !answered && troubles.len() == 2 && troubles.iter().any(Trouble::is_of_the_service) {
+                calls = MOST_PARTS;
+            }
+            left.append(&mut troubles);
+        }
+        Ok(Some(if answered { Searched::Lacks(lacking) } else { Searched::Failed }))
+    }
+
+    /// Notes what a search did not answer. Returns whether it is not read any more.
+    async fn note(&mut self, resource: &Arc<Resource>, trouble: Trouble) -> Result<bool> {
+        let Trouble { ids, error } = trouble;
+        if let Some(error) = error {
+            let verdict = self.failed(resource, &ids, error).await?;
+            return Ok(matches!(verdict, Verdict::TableForbidden | Verdict::TableAbsent));
+        }
+        for id in ids {
+            let why = "the answer of the search was not complete";
+            let kind = FailureKind::Incomplete;
+            self.answers.note_failure(&resource.table, id, kind, why).await?;
+        }
+        Ok(false)
+    }
+
+    /// One search call: the ids that its complete answer lacks, or what it did not answer, which is not noted yet.
+    async fn ask(
+        &mut self,
+        resource: &Arc<Resource>,
+        place: Place,
+        ids: &[i64],
+    ) -> Result<Result<Vec<i64>, Trouble>> {
         let run = self.answers.run;
         let sequence = run.sequence()?;
-        match run.extractor.search_ids(&resource, place, ids, sequence).await {
+        match run.extractor.search_ids(resource, place, ids, sequence).await {
             Ok(found) => {
                 self.answers.reached();
                 self.answers.findings.answered(&resource.table);
@@ -94,20 +191,12 @@ impl Search<'_, '_> {
                     run.writer.load(load).await?;
                 }
                 self.answers.flush().await?;
-                if !found.complete {
-                    for id in found.missing {
-                        let why = "the answer of the search was not complete";
-                        let kind = FailureKind::Incomplete;
-                        self.answers.note_failure(&resource.table, id, kind, why).await?;
-                    }
-                    return Ok(Searched::Failed);
+                if found.complete {
+                    return Ok(Ok(found.missing));
                 }
-                Ok(Searched::Lacks(found.missing))
+                Ok(Err(Trouble { ids: found.missing, error: None }))
             }
-            Err(error) => match self.failed(&resource, ids, error).await? {
-                Verdict::TableForbidden | Verdict::TableAbsent => Ok(Searched::NotRead),
-                _ => Ok(Searched::Failed),
-            },
+            Err(error) => Ok(Err(Trouble { ids: ids.to_vec(), error: Some(error) })),
         }
     }
 

@@ -8,12 +8,13 @@ use jiff::Timestamp;
 use super::answers::Answers;
 use super::policy::ends_run;
 use crate::error::{Kind, Result};
-use crate::mirror::{Asked, Failure, Settings, State, SuspectStep, guarded};
-use crate::scope::FailureKind;
+use crate::mirror::{Asked, Failure, RunLog, Settings, State, SuspectStep, guarded};
+use crate::scope::{FailureKind, TableStatus};
 use crate::source::{Answer, Expected, Request};
 use crate::ticks::Ticks;
 
-/// Asked because it is cheap and every case has roles.
+/// The table of what is asked, because it is cheap and every case has roles.
+const ROLES: &str = "case_roles";
 const PATH_ROLES: &str = "/api/Cases/{caseId}/Roles";
 
 /// Cases that no search shows.
@@ -84,10 +85,20 @@ impl Suspects<'_, '_> {
             }
             Err(error) if error.kind() == Kind::NotFound => {
                 self.answers.reached();
+                let rows = RunLog::new(&run.store.connection()?).resources()?;
+                let is_absent =
+                    rows.get(ROLES).is_some_and(|row| row.own_status() == TableStatus::Absent);
+                if is_absent {
+                    let why = format!(
+                        "no search shows the case, and whether it exists is not known: {ROLES} is absent, which \
+                         answers 404 for every case"
+                    );
+                    return self.note(id, FailureKind::Unknown, &why).await;
+                }
                 None
             }
             Err(error) => {
-                let error = self.answers.note_reachability("case_roles", error).await?;
+                let error = self.answers.note_reachability(ROLES, error).await?;
                 if ends_run(error.kind()) {
                     return Err(error);
                 }

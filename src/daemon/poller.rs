@@ -38,6 +38,8 @@ struct Timer {
     patience: Patience,
     /// The last poll failed: the next one waits for its time, whoever asks.
     fails: bool,
+    /// It did, because another host asks the feeds.
+    waits_for_lease: bool,
 }
 
 impl Timer {
@@ -47,6 +49,7 @@ impl Timer {
             next: Instant::now(),
             patience: Patience::new(interval, LONGEST_WAIT),
             fails: false,
+            waits_for_lease: false,
         }
     }
 }
@@ -67,41 +70,40 @@ impl Poller {
 
     async fn poll_for_ever(&self) -> Result<()> {
         self.know_the_tenant().await?;
-        let feed = &self.session.config().feed;
-        let mut cases = Timer::new(feed.poll_interval());
-        let mut contacts = feed.contacts_interval().map(Timer::new);
-        let mut waits_for_lease = false;
+        // Each for itself: one that does not answer keeps the other from nothing.
+        tokio::try_join!(self.poll_cases(), self.poll_contacts()).map(drop)
+    }
+
+    async fn poll_cases(&self) -> Result<()> {
+        let mut timer = Timer::new(self.session.config().feed.poll_interval());
         loop {
-            let first = contacts.as_ref().map_or(cases.next, |timer| timer.next.min(cases.next));
             tokio::select! {
-                () = tokio::time::sleep_until(first) => {}
-                () = self.asks.asked(), if !cases.fails => cases.next = Instant::now(),
+                () = tokio::time::sleep_until(timer.next) => {}
+                () = self.asks.asked(), if !timer.fails => {}
                 // Another host asked them until now.
-                () = self.session.feeds_come(), if waits_for_lease => {
-                    cases.next = Instant::now();
-                    contacts.iter_mut().for_each(|timer| timer.next = Instant::now());
-                }
+                () = self.session.feeds_come(), if timer.waits_for_lease => {}
             }
-            if cases.next <= Instant::now() {
-                let (started, asked) = (Instant::now(), self.asks.now());
-                let polled = self.session.polls().poll(FeedName::Cases).await;
-                waits_for_lease = polled.as_ref().is_err_and(|e| e.kind() == Kind::Lease);
-                self.after(
-                    FeedName::Cases,
-                    &mut cases,
-                    started,
-                    polled.map(|polled| polled.moved),
-                )?;
-                if !cases.fails {
-                    self.asks.answer(asked);
-                }
+            let (started, asked) = (Instant::now(), self.asks.now());
+            let polled = self.session.polls().poll(FeedName::Cases).await;
+            self.after(FeedName::Cases, &mut timer, started, polled.map(|polled| polled.moved))?;
+            if !timer.fails {
+                self.asks.answer(asked);
             }
-            if let Some(timer) = contacts.as_mut().filter(|timer| timer.next <= Instant::now()) {
-                let started = Instant::now();
-                let polled = self.session.polls().poll_contacts().await;
-                let moved = polled.map(|polled| polled.map_or(0, |polled| polled.moved));
-                self.after(FeedName::Contacts, timer, started, moved)?;
+        }
+    }
+
+    async fn poll_contacts(&self) -> Result<()> {
+        let Some(interval) = self.session.config().feed.contacts_interval() else { return Ok(()) };
+        let mut timer = Timer::new(interval);
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(timer.next) => {}
+                () = self.session.feeds_come(), if timer.waits_for_lease => {}
             }
+            let started = Instant::now();
+            let polled = self.session.polls().poll_contacts().await;
+            let moved = polled.map(|polled| polled.map_or(0, |polled| polled.moved));
+            self.after(FeedName::Contacts, &mut timer, started, moved)?;
         }
     }
 
@@ -136,6 +138,7 @@ impl Poller {
     ) -> Result<()> {
         let what = format!("asking the change feed ({})", name.as_str());
         timer.fails = polled.is_err();
+        timer.waits_for_lease = polled.as_ref().is_err_and(|e| e.kind() == Kind::Lease);
         match polled {
             Ok(moved) => {
                 self.pulse.polled(name, moved);

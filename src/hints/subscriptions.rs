@@ -237,7 +237,10 @@ impl Address {
         };
         let new = listed.read.iter().filter(is_new).filter(|one| self.is_in(&one.url));
         let (named, others): (Vec<_>, Vec<_>) = new.partition(is_named);
-        match (named.first(), &others[..], taken) {
+        // One of another event type is what was asked for then.
+        let is_unnamed = |one: &&Subscription| one.event_type.as_deref().and_then(known).is_none();
+        let unnamed: Vec<&Subscription> = others.into_iter().filter(is_unnamed).collect();
+        match (named.first(), &unnamed[..], taken) {
             (Some(new), ..) | (None, [new], _) => {
                 made.events.insert(new.id, event.to_owned());
                 Ok(())

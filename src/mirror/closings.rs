@@ -172,21 +172,22 @@ impl<'c> Closings<'c> {
         Ok(closed)
     }
 
-    /// For whom the lines of a month were when something of it was closed last; `None` where nothing was.
+    /// For whom the lines of a month were when something of it was closed: levels in the order in which they were
+    /// first.
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) fn level_of(&self, month: Month) -> Result<Option<JournalLevel>> {
+    pub(crate) fn levels_of(&self, month: Month) -> Result<Vec<JournalLevel>> {
         let levels: Vec<String> = sql::query(
             self.conn,
             &format!(
                 "SELECT journal_level FROM sync.closings WHERE journal_month = DATE {} \
-                 ORDER BY closed_at DESC LIMIT 1",
+                 GROUP BY journal_level ORDER BY min(closed_at), journal_level",
                 sql::text(&month.first().to_string())
             ),
             |row| row.get(0),
         )?;
-        Ok(levels.first().and_then(|level| level_of(level)))
+        Ok(levels.iter().filter_map(|level| level_of(level)).collect())
     }
 
     /// Opens the months that are meant and closed. Their closings stay, with the time of the opening.

@@ -25,7 +25,7 @@ pub(super) fn leave_others(
     let others = format!("{column} <> {}", sql::text(&level.to_string()));
     let mut any_left = false;
     for resource in catalog.resources() {
-        if resource.key.first().is_none_or(|first| first != column) {
+        if !resource.is_of_journal() {
             continue;
         }
         let months: Vec<String> = query(

@@ -82,6 +82,7 @@ pub(crate) use erasure::{
 pub(crate) use forgetting::Taken;
 pub(crate) use freshness::Freshness;
 pub(crate) use guard::guarded;
+pub(crate) use history::zone_is_read;
 pub use load::{Outcome, Settings};
 pub use log::Bounds;
 pub use merge::Merged;

@@ -107,7 +107,7 @@ fn prepare_within(
     set_meta(conn, "journal_level", &config.journals.level.to_string())?;
     let key = hash_key(conn, config, key)?;
     align::align(conn, config, catalog, key)?;
-    history::note_tables(conn, &config.history.tables, jiff::Timestamp::now())?;
+    history::note_tables(conn, catalog, &config.history.tables, jiff::Timestamp::now())?;
     levels::leave_others(conn, catalog, config.journals.level, jiff::Timestamp::now())?;
     fetched::note_rules(conn, catalog)?;
     if upgraded {

@@ -260,7 +260,7 @@ impl<'c> State<'c> {
             self.conn,
             "SELECT concat_ws('|', \
                (SELECT sum(counter) FROM sync.changes), \
-               (SELECT string_agg(concat(table_name, status, reason, history_since), ',' ORDER BY table_name) \
+               (SELECT string_agg(concat(table_name, status, reason, keeps_history, history_since), ',' ORDER BY table_name) \
                 FROM sync.resources), \
                (SELECT count(*) || '/' || count(resolved_at) FROM sync.rejects), \
                (SELECT count(*) FROM sync.drift), \

@@ -83,7 +83,8 @@ CREATE TABLE sync.resources (
   definition BIGINT,
   read_with VARCHAR,
   because_of VARCHAR,
-  -- Since when history answers what was: NULL since the table is here, infinity where it keeps no versions.
+  keeps_history BOOLEAN,
+  -- From when on history has every version; NULL: since the table is here.
   history_since TIMESTAMPTZ
 );
 COMMENT ON TABLE sync.resources IS 'Why a table is filled or empty: status ok, disabled, forbidden, absent or failing';

@@ -155,7 +155,8 @@ pub(super) fn from_seventh(conn: &Connection) -> Result<()> {
 /// From the ninth format: it was not kept since when history answers, and the calendar did not say what its columns
 /// are.
 pub(super) fn from_ninth(conn: &Connection) -> Result<()> {
-    let added = "ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS history_since TIMESTAMPTZ; ";
+    let added = "ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS keeps_history BOOLEAN; \
+                 ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS history_since TIMESTAMPTZ; ";
     conn.execute_batch(&format!("{added}{CALENDAR_COMMENTS}"))
         .map_err(|e| db("cannot bring the store's state up to this version", e))
 }

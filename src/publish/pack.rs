@@ -33,6 +33,10 @@ pub(crate) struct PackTarget<'a> {
     pub(crate) root: &'a Root,
     pub(crate) level: JournalLevel,
     pub(crate) month: Month,
+    /// Below the folder of all packs: `2026-10`, or `2026-10/chain` where another level of the month was closed first.
+    pub(crate) folder: String,
+    /// Rows of this level are in `main`.
+    pub(crate) is_mirrored: bool,
     /// Zone of the workbook's times: Excel knows none.
     pub(crate) zone: &'a TimeZone,
 }
@@ -55,10 +59,9 @@ pub(crate) fn write_pack(
     stop: &Stop,
 ) -> Result<String> {
     let conn = open_published(target.database)?;
-    let month = target.month.to_string();
     match target.root {
         Root::Folder(root) => {
-            let folder = packs(root).join(month);
+            let folder = packs(root).join(&target.folder);
             durable::make_shared_folder(&folder)?;
             durable::remove_stale_in(&folder)?;
             write_files(&conn, catalog, target, |name, write| put(&folder.join(name), write))?;
@@ -68,7 +71,7 @@ pub(crate) fn write_pack(
             let spool = Replacement::of(bucket.spool())?;
             durable::make_private_folder(spool.path())
                 .map_err(|e| error::io("create the folder", spool.path(), e))?;
-            let folder = format!("{PACKS}/{month}");
+            let folder = format!("{PACKS}/{}", target.folder);
             let mut files = Vec::new();
             write_files(&conn, catalog, target, |name, write| {
                 let path = spool.path().join(name);
@@ -200,7 +203,10 @@ fn sheets(catalog: &Catalog, target: &PackTarget<'_>) -> Vec<Sheet> {
         for notes in catalog.children(&resource.table) {
             sheets.push(as_closed(notes, &resource.table, &of));
         }
-        if resource.table == REVENUE {
+        if resource.table == REVENUE && !target.is_mirrored {
+            let sums = catalog.get(REVENUE_SUMS);
+            sheets.extend(sums.map(|sums| as_closed(sums, REVENUE, &of)));
+        } else if resource.table == REVENUE {
             sheets.push(Sheet {
                 name: REVENUE_SUMS.to_owned(),
                 query: format!(

@@ -84,7 +84,9 @@ impl Session {
     /// # Errors
     /// Those of [`publish::write_pack`].
     pub(crate) async fn write_pack(&self, of: &MonthOf) -> Result<Option<String>> {
-        let (level, month) = (of.level, of.month);
+        let month = of.month;
+        let closed = Closings::new(&self.store.connection()?).levels_of(month)?;
+        let level = (of.level, closed.first().copied().unwrap_or(of.level));
         // Not while a snapshot is on its way: one at a time is stopped.
         let _alone = self.upload_alone().await;
         let stop = self.publishing.uploads.begin();
@@ -105,9 +107,14 @@ impl Session {
         let written = self.with_packs(move |catalog, config, root| {
             let months = publish::packed_months(root, &stop)?;
             for month in &months {
-                let level = Closings::new(&conn).level_of(*month)?;
-                let level = level.unwrap_or(config.journals.level);
-                publish::write_pack(catalog, &pack_target(config, root, level, *month), &stop)?;
+                let mut levels = Closings::new(&conn).levels_of(*month)?;
+                if levels.is_empty() {
+                    levels.push(config.journals.level);
+                }
+                for level in &levels {
+                    let target = pack_target(config, root, (*level, levels[0]), *month);
+                    publish::write_pack(catalog, &target, &stop)?;
+                }
             }
             Ok(months.len())
         });
@@ -129,12 +136,16 @@ impl Session {
     }
 }
 
+/// The pack of a level. That of the `first` which was closed has the month's folder, others one within: none writes over
+/// another's.
 fn pack_target<'a>(
     config: &'a Config,
     root: &'a Root,
-    level: JournalLevel,
+    (level, first): (JournalLevel, JournalLevel),
     month: Month,
 ) -> PackTarget<'a> {
     let (database, zone) = (&config.publish.database, &config.source.time_zone);
-    PackTarget { database, root, level, month, zone }
+    let folder = if level == first { month.to_string() } else { format!("{month}/{level}") };
+    let is_mirrored = level == config.journals.level;
+    PackTarget { database, root, level, month, folder, is_mirrored, zone }
 }

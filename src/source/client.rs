@@ -25,6 +25,8 @@ use crate::progress::Progress;
 use crate::scope::CallStats;
 
 const JSON: &str = "application/json";
+/// So often a call other than those of feeds and journals may exceed its time limit before its scope waits for its turn.
+const MOST_TIMEOUTS: u32 = 2;
 
 /// What a client does beside the configuration; tests set others than the program's.
 #[derive(Debug, Clone)]
@@ -157,7 +159,11 @@ impl Client {
                 }
                 Err(failure) => failure,
             };
-            let again = failure.again && request.class != CallClass::Change;
+            // Each time-out holds a place among few for a minute: that a scope is asked again is better.
+            let takes_too_long = request.class == CallClass::Plain
+                && failure.error.kind() == Kind::Timeout
+                && attempt >= MOST_TIMEOUTS;
+            let again = failure.again && request.class != CallClass::Change && !takes_too_long;
             let wait = if again { waits.next() } else { None };
             match wait {
                 Some(wait) if Instant::now() + wait < deadline => {

@@ -82,6 +82,8 @@ pub(super) struct Slot {
 pub(super) struct Limits {
     pace: Pace,
     slots: Arc<Semaphore>,
+    /// Who is no feed waits here for its place in the row, so that a feed has no more than one before it.
+    row: tokio::sync::Mutex<()>,
     /// One fewer: journals take minutes, and must not keep the feed from being asked.
     journal_slots: Arc<Semaphore>,
     retry_at: Mutex<Option<Instant>>,
@@ -93,6 +95,7 @@ impl Limits {
         Limits {
             pace: Pace::per_second(limits.requests_per_second),
             slots: Arc::new(Semaphore::new(slots)),
+            row: tokio::sync::Mutex::new(()),
             journal_slots: Arc::new(Semaphore::new((slots - 1).max(1))),
             retry_at: Mutex::new(None),
         }
@@ -106,6 +109,12 @@ impl Limits {
                 Some(Arc::clone(&self.journal_slots).acquire_owned().await.map_err(closed)?)
             }
             CallClass::Plain | CallClass::Feed(_) | CallClass::Change => None,
+        };
+        let _first = match class {
+            CallClass::Feed(_) => None,
+            CallClass::Plain | CallClass::Journal | CallClass::Change => {
+                Some(self.row.lock().await)
+            }
         };
         let any = Arc::clone(&self.slots).acquire_owned().await.map_err(closed)?;
         Ok(Slot { _any: any, _journal: journal })
@@ -240,6 +249,25 @@ mod tests {
         assert!(!is_free(&limits, CallClass::Plain).await);
         drop(second);
         assert!(is_free(&limits, CallClass::Plain).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_feed_has_one_call_before_it_however_many_wait() {
+        let limits = limits(1);
+        let (first, order) = (limits.slot(CallClass::Plain).await.unwrap(), Mutex::new(Vec::new()));
+        let waits = async |name: &'static str, class: CallClass| {
+            let _slot = limits.slot(class).await.unwrap();
+            order.lock().unwrap().push(name);
+        };
+        let feed = CallClass::Feed(FeedName::Cases);
+        tokio::join!(
+            waits("first", CallClass::Plain),
+            waits("second", CallClass::Plain),
+            waits("third", CallClass::Plain),
+            waits("feed", feed),
+            async { drop(first) }
+        );
+        assert_eq!(*order.lock().unwrap(), ["first", "feed", "second", "third"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -82,7 +82,10 @@ fn address_of(headers: &HeaderMap) -> String {
     let Some(location) = location else { return "nowhere".to_owned() };
     match url::Url::parse(location) {
         Ok(url) => match url.host_str() {
-            Some(host) => format!("{}://{host}{}", url.scheme(), url.path()),
+            Some(host) => {
+                let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+                format!("{}://{host}{port}{}", url.scheme(), url.path())
+            }
             None => url.scheme().to_owned(),
         },
         // Below the same host.

@@ -2,8 +2,9 @@
 //!
 //! A view becomes a table macro whose tables are their versions of that instant, so that no rule is
 //! written twice. Values that did not fit are those that were open then. What was fetched is what is fetched
-//! now and what had been when it left since. When a scope was first fetched, and whether its last call failed
-//! then, is not kept. Where history does not answer (`mirror/history.rs`), the macro fails and says why.
+//! now and what had been when it left since. A call counts as failed that has failed since then, and a table as not
+//! read that has not been since then. When a scope was first fetched, and what failed then and no longer does, is not
+//! kept. Where history does not answer (`mirror/history.rs`), the macro fails and says why.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +21,7 @@ pub(super) fn macro_of(name: &str, view: &str, comment: &str) -> String {
         "CREATE OR REPLACE MACRO report.{name}_as_of(at_instant) AS TABLE\n\
          SELECT * FROM (\n{}\n)\n{}; \
          COMMENT ON MACRO TABLE report.{name}_as_of IS {}",
-        fetched_then(&rejects_then(&tables_then(body))),
+        failures_then(&resources_then(&fetched_then(&rejects_then(&tables_then(body))))),
         where_history_answers(&sql::texts(tables)),
         sql::text(comment)
     )
@@ -38,7 +39,7 @@ fn where_history_answers(tables: &str) -> String {
     format!(
         "WHERE (\
            SELECT count(CASE \
-             WHEN history_since = 'infinity'::TIMESTAMPTZ THEN error(\
+             WHEN NOT keeps_history THEN error(\
                'history.tables does not name ' || table_name \
                || ': what it held earlier is not known') \
              WHEN history_since > CAST(at_instant AS TIMESTAMPTZ) THEN error(\
@@ -73,6 +74,23 @@ fn rejects_then(body: &str) -> String {
         "FROM (SELECT * REPLACE (CAST(NULL AS TIMESTAMPTZ) AS resolved_at) FROM sync.rejects \
           WHERE first_at <= CAST(at_instant AS TIMESTAMPTZ) \
             AND (resolved_at IS NULL OR resolved_at > CAST(at_instant AS TIMESTAMPTZ)))",
+    )
+}
+
+/// `sync.failures` as far as they began by then.
+fn failures_then(body: &str) -> String {
+    body.replace(
+        "FROM sync.failures",
+        "FROM (SELECT * FROM sync.failures WHERE first_at <= CAST(at_instant AS TIMESTAMPTZ))",
+    )
+}
+
+/// `sync.resources` as far as what they say now was so then.
+fn resources_then(body: &str) -> String {
+    body.replace(
+        "FROM sync.resources",
+        "FROM (SELECT * REPLACE (CASE WHEN since > CAST(at_instant AS TIMESTAMPTZ) THEN 'ok' \
+           ELSE status END AS status) FROM sync.resources)",
     )
 }
 
@@ -206,5 +224,30 @@ mod tests {
         assert_eq!(known(0), [Some("1".to_owned())]);
         assert_eq!([known(1), known(2)], [[None], [None]]);
         assert_eq!(known(3), [Some("1".to_owned())]);
+    }
+
+    #[test]
+    fn what_fails_or_is_not_read_since_then_leaves_the_report_of_then_as_it_was() {
+        let conn = fixture::store(None, 2026..=2026);
+        set(&conn, DAYS[0].0, DAYS[0].1, &instant(0, 8));
+        conn.execute_batch(
+            "INSERT INTO sync.fetched_scopes BY NAME SELECT unnest(['costs', 'document_costs']) AS table_name, \
+               7 AS id, '' AS part, true AS complete",
+        )
+        .unwrap();
+        let then = format!("report.total_cost_as_of({})", instant(1, 8));
+        let signed = format!("report.signed_cases_as_of({})", instant(1, 8));
+        let was = [rows(&conn, &then), rows(&conn, &signed)];
+        conn.execute_batch(&format!(
+            "INSERT INTO sync.failures (table_name, id, part, kind, first_at) \
+               VALUES ('document_costs', 7, '', 'Server', {later}); \
+             UPDATE sync.resources SET status = 'disabled', since = {later} \
+               WHERE table_name IN ('costs', 'cases')",
+            later = instant(2, 8)
+        ))
+        .unwrap();
+        assert_eq!([rows(&conn, &then), rows(&conn, &signed)], was);
+        let now = format!("report.total_cost_as_of({})", instant(3, 8));
+        assert_ne!(rows(&conn, &now), was[0]);
     }
 }

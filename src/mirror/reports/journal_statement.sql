@@ -50,10 +50,11 @@ current AS (
         c.closed_at,
         c.lines AS closed_lines,
         c.payment AS closed_payment,
-        -- Not known of a level that is not mirrored any more, until its months are read again.
-        CASE WHEN m.complete THEN coalesce(l.lines, 0) END AS current_lines,
+        -- Not known of a table that is not read any more, nor of a level that is not mirrored any more, until its
+        -- months are read again.
+        CASE WHEN m.complete AND t.table_name IS NULL THEN coalesce(l.lines, 0) END AS current_lines,
         CASE
-            WHEN m.complete AND c.journal = 'revenue_journals' AND r.scope IS NULL
+            WHEN m.complete AND t.table_name IS NULL AND c.journal = 'revenue_journals' AND r.scope IS NULL
                 THEN coalesce(l.payment, 0)
         END AS current_payment
     FROM closed AS c
@@ -67,6 +68,8 @@ current AS (
         AND l.journal_level = c.journal_level
         AND l.journal_id = c.journal_id
         AND l.journal_month = c.journal_month
+    LEFT JOIN sync.resources AS t
+        ON t.table_name = c.journal AND t.status IN ('disabled', 'forbidden', 'absent')
     LEFT JOIN rejected AS r
         ON r.scope
         = c.journal_level || '/' || c.journal_id || '/' || strftime(c.journal_month, '%Y-%m')
@@ -112,9 +115,9 @@ COMMENT ON COLUMN report.journal_statement.journal_month IS 'First day of the mo
 COMMENT ON COLUMN report.journal_statement.closed_lines IS 'Lines when it was closed.';
 COMMENT ON COLUMN report.journal_statement.closed_payment IS 'Revenue journals: sum of the payments when it was closed.';
 COMMENT ON COLUMN report.journal_statement.current_lines IS
-    'Lines now; NULL where the month is not mirrored, because journals.level is another.';
+    'Lines now; NULL where the month is not mirrored, because journals.level is another, or the table is not read any more.';
 COMMENT ON COLUMN report.journal_statement.current_payment IS
-    'Revenue journals: sum of the payments now; NULL where a value did not fit, or the month is not mirrored.';
+    'Revenue journals: sum of the payments now; NULL where a value did not fit, the month is not mirrored, or the table is not read any more.';
 COMMENT ON COLUMN report.journal_statement.net_payment IS 'current_payment minus closed_payment.';
 COMMENT ON COLUMN report.journal_statement.restatements IS
     'Rows of report.journal_restatements since it was closed; annotations change no payment of a line and are counted too.';

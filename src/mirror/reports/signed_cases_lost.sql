@@ -10,10 +10,11 @@ months AS (
 versions AS (
     SELECT id, assignment_type, case_activated_date, _valid_from, _valid_to, _change
     FROM history.cases
-    -- Versions of before source.time_zone was another one hold the instants of that zone.
-    WHERE _valid_from >= coalesce(
-        (SELECT max(value) FROM sync.meta WHERE key = 'zone_since')::TIMESTAMPTZ, '-infinity'::TIMESTAMPTZ
-    )
+    -- Versions of before another source.time_zone was set hold the instants of that zone. A row that is read again
+    -- under this one and has not changed begins when it did before.
+    WHERE NOT EXISTS (SELECT 1 FROM sync.meta WHERE key = 'zone_since')
+       OR _valid_from >= (SELECT max(value) FROM sync.meta WHERE key = 'zone_since')::TIMESTAMPTZ
+       OR _valid_to > (SELECT max(nullif(value, '')) FROM sync.meta WHERE key = 'zone_read_at')::TIMESTAMPTZ
     UNION ALL
     SELECT id, assignment_type, case_activated_date, _synced_at, NULL, NULL
     FROM main.cases
