@@ -55,7 +55,7 @@ impl Follower {
             store: Arc::clone(&store),
             writer,
             client: client.expect("a client"),
-            lock: Arc::default(),
+            turns: Arc::default(),
             notifier: Notifier::default(),
         };
         let runtime = runtime.handle().clone();

@@ -150,7 +150,7 @@ pub(crate) fn list(address: &str, folder: &Path) -> Figures {
                 store: Arc::clone(&store),
                 writer,
                 client: client.expect("a client"),
-                lock: Arc::default(),
+                turns: Arc::default(),
                 notifier: Notifier::default(),
             },
             context,

@@ -166,10 +166,9 @@ fn prepare(dir: &Path) -> Result<(PathBuf, File)> {
         ));
     }
     let alone = File::open(&marker).map_err(|e| io("open", &marker, e))?;
-    match flock(&alone, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => return refused("is where another demo runs".to_owned()),
-        // Some file systems know no locks.
-        Ok(()) | Err(_) => {}
+    // Some file systems know no locks.
+    if flock(&alone, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        return refused("is where another demo runs".to_owned());
     }
     // Each demo has a brokerage of its own, and a mirror has one tenant.
     for path in entries.iter().filter(|entry| name(entry) != MARKER).map(DirEntry::path) {
