@@ -209,6 +209,13 @@ fn what_is_closed_stays_closed_while_another_level_is_mirrored() {
     world.configure(&format!("{FEED}{BY_HAND}level = \"chain\"\n{due}"));
     world.sync();
     assert_eq!(statement(&world), ["true | 0"], "neither lines nor payments are known to be there");
+    // A line of the offices changes while nobody reads them.
+    let named = format!(
+        "SELECT journal_id, line_id, revenue_referral_key FROM {{}} WHERE journal_level = 'offices' \
+         AND journal_month = '{last}-01' ORDER BY ALL"
+    );
+    let names = rows(&world.published(), &named.replace("{}", "history.revenue_journals"));
+    edit(&world, &last, Journal::RevenueJournals, JournalEdit::Amount, Some(1));
     // What is closed for the chain has a pack of its own.
     assert_status(&close(&world, &last, &["--force"]), 0);
     assert_eq!(pack(&world, &last), of_offices);
@@ -224,10 +231,14 @@ fn what_is_closed_stays_closed_while_another_level_is_mirrored() {
 
     world.configure(&format!("{FEED}{BY_HAND}{due}"));
     world.sync();
-    assert_eq!(statement(&world), ["true | true | 0.00 | 0"]);
-    edit(&world, &last, Journal::RevenueJournals, JournalEdit::Amount, Some(1));
-    read_again(&world, &last);
-    assert_eq!(rows(&world.published(), "FROM report.journal_restatements").len(), 1);
+    assert_eq!(rows(&world.published(), &named.replace("{}", "main.revenue_journals")), names);
+    let restated = "SELECT change, column_name FROM report.journal_restatements";
+    assert_eq!(rows(&world.published(), restated), ["changed | payment"]);
+    let of_no_time = "SELECT count(*) FROM history.revenue_journals WHERE _valid_from >= _valid_to";
+    assert_eq!(one::<i64>(&world.published(), of_no_time), 0);
+    let statement = statement(&world).remove(0);
+    assert!(statement.starts_with("true | true | ") && statement.ends_with(" | 1"), "{statement}");
+    world.assert_equal();
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::doubt;
 use super::first_load;
 use super::freshness;
 use super::learned;
+use super::levels;
 use super::lines::{self, Lines, MergedTable};
 use super::load::{Outcome, Settings, count_changes};
 use super::merge::{self, Merged};
@@ -50,6 +51,15 @@ pub(super) fn apply(
         .flat_map(|n| loads.iter().filter_map(move |load| load.decoded.children.get(n)))
         .collect();
     let notes_of = notes.first().map(|rows| &*rows.resource);
+    let back = match &resource.group {
+        Group::Journal(journal) if journal.line_key.is_some() => {
+            levels::bring_back(conn, resource, notes_of, now)?
+        }
+        _ => Vec::new(),
+    };
+    for (table, rows) in &back {
+        outcome.note(&table.table, Merged { inserted: *rows, ..Merged::default() });
+    }
     let is_new = is_new(conn, resource)?;
     if is_new {
         for (table, rows) in
@@ -86,6 +96,9 @@ pub(super) fn apply(
             }
             let (of_lines, of_notes) = lines::merge(conn, &lines, &instant(now))?;
             applied.are_named = true;
+            for (table, _) in &back {
+                levels::forget_moments(conn, table, now)?;
+            }
             note(conn, resource, of_lines, outcome)?;
             if let (Some(table), Some(merged)) = (notes_of, of_notes) {
                 note(conn, table, merged, outcome)?;

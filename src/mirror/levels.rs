@@ -4,17 +4,18 @@
 use duckdb::Connection;
 use jiff::Timestamp;
 
+use super::lines::same_month;
 use super::load::count_changes;
 use super::merge;
-use crate::catalog::{Catalog, JOURNAL_COLUMNS};
+use crate::catalog::{Catalog, JOURNAL_COLUMNS, Resource};
 use crate::config::JournalLevel;
 use crate::error::Result;
 use crate::scope::DueReason;
 use crate::sql::{self, db, instant, query};
 
 /// Takes the rows of other levels out of `main`. Their months count as never read, so that they are read
-/// again, and nothing of them is a restatement, when their level is configured again; which names their
-/// lines had stays known.
+/// again when their level is configured again. [`bring_back`] gives them their lines then, so that these keep
+/// their names, and what changed meanwhile in closed months is a restatement.
 pub(super) fn leave_others(
     conn: &Connection,
     catalog: &Catalog,
@@ -51,12 +52,77 @@ pub(super) fn leave_others(
     if any_left {
         conn.execute_batch(&format!(
             "UPDATE sync.journal_months SET due = '{}', complete = false, read_at = NULL, \
-               closed_read_at = NULL, definition = NULL, doubted_at = NULL, doubted_digest = NULL, \
+               left_at = coalesce(left_at, {}), definition = NULL, doubted_at = NULL, doubted_digest = NULL, \
                doubted_payment = NULL, doubted_change = NULL, doubted_price = NULL, \
                not_found_at = NULL, answer_digest = NULL WHERE {others}",
-            DueReason::NeverFetched
+            DueReason::NeverFetched,
+            instant(now)
         ))
         .map_err(|e| db("cannot let the months of another level go", e))?;
     }
     Ok(())
+}
+
+/// Gives the staged months of a journal the lines, and their annotations, with which they left `main`, as they were
+/// then: what has been answered now is held against them. Returns how many rows of each table.
+pub(super) fn bring_back<'a>(
+    conn: &Connection,
+    lines: &'a Resource,
+    notes: Option<&'a Resource>,
+    now: Timestamp,
+) -> Result<Vec<(&'a Resource, u64)>> {
+    let failed = |e| db("cannot bring back the lines of a level", e);
+    let left = format!(
+        "SELECT m.journal_level, m.journal_id, m.journal_month, m.left_at FROM sync.journal_months m \
+         JOIN temp.stage_months c ON {} WHERE m.table_name = {} AND m.left_at IS NOT NULL",
+        same_month("m", "c"),
+        sql::text(&lines.table)
+    );
+    let months: Vec<String> = query(
+        conn,
+        &format!("SELECT DISTINCT strftime(journal_month, '%Y-%m') FROM ({left}) ORDER BY 1"),
+        |row| row.get(0),
+    )?;
+    if months.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut brought = Vec::new();
+    for table in [lines].into_iter().chain(notes) {
+        let rows = conn
+            .execute(
+                &format!(
+                    "INSERT INTO main.{name} BY NAME \
+                       SELECT h.* EXCLUDE (_valid_from, _valid_to, _change) \
+                         REPLACE ({now} AS _synced_at) \
+                       FROM history.{name} h JOIN ({left}) m ON {same} \
+                       WHERE h._change = 'deleted' AND h._valid_to = m.left_at",
+                    name = sql::ident(&table.table),
+                    now = instant(now),
+                    same = same_month("h", "m"),
+                ),
+                [],
+            )
+            .map_err(failed)?;
+        count_changes(conn, &table.table, &months)?;
+        brought.push((table, rows as u64));
+    }
+    conn.execute_batch(&format!(
+        "UPDATE sync.journal_months m SET left_at = NULL FROM temp.stage_months c \
+         WHERE m.table_name = {} AND m.left_at IS NOT NULL AND {}",
+        sql::text(&lines.table),
+        same_month("m", "c")
+    ))
+    .map_err(failed)?;
+    Ok(brought)
+}
+
+/// Takes out the versions of what [`bring_back`] brought and the answer of the same commit replaced: nobody ever saw
+/// them.
+pub(super) fn forget_moments(conn: &Connection, table: &Resource, now: Timestamp) -> Result<()> {
+    conn.execute_batch(&format!(
+        "DELETE FROM history.{} WHERE _valid_from = {now} AND _valid_to = {now}",
+        sql::ident(&table.table),
+        now = instant(now),
+    ))
+    .map_err(|e| db("cannot take out versions of no duration", e))
 }

@@ -152,10 +152,11 @@ pub(super) fn from_seventh(conn: &Connection) -> Result<()> {
     .map_err(|e| db("cannot bring the store's state up to this version", e))
 }
 
-/// From the ninth format: it was not kept since when history answers, and the calendar did not say what its columns
-/// are.
+/// From the ninth format: it was not kept since when history answers, nor when lines left with their level, and the
+/// calendar did not say what its columns are.
 pub(super) fn from_ninth(conn: &Connection) -> Result<()> {
-    let added = "ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS keeps_history BOOLEAN; \
+    let added = "ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS left_at TIMESTAMPTZ; \
+                 ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS keeps_history BOOLEAN; \
                  ALTER TABLE sync.resources ADD COLUMN IF NOT EXISTS history_since TIMESTAMPTZ; ";
     conn.execute_batch(&format!("{added}{CALENDAR_COMMENTS}"))
         .map_err(|e| db("cannot bring the store's state up to this version", e))
