@@ -25,7 +25,7 @@ use crate::progress::Progress;
 use crate::scope::CallStats;
 
 const JSON: &str = "application/json";
-/// So often a call other than those of feeds and journals may exceed its time limit before its scope waits for its turn.
+/// So often a call for one case, or one of anything else, may exceed its time limit before its scope waits for its turn.
 const MOST_TIMEOUTS: u32 = 2;
 
 /// What a client does beside the configuration; tests set others than the program's.
@@ -159,8 +159,10 @@ impl Client {
                 }
                 Err(failure) => failure,
             };
-            // Each time-out holds a place among few for a minute: that a scope is asked again is better.
+            // Each time-out holds a place among few for a minute, and a case has some twenty scopes: that each is asked
+            // again in its turn is better. Of lists and searches there are few.
             let takes_too_long = request.class == CallClass::Plain
+                && request.is_of_one()
                 && failure.error.kind() == Kind::Timeout
                 && attempt >= MOST_TIMEOUTS;
             let again = failure.again && request.class != CallClass::Change && !takes_too_long;

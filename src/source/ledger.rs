@@ -303,7 +303,10 @@ impl Keeper {
                 // Times of another boot tell nothing.
                 let given_up = call.sent.later_by(call.patience).later_by(*grace);
                 let is_too_old = || call.boot_id != boot_id || given_up < now;
-                !self.known.is_own(call) && self.store.is_gone(call).unwrap_or_else(is_too_old)
+                // A process that began itself anew is the same to the system, and ends none of the calls of before.
+                let is_of_this = call.by.process == self.known.process;
+                let seen = self.store.is_gone(call).filter(|gone| *gone || !is_of_this);
+                !self.known.is_own(call) && seen.unwrap_or_else(is_too_old)
             };
             let mut calls = calls.to_vec();
             calls.iter_mut().for_each(|call| call.tell_by(&**clock));

@@ -110,6 +110,11 @@ impl Request {
         Self::new(Method::Post, template, values)
     }
 
+    /// Whether it asks for one case, or one of anything else: its path names it.
+    pub(super) fn is_of_one(&self) -> bool {
+        self.endpoint.contains('{')
+    }
+
     #[must_use]
     pub(crate) fn query(mut self, query: Query) -> Self {
         self.query = query;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::source::boot::{BootClock, SystemBootClock};
+use crate::source::boot::{BootClock, BootTime, SystemBootClock};
 use crate::source::feed_calls::Rule;
 use crate::source::ledger::Ledger;
 
@@ -96,6 +96,25 @@ async fn a_call_under_way_counts_for_the_others_until_its_process_ends() {
     place.ledger();
     let ended: Vec<bool> = place.calls().iter().map(|call| call.end.is_some()).collect();
     assert_eq!(ended, [false, false, false, true]);
+}
+
+/// As the daemon does that has lost its database: its number stays, and nobody ends the calls that were under way.
+#[tokio::test]
+async fn what_a_process_left_open_that_began_itself_anew_is_over_when_nobody_can_wait_for_it() {
+    let place = Place::new();
+    let mine = process::this();
+    let young = call(1, &mine);
+    let old = FeedCall {
+        patience: Duration::ZERO,
+        sent: BootTime::from_nanos(-86_400_000_000_000),
+        ..call(2, &mine)
+    };
+    for sent in [young, old] {
+        place.file().update(&mut |_| vec![Change::Sent(sent.clone())]).unwrap();
+    }
+    place.ledger();
+    let ended: Vec<bool> = place.calls().iter().map(|call| call.end.is_some()).collect();
+    assert_eq!(ended, [false, true]);
 }
 
 #[tokio::test]
