@@ -81,7 +81,11 @@ impl Search<'_, '_> {
                 Searched::NotRead | Searched::Failed => continue,
             };
             // So many at once are not believed to be projects now.
-            if first == Place::Cases && self.answers.suspects().hold(&lacking).await? {
+            let mut suspects = self.answers.suspects();
+            if first == Place::Cases
+                && suspects.are_too_many(&lacking)?
+                && suspects.hold(&lacking).await?
+            {
                 continue;
             }
             match self.chunk(second, &lacking).await? {

@@ -23,6 +23,16 @@ pub(super) struct Suspects<'a, 'r> {
 }
 
 impl Suspects<'_, '_> {
+    /// Whether the guard would hold these alone, of those that the mirror shows.
+    pub(crate) fn are_too_many(&self, ids: &[i64]) -> Result<bool> {
+        let run = self.answers.run;
+        let conn = run.store.connection()?;
+        let standings = State::new(&conn).standings();
+        let count = |n: i64| u64::try_from(n).unwrap_or(0);
+        let (leaving, shown) = (count(standings.leaving(ids)?), count(standings.shown_cases()?));
+        Ok(leaving > 0 && guarded(leaving, shown, run.config.reconcile.max_removed))
+    }
+
     /// Whether the guard holds cases that both searches lack by their ids: an index that suddenly
     /// lists nothing must not empty the mirror case by case.
     pub(crate) async fn hold(&mut self, unknown: &[i64]) -> Result<bool> {
