@@ -184,13 +184,15 @@ impl<'c, 'r> Listing<'c, 'r> {
     fn known_cases(&self, complete: bool) -> Result<HashSet<i64>> {
         let run = self.fetcher.run;
         let mut known: HashSet<i64> = self.listed.iter().copied().collect();
-        let shown = State::new(&run.store.connection()?).standings().cases_in(Place::Cases)?;
+        let conn = run.store.connection()?;
+        let standings = State::new(&conn).standings();
+        let shown = standings.shown_in(Place::Cases)?;
         let lacking = shown.iter().filter(|id| !known.contains(id)).count() as u64;
         let max = run.config.reconcile.max_removed;
         // So many at once are not believed to be projects now, as they are not believed to be gone.
         let is_held = !run.options.allow_removals && guarded(lacking, shown.len() as u64, max);
         if !complete || is_held {
-            known.extend(shown);
+            known.extend(standings.cases_in(Place::Cases)?);
         }
         Ok(known)
     }

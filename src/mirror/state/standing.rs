@@ -135,6 +135,19 @@ impl Standings<'_> {
         )
     }
 
+    /// Those of them that the mirror shows: they are not hidden.
+    pub(crate) fn shown_in(&self, place: Place) -> Result<Vec<i64>> {
+        ids(
+            self.conn,
+            &format!(
+                "SELECT case_id FROM sync.seen WHERE NOT removed AND place = {} \
+                   AND state IS DISTINCT FROM '{}'",
+                sql::text(place.table()),
+                Standing::Hidden
+            ),
+        )
+    }
+
     /// How many cases the mirror shows.
     pub(crate) fn shown_cases(&self) -> Result<i64> {
         scalar_i64(
