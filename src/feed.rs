@@ -141,7 +141,9 @@ impl<M: Memory> Feed<'_, M> {
         state.next_bound = None;
         state.cursor = None;
         reading.note_names().await?;
-        if reading.low_watermark.is_some() {
+        // While the same row holds the bound where it is, that was said.
+        let is_said = state.bound.is_some() && state.bound == reading.state.bound;
+        if reading.low_watermark.is_some() && !is_said {
             tracing::warn!(
                 feed = reading.name.as_str(),
                 "rows of the feed cannot be read: they are asked for again, see sync.rejects"

@@ -87,7 +87,7 @@ CREATE TABLE sync.resources (
   -- From when on history has every version; NULL: since the table is here.
   history_since TIMESTAMPTZ
 );
-COMMENT ON TABLE sync.resources IS 'Why a table is filled or empty: status ok, disabled, forbidden, absent or failing';
+COMMENT ON TABLE sync.resources IS 'Why a table is filled or empty: status ok, disabled, forbidden, absent or failing; and whether history has its earlier versions (keeps_history), all of them from when on (history_since; NULL: since the table is here)';
 
 CREATE TABLE sync.columns (
   table_name VARCHAR,
