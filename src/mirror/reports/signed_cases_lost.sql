@@ -14,7 +14,7 @@ versions AS (
     -- under this one and has not changed begins when it did before.
     WHERE NOT EXISTS (SELECT 1 FROM sync.meta WHERE key = 'zone_since')
        OR _valid_from >= (SELECT max(value) FROM sync.meta WHERE key = 'zone_since')::TIMESTAMPTZ
-       OR _valid_to > (SELECT max(nullif(value, '')) FROM sync.meta WHERE key = 'zone_read_at')::TIMESTAMPTZ
+       OR _valid_to > (SELECT max(value) FROM sync.meta WHERE key = 'zone_read_at' AND value <> '')::TIMESTAMPTZ
     UNION ALL
     SELECT id, assignment_type, case_activated_date, _synced_at, NULL, NULL
     FROM main.cases
