@@ -368,3 +368,31 @@ fn roles_that_are_absent_decide_about_no_case() {
     assert!(shown(&output).contains("case_roles is absent"), "{}", shown(&output));
     assert!(rows(&world, "activities", case) >= activities && activities > 0);
 }
+
+/// Of two cases that the property search lacks one spoils the projects' search: of the other it is known that it is in
+/// neither, of that one nothing.
+#[test]
+fn a_case_of_which_the_second_search_says_nothing_is_left_alone() {
+    let world = mirrored(24);
+    let cases = shown_cases(&world);
+    let (spoils, lacks) = (cases[3], cases[4]);
+    for (path, fault) in [
+        ("/api/Search/AdvancedPropertySearch", garbage(r#"{"Count":0,"Results":[]}"#)),
+        ("/api/Search/AdvancedProjectSearch", refuse(500)),
+    ] {
+        let query = Some(format!("Id eq {spoils}"));
+        world.sandbox.fault(Rule { query, ..scripted::fault(path, None, fault) });
+    }
+    hide_case(&world, lacks);
+    for case in [spoils, lacks] {
+        change(&world, case, Facet::Activity);
+    }
+    assert_status(&world.run(&["sync"]), 3);
+    let said = "SELECT id, kind FROM sync.failures WHERE table_name = 'cases'";
+    assert_eq!(lines(&world.store(), said), [format!("{{'id': {spoils}, 'kind': Unknown}}")]);
+    let decided = format!(
+        "SELECT case_id FROM sync.seen WHERE case_id IN ({spoils}, {lacks}) \
+           AND (suspect_at IS NOT NULL OR state = 'hidden')"
+    );
+    assert_eq!(lines(&world.store(), &decided), [format!("{{'case_id': {lacks}}}")]);
+}

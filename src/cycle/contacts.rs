@@ -56,7 +56,7 @@ impl Contacts<'_, '_> {
                 break;
             }
             searched += chunk.len();
-            if let Searched::Lacks(lacking) =
+            if let Searched::Answered { lacking, .. } =
                 self.answers.search().chunk(Place::Contacts, chunk).await?
             {
                 for id in lacking {

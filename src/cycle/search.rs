@@ -16,8 +16,8 @@ const MOST_PARTS: usize = 28;
 
 /// What a search by ids came to.
 pub(super) enum Searched {
-    /// The ids that the complete answer lacks.
-    Lacks(Vec<i64>),
+    /// The ids that the complete answer lacks, and those that were not answered, which is noted.
+    Answered { lacking: Vec<i64>, failed: Vec<i64> },
     /// The search is disabled, forbidden or absent.
     NotRead,
     /// The answer proves nothing: the ids are asked for again.
@@ -42,6 +42,11 @@ impl Trouble {
         self.error.as_ref().is_none_or(|error| {
             matches!(error.kind(), Kind::BadAnswer | Kind::Server | Kind::Timeout)
         })
+    }
+
+    /// Whether it was not answered in time.
+    fn hangs(&self) -> bool {
+        self.error.as_ref().is_some_and(|error| error.kind() == Kind::Timeout)
     }
 
     /// Whether it is as where the service is down.
@@ -75,8 +80,8 @@ impl Search<'_, '_> {
         let mut unknown = Vec::new();
         for chunk in ids.chunks(IDS_PER_CALL) {
             let lacking = match self.chunk(first, chunk).await? {
-                Searched::Lacks(lacking) if lacking.is_empty() => continue,
-                Searched::Lacks(lacking) => lacking,
+                Searched::Answered { lacking, .. } if lacking.is_empty() => continue,
+                Searched::Answered { lacking, .. } => lacking,
                 // What it has shown stays as it is; of the rest it is planned anew which search is asked.
                 Searched::NotRead | Searched::Failed => continue,
             };
@@ -88,17 +93,22 @@ impl Search<'_, '_> {
             {
                 continue;
             }
-            match self.chunk(second, &lacking).await? {
-                Searched::Lacks(lacking) => unknown.extend(lacking),
-                // The other search decides alone.
-                Searched::NotRead => unknown.extend(lacking),
-                // Only what both searches lack is known to be in none: it is asked for again.
-                Searched::Failed => {
-                    let why = "one search lacks the case, and the other cannot be read";
-                    for id in &lacking {
-                        self.answers.suspects().note(*id, FailureKind::Unknown, why).await?;
-                    }
+            let failed = match self.chunk(second, &lacking).await? {
+                Searched::Answered { lacking, failed } => {
+                    unknown.extend(lacking);
+                    failed
                 }
+                // The other search decides alone.
+                Searched::NotRead => {
+                    unknown.extend(lacking);
+                    Vec::new()
+                }
+                Searched::Failed => lacking,
+            };
+            // Only what both searches lack is known to be in none: it is asked for again.
+            for id in failed {
+                let why = "one search lacks the case, and the other cannot be read";
+                self.answers.suspects().note(id, FailureKind::Unknown, why).await?;
             }
         }
         let mut suspects = self.answers.suspects();
@@ -117,7 +127,7 @@ impl Search<'_, '_> {
             return Ok(Searched::NotRead);
         };
         let trouble = match self.ask(&resource, place, ids).await? {
-            Ok(lacking) => return Ok(Searched::Lacks(lacking)),
+            Ok(lacking) => return Ok(Searched::Answered { lacking, failed: Vec::new() }),
             Err(trouble) => trouble,
         };
         match self.narrow(&resource, place, trouble).await? {
@@ -134,24 +144,35 @@ impl Search<'_, '_> {
         place: Place,
         trouble: Trouble,
     ) -> Result<Option<Searched>> {
-        let (mut answered, mut lacking, mut calls) = (false, Vec::new(), 0);
+        let (mut answered, mut lacking, mut failed, mut calls) = (false, Vec::new(), Vec::new(), 0);
         let mut left = vec![trouble];
-        while let Some(trouble) = left.pop() {
+        while let Some(mut trouble) = left.pop() {
             if trouble.ids.len() < 2 || calls >= MOST_PARTS || !trouble.may_be_of_one() {
+                failed.extend_from_slice(&trouble.ids);
                 if self.note(resource, trouble).await? {
                     return Ok(None);
                 }
                 continue;
             }
             let mut troubles = Vec::new();
-            for half in trouble.ids.chunks(trouble.ids.len().div_ceil(2)) {
+            let second = trouble.ids.split_off(trouble.ids.len() / 2);
+            let mut halves = [trouble.ids, second].into_iter();
+            while let Some(half) = halves.next() {
                 calls += 1;
-                match self.ask(resource, place, half).await? {
+                match self.ask(resource, place, &half).await? {
                     Ok(ids) => {
                         answered = true;
                         lacking.extend(ids);
                     }
-                    Err(trouble) => troubles.push(trouble),
+                    Err(found) if !answered && found.hangs() => {
+                        // The other half would take minutes as well.
+                        calls = MOST_PARTS;
+                        troubles.push(found);
+                        let ids = halves.next();
+                        troubles
+                            .extend(ids.map(|ids| Trouble { ids, error: trouble.error.take() }));
+                    }
+                    Err(found) => troubles.push(found),
                 }
             }
             // Where nothing is answered it is the search that fails, not a case.
@@ -160,7 +181,8 @@ impl Search<'_, '_> {
             }
             left.append(&mut troubles);
         }
-        Ok(Some(if answered { Searched::Lacks(lacking) } else { Searched::Failed }))
+        let narrowed = Searched::Answered { lacking, failed };
+        Ok(Some(if answered { narrowed } else { Searched::Failed }))
     }
 
     /// Notes what a search did not answer. Returns whether it is not read any more.
