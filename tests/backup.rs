@@ -369,8 +369,11 @@ fn nothing_is_overwritten_and_nothing_else_is_taken_for_a_backup() {
         let at = memmem::find(&whole, from.as_bytes()).unwrap();
         [&whole[..at], to.as_bytes(), &whole[at + from.len()..]].concat()
     };
-    let format = one_of(&whole, "\"store_format\": ");
-    let newer = replaced(&format!("\"store_format\": {format}"), "\"store_format\":10");
+    let format = number_behind(&whole, "\"store_format\": ");
+    // As long as it was: the space gives its place.
+    let newer =
+        replaced(&format!("\"store_format\": {format}"), &format!("\"store_format\":{format}0"));
+    let is_newer = format!("has format {format}0");
     let mut damaged = whole.clone();
     let at = whole.len() / 2;
     damaged[at] ^= 1;
@@ -379,7 +382,7 @@ fn nothing_is_overwritten_and_nothing_else_is_taken_for_a_backup() {
         ("a store", &store, 2, "is no backup that casemirror has made"),
         ("cut off", &whole[..whole.len() / 2], 1, "is cut off; nothing was restored"),
         ("damaged", &damaged, 1, "is damaged"),
-        ("newer store", &newer, 1, "has format 10"),
+        ("newer store", &newer, 1, &is_newer),
         ("newer form", &replaced("backup\": 1,", "backup\": 2,"), 1, "in a later form"),
     ];
     for (name, content, status, words) in cases {
@@ -393,11 +396,14 @@ fn nothing_is_overwritten_and_nothing_else_is_taken_for_a_backup() {
     world.assert_equal();
 }
 
-/// The one digit behind a text.
-fn one_of(bytes: &[u8], before: &str) -> char {
+/// The digits behind a text.
+fn number_behind(bytes: &[u8], before: &str) -> String {
     let at = memmem::find(bytes, before.as_bytes()).unwrap() + before.len();
-    assert!(!bytes[at + 1].is_ascii_digit());
-    char::from(bytes[at])
+    bytes[at..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .map(|byte| char::from(*byte))
+        .collect()
 }
 
 #[test]
