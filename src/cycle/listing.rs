@@ -12,7 +12,7 @@ use super::suspects::left_of_late;
 use crate::catalog::Resource;
 use crate::error::Result;
 use crate::failpoint;
-use crate::mirror::{Failures, State, guarded};
+use crate::mirror::{Failures, State};
 use crate::scope::{FailureKind, Place};
 use crate::source::split::field_of;
 use crate::source::{self, Pages};
@@ -186,12 +186,13 @@ impl<'c, 'r> Listing<'c, 'r> {
         let mut known: HashSet<i64> = self.listed.iter().copied().collect();
         let conn = run.store.connection()?;
         let standings = State::new(&conn).standings();
-        let shown = standings.shown_in(Place::Cases)?;
-        let lacking = shown.iter().filter(|id| !known.contains(id)).count() as u64;
-        let max = run.config.reconcile.max_removed;
         // So many at once are not believed to be projects now, as they are not believed to be gone.
-        let is_held = !run.options.allow_removals && guarded(lacking, shown.len() as u64, max);
-        if !complete || is_held {
+        let lacks_too_many = || -> Result<bool> {
+            let shown = standings.shown_in(Place::Cases)?;
+            let lacking = shown.iter().filter(|id| !known.contains(id)).count();
+            Ok(run.holds(lacking as u64, shown.len() as u64))
+        };
+        if !complete || lacks_too_many()? {
             known.extend(standings.cases_in(Place::Cases)?);
         }
         Ok(known)
@@ -214,9 +215,7 @@ impl<'c, 'r> Listing<'c, 'r> {
             .await?;
         let leaving = suspects.len() as u64 + of_late;
         let of = u64::try_from(shown).unwrap_or(0) + of_late;
-        let held =
-            !run.options.allow_removals && guarded(leaving, of, run.config.reconcile.max_removed);
-        if !suspects.is_empty() && held {
+        if !suspects.is_empty() && run.holds(leaving, of) {
             let why = format!(
                 "the listing lacks {} of {shown} cases{}; reconcile.max_removed holds them (if they \
                  are really gone, run `casemirror sync --allow-removals`)",

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::decode::Context;
 use crate::error::Result;
 use crate::extract::Extractor;
-use crate::mirror::{Asked, Failure, Loader, State, Store};
+use crate::mirror::{Asked, Failure, Loader, State, Store, guarded};
 use crate::progress::Progress;
 use crate::scope::{FailureKind, JournalScope, ScopeId};
 use crate::source::Client;
@@ -49,6 +49,11 @@ pub struct Run {
 }
 
 impl Run {
+    /// Whether `reconcile.max_removed` holds so many of so many cases, and nobody has lifted it for this run.
+    pub(super) fn holds(&self, leaving: u64, of: u64) -> bool {
+        !self.options.allow_removals && guarded(leaving, of, self.config.reconcile.max_removed)
+    }
+
     /// Nothing is called yet.
     pub fn new(parts: Parts, options: Options) -> Run {
         let client = parts.polls.client.clone();

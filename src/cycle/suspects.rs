@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use duckdb::Connection;
 use jiff::Timestamp;
 
 use super::answers::Answers;
 use super::policy::ends_run;
 use crate::error::{Kind, Result};
-use crate::mirror::{Asked, Failure, RunLog, Settings, State, SuspectStep, guarded};
+use crate::mirror::{Asked, Failure, RunLog, Settings, State, SuspectStep};
 use crate::scope::{FailureKind, TableStatus};
 use crate::source::{Answer, Expected, Request};
 use crate::ticks::Ticks;
@@ -26,11 +27,8 @@ impl Suspects<'_, '_> {
     /// Whether the guard would hold these alone, of those that the mirror shows.
     pub(crate) fn are_too_many(&self, ids: &[i64]) -> Result<bool> {
         let run = self.answers.run;
-        let conn = run.store.connection()?;
-        let standings = State::new(&conn).standings();
-        let count = |n: i64| u64::try_from(n).unwrap_or(0);
-        let (leaving, shown) = (count(standings.leaving(ids)?), count(standings.shown_cases()?));
-        Ok(leaving > 0 && guarded(leaving, shown, run.config.reconcile.max_removed))
+        let (leaving, shown) = leaving_of_shown(&run.store.connection()?, ids)?;
+        Ok(leaving > 0 && run.holds(leaving, shown))
     }
 
     /// Whether the guard holds cases that both searches lack by their ids: an index that suddenly
@@ -39,17 +37,11 @@ impl Suspects<'_, '_> {
         let run = self.answers.run;
         let (leaving, shown, of_late) = {
             let conn = run.store.connection()?;
-            let state = State::new(&conn);
-            let count = |n: i64| u64::try_from(n).unwrap_or(0);
-            let of_late = state.suspects().hidden_of_late(Timestamp::now())?;
-            (
-                count(state.standings().leaving(unknown)?),
-                count(state.standings().shown_cases()?),
-                of_late,
-            )
+            let of_late = State::new(&conn).suspects().hidden_of_late(Timestamp::now())?;
+            let (leaving, shown) = leaving_of_shown(&conn, unknown)?;
+            (leaving, shown, of_late)
         };
-        let max = run.config.reconcile.max_removed;
-        if run.options.allow_removals || !guarded(leaving + of_late, shown + of_late, max) {
+        if !run.holds(leaving + of_late, shown + of_late) {
             return Ok(false);
         }
         self.answers.report.problem(format!(
@@ -141,6 +133,13 @@ impl Suspects<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// How many of these cases the mirror shows, and of how many.
+fn leaving_of_shown(conn: &Connection, ids: &[i64]) -> Result<(u64, u64)> {
+    let standings = State::new(conn).standings();
+    let count = |n: i64| u64::try_from(n).unwrap_or(0);
+    Ok((count(standings.leaving(ids)?), count(standings.shown_cases()?)))
 }
 
 /// When searches were asked, by the server's clock as a later answer shows it.

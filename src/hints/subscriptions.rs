@@ -232,17 +232,16 @@ impl Address {
             (Err(_), Err(_)) => return taken,
         };
         let is_new = |one: &&Subscription| before.read.iter().all(|other| other.id != one.id);
-        let is_named = |one: &&Subscription| {
-            one.event_type.as_deref().is_some_and(|n| known(n) == Some(event))
-        };
         let new = listed.read.iter().filter(is_new).filter(|one| self.is_in(&one.url));
-        let (named, others): (Vec<_>, Vec<_>) = new.partition(is_named);
+        let new: Vec<&Subscription> = new.collect();
         // One of another event type is what was asked for then.
-        let is_unnamed = |one: &&Subscription| one.event_type.as_deref().and_then(known).is_none();
-        let unnamed: Vec<&Subscription> = others.into_iter().filter(is_unnamed).collect();
-        match (named.first(), &unnamed[..], taken) {
-            (Some(new), ..) | (None, [new], _) => {
-                made.events.insert(new.id, event.to_owned());
+        let of = |event: Option<&str>| -> Vec<i64> {
+            let is_of = |one: &&&Subscription| one.event_type.as_deref().and_then(known) == event;
+            new.iter().filter(is_of).map(|one| one.id).collect()
+        };
+        match (of(Some(event)).first(), &of(None)[..], taken) {
+            (Some(id), ..) | (None, [id], _) => {
+                made.events.insert(*id, event.to_owned());
                 Ok(())
             }
             (None, _, Err(error)) => Err(error),

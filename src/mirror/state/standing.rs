@@ -126,26 +126,19 @@ impl Standings<'_> {
 
     /// The cases that this search has shown and that are not gone.
     pub(crate) fn cases_in(&self, place: Place) -> Result<Vec<i64>> {
-        ids(
-            self.conn,
-            &format!(
-                "SELECT case_id FROM sync.seen WHERE NOT removed AND place = {}",
-                sql::text(place.table())
-            ),
-        )
+        self.cases_that(place, "NOT removed")
     }
 
     /// Those of them that the mirror shows: they are not hidden.
     pub(crate) fn shown_in(&self, place: Place) -> Result<Vec<i64>> {
-        ids(
-            self.conn,
-            &format!(
-                "SELECT case_id FROM sync.seen WHERE NOT removed AND place = {} \
-                   AND state IS DISTINCT FROM '{}'",
-                sql::text(place.table()),
-                Standing::Hidden
-            ),
-        )
+        let hidden = Standing::Hidden;
+        self.cases_that(place, &format!("NOT removed AND state IS DISTINCT FROM '{hidden}'"))
+    }
+
+    fn cases_that(&self, place: Place, condition: &str) -> Result<Vec<i64>> {
+        let place = sql::text(place.table());
+        let sql = format!("SELECT case_id FROM sync.seen WHERE place = {place} AND {condition}");
+        ids(self.conn, &sql)
     }
 
     /// How many cases the mirror shows.
