@@ -102,8 +102,7 @@ impl<'l> Host<'l> {
             }
             if let Some(daemon) = &mut self.daemon {
                 let ended = daemon.try_wait().unwrap();
-                let log =
-                    std::fs::read_to_string(self.lake.world.path(self.name).join("daemon.log"));
+                let log = std::fs::read_to_string(self.log());
                 assert!(ended.is_none(), "{}: {ended:?} before {what}:\n{log:?}", self.name);
             }
             assert!(start.elapsed() < LONGEST, "{}, not in time: {what}: {status:#}", self.name);
@@ -183,7 +182,8 @@ fn of_two_hosts_one_asks_the_feeds_and_the_other_goes_on_when_it_is_killed() {
     a.start();
     a.wait_until_it_waits_for(&b.process());
     b.stop();
-    assert_eq!(b.status()["lease"]["state"], "released");
+    let log = std::fs::read_to_string(b.log()).unwrap();
+    assert_eq!(b.status()["lease"]["state"], "released", "{log}");
     a.wait_until_it_holds();
     a.stop();
     let feed = lake.world.sandbox.stats().feed;

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
 use super::boot::BootClock;
 use super::ledger::LONGEST_GRACE;
@@ -75,6 +76,8 @@ struct Shared {
     keep: Keep,
     /// Counts turns.
     turned: watch::Sender<u64>,
+    /// No turn is to follow the one under way.
+    ending: Notify,
 }
 
 impl fmt::Debug for Lease {
@@ -113,6 +116,7 @@ impl Lease {
             kept: tokio::sync::Mutex::default(),
             keep,
             turned: watch::Sender::new(0),
+            ending: Notify::new(),
         };
         Lease { shared: Arc::new(shared), task: Arc::default() }
     }
@@ -167,24 +171,11 @@ impl Lease {
     pub(crate) async fn release(&self) {
         let task = self.task.get().take();
         let Some(task) = task else { return };
-        task.abort();
-        // What it was about to write is written, or not.
-        let _ = task.await;
-        let user = self.shared.user().take();
-        let last = match user.map(|user| self.shared.note.leave(user)).transpose() {
-            Ok(last) => last.flatten(),
-            Err(error) => {
-                tracing::debug!(error = error.chain(), "the lease is not given back");
-                None
-            }
-        };
-        if last.is_none() {
-            return;
-        }
-        match tokio::time::timeout(LONGEST_RELEASE, self.shared.give_back()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(error = error.chain(), "the lease is not given back"),
-            Err(_) => tracing::debug!("the lease is not given back: no answer in time"),
+        if let Err(error) = self.shared.end(task).await {
+            tracing::warn!(
+                error = error.chain(),
+                "the lease of the change feeds is not given back: another host waits until this one is silent for long enough"
+            );
         }
     }
 
@@ -219,6 +210,29 @@ impl Shared {
         self.error.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets the turn under way end, and gives the lease back where this was the last process of its host.
+    async fn end(&self, mut task: JoinHandle<()>) -> Result<()> {
+        let until = Instant::now() + LONGEST_RELEASE;
+        self.ending.notify_one();
+        // A turn that is broken off may leave the register closed, and to open it again takes long.
+        let ended = timeout_at(until, &mut task).await;
+        if ended.is_err() {
+            task.abort();
+            // What it was about to write is written, or not.
+            let _ = task.await;
+        }
+        let Some(user) = self.user().take() else { return Ok(()) };
+        let Some(_last) = self.note.leave(user)? else { return Ok(()) };
+        let given = match ended {
+            Ok(_) => timeout_at(until, self.give_back()).await.map_err(|_| self.late())??,
+            Err(_) => return Err(self.late()),
+        };
+        if let Some(standing) = given {
+            self.keep_this(standing).await;
+        }
+        Ok(())
+    }
+
     async fn go_on(&self) {
         // Who looks once does not wait for its turn.
         let mut announces = false;
@@ -228,7 +242,10 @@ impl Shared {
             self.keep_this(self.standing()).await;
             self.turned.send_modify(|turns| *turns += 1);
             let pause = self.tenure().pause(self.now());
-            tokio::time::sleep(pause).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.ending.notified() => return,
+            }
         }
     }
 
@@ -251,7 +268,7 @@ impl Shared {
             }
         }
         // Without a writing of its own it ends by itself.
-        *self.error() = Some("others write it all the time".to_owned());
+        *self.error() = Some(self.raced().chain());
     }
 
     /// Whether no other process of this machine can have told others that this host would give way.
@@ -299,33 +316,42 @@ impl Shared {
         Ok(written)
     }
 
-    async fn give_back(&self) -> Result<()> {
+    /// Writes that this host does not have it any more, and does not wait for it. How it stands then; `None`: nothing
+    /// was to be written.
+    async fn give_back(&self) -> Result<Option<Standing>> {
         for _ in 0..RACES {
-            let Some((record, version)) = self.register.record().await? else { return Ok(()) };
+            let Some((record, version)) = self.register.record().await? else { return Ok(None) };
             let next = if record.holder.host == self.me {
                 record.given_back()
             } else {
                 record.without(&self.me)
             };
             if next == record {
-                return Ok(());
+                return Ok(None);
             }
             self.remember(false)?;
             match self.register.put(&next, Some(&version)).await? {
                 Written::Late => {}
-                Written::Unsupported => return Ok(()),
+                Written::Unsupported => return Ok(None),
                 Written::Done => {
-                    let standing = Standing {
+                    return Ok(Some(Standing {
                         state: if next.released { State::Released } else { State::Others },
                         holder: Some(next.holder.name),
                         ..self.standing()
-                    };
-                    self.keep_this(standing).await;
-                    return Ok(());
+                    }));
                 }
             }
         }
-        Ok(())
+        Err(self.raced())
+    }
+
+    fn raced(&self) -> Error {
+        let text = format!("others write {} all the time", self.register.place());
+        Error::new(Kind::Lease, text)
+    }
+
+    fn late(&self) -> Error {
+        Error::new(Kind::Lease, format!("{} does not answer in time", self.register.place()))
     }
 
     /// That the register was reached, and whether this host is alone there.
@@ -336,10 +362,7 @@ impl Shared {
     async fn in_time<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         match tokio::time::timeout(LONGEST_ATTEMPT, call).await {
             Ok(done) => done,
-            Err(_) => {
-                let text = format!("{} does not answer in time", self.register.place());
-                Err(Error::new(Kind::Lease, text))
-            }
+            Err(_) => Err(self.late()),
         }
     }
 

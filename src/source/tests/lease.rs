@@ -1,8 +1,9 @@
 //! The lease at work, over a register in memory that can be out of reach.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -22,6 +23,10 @@ struct InMemory {
     is_down: AtomicBool,
     /// Whether it knows no writing on a condition.
     is_plain: AtomicBool,
+    /// How long a reading takes.
+    slowness: Mutex<Duration>,
+    /// Readings that were begun and did not come to their end.
+    under_way: AtomicUsize,
 }
 
 impl InMemory {
@@ -52,7 +57,14 @@ impl Register for InMemory {
     }
 
     fn read(&self) -> BoxFuture<'_, Result<Option<Entry>>> {
-        async { self.reached().map(|()| self.entry.lock().unwrap().clone()) }.boxed()
+        async {
+            self.under_way.fetch_add(1, Ordering::Relaxed);
+            let slowness = *self.slowness.lock().unwrap();
+            tokio::time::sleep(slowness).await;
+            self.under_way.fetch_sub(1, Ordering::Relaxed);
+            self.reached().map(|()| self.entry.lock().unwrap().clone())
+        }
+        .boxed()
     }
 
     fn write<'a>(
@@ -107,6 +119,39 @@ async fn the_feeds_are_ours_after_two_windows_and_are_given_back() {
     assert!(register.record().released);
     let states: Vec<State> = kept.lock().unwrap().iter().map(|standing| standing.state).collect();
     assert_eq!(states, [State::Settling, State::Held, State::Released]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_renews_it_is_not_broken_off_when_it_is_given_back() {
+    let (register, folder) = (Arc::new(InMemory::default()), tempfile::tempdir().unwrap());
+    let (one, kept) = process(&register, folder.path());
+    one.held().await.unwrap();
+    *register.slowness.lock().unwrap() = seconds(2);
+    while register.under_way.load(Ordering::Relaxed) == 0 {
+        tokio::time::sleep(seconds(1) / 2).await;
+    }
+    one.release().await;
+    assert!(register.record().released);
+    assert_eq!(register.under_way.load(Ordering::Relaxed), 0);
+    assert_eq!(kept.lock().unwrap().last().unwrap().state, State::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_register_that_hangs_holds_nobodys_end() {
+    let (register, folder) = (Arc::new(InMemory::default()), tempfile::tempdir().unwrap());
+    let (one, kept) = process(&register, folder.path());
+    one.held().await.unwrap();
+    *register.slowness.lock().unwrap() = seconds(3600);
+    for _ in 0..2 {
+        let begun = tokio::time::Instant::now();
+        one.release().await;
+        assert!(begun.elapsed() <= seconds(5), "{:?}", begun.elapsed());
+    }
+    assert!(!register.record().released);
+    assert_ne!(kept.lock().unwrap().last().unwrap().state, State::Released);
+    // Nothing of this process keeps the next one from it.
+    *register.slowness.lock().unwrap() = Duration::ZERO;
+    process(&register, folder.path()).0.held().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
