@@ -260,7 +260,7 @@ async fn run_tasks(
         manager: Arc::clone(&manager),
         pulse,
     };
-    let lake = session.config().lake.catalog.is_some().then(|| {
+    let lake = session.config().has_lake().then(|| {
         let lake = LakePublisher { session: Arc::clone(&session), controls: Arc::clone(&controls) };
         Task(tokio::spawn(lake.run()))
     });

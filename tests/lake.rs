@@ -95,6 +95,60 @@ fn it_is_so_with_the_catalog_in_postgresql_and_no_word_shows_the_password() {
 }
 
 #[test]
+fn of_cases_that_did_not_change_nothing_is_compared_until_house_is_kept() {
+    let Some(lake) = LakeWorld::in_a_file(8) else { return };
+    lake.world.sync();
+    let ids = lake.world.sandbox.case_ids();
+    let change = |case_id: i64| {
+        let facet = Facet::Activity;
+        lake.world.sandbox.act(&Act::Change { case_id: Some(case_id), facet, at: None }).unwrap();
+        lake.world.sync();
+    };
+    // A reader that writes, which nobody may.
+    lake.meddler()
+        .execute_batch(&format!("DELETE FROM lake.main.activities WHERE case_id = {}", ids[0]))
+        .unwrap();
+    let differ = || {
+        let count = "SELECT count(DISTINCT case_id) FROM activities";
+        one::<i64>(&lake.world.published(), count)
+            - one::<i64>(&lake.reader(), &count.replace("activities", "lake.main.activities"))
+    };
+    change(ids[1]);
+    assert_eq!(differ(), 1);
+    change(ids[0]);
+    lake.assert_equal();
+    lake.meddler()
+        .execute_batch(&format!("DELETE FROM lake.main.activities WHERE case_id = {}", ids[0]))
+        .unwrap();
+    lake.configure(UNTHROTTLED, "keep_for = \"0s\"");
+    change(ids[1]);
+    lake.assert_equal();
+}
+
+#[test]
+fn killed_while_it_carries_what_was_noted_the_next_one_makes_it_equal() {
+    let Some(lake) = LakeWorld::in_a_file(6) else { return };
+    lake.world.sync();
+    let points = [
+        ("lake-table-written", 12),
+        ("lake-table-written", 40),
+        ("lake-written", 1),
+        ("lake-committed", 1),
+    ];
+    for (n, (point, times)) in points.into_iter().enumerate() {
+        change(&lake, n);
+        // The process that carries is killed, and what it was begun by goes on.
+        let mut command = lake.world.command(&["sync"]);
+        let output =
+            command.env("CASEMIRROR_ABORT_AT", format!("{point}:{times}")).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{point}: {}", shown(&output));
+        change(&lake, n + 3);
+        lake.world.sync();
+        lake.assert_equal();
+    }
+}
+
+#[test]
 fn killed_at_any_point_of_a_publishing_the_next_one_makes_it_equal() {
     let Some(lake) = LakeWorld::in_a_file(8) else { return };
     // So that there is something to tidy up each time.

@@ -68,7 +68,8 @@ const OF_LINES: [&str; 6] = [
 
 /// The store of the fifth format: when a table was written and read was found out by reading all its rows.
 const FIFTH_FORMAT: &str = "
-    -- Of the eighth: nothing was kept of what left; of the seventh: nothing came but from the feeds; of the sixth: nobody could be forgotten.
+    -- Of the tenth: it was not noted whose rows a change wrote; of the eighth: nothing was kept of what left; of the seventh: nothing came but from the feeds; of the sixth: nobody could be forgotten.
+    DROP TABLE sync.changed_scopes;
     DROP TABLE sync.left_scopes;
     DROP TABLE sync.hints;
     DROP TABLE sync.forgotten;
@@ -215,7 +216,7 @@ fn a_store_of_the_first_format_is_upgraded_and_nothing_is_fetched_again() {
     {
         let store = world.store();
         assert_eq!(fetched(&store), before);
-        assert_eq!(one::<String>(&store, "SELECT value FROM sync.meta WHERE key = 'format'"), "10");
+        assert_eq!(one::<String>(&store, "SELECT value FROM sync.meta WHERE key = 'format'"), "11");
         assert_eq!(one::<i64>(&store, "SELECT count(*) FROM sync.seen WHERE dirty"), 0);
     }
     world.sync();

@@ -76,7 +76,7 @@ fn say(what: &str, taken: &Taken) {
 }
 
 /// Changes so many cases, in every table of theirs, as a commit does: an earlier version, a new row with its
-/// `_synced_at` at the table's end, a count, and that the case was fetched.
+/// `_synced_at` at the table's end, a count with whose rows these are, and that the case was fetched.
 pub(crate) fn change(folder: &Path, cases: usize) {
     let catalog = Catalog::load(None).expect("the built-in resource files are valid");
     let conn = Connection::open(folder.join("data/store.duckdb")).expect("the store can be opened");
@@ -102,7 +102,10 @@ pub(crate) fn change(folder: &Path, cases: usize) {
         run(&format!(
             "INSERT INTO history.{table} BY NAME SELECT *, _synced_at AS _valid_from, now() AS _valid_to, \
                'updated' AS _change FROM temp.replaced; \
-             UPDATE sync.changes SET counter = counter + 1 WHERE table_name = '{table}'"
+             UPDATE sync.changes SET counter = counter + 1 WHERE table_name = '{table}'; \
+             INSERT INTO sync.changed_scopes BY NAME \
+               SELECT table_name, counter, uuid() AS change, (SELECT list(id) FROM chosen) AS scopes \
+               FROM sync.changes WHERE table_name = '{table}'"
         ));
     }
     let fetched = "list_transform(fetched_at, lambda t: CASE WHEN t IS NOT NULL THEN now() END) AS fetched_at";

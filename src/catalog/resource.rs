@@ -306,6 +306,11 @@ impl Resource {
         }
     }
 
+    /// [`Resource::scope_column`], where it tells rows apart: then a row stays of its scope for as long as it is the same row.
+    pub(crate) fn scope_in_key(&self) -> Option<&str> {
+        self.scope_column().filter(|column| self.key.iter().any(|key| key == column))
+    }
+
     /// Whether its records say themselves which scope they are of, so that an answer for another one can
     /// bring them.
     pub(crate) fn records_name_their_scope(&self) -> bool {

@@ -70,6 +70,11 @@ pub(crate) enum LeasePlace {
 }
 
 impl Config {
+    /// Whether what is published goes to a lake too.
+    pub(crate) fn has_lake(&self) -> bool {
+        self.lake.catalog.is_some() && self.lake.data.is_some()
+    }
+
     /// Where the lease is; `None` where hosts share nothing.
     pub(crate) fn lease_place(&self) -> Option<LeasePlace> {
         if matches!(self.lake.catalog, Some(LakeCatalog::Postgres(_))) {

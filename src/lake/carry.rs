@@ -1,12 +1,12 @@
 //! Makes one table of the lake equal to the published one, within the transaction of the publishing.
 //!
-//! What differs is found by comparing what the lake has with what is published ([`super::differing`]), and not by what
-//! is thought to have changed since: whatever was interrupted before, and whatever clock was set, the lake is equal
-//! afterwards. A table, or a month, whose change counter stands is not looked at.
+//! What differs is found by comparing what the lake has with what is published ([`super::differing`]), and by no clock. A
+//! table, or a month, whose change counter stands is not looked at, and where the store has noted whose rows each change
+//! since wrote, the rows of the others are not.
 
 use serde::{Deserialize, Serialize};
 
-use super::differing::{self, Differing};
+use super::differing::{self, Among, Differing};
 use super::engine::{Engine, LAKE, PUBLISHED};
 use super::shown::TableState;
 use super::tables::Table;
@@ -41,8 +41,8 @@ pub(super) enum Way {
     New,
     /// It has other columns, or none of its rows can be told to be as they were.
     Anew,
-    /// What differs is written. `months`: only in these, `yyyy-mm`; all where it is `None`.
-    Differences { months: Option<Vec<String>> },
+    /// What differs among these rows is written.
+    Differences(Among),
 }
 
 impl Way {
@@ -62,19 +62,22 @@ impl Way {
             return Way::Anew;
         };
         let (Some(then), Some(now)) = (&before.changes, &table.changes) else {
-            return Way::Differences { months: None };
+            return Way::Differences(Among::All);
         };
         if then == now {
             return Way::Nothing;
         }
+        if let Some(changes) = table.noted_since(before) {
+            return Way::Differences(Among::Changes(changes));
+        }
         if !table.has_months || then.get("") != now.get("") {
-            return Way::Differences { months: None };
+            return Way::Differences(Among::All);
         }
         let parts = then.keys().chain(now.keys()).filter(|part| then.get(*part) != now.get(*part));
         let mut months: Vec<String> = parts.cloned().collect();
         months.sort();
         months.dedup();
-        Way::Differences { months: Some(months) }
+        Way::Differences(Among::Months(months))
     }
 
     /// Does it.
@@ -100,7 +103,7 @@ impl Way {
                 rows.removed = i64::unsigned_abs(removed);
                 Ok(rows)
             }
-            Way::Differences { months } => differences(engine, table, months.as_deref()),
+            Way::Differences(among) => differences(engine, table, among),
         }
     }
 }
@@ -146,14 +149,13 @@ fn anew(engine: &Engine, table: &Table) -> Result<Rows> {
 }
 
 /// Writes the rows that differ.
-fn differences(engine: &Engine, table: &Table, months: Option<&[String]>) -> Result<Rows> {
+fn differences(engine: &Engine, table: &Table, among: &Among) -> Result<Rows> {
     if table.only_grows
         && let Some(rows) = appended(engine, table)?
     {
         return Ok(rows);
     }
-    let among = months.map_or(String::new(), within_months);
-    match engine.comparing(|| differing::find(engine, table, &among))? {
+    match engine.comparing(|| differing::find(engine, table, among))? {
         Some(differing) => replace(engine, table, differing),
         None => Ok(Rows::default()),
     }
@@ -196,11 +198,6 @@ fn appended(engine: &Engine, table: &Table) -> Result<Option<Rows>> {
         ),
     )?;
     is_all.then(|| insert(engine, table, &format!("WHERE {later}"))).transpose()
-}
-
-fn within_months(months: &[String]) -> String {
-    let days = months.iter().map(|month| format!("DATE {}", sql::text(&format!("{month}-01"))));
-    format!("WHERE journal_month IN ({})", days.collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]

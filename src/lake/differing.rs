@@ -4,8 +4,10 @@
 //! read. In a large table the rows of each side fall into a fixed number of groups by their case, and each group has
 //! one sum of its rows' hashes. That passes over both sides once and keeps nothing but the sums. Rows are held against
 //! each other only in the groups whose sums differ, so that the memory, and the work beside the two passes, go with the
-//! change. Neither a clock nor anything remembered has a say in it; two groups of different rows have one sum once in
-//! 2^63 times.
+//! change. Two groups of different rows have one sum once in 2^63 times. Where the store has noted whose rows have
+//! changed, those take the place of the groups, and of each side no more than whose a row is is passed over.
+
+use std::ops::RangeInclusive;
 
 use super::engine::{Engine, LAKE, PUBLISHED};
 use super::tables::Table;
@@ -24,6 +26,21 @@ pub(super) const GROUP_BITS: u32 = 16;
 /// From so many rows on sums are cheaper than holding all rows against each other.
 pub(super) const LARGE: u64 = 10_000;
 
+/// So many scopes are cheaper found than passed over together with all others.
+const MOST_SCOPES: u64 = 50_000;
+/// Scopes of which the store has noted that their rows have changed.
+const CHANGED: &str = "temp.changed_scopes";
+
+/// Which rows may differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Among {
+    All,
+    /// Of these months, `yyyy-mm`.
+    Months(Vec<String>),
+    /// Of the scopes that changes with these numbers wrote ([`Table::noted_since`]).
+    Changes(RangeInclusive<i64>),
+}
+
 /// How many rows differ; at least one does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Differing {
@@ -33,21 +50,12 @@ pub(super) struct Differing {
     pub(super) come: u64,
 }
 
-/// Finds them; `among` is a condition that both sides' rows are within, or empty. `None` where there are none.
+/// Finds them. `None` where there are none.
 ///
 /// # Errors
 /// `Lake`.
-pub(super) fn find(engine: &Engine, table: &Table, among: &str) -> Result<Option<Differing>> {
-    let mut within = among.to_owned();
-    if table.size >= LARGE {
-        if !groups(engine, table, among)? {
-            return Ok(None);
-        }
-        within = format!(
-            "SEMI JOIN temp.differing_groups AS g ON {} = g._group {among}",
-            group_of(table)
-        );
-    }
+pub(super) fn find(engine: &Engine, table: &Table, among: &Among) -> Result<Option<Differing>> {
+    let Some(within) = narrowed(engine, table, among)? else { return Ok(None) };
     let compared = compared(table);
     let doing = format!("compare {} with the lake", table.path());
     for (database, side) in [(PUBLISHED, "temp.published_rows"), (LAKE, "temp.lake_rows")] {
@@ -95,6 +103,50 @@ pub(super) fn find(engine: &Engine, table: &Table, among: &str) -> Result<Option
         come: count(COME, "temp.published_rows")?,
     };
     Ok((differing.gone + differing.come > 0).then_some(differing))
+}
+
+/// What both sides' rows are to be held against each other within: empty, or what follows `FROM ... AS t`. `None` where
+/// none differ.
+fn narrowed(engine: &Engine, table: &Table, among: &Among) -> Result<Option<String>> {
+    let months = match among {
+        Among::All => String::new(),
+        Among::Months(months) => within_months(months),
+        Among::Changes(changes) => match scopes(engine, table, changes)? {
+            Some(within) => return Ok(Some(within)),
+            None => String::new(),
+        },
+    };
+    if table.size < LARGE {
+        return Ok(Some(months));
+    }
+    let differ = groups(engine, table, &months)?;
+    Ok(differ.then(|| {
+        format!("SEMI JOIN temp.differing_groups AS g ON {} = g._group {months}", group_of(table))
+    }))
+}
+
+/// Rows of the scopes that these changes wrote. `None` where there are so many that it does not help.
+fn scopes(engine: &Engine, table: &Table, changes: &RangeInclusive<i64>) -> Result<Option<String>> {
+    let Some(noted) = &table.noted else { return Ok(None) };
+    engine.run(
+        &format!("compare {} with the lake", table.path()),
+        &format!(
+            "CREATE OR REPLACE TEMP TABLE {} AS SELECT DISTINCT unnest(scopes) AS scope \
+             FROM {PUBLISHED}.sync.changed_scopes WHERE table_name = {} AND counter BETWEEN {} AND {}",
+            CHANGED.trim_start_matches("temp."),
+            sql::text(&table.name),
+            changes.start(),
+            changes.end()
+        ),
+    )?;
+    let helps = rows(engine, CHANGED)? <= MOST_SCOPES;
+    let scope = sql::ident(&noted.scope);
+    Ok(helps.then(|| format!("SEMI JOIN {CHANGED} AS g ON t.{scope} = g.scope")))
+}
+
+fn within_months(months: &[String]) -> String {
+    let days = months.iter().map(|month| format!("DATE {}", sql::text(&format!("{month}-01"))));
+    format!("WHERE journal_month IN ({})", days.collect::<Vec<_>>().join(", "))
 }
 
 /// Finds the groups whose sums differ; whether there are any.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::carry::{Rows, Way};
 use super::comments::Comments;
+use super::differing::Among;
 use super::engine::{Engine, LAKE};
 use super::errand::Errand;
 use super::keeping::{self, Keeping, Kept};
@@ -146,7 +147,14 @@ fn carry_tables(
         let path = table.path();
         step(&path);
         let before = shown.and_then(|shown| shown.tables.get(&path));
-        let way = Way::of(table, before, there.get(&(table.schema.clone(), table.name.clone())));
+        let there = there.get(&(table.schema.clone(), table.name.clone()));
+        let way = match Way::of(table, before, there) {
+            // Once in a while nothing that was noted is believed.
+            Way::Differences(Among::Changes(_)) if carried.kept.is_some() => {
+                Way::Differences(Among::All)
+            }
+            way => way,
+        };
         let rows = way.go(engine, table)?;
         let is_made = matches!(way, Way::New | Way::Anew);
         comments.write(engine, table, is_made)?;
@@ -154,8 +162,7 @@ fn carry_tables(
             carried.tables += 1;
             carried.rows.add(rows);
         }
-        states
-            .insert(path, TableState { mark: table.mark.clone(), changes: table.changes.clone() });
+        states.insert(path, table.state());
         failpoint::hit("lake-table-written");
     }
     // What the mirror no longer has.

@@ -19,6 +19,9 @@ const TABLE: &str = "lake.sync.lake_snapshot";
 pub(super) struct TableState {
     pub(super) mark: String,
     pub(super) changes: Option<BTreeMap<String, i64>>,
+    /// Which change the last one was, where the store had noted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) last_change: Option<String>,
 }
 
 /// What is published, as the published file says.

@@ -1,11 +1,12 @@
 //! Which tables the lake has, and what decides that one of them has changed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use sha2::{Digest, Sha256};
 
 use super::engine::{Engine, PUBLISHED};
-use super::shown;
+use super::shown::{self, TableState};
 use crate::catalog::{Catalog, EXTRA_COLUMN, Group, LINE_NUMBER, Resource};
 use crate::error::Result;
 use crate::sql;
@@ -58,6 +59,25 @@ pub(super) struct Table {
     pub(super) mark: String,
     /// The store's change counters by part, where it counts the table's changes: equal ones mean equal rows.
     pub(super) changes: Option<BTreeMap<String, i64>>,
+    /// Of its changes those that the store has noted, where one can be told by whose rows it wrote.
+    pub(super) noted: Option<Noted>,
+}
+
+/// The noted changes of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Noted {
+    /// The column of its identity that says whose a row is.
+    pub(super) scope: String,
+    /// By the number that each moved the table's counter to.
+    pub(super) changes: BTreeMap<i64, Change>,
+}
+
+/// A noted change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) id: String,
+    /// It is noted whose rows it wrote.
+    pub(super) has_scopes: bool,
 }
 
 /// One of its columns.
@@ -83,9 +103,47 @@ impl Table {
         sql::idents(self.columns.iter().map(|column| column.name.as_str()))
     }
 
+    /// What is remembered of it when the lake is equal to it.
+    pub(super) fn state(&self) -> TableState {
+        let noted = self.noted.as_ref().zip(self.counter());
+        let last_change = noted.and_then(|(noted, counter)| noted.changes.get(&counter));
+        TableState {
+            mark: self.mark.clone(),
+            changes: self.changes.clone(),
+            last_change: last_change.map(|change| change.id.clone()),
+        }
+    }
+
+    /// Since the lake was as `before` says, changes with these numbers have written rows, and of each one it is noted
+    /// whose: the scopes of all of them are all that can differ. `None` where that is not known.
+    pub(super) fn noted_since(&self, before: &TableState) -> Option<RangeInclusive<i64>> {
+        let (noted, now) = (self.noted.as_ref()?, self.counter()?);
+        let then = before.changes.as_ref().and_then(whole)?;
+        // In a store that was put back to an earlier state another change may have that number.
+        let last =
+            noted.changes.get(&then).filter(|last| Some(&last.id) == before.last_change.as_ref());
+        let since = then.checked_add(1)?..=now;
+        if last.is_none() || since.is_empty() {
+            return None;
+        }
+        let with_scopes =
+            noted.changes.range(since.clone()).filter(|(_, change)| change.has_scopes);
+        (with_scopes.count() as u64 == now.abs_diff(then)).then_some(since)
+    }
+
+    /// How often any of its rows were changed, where that is one number.
+    fn counter(&self) -> Option<i64> {
+        self.changes.as_ref().and_then(whole)
+    }
+
     fn has(&self, column: &str) -> bool {
         self.columns.iter().any(|c| c.name == column)
     }
+}
+
+/// The counter of all of a table, where it has no other.
+fn whole(changes: &BTreeMap<String, i64>) -> Option<i64> {
+    changes.get("").copied().filter(|_| changes.len() == 1)
 }
 
 /// All tables that the lake is to have, in the order of their names.
@@ -95,13 +153,20 @@ impl Table {
 pub(super) fn all(engine: &Engine, catalog: &Catalog) -> Result<Vec<Table>> {
     let mut tables = read(engine)?;
     let definitions = Definitions::read(engine)?;
-    let changes = changes(engine)?;
+    let (changes, mut noted) = (changes(engine)?, noted(engine)?);
     for table in &mut tables {
         let resource = catalog.get(&table.name);
         match table.schema.as_str() {
             "main" | "history" => {
                 describe(table, resource.map(AsRef::as_ref), &definitions);
                 table.changes = changes.get(&table.name).cloned();
+                // The earlier versions of rows are only added to.
+                if table.schema == "main"
+                    && let Some(scope) = resource.and_then(|resource| resource.scope_in_key())
+                {
+                    let changes = noted.remove(&table.name).unwrap_or_default();
+                    table.noted = Some(Noted { scope: scope.to_owned(), changes });
+                }
             }
             "sync" => describe_state(table),
             _ => {}
@@ -149,6 +214,7 @@ fn read(engine: &Engine) -> Result<Vec<Table>> {
                 size,
                 mark: String::new(),
                 changes: None,
+                noted: None,
             };
             ((schema, name), table)
         })
@@ -265,6 +331,23 @@ impl Definitions {
     }
 }
 
+/// The ids of the changes in `sync.changed_scopes`, by table and number.
+fn noted(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<i64, Change>>> {
+    let rows: Vec<(String, i64, Change)> = engine.query(
+        "read what is published",
+        &format!(
+            "SELECT table_name, counter, change::VARCHAR, scopes IS NOT NULL \
+             FROM {PUBLISHED}.sync.changed_scopes"
+        ),
+        |row| Ok((row.get(0)?, row.get(1)?, Change { id: row.get(2)?, has_scopes: row.get(3)? })),
+    )?;
+    let mut noted: BTreeMap<String, BTreeMap<i64, Change>> = BTreeMap::new();
+    for (table, counter, change) in rows {
+        noted.entry(table).or_default().insert(counter, change);
+    }
+    Ok(noted)
+}
+
 /// `sync.changes`, by table and part.
 fn changes(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String, i64>>> {
     let rows: Vec<(String, String, i64)> = engine.query(
@@ -283,6 +366,7 @@ fn changes(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String, i64>>> {
 mod tests {
     use super::*;
     use crate::lake::carry::{Rows, Way};
+    use crate::lake::differing::Among;
     use crate::lake::engine::LAKE;
 
     /// A table of a mirror, as the published file and the lake have it.
@@ -315,6 +399,7 @@ mod tests {
             size: 1,
             mark: String::new(),
             changes: None,
+            noted: None,
         };
         let definitions =
             Definitions { columns: Vec::new(), erasures: String::new(), format: String::new() };
@@ -338,7 +423,7 @@ mod tests {
                 ),
             )
             .unwrap();
-        let all = Way::Differences { months: None };
+        let all = Way::Differences(Among::All);
         let carry = || all.go(&engine, &events).unwrap();
         assert_eq!(carry(), Rows { written: 3, removed: 0 });
         assert_eq!(carry(), Rows::default());

@@ -14,6 +14,7 @@ COMMENT ON TABLE sync.left_scopes IS 'Scopes that had been read completely when 
 COMMENT ON TABLE sync.forgotten IS 'Who is forgotten (casemirror forget): a row per contact, and one per text or number of a person that is kept out, each by a keyed hash that says nothing without the key of the mirror';
 COMMENT ON TABLE sync.freshness IS 'Per table: when a row of it was last written (last_change), and when any part of it was last read from the source (last_checked); report.freshness shows both';
 COMMENT ON TABLE sync.changes IS 'Per table, or part of it: a counter that every insert, update and delete of a row moves; snapshots link unchanged files by it';
+COMMENT ON TABLE sync.changed_scopes IS 'Where there is a lake: whose rows the change wrote that moved a table''s counter to this number, so that the lake compares these alone; where scopes is NULL, or the number is not here, any. change tells it from another change of the same number';
 COMMENT ON TABLE sync.snapshot IS 'Of a published file: the id of its snapshot, when it was taken, up to when every change is in (watermark), and whether every scope asked for was fetched once (complete)';
 COMMENT ON TABLE sync.fetched_cases IS 'Per case of which everything is as it was read: its coverage and, per refresh rule, the version it was fetched at; sync.fetched shows it per table';
 COMMENT ON TABLE sync.fetched_coverage IS 'Which tables a row of sync.fetched_cases with this coverage speaks for, and where their versions and times stand in its lists';

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
+use super::changes::{Touched, count_changed};
 use super::first_load::{self, KnownScopes};
 use super::freshness;
 use super::guard;
 use super::journals;
-use super::load::{Outcome, Settings, count_changed};
+use super::load::{Outcome, Settings};
 use super::merge::{self, Merged, Rules};
 use super::noting::{self, Noting};
 use super::rejects;
@@ -58,7 +59,7 @@ pub(super) fn apply(
         noting: Noting::new(conn, now),
         is_staged: false,
         answered: BTreeSet::new(),
-        changed: BTreeSet::new(),
+        changed: BTreeMap::new(),
         drift: BTreeMap::new(),
         open_rejects: None,
     };
@@ -113,8 +114,8 @@ struct Commit<'a> {
     is_staged: bool,
     /// Tables of which an answer came that was no 404.
     answered: BTreeSet<String>,
-    /// Tables, journals aside, of which a row was written.
-    changed: BTreeSet<String>,
+    /// Tables, journals aside, of which a row was written, and whose.
+    changed: BTreeMap<String, Touched>,
     /// Fields that no column takes, with an example of each: by table and field.
     drift: BTreeMap<(String, String), Option<String>>,
     /// Tables that may have open rejects; `None` until they are asked for.
@@ -242,20 +243,25 @@ impl Commit<'_> {
                 first_load::is_fresh(self.conn, resource)?
             }
         };
-        let merged = if is_fresh {
-            first_load::insert(self.conn, resource, decoded, self.now)?
+        let (merged, touched) = if is_fresh {
+            let inserted = first_load::insert(self.conn, resource, decoded, self.now)?;
+            (inserted, Touched::scopes(resource, scopes.iter().copied()))
         } else {
             self.stage(loads)?;
             self.compare(resource, decoded)?
         };
         if merged.changed() {
-            self.changed.insert(resource.table.clone());
+            let touched = match self.changed.remove(&resource.table) {
+                Some(before) => before.and(touched),
+                None => touched,
+            };
+            self.changed.insert(resource.table.clone(), touched);
         }
         self.outcome.note(&resource.table, merged);
         Ok(merged.held)
     }
 
-    fn compare(&self, resource: &Resource, decoded: &[&Decoded]) -> Result<Merged> {
+    fn compare(&self, resource: &Resource, decoded: &[&Decoded]) -> Result<(Merged, Touched)> {
         let (conn, settings) = (self.conn, self.settings);
         let failed = |e| db(&format!("cannot stage rows of {}", resource.table), e);
         merge::stage_rows(conn, resource, decoded)?;
@@ -267,9 +273,14 @@ impl Commit<'_> {
         };
         let redefined = settings.redefined(conn, &resource.table)?;
         let merged = merge::merge(conn, resource, rules, redefined, &instant(self.now))?;
+        let touched = if settings.notes_scopes && merged.changed() {
+            merge::touched(conn, resource)?
+        } else {
+            Touched::Any
+        };
         conn.execute_batch(&format!("DROP TABLE temp.{}", merge::stage_name(resource)))
             .map_err(failed)?;
-        Ok(merged)
+        Ok((merged, touched))
     }
 
     /// `are_named`: lines of a journal may have another name than their place.
@@ -306,7 +317,7 @@ impl Commit<'_> {
     /// Writes what was collected for all tables.
     fn finish(mut self) -> Result<Outcome> {
         self.noting.write()?;
-        count_changed(self.conn, &self.changed)?;
+        count_changed(self.conn, &self.changed, self.settings.notes_scopes)?;
         let tables = self.outcome.tables.iter();
         let written = tables.filter(|(_, merged)| merged.wrote_versions());
         let written = written.map(|(table, _)| table.as_str()).collect();

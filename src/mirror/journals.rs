@@ -8,6 +8,7 @@ use arrow::datatypes::Int64Type;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
+use super::changes::count_changes;
 use super::closings::{self, JustLoaded};
 use super::doubt;
 use super::first_load;
@@ -15,7 +16,7 @@ use super::freshness;
 use super::learned;
 use super::levels;
 use super::lines::{self, Lines, MergedTable};
-use super::load::{Outcome, Settings, count_changes};
+use super::load::{Outcome, Settings};
 use super::merge::{self, Merged};
 use crate::catalog::{Group, LINE_ID, Resource};
 use crate::decode::{Decoded, Load};

@@ -4,8 +4,8 @@
 use duckdb::Connection;
 use jiff::Timestamp;
 
+use super::changes::count_changes;
 use super::lines::same_month;
-use super::load::count_changes;
 use super::merge;
 use crate::catalog::{Catalog, JOURNAL_COLUMNS, Resource};
 use crate::config::JournalLevel;

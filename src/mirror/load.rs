@@ -1,6 +1,6 @@
 //! What a run's loads are applied by, and what applying them did.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use duckdb::Connection;
@@ -13,7 +13,6 @@ use crate::catalog::Catalog;
 use crate::config::{Config, HistoryTables};
 use crate::error::Result;
 use crate::progress::Progress;
-use crate::sql::{self, db};
 
 /// What loading did, per table.
 #[derive(Debug, Clone, Default)]
@@ -50,6 +49,8 @@ pub struct Settings {
     pub(crate) zone: jiff::tz::TimeZone,
     /// `journals.close_day`.
     pub(crate) close_day: u32,
+    /// There is a lake, which wants to know whose rows a change wrote.
+    pub(crate) notes_scopes: bool,
     /// Where rows that are committed are told.
     pub(crate) progress: Progress,
     /// See [`align::redefined`]; it only changes when the store is opened.
@@ -67,6 +68,7 @@ impl Settings {
             doubt: config.source.doubt,
             zone: config.source.time_zone.clone(),
             close_day: config.journals.close_day,
+            notes_scopes: config.has_lake(),
             progress: Progress::silent(),
             redefined: Arc::default(),
         }
@@ -97,42 +99,4 @@ impl Settings {
     pub(super) fn keeps_history(&self, table: &str) -> bool {
         self.history.keeps(table)
     }
-}
-
-/// Moves the change counters by which snapshots link unchanged files
-/// (docs/architecture.md, "Published means finished"); `parts` are the months of a journal's table, of
-/// another nothing.
-pub(super) fn count_changes(
-    conn: &Connection,
-    table: &str,
-    parts: impl IntoIterator<Item = impl AsRef<str>>,
-) -> Result<()> {
-    let parts: Vec<String> =
-        parts.into_iter().map(|part| format!("({})", sql::text(part.as_ref()))).collect();
-    if parts.is_empty() {
-        return Ok(());
-    }
-    let name = sql::text(table);
-    let parts = parts.join(", ");
-    conn.execute_batch(&format!(
-        "UPDATE sync.changes SET counter = counter + 1 \
-           WHERE table_name = {name} AND part IN (SELECT part FROM (VALUES {parts}) p(part)); \
-         INSERT INTO sync.changes SELECT {name}, part, 1 FROM (VALUES {parts}) p(part) \
-           WHERE part NOT IN (SELECT part FROM sync.changes WHERE table_name = {name})"
-    ))
-    .map_err(|e| db("cannot count a change", e))
-}
-
-/// The same for tables that are no journals.
-pub(super) fn count_changed(conn: &Connection, tables: &BTreeSet<String>) -> Result<()> {
-    if tables.is_empty() {
-        return Ok(());
-    }
-    let names = sql::texts(tables.iter().map(String::as_str));
-    conn.execute_batch(&format!(
-        "UPDATE sync.changes SET counter = counter + 1 WHERE part = '' AND table_name IN ({names}); \
-         INSERT INTO sync.changes SELECT name, '', 1 FROM (SELECT unnest([{names}]) AS name) \
-           WHERE name NOT IN (SELECT table_name FROM sync.changes WHERE part = '')"
-    ))
-    .map_err(|e| db("cannot count changes", e))
 }

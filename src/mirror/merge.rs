@@ -7,6 +7,7 @@
 
 use duckdb::Connection;
 
+use super::changes::Touched;
 use super::guard::{self, Limits};
 use super::state::fetched::rows_of;
 use crate::catalog::{EXTRA_COLUMN, LINE_NUMBER, Resource};
@@ -126,6 +127,20 @@ pub(super) fn merge(
     Ok(Merged { held, ..merged })
 }
 
+/// Whose rows the last merge of this table wrote, as long as its staging table is there.
+pub(super) fn touched(conn: &Connection, resource: &Resource) -> Result<Touched> {
+    let Some(column) = resource.scope_in_key().map(sql::ident) else { return Ok(Touched::Any) };
+    Touched::query(
+        conn,
+        resource,
+        &format!(
+            "SELECT s.{column} FROM temp.{} s JOIN temp.diff d ON s.rowid = d.sid \
+             UNION ALL SELECT scope FROM temp.gone",
+            stage_name(resource)
+        ),
+    )
+}
+
 /// Writes what `temp.gone(mid)` and `temp.diff(sid, mid, synced, versioned)` say: `mid` are rows of
 /// the table, `sid` of its staging table; `mid` is NULL for a new row. A row that is not `versioned`
 /// leaves no version and keeps its `synced`.
@@ -207,22 +222,24 @@ pub(super) fn remove(
     change: &str,
     now: &str,
 ) -> Result<u64> {
-    let sql = Sql::new(resource, &[]);
+    let statements = Sql::new(resource, &[]);
     let run = |sql: &str| {
         conn.execute(sql, [])
             .map(|n| n as u64)
             .map_err(|e| db(&format!("cannot remove rows of {}", resource.table), e))
     };
+    let scope = resource.scope_column().map_or("NULL".to_owned(), sql::ident);
     run(&format!(
-        "CREATE OR REPLACE TEMP TABLE gone AS SELECT rowid AS mid FROM {} WHERE {condition}",
-        sql.main
+        "CREATE OR REPLACE TEMP TABLE gone AS SELECT rowid AS mid, {scope} AS scope FROM {} \
+         WHERE {condition}",
+        statements.main
     ))?;
     let gone = scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
     if gone > 0 {
         if history {
-            run(&sql.keep_gone(now, change))?;
+            run(&statements.keep_gone(now, change))?;
         }
-        run(&sql.delete("SELECT mid FROM temp.gone"))?;
+        run(&statements.delete("SELECT mid FROM temp.gone"))?;
     }
     Ok(gone)
 }

@@ -6,6 +6,7 @@
 //! writer is doing.
 
 mod align;
+mod changes;
 mod closings;
 mod clustering;
 mod comments;

@@ -4,8 +4,9 @@
 use duckdb::Connection;
 use jiff::Timestamp;
 
+use super::changes::{Touched, count_changed};
 use super::guard::{self, Limits};
-use super::load::{Outcome, Settings, count_changes};
+use super::load::{Outcome, Settings};
 use super::merge::{self, Merged};
 use super::state::failures::{Failure, fail};
 use super::state::fetched::{FetchedScopes, rows_of};
@@ -32,7 +33,10 @@ pub(super) fn take_rows(
     let gone = merge::remove(conn, resource, history, &condition, change, &instant(now))?;
     if gone > 0 {
         outcome.note(&resource.table, Merged { deleted: gone, ..Merged::default() });
-        count_changes(conn, &resource.table, [""])?;
+        let touched =
+            if settings.notes_scopes { Touched::gone(conn, resource)? } else { Touched::Any };
+        let changed = [(resource.table.clone(), touched)].into();
+        count_changed(conn, &changed, settings.notes_scopes)?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::changes::NOTED_CHANGES;
 use super::state::{State, batch};
 use crate::error::Result;
 use crate::sql::{instant, text};
@@ -49,7 +50,9 @@ impl State<'_> {
                 "DELETE FROM sync.calls WHERE run_id IN ({old_runs}); \
                  DELETE FROM sync.runs WHERE run_id IN ({old_runs}); \
                  DELETE FROM sync.feed_calls WHERE ended_at < {month} \
-                   AND id <= (SELECT max(id) - {FEED_CALLS} FROM sync.feed_calls)"
+                   AND id <= (SELECT max(id) - {FEED_CALLS} FROM sync.feed_calls); \
+                 DELETE FROM sync.changed_scopes s USING sync.changes c \
+                   WHERE c.part = '' AND s.table_name = c.table_name AND s.counter <= c.counter - {NOTED_CHANGES}"
             ),
         )?;
         self.set_meta(LOOKED_AT, &now.to_string())
@@ -85,7 +88,10 @@ mod tests {
              INSERT INTO sync.calls BY NAME SELECT run_id FROM sync.runs; \
              INSERT INTO sync.feed_calls BY NAME SELECT 500 - id AS id, \
                ended::TIMESTAMPTZ AS ended_at FROM ages; \
-             INSERT INTO sync.feed_calls BY NAME SELECT 50 AS id",
+             INSERT INTO sync.feed_calls BY NAME SELECT 50 AS id; \
+             INSERT INTO sync.changes VALUES ('notes', '', 1005), ('cases', '', 1000), ('cases', '2026-01', 5000); \
+             INSERT INTO sync.changed_scopes BY NAME SELECT table_name, counter \
+               FROM (VALUES ('notes'), ('cases')) t(table_name), range(1, 10) c(counter)",
         )
         .unwrap();
         let state = State::new(&conn);
@@ -95,6 +101,9 @@ mod tests {
         assert_eq!(ids(&conn, "run_id", "runs"), runs, "2000 has not ended");
         assert_eq!(ids(&conn, "run_id", "calls"), runs);
         assert_eq!(ids(&conn, "id", "feed_calls").len(), 8, "of few calls all stay");
+        let noted = ids(&conn, "counter", "changed_scopes WHERE table_name = 'notes'");
+        assert_eq!(noted, [6, 7, 8, 9]);
+        assert_eq!(ids(&conn, "counter", "changed_scopes").len(), 4 + 9);
 
         conn.execute_batch("INSERT INTO sync.feed_calls BY NAME SELECT 2000 AS id").unwrap();
         state.forget_what_is_old(now + DAY / 2).unwrap();

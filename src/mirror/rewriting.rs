@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use duckdb::{Connection, params};
 
-use super::load::count_changes;
+use super::changes::count_changes;
 use crate::error::Result;
 use crate::sql::{self, db, query};
 

@@ -13,7 +13,7 @@ use crate::error::{Error, Kind, Result};
 use crate::sql::{db, scalar_i64, transaction};
 
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
-pub(super) const FORMAT: i64 = 10;
+pub(super) const FORMAT: i64 = 11;
 
 /// What the columns of `report.calendar` are.
 pub(super) const CALENDAR_COMMENTS: &str = include_str!("calendar.sql");
@@ -72,6 +72,9 @@ fn prepare_within(
     if let Some(format) = before {
         if format < 2 {
             upgrade::from_first(conn)?;
+        }
+        if format < 11 {
+            upgrade::from_tenth(conn)?;
         }
         if format < 10 {
             upgrade::from_ninth(conn)?;

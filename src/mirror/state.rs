@@ -301,8 +301,8 @@ pub(super) fn execute(conn: &Connection, sql: &str, params: impl duckdb::Params)
 }
 
 /// Integers for an SQL list: digits need no quoting.
-pub(super) fn list(ids: &[i64]) -> String {
-    ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
+pub(super) fn list<'a>(ids: impl IntoIterator<Item = &'a i64>) -> String {
+    ids.into_iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The first column of a query, as ids.

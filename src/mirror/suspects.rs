@@ -278,6 +278,7 @@ mod tests {
             doubt: Duration::ZERO,
             zone: jiff::tz::TimeZone::UTC,
             close_day: 10,
+            notes_scopes: true,
             progress: crate::progress::Progress::silent(),
             redefined: Arc::default(),
         }

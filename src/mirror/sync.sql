@@ -294,6 +294,10 @@ CREATE TABLE sync.freshness (
 -- Moved by every insert, update and delete of a row; snapshots link unchanged files by it.
 CREATE TABLE sync.changes (table_name VARCHAR, part VARCHAR, counter BIGINT);
 
+-- Where there is a lake: whose rows the change wrote that moved a table's counter to this number; NULL, or no row of
+-- this number: any.
+CREATE TABLE sync.changed_scopes (table_name VARCHAR, counter BIGINT, change UUID, scopes BIGINT[]);
+
 CREATE TABLE sync.snapshot (
   snapshot_id VARCHAR,
   taken_at TIMESTAMPTZ,

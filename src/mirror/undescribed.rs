@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 
 use duckdb::{Connection, params};
 
+use super::changes::count_changes;
 use super::definition::{is_text, with_mode};
-use super::load::count_changes;
 use super::state::State;
 use super::state::fetched::FetchedScopes;
 use crate::catalog::{Catalog, Class, Column, Resource};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use duckdb::{Connection, params};
 
+use super::changes::{Touched, count_changed};
 use super::definition::definition;
 use super::lines::{month_of, same_month};
-use super::load::count_changed;
 use super::schema::CALENDAR_COMMENTS;
 use super::state::State;
 use super::state::fetched;
@@ -152,6 +152,15 @@ pub(super) fn from_seventh(conn: &Connection) -> Result<()> {
     .map_err(|e| db("cannot bring the store's state up to this version", e))
 }
 
+/// From the tenth format: it was not noted whose rows a change wrote.
+pub(super) fn from_tenth(conn: &Connection) -> Result<()> {
+    conn.execute_batch(
+        "CREATE TABLE sync.changed_scopes \
+           (table_name VARCHAR, counter BIGINT, change UUID, scopes BIGINT[])",
+    )
+    .map_err(|e| db("cannot bring the store's state up to this version", e))
+}
+
 /// From the ninth format: it was not kept since when history answers, nor when lines left with their level, and the
 /// calendar did not say what its columns are.
 pub(super) fn from_ninth(conn: &Connection) -> Result<()> {
@@ -199,7 +208,8 @@ pub(super) fn remove_doubled(conn: &Connection, catalog: &Catalog) -> Result<()>
             }
         }
     }
-    count_changed(conn, &changed)
+    let changed = changed.into_iter().map(|table| (table, Touched::Any)).collect();
+    count_changed(conn, &changed, false)
 }
 
 /// Gives a journal's table the column of the names, where each row has its line's place. Nothing is

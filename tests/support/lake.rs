@@ -144,6 +144,11 @@ impl LakeWorld {
         self.readers().connect()
     }
 
+    /// The lake, as somebody has it who may write to it.
+    pub(crate) fn meddler(&self) -> Connection {
+        Readers(self.readers().0.replace(", READ_ONLY", "")).connect()
+    }
+
     /// What a reader has to know.
     pub(crate) fn readers(&self) -> Readers {
         let mut catalog = self.catalog.clone();

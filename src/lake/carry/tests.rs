@@ -2,10 +2,14 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::lake::differing::LARGE;
-use crate::lake::tables::Column;
+use crate::lake::tables::{Change, Column, Noted};
 
 fn counters(parts: &[(&str, i64)]) -> Option<BTreeMap<String, i64>> {
     Some(parts.iter().map(|(part, counter)| ((*part).to_owned(), *counter)).collect())
+}
+
+fn texts(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
 fn table(changes: Option<BTreeMap<String, i64>>) -> Table {
@@ -27,6 +31,7 @@ fn table(changes: Option<BTreeMap<String, i64>>) -> Table {
         size: 0,
         mark: "mark".to_owned(),
         changes,
+        noted: None,
     }
 }
 
@@ -34,19 +39,18 @@ fn table(changes: Option<BTreeMap<String, i64>>) -> Table {
 fn only_counters_that_stand_let_a_table_or_a_month_be_left_alone() {
     let columns: Vec<(String, String)> =
         [("id", "BIGINT"), ("journal_month", "DATE")].map(|(n, k)| (n.into(), k.into())).into();
-    let before = |mark: &str, changes| TableState { mark: mark.to_owned(), changes };
+    let before =
+        |mark: &str, changes| TableState { mark: mark.to_owned(), changes, last_change: None };
     let way = |now, before: Option<&TableState>| Way::of(&table(now), before, Some(&columns));
     let then = before("mark", counters(&[("", 1), ("2026-10", 4), ("2026-11", 5)]));
-    let months = |months: &[&str]| Way::Differences {
-        months: Some(months.iter().map(|month| (*month).to_owned()).collect()),
-    };
+    let months = |months: &[&str]| Way::Differences(Among::Months(texts(months)));
     for (now, expected) in [
         (counters(&[("", 1), ("2026-10", 4), ("2026-11", 5)]), Way::Nothing),
         (counters(&[("", 1), ("2026-10", 9), ("2026-11", 5)]), months(&["2026-10"])),
         (counters(&[("", 1), ("2026-11", 5), ("2026-12", 1)]), months(&["2026-10", "2026-12"])),
         // What belongs to no month moved: it may be in any.
-        (counters(&[("", 2), ("2026-10", 9), ("2026-11", 5)]), Way::Differences { months: None }),
-        (None, Way::Differences { months: None }),
+        (counters(&[("", 2), ("2026-10", 9), ("2026-11", 5)]), Way::Differences(Among::All)),
+        (None, Way::Differences(Among::All)),
     ] {
         assert_eq!(way(now.clone(), Some(&then)), expected, "{now:?}");
     }
@@ -83,12 +87,11 @@ impl Sides {
                 Ok(Column { name: row.get(0)?, kind: row.get(1)?, comment: None })
             })
             .unwrap();
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let table = Table {
             name: "notes".to_owned(),
             columns,
-            identity: names(identity),
-            moving: names(moving),
+            identity: texts(identity),
+            moving: texts(moving),
             has_months: false,
             size: LARGE,
             ..table(None)
@@ -109,9 +112,8 @@ impl Sides {
     }
 
     /// Makes the lake equal, and asserts that it is.
-    fn carry(&self, months: Option<&[&str]>) -> Rows {
-        let months = months.map(|m| m.iter().map(|month| (*month).to_owned()).collect());
-        let rows = Way::Differences { months }.go(&self.engine, &self.table).unwrap();
+    fn carry(&self, among: Among) -> Rows {
+        let rows = Way::Differences(among).go(&self.engine, &self.table).unwrap();
         self.assert_equal();
         rows
     }
@@ -193,7 +195,7 @@ fn whatever_differs_is_written_and_nothing_else_is() {
         sides.table.size = size;
         for (what, sql, (written, removed)) in &told {
             sides.run(sql);
-            let rows = sides.carry(None);
+            let rows = sides.carry(Among::All);
             assert_eq!(rows, Rows { written: *written, removed: *removed }, "{what}, {size}");
         }
     }
@@ -203,7 +205,7 @@ fn whatever_differs_is_written_and_nothing_else_is() {
 fn rows_of_a_large_table_are_compared_only_where_sums_differ() {
     let mut sides = Sides::notes();
     let compared = |sides: &Sides| {
-        sides.carry(None);
+        sides.carry(Among::All);
         (
             sides.one("SELECT count(*) FROM temp.published_rows"),
             sides.one("SELECT count(*) FROM temp.lake_rows"),
@@ -230,16 +232,96 @@ fn rows_without_a_key_are_told_apart_by_all_that_they_hold_and_counted() {
         );
         sides.table.is_key = false;
         sides.table.size = size;
-        assert_eq!(sides.carry(None), Rows::default());
+        assert_eq!(sides.carry(Among::All), Rows::default());
         sides.run("DELETE FROM published.main.notes WHERE rowid IN (1, 3)");
         // Nine rows of ten hold a case, and each third row none.
-        let rows = sides.carry(None);
+        let rows = sides.carry(Among::All);
         assert!(rows.removed > rows.written, "{rows:?}");
         let left = sides.one("SELECT count(*) FROM lake.main.notes");
         assert_eq!(left, 19_998);
         sides.run("INSERT INTO lake.main.notes FROM lake.main.notes WHERE case_id = 77");
-        sides.carry(None);
+        sides.carry(Among::All);
     }
+}
+
+/// The store has noted these changes of a table of notes, each with the cases whose rows it wrote.
+fn note(sides: &mut Sides, changes: &[(i64, &str)]) {
+    let lines: Vec<String> =
+        changes.iter().map(|(n, scopes)| format!("('notes', {n}, {scopes}::BIGINT[])")).collect();
+    sides.run(&format!(
+        "CREATE SCHEMA IF NOT EXISTS published.sync; CREATE OR REPLACE TABLE published.sync.changed_scopes AS \
+         FROM (VALUES ('others', 2, [502]), {}) v(table_name, counter, scopes)",
+        lines.join(", ")
+    ));
+    sides.table.noted = Some(Noted { scope: "case_id".to_owned(), changes: BTreeMap::new() });
+}
+
+#[test]
+fn only_rows_of_the_scopes_that_changed_are_compared() {
+    let mut sides = Sides::notes();
+    note(&mut sides, &[(1, "[503]"), (2, "[500, 501]"), (3, "[501, 777777]"), (4, "[504]")]);
+    sides.run(
+        "UPDATE published.main.notes SET _synced_at = now() WHERE case_id BETWEEN 500 AND 505; \
+         DELETE FROM published.main.notes WHERE case_id = 501 AND id = 0; \
+         INSERT INTO published.main.notes SELECT * REPLACE (777777 AS case_id) FROM published.main.notes WHERE case_id = 9",
+    );
+    let among = |changes| Way::Differences(Among::Changes(changes));
+    let rows = among(2..=3).go(&sides.engine, &sides.table).unwrap();
+    assert_eq!(rows, Rows { written: 5, removed: 4 });
+    assert_eq!(
+        sides.one("SELECT count(*) FROM temp.lake_rows"),
+        4,
+        "of two cases, and of no others"
+    );
+    let rows = among(1..=2).go(&sides.engine, &sides.table).unwrap();
+    assert_eq!(rows, Rows { written: 2, removed: 2 }, "503 was left alone before");
+    // What is not noted is found where all is compared.
+    assert_eq!(sides.carry(Among::All), Rows { written: 6, removed: 6 });
+    assert_eq!(sides.carry(Among::Changes(1..=4)), Rows::default());
+    // So many are no fewer than all.
+    note(&mut sides, &[(5, "range(50001)")]);
+    sides.run("UPDATE published.main.notes SET _synced_at = TIMESTAMPTZ '2020-01-01 00:00:00+00' WHERE case_id = 777777");
+    assert_eq!(sides.carry(Among::Changes(5..=5)), Rows { written: 2, removed: 2 });
+}
+
+#[test]
+fn scopes_are_asked_for_only_where_every_change_since_is_noted_with_them() {
+    let columns: Vec<(String, String)> =
+        [("id", "BIGINT"), ("journal_month", "DATE")].map(|(n, k)| (n.into(), k.into())).into();
+    let table = |counter: i64, noted: &[(i64, &str, bool)]| {
+        let changes = noted.iter().map(|(number, id, has_scopes)| {
+            (*number, Change { id: (*id).to_owned(), has_scopes: *has_scopes })
+        });
+        let noted = Noted { scope: "id".to_owned(), changes: changes.collect() };
+        Table { has_months: false, noted: Some(noted), ..table(counters(&[("", counter)])) }
+    };
+    let then = table(7, &[(6, "f", true), (7, "g", false)]).state();
+    assert_eq!(then.last_change.as_deref(), Some("g"));
+    let way = |table: &Table, then: &TableState| Way::of(table, Some(then), Some(&columns));
+    let changes = |changes| Way::Differences(Among::Changes(changes));
+    let (all, nine) =
+        (Way::Differences(Among::All), [(7, "g", false), (8, "h", true), (9, "i", true)]);
+    assert_eq!(way(&table(9, &nine), &then), changes(8..=9));
+    assert_eq!(way(&table(8, &nine), &then), changes(8..=8), "later ones are not published yet");
+    assert_eq!(way(&table(7, &nine), &then), Way::Nothing);
+    for (counter, noted, why) in [
+        (9, &[(7, "g", false), (9, "i", true)][..], "one was not noted"),
+        (9, &[(7, "g", false), (8, "h", false), (9, "i", true)], "one may have written any"),
+        (9, &nine[1..], "it is not known which one the lake has"),
+        (
+            9,
+            &[(7, "G", false), (8, "h", true), (9, "i", true)],
+            "the store was put back, and went another way",
+        ),
+        (6, &[(6, "f", true), (7, "g", false)], "the store was put back"),
+        (6, &[], "nothing was noted"),
+    ] {
+        assert_eq!(way(&table(counter, noted), &then), all, "{why}");
+    }
+    let unnoted = TableState { last_change: None, ..then.clone() };
+    assert_eq!(way(&table(9, &nine), &unnoted), all);
+    let by_months = TableState { changes: counters(&[("", 7), ("2026-01", 1)]), ..then };
+    assert_eq!(way(&table(9, &nine), &by_months), all);
 }
 
 #[test]
@@ -254,12 +336,13 @@ fn only_the_months_that_moved_are_compared() {
         sides.run(
             "UPDATE published.main.notes SET _synced_at = now(), amount = 0 WHERE id IN (0, 12, 4)",
         );
-        let months = |months: &[&str]| Way::Differences {
-            months: Some(months.iter().map(|month| (*month).to_owned()).collect()),
-        };
-        let rows = months(&["2026-01", "2026-02"]).go(&sides.engine, &sides.table).unwrap();
+        let months = Among::Months(texts(&["2026-01", "2026-02"]));
+        let rows = Way::Differences(months).go(&sides.engine, &sides.table).unwrap();
         assert_eq!(rows, Rows { written: 2, removed: 2 });
-        assert_eq!(sides.carry(Some(&["2026-05"])), Rows { written: 1, removed: 1 });
+        assert_eq!(
+            sides.carry(Among::Months(texts(&["2026-05"]))),
+            Rows { written: 1, removed: 1 }
+        );
     }
 }
 
@@ -278,11 +361,11 @@ fn history_gets_its_later_rows_and_is_compared_where_these_are_not_all() {
              FROM published.main.notes WHERE case_id = 19999",
         );
         sides.run("CREATE TEMP TABLE gone AS SELECT 0 AS untouched");
-        assert_eq!(sides.carry(None), Rows { written: 1, removed: 0 });
+        assert_eq!(sides.carry(Among::All), Rows { written: 1, removed: 0 });
         assert_eq!(sides.one("SELECT untouched FROM temp.gone"), 0, "nothing was compared");
         sides.run("UPDATE lake.main.notes SET _valid_to = make_timestamp(epoch_us(_valid_to) - 1)::TIMESTAMPTZ WHERE case_id = 5; DELETE FROM lake.main.notes WHERE case_id = 6");
-        assert_eq!(sides.carry(None), Rows { written: 2, removed: 1 });
-        assert_eq!(sides.carry(None), Rows::default());
+        assert_eq!(sides.carry(Among::All), Rows { written: 2, removed: 1 });
+        assert_eq!(sides.carry(Among::All), Rows::default());
     }
 }
 

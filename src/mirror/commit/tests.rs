@@ -51,7 +51,7 @@ impl Mirror {
                 disabled: Arc::new([]),
                 generation: 1,
             },
-            settings: Settings::new(&config, &catalog, true),
+            settings: Settings { notes_scopes: true, ..Settings::new(&config, &catalog, true) },
             catalog,
             known: KnownScopes::default(),
             now: "2026-01-10T00:00:00Z".parse().unwrap(),
@@ -134,10 +134,42 @@ impl Mirror {
     }
 
     fn write(&mut self, loads: Vec<Load>, goes_well: bool) {
+        let (rows, counter) = (self.rows_as_written(), self.counter());
         self.now += std::time::Duration::from_secs(1);
         self.conn.execute_batch("BEGIN").unwrap();
         apply(&self.conn, &self.settings, 1, self.now, loads, &mut self.known).unwrap();
         self.conn.execute_batch(if goes_well { "COMMIT" } else { "ROLLBACK" }).unwrap();
+        // Whoever follows the changes that were noted since has all rows that were written.
+        let noted = self.noted();
+        let since: Vec<&Vec<i64>> = noted.range(counter + 1..).map(|(_, scopes)| scopes).collect();
+        assert_eq!(since.len() as i64, self.counter() - counter);
+        let written = &rows ^ &self.rows_as_written();
+        for (case_id, ..) in written {
+            assert!(since.iter().any(|scopes| scopes.contains(&case_id)), "{case_id}: {since:?}");
+        }
+    }
+
+    fn rows_as_written(&self) -> BTreeSet<(i64, i64, i64)> {
+        let sql = "SELECT case_id, id, epoch_us(_synced_at) FROM main.notes";
+        let rows = query(&self.conn, sql, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+        rows.unwrap().into_iter().collect()
+    }
+
+    /// How often notes have changed.
+    fn counter(&self) -> i64 {
+        let sql = "SELECT coalesce(max(counter), 0) FROM sync.changes WHERE table_name = 'notes'";
+        self.conn.query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+
+    /// Whose notes each change wrote.
+    fn noted(&self) -> BTreeMap<i64, Vec<i64>> {
+        let sql = "SELECT counter, unnest(scopes) FROM sync.changed_scopes \
+                   WHERE table_name = 'notes' ORDER BY ALL";
+        let mut noted: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+        for (counter, scope) in self.pairs(sql) {
+            noted.entry(counter).or_default().push(scope);
+        }
+        noted
     }
 
     /// Commits answers, or takes the commit back.
@@ -224,15 +256,42 @@ fn an_answer_that_is_mirrored_is_fetched_and_one_that_is_no_more_is_to_be_read_a
 }
 
 #[test]
+fn a_change_is_noted_with_the_cases_whose_rows_it_wrote() {
+    let mut mirror = Mirror::new();
+    let last = |mirror: &Mirror| mirror.noted().last_key_value().unwrap().1.clone();
+    mirror.commit(&[(1, 2), (2, 1), (3, 1), (4, 1)], true);
+    assert_eq!(last(&mirror), [1, 2, 3, 4]);
+    // One gets a row and one loses one; the other two are as they were.
+    mirror.commit(&[(1, 2), (2, 2), (3, 0), (4, 1)], true);
+    assert_eq!(last(&mirror), [2, 3]);
+    // The case is gone.
+    let notes = mirror.catalog.get("notes").unwrap().as_ref();
+    let (settings, mut outcome) = (&mirror.settings, Outcome::default());
+    let take = |ids: &str, outcome: &mut Outcome| {
+        removal::take_rows(&mirror.conn, settings, notes, ids, "deleted", mirror.now, outcome)
+    };
+    take("SELECT unnest([2, 3])", &mut outcome).unwrap();
+    assert_eq!(outcome.tables["notes"].deleted, 2);
+    assert_eq!(last(&mirror), [2], "case 3 had none");
+    assert_eq!(mirror.noted().len() as i64, mirror.counter());
+    // Without a lake nothing is noted, and what comes after that shows a gap.
+    let (noted, counter) = (mirror.noted(), mirror.counter());
+    let settings = Settings { notes_scopes: false, ..mirror.settings.clone() };
+    mirror.conn.execute_batch("BEGIN").unwrap();
+    let load = mirror.load((9, 1));
+    apply(&mirror.conn, &settings, 1, mirror.now, vec![load], &mut mirror.known).unwrap();
+    mirror.conn.execute_batch("COMMIT").unwrap();
+    assert_eq!((mirror.noted(), mirror.counter()), (noted, counter + 1));
+}
+
+#[test]
 fn what_belongs_to_no_scope_of_the_answer_is_compared() {
     let mut mirror = Mirror::new();
     mirror.commit(&[(1, 2)], true);
     // A service that sends the notes of another case.
     let mut load = mirror.load((2, 2));
     load.scopes[0].id = 3;
-    mirror.conn.execute_batch("BEGIN").unwrap();
-    apply(&mirror.conn, &mirror.settings, 1, mirror.now, vec![load], &mut mirror.known).unwrap();
-    mirror.conn.execute_batch("COMMIT").unwrap();
+    mirror.write(vec![load], true);
     mirror.commit(&[(2, 2)], true);
     assert_eq!(
         mirror.pairs("SELECT case_id, count(*) FROM main.notes GROUP BY case_id ORDER BY ALL"),
