@@ -1,8 +1,9 @@
 //! Makes one table of the lake equal to the published one, within the transaction of the publishing.
 //!
-//! What differs is found by comparing what the lake has with what is published ([`super::differing`]), and by no clock. A
-//! table, or a month, whose change counter stands is not looked at, and where the store has noted whose rows each change
-//! since wrote, the rows of the others are not.
+//! What differs is found by comparing what the lake has with what is published ([`super::differing`]), so that whatever
+//! was interrupted before, and whatever clock was set, the lake is equal afterwards. A table, or a month, whose change
+//! counter stands is not looked at. Where the store has noted whose rows each change since wrote, only those are, until
+//! house is kept.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,11 +48,12 @@ pub(super) enum Way {
 
 impl Way {
     /// For a table of which the lake says `before`; `there` are its columns in the lake, names and types, if it is
-    /// there.
+    /// there. `whole`: whose rows were written is not believed.
     pub(super) fn of(
         table: &Table,
         before: Option<&TableState>,
         there: Option<&Vec<(String, String)>>,
+        whole: bool,
     ) -> Way {
         let Some(there) = there else { return Way::New };
         let own = table.columns.iter().map(|c| (c.name.as_str(), c.kind.as_str()));
@@ -64,10 +66,12 @@ impl Way {
         let (Some(then), Some(now)) = (&before.changes, &table.changes) else {
             return Way::Differences(Among::All);
         };
-        if then == now {
+        // In a store that was put back to an earlier state another change may have the same number.
+        let is_unchanged = then == now && before.last_change.as_ref() == table.last_change();
+        if is_unchanged && !(whole && before.is_partly_compared) {
             return Way::Nothing;
         }
-        if let Some(changes) = table.noted_since(before) {
+        if !whole && let Some(changes) = table.noted_since(before) {
             return Way::Differences(Among::Changes(changes));
         }
         if !table.has_months || then.get("") != now.get("") {
@@ -78,6 +82,15 @@ impl Way {
         months.sort();
         months.dedup();
         Way::Differences(Among::Months(months))
+    }
+
+    /// Whether rows are left that were not compared since the table was `before`, or not even then.
+    pub(super) fn compares_partly(&self, before: Option<&TableState>) -> bool {
+        match self {
+            Way::Differences(Among::Changes(_)) => true,
+            Way::Nothing => before.is_some_and(|before| before.is_partly_compared),
+            _ => false,
+        }
     }
 
     /// Does it.
@@ -167,8 +180,9 @@ fn replace(engine: &Engine, table: &Table, differing: Differing) -> Result<Rows>
     let (gone, come) = (differing::GONE, differing::COME);
     let mut rows = Rows::default();
     if differing.gone > 0 {
-        rows.removed =
-            delete(engine, table, &format!("USING {gone} AS d WHERE t.rowid = d._number"))?;
+        // Nothing but the numbers is read.
+        let gone = format!("USING {gone} AS d WHERE t.rowid = d._number");
+        rows.removed = engine.comparing(|| delete(engine, table, &gone))?;
     }
     if differing.come > 0 {
         rows.written =

@@ -5,7 +5,7 @@
 //! one sum of its rows' hashes. That passes over both sides once and keeps nothing but the sums. Rows are held against
 //! each other only in the groups whose sums differ, so that the memory, and the work beside the two passes, go with the
 //! change. Two groups of different rows have one sum once in 2^63 times. Where the store has noted whose rows have
-//! changed, those take the place of the groups, and of each side no more than whose a row is is passed over.
+//! changed, these rows are looked for on both sides, and no sums are made.
 
 use std::ops::RangeInclusive;
 
@@ -26,7 +26,7 @@ pub(super) const GROUP_BITS: u32 = 16;
 /// From so many rows on sums are cheaper than holding all rows against each other.
 pub(super) const LARGE: u64 = 10_000;
 
-/// So many scopes are cheaper found than passed over together with all others.
+/// Of more scopes than these, sums over all rows are cheaper than looking for theirs.
 const MOST_SCOPES: u64 = 50_000;
 /// Scopes of which the store has noted that their rows have changed.
 const CHANGED: &str = "temp.changed_scopes";
@@ -125,7 +125,7 @@ fn narrowed(engine: &Engine, table: &Table, among: &Among) -> Result<Option<Stri
     }))
 }
 
-/// Rows of the scopes that these changes wrote. `None` where there are so many that it does not help.
+/// Rows of the scopes that these changes wrote. `None` where there are so many that it does not help, or none is noted.
 fn scopes(engine: &Engine, table: &Table, changes: &RangeInclusive<i64>) -> Result<Option<String>> {
     let Some(noted) = &table.noted else { return Ok(None) };
     engine.run(

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use super::carry::{Rows, Way};
 use super::comments::Comments;
-use super::differing::Among;
 use super::engine::{Engine, LAKE};
 use super::errand::Errand;
 use super::keeping::{self, Keeping, Kept};
@@ -148,13 +147,8 @@ fn carry_tables(
         step(&path);
         let before = shown.and_then(|shown| shown.tables.get(&path));
         let there = there.get(&(table.schema.clone(), table.name.clone()));
-        let way = match Way::of(table, before, there) {
-            // Once in a while nothing that was noted is believed.
-            Way::Differences(Among::Changes(_)) if carried.kept.is_some() => {
-                Way::Differences(Among::All)
-            }
-            way => way,
-        };
+        // When house is kept, nothing that was noted is believed.
+        let way = Way::of(table, before, there, carried.kept.is_some());
         let rows = way.go(engine, table)?;
         let is_made = matches!(way, Way::New | Way::Anew);
         comments.write(engine, table, is_made)?;
@@ -162,7 +156,7 @@ fn carry_tables(
             carried.tables += 1;
             carried.rows.add(rows);
         }
-        states.insert(path, table.state());
+        states.insert(path, table.state(way.compares_partly(before)));
         failpoint::hit("lake-table-written");
     }
     // What the mirror no longer has.

@@ -22,6 +22,9 @@ pub(super) struct TableState {
     /// Which change the last one was, where the store had noted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last_change: Option<String>,
+    /// Since all of its rows were compared, only those of scopes that changed were.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_partly_compared: bool,
 }
 
 /// What is published, as the published file says.

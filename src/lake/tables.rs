@@ -104,14 +104,19 @@ impl Table {
     }
 
     /// What is remembered of it when the lake is equal to it.
-    pub(super) fn state(&self) -> TableState {
-        let noted = self.noted.as_ref().zip(self.counter());
-        let last_change = noted.and_then(|(noted, counter)| noted.changes.get(&counter));
+    pub(super) fn state(&self, is_partly_compared: bool) -> TableState {
         TableState {
             mark: self.mark.clone(),
             changes: self.changes.clone(),
-            last_change: last_change.map(|change| change.id.clone()),
+            last_change: self.last_change().cloned(),
+            is_partly_compared,
         }
+    }
+
+    /// The id of the last change of its rows, where the store has noted it.
+    pub(super) fn last_change(&self) -> Option<&String> {
+        let last = self.noted.as_ref()?.changes.get(&self.counter()?)?;
+        Some(&last.id)
     }
 
     /// Since the lake was as `before` says, changes with these numbers have written rows, and of each one it is noted
@@ -119,11 +124,9 @@ impl Table {
     pub(super) fn noted_since(&self, before: &TableState) -> Option<RangeInclusive<i64>> {
         let (noted, now) = (self.noted.as_ref()?, self.counter()?);
         let then = before.changes.as_ref().and_then(whole)?;
-        // In a store that was put back to an earlier state another change may have that number.
-        let last =
-            noted.changes.get(&then).filter(|last| Some(&last.id) == before.last_change.as_ref());
+        let last = noted.changes.get(&then).map(|change| &change.id);
         let since = then.checked_add(1)?..=now;
-        if last.is_none() || since.is_empty() {
+        if last.is_none() || last != before.last_change.as_ref() || since.is_empty() {
             return None;
         }
         let with_scopes =
@@ -318,6 +321,7 @@ impl Definitions {
             add(&column.kind);
         }
         table.identity.iter().for_each(|column| add(column));
+        table.noted.iter().for_each(|noted| add(&noted.scope));
         if matches!(table.schema.as_str(), "main" | "history") {
             for (_, column, definition, since) in
                 self.columns.iter().filter(|(of, ..)| *of == table.name)
@@ -331,10 +335,21 @@ impl Definitions {
     }
 }
 
-/// The ids of the changes in `sync.changed_scopes`, by table and number.
+/// The changes in `sync.changed_scopes`, by table and number. A file of an earlier version has none.
 fn noted(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<i64, Change>>> {
+    let doing = "read what is published";
+    let is_there: bool = engine.one(
+        doing,
+        &format!(
+            "SELECT count(*) > 0 FROM duckdb_tables() WHERE database_name = '{PUBLISHED}' \
+               AND schema_name = 'sync' AND table_name = 'changed_scopes'"
+        ),
+    )?;
+    if !is_there {
+        return Ok(BTreeMap::new());
+    }
     let rows: Vec<(String, i64, Change)> = engine.query(
-        "read what is published",
+        doing,
         &format!(
             "SELECT table_name, counter, change::VARCHAR, scopes IS NOT NULL \
              FROM {PUBLISHED}.sync.changed_scopes"
@@ -405,6 +420,27 @@ mod tests {
             Definitions { columns: Vec::new(), erasures: String::new(), format: String::new() };
         describe(&mut table, Some(resource), &definitions);
         table
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_version_has_noted_nothing() {
+        let engine = Engine::in_memory().unwrap();
+        assert_eq!(noted(&engine).unwrap(), BTreeMap::new());
+        engine
+            .run(
+                "x",
+                &format!(
+                    "CREATE SCHEMA {PUBLISHED}.sync; \
+                     CREATE TABLE {PUBLISHED}.sync.changed_scopes AS \
+                       SELECT 'notes' AS table_name, n AS counter, uuid() AS change, \
+                         CASE WHEN n <> 2 THEN [n] END AS scopes FROM range(1, 4) r(n)"
+                ),
+            )
+            .unwrap();
+        let noted = noted(&engine).unwrap();
+        let numbers: Vec<i64> = noted["notes"].keys().copied().collect();
+        assert_eq!(numbers, [1, 2, 3]);
+        assert!(!noted["notes"][&2].has_scopes && noted["notes"][&3].has_scopes);
     }
 
     #[test]

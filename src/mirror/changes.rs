@@ -12,12 +12,14 @@ use duckdb::Connection;
 use super::state::list;
 use crate::catalog::Resource;
 use crate::error::Result;
-use crate::sql::{self, db};
+use crate::sql::{self, db, scalar_i64};
 
-/// Scopes that are noted of one change, at most: a first load brings every one, and then all rows are to be compared.
+/// Scopes that are noted of one change, at most.
 const MOST_NOTED: usize = 1_000;
-/// So many changes of a table stay noted: hours, where a daemon commits every few seconds.
-pub(super) const NOTED_CHANGES: i64 = 1_000;
+/// So many changes of a table stay noted at least: half an hour, where a daemon commits every ten seconds.
+const NOTED_CHANGES: i64 = 200;
+/// Of more notes than these the older ones go.
+const MOST_NOTES: i64 = 20_000;
 
 /// Whose rows one change of a table wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +31,7 @@ pub(super) enum Touched {
 }
 
 impl Touched {
-    /// Rows of these scopes; `Any` where they are too many, or where a row of the table can be of another scope
-    /// tomorrow.
+    /// Rows of these scopes; `Any` where they are too many, or where the table has none.
     pub(super) fn scopes(resource: &Resource, scopes: impl IntoIterator<Item = i64>) -> Touched {
         if resource.scope_in_key().is_none() {
             return Touched::Any;
@@ -50,7 +51,9 @@ impl Touched {
             return Ok(Touched::Any);
         }
         let some = format!("SELECT DISTINCT * FROM ({sql}) LIMIT {}", MOST_NOTED + 1);
-        Ok(Touched::scopes(resource, sql::query(conn, &some, |row| row.get(0))?))
+        let scopes: Option<Vec<i64>> =
+            sql::query(conn, &some, |row| row.get(0))?.into_iter().collect();
+        Ok(scopes.map_or(Touched::Any, |scopes| Touched::scopes(resource, scopes)))
     }
 
     /// Both.
@@ -90,7 +93,8 @@ pub(super) fn count_changes(
     .map_err(|e| db("cannot count a change", e))
 }
 
-/// The same for tables that are no journals, with whose rows were written; `notes` says whether that is noted.
+/// The same for tables that are no journals, with whose rows were written; `notes` says whether that is noted. What is
+/// not noted counts as `Any`.
 ///
 /// # Errors
 /// `Store`.
@@ -130,7 +134,23 @@ pub(super) fn count_changed(
          WHERE c.part = ''",
         noted.join(", ")
     ))
-    .map_err(|e| db("cannot note what changed", e))
+    .map_err(|e| db("cannot note what changed", e))?;
+    if scalar_i64(conn, "SELECT count(*) FROM sync.changed_scopes")? > MOST_NOTES {
+        forget_notes(conn)?;
+    }
+    Ok(())
+}
+
+/// Forgets the notes of changes that nobody asks for any more.
+///
+/// # Errors
+/// `Store`.
+pub(super) fn forget_notes(conn: &Connection) -> Result<()> {
+    conn.execute_batch(&format!(
+        "DELETE FROM sync.changed_scopes s USING sync.changes c \
+         WHERE c.part = '' AND s.table_name = c.table_name AND s.counter <= c.counter - {NOTED_CHANGES}"
+    ))
+    .map_err(|e| db("cannot forget what was noted", e))
 }
 
 #[cfg(test)]
@@ -180,6 +200,25 @@ mod tests {
         assert_eq!(counter, 5);
         let ids = "SELECT count(DISTINCT change) FROM sync.changed_scopes";
         assert_eq!(sql::scalar_i64(&conn, ids).unwrap(), 4);
+    }
+
+    #[test]
+    fn of_a_flood_of_changes_the_last_ones_stay_noted() {
+        let conn = fixture::store(None, 2026..=2026);
+        conn.execute_batch(&format!(
+            "INSERT INTO sync.changes VALUES ('notes', '', {MOST_NOTES}), ('costs', '', 7); \
+             INSERT INTO sync.changed_scopes SELECT 'notes', n, uuid(), [1] FROM range(1, {MOST_NOTES}) r(n); \
+             INSERT INTO sync.changed_scopes SELECT 'costs', n, uuid(), [1] FROM range(7, 8) r(n)"
+        ))
+        .unwrap();
+        let changed = BTreeMap::from([("notes".to_owned(), Touched::Any)]);
+        count_changed(&conn, &changed, true).unwrap();
+        let left: Vec<(String, i64)> = noted(&conn).into_iter().map(|(of, n, _)| (of, n)).collect();
+        let last = MOST_NOTES + 1;
+        let notes = (last - NOTED_CHANGES + 1..MOST_NOTES).chain([last]);
+        let expected =
+            [("costs".to_owned(), 7)].into_iter().chain(notes.map(|n| ("notes".to_owned(), n)));
+        assert_eq!(left, expected.collect::<Vec<_>>());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::changes::NOTED_CHANGES;
+use super::changes::forget_notes;
 use super::state::{State, batch};
 use crate::error::Result;
 use crate::sql::{instant, text};
@@ -50,11 +50,10 @@ impl State<'_> {
                 "DELETE FROM sync.calls WHERE run_id IN ({old_runs}); \
                  DELETE FROM sync.runs WHERE run_id IN ({old_runs}); \
                  DELETE FROM sync.feed_calls WHERE ended_at < {month} \
-                   AND id <= (SELECT max(id) - {FEED_CALLS} FROM sync.feed_calls); \
-                 DELETE FROM sync.changed_scopes s USING sync.changes c \
-                   WHERE c.part = '' AND s.table_name = c.table_name AND s.counter <= c.counter - {NOTED_CHANGES}"
+                   AND id <= (SELECT max(id) - {FEED_CALLS} FROM sync.feed_calls)"
             ),
         )?;
+        forget_notes(self.conn)?;
         self.set_meta(LOOKED_AT, &now.to_string())
     }
 }
@@ -89,7 +88,7 @@ mod tests {
              INSERT INTO sync.feed_calls BY NAME SELECT 500 - id AS id, \
                ended::TIMESTAMPTZ AS ended_at FROM ages; \
              INSERT INTO sync.feed_calls BY NAME SELECT 50 AS id; \
-             INSERT INTO sync.changes VALUES ('notes', '', 1005), ('cases', '', 1000), ('cases', '2026-01', 5000); \
+             INSERT INTO sync.changes VALUES ('notes', '', 205), ('cases', '', 200), ('cases', '2026-01', 5000); \
              INSERT INTO sync.changed_scopes BY NAME SELECT table_name, counter \
                FROM (VALUES ('notes'), ('cases')) t(table_name), range(1, 10) c(counter)",
         )

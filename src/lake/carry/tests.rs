@@ -39,9 +39,14 @@ fn table(changes: Option<BTreeMap<String, i64>>) -> Table {
 fn only_counters_that_stand_let_a_table_or_a_month_be_left_alone() {
     let columns: Vec<(String, String)> =
         [("id", "BIGINT"), ("journal_month", "DATE")].map(|(n, k)| (n.into(), k.into())).into();
-    let before =
-        |mark: &str, changes| TableState { mark: mark.to_owned(), changes, last_change: None };
-    let way = |now, before: Option<&TableState>| Way::of(&table(now), before, Some(&columns));
+    let before = |mark: &str, changes| TableState {
+        mark: mark.to_owned(),
+        changes,
+        last_change: None,
+        is_partly_compared: false,
+    };
+    let way =
+        |now, before: Option<&TableState>| Way::of(&table(now), before, Some(&columns), false);
     let then = before("mark", counters(&[("", 1), ("2026-10", 4), ("2026-11", 5)]));
     let months = |months: &[&str]| Way::Differences(Among::Months(texts(months)));
     for (now, expected) in [
@@ -59,8 +64,8 @@ fn only_counters_that_stand_let_a_table_or_a_month_be_left_alone() {
     assert_eq!(way(same.clone(), None), Way::Anew, "the lake does not say how it came to its rows");
     let wider = [columns.clone(), vec![("more".into(), "BIGINT".into())]].concat();
     let known = before("mark", same.clone());
-    assert_eq!(Way::of(&table(same.clone()), Some(&known), Some(&wider)), Way::Anew);
-    assert_eq!(Way::of(&table(same), Some(&known), None), Way::New);
+    assert_eq!(Way::of(&table(same.clone()), Some(&known), Some(&wider), false), Way::Anew);
+    assert_eq!(Way::of(&table(same), Some(&known), None, false), Way::New);
 }
 
 const CASES: i64 = 20_000;
@@ -295,9 +300,9 @@ fn scopes_are_asked_for_only_where_every_change_since_is_noted_with_them() {
         let noted = Noted { scope: "id".to_owned(), changes: changes.collect() };
         Table { has_months: false, noted: Some(noted), ..table(counters(&[("", counter)])) }
     };
-    let then = table(7, &[(6, "f", true), (7, "g", false)]).state();
+    let then = table(7, &[(6, "f", true), (7, "g", false)]).state(false);
     assert_eq!(then.last_change.as_deref(), Some("g"));
-    let way = |table: &Table, then: &TableState| Way::of(table, Some(then), Some(&columns));
+    let way = |table: &Table, then: &TableState| Way::of(table, Some(then), Some(&columns), false);
     let changes = |changes| Way::Differences(Among::Changes(changes));
     let (all, nine) =
         (Way::Differences(Among::All), [(7, "g", false), (8, "h", true), (9, "i", true)]);
@@ -314,14 +319,25 @@ fn scopes_are_asked_for_only_where_every_change_since_is_noted_with_them() {
             "the store was put back, and went another way",
         ),
         (6, &[(6, "f", true), (7, "g", false)], "the store was put back"),
+        (7, &[(7, "G", true)], "the store was put back, and came as far again"),
         (6, &[], "nothing was noted"),
     ] {
         assert_eq!(way(&table(counter, noted), &then), all, "{why}");
     }
     let unnoted = TableState { last_change: None, ..then.clone() };
     assert_eq!(way(&table(9, &nine), &unnoted), all);
-    let by_months = TableState { changes: counters(&[("", 7), ("2026-01", 1)]), ..then };
+    let by_months = TableState { changes: counters(&[("", 7), ("2026-01", 1)]), ..then.clone() };
     assert_eq!(way(&table(9, &nine), &by_months), all);
+    // When house is kept nothing that is noted is believed, nor what was not looked at because of it.
+    let whole = |table: &Table, then: &TableState| Way::of(table, Some(then), Some(&columns), true);
+    assert_eq!(whole(&table(9, &nine), &then), all);
+    assert_eq!(whole(&table(7, &nine), &then), Way::Nothing);
+    let partly = TableState { is_partly_compared: true, ..then.clone() };
+    assert_eq!(whole(&table(7, &nine), &partly), all);
+    assert_eq!(way(&table(7, &nine), &partly), Way::Nothing);
+    let compares_partly = |way: Way, then| way.compares_partly(Some(then));
+    assert!(compares_partly(changes(8..=9), &then) && !compares_partly(all, &partly));
+    assert!(compares_partly(Way::Nothing, &partly) && !compares_partly(Way::Nothing, &then));
 }
 
 #[test]
