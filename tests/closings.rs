@@ -241,6 +241,31 @@ fn what_is_closed_stays_closed_while_another_level_is_mirrored() {
     world.assert_equal();
 }
 
+/// A pack holds names, so that it is written anew when somebody is forgotten.
+#[test]
+fn the_packs_of_every_level_are_written_anew_with_the_sums_that_were_closed() {
+    let last = month(1);
+    let world = by_hand();
+    world.publish_snapshots();
+    assert_status(&close(&world, &last, &[]), 0);
+    world.configure(&format!(
+        "{FEED}{BY_HAND}level = \"chain\"\n[schedule]\njournals = \"* * * * * *\"\n"
+    ));
+    world.sync();
+    assert_status(&close(&world, &last, &["--force"]), 0);
+    let folders = [last.clone(), format!("{last}/chain")];
+    let before = folders.clone().map(|folder| pack(&world, &folder));
+    let person: i64 = one(&world.published(), "SELECT min(id) FROM main.contacts");
+    assert_status(&world.run(&["forget", "--contact", &person.to_string()]), 0);
+    let (statement, sums) = ("journal_statement.csv", "revenue_journal_sums.csv");
+    let after = folders.map(|folder| pack(&world, &folder));
+    assert_ne!(after[0][statement], before[0][statement], "what it is now is not known any more");
+    for (before, after) in before.iter().zip(&after) {
+        assert!(before[sums].iter().filter(|byte| **byte == b'\n').count() > 1);
+        assert_eq!(after[sums], before[sums]);
+    }
+}
+
 #[test]
 fn a_payment_that_does_not_fit_leaves_the_sum_of_the_closing_open() {
     let closed = month(2);

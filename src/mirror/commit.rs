@@ -245,7 +245,12 @@ impl Commit<'_> {
         };
         let (merged, touched) = if is_fresh {
             let inserted = first_load::insert(self.conn, resource, decoded, self.now)?;
-            (inserted, Touched::scopes(resource, scopes.iter().copied()))
+            let touched = if self.settings.notes_scopes {
+                Touched::scopes(resource, scopes.iter().copied())
+            } else {
+                Touched::Any
+            };
+            (inserted, touched)
         } else {
             self.stage(loads)?;
             self.compare(resource, decoded)?
