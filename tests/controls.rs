@@ -255,6 +255,22 @@ fn lines_that_do_not_add_up_are_told_by_sync_and_status() {
 }
 
 #[test]
+fn of_a_journal_that_is_not_read_any_more_no_difference_is_known() {
+    let world = mirrored(2);
+    let known = "SELECT count(*) FILTER (WHERE r.platform_sum IS NOT NULL) AS sums, \
+                   count(*) FILTER (WHERE r.difference IS NOT NULL) AS differences, \
+                   count(*) FILTER (WHERE c.sum_matches IS NOT NULL) AS compared \
+                 FROM report.journal_reconciliation r JOIN report.journal_coverage c \
+                   USING (journal_level, journal_id, journal_month) WHERE c.journal = 'revenue_journals'";
+    let [before] = &lines(&world.published(), known)[..] else { panic!("one row") };
+    assert!(!before.contains(": 0"), "{before}");
+    world.configure(&format!("{UNTHROTTLED}[resources]\ndisable = [\"revenue_journals\"]\n"));
+    world.sync();
+    let none = "{'sums': 0, 'differences': 0, 'compared': 0}";
+    assert_eq!(lines(&world.published(), known), [none]);
+}
+
+#[test]
 fn a_month_that_was_read_before_its_end_is_open_however_late_it_is() {
     let world = mirrored(2);
     assert_eq!(not_clear(&world), [""; 0]);

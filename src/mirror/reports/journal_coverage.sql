@@ -118,7 +118,12 @@ SELECT
         WHEN m.complete THEN 'complete'
         ELSE 'missing'
     END AS status,
-    CASE WHEN m.table_name = 'revenue_journals' AND m.complete THEN s.sum_matches END AS sum_matches
+    -- Of lines that may not be read any more nobody knows what they come to.
+    CASE
+        WHEN m.table_name = 'revenue_journals' AND m.complete
+            AND coalesce(t.status, 'ok') NOT IN ('disabled', 'forbidden', 'absent')
+            THEN s.sum_matches
+    END AS sum_matches
 FROM sync.journal_months AS m
 LEFT JOIN lines AS l
     ON l.journal = m.table_name
