@@ -156,20 +156,14 @@ fn whole(changes: &BTreeMap<String, i64>) -> Option<i64> {
 pub(super) fn all(engine: &Engine, catalog: &Catalog) -> Result<Vec<Table>> {
     let mut tables = read(engine)?;
     let definitions = Definitions::read(engine)?;
-    let (changes, mut noted) = (changes(engine)?, noted(engine)?);
+    let (changes, noted) = (changes(engine)?, noted(engine)?);
     for table in &mut tables {
         let resource = catalog.get(&table.name);
         match table.schema.as_str() {
             "main" | "history" => {
-                describe(table, resource.map(AsRef::as_ref), &definitions);
+                let noted = noted.get(&table.name).cloned().unwrap_or_default();
+                describe(table, resource.map(AsRef::as_ref), &definitions, noted);
                 table.changes = changes.get(&table.name).cloned();
-                // The earlier versions of rows are only added to.
-                if table.schema == "main"
-                    && let Some(scope) = resource.and_then(|resource| resource.scope_in_key())
-                {
-                    let changes = noted.remove(&table.name).unwrap_or_default();
-                    table.noted = Some(Noted { scope: scope.to_owned(), changes });
-                }
             }
             "sync" => describe_state(table),
             _ => {}
@@ -244,7 +238,12 @@ fn read(engine: &Engine) -> Result<Vec<Table>> {
 }
 
 /// A mirrored table, or the earlier versions of its rows.
-fn describe(table: &mut Table, resource: Option<&Resource>, definitions: &Definitions) {
+fn describe(
+    table: &mut Table,
+    resource: Option<&Resource>,
+    definitions: &Definitions,
+    noted: BTreeMap<i64, Change>,
+) {
     table.has_months = table.columns.iter().any(|c| c.name == MONTH && c.kind == "DATE");
     // What no resource file describes any more is compared whole.
     let Some(resource) = resource.filter(|r| r.key.iter().all(|key| table.has(key))) else {
@@ -258,6 +257,8 @@ fn describe(table: &mut Table, resource: Option<&Resource>, definitions: &Defini
         table.only_grows = true;
         return;
     }
+    let scope = resource.scope_in_key();
+    table.noted = scope.map(|scope| Noted { scope: scope.to_owned(), changes: noted });
     // A row keeps its `_synced_at` when only these change (docs/architecture.md, "Values").
     let volatile = resource.columns.iter().filter(|c| c.volatile).map(|c| c.name.as_str());
     let mut moving: BTreeSet<&str> = volatile.chain(["_synced_at", LINE_NUMBER]).collect();
@@ -418,7 +419,7 @@ mod tests {
         };
         let definitions =
             Definitions { columns: Vec::new(), erasures: String::new(), format: String::new() };
-        describe(&mut table, Some(resource), &definitions);
+        describe(&mut table, Some(resource), &definitions, BTreeMap::new());
         table
     }
 

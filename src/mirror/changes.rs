@@ -33,19 +33,13 @@ pub(super) enum Touched {
 impl Touched {
     /// Rows of these scopes; `Any` where they are too many, or where the table has none.
     pub(super) fn scopes(resource: &Resource, scopes: impl IntoIterator<Item = i64>) -> Touched {
-        if resource.scope_in_key().is_none() {
-            return Touched::Any;
+        match resource.scope_in_key() {
+            Some(_) => Touched::few(scopes),
+            None => Touched::Any,
         }
-        let scopes: BTreeSet<i64> = scopes.into_iter().take(MOST_NOTED + 1).collect();
-        if scopes.len() > MOST_NOTED { Touched::Any } else { Touched::Scopes(scopes) }
     }
 
-    /// Of what `temp.gone(scope)` names.
-    pub(super) fn gone(conn: &Connection, resource: &Resource) -> Result<Touched> {
-        Touched::query(conn, resource, "SELECT scope FROM temp.gone")
-    }
-
-    /// Of what `sql` selects: one column of scopes.
+    /// Of what `sql` selects: one column of scopes, which `resource` has in its key.
     pub(super) fn query(conn: &Connection, resource: &Resource, sql: &str) -> Result<Touched> {
         if resource.scope_in_key().is_none() {
             return Ok(Touched::Any);
@@ -53,18 +47,22 @@ impl Touched {
         let some = format!("SELECT DISTINCT * FROM ({sql}) LIMIT {}", MOST_NOTED + 1);
         let scopes: Option<Vec<i64>> =
             sql::query(conn, &some, |row| row.get(0))?.into_iter().collect();
-        Ok(scopes.map_or(Touched::Any, |scopes| Touched::scopes(resource, scopes)))
+        Ok(scopes.map_or(Touched::Any, Touched::few))
     }
 
     /// Both.
     pub(super) fn and(self, other: Touched) -> Touched {
         match (self, other) {
-            (Touched::Scopes(mut one), Touched::Scopes(other)) => {
-                one.extend(other);
-                if one.len() > MOST_NOTED { Touched::Any } else { Touched::Scopes(one) }
+            (Touched::Scopes(one), Touched::Scopes(other)) => {
+                Touched::few(one.into_iter().chain(other))
             }
             _ => Touched::Any,
         }
+    }
+
+    fn few(scopes: impl IntoIterator<Item = i64>) -> Touched {
+        let scopes: BTreeSet<i64> = scopes.into_iter().collect();
+        if scopes.len() > MOST_NOTED { Touched::Any } else { Touched::Scopes(scopes) }
     }
 }
 

@@ -245,12 +245,8 @@ impl Commit<'_> {
         };
         let (merged, touched) = if is_fresh {
             let inserted = first_load::insert(self.conn, resource, decoded, self.now)?;
-            let touched = if self.settings.notes_scopes {
-                Touched::scopes(resource, scopes.iter().copied())
-            } else {
-                Touched::Any
-            };
-            (inserted, touched)
+            let touched = || Ok(Touched::scopes(resource, scopes.iter().copied()));
+            (inserted, self.settings.touched(touched)?)
         } else {
             self.stage(loads)?;
             self.compare(resource, decoded)?
@@ -278,8 +274,8 @@ impl Commit<'_> {
         };
         let redefined = settings.redefined(conn, &resource.table)?;
         let merged = merge::merge(conn, resource, rules, redefined, &instant(self.now))?;
-        let touched = if settings.notes_scopes && merged.changed() {
-            merge::touched(conn, resource)?
+        let touched = if merged.changed() {
+            settings.touched(|| merge::touched(conn, resource))?
         } else {
             Touched::Any
         };

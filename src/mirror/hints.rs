@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::changes::{Touched, count_changed};
+use super::changes::count_changes;
 use super::freshness;
 use super::state::{State, batch, count, ids, list};
 use crate::catalog::{Catalog, ChangeDate, EVENTS, Group, Refresh, Resource};
@@ -373,7 +373,7 @@ impl Hints<'_> {
         let events = BTreeSet::from([EVENTS]);
         let written = if inserted > 0 { events.clone() } else { BTreeSet::new() };
         if inserted > 0 {
-            count_changed(self.conn, &[(EVENTS.to_owned(), Touched::Any)].into(), false)?;
+            count_changes(self.conn, EVENTS, [""])?;
         }
         freshness::note(self.conn, &written, &events, now)
     }

@@ -7,6 +7,7 @@ use duckdb::Connection;
 use jiff::Timestamp;
 
 use super::align::{self, Redefined};
+use super::changes::Touched;
 use super::guard::Limits;
 use super::merge::Merged;
 use crate::catalog::Catalog;
@@ -94,6 +95,11 @@ impl Settings {
             }
         };
         Ok(all.get(table).map_or(&[], Vec::as_slice))
+    }
+
+    /// Whose rows a change wrote, where somebody wants to know it.
+    pub(super) fn touched(&self, find: impl FnOnce() -> Result<Touched>) -> Result<Touched> {
+        if self.notes_scopes { find() } else { Ok(Touched::Any) }
     }
 
     pub(super) fn keeps_history(&self, table: &str) -> bool {

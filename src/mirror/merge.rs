@@ -222,7 +222,7 @@ pub(super) fn remove(
     change: &str,
     now: &str,
 ) -> Result<u64> {
-    let statements = Sql::new(resource, &[]);
+    let sql = Sql::new(resource, &[]);
     let run = |sql: &str| {
         conn.execute(sql, [])
             .map(|n| n as u64)
@@ -232,14 +232,14 @@ pub(super) fn remove(
     run(&format!(
         "CREATE OR REPLACE TEMP TABLE gone AS SELECT rowid AS mid, {scope} AS scope FROM {} \
          WHERE {condition}",
-        statements.main
+        sql.main
     ))?;
     let gone = scalar_i64(conn, "SELECT count(*) FROM temp.gone")? as u64;
     if gone > 0 {
         if history {
-            run(&statements.keep_gone(now, change))?;
+            run(&sql.keep_gone(now, change))?;
         }
-        run(&statements.delete("SELECT mid FROM temp.gone"))?;
+        run(&sql.delete("SELECT mid FROM temp.gone"))?;
     }
     Ok(gone)
 }

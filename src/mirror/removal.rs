@@ -33,8 +33,8 @@ pub(super) fn take_rows(
     let gone = merge::remove(conn, resource, history, &condition, change, &instant(now))?;
     if gone > 0 {
         outcome.note(&resource.table, Merged { deleted: gone, ..Merged::default() });
-        let touched =
-            if settings.notes_scopes { Touched::gone(conn, resource)? } else { Touched::Any };
+        let scopes = "SELECT scope FROM temp.gone";
+        let touched = settings.touched(|| Touched::query(conn, resource, scopes))?;
         let changed = [(resource.table.clone(), touched)].into();
         count_changed(conn, &changed, settings.notes_scopes)?;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use duckdb::{Connection, params};
 
-use super::changes::{Touched, count_changed};
+use super::changes::count_changes;
 use super::definition::definition;
 use super::lines::{month_of, same_month};
 use super::schema::CALENDAR_COMMENTS;
@@ -208,8 +208,7 @@ pub(super) fn remove_doubled(conn: &Connection, catalog: &Catalog) -> Result<()>
             }
         }
     }
-    let changed = changed.into_iter().map(|table| (table, Touched::Any)).collect();
-    count_changed(conn, &changed, false)
+    changed.iter().try_for_each(|table| count_changes(conn, table, [""]))
 }
 
 /// Gives a journal's table the column of the names, where each row has its line's place. Nothing is
