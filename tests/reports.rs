@@ -323,6 +323,58 @@ fn the_total_cost_of_then_is_known_of_a_case_that_left_since() {
     assert_eq!(cost(&format!("report.total_cost_as_of('{now}')")), was);
 }
 
+/// Whatever is read later, a report of then lacks what could not be read then.
+#[test]
+fn the_total_cost_of_then_counts_nothing_as_empty_that_was_read_later() {
+    let world = brisk(unthrottled(12));
+    let cost =
+        |from: &str| lines(&world.published(), &format!("SELECT * FROM {from} ORDER BY ALL"));
+    let mut seen: Vec<(String, Vec<String>)> = Vec::new();
+    let mut sync = |sets: &[&str], status: i32| {
+        // What failed does not wait.
+        if let Some((at, _)) = seen.last() {
+            let retry = format!("UPDATE sync.failures SET next_at = TIMESTAMPTZ '{at}'");
+            Connection::open(world.path("data/store.duckdb"))
+                .unwrap()
+                .execute_batch(&retry)
+                .unwrap();
+        }
+        let args: Vec<&str> = ["sync"].iter().chain(sets).copied().collect();
+        assert_status(&world.run(&args), status);
+        let now = one::<String>(&world.published(), "SELECT now()::VARCHAR");
+        seen.push((now, cost("report.total_cost")));
+        seen.last().map(|(_, was)| was.clone()).unwrap_or_default()
+    };
+    let no_documents = ["--set", r#"resources.disable=["document_costs"]"#];
+    let shown = shown_cases(&world);
+    refuse(&world, &format!("/api/Properties/{}/CommonConditions", shown[3]), 400);
+    let open = sync(&no_documents, 3);
+    assert!(open.iter().all(|row| row.contains("document_cost") || row.contains("'resale'")));
+    world.sandbox.clear_faults();
+    let with_debt = sync(&no_documents, 0);
+    assert_ne!(with_debt, open);
+    let whole = sync(&[], 0);
+    assert_ne!(whole, with_debt);
+    // Not read for a while, and then again.
+    assert_eq!(sync(&no_documents, 0), with_debt);
+    assert_eq!(sync(&[], 0), whole);
+    // A case whose buyer costs cannot be read at first.
+    world
+        .sandbox
+        .act(&Act::NewCase { project: false, assignment: Some("Sale".to_owned()) })
+        .unwrap();
+    let new = shown_cases(&world).into_iter().find(|id| !shown.contains(id)).unwrap();
+    refuse(&world, &format!("/api/Conditions/Cases/{new}/Costs/*"), 400);
+    sync(&[], 3);
+    world.sandbox.clear_faults();
+    sync(&[], 0);
+    world.sandbox.act(&Act::DeleteCase { case_id: new }).unwrap();
+    assert_eq!(sync(&["--full"], 0), whole);
+    for (nth, (then, was)) in seen.iter().enumerate() {
+        assert_eq!(cost(&format!("report.total_cost_as_of('{then}')")), *was, "{nth}: {then}");
+    }
+}
+
 /// Tables of which more scopes were read than there should be, or of which not all were.
 fn odd_freshness(world: &World, which: &str) -> Vec<String> {
     lines(

@@ -6,8 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use duckdb::Connection;
 
-use casemirror::sandbox::{Journal, JournalEdit, Options};
+use casemirror::sandbox::{Facet, Journal, JournalEdit, Options};
 
+use crate::support::follow::{brisk, change, shown_cases, unthrottled};
 use crate::support::journals::{OFFICE, edit, mirrored, month, options, read_again};
 use crate::support::{World, one};
 
@@ -68,7 +69,9 @@ const OF_LINES: [&str; 6] = [
 
 /// The store of the fifth format: when a table was written and read was found out by reading all its rows.
 const FIFTH_FORMAT: &str = "
-    -- Of the tenth: it was not noted whose rows a change wrote; of the eighth: nothing was kept of what left; of the seventh: nothing came but from the feeds; of the sixth: nobody could be forgotten.
+    -- Of the eleventh: it was not noted what was read for the first time; of the tenth: it was not noted whose rows a change wrote; of the eighth: nothing was kept of what left; of the seventh: nothing came but from the feeds; of the sixth: nobody could be forgotten.
+    DROP TABLE sync.first_reads;
+    DROP TABLE sync.earlier_statuses;
     DROP TABLE sync.changed_scopes;
     DROP TABLE sync.left_scopes;
     DROP TABLE sync.hints;
@@ -216,7 +219,7 @@ fn a_store_of_the_first_format_is_upgraded_and_nothing_is_fetched_again() {
     {
         let store = world.store();
         assert_eq!(fetched(&store), before);
-        assert_eq!(one::<String>(&store, "SELECT value FROM sync.meta WHERE key = 'format'"), "11");
+        assert_eq!(one::<String>(&store, "SELECT value FROM sync.meta WHERE key = 'format'"), "12");
         assert_eq!(one::<i64>(&store, "SELECT count(*) FROM sync.seen WHERE dirty"), 0);
     }
     world.sync();
@@ -390,6 +393,36 @@ fn a_store_of_the_fifth_format_says_how_fresh_its_tables_are_as_it_did() {
     assert_eq!(lines(&world.store(), fresh), before);
     let unknown = "SELECT count(*) FROM sync.freshness WHERE last_checked IS NULL";
     assert!(one::<i64>(&world.store(), unknown) < 10);
+}
+
+/// What was read by then is known from the rows that came of it, and from when it was last read.
+#[test]
+fn a_store_of_the_fifth_format_knows_what_was_read_by_then() {
+    let world = brisk(unthrottled(10));
+    world.sync();
+    let costs = |from: &str| {
+        lines(
+            &world.published(),
+            &format!("SELECT c::VARCHAR FROM report.{from} c ORDER BY case_id"),
+        )
+    };
+    let then = one::<String>(&world.published(), "SELECT now()::VARCHAR");
+    let (was, as_of) = (costs("total_cost"), format!("total_cost_as_of('{then}')"));
+    assert_eq!(costs(&as_of), was);
+    // All is read again, so that only what came of it tells of it.
+    for id in shown_cases(&world) {
+        change(&world, id, Facet::Nothing);
+    }
+    world.sync();
+    assert_eq!(costs(&as_of), was);
+    open(&world).execute_batch(FIFTH_FORMAT).unwrap();
+    upgrade(&world, 5);
+    let after = costs(&as_of);
+    assert_eq!(after.len(), was.len());
+    let (same, open): (Vec<_>, Vec<_>) = after.iter().partition(|row| was.contains(row));
+    assert!(!same.is_empty());
+    // What was empty may not have been read: it is not said to cost nothing.
+    assert!(open.iter().all(|row| row.contains("'total_cost': NULL")), "{open:#?}");
 }
 
 #[test]

@@ -14,13 +14,15 @@ use crate::text::hex;
 
 /// The tables of the daemon's own state that reports read, each with the columns that tell its rows apart; without
 /// any, two rows are one only where all of them are equal.
-const STATE: [(&str, &[&str]); 15] = [
+const STATE: [(&str, &[&str]); 17] = [
     ("closings", &[]),
+    ("earlier_statuses", &[]),
     ("failures", &[]),
     ("fetched_cases", &["case_id"]),
     ("fetched_coverage", &[]),
     ("fetched_marks", &[]),
     ("fetched_scopes", &["table_name", "id", "part"]),
+    ("first_reads", &[]),
     ("freshness", &[]),
     ("journal_months", &[]),
     ("journal_scopes", &[]),

@@ -11,6 +11,8 @@ COMMENT ON TABLE sync.restatements IS 'What changed in closed months; report.jou
 COMMENT ON TABLE sync.closings IS 'What months of the journals were when they were closed; report.closings shows it. forced_over says what was wrong where a month was closed all the same';
 COMMENT ON TABLE sync.removals IS 'How many rows of a table answers removed, and when, for the guard over the answers of the last hour';
 COMMENT ON TABLE sync.left_scopes IS 'Scopes that had been read completely when they left, with their case or because their table is no longer about it, and when: the reports as of an instant count them as fetched until then';
+COMMENT ON TABLE sync.first_reads IS 'Scopes that were read completely for the first time, and when: the reports as of an instant do not count them as fetched before that. Only of the tables that these reports look at';
+COMMENT ON TABLE sync.earlier_statuses IS 'Statuses of sync.resources by which a table was not read, from since (included) until (excluded): the reports as of an instant in between do not count it as known';
 COMMENT ON TABLE sync.forgotten IS 'Who is forgotten (casemirror forget): a row per contact, and one per text or number of a person that is kept out, each by a keyed hash that says nothing without the key of the mirror';
 COMMENT ON TABLE sync.freshness IS 'Per table: when a row of it was last written (last_change), and when any part of it was last read from the source (last_checked); report.freshness shows both';
 COMMENT ON TABLE sync.changes IS 'Per table, or part of it: a counter that every insert, update and delete of a row moves; snapshots link unchanged files by it';

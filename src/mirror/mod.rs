@@ -21,6 +21,7 @@ mod differences;
 mod doubt;
 mod erasure;
 mod first_load;
+mod first_reads;
 mod forecast;
 mod forgetting;
 mod freshness;

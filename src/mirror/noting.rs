@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::hints;
 use super::state::fetched::{MARK_NOW, rows_of};
+use super::{first_reads, hints};
 use crate::decode::LoadedScope;
 use crate::error::Result;
 use crate::scope::{AnswerDigest, FailureKind, FetchStatus, Version};
@@ -131,6 +131,9 @@ impl<'a> Noting<'a> {
         };
         self.written.append(&mut self.tables);
         let answers_hints = self.rows.iter().any(|row| is_search(row) || row.scope.hint.is_some());
+        let may_be_first = self.rows.iter().any(|row| {
+            row.complete && !row.unchanged && first_reads::NOTED.contains(&row.table.as_str())
+        });
         self.rows.clear();
         // Rows that are held are still there, and so their scope is not what the answer said.
         let (complete, incomplete, was_complete, before) = if whole {
@@ -164,8 +167,17 @@ impl<'a> Noting<'a> {
                  FROM temp.stage_noted c {seen} \
                  LEFT JOIN (SELECT table_name, max(definition) AS definition \
                             FROM sync.resources GROUP BY table_name) d \
-                   ON d.table_name = c.table_name {before}; \
-                 DELETE FROM sync.fetched_scopes f USING temp.stage_fetched n \
+                   ON d.table_name = c.table_name {before}",
+                as_moved = FetchStatus::Moved,
+                current = FetchStatus::Current,
+            ))
+            .map_err(failed)?;
+        if may_be_first {
+            first_reads::note(self.conn, &now)?;
+        }
+        self.conn
+            .execute_batch(&format!(
+                "DELETE FROM sync.fetched_scopes f USING temp.stage_fetched n \
                  WHERE f.table_name = n.table_name AND f.id = n.id AND f.part = n.part; \
                  INSERT INTO sync.fetched_scopes BY NAME SELECT * FROM temp.stage_fetched; \
                  DELETE FROM sync.failures f USING temp.stage_fetched n \

@@ -191,26 +191,40 @@ impl<'c> RunLog<'c> {
         reason: Option<&str>,
         because_of: Option<&str>,
     ) -> Result<()> {
+        let now = instant_param(Timestamp::now());
+        // Reports as of an instant ask whether the table was read then.
+        self.conn
+            .execute(
+                "INSERT INTO sync.earlier_statuses BY NAME \
+                   SELECT table_name, status, since, ?::TIMESTAMPTZ AS until FROM sync.resources \
+                   WHERE table_name = ? AND status <> ? \
+                     AND status IN ('disabled', 'forbidden', 'absent')",
+                params![now, table, status.name()],
+            )
+            .map_err(|e| db("cannot note the status that a table had", e))?;
         self.conn
             .execute(
                 "UPDATE sync.resources SET reason = ?1, \
                    since = CASE WHEN status = ?2 THEN since ELSE ?3::TIMESTAMPTZ END, \
                    status = ?2, because_of = ?5 WHERE table_name = ?4",
-                params![reason, status.name(), instant_param(Timestamp::now()), table, because_of],
+                params![reason, status.name(), now, table, because_of],
             )
             .map(drop)
             .map_err(|e| db("cannot note the status of a table", e))
     }
 
-    /// Since when a table has its status.
+    /// A table has had its status since this instant, without a break.
     pub(crate) fn set_since(&self, table: &str, since: Timestamp) -> Result<()> {
-        self.conn
-            .execute(
-                "UPDATE sync.resources SET since = ?::TIMESTAMPTZ WHERE table_name = ?",
-                params![instant_param(since), table],
-            )
-            .map(drop)
-            .map_err(|e| db("cannot note since when a table has its status", e))
+        let since = instant_param(since);
+        for sql in [
+            "UPDATE sync.resources SET since = ?::TIMESTAMPTZ WHERE table_name = ?",
+            "DELETE FROM sync.earlier_statuses WHERE until > ?::TIMESTAMPTZ AND table_name = ?",
+        ] {
+            self.conn
+                .execute(sql, params![since, table])
+                .map_err(|e| db("cannot note since when a table has its status", e))?;
+        }
+        Ok(())
     }
 
     /// Notes something about a table that can be read; what keeps another from being read stays.

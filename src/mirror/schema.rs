@@ -6,14 +6,14 @@ use jiff::tz::TimeZone;
 
 use super::state::State;
 use super::state::fetched::{self, FetchedScopes};
-use super::{align, comments, freshness, history, levels, reports, secrets, upgrade};
+use super::{align, comments, first_reads, freshness, history, levels, reports, secrets, upgrade};
 use crate::catalog::Catalog;
 use crate::config::{Config, PrivacyMode};
 use crate::error::{Error, Kind, Result};
 use crate::sql::{db, scalar_i64, transaction};
 
 /// The layout of `sync.*`. A store with a higher number was made by a newer version.
-pub(super) const FORMAT: i64 = 11;
+pub(super) const FORMAT: i64 = 12;
 
 /// What the columns of `report.calendar` are.
 pub(super) const CALENDAR_COMMENTS: &str = include_str!("calendar.sql");
@@ -55,7 +55,7 @@ fn prepare_within(
     key: impl FnOnce(Option<&str>) -> Result<[u8; 32]>,
 ) -> Result<[u8; 32]> {
     let before = format(conn)?;
-    let (mut upgraded, mut was_kept, mut may_be_doubled) = (false, true, false);
+    let mut upgraded_from = None;
     if before.is_none() {
         conn.execute_batch(include_str!("sync.sql"))
             .map_err(|e| db("cannot create the store's state", e))?;
@@ -72,6 +72,9 @@ fn prepare_within(
     if let Some(format) = before {
         if format < 2 {
             upgrade::from_first(conn)?;
+        }
+        if format < 12 {
+            upgrade::from_eleventh(conn)?;
         }
         if format < 11 {
             upgrade::from_tenth(conn)?;
@@ -101,9 +104,7 @@ fn prepare_within(
         if format < 3 {
             upgrade::from_second(conn, config, catalog)?;
         }
-        upgraded = format < FORMAT;
-        was_kept = format >= 6;
-        may_be_doubled = format < 9;
+        upgraded_from = Some(format).filter(|format| *format < FORMAT);
     }
     comment_state(conn)?;
     calendar(conn, &config.source.time_zone)?;
@@ -113,14 +114,17 @@ fn prepare_within(
     history::note_tables(conn, catalog, &config.history.tables, jiff::Timestamp::now())?;
     levels::leave_others(conn, catalog, config.journals.level, jiff::Timestamp::now())?;
     fetched::note_rules(conn, catalog)?;
-    if upgraded {
+    if let Some(format) = upgraded_from {
         FetchedScopes::new(conn).fold_all()?;
         comments::look_again(conn)?;
-        if !was_kept {
+        if format < 6 {
             freshness::note_all(conn, catalog)?;
         }
-        if may_be_doubled {
+        if format < 9 {
             upgrade::remove_doubled(conn, catalog)?;
+        }
+        if format < 12 {
+            first_reads::reconstruct(conn, catalog)?;
         }
         set_meta(conn, "format", &FORMAT.to_string())?;
     }

@@ -283,6 +283,18 @@ CREATE TABLE sync.removals (table_name VARCHAR, removed_at TIMESTAMPTZ, removed 
 -- about it: what the reports as of an earlier instant count as fetched.
 CREATE TABLE sync.left_scopes (table_name VARCHAR, id BIGINT, left_at TIMESTAMPTZ);
 
+-- When scopes were read completely for the first time, since they last left: what those reports do not count as
+-- fetched before it. Only of the tables that they look at; a row per table and commit.
+CREATE TABLE sync.first_reads (table_name VARCHAR, read_at TIMESTAMPTZ, ids BIGINT[]);
+
+-- Statuses by which a table was not read, once it is read again: what those reports take it for in between.
+CREATE TABLE sync.earlier_statuses (
+  table_name VARCHAR,
+  status VARCHAR,
+  since TIMESTAMPTZ,
+  until TIMESTAMPTZ
+);
+
 -- When a row of a table was last written, and any part of it last read: kept with every commit, because
 -- to find it out all rows would have to be read. report.freshness shows it.
 CREATE TABLE sync.freshness (

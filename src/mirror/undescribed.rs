@@ -21,8 +21,16 @@ use crate::sql::{self, db, query, scalar_i64};
 
 /// State tables with rows of a table's own. `sync.changes` is not among them: a counter never begins anew,
 /// because snapshots are compared by it.
-const STATE: [&str; 7] =
-    ["resources", "freshness", "failures", "pending_scopes", "rejects", "drift", "journal_months"];
+const STATE: [&str; 8] = [
+    "resources",
+    "earlier_statuses",
+    "freshness",
+    "failures",
+    "pending_scopes",
+    "rejects",
+    "drift",
+    "journal_months",
+];
 
 /// Takes tables that the catalog does not have out of `main` and the state tables. Returns the tables whose
 /// records carried theirs: a list that no table takes belongs to `_extra` again.

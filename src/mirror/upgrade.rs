@@ -152,6 +152,16 @@ pub(super) fn from_seventh(conn: &Connection) -> Result<()> {
     .map_err(|e| db("cannot bring the store's state up to this version", e))
 }
 
+/// From the eleventh format: it was not noted what was read for the first time, nor the statuses that tables had.
+pub(super) fn from_eleventh(conn: &Connection) -> Result<()> {
+    conn.execute_batch(
+        "CREATE TABLE sync.first_reads (table_name VARCHAR, read_at TIMESTAMPTZ, ids BIGINT[]); \
+         CREATE TABLE sync.earlier_statuses \
+           (table_name VARCHAR, status VARCHAR, since TIMESTAMPTZ, until TIMESTAMPTZ)",
+    )
+    .map_err(|e| db("cannot bring the store's state up to this version", e))
+}
+
 /// From the tenth format: it was not noted whose rows a change wrote.
 pub(super) fn from_tenth(conn: &Connection) -> Result<()> {
     conn.execute_batch(

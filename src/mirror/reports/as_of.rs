@@ -1,10 +1,10 @@
 //! Reports as of an earlier instant: the same SQL over the rows that the mirror held then.
 //!
 //! A view becomes a table macro whose tables are their versions of that instant, so that no rule is
-//! written twice. Values that did not fit are those that were open then. What was fetched is what is fetched
-//! now and what had been when it left since. A call counts as failed that has failed since then, and a table as not
-//! read that has not been since then. When a scope was first fetched, and what failed then and no longer does, is not
-//! kept. Where history does not answer (`mirror/history.rs`), the macro fails and says why.
+//! written twice. Values that did not fit are those that were open then, a table is read or not as it was then, and
+//! what was fetched is what had been read completely by then. A call counts as failed that has failed since then:
+//! what failed then and no longer does is not kept, so that the report has the value that the mirror held. Where
+//! history does not answer (`mirror/history.rs`), the macro fails and says why.
 
 use std::collections::BTreeSet;
 
@@ -85,22 +85,36 @@ fn failures_then(body: &str) -> String {
     )
 }
 
-/// `sync.resources` as far as what they say now was so then.
+/// `sync.resources` with the statuses of then.
 fn resources_then(body: &str) -> String {
     body.replace(
         "FROM sync.resources",
-        "FROM (SELECT * REPLACE (CASE WHEN since > CAST(at_instant AS TIMESTAMPTZ) THEN 'ok' \
-           ELSE status END AS status) FROM sync.resources)",
+        "FROM (SELECT r.* REPLACE (CASE WHEN e.status IS NOT NULL THEN e.status \
+             WHEN r.since > CAST(at_instant AS TIMESTAMPTZ) THEN 'ok' ELSE r.status END AS status) \
+           FROM sync.resources AS r LEFT JOIN \
+             (SELECT table_name, max(status) AS status FROM sync.earlier_statuses \
+              WHERE since <= CAST(at_instant AS TIMESTAMPTZ) AND until > CAST(at_instant AS TIMESTAMPTZ) \
+              GROUP BY table_name) AS e ON e.table_name = r.table_name)",
     )
 }
 
-/// `sync.fetched` with the scopes that left later.
+/// `sync.fetched` with the scopes of then. Of what happened to a scope since, the first thing says what it was: one
+/// that left had been fetched, one that was read for the first time had not.
 fn fetched_then(body: &str) -> String {
     body.replace(
         "FROM sync.fetched AS",
-        "FROM (SELECT table_name, id, part, complete FROM sync.fetched \
-          UNION ALL SELECT table_name, id, '' AS part, true AS complete FROM sync.left_scopes \
-          WHERE left_at > CAST(at_instant AS TIMESTAMPTZ)) AS",
+        "FROM (WITH later AS ( \
+             SELECT table_name, id, min(read_at) AS read_at, min(left_at) AS left_at FROM ( \
+               SELECT table_name, unnest(ids) AS id, read_at, CAST(NULL AS TIMESTAMPTZ) AS left_at \
+               FROM sync.first_reads WHERE read_at > CAST(at_instant AS TIMESTAMPTZ) \
+               UNION ALL SELECT table_name, id, NULL, left_at \
+               FROM sync.left_scopes WHERE left_at > CAST(at_instant AS TIMESTAMPTZ)) \
+             GROUP BY table_name, id) \
+           SELECT f.table_name, f.id, f.part, f.complete FROM sync.fetched AS f \
+           LEFT JOIN later AS l ON l.table_name = f.table_name AND l.id = f.id \
+           WHERE l.id IS NULL \
+           UNION ALL SELECT table_name, id, '' AS part, true AS complete FROM later \
+           WHERE left_at < coalesce(read_at, CAST('infinity' AS TIMESTAMPTZ))) AS",
     )
 }
 
