@@ -217,6 +217,46 @@ fn two_404_of_a_month_confirm_each_other_only_source_doubt_apart() {
     assert_eq!(lines(&world, "case_journals", &closed), 0);
 }
 
+/// The first answers for months whose level is mirrored again are held against the lines that they had.
+#[rstest]
+#[case::an_empty_answer(garbage("[]"), "doubted")]
+#[case::not_found(refuse(404), "failing")]
+fn a_level_that_comes_back_empty_is_doubted(#[case] answer: Fault, #[case] status: &str) {
+    let world = mirrored(options(40), 2, UNSCHEDULED);
+    let offices = format!("{FEED}{UNSCHEDULED}");
+    let chain = format!("{offices}[journals]\nlevel = \"chain\"\n");
+    let closed = month(2);
+    let before = lines(&world, "revenue_journals", &closed);
+    assert!(before > 0);
+    world.configure(&chain);
+    world.sync();
+    assert_eq!(lines(&world, "revenue_journals", &closed), 0);
+    world.configure(&offices);
+    world.sandbox.fault(fault(&path_of("RevenueJournals"), None, answer));
+    assert_status(&world.run(&["sync"]), 3);
+    for _ in 0..2 {
+        let known = rows(&world.published(), NOT_COMPLETE);
+        let of_month = format!("revenue_journals | {OFFICE} | {closed} | {status}");
+        assert!(known.contains(&of_month), "{known:?}");
+        assert_eq!(restatements(&world), [""; 0]);
+        assert_status(&read(&world, &closed, &["--kind", "revenue"]), 3);
+    }
+    // Away and back once more: what waited is not forgotten.
+    world.configure(&chain);
+    world.sync();
+    world.configure(&offices);
+    assert_status(&world.run(&["sync"]), 3);
+    assert_eq!(restatements(&world), [""; 0]);
+    world.sandbox.clear_faults();
+    for ago in 0..=2 {
+        read(&world, &month(ago), &[]);
+    }
+    world.sync();
+    assert_eq!(lines(&world, "revenue_journals", &closed), before);
+    assert_eq!(restatements(&world), [""; 0]);
+    world.assert_equal();
+}
+
 #[rstest]
 #[case::forbidden(403)]
 #[case::token_refused(401)]

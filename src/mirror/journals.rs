@@ -195,7 +195,7 @@ fn stage_months(
         "CREATE OR REPLACE TEMP TABLE stage_months AS \
          SELECT s.journal_level, s.journal_id, s.journal_month::DATE AS journal_month, s.part, \
            s.complete, s.is_closed, s.sent::TIMESTAMPTZ AS sent_at, s.not_found, \
-           coalesce(m.complete, false) AS was_read, m.closed_read_at IS NOT NULL AS closed, m.definition, \
+           coalesce(m.complete OR m.left_at IS NOT NULL, false) AS was_read, m.closed_read_at IS NOT NULL AS closed, m.definition, \
            {last_line_id}::BIGINT AS last_line_id, s.lines \
          FROM temp.staged_months s LEFT JOIN sync.journal_months m ON m.table_name = {} \
            AND m.journal_level = s.journal_level AND m.journal_id = s.journal_id \
@@ -307,7 +307,7 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
            '{asked}' AS due, false AS complete FROM temp.stage_months c WHERE NOT EXISTS \
              (SELECT 1 FROM sync.journal_months m WHERE m.table_name = {name} AND {same}); \
          UPDATE sync.journal_months m SET due = NULL, sent_at = c.sent_at, read_at = {now}, \
-           complete = true, doubted_at = NULL, doubted_digest = NULL, doubted_payment = NULL, \
+           complete = true, left_at = NULL, doubted_at = NULL, doubted_digest = NULL, doubted_payment = NULL, \
            doubted_change = NULL, doubted_price = NULL, not_found_at = NULL, definition = \
              (SELECT max(definition) FROM sync.resources WHERE table_name = {name}), \
            closed_read_at = coalesce(m.closed_read_at, CASE \

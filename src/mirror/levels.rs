@@ -15,7 +15,7 @@ use crate::sql::{self, db, instant, query};
 
 /// Takes the rows of other levels out of `main`. Their months count as never read, so that they are read
 /// again when their level is configured again. [`bring_back`] gives them their lines then, so that these keep
-/// their names, and what changed meanwhile in closed months is a restatement.
+/// their names, what changed meanwhile in closed months is a restatement, and an answer that lacks them is doubted.
 pub(super) fn leave_others(
     conn: &Connection,
     catalog: &Catalog,
@@ -24,6 +24,7 @@ pub(super) fn leave_others(
 ) -> Result<()> {
     let [column, _, month] = JOURNAL_COLUMNS;
     let others = format!("{column} <> {}", sql::text(&level.to_string()));
+    let failed = |e| db("cannot let the months of another level go", e);
     let mut any_left = false;
     for resource in catalog.resources() {
         if !resource.is_of_journal() {
@@ -40,6 +41,16 @@ pub(super) fn leave_others(
         if months.is_empty() {
             continue;
         }
+        conn.execute_batch(&format!(
+            "UPDATE sync.journal_months m SET left_at = {} FROM \
+               (SELECT DISTINCT journal_level, journal_id, journal_month FROM main.{} WHERE {others}) c \
+             WHERE m.table_name = {} AND {}",
+            instant(now),
+            sql::ident(&resource.table),
+            sql::text(&resource.table),
+            same_month("m", "c")
+        ))
+        .map_err(failed)?;
         let left = merge::remove(conn, resource, true, &others, "deleted", &instant(now))?;
         tracing::info!(
             table = resource.table,
@@ -52,19 +63,19 @@ pub(super) fn leave_others(
     if any_left {
         conn.execute_batch(&format!(
             "UPDATE sync.journal_months SET due = '{}', complete = false, read_at = NULL, \
-               left_at = coalesce(left_at, {}), definition = NULL, doubted_at = NULL, doubted_digest = NULL, \
+               definition = NULL, doubted_at = NULL, doubted_digest = NULL, \
                doubted_payment = NULL, doubted_change = NULL, doubted_price = NULL, \
                not_found_at = NULL, answer_digest = NULL WHERE {others}",
-            DueReason::NeverFetched,
-            instant(now)
+            DueReason::NeverFetched
         ))
-        .map_err(|e| db("cannot let the months of another level go", e))?;
+        .map_err(failed)?;
     }
     Ok(())
 }
 
 /// Gives the staged months of a journal the lines, and their annotations, with which they left `main`, as they were
-/// then: what has been answered now is held against them. Returns how many rows of each table.
+/// then: what has been answered now is held against them. They are back until an answer is believed, and are not
+/// brought twice. Returns how many rows of each table.
 pub(super) fn bring_back<'a>(
     conn: &Connection,
     lines: &'a Resource,
@@ -72,15 +83,20 @@ pub(super) fn bring_back<'a>(
     now: Timestamp,
 ) -> Result<Vec<(&'a Resource, u64)>> {
     let failed = |e| db("cannot bring back the lines of a level", e);
-    let left = format!(
-        "SELECT m.journal_level, m.journal_id, m.journal_month, m.left_at FROM sync.journal_months m \
-         JOIN temp.stage_months c ON {} WHERE m.table_name = {} AND m.left_at IS NOT NULL",
+    conn.execute_batch(&format!(
+        "CREATE OR REPLACE TEMP TABLE stage_left AS \
+         SELECT m.journal_level, m.journal_id, m.journal_month, m.left_at FROM sync.journal_months m \
+         JOIN temp.stage_months c ON {} WHERE m.table_name = {} AND m.left_at IS NOT NULL \
+           AND NOT EXISTS (SELECT 1 FROM main.{} l WHERE {})",
         same_month("m", "c"),
-        sql::text(&lines.table)
-    );
+        sql::text(&lines.table),
+        sql::ident(&lines.table),
+        same_month("l", "m")
+    ))
+    .map_err(failed)?;
     let months: Vec<String> = query(
         conn,
-        &format!("SELECT DISTINCT strftime(journal_month, '%Y-%m') FROM ({left}) ORDER BY 1"),
+        "SELECT DISTINCT strftime(journal_month, '%Y-%m') FROM temp.stage_left ORDER BY 1",
         |row| row.get(0),
     )?;
     if months.is_empty() {
@@ -94,7 +110,7 @@ pub(super) fn bring_back<'a>(
                     "INSERT INTO main.{name} BY NAME \
                        SELECT h.* EXCLUDE (_valid_from, _valid_to, _change) \
                          REPLACE ({now} AS _synced_at) \
-                       FROM history.{name} h JOIN ({left}) m ON {same} \
+                       FROM history.{name} h JOIN temp.stage_left m ON {same} \
                        WHERE h._change = 'deleted' AND h._valid_to = m.left_at",
                     name = sql::ident(&table.table),
                     now = instant(now),
@@ -106,13 +122,6 @@ pub(super) fn bring_back<'a>(
         count_changes(conn, &table.table, &months)?;
         brought.push((table, rows as u64));
     }
-    conn.execute_batch(&format!(
-        "UPDATE sync.journal_months m SET left_at = NULL FROM temp.stage_months c \
-         WHERE m.table_name = {} AND m.left_at IS NOT NULL AND {}",
-        sql::text(&lines.table),
-        same_month("m", "c")
-    ))
-    .map_err(failed)?;
     Ok(brought)
 }
 

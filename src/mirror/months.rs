@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
+use super::lines::same_month;
 use super::state::{batch, execute, list};
 use super::wanted::IS_GONE;
 use crate::config::JournalLevel;
@@ -294,8 +295,8 @@ impl Months<'_> {
         )? > 0)
     }
 
-    /// Whether a 404 for this month may stand for no lines: none is mirrored, or an earlier one came at
-    /// this instant or before, and no lines since.
+    /// Whether a 404 for this month may stand for no lines: none is mirrored, nor was when its level was left, or an
+    /// earlier one came at this instant or before, and no lines since.
     pub(crate) fn month_may_be_empty(
         &self,
         table: &str,
@@ -305,12 +306,17 @@ impl Months<'_> {
         Ok(scalar_i64(
             self.conn,
             &format!(
-                "SELECT CAST((SELECT count(*) FROM main.{} WHERE journal_level = {level} \
-                    AND journal_id = {id} AND journal_month = DATE {first}) = 0 \
-                  OR EXISTS (SELECT 1 FROM sync.journal_months WHERE table_name = {name} \
-                    AND journal_level = {level} AND journal_id = {id} \
-                    AND journal_month = DATE {first} AND not_found_at <= {before}) AS BIGINT)",
-                sql::ident(table),
+                "WITH asked AS (SELECT {level} AS journal_level, {id} AS journal_id, \
+                    DATE {first} AS journal_month), \
+                  months AS (SELECT m.* FROM sync.journal_months m JOIN asked a ON {of_month} \
+                    WHERE m.table_name = {name}) \
+                  SELECT CAST(NOT EXISTS (SELECT 1 FROM main.{table} l JOIN asked a ON {of_line}) \
+                      AND NOT EXISTS (SELECT 1 FROM history.{table} l JOIN months a ON {of_line} \
+                        AND l._valid_to = a.left_at) \
+                    OR EXISTS (SELECT 1 FROM months WHERE not_found_at <= {before}) AS BIGINT)",
+                table = sql::ident(table),
+                of_month = same_month("m", "a"),
+                of_line = same_month("l", "a"),
                 level = sql::text(&scope.level.to_string()),
                 id = scope.id,
                 first = sql::text(&scope.month.first().to_string()),
