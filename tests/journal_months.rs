@@ -255,6 +255,16 @@ fn lines_that_an_incomplete_reading_lacks_stay_behind_those_of_the_answer() {
     let before = rows(&world.store(), &content);
     assert_eq!(before.len(), 40);
 
+    // Lines, and amounts where they are known.
+    let reports = format!(
+        "SELECT lines, NULL, payment, purchase_price FROM report.revenue_by_month WHERE month = '{closed}-01' \
+         UNION ALL SELECT closed_lines, restatements, current_payment, net_payment \
+           FROM report.journal_statement WHERE journal = 'revenue_journals' AND {of_month} \
+         UNION ALL SELECT lines, status, payment, difference \
+           FROM report.journal_reconciliation WHERE {of_month}"
+    );
+    let known = rows(&world.published(), &reports);
+    assert!(known.iter().all(|row| row.split(" | ").count() >= 3), "{known:?}");
     let path = format!("/api/Offices/{OFFICE}/RevenueJournals");
     let lost = format!("fromDate={closed}-01");
     for nth in [1, 3, 5] {
@@ -268,6 +278,7 @@ fn lines_that_an_incomplete_reading_lacks_stay_behind_those_of_the_answer() {
         ["revenue_journals", "11", &closed, "incomplete"]
     );
     assert_eq!(rows(&world.store(), &content), before, "no line and no annotation is lost");
+    assert_eq!(rows(&world.published(), &reports), ["40", "40 | 0", "40 | incomplete"]);
     let placed: Vec<usize> =
         rows(&world.store(), &numbers).iter().map(|n| n.parse().unwrap()).collect();
     let there = placed.iter().position(|number| *number == 1).unwrap();
@@ -282,6 +293,7 @@ fn lines_that_an_incomplete_reading_lacks_stay_behind_those_of_the_answer() {
         rows(&world.store(), &numbers).iter().map(|n| n.parse().unwrap()).collect();
     assert_eq!(placed, (1..=40).collect::<Vec<_>>());
     assert_eq!(rows(&world.store(), &content), before);
+    assert_eq!(rows(&world.published(), &reports), known);
     assert_eq!(restatements(&world), [""; 0]);
     assert_eq!(one::<i64>(&world.store(), "SELECT count(*) FROM history.revenue_journals"), 0);
 }

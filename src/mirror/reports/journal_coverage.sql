@@ -118,9 +118,9 @@ SELECT
         WHEN m.complete THEN 'complete'
         ELSE 'missing'
     END AS status,
-    -- Of lines that may not be read any more nobody knows what they come to.
+    -- Of lines that may not be read any more nobody knows what they come to, nor of some of a month's.
     CASE
-        WHEN m.table_name = 'revenue_journals' AND m.complete
+        WHEN m.table_name = 'revenue_journals' AND m.complete AND f.kind IS DISTINCT FROM 'Incomplete'
             AND coalesce(t.status, 'ok') NOT IN ('disabled', 'forbidden', 'absent')
             THEN s.sum_matches
     END AS sum_matches

@@ -55,8 +55,9 @@ months AS (
         v.status AS coverage,
         v.sum_matches,
         v.read_at,
-        -- What was never read, or may no longer be, is not known.
-        v.read_at IS NOT NULL AND v.status NOT IN ('disabled', 'forbidden', 'absent') AS is_known,
+        -- What was never read completely, or last was not, or may no longer be read, is not known.
+        v.read_at IS NOT NULL
+            AND v.status NOT IN ('incomplete', 'disabled', 'forbidden', 'absent') AS is_known,
         CASE WHEN is_known AND NOT coalesce(j.payment, false) THEN coalesce(r.payment, 0) END
             AS payment,
         CASE WHEN is_known AND a.are_read AND NOT coalesce(j.payment_change, false)

@@ -33,6 +33,13 @@ lines AS (
     FROM main.settlement_journals
     GROUP BY ALL
 ),
+known AS (
+    -- Not a month that was not read completely the last time, nor what is not read any more, nor a level that is not
+    -- mirrored any more, until its months are read again.
+    SELECT journal, journal_level, journal_id, journal_month
+    FROM report.journal_coverage
+    WHERE read_at IS NOT NULL AND status NOT IN ('incomplete', 'disabled', 'forbidden', 'absent')
+),
 rejected AS (
     -- A sum without a value that did not fit is no sum. The scope is offices/11/2026-10.
     SELECT DISTINCT scope
@@ -50,26 +57,21 @@ current AS (
         c.closed_at,
         c.lines AS closed_lines,
         c.payment AS closed_payment,
-        -- Not known of a table that is not read any more, nor of a level that is not mirrored any more, until its
-        -- months are read again.
-        CASE WHEN m.complete AND t.table_name IS NULL THEN coalesce(l.lines, 0) END AS current_lines,
+        CASE WHEN k.journal IS NOT NULL THEN coalesce(l.lines, 0) END AS current_lines,
         CASE
-            WHEN m.complete AND t.table_name IS NULL AND c.journal = 'revenue_journals' AND r.scope IS NULL
-                THEN coalesce(l.payment, 0)
+            WHEN k.journal = 'revenue_journals' AND r.scope IS NULL THEN coalesce(l.payment, 0)
         END AS current_payment
     FROM closed AS c
-    LEFT JOIN sync.journal_months AS m
-        ON m.table_name = c.journal
-        AND m.journal_level = c.journal_level
-        AND m.journal_id = c.journal_id
-        AND m.journal_month = c.journal_month
+    LEFT JOIN known AS k
+        ON k.journal = c.journal
+        AND k.journal_level = c.journal_level
+        AND k.journal_id = c.journal_id
+        AND k.journal_month = c.journal_month
     LEFT JOIN lines AS l
         ON l.journal = c.journal
         AND l.journal_level = c.journal_level
         AND l.journal_id = c.journal_id
         AND l.journal_month = c.journal_month
-    LEFT JOIN sync.resources AS t
-        ON t.table_name = c.journal AND t.status IN ('disabled', 'forbidden', 'absent')
     LEFT JOIN rejected AS r
         ON r.scope
         = c.journal_level || '/' || c.journal_id || '/' || strftime(c.journal_month, '%Y-%m')
@@ -115,9 +117,9 @@ COMMENT ON COLUMN report.journal_statement.journal_month IS 'First day of the mo
 COMMENT ON COLUMN report.journal_statement.closed_lines IS 'Lines when it was closed.';
 COMMENT ON COLUMN report.journal_statement.closed_payment IS 'Revenue journals: sum of the payments when it was closed.';
 COMMENT ON COLUMN report.journal_statement.current_lines IS
-    'Lines now; NULL where the month is not mirrored, because journals.level is another, or the table is not read any more.';
+    'Lines now; NULL where the last reading of the month was not complete, or it is not read any more: the table is not, or journals.level or journals.ids do not ask for it.';
 COMMENT ON COLUMN report.journal_statement.current_payment IS
-    'Revenue journals: sum of the payments now; NULL where a value did not fit, the month is not mirrored, or the table is not read any more.';
+    'Revenue journals: sum of the payments now; NULL where a value did not fit, or the lines are not known.';
 COMMENT ON COLUMN report.journal_statement.net_payment IS 'current_payment minus closed_payment.';
 COMMENT ON COLUMN report.journal_statement.restatements IS
     'Rows of report.journal_restatements since it was closed; annotations change no payment of a line and are counted too.';

@@ -13,10 +13,13 @@ rejected AS (
     GROUP BY scope
 ),
 known AS (
-    -- Rows of a table that may no longer be read count as not known (docs/architecture.md, "Reports").
-    SELECT count(*) = 0 AS revenue
-    FROM sync.resources
-    WHERE table_name = 'revenue_journals' AND status IN ('forbidden', 'absent', 'disabled')
+    -- A month that was never read completely, or last was not, may have lines that it should not have, or lack some;
+    -- and what is not read any more counts as not known (docs/architecture.md, "Reports").
+    SELECT journal_level, journal_id, journal_month
+    FROM report.journal_coverage
+    WHERE journal = 'revenue_journals'
+      AND read_at IS NOT NULL
+      AND status NOT IN ('incomplete', 'disabled', 'forbidden', 'absent')
 ),
 months AS (
     SELECT
@@ -35,13 +38,14 @@ SELECT
     m.journal_id,
     coalesce(o.name, g.name, c.name) AS name,
     m.lines,
-    CASE WHEN k.revenue AND NOT coalesce(r.payment, false) THEN m.payment END AS payment,
     CASE
-        WHEN k.revenue AND NOT coalesce(r.purchase_price, false) THEN m.purchase_price
+        WHEN k.journal_id IS NOT NULL AND NOT coalesce(r.payment, false) THEN m.payment
+    END AS payment,
+    CASE
+        WHEN k.journal_id IS NOT NULL AND NOT coalesce(r.purchase_price, false) THEN m.purchase_price
     END AS purchase_price
 FROM months AS m
--- No CROSS JOIN: DuckDB prints it as a comma, which binds another way, where a view is kept as text.
-JOIN known AS k ON true
+LEFT JOIN known AS k USING (journal_level, journal_id, journal_month)
 LEFT JOIN sync.journal_scopes AS g
     ON g.journal_level = m.journal_level
     AND g.journal_id = m.journal_id
@@ -56,8 +60,8 @@ COMMENT ON VIEW report.revenue_by_month IS
 COMMENT ON COLUMN report.revenue_by_month.month IS 'First day of the month that the lines were asked for.';
 COMMENT ON COLUMN report.revenue_by_month.journal_id IS 'The office, broker company or chain.';
 COMMENT ON COLUMN report.revenue_by_month.name IS 'Its name, where it is known.';
-COMMENT ON COLUMN report.revenue_by_month.lines IS 'Lines of the month.';
+COMMENT ON COLUMN report.revenue_by_month.lines IS 'Lines of the month that are mirrored.';
 COMMENT ON COLUMN report.revenue_by_month.payment IS
-    'Sum of the payments, without the changes that annotations make; NULL where a value did not fit or the journal is no longer readable.';
+    'Sum of the payments, without the changes that annotations make; NULL where a value did not fit, the month was never read completely or last was not, or it is not read any more (report.journal_coverage says which).';
 COMMENT ON COLUMN report.revenue_by_month.purchase_price IS
-    'Sum of the purchase prices; NULL where a value did not fit or the journal is no longer readable.';
+    'Sum of the purchase prices; NULL where that of the payments would be.';

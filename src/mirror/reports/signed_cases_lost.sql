@@ -8,7 +8,16 @@ months AS (
     GROUP BY month
 ),
 versions AS (
-    SELECT id, assignment_type, case_activated_date, _valid_from, _valid_to, _change
+    SELECT
+        id,
+        assignment_type,
+        case_activated_date,
+        -- A value that did not fit stands in _extra; what it says is not known, and so it is no change.
+        assignment_type IS NULL AND contains(coalesce(_extra, ''), '"AssignmentType":')
+        OR case_activated_date IS NULL AND contains(coalesce(_extra, ''), '"CaseActivatedDate":') AS is_open,
+        _valid_from,
+        _valid_to,
+        _change
     FROM history.cases
     -- Versions of before another source.time_zone was set hold the instants of that zone. A row that is read again
     -- under this one and has not changed begins when it did before.
@@ -16,7 +25,15 @@ versions AS (
        OR _valid_from >= (SELECT max(value) FROM sync.meta WHERE key = 'zone_since')::TIMESTAMPTZ
        OR _valid_to > (SELECT max(value) FROM sync.meta WHERE key = 'zone_read_at' AND value <> '')::TIMESTAMPTZ
     UNION ALL
-    SELECT id, assignment_type, case_activated_date, _synced_at, NULL, NULL
+    SELECT
+        id,
+        assignment_type,
+        case_activated_date,
+        assignment_type IS NULL AND contains(coalesce(_extra, ''), '"AssignmentType":')
+        OR case_activated_date IS NULL AND contains(coalesce(_extra, ''), '"CaseActivatedDate":'),
+        _synced_at,
+        NULL,
+        NULL
     FROM main.cases
 ),
 counted AS (
@@ -24,11 +41,14 @@ counted AS (
     FROM versions AS v
     -- The last month that began by then; a plain range join is many times slower.
     ASOF JOIN months AS m ON v.case_activated_date >= m.starts_at
-    WHERE v.case_activated_date < m.ends_at AND v.assignment_type IS DISTINCT FROM 'Valuation'
+    WHERE v.case_activated_date < m.ends_at
+      AND v.assignment_type IS DISTINCT FROM 'Valuation'
+      AND NOT v.is_open
 ),
 lost AS (
     SELECT month, id, max(_valid_to) AS at, arg_max(_change, _valid_to) AS change
     FROM counted
+    WHERE id NOT IN (SELECT id FROM versions WHERE is_open AND _valid_to IS NULL)
     GROUP BY month, id
     -- What is valid now is in main.
     HAVING count(*) = count(_valid_to)
@@ -38,7 +58,7 @@ became AS (
     SELECT l.month, l.id, arg_min(v.assignment_type IS NOT DISTINCT FROM 'Valuation', v._valid_from)
         AS is_valuation
     FROM lost AS l
-    JOIN versions AS v ON v.id = l.id AND v._valid_from >= l.at
+    JOIN versions AS v ON v.id = l.id AND v._valid_from >= l.at AND NOT v.is_open
     GROUP BY l.month, l.id
 )
 SELECT
@@ -58,5 +78,5 @@ COMMENT ON VIEW report.signed_cases_lost IS
 COMMENT ON COLUMN report.signed_cases_lost.month IS 'First day of the month, in source.time_zone, in which the case was counted.';
 COMMENT ON COLUMN report.signed_cases_lost.case_id IS 'The case.';
 COMMENT ON COLUMN report.signed_cases_lost.reason IS
-    'hidden: no search shows it any more; deleted; date changed: case_activated_date lies in another month, or in none; type changed: it is a valuation.';
+    'hidden: no search shows it any more; deleted: it left the table cases, for projects too; date changed: case_activated_date lies in another month, or in none; type changed: it is a valuation.';
 COMMENT ON COLUMN report.signed_cases_lost.at IS 'When the mirror learned of it.';

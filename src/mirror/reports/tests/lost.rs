@@ -82,6 +82,36 @@ fn what_changes_otherwise_or_never_counted_is_no_loss() {
     assert_eq!(lost(&conn), []);
 }
 
+/// A value that does not fit stands in `_extra`: nobody knows whether it is another.
+#[test]
+fn a_value_that_does_not_fit_is_no_loss_until_it_does() {
+    let conn = store(None, 2026..=2026);
+    let open = |table: &str, id: i64, field: &str| {
+        let extra = format!("{{\"{field}\":\"odd\",\"Other\":1}}");
+        let column =
+            if field == "AssignmentType" { "assignment_type" } else { "case_activated_date" };
+        let set = format!("UPDATE {table} SET _extra = ? WHERE id = ? AND {column} IS NULL");
+        assert_eq!(conn.execute(&set, duckdb::params![extra, id]).unwrap(), 1, "{table} {id}");
+    };
+    // Its date does not fit now; that of the second fits again, and is another; of the third it is the same.
+    version(&conn, 1, "Sale", MARCH, 4, "updated");
+    now(&conn, 1, "Sale", None, 4);
+    open("main.cases", 1, "CaseActivatedDate");
+    for (id, signed) in [(2, APRIL), (3, MARCH)] {
+        version(&conn, id, "Sale", MARCH, 4, "updated");
+        version(&conn, id, "Sale", None, 6, "updated");
+        open("history.cases", id, "CaseActivatedDate");
+        now(&conn, id, "Sale", signed, 6);
+    }
+    // Whether it counted while its type did not fit is not known: then it is a valuation.
+    version(&conn, 4, "Sale", MARCH, 6, "updated");
+    conn.execute_batch("UPDATE history.cases SET assignment_type = NULL WHERE id = 4").unwrap();
+    open("history.cases", 4, "AssignmentType");
+    now(&conn, 4, "Valuation", MARCH, 6);
+    let row = ("2026-03-01".to_owned(), 2, "date changed".to_owned(), "04".to_owned());
+    assert_eq!(lost(&conn), [row]);
+}
+
 #[test]
 fn versions_with_the_instants_of_another_zone_are_no_loss() {
     let conn = store(None, 2026..=2026);
