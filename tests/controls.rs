@@ -197,6 +197,35 @@ fn months_without_a_sum_have_no_control(#[case] answer: Fault, #[case] words: &s
     assert_status(&world.run(&["status"]), 0);
 }
 
+/// Where there is no month to say anything of, that is said.
+#[test]
+fn what_no_month_tells_of_is_not_clear_either() {
+    let world = brisk(unthrottled(12));
+    let none = "[resources]\ndisable = [\"offices\", \"employee_offices\"]\n";
+    world.configure(&format!("{UNTHROTTLED}{none}"));
+    world.run(&["sync"]);
+    let of_months = "SELECT count(*) FROM report.journal_coverage";
+    assert_eq!(one::<i64>(&world.published(), of_months), 0);
+    assert_eq!(
+        not_clear(&world),
+        ["case", "depot", "revenue", "settlement"]
+            .map(|kind| format!("{{'journal': {kind}_journals, 'status': disabled}}"))
+    );
+
+    // A value of a journal without a sum.
+    let world = mirrored(2);
+    assert_eq!(not_clear(&world), [""; 0]);
+    let line = r#"[{"DepotJournalDocumentId": 1, "Amount": 1.005}]"#;
+    let path = format!("/api/Offices/{OFFICE}/DepotJournals");
+    world.sandbox.fault(fault(&path, None, garbage(line)));
+    let (day, doubt) = (format!("{}-01", month(1)), ["--set", "source.doubt=0s"]);
+    let read = ["journals", "--from", &day, "--to", &day, "--kind", "depot"];
+    world.run(&[&read[..], &doubt].concat());
+    world.run(&[&read[..], &doubt].concat());
+    let row = "{'journal': depot_journals, 'status': rejected}".to_owned();
+    assert!(not_clear(&world).contains(&row), "{:?}", not_clear(&world));
+}
+
 #[test]
 fn a_control_that_nobody_wants_is_no_failure_and_no_agreement() {
     let world = brisk(unthrottled(12));

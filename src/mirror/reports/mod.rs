@@ -50,6 +50,10 @@ const FRESHNESS: &str = include_str!("freshness.sql");
 /// What a published copy shows.
 const SNAPSHOT: &str = include_str!("snapshot.sql");
 
+/// What the comments of the macros say of the instants that they take.
+const WITH_OFFSET: &str =
+    "Give the instant with an offset: text without one is read in the session's time zone.";
+
 /// Everything in schema `report` that can be read like a table, and is published as Parquet.
 pub(crate) const RELATIONS: [&str; 13] = [
     "calendar",
@@ -198,7 +202,7 @@ fn all(freshness: &str) -> Vec<(&'static str, Cow<'_, str>)> {
             as_of::macro_of(
                 "signed_cases",
                 SIGNED_CASES,
-                "report.signed_cases as the mirror held it at an instant.",
+                &format!("report.signed_cases as the mirror held it at an instant. {WITH_OFFSET}"),
             ),
         ),
         (
@@ -206,8 +210,10 @@ fn all(freshness: &str) -> Vec<(&'static str, Cow<'_, str>)> {
             as_of::macro_of(
                 "total_cost",
                 TOTAL_COST,
-                "report.total_cost as the mirror held it at an instant. What could not be read then \
-                 and has been read since counts as known.",
+                &format!(
+                    "report.total_cost as the mirror held it at an instant: what could not be read then \
+                     was not known then. {WITH_OFFSET}"
+                ),
             ),
         ),
     ];

@@ -70,4 +70,4 @@ FROM counted AS c
 CROSS JOIN known AS k;
 
 COMMENT ON MACRO TABLE report.signed_cases_between IS
-    'Cases signed per office between two instants, both included: report.signed_cases for any period. The number is NULL where a rejected value leaves it open.';
+    'Cases signed per office between two instants, both included: report.signed_cases for any period. The number is NULL where a rejected value leaves it open. Give the instants with an offset: text without one is read in the session''s time zone.';
