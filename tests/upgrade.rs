@@ -70,6 +70,7 @@ const OF_LINES: [&str; 6] = [
 /// The store of the fifth format: when a table was written and read was found out by reading all its rows.
 const FIFTH_FORMAT: &str = "
     -- Of the eleventh: it was not noted what was read for the first time; of the tenth: it was not noted whose rows a change wrote; of the eighth: nothing was kept of what left; of the seventh: nothing came but from the feeds; of the sixth: nobody could be forgotten.
+    DROP VIEW sync.read_scopes;
     DROP TABLE sync.first_reads;
     DROP TABLE sync.earlier_statuses;
     DROP TABLE sync.changed_scopes;

@@ -12,29 +12,54 @@ use crate::error::Result;
 use crate::sql;
 use crate::text::hex;
 
-/// The tables of the daemon's own state that reports read, each with the columns that tell its rows apart; without
-/// any, two rows are one only where all of them are equal.
-const STATE: [(&str, &[&str]); 17] = [
-    ("closings", &[]),
-    ("earlier_statuses", &[]),
-    ("failures", &[]),
-    ("fetched_cases", &["case_id"]),
-    ("fetched_coverage", &[]),
-    ("fetched_marks", &[]),
-    ("fetched_scopes", &["table_name", "id", "part"]),
-    ("first_reads", &[]),
-    ("freshness", &[]),
-    ("journal_months", &[]),
-    ("journal_scopes", &[]),
-    ("left_scopes", &[]),
-    ("meta", &[]),
-    ("rejects", &[]),
-    ("resources", &[]),
-    ("restatements", &[]),
-    ("snapshot", &[]),
+/// A table of the daemon's own state that reports read.
+struct State {
+    name: &'static str,
+    /// The columns that tell its rows apart; without any, two rows are one only where all of them are equal.
+    key: &'static [&'static str],
+    /// What else of it reports want to know; `None`: everything. What moves whenever a case is read again would make
+    /// each publishing as long as the mirror is large.
+    others: Option<&'static [&'static str]>,
+}
+
+impl State {
+    const fn whole(name: &'static str) -> State {
+        State { name, key: &[], others: None }
+    }
+
+    const fn of(
+        name: &'static str,
+        key: &'static [&'static str],
+        others: &'static [&'static str],
+    ) -> State {
+        State { name, key, others: Some(others) }
+    }
+
+    fn has(&self, column: &str) -> bool {
+        self.others.is_none_or(|others| self.key.contains(&column) || others.contains(&column))
+    }
+}
+
+const STATE: [State; 18] = [
+    State::whole("closings"),
+    State::whole("earlier_statuses"),
+    State::whole("failures"),
+    State::of("fetched_cases", &["case_id"], &["coverage", "mark"]),
+    State::of("fetched_coverage", &["coverage", "table_name"], &[]),
+    State::of("fetched_marks", &["table_name"], &["forgotten"]),
+    State::of("fetched_scopes", &["table_name", "id", "part"], &["complete", "mark"]),
+    State::whole("first_reads"),
+    State::whole("freshness"),
+    State::whole("journal_months"),
+    State::whole("journal_scopes"),
+    State::whole("left_scopes"),
+    State::whole("meta"),
+    State::whole("rejects"),
+    State::whole("resources"),
+    State::whole("restatements"),
+    State::of("seen", &["case_id"], &["removed"]),
+    State::whole("snapshot"),
 ];
-/// Of this one reports want to know nothing but these.
-const SEEN: (&str, [&str; 2]) = ("seen", ["case_id", "removed"]);
 
 /// The column of a journal's month, by which its files are parted.
 const MONTH: &str = "journal_month";
@@ -180,7 +205,7 @@ pub(super) fn all(engine: &Engine, catalog: &Catalog) -> Result<Vec<Table>> {
 }
 
 fn read(engine: &Engine) -> Result<Vec<Table>> {
-    let state = STATE.iter().map(|(name, _)| *name).chain([SEEN.0]);
+    let state = STATE.iter().map(|state| state.name);
     let which = format!(
         "database_name = '{PUBLISHED}' AND (schema_name IN ('main', 'history') \
            OR schema_name = 'report' AND table_name = 'calendar' \
@@ -231,8 +256,8 @@ fn read(engine: &Engine) -> Result<Vec<Table>> {
     )?;
     for (of, column) in columns {
         let Some(table) = tables.get_mut(&of) else { continue };
-        let is_wanted = of.0 != "sync" || of.1 != SEEN.0 || SEEN.1.contains(&column.name.as_str());
-        if is_wanted {
+        let state = STATE.iter().find(|state| of.0 == "sync" && of.1 == state.name);
+        if state.is_none_or(|state| state.has(&column.name)) {
             table.columns.push(column);
         }
     }
@@ -275,8 +300,8 @@ fn describe(
 }
 
 fn describe_state(table: &mut Table) {
-    let known = STATE.iter().find(|(name, _)| *name == table.name).map(|(_, key)| *key);
-    let key = known.unwrap_or(&SEEN.1[..1]);
+    let state = STATE.iter().find(|state| state.name == table.name);
+    let key = state.map_or(&[] as &[&str], |state| state.key);
     table.identity = key.iter().map(|column| (*column).to_owned()).collect();
     let others = table.columns.iter().map(|c| c.name.clone());
     table.moving = others.filter(|c| !key.is_empty() && !table.identity.contains(c)).collect();

@@ -12,7 +12,7 @@ use crate::sql;
 use crate::text::hex;
 
 /// What reports read of the daemon's own state by way of a view.
-const STATE: &str = "fetched";
+const STATE: &str = "read_scopes";
 
 /// The views and macros of the published file.
 pub(super) struct Views {

@@ -63,6 +63,7 @@ fn prepare_within(
             .map_err(|e| db("cannot describe report.calendar", e))?;
         fetched::create(conn)?;
         fetched::create_view(conn)?;
+        fetched::create_read_scopes(conn)?;
         State::new(conn).unread().show(&[])?;
         set_meta(conn, "format", &FORMAT.to_string())?;
         set_meta(conn, "definition", "1")?;
@@ -124,6 +125,7 @@ fn prepare_within(
             upgrade::remove_doubled(conn, catalog)?;
         }
         if format < 12 {
+            fetched::create_read_scopes(conn)?;
             first_reads::reconstruct(conn, catalog)?;
         }
         set_meta(conn, "format", &FORMAT.to_string())?;

@@ -98,11 +98,11 @@ fn resources_then(body: &str) -> String {
     )
 }
 
-/// `sync.fetched` with the scopes of then. Of what happened to a scope since, the first thing says what it was: one
+/// `sync.read_scopes` with the scopes of then. Of what happened to a scope since, the first thing says what it was: one
 /// that left had been fetched, one that was read for the first time had not.
 fn fetched_then(body: &str) -> String {
     body.replace(
-        "FROM sync.fetched AS",
+        "FROM sync.read_scopes AS",
         "FROM (WITH later AS ( \
              SELECT table_name, id, min(read_at) AS read_at, min(left_at) AS left_at FROM ( \
                SELECT table_name, unnest(ids) AS id, read_at, CAST(NULL AS TIMESTAMPTZ) AS left_at \
@@ -110,7 +110,7 @@ fn fetched_then(body: &str) -> String {
                UNION ALL SELECT table_name, id, NULL, left_at \
                FROM sync.left_scopes WHERE left_at > CAST(at_instant AS TIMESTAMPTZ)) \
              GROUP BY table_name, id) \
-           SELECT f.table_name, f.id, f.part, f.complete FROM sync.fetched AS f \
+           SELECT f.table_name, f.id, f.part, f.complete FROM sync.read_scopes AS f \
            LEFT JOIN later AS l ON l.table_name = f.table_name AND l.id = f.id \
            WHERE l.id IS NULL \
            UNION ALL SELECT table_name, id, '' AS part, true AS complete FROM later \

@@ -15,7 +15,7 @@ fetched AS (
         f.id AS case_id,
         bool_or(f.table_name = 'commission_sharing') AS sharing,
         bool_or(f.table_name = 'estimated_costs') AS estimated
-    FROM sync.fetched AS f
+    FROM sync.read_scopes AS f
     JOIN readable USING (table_name)
     WHERE f.table_name IN ('commission_sharing', 'estimated_costs')
       AND f.part = ''

@@ -18,7 +18,7 @@ fetched AS (
         table_name,
         count(*) FILTER (WHERE complete) AS scopes_fetched
     FROM (
-        SELECT table_name, complete FROM sync.fetched
+        SELECT table_name, complete FROM sync.read_scopes
         UNION ALL
         SELECT table_name, complete AND wanted FROM sync.journal_months
     )

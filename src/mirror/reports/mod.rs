@@ -272,7 +272,7 @@ fn counted_sql(resource: &Resource) -> Option<String> {
     let ids = known_scopes(resource)?;
     let name = sql::text(&resource.table);
     Some(format!(
-        "    SELECT {name} AS table_name, count(*) AS scopes_fetched FROM sync.fetched \
+        "    SELECT {name} AS table_name, count(*) AS scopes_fetched FROM sync.read_scopes \
          WHERE table_name = {name} AND complete AND id IN (SELECT id FROM ({ids}))"
     ))
 }
@@ -308,8 +308,9 @@ fn known_scopes(resource: &Resource) -> Option<String> {
         let (column, table) = (sql::ident(column), sql::ident(table));
         format!("SELECT {column} AS id FROM main.{table} WHERE {column} IS NOT NULL")
     };
-    let fetched =
-        || format!("SELECT id FROM sync.fetched WHERE table_name = {}", sql::text(&resource.table));
+    let fetched = || {
+        format!("SELECT id FROM sync.read_scopes WHERE table_name = {}", sql::text(&resource.table))
+    };
     match (&resource.group, &resource.condition) {
         (Group::Case, _) if resource.lookup.is_some() => {
             let given = resource.lookup.iter();

@@ -32,7 +32,7 @@ fetched AS (
         bool_or(f.table_name = 'case_conditions') AS case_conditions,
         bool_or(f.table_name = 'property_conditions') AS property_conditions,
         bool_or(f.table_name = 'resale_information') AS resale_information
-    FROM sync.fetched AS f
+    FROM sync.read_scopes AS f
     JOIN readable USING (table_name)
     LEFT JOIN failed AS x ON x.table_name = f.table_name AND x.case_id = f.id
     WHERE f.table_name IN (

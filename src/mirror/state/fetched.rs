@@ -1,8 +1,9 @@
 //! What was fetched: one row per case with a version per refresh rule, and exceptions
 //! (`src/mirror/fetched.sql`).
 //!
-//! `sync.fetched` shows it as one row per table and scope. Statements of a commit and of a plan do not
-//! go through that view: they name the ids that they are about ([`rows_of`]).
+//! `sync.fetched` shows it as one row per table and scope, and `sync.read_scopes` only that it was read, by which a lake
+//! need not have the rest. Statements of a commit and of a plan do not go through these views: they name the ids that
+//! they are about ([`rows_of`]).
 
 use duckdb::Connection;
 
@@ -65,6 +66,32 @@ pub(in crate::mirror) fn rows_of(ids: &str) -> String {
 pub(in crate::mirror) fn create(conn: &Connection) -> Result<()> {
     conn.execute_batch(include_str!("fetched.sql"))
         .map_err(|e| db("cannot create the store's state", e))
+}
+
+/// What the reports ask: which scopes were read, and whether completely once. It names no column that moves whenever a
+/// case is read again.
+const READ_SCOPES: &str = "\
+    SELECT x.table_name, x.id, x.part, x.complete FROM sync.fetched_scopes AS x \
+    LEFT JOIN sync.fetched_marks AS m ON m.table_name = x.table_name \
+    WHERE m.forgotten IS NULL OR m.forgotten <= x.mark \
+    UNION ALL \
+    SELECT c.table_name, f.case_id AS id, '' AS part, true AS complete FROM sync.fetched_cases AS f \
+    JOIN sync.fetched_coverage AS c ON c.coverage = f.coverage \
+    ANTI JOIN (SELECT id, table_name FROM sync.fetched_scopes WHERE part = '') AS x \
+      ON x.id = f.case_id AND x.table_name = c.table_name \
+    LEFT JOIN sync.fetched_marks AS m ON m.table_name = c.table_name \
+    WHERE m.forgotten IS NULL OR m.forgotten <= f.mark";
+
+/// Makes the view `sync.read_scopes`.
+pub(in crate::mirror) fn create_read_scopes(conn: &Connection) -> Result<()> {
+    let comment = "Per table and scope that was read: whether it was read completely once (complete). \
+                   sync.fetched says more";
+    conn.execute_batch(&format!(
+        "CREATE OR REPLACE VIEW sync.read_scopes AS {READ_SCOPES}; \
+         COMMENT ON VIEW sync.read_scopes IS {}",
+        sql::text(comment)
+    ))
+    .map_err(|e| db("cannot create the store's state", e))
 }
 
 /// Makes the view `sync.fetched`.
@@ -324,8 +351,15 @@ mod tests {
         conn
     }
 
-    /// What `sync.fetched` shows, with the digests, a line per row.
+    /// What `sync.fetched` shows, with the digests, a line per row; `sync.read_scopes` shows the same scopes.
     fn shown(conn: &Connection) -> Vec<String> {
+        let scopes = |view: &str| {
+            let scopes = format!(
+                "SELECT concat_ws(' ', table_name, id, part, complete) FROM sync.{view} ORDER BY 1"
+            );
+            sql::query(conn, &scopes, |row| row.get::<_, String>(0)).unwrap()
+        };
+        assert_eq!(scopes("read_scopes"), scopes("fetched"));
         let all = format!("{} UNION ALL {}", exceptions(None), folded(None));
         let rows = format!("SELECT f::VARCHAR FROM ({all}) f ORDER BY table_name, id, part");
         sql::query(conn, &rows, |row| row.get(0)).unwrap()
@@ -436,6 +470,7 @@ mod tests {
         log.forget_table("entries").unwrap();
         log.mark_tables("SELECT table_name FROM sync.fetched_scopes", Mark::Full).unwrap();
         log.mark_tables("SELECT 'entries'", Mark::Full).unwrap();
+        assert_eq!(shown(&conn).len(), 13, "three tables of four cases, and a contact");
         let left = "activities full, cases full, costs full";
         for id in 1..=4 {
             assert_eq!(statuses(&conn, id), left, "{id}");

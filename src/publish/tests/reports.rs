@@ -49,7 +49,7 @@ fn a_report_is_written_when_something_that_it_reads_has_changed() {
             "UPDATE sync.resources SET status = 'forbidden' WHERE table_name = 'cases'",
             &["signed_cases", "total_cost", "journal_coverage"],
         ),
-        // Below the view sync.fetched.
+        // Below the view sync.read_scopes.
         (
             "INSERT INTO sync.fetched_scopes (table_name, id) VALUES ('costs', 1)",
             &["total_cost", "commission", "freshness"],
