@@ -156,6 +156,24 @@ fn an_office_that_left_the_list_is_asked_until_the_source_answers_404_and_is_sho
     );
     assert!(!text.contains("the mirror equals the source"), "{text}");
 
+    // So it stays while another level is mirrored and after it.
+    let of_revenue = "SELECT l.* EXCLUDE (_synced_at) FROM revenue_journals l ORDER BY ALL";
+    let (revenue, notes) =
+        (lines(&world.published(), of_revenue), "FROM revenue_journal_annotations");
+    let noted = lines(&world.published(), notes).len();
+    let chain = format!("{UNTHROTTLED}{BOTH_DUE}[journals]\nlevel = \"chain\"\n");
+    world.configure(&chain);
+    assert_status(&world.run(&["sync"]), 0);
+    world.configure(&format!("{UNTHROTTLED}{BOTH_DUE}"));
+    assert_status(&world.run(&["sync"]), 0);
+    assert_eq!(
+        lines(&world.published(), &of_office),
+        ["{'status': gone, 'months': 15, 'names': 1}"]
+    );
+    assert_eq!(one::<String>(&world.published(), &payment), after);
+    assert_eq!(lines(&world.published(), of_revenue), revenue);
+    assert_eq!(lines(&world.published(), notes).len(), noted);
+
     // It comes back.
     world.sandbox.clear_faults();
     world.sync();

@@ -287,6 +287,14 @@ fn lines_that_an_incomplete_reading_lacks_stay_behind_those_of_the_answer() {
     assert_eq!(placed, expected, "what the answer lacks stands behind what it has");
     assert_eq!(restatements(&world), [""; 0]);
 
+    // Nor are the sums known when other things go wrong after it.
+    for (answer, status) in [(refuse(500), "failing"), (garbage("[]"), "doubted")] {
+        world.sandbox.clear_faults();
+        world.sandbox.fault(fault(&path, None, answer));
+        assert_status(&journals(&world, &closed, &closed, &["--kind", "revenue"]), 3);
+        let open = ["40".to_owned(), "40 | 0".to_owned(), format!("40 | {status}")];
+        assert_eq!(rows(&world.published(), &reports), open);
+    }
     world.sandbox.clear_faults();
     read_again(&world, &closed);
     let placed: Vec<usize> =

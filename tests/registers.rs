@@ -101,7 +101,7 @@ fn versions_that_several_answers_have_are_there_once() {
     let doubled = "INSERT INTO main.processing_bases FROM main.processing_bases; \
                    INSERT INTO history.processing_bases FROM history.processing_bases; \
                    UPDATE sync.meta SET value = '8' WHERE key = 'format'; DROP TABLE sync.left_scopes; \
-                   DROP TABLE sync.changed_scopes; DROP VIEW sync.read_scopes; DROP TABLE sync.first_reads; DROP TABLE sync.earlier_statuses";
+                   DROP TABLE sync.changed_scopes; DROP VIEW sync.read_scopes; DROP VIEW sync.known_months; DROP TABLE sync.first_reads; DROP TABLE sync.earlier_statuses";
     Connection::open(world.path("data/store.duckdb")).unwrap().execute_batch(doubled).unwrap();
     once("c", &[&id, "9002"], "1/c 2/c", 3);
 }

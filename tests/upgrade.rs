@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use duckdb::Connection;
 
-use casemirror::sandbox::{Facet, Journal, JournalEdit, Options};
+use casemirror::sandbox::{Act, Facet, Journal, JournalEdit, Options};
 
 use crate::support::follow::{brisk, change, shown_cases, unthrottled};
 use crate::support::journals::{OFFICE, edit, mirrored, month, options, read_again};
@@ -67,10 +67,20 @@ const OF_LINES: [&str; 6] = [
     "settlement_journals",
 ];
 
+/// The store of the eleventh format: it was not noted what was read for the first time, nor what came incompletely.
+const ELEVENTH_FORMAT: &str = "
+    DROP VIEW sync.read_scopes;
+    DROP VIEW sync.known_months;
+    DROP TABLE sync.first_reads;
+    DROP TABLE sync.earlier_statuses;
+    ALTER TABLE sync.journal_months DROP COLUMN incomplete_at;
+    UPDATE sync.meta SET value = '11' WHERE key = 'format';";
+
 /// The store of the fifth format: when a table was written and read was found out by reading all its rows.
 const FIFTH_FORMAT: &str = "
-    -- Of the eleventh: it was not noted what was read for the first time; of the tenth: it was not noted whose rows a change wrote; of the eighth: nothing was kept of what left; of the seventh: nothing came but from the feeds; of the sixth: nobody could be forgotten.
+    -- Of the tenth: it was not noted whose rows a change wrote; of the eighth: nothing was kept of what left; of the seventh: nothing came but from the feeds; of the sixth: nobody could be forgotten.
     DROP VIEW sync.read_scopes;
+    DROP VIEW sync.known_months;
     DROP TABLE sync.first_reads;
     DROP TABLE sync.earlier_statuses;
     DROP TABLE sync.changed_scopes;
@@ -398,7 +408,7 @@ fn a_store_of_the_fifth_format_says_how_fresh_its_tables_are_as_it_did() {
 
 /// What was read by then is known from the rows that came of it, and from when it was last read.
 #[test]
-fn a_store_of_the_fifth_format_knows_what_was_read_by_then() {
+fn a_store_of_the_eleventh_format_knows_what_was_read_by_then() {
     let world = brisk(unthrottled(10));
     world.sync();
     let costs = |from: &str| {
@@ -416,14 +426,25 @@ fn a_store_of_the_fifth_format_knows_what_was_read_by_then() {
     }
     world.sync();
     assert_eq!(costs(&as_of), was);
-    open(&world).execute_batch(FIFTH_FORMAT).unwrap();
-    upgrade(&world, 5);
+    let gone = shown_cases(&world)[0];
+    world.sandbox.act(&Act::DeleteCase { case_id: gone }).unwrap();
+    assert_eq!(world.run(&["sync", "--full"]).status.code(), Some(0));
+    assert_eq!(costs(&as_of), was);
+    open(&world).execute_batch(ELEVENTH_FORMAT).unwrap();
+    upgrade(&world, 11);
     let after = costs(&as_of);
     assert_eq!(after.len(), was.len());
     let (same, open): (Vec<_>, Vec<_>) = after.iter().partition(|row| was.contains(row));
     assert!(!same.is_empty());
     // What was empty may not have been read: it is not said to cost nothing.
     assert!(open.iter().all(|row| row.contains("'total_cost': NULL")), "{open:#?}");
+    // Between the listing and the first reading no total was known, nor of the case that has left since.
+    let listed = "SELECT min(_valid_from)::VARCHAR FROM history.cases";
+    let listed = one::<String>(&world.store(), listed);
+    let known = format!(
+        "SELECT count(*) || ' ' || count(total_cost) FROM report.total_cost_as_of('{listed}')"
+    );
+    assert_eq!(one::<String>(&world.published(), &known), format!("{} 0", was.len()));
 }
 
 #[test]

@@ -20,11 +20,13 @@ struct State {
     /// What else of it reports want to know; `None`: everything. What moves whenever a case is read again would make
     /// each publishing as long as the mirror is large.
     others: Option<&'static [&'static str]>,
+    /// Rows are only added to it, each with a key of its own: their other columns are not compared.
+    only_added: bool,
 }
 
 impl State {
     const fn whole(name: &'static str) -> State {
-        State { name, key: &[], others: None }
+        State { name, key: &[], others: None, only_added: false }
     }
 
     const fn of(
@@ -32,7 +34,11 @@ impl State {
         key: &'static [&'static str],
         others: &'static [&'static str],
     ) -> State {
-        State { name, key, others: Some(others) }
+        State { name, key, others: Some(others), only_added: false }
+    }
+
+    const fn only_added(name: &'static str, key: &'static [&'static str]) -> State {
+        State { name, key, others: None, only_added: true }
     }
 
     fn has(&self, column: &str) -> bool {
@@ -48,7 +54,7 @@ const STATE: [State; 18] = [
     State::of("fetched_coverage", &["coverage", "table_name"], &[]),
     State::of("fetched_marks", &["table_name"], &["forgotten"]),
     State::of("fetched_scopes", &["table_name", "id", "part"], &["complete", "mark"]),
-    State::whole("first_reads"),
+    State::only_added("first_reads", &["table_name", "read_at"]),
     State::whole("freshness"),
     State::whole("journal_months"),
     State::whole("journal_scopes"),
@@ -303,8 +309,9 @@ fn describe_state(table: &mut Table) {
     let state = STATE.iter().find(|state| state.name == table.name);
     let key = state.map_or(&[] as &[&str], |state| state.key);
     table.identity = key.iter().map(|column| (*column).to_owned()).collect();
-    let others = table.columns.iter().map(|c| c.name.clone());
-    table.moving = others.filter(|c| !key.is_empty() && !table.identity.contains(c)).collect();
+    let is_compared = !key.is_empty() && !state.is_some_and(|state| state.only_added);
+    let others = table.columns.iter().map(|c| c.name.clone()).filter(|_| is_compared);
+    table.moving = others.filter(|c| !table.identity.contains(c)).collect();
 }
 
 /// How the store's columns are defined, and how often values were erased from its rows.

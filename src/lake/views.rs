@@ -12,7 +12,7 @@ use crate::sql;
 use crate::text::hex;
 
 /// What reports read of the daemon's own state by way of a view.
-const STATE: &str = "read_scopes";
+const STATE: [&str; 2] = ["known_months", "read_scopes"];
 
 /// The views and macros of the published file.
 pub(super) struct Views {
@@ -43,8 +43,8 @@ impl Views {
             &format!(
                 "SELECT schema_name, view_name, sql, comment FROM duckdb_views() \
                  WHERE database_name = '{PUBLISHED}' AND NOT internal \
-                   AND (schema_name = 'report' OR schema_name = 'sync' AND view_name = {}) ORDER BY ALL",
-                sql::text(STATE)
+                   AND (schema_name = 'report' OR schema_name = 'sync' AND view_name IN ({})) ORDER BY ALL",
+                sql::texts(STATE)
             ),
             |row| {
                 Ok(View { schema: row.get(0)?, name: row.get(1)?, sql: row.get(2)?, comment: row.get(3)? })

@@ -20,7 +20,7 @@ COMMENT ON TABLE sync.changed_scopes IS 'Where there is a lake: whose rows the c
 COMMENT ON TABLE sync.snapshot IS 'Of a published file: the id of its snapshot, when it was taken, up to when every change is in (watermark), and whether every scope asked for was fetched once (complete)';
 COMMENT ON TABLE sync.fetched_cases IS 'Per case of which everything is as it was read: its coverage and, per refresh rule, the version it was fetched at; sync.fetched shows it per table';
 COMMENT ON TABLE sync.fetched_coverage IS 'Which tables a row of sync.fetched_cases with this coverage speaks for, and where their versions and times stand in its lists';
-COMMENT ON TABLE sync.fetched_scopes IS 'Scopes that differ from their case''s row in sync.fetched_cases, which they overrule, and those that belong to no case; sync.fetched shows both';
+COMMENT ON TABLE sync.fetched_scopes IS 'Scopes that differ from their case''s row in sync.fetched_cases, which they overrule, and those that belong to no case; sync.fetched and sync.read_scopes show both';
 COMMENT ON TABLE sync.fetched_marks IS 'Tables that are read again as a whole: what was fetched under a smaller mark is stale, under a smaller forgotten it counts as never read';
 COMMENT ON TABLE sync.refresh_rules IS 'By which change dates each table that is read per case is refreshed';
 COMMENT ON TABLE sync.pending_scopes IS 'What of cases that were read before, of lists and of journals is stale, as of the last publish; sync.pending shows it beside the cases that were not read yet';

@@ -42,15 +42,17 @@ pub(super) fn note(conn: &Connection, now: &str) -> Result<()> {
 }
 
 /// For a store in which it was not noted: a scope was read by the time its first row was written, or it was last
-/// read. It may have been read earlier and found empty; that is not known.
+/// read, or left. It may have been read earlier and found empty; that is not known.
 ///
 /// # Errors
 /// `Store`.
 pub(super) fn reconstruct(conn: &Connection, catalog: &Catalog) -> Result<()> {
     let mut seen = vec![format!(
         "SELECT table_name, id, fetched_at AS read_at, true AS is_read FROM sync.fetched \
-         WHERE part = '' AND complete AND table_name IN ({})",
-        sql::texts(NOTED)
+           WHERE part = '' AND complete AND table_name IN ({tables}) \
+         UNION ALL SELECT table_name, id, left_at, true FROM sync.left_scopes \
+           WHERE table_name IN ({tables})",
+        tables = sql::texts(NOTED)
     )];
     for resource in NOTED.iter().filter_map(|table| catalog.get(table)) {
         let Some(scope) = resource.scope_column() else { continue };

@@ -307,7 +307,7 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
            '{asked}' AS due, false AS complete FROM temp.stage_months c WHERE NOT EXISTS \
              (SELECT 1 FROM sync.journal_months m WHERE m.table_name = {name} AND {same}); \
          UPDATE sync.journal_months m SET due = NULL, sent_at = c.sent_at, read_at = {now}, \
-           complete = true, left_at = NULL, doubted_at = NULL, doubted_digest = NULL, doubted_payment = NULL, \
+           complete = true, incomplete_at = NULL, left_at = NULL, doubted_at = NULL, doubted_digest = NULL, doubted_payment = NULL, \
            doubted_change = NULL, doubted_price = NULL, not_found_at = NULL, definition = \
              (SELECT max(definition) FROM sync.resources WHERE table_name = {name}), \
            closed_read_at = coalesce(m.closed_read_at, CASE \
@@ -319,7 +319,8 @@ fn months_were_read(conn: &Connection, resource: &Resource, now: Timestamp) -> R
          UPDATE sync.journal_months m SET last_line_id = c.last_line_id \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} \
            AND c.last_line_id > coalesce(m.last_line_id, 0); \
-         UPDATE sync.journal_months m SET due = '{incomplete}' \
+         UPDATE sync.journal_months m SET due = '{incomplete}', \
+           incomplete_at = coalesce(m.incomplete_at, {now}) \
          FROM temp.stage_months c WHERE m.table_name = {name} AND {same} AND NOT c.complete; \
          DELETE FROM sync.failures f USING temp.stage_months c WHERE c.complete \
            AND f.table_name = {name} AND f.id = c.journal_id AND f.part = c.part",

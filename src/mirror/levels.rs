@@ -7,15 +7,17 @@ use jiff::Timestamp;
 use super::changes::count_changes;
 use super::lines::same_month;
 use super::merge;
-use crate::catalog::{Catalog, JOURNAL_COLUMNS, Resource};
+use super::wanted::IS_GONE;
+use crate::catalog::{Catalog, Group, JOURNAL_COLUMNS, Resource};
 use crate::config::JournalLevel;
 use crate::error::Result;
 use crate::scope::DueReason;
-use crate::sql::{self, db, instant, query};
+use crate::sql::{self, db, instant, query, scalar_i64};
 
 /// Takes the rows of other levels out of `main`. Their months count as never read, so that they are read
 /// again when their level is configured again. [`bring_back`] gives them their lines then, so that these keep
 /// their names, what changed meanwhile in closed months is a restatement, and an answer that lacks them is doubted.
+/// Those that the source no longer knows are as they were ([`bring_back_gone`]).
 pub(super) fn leave_others(
     conn: &Connection,
     catalog: &Catalog,
@@ -62,10 +64,10 @@ pub(super) fn leave_others(
     }
     if any_left {
         conn.execute_batch(&format!(
-            "UPDATE sync.journal_months SET due = '{}', complete = false, read_at = NULL, \
+            "UPDATE sync.journal_months m SET due = '{}', complete = false, read_at = NULL, \
                definition = NULL, doubted_at = NULL, doubted_digest = NULL, \
                doubted_payment = NULL, doubted_change = NULL, doubted_price = NULL, \
-               not_found_at = NULL, answer_digest = NULL WHERE {others}",
+               not_found_at = NULL, answer_digest = NULL WHERE {others} AND NOT {IS_GONE}",
             DueReason::NeverFetched
         ))
         .map_err(failed)?;
@@ -82,13 +84,47 @@ pub(super) fn bring_back<'a>(
     notes: Option<&'a Resource>,
     now: Timestamp,
 ) -> Result<Vec<(&'a Resource, u64)>> {
+    let staged =
+        format!("EXISTS (SELECT 1 FROM temp.stage_months c WHERE {})", same_month("c", "m"));
+    bring(conn, [lines].into_iter().chain(notes), lines, &staged, now)
+}
+
+/// Gives the configured level the lines of those that the source no longer knows: nobody asks for their months again, and
+/// they are shown still (docs/architecture.md, "Journals").
+pub(super) fn bring_back_gone(
+    conn: &Connection,
+    catalog: &Catalog,
+    level: JournalLevel,
+    now: Timestamp,
+) -> Result<()> {
+    let gone = format!("m.journal_level = {} AND {IS_GONE}", sql::text(&level.to_string()));
+    let left =
+        format!("SELECT count(*) FROM sync.journal_months m WHERE left_at IS NOT NULL AND {gone}");
+    if scalar_i64(conn, &left)? == 0 {
+        return Ok(());
+    }
+    for lines in catalog.resources().iter().filter(|r| matches!(r.group, Group::Journal(_))) {
+        let notes = catalog.children(&lines.table).map(AsRef::as_ref);
+        bring(conn, std::iter::once(lines.as_ref()).chain(notes), lines, &gone, now)?;
+    }
+    conn.execute_batch(&format!("UPDATE sync.journal_months m SET left_at = NULL WHERE {gone}"))
+        .map_err(|e| db("cannot bring back the lines of a level", e))
+}
+
+/// Brings back the rows of these tables, with the months of `lines` for which `which` (SQL over `m`) holds.
+fn bring<'a>(
+    conn: &Connection,
+    tables: impl Iterator<Item = &'a Resource>,
+    lines: &Resource,
+    which: &str,
+    now: Timestamp,
+) -> Result<Vec<(&'a Resource, u64)>> {
     let failed = |e| db("cannot bring back the lines of a level", e);
     conn.execute_batch(&format!(
         "CREATE OR REPLACE TEMP TABLE stage_left AS \
          SELECT m.journal_level, m.journal_id, m.journal_month, m.left_at FROM sync.journal_months m \
-         JOIN temp.stage_months c ON {} WHERE m.table_name = {} AND m.left_at IS NOT NULL \
+         WHERE m.table_name = {} AND m.left_at IS NOT NULL AND {which} \
            AND NOT EXISTS (SELECT 1 FROM main.{} l WHERE {})",
-        same_month("m", "c"),
         sql::text(&lines.table),
         sql::ident(&lines.table),
         same_month("l", "m")
@@ -103,7 +139,7 @@ pub(super) fn bring_back<'a>(
         return Ok(Vec::new());
     }
     let mut brought = Vec::new();
-    for table in [lines].into_iter().chain(notes) {
+    for table in tables {
         let rows = conn
             .execute(
                 &format!(

@@ -58,8 +58,8 @@ impl Overlay {
                        (SELECT sent_at FROM {there} ORDER BY sent_at DESC LIMIT {newest})"
                 ),
                 name if is_state && COPIED.contains(&name) => String::new(),
-                // It is made of those that are copied, here.
-                "fetched" if is_state => continue,
+                // They are made of those that are copied. The first is made here; reports ask the other.
+                "fetched" | "read_scopes" if is_state => continue,
                 _ => {
                     all += &format!("CREATE VIEW {here} AS FROM {there};");
                     continue;

@@ -63,7 +63,7 @@ fn prepare_within(
             .map_err(|e| db("cannot describe report.calendar", e))?;
         fetched::create(conn)?;
         fetched::create_view(conn)?;
-        fetched::create_read_scopes(conn)?;
+        create_report_state(conn)?;
         State::new(conn).unread().show(&[])?;
         set_meta(conn, "format", &FORMAT.to_string())?;
         set_meta(conn, "definition", "1")?;
@@ -113,7 +113,9 @@ fn prepare_within(
     let key = hash_key(conn, config, key)?;
     align::align(conn, config, catalog, key)?;
     history::note_tables(conn, catalog, &config.history.tables, jiff::Timestamp::now())?;
-    levels::leave_others(conn, catalog, config.journals.level, jiff::Timestamp::now())?;
+    let level = config.journals.level;
+    levels::leave_others(conn, catalog, level, jiff::Timestamp::now())?;
+    levels::bring_back_gone(conn, catalog, level, jiff::Timestamp::now())?;
     fetched::note_rules(conn, catalog)?;
     if let Some(format) = upgraded_from {
         FetchedScopes::new(conn).fold_all()?;
@@ -125,8 +127,9 @@ fn prepare_within(
             upgrade::remove_doubled(conn, catalog)?;
         }
         if format < 12 {
-            fetched::create_read_scopes(conn)?;
+            create_report_state(conn)?;
             first_reads::reconstruct(conn, catalog)?;
+            upgrade::note_incomplete(conn, jiff::Timestamp::now())?;
         }
         set_meta(conn, "format", &FORMAT.to_string())?;
     }
@@ -142,6 +145,12 @@ fn prepare_within(
         set_meta(conn, "reports", &digest)?;
     }
     Ok(key)
+}
+
+/// Makes the views of the state that reports read.
+pub(super) fn create_report_state(conn: &Connection) -> Result<()> {
+    conn.execute_batch(include_str!("report_state.sql"))
+        .map_err(|e| db("cannot create the store's state", e))
 }
 
 /// Says of each table of state what it is, where one has no comment: readers of the published file look

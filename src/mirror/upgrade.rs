@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use duckdb::{Connection, params};
+use jiff::Timestamp;
 
 use super::changes::count_changes;
 use super::definition::definition;
@@ -15,8 +16,8 @@ use super::undescribed;
 use crate::catalog::{Catalog, Group, JOURNAL_COLUMNS, LINE_ID, LINE_NUMBER, Resource};
 use crate::config::Config;
 use crate::error::Result;
-use crate::scope::FetchStatus;
-use crate::sql::{self, db, scalar_i64};
+use crate::scope::{DueReason, FailureKind, FetchStatus};
+use crate::sql::{self, db, instant, scalar_i64};
 
 /// From the first format: what was fetched was one row per table and scope, whose `stamp` was at once
 /// the version and, in words, the status. Columns that were added within that format are made first.
@@ -157,8 +158,24 @@ pub(super) fn from_eleventh(conn: &Connection) -> Result<()> {
     conn.execute_batch(
         "CREATE TABLE sync.first_reads (table_name VARCHAR, read_at TIMESTAMPTZ, ids BIGINT[]); \
          CREATE TABLE sync.earlier_statuses \
-           (table_name VARCHAR, status VARCHAR, since TIMESTAMPTZ, until TIMESTAMPTZ)",
+           (table_name VARCHAR, status VARCHAR, since TIMESTAMPTZ, until TIMESTAMPTZ); \
+         ALTER TABLE sync.journal_months ADD COLUMN IF NOT EXISTS incomplete_at TIMESTAMPTZ",
     )
+    .map_err(|e| db("cannot bring the store's state up to this version", e))
+}
+
+/// Up to the eleventh format it was not kept of a month that lines of an incomplete reading stand in it, but by what else
+/// is to be done about it. After the tables are altered: DuckDB alters none that was written to.
+pub(super) fn note_incomplete(conn: &Connection, now: Timestamp) -> Result<()> {
+    conn.execute_batch(&format!(
+        "UPDATE sync.journal_months m SET incomplete_at = {} WHERE m.due = '{}' OR EXISTS \
+           (SELECT 1 FROM sync.failures f WHERE f.table_name = m.table_name AND f.id = m.journal_id \
+              AND f.part = m.journal_level || '/' || strftime(m.journal_month, '%Y-%m') \
+              AND f.kind = '{}')",
+        instant(now),
+        DueReason::Incomplete,
+        FailureKind::Incomplete
+    ))
     .map_err(|e| db("cannot bring the store's state up to this version", e))
 }
 

@@ -259,7 +259,12 @@ impl WantedMonths<'_> {
         // An SQL list has at least one element.
         let ids = if ids.is_empty() { "NULL".to_owned() } else { list(&ids) };
         Ok([
-            format!("(NOT wanted AND journal_level = {level} AND journal_id IN ({ids}))"),
+            // What is gone is asked for no more, and shown still.
+            format!(
+                "(NOT wanted AND journal_level = {level} AND (journal_id IN ({ids}) \
+                   OR journal_id IN (SELECT journal_id FROM sync.journal_scopes \
+                     WHERE journal_level = {level} AND gone_at IS NOT NULL)))"
+            ),
             format!("(wanted AND journal_level <> {level})"),
         ])
     }

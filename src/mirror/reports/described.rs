@@ -37,7 +37,7 @@ pub(super) fn make_empty(conn: &Connection, catalog: &Catalog) -> Result<()> {
     conn.execute_batch(schema::CALENDAR_COMMENTS).map_err(failed)?;
     fetched::create(conn)?;
     fetched::create_view(conn)?;
-    fetched::create_read_scopes(conn)?;
+    schema::create_report_state(conn)?;
     let tables = catalog.resources().iter().map(|resource| {
         let main = resource.create_table("main", false);
         format!("{main}; {}", resource.create_table("history", true))

@@ -113,6 +113,7 @@ SELECT
         WHEN m.doubted_at IS NOT NULL THEN 'doubted'
         WHEN f.kind = 'Incomplete' THEN 'incomplete'
         WHEN f.kind IS NOT NULL THEN 'failing'
+        WHEN m.incomplete_at IS NOT NULL THEN 'incomplete'
         -- What was read before the month's end is not all of it, however late it is now.
         WHEN m.complete AND m.sent_at < e.ends_at THEN 'open'
         WHEN m.complete THEN 'complete'
@@ -120,9 +121,7 @@ SELECT
     END AS status,
     -- Of lines that may not be read any more nobody knows what they come to, nor of some of a month's.
     CASE
-        WHEN m.table_name = 'revenue_journals' AND m.complete AND f.kind IS DISTINCT FROM 'Incomplete'
-            AND coalesce(t.status, 'ok') NOT IN ('disabled', 'forbidden', 'absent')
-            THEN s.sum_matches
+        WHEN m.table_name = 'revenue_journals' AND k.table_name IS NOT NULL THEN s.sum_matches
     END AS sum_matches
 FROM sync.journal_months AS m
 LEFT JOIN lines AS l
@@ -135,6 +134,11 @@ LEFT JOIN sums AS s
     AND s.journal_id = m.journal_id
     AND s.journal_month = m.journal_month
 LEFT JOIN sync.resources AS t ON t.table_name = m.table_name
+LEFT JOIN sync.known_months AS k
+    ON k.table_name = m.table_name
+    AND k.journal_level = m.journal_level
+    AND k.journal_id = m.journal_id
+    AND k.journal_month = m.journal_month
 LEFT JOIN sync.failures AS f
     ON f.table_name = m.table_name
     AND f.id = m.journal_id

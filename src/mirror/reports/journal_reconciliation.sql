@@ -55,9 +55,7 @@ months AS (
         v.status AS coverage,
         v.sum_matches,
         v.read_at,
-        -- What was never read completely, or last was not, or may no longer be read, is not known.
-        v.read_at IS NOT NULL
-            AND v.status NOT IN ('incomplete', 'disabled', 'forbidden', 'absent') AS is_known,
+        k.table_name IS NOT NULL AS is_known,
         CASE WHEN is_known AND NOT coalesce(j.payment, false) THEN coalesce(r.payment, 0) END
             AS payment,
         CASE WHEN is_known AND a.are_read AND NOT coalesce(j.payment_change, false)
@@ -74,6 +72,11 @@ months AS (
     LEFT JOIN changes AS c USING (journal_level, journal_id, journal_month)
     LEFT JOIN main.revenue_journal_sums AS s USING (journal_level, journal_id, journal_month)
     LEFT JOIN off_meaning AS x USING (journal_level, journal_id, journal_month)
+    LEFT JOIN sync.known_months AS k
+        ON k.table_name = v.journal
+        AND k.journal_level = v.journal_level
+        AND k.journal_id = v.journal_id
+        AND k.journal_month = v.journal_month
     LEFT JOIN rejected AS j
         ON j.scope
         = v.journal_level || '/' || v.journal_id || '/' || strftime(v.journal_month, '%Y-%m')

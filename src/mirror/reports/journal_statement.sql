@@ -33,13 +33,6 @@ lines AS (
     FROM main.settlement_journals
     GROUP BY ALL
 ),
-known AS (
-    -- Not a month that was not read completely the last time, nor what is not read any more, nor a level that is not
-    -- mirrored any more, until its months are read again.
-    SELECT journal, journal_level, journal_id, journal_month
-    FROM report.journal_coverage
-    WHERE read_at IS NOT NULL AND status NOT IN ('incomplete', 'disabled', 'forbidden', 'absent')
-),
 rejected AS (
     -- A sum without a value that did not fit is no sum. The scope is offices/11/2026-10.
     SELECT DISTINCT scope
@@ -57,13 +50,13 @@ current AS (
         c.closed_at,
         c.lines AS closed_lines,
         c.payment AS closed_payment,
-        CASE WHEN k.journal IS NOT NULL THEN coalesce(l.lines, 0) END AS current_lines,
+        CASE WHEN k.table_name IS NOT NULL THEN coalesce(l.lines, 0) END AS current_lines,
         CASE
-            WHEN k.journal = 'revenue_journals' AND r.scope IS NULL THEN coalesce(l.payment, 0)
+            WHEN k.table_name = 'revenue_journals' AND r.scope IS NULL THEN coalesce(l.payment, 0)
         END AS current_payment
     FROM closed AS c
-    LEFT JOIN known AS k
-        ON k.journal = c.journal
+    LEFT JOIN sync.known_months AS k
+        ON k.table_name = c.journal
         AND k.journal_level = c.journal_level
         AND k.journal_id = c.journal_id
         AND k.journal_month = c.journal_month

@@ -12,15 +12,6 @@ rejected AS (
       AND resolved_at IS NULL
     GROUP BY scope
 ),
-known AS (
-    -- A month that was never read completely, or last was not, may have lines that it should not have, or lack some;
-    -- and what is not read any more counts as not known (docs/architecture.md, "Reports").
-    SELECT journal_level, journal_id, journal_month
-    FROM report.journal_coverage
-    WHERE journal = 'revenue_journals'
-      AND read_at IS NOT NULL
-      AND status NOT IN ('incomplete', 'disabled', 'forbidden', 'absent')
-),
 months AS (
     SELECT
         journal_level,
@@ -39,13 +30,17 @@ SELECT
     coalesce(o.name, g.name, c.name) AS name,
     m.lines,
     CASE
-        WHEN k.journal_id IS NOT NULL AND NOT coalesce(r.payment, false) THEN m.payment
+        WHEN k.table_name IS NOT NULL AND NOT coalesce(r.payment, false) THEN m.payment
     END AS payment,
     CASE
-        WHEN k.journal_id IS NOT NULL AND NOT coalesce(r.purchase_price, false) THEN m.purchase_price
+        WHEN k.table_name IS NOT NULL AND NOT coalesce(r.purchase_price, false) THEN m.purchase_price
     END AS purchase_price
 FROM months AS m
-LEFT JOIN known AS k USING (journal_level, journal_id, journal_month)
+LEFT JOIN sync.known_months AS k
+    ON k.table_name = 'revenue_journals'
+    AND k.journal_level = m.journal_level
+    AND k.journal_id = m.journal_id
+    AND k.journal_month = m.journal_month
 LEFT JOIN sync.journal_scopes AS g
     ON g.journal_level = m.journal_level
     AND g.journal_id = m.journal_id

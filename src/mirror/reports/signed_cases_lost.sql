@@ -7,17 +7,8 @@ months AS (
     FROM report.calendar
     GROUP BY month
 ),
-versions AS (
-    SELECT
-        id,
-        assignment_type,
-        case_activated_date,
-        -- A value that did not fit stands in _extra; what it says is not known, and so it is no change.
-        assignment_type IS NULL AND contains(coalesce(_extra, ''), '"AssignmentType":')
-        OR case_activated_date IS NULL AND contains(coalesce(_extra, ''), '"CaseActivatedDate":') AS is_open,
-        _valid_from,
-        _valid_to,
-        _change
+rows_of_cases AS (
+    SELECT id, assignment_type, case_activated_date, _extra, _valid_from, _valid_to, _change
     FROM history.cases
     -- Versions of before another source.time_zone was set hold the instants of that zone. A row that is read again
     -- under this one and has not changed begins when it did before.
@@ -25,40 +16,44 @@ versions AS (
        OR _valid_from >= (SELECT max(value) FROM sync.meta WHERE key = 'zone_since')::TIMESTAMPTZ
        OR _valid_to > (SELECT max(value) FROM sync.meta WHERE key = 'zone_read_at' AND value <> '')::TIMESTAMPTZ
     UNION ALL
-    SELECT
-        id,
-        assignment_type,
-        case_activated_date,
-        assignment_type IS NULL AND contains(coalesce(_extra, ''), '"AssignmentType":')
-        OR case_activated_date IS NULL AND contains(coalesce(_extra, ''), '"CaseActivatedDate":'),
-        _synced_at,
-        NULL,
-        NULL
+    SELECT id, assignment_type, case_activated_date, _extra, _synced_at, NULL, NULL
     FROM main.cases
 ),
-counted AS (
-    SELECT m.month, v.id, v._valid_to, v._change
-    FROM versions AS v
+versions AS (
+    SELECT
+        v.id,
+        v._valid_from,
+        v._valid_to,
+        v._change,
+        v.assignment_type IS NOT DISTINCT FROM 'Valuation' AS is_valuation,
+        CASE WHEN v.case_activated_date < m.ends_at THEN m.month END AS month,
+        -- A value that did not fit stands in _extra: what it says is not known.
+        v.assignment_type IS NULL AND contains(coalesce(v._extra, ''), '"AssignmentType":') AS is_type_open,
+        v.case_activated_date IS NULL AND contains(coalesce(v._extra, ''), '"CaseActivatedDate":') AS is_date_open
+    FROM rows_of_cases AS v
     -- The last month that began by then; a plain range join is many times slower.
-    ASOF JOIN months AS m ON v.case_activated_date >= m.starts_at
-    WHERE v.case_activated_date < m.ends_at
-      AND v.assignment_type IS DISTINCT FROM 'Valuation'
-      AND NOT v.is_open
+    ASOF LEFT JOIN months AS m ON v.case_activated_date >= m.starts_at
+),
+counted AS (
+    SELECT DISTINCT month, id
+    FROM versions
+    WHERE month IS NOT NULL AND NOT is_valuation AND NOT is_type_open
 ),
 lost AS (
-    SELECT month, id, max(_valid_to) AS at, arg_max(_change, _valid_to) AS change
-    FROM counted
-    WHERE id NOT IN (SELECT id FROM versions WHERE is_open AND _valid_to IS NULL)
-    GROUP BY month, id
+    -- While nobody knows that it does not count any more, it is not lost.
+    SELECT c.month, c.id, max(v._valid_to) AS at, arg_max(v._change, v._valid_to) AS change
+    FROM counted AS c
+    JOIN versions AS v
+        ON v.id = c.id AND NOT v.is_valuation AND (v.month = c.month OR v.is_date_open)
+    GROUP BY c.month, c.id
     -- What is valid now is in main.
-    HAVING count(*) = count(_valid_to)
+    HAVING count(*) = count(v._valid_to)
 ),
 became AS (
     -- A row that is written again without a new version begins later than the one before it ended.
-    SELECT l.month, l.id, arg_min(v.assignment_type IS NOT DISTINCT FROM 'Valuation', v._valid_from)
-        AS is_valuation
+    SELECT l.month, l.id, arg_min(v.is_valuation, v._valid_from) AS is_valuation
     FROM lost AS l
-    JOIN versions AS v ON v.id = l.id AND v._valid_from >= l.at AND NOT v.is_open
+    JOIN versions AS v ON v.id = l.id AND v._valid_from >= l.at
     GROUP BY l.month, l.id
 )
 SELECT

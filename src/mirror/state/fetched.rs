@@ -68,32 +68,6 @@ pub(in crate::mirror) fn create(conn: &Connection) -> Result<()> {
         .map_err(|e| db("cannot create the store's state", e))
 }
 
-/// What the reports ask: which scopes were read, and whether completely once. It names no column that moves whenever a
-/// case is read again.
-const READ_SCOPES: &str = "\
-    SELECT x.table_name, x.id, x.part, x.complete FROM sync.fetched_scopes AS x \
-    LEFT JOIN sync.fetched_marks AS m ON m.table_name = x.table_name \
-    WHERE m.forgotten IS NULL OR m.forgotten <= x.mark \
-    UNION ALL \
-    SELECT c.table_name, f.case_id AS id, '' AS part, true AS complete FROM sync.fetched_cases AS f \
-    JOIN sync.fetched_coverage AS c ON c.coverage = f.coverage \
-    ANTI JOIN (SELECT id, table_name FROM sync.fetched_scopes WHERE part = '') AS x \
-      ON x.id = f.case_id AND x.table_name = c.table_name \
-    LEFT JOIN sync.fetched_marks AS m ON m.table_name = c.table_name \
-    WHERE m.forgotten IS NULL OR m.forgotten <= f.mark";
-
-/// Makes the view `sync.read_scopes`.
-pub(in crate::mirror) fn create_read_scopes(conn: &Connection) -> Result<()> {
-    let comment = "Per table and scope that was read: whether it was read completely once (complete). \
-                   sync.fetched says more";
-    conn.execute_batch(&format!(
-        "CREATE OR REPLACE VIEW sync.read_scopes AS {READ_SCOPES}; \
-         COMMENT ON VIEW sync.read_scopes IS {}",
-        sql::text(comment)
-    ))
-    .map_err(|e| db("cannot create the store's state", e))
-}
-
 /// Makes the view `sync.fetched`.
 pub(in crate::mirror) fn create_view(conn: &Connection) -> Result<()> {
     let comment = "Per table and scope: the change dates it was fetched at (version), whether that \
