@@ -182,6 +182,82 @@ fn an_office_that_left_the_list_is_asked_until_the_source_answers_404_and_is_sho
     world.assert_equal();
 }
 
+/// The office leaves the list, and answers 404 until that is believed.
+fn leaves_for_good(world: &World) {
+    let listed = Integrator::log_in(world).call("GET", "/api/Offices", &Value::Null);
+    let mut others = listed.as_array().unwrap().clone();
+    others.retain(|office| office["Id"] != OFFICE);
+    world.sandbox.fault(fault("/api/Offices", None, garbage(&Value::from(others).to_string())));
+    let path = format!("/api/Offices/{OFFICE}/*Journals*");
+    world.sandbox.fault(fault(&path, None, refuse(404)));
+    world.configure(&format!("{UNTHROTTLED}{BOTH_DUE}"));
+    for _ in 0..2 {
+        alter(world, "UPDATE sync.failures SET next_at = first_at");
+        assert_status(&world.run(&["sync"]), 3);
+    }
+    alter(
+        world,
+        "UPDATE sync.journal_scopes SET not_found_at = '2026-01-01 00:00:00+00' \
+                  WHERE not_found_at IS NOT NULL",
+    );
+    alter(world, "UPDATE sync.failures SET next_at = first_at");
+    assert_status(&world.run(&["sync"]), 0);
+}
+
+/// What the office's revenue comes to, by month, with what its months are said to be.
+fn of_office(world: &World) -> [Vec<String>; 2] {
+    let of = format!("WHERE journal_id = {OFFICE}");
+    [
+        lines(
+            &world.published(),
+            &format!("SELECT * FROM report.revenue_by_month {of} ORDER BY month"),
+        ),
+        lines(
+            &world.published(),
+            &format!("SELECT DISTINCT status FROM report.journal_coverage {of} ORDER BY 1"),
+        ),
+    ]
+}
+
+#[test]
+fn an_office_that_is_gone_since_its_level_was_left_is_shown_as_it_was() {
+    let world = mirrored(2);
+    let [revenue, _] = of_office(&world);
+    assert!(revenue.len() == 3 && revenue.iter().all(|row| !row.contains("NULL")), "{revenue:?}");
+    world.configure(&format!("{UNTHROTTLED}{BOTH_DUE}[journals]\nlevel = \"chain\"\n"));
+    world.sync();
+    assert_eq!(of_office(&world), [Vec::<String>::new(), Vec::new()]);
+    leaves_for_good(&world);
+    assert_eq!(of_office(&world), [revenue, vec!["{'status': gone}".to_owned()]]);
+}
+
+#[test]
+fn what_came_incompletely_of_an_office_that_was_gone_is_asked_again() {
+    let world = mirrored(5);
+    let (month, path) = (month(4), format!("/api/Offices/{OFFICE}/RevenueJournals"));
+    let hundred = format!("[{}]", [r#"{"RevenueReferralKey": "k", "Payment": 1}"#; 100].join(","));
+    for (query, answer) in [("$skip", refuse(400)), ("fromDate", garbage(&hundred))] {
+        let rule = Rule { query: Some(query.to_owned()), ..fault(&path, None, answer) };
+        world.sandbox.fault(rule);
+    }
+    let day = format!("{month}-01");
+    let read = ["journals", "--from", &day, "--to", &day, "--kind", "revenue"];
+    assert_status(&world.run(&read), 3);
+    let status = format!(
+        "SELECT status FROM report.journal_coverage WHERE journal = 'revenue_journals' \
+         AND journal_id = {OFFICE} AND journal_month = '{day}'"
+    );
+    assert_eq!(one::<String>(&world.published(), &status), "incomplete");
+    world.sandbox.clear_faults();
+    leaves_for_good(&world);
+    assert_eq!(one::<String>(&world.published(), &status), "gone");
+    assert!(of_office(&world)[0].iter().any(|row| row.contains("NULL")));
+    world.sandbox.clear_faults();
+    world.sync();
+    assert_eq!(one::<String>(&world.published(), &status), "complete");
+    world.assert_equal();
+}
+
 #[rstest]
 #[case::forbidden(refuse(403), "revenue_journal_sums is forbidden")]
 #[case::nothing(garbage("{\"TotalPayment\": null, \"TotalPurchasePrice\": null}"), "gives no sum")]

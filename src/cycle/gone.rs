@@ -1,6 +1,8 @@
 //! Offices, broker companies and chains that left the list of the offices: each is asked for until the
 //! source answers 404 to its id (docs/architecture.md, "Journals").
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::tables::Tables;
@@ -32,8 +34,10 @@ pub(super) async fn look_for(tables: &Tables<'_>, scope: JournalScope) -> Result
     let not_found = move |conn: &_| {
         State::new(conn).wanted_months().scope_was_not_found(scope, before, Timestamp::now())
     };
-    let is_gone =
-        move |conn: &_| State::new(conn).wanted_months().scope_is_gone(scope, Timestamp::now());
+    let catalog = Arc::clone(&run.catalog);
+    let is_gone = move |conn: &_| {
+        State::new(conn).wanted_months().scope_is_gone(&catalog, scope, Timestamp::now())
+    };
     match run.write(not_found).await? {
         NotFound::Listed => return Ok(Fate::Listed),
         NotFound::Gone => {

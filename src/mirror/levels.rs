@@ -64,7 +64,7 @@ pub(super) fn leave_others(
     }
     if any_left {
         conn.execute_batch(&format!(
-            "UPDATE sync.journal_months m SET due = '{}', complete = false, read_at = NULL, \
+            "UPDATE sync.journal_months m SET due = '{}', complete = false, \
                definition = NULL, doubted_at = NULL, doubted_digest = NULL, \
                doubted_payment = NULL, doubted_change = NULL, doubted_price = NULL, \
                not_found_at = NULL, answer_digest = NULL WHERE {others} AND NOT {IS_GONE}",
@@ -97,9 +97,13 @@ pub(super) fn bring_back_gone(
     level: JournalLevel,
     now: Timestamp,
 ) -> Result<()> {
-    let gone = format!("m.journal_level = {} AND {IS_GONE}", sql::text(&level.to_string()));
-    let left =
-        format!("SELECT count(*) FROM sync.journal_months m WHERE left_at IS NOT NULL AND {gone}");
+    // It may have become gone after its level was left.
+    let gone = format!(
+        "m.journal_level = {} AND {IS_GONE} \
+           AND (m.left_at IS NOT NULL OR NOT m.complete AND m.read_at IS NOT NULL)",
+        sql::text(&level.to_string())
+    );
+    let left = format!("SELECT count(*) FROM sync.journal_months m WHERE {gone}");
     if scalar_i64(conn, &left)? == 0 {
         return Ok(());
     }
@@ -107,7 +111,8 @@ pub(super) fn bring_back_gone(
         let notes = catalog.children(&lines.table).map(AsRef::as_ref);
         bring(conn, std::iter::once(lines.as_ref()).chain(notes), lines, &gone, now)?;
     }
-    conn.execute_batch(&format!("UPDATE sync.journal_months m SET left_at = NULL WHERE {gone}"))
+    let as_they_were = "complete = complete OR read_at IS NOT NULL, left_at = NULL";
+    conn.execute_batch(&format!("UPDATE sync.journal_months m SET {as_they_were} WHERE {gone}"))
         .map_err(|e| db("cannot bring back the lines of a level", e))
 }
 

@@ -105,6 +105,9 @@ fn prepare_within(
         if format < 3 {
             upgrade::from_second(conn, config, catalog)?;
         }
+        if format < 12 {
+            upgrade::note_incomplete(conn, jiff::Timestamp::now())?;
+        }
         upgraded_from = Some(format).filter(|format| *format < FORMAT);
     }
     comment_state(conn)?;
@@ -129,7 +132,6 @@ fn prepare_within(
         if format < 12 {
             create_report_state(conn)?;
             first_reads::reconstruct(conn, catalog)?;
-            upgrade::note_incomplete(conn, jiff::Timestamp::now())?;
         }
         set_meta(conn, "format", &FORMAT.to_string())?;
     }

@@ -165,10 +165,13 @@ pub(super) fn from_eleventh(conn: &Connection) -> Result<()> {
 }
 
 /// Up to the eleventh format it was not kept of a month that lines of an incomplete reading stand in it, but by what else
-/// is to be done about it. After the tables are altered: DuckDB alters none that was written to.
+/// is to be done about it, and that its answer is not known again. After the tables are altered: DuckDB alters none
+/// that was written to.
 pub(super) fn note_incomplete(conn: &Connection, now: Timestamp) -> Result<()> {
     conn.execute_batch(&format!(
-        "UPDATE sync.journal_months m SET incomplete_at = {} WHERE m.due = '{}' OR EXISTS \
+        "UPDATE sync.journal_months m SET incomplete_at = {} WHERE m.due = '{}' \
+           OR m.due IS NOT NULL AND m.complete AND m.answer_digest IS NULL AND m.lines_digest IS NULL \
+           OR EXISTS \
            (SELECT 1 FROM sync.failures f WHERE f.table_name = m.table_name AND f.id = m.journal_id \
               AND f.part = m.journal_level || '/' || strftime(m.journal_month, '%Y-%m') \
               AND f.kind = '{}')",

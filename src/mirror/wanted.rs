@@ -10,11 +10,12 @@
 use duckdb::Connection;
 use jiff::Timestamp;
 
+use super::levels;
 use super::state::{State, batch, ids, list};
-use crate::catalog::Resource;
+use crate::catalog::{Catalog, Resource};
 use crate::config::{JournalLevel, Journals};
 use crate::error::Result;
-use crate::scope::JournalScope;
+use crate::scope::{DueReason, JournalScope};
 use crate::sql::{self, scalar_i64};
 
 /// SQL for the scopes of rejects (`offices/11/2026-10`) that nobody wants now.
@@ -104,7 +105,8 @@ impl WantedMonths<'_> {
         )
     }
 
-    /// Notes whose journals the list of the offices speaks of: they stay known when they leave it.
+    /// Notes whose journals the list of the offices speaks of: they stay known when they leave it. What came
+    /// incompletely of one that was gone is asked again.
     fn note_scopes(&self, level: JournalLevel) -> Result<()> {
         let unknown = self.unknown_scopes(level);
         let level = sql::text(&level.to_string());
@@ -116,7 +118,11 @@ impl WantedMonths<'_> {
                WHERE s.journal_level = {level} AND s.journal_id = n.id; \
              INSERT INTO sync.journal_scopes BY NAME \
                SELECT {level} AS journal_level, id AS journal_id, name FROM temp.noted_scopes; \
-             DROP TABLE temp.noted_scopes"
+             UPDATE sync.journal_months SET due = '{incomplete}' \
+               WHERE incomplete_at IS NOT NULL AND due IS NULL AND journal_level = {level} \
+                 AND journal_id IN (SELECT id FROM temp.noted_scopes); \
+             DROP TABLE temp.noted_scopes",
+                incomplete = DueReason::Incomplete
             ),
         )
     }
@@ -177,8 +183,13 @@ impl WantedMonths<'_> {
     }
 
     /// The source no longer knows the scope: nothing of it is asked for any more, and what was read of it
-    /// stays as it is.
-    pub(crate) fn scope_is_gone(&self, scope: JournalScope, now: Timestamp) -> Result<()> {
+    /// stays as it is; it comes back, where it had left with its level.
+    pub(crate) fn scope_is_gone(
+        &self,
+        catalog: &Catalog,
+        scope: JournalScope,
+        now: Timestamp,
+    ) -> Result<()> {
         let (level, id) = (scope.level.to_string(), scope.id);
         let (text, parts) = (sql::text(&level), sql::text(&format!("{level}/%")));
         batch(
@@ -186,13 +197,16 @@ impl WantedMonths<'_> {
             &format!(
                 "UPDATE sync.journal_scopes SET gone_at = coalesce(gone_at, {}) \
                WHERE journal_level = {text} AND journal_id = {id}; \
-             UPDATE sync.journal_months SET due = NULL \
+             UPDATE sync.journal_months SET due = NULL, doubted_at = NULL, doubted_digest = NULL, \
+               doubted_payment = NULL, doubted_change = NULL, doubted_price = NULL, \
+               not_found_at = NULL \
                WHERE journal_level = {text} AND journal_id = {id}; \
              DELETE FROM sync.failures WHERE id = {id} AND part LIKE {parts} \
                AND table_name IN (SELECT DISTINCT table_name FROM sync.journal_months)",
                 sql::instant(now)
             ),
-        )
+        )?;
+        levels::bring_back_gone(self.conn, catalog, scope.level, now)
     }
 
     /// Whether the mirror knows whose journals this id means: it is in the list of the offices, or one

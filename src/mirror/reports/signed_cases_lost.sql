@@ -35,25 +35,46 @@ versions AS (
     ASOF LEFT JOIN months AS m ON v.case_activated_date >= m.starts_at
 ),
 counted AS (
-    SELECT DISTINCT month, id
+    SELECT month, id, max(_valid_from) AS last_from
     FROM versions
     WHERE month IS NOT NULL AND NOT is_valuation AND NOT is_type_open
+    GROUP BY month, id
+),
+judged AS (
+    SELECT
+        c.month,
+        c.id,
+        c.last_from,
+        v._valid_from,
+        v._valid_to,
+        v._change,
+        v.is_valuation,
+        NOT v.is_valuation AND (coalesce(v.month = c.month, false) OR v.is_date_open) AS may_count
+    FROM counted AS c
+    JOIN versions AS v ON v.id = c.id
+),
+no_more AS (
+    -- Once it surely did not count any more, a value that does not fit later takes nothing back.
+    SELECT month, id, min(_valid_from) AS since
+    FROM judged
+    WHERE _valid_from > last_from AND NOT may_count
+    GROUP BY month, id
 ),
 lost AS (
     -- While nobody knows that it does not count any more, it is not lost.
-    SELECT c.month, c.id, max(v._valid_to) AS at, arg_max(v._change, v._valid_to) AS change
-    FROM counted AS c
-    JOIN versions AS v
-        ON v.id = c.id AND NOT v.is_valuation AND (v.month = c.month OR v.is_date_open)
-    GROUP BY c.month, c.id
+    SELECT j.month, j.id, max(j._valid_to) AS at, arg_max(j._change, j._valid_to) AS change
+    FROM judged AS j
+    LEFT JOIN no_more AS n USING (month, id)
+    WHERE j.may_count AND (n.since IS NULL OR j._valid_from < n.since)
+    GROUP BY j.month, j.id
     -- What is valid now is in main.
-    HAVING count(*) = count(v._valid_to)
+    HAVING count(*) = count(j._valid_to)
 ),
 became AS (
     -- A row that is written again without a new version begins later than the one before it ended.
-    SELECT l.month, l.id, arg_min(v.is_valuation, v._valid_from) AS is_valuation
+    SELECT l.month, l.id, arg_min(j.is_valuation, j._valid_from) AS is_valuation
     FROM lost AS l
-    JOIN versions AS v ON v.id = l.id AND v._valid_from >= l.at
+    JOIN judged AS j ON j.month = l.month AND j.id = l.id AND j._valid_from >= l.at
     GROUP BY l.month, l.id
 )
 SELECT

@@ -119,6 +119,16 @@ fn a_value_that_does_not_fit_is_no_loss_until_it_does() {
     now(&conn, 7, "Sale", APRIL, 4);
     conn.execute_batch("UPDATE main.cases SET assignment_type = NULL WHERE id = 7").unwrap();
     open("main.cases", 7, "AssignmentType");
+    // What was lost stays so, whatever does not fit later.
+    version(&conn, 8, "Sale", MARCH, 4, "updated");
+    version(&conn, 8, "Sale", Some("2026-03-01T00:00:00"), 5, "updated");
+    conn.execute_batch(
+        "UPDATE history.cases SET case_activated_date = TIMESTAMPTZ '1899-01-01 00:00:00+00' \
+         WHERE id = 8 AND _valid_to > TIMESTAMPTZ '2026-05-04 12:00:00+00'",
+    )
+    .unwrap();
+    now(&conn, 8, "Sale", None, 5);
+    open("main.cases", 8, "CaseActivatedDate");
     let row = |id, reason: &str, day: &str| {
         ("2026-03-01".to_owned(), id, reason.to_owned(), day.to_owned())
     };
@@ -129,6 +139,7 @@ fn a_value_that_does_not_fit_is_no_loss_until_it_does() {
             row(5, "deleted", "07"),
             row(6, "type changed", "04"),
             row(7, "date changed", "04"),
+            row(8, "date changed", "04"),
         ]
     );
 }
