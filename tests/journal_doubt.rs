@@ -238,6 +238,11 @@ fn a_level_that_comes_back_empty_is_doubted(#[case] answer: Fault, #[case] statu
         let known = rows(&world.published(), NOT_COMPLETE);
         let of_month = format!("revenue_journals | {OFFICE} | {closed} | {status}");
         assert!(known.contains(&of_month), "{known:?}");
+        let last_read = format!(
+            "SELECT count(read_at) FROM report.journal_coverage WHERE journal = 'revenue_journals' \
+             AND journal_id = {OFFICE} AND journal_month = '{closed}-01'"
+        );
+        assert_eq!(one::<i64>(&world.published(), &last_read), 0);
         assert_eq!(restatements(&world), [""; 0]);
         assert_status(&read(&world, &closed, &["--kind", "revenue"]), 3);
     }

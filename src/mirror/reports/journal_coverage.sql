@@ -106,7 +106,8 @@ SELECT
     coalesce(o.name, g.name, c.name) AS name,
     m.journal_month,
     coalesce(l.lines, 0) AS lines,
-    m.read_at,
+    -- What was read before its level was left is not here any more.
+    CASE WHEN m.complete THEN m.read_at END AS read_at,
     CASE
         WHEN t.status IN ('disabled', 'forbidden', 'absent') THEN t.status
         WHEN g.gone_at IS NOT NULL THEN 'gone'
@@ -161,7 +162,7 @@ COMMENT ON COLUMN report.journal_coverage.journal_id IS 'The office, broker comp
 COMMENT ON COLUMN report.journal_coverage.name IS 'Its name, where it is known.';
 COMMENT ON COLUMN report.journal_coverage.journal_month IS 'First day of the month, in source.time_zone.';
 COMMENT ON COLUMN report.journal_coverage.lines IS 'Lines that are mirrored; of a sum 1 where there is one.';
-COMMENT ON COLUMN report.journal_coverage.read_at IS 'When the month was last read completely; NULL: never.';
+COMMENT ON COLUMN report.journal_coverage.read_at IS 'When the month was last read completely; NULL: never, or not since its journals.level is configured again.';
 COMMENT ON COLUMN report.journal_coverage.status IS
     'complete; open: read, but before the month''s end; missing: never read completely; incomplete or failing: the last reading was, and it is tried again; doubted: the last reading lacked all lines, or most, and the month stays as it was until that is confirmed; gone: the source no longer knows the office, broker company or chain, and the month stays as it was; else the status of the table (sync.resources).';
 COMMENT ON COLUMN report.journal_coverage.sum_matches IS
