@@ -22,6 +22,7 @@ use crate::failpoint;
 use crate::scope::{AnswerDigest, Version};
 use crate::source::split::field_of;
 use crate::source::{Answer, Client, Expected, PagePlan, Pages, Verdict};
+use crate::text::trim_json;
 pub(crate) use call::read_of;
 use call::{fallback_plan, naming_plan, page_plan, request, window_plan, windows};
 pub(crate) use search::Found;
@@ -411,5 +412,5 @@ pub(crate) fn trimmed(answer: &Answer) -> Bytes {
     if answer.is_none() {
         return Bytes::new();
     }
-    answer.body.slice_ref(answer.body.trim_ascii())
+    answer.body.slice_ref(trim_json(&answer.body))
 }

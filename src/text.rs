@@ -16,6 +16,14 @@ pub(crate) fn without_bom(text: Bytes) -> Bytes {
     if text.starts_with(bom) { text.slice(bom.len()..) } else { text }
 }
 
+/// A text of JSON without white space around it. A form feed, which ASCII counts as that, is none to JSON.
+pub(crate) fn trim_json(text: &[u8]) -> &[u8] {
+    let is_text = |byte: &u8| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+    let Some(first) = text.iter().position(is_text) else { return &[] };
+    let last = text.iter().rposition(is_text).unwrap_or(first);
+    &text[first..=last]
+}
+
 /// So many of something: `1 case`, `2 cases`.
 pub(crate) fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
     let s = if count == N::from(1) { "" } else { "s" };

@@ -15,7 +15,7 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::split::{describe, other_shape};
-use crate::text::JsonText;
+use crate::text::{JsonText, trim_json};
 
 /// How many names of fields an error repeats. Names only: values can be personal.
 const MOST_NAMES: usize = 8;
@@ -59,7 +59,7 @@ impl Expected {
 /// `most` is how many records an answer may have.
 pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) -> Option<String> {
     let expected = expected.map(Arc::as_ref);
-    let trimmed = body.trim_ascii();
+    let trimmed = trim_json(body);
     let of = |what: &str| {
         let table = expected.map_or("", |expected| expected.table.as_str());
         let of = if table.is_empty() { String::new() } else { format!(" of {table}") };
@@ -364,6 +364,8 @@ mod tests {
     #[case::no_field(Shape::Record, "{}", "no field at all")]
     #[case::list(Shape::Record, r#"[{"Id": 1}]"#, "not an object")]
     #[case::blank(Shape::Record, " ", "is empty")]
+    #[case::form_feed(Shape::Record, "null\u{c}", "not an object")]
+    #[case::form_feed_in_a_value(Shape::Scalar, "null\u{c}", "broken JSON")]
     #[case::object(Shape::Scalar, r#"{"Message": "An error"}"#, "not a bare value")]
     #[case::twice_as_before(
         Shape::List,

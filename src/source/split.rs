@@ -357,7 +357,11 @@ mod tests {
             let _ = faulty_json(&body, &["secret"]);
             for shape in &shapes {
                 let fault = shape::fault(&body, Some(shape), 3);
-                assert!(fault.is_some() || parsed || body.trim_ascii().is_empty(), "{shape:?}");
+                assert!(
+                    fault.is_some() || parsed || body.trim_ascii().is_empty(),
+                    "{shape:?} {:?}",
+                    String::from_utf8_lossy(&body)
+                );
             }
             if let Ok(split) = split(&body) {
                 assert!(parsed);

@@ -5,6 +5,7 @@ use serde::de::IgnoredAny;
 
 use super::refusal::safe_text;
 use super::request::Request;
+use crate::text::trim_json;
 
 /// What is wrong with an answer of which nobody can say that it came whole.
 pub(super) fn unproven(proven: bool) -> Option<String> {
@@ -33,7 +34,7 @@ pub(super) fn kept_on_the_way(headers: &HeaderMap) -> Option<String> {
 /// decoder's to find. It says that it is the answer, and may hold personal data: of a page its first tag
 /// and, of HTML, its title are shown, of anything else nothing.
 pub(super) fn faulty_json(body: &[u8], secrets: &[&str]) -> Option<String> {
-    let trimmed = body.trim_ascii();
+    let trimmed = trim_json(body);
     let (Some(first), Some(last)) = (trimmed.first(), trimmed.last()) else { return None };
     match (first, last) {
         (b'{', b'}') | (b'[', b']') => None,
