@@ -39,6 +39,8 @@ counted AS (
     FROM versions
     WHERE month IS NOT NULL AND NOT is_valuation AND NOT is_type_open
     GROUP BY month, id
+    -- What counts now is not lost, and that is nearly all.
+    HAVING count(*) = count(_valid_to)
 ),
 judged AS (
     SELECT
