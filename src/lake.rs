@@ -23,6 +23,7 @@ mod publishing;
 mod secrets;
 mod shown;
 mod standing;
+mod state;
 mod tables;
 mod tenants;
 mod views;

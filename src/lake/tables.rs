@@ -7,65 +7,11 @@ use sha2::{Digest, Sha256};
 
 use super::engine::{Engine, PUBLISHED};
 use super::shown::{self, TableState};
+use super::state::{self, State};
 use crate::catalog::{Catalog, EXTRA_COLUMN, Group, LINE_NUMBER, Resource};
 use crate::error::Result;
 use crate::sql;
 use crate::text::hex;
-
-/// A table of the daemon's own state that reports read.
-struct State {
-    name: &'static str,
-    /// The columns that tell its rows apart; without any, two rows are one only where all of them are equal.
-    key: &'static [&'static str],
-    /// What else of it reports want to know; `None`: everything. What moves whenever a case is read again would make
-    /// each publishing as long as the mirror is large.
-    others: Option<&'static [&'static str]>,
-    /// Rows are only added to it, each with a key of its own: their other columns are not compared.
-    only_added: bool,
-}
-
-impl State {
-    const fn whole(name: &'static str) -> State {
-        State { name, key: &[], others: None, only_added: false }
-    }
-
-    const fn of(
-        name: &'static str,
-        key: &'static [&'static str],
-        others: &'static [&'static str],
-    ) -> State {
-        State { name, key, others: Some(others), only_added: false }
-    }
-
-    const fn only_added(name: &'static str, key: &'static [&'static str]) -> State {
-        State { name, key, others: None, only_added: true }
-    }
-
-    fn has(&self, column: &str) -> bool {
-        self.others.is_none_or(|others| self.key.contains(&column) || others.contains(&column))
-    }
-}
-
-const STATE: [State; 18] = [
-    State::whole("closings"),
-    State::whole("earlier_statuses"),
-    State::whole("failures"),
-    State::of("fetched_cases", &["case_id"], &["coverage", "mark"]),
-    State::of("fetched_coverage", &["coverage", "table_name"], &[]),
-    State::of("fetched_marks", &["table_name"], &["forgotten"]),
-    State::of("fetched_scopes", &["table_name", "id", "part"], &["complete", "mark"]),
-    State::only_added("first_reads", &["table_name", "read_at"]),
-    State::whole("freshness"),
-    State::whole("journal_months"),
-    State::whole("journal_scopes"),
-    State::whole("left_scopes"),
-    State::whole("meta"),
-    State::whole("rejects"),
-    State::whole("resources"),
-    State::whole("restatements"),
-    State::of("seen", &["case_id"], &["removed"]),
-    State::whole("snapshot"),
-];
 
 /// The column of a journal's month, by which its files are parted.
 const MONTH: &str = "journal_month";
@@ -211,12 +157,11 @@ pub(super) fn all(engine: &Engine, catalog: &Catalog) -> Result<Vec<Table>> {
 }
 
 fn read(engine: &Engine) -> Result<Vec<Table>> {
-    let state = STATE.iter().map(|state| state.name);
     let which = format!(
         "database_name = '{PUBLISHED}' AND (schema_name IN ('main', 'history') \
            OR schema_name = 'report' AND table_name = 'calendar' \
            OR schema_name = 'sync' AND table_name IN ({}))",
-        sql::texts(state)
+        sql::texts(state::names())
     );
     let mut tables: BTreeMap<(String, String), Table> = engine
         .query(
@@ -262,8 +207,7 @@ fn read(engine: &Engine) -> Result<Vec<Table>> {
     )?;
     for (of, column) in columns {
         let Some(table) = tables.get_mut(&of) else { continue };
-        let state = STATE.iter().find(|state| of.0 == "sync" && of.1 == state.name);
-        if state.is_none_or(|state| state.has(&column.name)) {
+        if of.0 != "sync" || State::of(&of.1).is_none_or(|state| state.has(&column.name)) {
             table.columns.push(column);
         }
     }
@@ -306,12 +250,12 @@ fn describe(
 }
 
 fn describe_state(table: &mut Table) {
-    let state = STATE.iter().find(|state| state.name == table.name);
-    let key = state.map_or(&[] as &[&str], |state| state.key);
-    table.identity = key.iter().map(|column| (*column).to_owned()).collect();
-    let is_compared = !key.is_empty() && !state.is_some_and(|state| state.only_added);
-    let others = table.columns.iter().map(|c| c.name.clone()).filter(|_| is_compared);
-    table.moving = others.filter(|c| !table.identity.contains(c)).collect();
+    let Some(state) = State::of(&table.name) else { return };
+    table.identity = state.key.iter().map(|column| (*column).to_owned()).collect();
+    if !state.key.is_empty() && !state.only_added {
+        let others = table.columns.iter().map(|c| c.name.clone());
+        table.moving = others.filter(|c| !table.identity.contains(c)).collect();
+    }
 }
 
 /// How the store's columns are defined, and how often values were erased from its rows.
