@@ -110,6 +110,8 @@ impl Note {
     /// # Errors
     /// `Io`.
     pub(super) fn leave(&self, user: User) -> Result<Option<User>> {
+        // Closing it is not enough: a process that is just being started has it open too until it begins.
+        self.try_lock(&user.0, FlockOperation::Unlock)?;
         drop(user);
         let file = self.open_users()?;
         let is_last = self.try_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
@@ -211,5 +213,15 @@ mod tests {
         assert!(last.is_some() && note.enter().unwrap().is_none());
         drop(last);
         assert!(note.enter().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_process_that_is_just_being_started_is_no_other_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let note = Note::beside(&folder.path().join("feed-calls")).unwrap();
+        let user = note.enter().unwrap().unwrap();
+        // As it has all files open that this process has, until it begins.
+        let _started = user.0.try_clone().unwrap();
+        assert!(note.leave(user).unwrap().is_some());
     }
 }
