@@ -12,7 +12,7 @@ use crate::config::{Config, FeedStyle, Reread};
 use crate::cycle::{self, CONTACT_AGE, Due, IDS_PER_CALL, Options};
 use crate::error::Result;
 use crate::feed::LARGEST_PAGE;
-use crate::mirror::{RunLog, State};
+use crate::mirror::State;
 use crate::plan::CasePlan;
 use crate::schedule::Name;
 use crate::scope::{FeedName, Month, Place, REVENUE, TableStatus};
@@ -77,8 +77,7 @@ pub(crate) fn forecast(
     catalog: &Catalog,
     now: Timestamp,
 ) -> Result<Forecast> {
-    let log = RunLog::new(conn);
-    let status = log.resources()?;
+    let status = State::new(conn).statuses().all()?;
     let again = |table: &str| {
         matches!(status[table].own_status(), TableStatus::Forbidden | TableStatus::Absent)
     };

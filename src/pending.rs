@@ -194,7 +194,7 @@ const BATCH: usize = 2_000;
 
 /// The tables that are read.
 fn active(conn: &Connection, catalog: &Catalog) -> Result<Vec<Arc<Resource>>> {
-    let status = RunLog::new(conn).resources()?;
+    let status = State::new(conn).statuses().all()?;
     let is_asked = |r: &&Arc<Resource>| status.get(&r.table).is_some_and(ResourceRow::is_asked);
     Ok(catalog.resources().iter().filter(is_asked).cloned().collect())
 }
@@ -293,7 +293,7 @@ fn complete_by(
         return Ok(complete);
     }
     // What is switched off, forbidden or not there lacks nothing, and has not been fetched either.
-    let status = RunLog::new(conn).resources()?;
+    let status = State::new(conn).statuses().all()?;
     let lacks = |table: &str| pending.get(table).is_some_and(|table| table.never);
     let planned = state.meta("journals_since")?.is_some();
     // A child's rows come with its parent's scopes.
@@ -324,7 +324,7 @@ pub(crate) fn is_complete_by(
 }
 
 fn has_all(complete: &BTreeSet<String>, conn: &Connection, catalog: &Catalog) -> Result<bool> {
-    let status = RunLog::new(conn).resources()?;
+    let status = State::new(conn).statuses().all()?;
     Ok(catalog
         .resources()
         .iter()

@@ -154,7 +154,7 @@ impl Status {
         let conn = store.connection()?;
         let (state, log) = (State::new(&conn), RunLog::new(&conn));
         let pending = pending::collect(&conn, config, catalog)?;
-        let findings = Findings::of(&log, config, catalog)?;
+        let findings = Findings::of(&conn, config, catalog)?;
         let watermark = state.feed("cases")?.bound.and_then(|b| Ticks::new(b).to_timestamp());
         let (mut tables, mut problems) = (Vec::new(), Vec::new());
         for (name, fresh) in state.freshness(catalog)? {
@@ -326,8 +326,9 @@ struct Findings {
 }
 
 impl Findings {
-    fn of(log: &RunLog<'_>, config: &Config, catalog: &Catalog) -> Result<Findings> {
-        let resources = log.resources()?;
+    fn of(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<Findings> {
+        let log = RunLog::new(conn);
+        let resources = State::new(conn).statuses().all()?;
         let is_asked = |table: &str| is_asked(&resources, table);
         let tables: Vec<&str> = catalog.names().into_iter().chain(FEED_TABLES).collect();
         // The feeds are asked in every run.

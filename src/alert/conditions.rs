@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::config::ParquetRoot;
 use crate::disk::Disk;
 use crate::error::Result;
-use crate::mirror::{ParquetLag, ResourceRow, RunLog, State};
+use crate::mirror::{ParquetLag, ResourceRow, State};
 use crate::pulse::{Feeds, Pulse};
 use crate::scope::{FailureKind, REVENUE};
 use crate::session::Session;
@@ -72,7 +72,7 @@ impl Look {
         });
         // Every few seconds all journals cannot be added up: what each cycle finds is kept.
         let is_asked =
-            RunLog::new(conn).resources()?.get(REVENUE).is_some_and(ResourceRow::is_asked);
+            State::new(conn).statuses().all()?.get(REVENUE).is_some_and(ResourceRow::is_asked);
         let months = if is_asked { state.controls().last_control_months()? } else { Vec::new() };
         look.holds(Condition::Sum, months.iter(), |n| {
             let have = if n == 1 { "does not match its" } else { "do not match their" };

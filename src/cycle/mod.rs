@@ -64,7 +64,6 @@ pub(crate) use tenant::check_tenant;
 
 pub use crate::journals::MonthsUnderWay;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -128,11 +127,10 @@ impl<'r> Cycle<'r> {
             run.write(|conn| State::new(conn).what_is_held_waits_no_longer()).await?;
         }
         Statuses { run }.align().await?;
-        let retried = match due.has(Name::Reference) {
-            true => answers.permissions.read().await?,
-            false => BTreeMap::new(),
-        };
-        answers.tables.choose(retried)?;
+        if due.has(Name::Reference) {
+            answers.permissions.read().await?;
+        }
+        answers.tables.choose()?;
         if let Some(request) = &run.options.journals {
             return Journals::of(&mut self.fetcher).read_period(request).await;
         }

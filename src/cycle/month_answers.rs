@@ -12,7 +12,7 @@ use super::policy::{Evidence, Verdict, decide, month_takes_too_long, weight_of_m
 use crate::catalog::Resource;
 use crate::error::{Error, Kind, Result};
 use crate::journals::{Exploration, MonthRead, is_more};
-use crate::mirror::{RunLog, State};
+use crate::mirror::State;
 use crate::scope::{DueMonth, FailureKind, JournalScope, Month, ScopeId, TableStatus};
 
 /// What the months that were read together say about each other and about their journals.
@@ -229,7 +229,11 @@ impl MonthAnswer<'_, '_> {
         let (run, month) = (self.answers.run, self.month);
         let conn = run.store.connection()?;
         let others = self.answers.findings.has_answered(&month.table)
-            || RunLog::new(&conn).resources()?.get(&month.table).is_some_and(|row| row.answered);
+            || State::new(&conn)
+                .statuses()
+                .all()?
+                .get(&month.table)
+                .is_some_and(|row| row.answered);
         Ok(others
             && run.knows(month.scope)?
             && State::new(&conn).months().month_may_be_empty(

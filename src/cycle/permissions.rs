@@ -12,7 +12,7 @@ use super::statuses::set_ok;
 use crate::catalog::{Partial, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Result};
-use crate::mirror::{ResourceRow, RunLog, State};
+use crate::mirror::State;
 use crate::scope::TableStatus;
 use crate::source::{ApiPermission, refusal};
 
@@ -45,8 +45,8 @@ impl<'r> Permissions<'r> {
         }
     }
 
-    /// Reads what the API user may do. Tables that were forbidden or absent are tried again; returns them.
-    pub(crate) async fn read(&self) -> Result<BTreeMap<String, ResourceRow>> {
+    /// Reads what the API user may do. Tables that were forbidden or absent are tried again.
+    pub(crate) async fn read(&self) -> Result<()> {
         let run = self.run;
         let permissions = run.client().permissions().await;
         if let Err(error) = &permissions {
@@ -55,17 +55,17 @@ impl<'r> Permissions<'r> {
         }
         let parts =
             permissions.map_or_else(|_| Vec::new(), |granted| self.partly_granted(&granted));
-        let rows = RunLog::new(&run.store.connection()?).resources()?;
-        let retried: BTreeMap<_, _> = rows
+        let rows = State::new(&run.store.connection()?).statuses().all()?;
+        let again: Vec<String> = rows
             .into_iter()
             .filter(|(_, row)| {
                 matches!(row.own_status(), TableStatus::Forbidden | TableStatus::Absent)
             })
+            .map(|(table, _)| table)
             .collect();
-        let again: Vec<String> = retried.keys().cloned().collect();
         let catalog = Arc::clone(&run.catalog);
         run.write(move |conn| {
-            let (log, state) = (RunLog::new(conn), State::new(conn));
+            let state = State::new(conn);
             state.set_meta("contacts_feed", "untried")?;
             for table in &again {
                 set_ok(conn, &catalog, table)?;
@@ -73,12 +73,11 @@ impl<'r> Permissions<'r> {
             }
             for (table, lacking) in &parts {
                 state.stale_marks().set_withheld(table, lacking.is_some())?;
-                log.set_reason(table, lacking.as_deref())?;
+                state.statuses().set_reason(table, lacking.as_deref())?;
             }
             Ok(())
         })
-        .await?;
-        Ok(retried)
+        .await
     }
 
     /// Tables of which a further permission shows more rows, with what is lacking where it is not

@@ -174,7 +174,7 @@ impl Polls {
         }
         let conn = self.store.connection()?;
         let read =
-            RunLog::new(&conn).resources()?.get("contacts").is_some_and(ResourceRow::is_asked);
+            State::new(&conn).statuses().all()?.get("contacts").is_some_and(ResourceRow::is_asked);
         Ok(read && State::new(&conn).meta("contacts_feed")?.as_deref() != Some("absent"))
     }
 }

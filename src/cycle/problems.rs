@@ -12,7 +12,7 @@ use crate::scope::{REVENUE, TableStatus};
 pub(super) fn of(run: &Run, controls: Vec<String>) -> Result<Vec<String>> {
     let conn = run.store.connection()?;
     let log = RunLog::new(&conn);
-    let rows = log.resources()?;
+    let rows = State::new(&conn).statuses().all()?;
     let is_asked = |table: &str| rows.get(table).is_some_and(ResourceRow::is_asked);
     let asked: Vec<&str> = run
         .catalog

@@ -8,7 +8,7 @@ use super::policy::{self, Evidence, Verdict};
 use crate::catalog::{Group, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{RunLog, State};
+use crate::mirror::State;
 use crate::scope::{FailureKind, TableStatus, Version};
 
 /// Kept with a scope that answered 404.
@@ -225,7 +225,7 @@ impl ScopeAnswer<'_, '_> {
         let (run, resource) = (self.answers.run, Arc::clone(self.resource));
         // Asked of the writer, so that the answers handed over so far are counted.
         run.write(move |conn| {
-            let count = RunLog::new(conn).scopes_not_found(&resource)?;
+            let count = State::new(conn).statuses().scopes_not_found(&resource)?;
             Ok(u64::try_from(count).is_ok_and(|count| count >= policy::MANY_SCOPES))
         })
         .await

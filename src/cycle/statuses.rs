@@ -23,12 +23,12 @@ impl Statuses<'_> {
     pub(crate) async fn align(&self) -> Result<()> {
         let run = self.run;
         let disabled = run.config.resources.disable.clone();
-        let rows = RunLog::new(&run.store.connection()?).resources()?;
+        let rows = State::new(&run.store.connection()?).statuses().all()?;
         let is_untold = run.config.serve.webhooks.is_none();
         let why = is_untold.then_some("serve.webhooks is not set: nobody tells of any");
         let told = rows.get(EVENTS).filter(|row| row.status == TableStatus::Ok);
         if told.is_some_and(|row| row.reason.as_deref() != why) {
-            run.write(move |conn| RunLog::new(conn).set_reason(EVENTS, why)).await?;
+            run.write(move |conn| State::new(conn).statuses().set_reason(EVENTS, why)).await?;
         }
         let changes: Vec<(String, bool)> = rows
             .into_iter()
@@ -42,11 +42,11 @@ impl Statuses<'_> {
         }
         let catalog = Arc::clone(&run.catalog);
         run.write(move |conn| {
-            let (log, state) = (RunLog::new(conn), State::new(conn));
+            let state = State::new(conn);
             for (table, off) in &changes {
                 if *off {
                     let why = "resources.disable names it";
-                    log.set_status(table, TableStatus::Disabled, Some(why))?;
+                    state.statuses().set(table, TableStatus::Disabled, Some(why))?;
                 } else {
                     set_ok(conn, &catalog, table)?;
                     if table == EVENTS {
@@ -81,16 +81,17 @@ impl Statuses<'_> {
         let catalog = Arc::clone(&run.catalog);
         let search_delay = run.config.source.search_delay;
         run.write(move |conn| {
-            let log = RunLog::new(conn);
-            let rows = log.resources()?;
+            let (state, log) = (State::new(conn), RunLog::new(conn));
+            let statuses = state.statuses();
+            let rows = statuses.all()?;
             for (table, reason) in &failed {
                 let ok = rows.get(table).is_some_and(|r| r.own_status() == TableStatus::Ok);
                 // One scope that fails is not the table; none that answers is.
                 if ok && !answered.contains(table) {
-                    log.set_status(table, TableStatus::Failing, Some(reason))?;
+                    statuses.set(table, TableStatus::Failing, Some(reason))?;
                 }
             }
-            State::new(conn).contacts().forget_unnamed_contacts()?;
+            state.contacts().forget_unnamed_contacts()?;
             let waiting = log.failed_scopes(&tables, &[], search_delay)?;
             for (table, _) in
                 rows.iter().filter(|(_, row)| row.own_status() == TableStatus::Failing)
@@ -115,7 +116,7 @@ impl Statuses<'_> {
             let state = State::new(&conn);
             Dependence {
                 catalog: &run.catalog,
-                rows: &RunLog::new(&conn).resources()?,
+                rows: &State::new(&conn).statuses().all()?,
                 named_journals: !run.config.journals.ids.is_empty(),
                 is_empty: |table: &str| Ok(state.scopes().count_rows(table)? == 0),
             }
@@ -125,10 +126,10 @@ impl Statuses<'_> {
             return Ok(());
         }
         run.write(move |conn| {
-            let log = RunLog::new(conn);
+            let statuses = State::new(conn).statuses();
             changes.iter().try_for_each(|(table, now)| {
                 let (reason, because_of) = (now.reason.as_deref(), now.because_of.as_deref());
-                log.set_status_of(table, now.status, reason, because_of)
+                statuses.set_because_of(table, now.status, reason, because_of)
             })
         })
         .await
@@ -144,5 +145,5 @@ pub(super) fn set_ok(conn: &Connection, catalog: &Catalog, table: &str) -> Resul
         }
         Some(_) | None => None,
     };
-    RunLog::new(conn).set_status(table, TableStatus::Ok, lacking.as_deref())
+    State::new(conn).statuses().set(table, TableStatus::Ok, lacking.as_deref())
 }

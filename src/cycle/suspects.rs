@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::answers::Answers;
 use super::policy::ends_run;
 use crate::error::{Kind, Result};
-use crate::mirror::{Asked, Failure, RunLog, Settings, State, SuspectStep};
+use crate::mirror::{Asked, Failure, Settings, State, SuspectStep};
 use crate::scope::{FailureKind, TableStatus};
 use crate::source::{Answer, Expected, Request};
 use crate::ticks::Ticks;
@@ -87,7 +87,7 @@ impl Suspects<'_, '_> {
             }
             Err(error) if error.kind() == Kind::NotFound => {
                 self.answers.reached();
-                let rows = RunLog::new(&run.store.connection()?).resources()?;
+                let rows = State::new(&run.store.connection()?).statuses().all()?;
                 let is_absent =
                     rows.get(ROLES).is_some_and(|row| row.own_status() == TableStatus::Absent);
                 if is_absent {

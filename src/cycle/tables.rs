@@ -1,38 +1,34 @@
 //! Which tables a run may ask.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Run;
 use crate::catalog::{Group, Resource};
 use crate::error::Result;
-use crate::mirror::{ResourceRow, RunLog};
+use crate::mirror::{ResourceRow, State};
 use crate::scope::TableStatus;
 
 /// The tables that a run reads.
 pub(super) struct Tables<'r> {
     pub(super) run: &'r Run,
     active: Vec<Arc<Resource>>,
-    /// Those that were forbidden or absent, and are tried again in this run.
-    retried: BTreeMap<String, ResourceRow>,
 }
 
 impl<'r> Tables<'r> {
     /// None yet.
     pub(crate) fn none(run: &'r Run) -> Tables<'r> {
-        Tables { run, active: Vec::new(), retried: BTreeMap::new() }
+        Tables { run, active: Vec::new() }
     }
 
-    /// The tables of this run: enabled, permitted, there. `retried` were forbidden or absent before.
-    pub(crate) fn choose(&mut self, retried: BTreeMap<String, ResourceRow>) -> Result<()> {
-        let rows = RunLog::new(&self.run.store.connection()?).resources()?;
+    /// The tables of this run: enabled, permitted, there.
+    pub(crate) fn choose(&mut self) -> Result<()> {
+        let rows = State::new(&self.run.store.connection()?).statuses().all()?;
         let resources = self.run.catalog.resources().iter();
         self.active = resources
             .filter(|r| !matches!(r.group, Group::Child(_) | Group::Events))
             .filter(|r| rows.get(&r.table).is_some_and(ResourceRow::is_asked))
             .cloned()
             .collect();
-        self.retried = retried;
         Ok(())
     }
 
@@ -68,16 +64,9 @@ impl<'r> Tables<'r> {
             reason,
             "a table cannot be read and is left alone"
         );
-        // One that was tried again in vain has been so all the time.
-        let before = self.retried.get(table).filter(|row| row.status == status);
-        let since = before.and_then(|row| row.since);
         let (table, reason) = (table.to_owned(), reason.to_owned());
         self.run
-            .write(move |conn| {
-                let log = RunLog::new(conn);
-                log.set_status(&table, status, Some(&reason))?;
-                since.map_or(Ok(()), |since| log.set_since(&table, since))
-            })
+            .write(move |conn| State::new(conn).statuses().set(&table, status, Some(&reason)))
             .await
     }
 }

@@ -1,4 +1,4 @@
-//! The run log, which people read: runs, resources, calls, failures, schedules, pending.
+//! The run log, which people read: runs, calls, failures, schedules, pending.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,35 +9,9 @@ use jiff::Timestamp;
 use super::state::failures::{LISTING, is_failed};
 use super::wanted::UNWANTED_SCOPES;
 use super::{Merged, Outcome};
-use crate::catalog::{Group, Resource};
 use crate::error::Result;
-use crate::scope::{CallStats, TableStatus};
+use crate::scope::CallStats;
 use crate::sql::{self, db, from_micros, instant, instant_param, query, scalar_i64};
-
-/// A row of `sync.resources`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ResourceRow {
-    pub(crate) status: TableStatus,
-    pub(crate) reason: Option<String>,
-    pub(crate) since: Option<Timestamp>,
-    /// It answered at least once.
-    pub(crate) answered: bool,
-    /// The table that the status comes from, where it is not the table's own: nothing of it can be
-    /// known while that one is not read.
-    pub(crate) because_of: Option<String>,
-}
-
-impl ResourceRow {
-    /// The status without what other tables have to do with it.
-    pub(crate) fn own_status(&self) -> TableStatus {
-        if self.because_of.is_some() { TableStatus::Ok } else { self.status }
-    }
-
-    /// Whether the table is read: what is disabled, forbidden or absent of itself is not.
-    pub(crate) fn is_asked(&self) -> bool {
-        matches!(self.own_status(), TableStatus::Ok | TableStatus::Failing)
-    }
-}
 
 /// A row of `sync.failures`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,121 +123,6 @@ impl<'c> RunLog<'c> {
                 rows.join(", ")
             ))
             .map_err(|e| db("cannot note calls", e))
-    }
-
-    /// The status of every table.
-    pub(crate) fn resources(&self) -> Result<BTreeMap<String, ResourceRow>> {
-        let rows = query(
-            self.conn,
-            "SELECT table_name, status, reason, epoch_us(since), answered, because_of \
-             FROM sync.resources",
-            |row| {
-                Ok((
-                    row.get(0)?,
-                    ResourceRow {
-                        status: status_of(&row.get::<_, String>(1)?),
-                        reason: row.get(2)?,
-                        since: from_micros(row.get(3)?),
-                        answered: row.get(4)?,
-                        because_of: row.get(5)?,
-                    },
-                ))
-            },
-        )?;
-        Ok(rows.into_iter().collect())
-    }
-
-    /// Gives a table a status of its own; `since` moves only where the status does.
-    pub(crate) fn set_status(
-        &self,
-        table: &str,
-        status: TableStatus,
-        reason: Option<&str>,
-    ) -> Result<()> {
-        self.set_status_of(table, status, reason, None)
-    }
-
-    /// The same for a status that comes from another table, where `because_of` names one.
-    pub(crate) fn set_status_of(
-        &self,
-        table: &str,
-        status: TableStatus,
-        reason: Option<&str>,
-        because_of: Option<&str>,
-    ) -> Result<()> {
-        let now = instant_param(Timestamp::now());
-        // Reports as of an instant ask whether the table was read then.
-        self.conn
-            .execute(
-                "INSERT INTO sync.earlier_statuses BY NAME \
-                   SELECT table_name, status, since, ?::TIMESTAMPTZ AS until FROM sync.resources \
-                   WHERE table_name = ? AND status <> ? \
-                     AND status IN ('disabled', 'forbidden', 'absent')",
-                params![now, table, status.name()],
-            )
-            .map_err(|e| db("cannot note the status that a table had", e))?;
-        self.conn
-            .execute(
-                "UPDATE sync.resources SET reason = ?1, \
-                   since = CASE WHEN status = ?2 THEN since ELSE ?3::TIMESTAMPTZ END, \
-                   status = ?2, because_of = ?5 WHERE table_name = ?4",
-                params![reason, status.name(), now, table, because_of],
-            )
-            .map(drop)
-            .map_err(|e| db("cannot note the status of a table", e))
-    }
-
-    /// A table has had its status since this instant, without a break.
-    pub(crate) fn set_since(&self, table: &str, since: Timestamp) -> Result<()> {
-        let since = instant_param(since);
-        for sql in [
-            "UPDATE sync.resources SET since = ?::TIMESTAMPTZ WHERE table_name = ?",
-            "DELETE FROM sync.earlier_statuses WHERE until > ?::TIMESTAMPTZ AND table_name = ?",
-        ] {
-            self.conn
-                .execute(sql, params![since, table])
-                .map_err(|e| db("cannot note since when a table has its status", e))?;
-        }
-        Ok(())
-    }
-
-    /// Notes something about a table that can be read; what keeps another from being read stays.
-    pub(crate) fn set_reason(&self, table: &str, reason: Option<&str>) -> Result<()> {
-        self.conn
-            .execute(
-                "UPDATE sync.resources SET reason = ? WHERE table_name = ? AND status = 'ok'",
-                params![reason, table],
-            )
-            .map(drop)
-            .map_err(|e| db("cannot note the reason of a table", e))
-    }
-
-    /// Of how many cases that exist, or rows of the table that it is read per row of, a 404 was the
-    /// last answer of a table that never gave any other.
-    pub(crate) fn scopes_not_found(&self, resource: &Resource) -> Result<i64> {
-        let existing = match &resource.group {
-            Group::ForEach(each) => {
-                format!("SELECT {} FROM main.{}", sql::ident(&each.column), sql::ident(&each.table))
-            }
-            Group::Case
-            | Group::Ids
-            | Group::List
-            | Group::Child(_)
-            | Group::Events
-            | Group::Journal(_) => {
-                "SELECT case_id FROM sync.seen WHERE NOT removed AND place IS NOT NULL".to_owned()
-            }
-        };
-        scalar_i64(
-            self.conn,
-            &format!(
-                "SELECT count(DISTINCT f.id) FROM sync.fetched f \
-                 WHERE f.table_name = {table} AND f.id IN ({existing}) \
-                   AND NOT EXISTS (SELECT 1 FROM sync.resources r \
-                     WHERE r.table_name = {table} AND r.answered)",
-                table = sql::text(&resource.table)
-            ),
-        )
     }
 
     /// What failed and waits, soonest first.
@@ -462,11 +321,6 @@ impl<'c> RunLog<'c> {
         }
         total
     }
-}
-
-/// The status of that name; one that this version does not know is read, and none of it answered.
-fn status_of(name: &str) -> TableStatus {
-    TableStatus::from_name(name).unwrap_or(TableStatus::Failing)
 }
 
 /// SQL for `column` being one of these cases' or a whole list's scope; nothing where all are meant.

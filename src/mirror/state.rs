@@ -24,6 +24,7 @@ use super::months::Months;
 use super::scopes::StaleScopes;
 use super::seen::SeenCases;
 use super::stale_marks::StaleMarks;
+use super::statuses::TableStatuses;
 use super::suspects::Suspects;
 use super::unread::UnreadCases;
 use super::unreadable::UnreadableRows;
@@ -103,6 +104,11 @@ impl<'c> State<'c> {
     }
 
     /// Whether tables are read, and why not.
+    pub(crate) fn statuses(&self) -> TableStatuses<'c> {
+        TableStatuses { conn: self.conn }
+    }
+
+    /// Which search shows a case, and whether one does.
     pub(crate) fn standings(&self) -> Standings<'c> {
         Standings { conn: self.conn }
     }

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::cycle::{ends_run, is_out_of_reach};
 use crate::error::{Error, Kind, Result};
 use crate::extract::Extractor;
-use crate::mirror::{ResourceRow, RunLog, State, Store, Writer};
+use crate::mirror::{ResourceRow, State, Store, Writer};
 
 /// The store, the source, and what could not be compared.
 pub(crate) struct Context {
@@ -85,7 +85,7 @@ impl Context {
     /// The tables that are read: enabled, permitted, there.
     pub(super) fn active(&self) -> Result<Vec<Arc<Resource>>> {
         let conn = self.reader()?;
-        let rows = RunLog::new(&conn).resources()?;
+        let rows = State::new(&conn).statuses().all()?;
         let asked = |r: &&Arc<Resource>| {
             r.read.is_some() && rows.get(&r.table).is_some_and(ResourceRow::is_asked)
         };
@@ -99,7 +99,7 @@ impl Context {
 
     /// Why a table is not read, in words: `None` where it is.
     pub(super) fn why_not(&self, name: &str) -> Result<Option<String>> {
-        let rows = RunLog::new(&self.reader()?).resources()?;
+        let rows = State::new(&self.reader()?).statuses().all()?;
         let row = rows.get(name).filter(|row| !row.is_asked());
         Ok(row.map(|row| format!("{name} is {}", row.status)))
     }

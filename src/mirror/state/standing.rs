@@ -3,7 +3,7 @@
 use super::fetched::rows_of;
 use super::{State, batch, ids, list};
 use crate::error::Result;
-use crate::mirror::{ResourceRow, RunLog};
+use crate::mirror::ResourceRow;
 use crate::scope::{FailureKind, Place, Standing, TableStatus};
 use crate::sql::{self, instant, scalar_i64};
 use duckdb::Connection;
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 const NEVER_LISTED: &str = "the cases were never listed: neither search of them can be read, and nothing is published \
      before the first complete listing (`resources.disable` takes both out, where that is meant)";
 
-/// Whether tables are read, and why not.
+/// Which search shows a case, and whether one does.
 pub(crate) struct Standings<'c> {
     pub(in crate::mirror) conn: &'c Connection,
 }
@@ -101,12 +101,12 @@ impl Standings<'_> {
     }
 
     fn searches(&self) -> Result<[Option<ResourceRow>; 2]> {
-        let mut tables = RunLog::new(self.conn).resources()?;
+        let mut tables = State::new(self.conn).statuses().all()?;
         Ok([Place::Cases, Place::Projects].map(|place| tables.remove(place.table())))
     }
 
     fn searches_that_are_read(&self) -> Result<impl Fn(Place) -> bool> {
-        let tables = RunLog::new(self.conn).resources()?;
+        let tables = State::new(self.conn).statuses().all()?;
         Ok(move |place: Place| tables.get(place.table()).is_some_and(ResourceRow::is_asked))
     }
 
