@@ -150,6 +150,8 @@ impl Commit<'_> {
             self.apply_scopes(&resource, &loads)?;
         }
         self.note_rejects(&resource, &loads, are_named)?;
+        // After the rejects: a condition whose value did not fit decides nothing.
+        self.take_unfulfilled(&resource, &loads)?;
         let drift = loads.iter().flat_map(|load| load.decoded.all_drift());
         for drift in drift {
             self.drift.entry((drift.table, drift.field)).or_insert(drift.example);
@@ -224,7 +226,7 @@ impl Commit<'_> {
         {
             guard::note_held(conn, &resource.table, run_id, limits, &mut self.outcome)?;
         }
-        self.take_unfulfilled(resource, loads)
+        Ok(())
     }
 
     /// Makes the rows of one table equal to those of the answers. Returns how many that would leave are

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::load::Outcome;
 use super::merge::stage_name;
 use super::state::failures::{Failure, fail};
-use crate::catalog::Resource;
+use crate::catalog::{Resource, SYNCED_AT_COLUMN};
 use crate::error::Result;
 use crate::scope::{FailureKind, ScopeId};
 use crate::sql::{self, db, instant, query, scalar_i64};
@@ -71,6 +71,7 @@ pub(super) fn hold(
     let main = format!("main.{}", sql::ident(&resource.table));
     let table = sql::text(&resource.table);
     run(&stage_answers(resource))?;
+    let newer = stage_leaving(conn, resource)?;
     // What is held of a scope's parent rows holds their child rows too.
     run(&format!(
         "INSERT INTO temp.kept_back SELECT g.scope, k.by_guard, g.n, {table}, a.digest \
@@ -82,19 +83,26 @@ pub(super) fn hold(
     if let Some(column) = resource.scope_column().map(sql::ident) {
         run(&format!(
             "INSERT INTO temp.kept_back SELECT g.scope, false, g.n, {table}, a.digest FROM \
-               (SELECT scope, count(*) AS n FROM temp.gone GROUP BY scope HAVING count(*) >= {MANY_ROWS}) g \
+               (SELECT scope, count(*) AS n FROM temp.gone GROUP BY scope) g \
+               JOIN temp.leaving l ON l.scope = g.scope AND l.n >= {MANY_ROWS} \
                JOIN temp.answers a ON a.scope = g.scope \
-             WHERE n = (SELECT count(*) FROM {main} m WHERE m.{column} = g.scope) \
+             WHERE (l.is_held OR g.n = (SELECT count(*) FROM {main} m WHERE m.{column} = g.scope)) \
                AND g.scope NOT IN ({believed}); \
              {TAKE_HELD}",
             believed = confirmed(resource, limits.now - limits.doubt),
         ))?;
     }
-    let leaving = left()?;
+    let leaving = scalar_i64(
+        conn,
+        "SELECT coalesce(sum(n), 0)::BIGINT FROM temp.leaving \
+         WHERE scope IN (SELECT scope FROM temp.gone)",
+    )?
+    .unsigned_abs();
     if leaving == 0 {
-        return Ok(gone);
+        return Ok(gone - left()?);
     }
-    let of = scalar_i64(conn, &format!("SELECT count(*) FROM {main}"))?.unsigned_abs();
+    let rows = scalar_i64(conn, &format!("SELECT count(*) FROM {main}"))?.unsigned_abs();
+    let of = rows - newer;
     let before = removed_of_late(conn, &[&resource.table], limits.now)?;
     if guarded(leaving + before, of + before, limits.max_removed) {
         // A list is one answer: no number of them makes up for what is missing in it.
@@ -131,6 +139,44 @@ fn stage_answers(resource: &Resource) -> String {
         keys = sql::idents(resource.key.iter().map(String::as_str)),
         stage = stage_name(resource),
     )
+}
+
+/// Fills `temp.leaving(scope, n, is_held)`: how many rows leave of a scope, and whether something of it is held from an
+/// earlier answer. The rows that this one brought or changed do not count: else what is held would soon be no more
+/// than a part of its scope, or of its table. Returns how many rows those are.
+fn stage_leaving(conn: &Connection, resource: &Resource) -> Result<u64> {
+    let failed = |e| db(&format!("cannot tell what leaves {}", resource.table), e);
+    conn.execute_batch(&format!(
+        "CREATE OR REPLACE TEMP TABLE held_scopes AS \
+           SELECT id, first_at FROM sync.failures WHERE table_name = {} AND part = '' \
+             AND kind IN ({}) AND id IN (SELECT scope FROM temp.gone)",
+        sql::text(resource.read_with()),
+        FailureKind::names(&FailureKind::GONE),
+    ))
+    .map_err(failed)?;
+    if scalar_i64(conn, "SELECT count(*) FROM temp.held_scopes")? == 0 {
+        let leaving = "CREATE OR REPLACE TEMP TABLE leaving AS \
+                       SELECT scope, count(*) AS n, false AS is_held FROM temp.gone GROUP BY scope";
+        return conn.execute_batch(leaving).map(|()| 0).map_err(failed);
+    }
+    let main = format!("main.{}", sql::ident(&resource.table));
+    conn.execute_batch(&format!(
+        "CREATE OR REPLACE TEMP TABLE leaving AS \
+           SELECT g.scope, h.id IS NOT NULL AS is_held, \
+             count(*) FILTER (WHERE h.id IS NULL OR m.{SYNCED_AT_COLUMN} < h.first_at) AS n \
+           FROM temp.gone g JOIN {main} m ON m.rowid = g.mid \
+           LEFT JOIN temp.held_scopes h ON h.id = g.scope GROUP BY ALL",
+    ))
+    .map_err(failed)?;
+    let of_scope = match resource.scope_column() {
+        Some(column) => format!("m.{} = h.id", sql::ident(column)),
+        None => "true".to_owned(),
+    };
+    let newer = format!(
+        "SELECT count(*) FROM {main} m JOIN temp.held_scopes h ON {of_scope} \
+         WHERE m.{SYNCED_AT_COLUMN} >= h.first_at"
+    );
+    Ok(scalar_i64(conn, &newer)?.unsigned_abs())
 }
 
 /// The scopes of `temp.answers` of which an equal answer was not believed at `before` or earlier, and

@@ -34,7 +34,12 @@ fn digest((_, notes): Answer) -> AnswerDigest {
 }
 
 impl Mirror {
+    /// One in which nothing holds removals back.
     fn new() -> Mirror {
+        Mirror::open(true)
+    }
+
+    fn open(allow_removals: bool) -> Mirror {
         let folder = tempfile::tempdir().unwrap();
         let url = "http://127.0.0.1:1/".parse().unwrap();
         let secret = String::from("secret").into();
@@ -51,7 +56,10 @@ impl Mirror {
                 disabled: Arc::new([]),
                 generation: 1,
             },
-            settings: Settings { notes_scopes: true, ..Settings::new(&config, &catalog, true) },
+            settings: Settings {
+                notes_scopes: true,
+                ..Settings::new(&config, &catalog, allow_removals)
+            },
             catalog,
             known: KnownScopes::default(),
             now: "2026-01-10T00:00:00Z".parse().unwrap(),
@@ -358,4 +366,81 @@ fn a_change_is_counted_and_a_new_field_noted_once_per_commit() {
         mirror.pairs("SELECT count(*), 0 FROM sync.drift WHERE field = 'Unheard'"),
         [(1, 0)]
     );
+}
+
+#[test]
+fn a_condition_whose_value_does_not_fit_decides_nothing() {
+    let mut mirror = Mirror::new();
+    let texts = |mirror: &Mirror| {
+        mirror.pairs("SELECT case_id, id FROM main.dynamic_sale_texts ORDER BY ALL")
+    };
+    let params = Params::from([("case_id".to_owned(), Param::Int(7))]);
+    let load = |mirror: &Mirror, table: &str, records: &[&str]| {
+        let records: Vec<String> = records.iter().map(|record| (*record).to_owned()).collect();
+        mirror.load_records(table, 7, &records, &params, None)
+    };
+    let uses = |mirror: &Mirror, value: &str| {
+        load(mirror, "dynamic_sale_text_use", &[&format!("{{\"Value\": {value}}}")])
+    };
+    let used = uses(&mirror, "true");
+    let two = load(&mirror, "dynamic_sale_texts", &["{\"Id\": 1}", "{\"Id\": 2}"]);
+    mirror.write(vec![used, two], true);
+    assert_eq!(texts(&mirror), [(7, 1), (7, 2)]);
+
+    // Twice: the first time nothing is noted of the value yet.
+    for _ in 0..2 {
+        let unfit = uses(&mirror, "\"true\"");
+        mirror.write(vec![unfit], true);
+        assert_eq!(texts(&mirror), [(7, 1), (7, 2)]);
+    }
+    // By one that fits it is decided at once.
+    let unused = uses(&mirror, "false");
+    mirror.write(vec![unused], true);
+    assert_eq!(texts(&mirror), []);
+}
+
+fn records(ids: impl Iterator<Item = i64>) -> Vec<String> {
+    ids.map(|id| format!("{{\"Id\": {id}}}")).collect()
+}
+
+#[test]
+fn what_is_held_of_a_list_stays_held_whatever_came_with_it() {
+    let mut mirror = Mirror::open(false);
+    let tags = |mirror: &Mirror| mirror.pairs("SELECT id, 0 FROM main.file_tags ORDER BY id").len();
+    let answer = |mirror: &mut Mirror, ids: std::ops::RangeInclusive<i64>| {
+        let load = mirror.load_records("file_tags", 0, &records(ids), &Params::new(), None);
+        mirror.write(vec![load], true);
+    };
+    answer(&mut mirror, 1..=12);
+    for _ in 0..3 {
+        answer(&mut mirror, 101..=160);
+        assert_eq!(tags(&mirror), 72, "the twelve that are lacking stay");
+    }
+    // What came with that leaves with the first answer that has the others again, but for one.
+    answer(&mut mirror, 1..=11);
+    assert_eq!(tags(&mirror), 11);
+}
+
+#[test]
+fn what_is_doubted_of_a_scope_stays_doubted_whatever_came_with_it() {
+    let mut mirror = Mirror::open(false);
+    let params = Params::from([("case_id".to_owned(), Param::Int(7))]);
+    let notes = |mirror: &Mirror| mirror.pairs("SELECT case_id, id FROM main.notes").len();
+    let answer = |mirror: &mut Mirror, ids: std::ops::RangeInclusive<i64>| {
+        let load = mirror.load_records("notes", 7, &records(ids), &params, None);
+        mirror.write(vec![load], true);
+    };
+    // Another case, so that the guard over the table holds nothing.
+    let other = Params::from([("case_id".to_owned(), Param::Int(8))]);
+    let many = mirror.load_records("notes", 8, &records(1..=5000), &other, None);
+    mirror.write(vec![many], true);
+    answer(&mut mirror, 1..=12);
+    // Each time another answer, and then the same one again at once.
+    for (last, have) in [(101, 5013), (102, 5014), (102, 5014), (103, 5015)] {
+        answer(&mut mirror, 101..=last);
+        assert_eq!(notes(&mirror), have);
+    }
+    mirror.now += std::time::Duration::from_secs(601);
+    answer(&mut mirror, 101..=103);
+    assert_eq!(notes(&mirror), 5003, "an equal answer confirms it, source.doubt later");
 }
