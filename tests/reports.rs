@@ -377,6 +377,36 @@ fn the_total_cost_of_then_counts_nothing_as_empty_that_was_read_later() {
     }
 }
 
+#[test]
+fn versions_keep_their_order_when_the_clock_was_set_back() {
+    let world = brisk(unthrottled(8));
+    world.sync();
+    // What was written while the clock was an hour ahead.
+    let ahead = "UPDATE main.activities SET _synced_at = make_timestamp(epoch_us(_synced_at) + 3600000000); \
+                 UPDATE sync.freshness SET last_change = make_timestamp(epoch_us(last_change) + 3600000000) \
+                 WHERE table_name = 'activities'";
+    Connection::open(world.path("data/store.duckdb")).unwrap().execute_batch(ahead).unwrap();
+    for _ in 0..2 {
+        for case_id in shown_cases(&world) {
+            change(&world, case_id, Facet::ActivityEdited);
+        }
+        world.sync();
+    }
+    let versions = |which: &str| {
+        let sql = format!(
+            "WITH v AS (SELECT case_id, id, _valid_from, _valid_to FROM history.activities UNION ALL \
+               SELECT case_id, id, _synced_at, 'infinity'::TIMESTAMPTZ FROM main.activities) \
+             SELECT count(*) FROM v {which}"
+        );
+        one::<i64>(&world.store(), &sql)
+    };
+    let ended = versions("WHERE _valid_to < 'infinity'");
+    assert!(ended >= 16, "{ended}");
+    assert_eq!(versions("WHERE _valid_from >= _valid_to"), 0);
+    let other = "v.case_id = o.case_id AND v.id = o.id AND v._valid_from < o._valid_from";
+    assert_eq!(versions(&format!("JOIN v o ON {other} AND v._valid_to > o._valid_from")), 0);
+}
+
 /// Tables of which more scopes were read than there should be, or of which not all were.
 fn odd_freshness(world: &World, which: &str) -> Vec<String> {
     lines(

@@ -11,8 +11,8 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::content::{MonthContent, PAYMENT};
-use super::lines;
 use super::state::{batch, count, list};
+use super::{freshness, lines};
 use crate::catalog::{Catalog, Group, Resource};
 use crate::config::JournalLevel;
 use crate::decode::Load;
@@ -125,12 +125,7 @@ impl<'c> Closings<'c> {
     /// # Errors
     /// Those of the store.
     pub(crate) fn time(&self, now: Timestamp) -> Result<Timestamp> {
-        let last = sql::query(
-            self.conn,
-            "SELECT epoch_us(max(last_change)) FROM sync.freshness",
-            |row| row.get(0),
-        )?;
-        Ok(last.into_iter().find_map(from_micros).map_or(now, |last| now.max(last)))
+        Ok(freshness::last_change(self.conn)?.map_or(now, |last| now.max(last)))
     }
 
     /// Closes the months that are meant and not closed: freezes what they are. `forced_over` says what

@@ -4,6 +4,7 @@
 //! only move on: that rows left, or that a scope counts as never read, takes nothing back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use duckdb::Connection;
 use jiff::Timestamp;
@@ -12,6 +13,9 @@ use super::state::State;
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::sql::{self, db, from_micros, instant, query};
+
+/// How far versions of rows may lie ahead of the clock, and still be followed.
+const MOST_AHEAD: Duration = Duration::from_secs(24 * 3600);
 
 /// How much of a table is there, and how fresh it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,6 +32,27 @@ pub(super) fn enter(conn: &Connection) -> Result<()> {
          WHERE table_name NOT IN (SELECT table_name FROM sync.freshness)",
     )
     .map_err(failed)
+}
+
+/// When a row of any table was last written.
+pub(super) fn last_change(conn: &Connection) -> Result<Option<Timestamp>> {
+    let last = "SELECT epoch_us(max(last_change)) FROM sync.freshness";
+    Ok(query(conn, last, |row| row.get(0))?.into_iter().find_map(from_micros))
+}
+
+/// The instant of the newest version in the store, which those to come must be later than. One that lies too far ahead of
+/// the clock is left out of it: all else that is told by the time of a commit would stand still until then.
+pub(super) fn newest_version(conn: &Connection, now: Timestamp) -> Result<Timestamp> {
+    let last = last_change(conn)?.unwrap_or(Timestamp::MIN);
+    if last <= now + MOST_AHEAD {
+        return Ok(last);
+    }
+    tracing::warn!(
+        last_change = %last,
+        "rows are dated more than a day ahead of this machine's clock, which was set back: until then reports as of \
+         an instant may have two versions of one row"
+    );
+    Ok(Timestamp::MIN)
 }
 
 /// Notes of the tables of a commit that rows were `written`, or scopes `read`, now.
@@ -132,5 +157,29 @@ impl State<'_> {
             (table, fresh)
         });
         Ok(rows.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::reports::fixture;
+
+    #[test]
+    fn versions_follow_those_that_a_clock_dated_up_to_a_day_ahead() {
+        let conn = fixture::store(None, 2026..=2026);
+        let now: Timestamp = "2026-06-01T10:00:00Z".parse().unwrap();
+        let newest = || newest_version(&conn, now).unwrap();
+        assert_eq!(newest(), Timestamp::MIN);
+        for (last, expected) in [
+            ("2026-06-02T10:00:00Z", "2026-06-02T10:00:00Z".parse().unwrap()),
+            ("2026-06-02T10:00:01Z", Timestamp::MIN),
+        ] {
+            let set = format!(
+                "UPDATE sync.freshness SET last_change = '{last}' WHERE table_name = 'notes'"
+            );
+            conn.execute_batch(&set).unwrap();
+            assert_eq!(newest(), expected);
+        }
     }
 }

@@ -152,7 +152,7 @@ fn bring<'a>(
                        SELECT h.* EXCLUDE (_valid_from, _valid_to, _change) \
                          REPLACE ({now} AS _synced_at) \
                        FROM history.{name} h JOIN temp.stage_left m ON {same} \
-                       WHERE h._change = 'deleted' AND h._valid_to = m.left_at",
+                       WHERE h._change = 'deleted' AND h._valid_to = greatest(m.left_at, h._valid_from)",
                     name = sql::ident(&table.table),
                     now = instant(now),
                     same = same_month("h", "m"),

@@ -392,11 +392,11 @@ impl<'a> Sql<'a> {
             .join(", ")
     }
 
-    /// Copies rows of main into history; `from` joins them as `m`.
+    /// Copies rows of main into history; `from` joins them as `m`. No version ends before it began, whatever the clock does.
     fn keep(&self, from: &str, now: &str, change: &str) -> String {
         format!(
             "INSERT INTO {} BY NAME SELECT {}, m._synced_at, m._extra, m._synced_at AS _valid_from, \
-             {now} AS _valid_to, {} AS _change FROM {} m {from}",
+             greatest({now}, m._synced_at) AS _valid_to, {} AS _change FROM {} m {from}",
             self.history,
             self.columns("m"),
             sql::text(change),

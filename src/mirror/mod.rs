@@ -103,7 +103,7 @@ pub(crate) use suspects::{Asked, SuspectStep};
 pub(crate) use threads::{AllThreads, Threads};
 pub(crate) use unreadable::FEED_TABLES;
 pub(crate) use verifications::{CaseMoved, RevenueMonth, ScopeTimes, TurnMonth, rows_of_month};
-pub(crate) use verified::{Difference, VerifiedRow};
+pub(crate) use verified::{Difference, SIGNED_CASES, SIGNED_MONTHS, VerifiedRow};
 pub(crate) use wanted::{NotFound, id_column};
 pub use writer::{Loader, Writer};
 

@@ -312,7 +312,7 @@ impl Months<'_> {
                     WHERE m.table_name = {name}) \
                   SELECT CAST(NOT EXISTS (SELECT 1 FROM main.{table} l JOIN asked a ON {of_line}) \
                       AND NOT EXISTS (SELECT 1 FROM history.{table} l JOIN months a ON {of_line} \
-                        AND l._valid_to = a.left_at) \
+                        AND l._valid_to = greatest(a.left_at, l._valid_from)) \
                     OR EXISTS (SELECT 1 FROM months WHERE not_found_at <= {before}) AS BIGINT)",
                 table = sql::ident(table),
                 of_month = same_month("m", "a"),

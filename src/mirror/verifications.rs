@@ -291,7 +291,8 @@ impl Verifications<'_> {
 
     /// Of these tables one month of each scope at a level: the one that was not held against the source for
     /// longest, those that differed first. Only months that are over, and as the last reading had them.
-    /// `has_sums`: of the revenue only those of which the platform's sum says nothing.
+    /// `has_sums`: of the revenue only those of which the platform's sum says nothing, and those that differed when
+    /// they had their turn: that they do not any more is seen line by line.
     pub(crate) fn months_in_turn(
         &self,
         tables: &[String],
@@ -299,7 +300,7 @@ impl Verifications<'_> {
         has_sums: bool,
     ) -> Result<Vec<TurnMonth>> {
         let without_sum = if has_sums {
-            "AND (m.table_name <> 'revenue_journals' OR EXISTS (SELECT 1 FROM \
+            "AND (m.table_name <> 'revenue_journals' OR s.subject IS NOT NULL OR EXISTS (SELECT 1 FROM \
                    sync.journal_months x WHERE x.table_name = 'revenue_journal_sums' \
                    AND x.journal_level = m.journal_level AND x.journal_id = m.journal_id \
                    AND x.journal_month = m.journal_month AND x.no_control_at IS NOT NULL))"

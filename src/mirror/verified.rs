@@ -12,6 +12,11 @@ use crate::error::Result;
 use crate::scope::{REVENUE, REVENUE_SUMS};
 use crate::sql::{self, db, instant, instant_param};
 
+/// Of how many months the signed cases are compared, the current one included.
+pub(crate) const SIGNED_MONTHS: u32 = 12;
+/// How what is told of one of them begins; the month follows.
+pub(crate) const SIGNED_CASES: &str = "signed cases ";
+
 /// A comparison with the source, as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VerifiedRow {
@@ -192,13 +197,16 @@ fn no_longer_stands(at: Timestamp) -> String {
            HAVING bool_or(standing) OR NOT bool_or(coalesce(difference LIKE 'unsettled:%', false))) \
          OR EXISTS (SELECT 1 FROM sync.resources r WHERE r.status = 'disabled' \
            AND (v.subject = r.table_name OR starts_with(v.subject, r.table_name || ' ') \
-             OR r.table_name = 'cases' AND starts_with(v.subject, 'signed cases ') \
+             OR r.table_name = 'cases' AND starts_with(v.subject, '{SIGNED_CASES}') \
              OR r.table_name = '{REVENUE}' AND starts_with(v.subject, '{REVENUE_SUMS} '))) \
-         OR v.subject LIKE 'signed cases %' AND v.verified_at < {} \
+         OR starts_with(v.subject, '{SIGNED_CASES}') AND v.subject < \
+           (SELECT '{SIGNED_CASES}' || strftime(month - INTERVAL {} MONTH, '%Y-%m') \
+            FROM report.calendar WHERE starts_at <= {at} AND ends_at > {at}) \
          OR v.subject LIKE '%/%/%' AND NOT EXISTS (SELECT 1 FROM sync.journal_months m \
            WHERE m.wanted AND NOT {IS_GONE} \
              AND v.subject = m.table_name || ' ' || {MONTH} AND m.no_control_at IS NULL)",
-        instant(at.checked_sub(Duration::from_secs(366 * 86_400)).unwrap_or(Timestamp::MIN)),
+        SIGNED_MONTHS - 1,
+        at = instant(at),
     )
 }
 
@@ -251,5 +259,51 @@ mod tests {
         turn("disabled");
         note(5, &[]);
         assert_eq!(standing(&state), [""; 0]);
+    }
+
+    #[test]
+    fn signed_cases_differ_no_more_once_their_month_is_not_compared_any_more() {
+        let conn = fixture::store(None, 2025..=2026);
+        let state = State::new(&conn);
+        let note = |run: i64, at: &str, rows: &[VerifiedRow]| {
+            state.verified().note_verifications(run, at.parse().unwrap(), rows, &[], &[]).unwrap();
+            standing(&state)
+        };
+        let differs = || Difference::Standing("1".to_owned());
+        let months = ["signed cases 2025-03", "signed cases 2025-04"];
+        // In Oslo it is March still, and then April.
+        let before = note(1, "2026-02-28T22:59:59Z", &months.map(|month| row(month, differs())));
+        assert_eq!(before, months);
+        assert_eq!(note(2, "2026-02-28T22:59:59Z", &[]), months);
+        assert_eq!(note(3, "2026-02-28T23:00:00Z", &[]), [months[1]]);
+    }
+
+    #[test]
+    fn a_month_that_differed_line_by_line_has_its_turn_until_it_does_not() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        conn.execute_batch(
+            "INSERT INTO sync.journal_months BY NAME SELECT unnest(['revenue_journals', \
+                 'revenue_journal_sums']) AS table_name, 'offices' AS journal_level, \
+               11 AS journal_id, DATE '2026-03-01' AS journal_month, true AS wanted, \
+               true AS complete, TIMESTAMPTZ '2026-05-01 00:00:00+00' AS sent_at",
+        )
+        .unwrap();
+        let has_turn = || {
+            let tables = [REVENUE.to_owned()];
+            let level = crate::config::JournalLevel::Offices;
+            let months = state.verifications().months_in_turn(&tables, level, true).unwrap();
+            months.len() == 1
+        };
+        let note = |run: i64, difference: Difference| {
+            let at = Timestamp::from_second(1_780_000_000 + run).unwrap();
+            let rows = [row("revenue_journals offices/11/2026-03", difference)];
+            state.verified().note_verifications(run, at, &rows, &[], &[]).unwrap();
+        };
+        assert!(!has_turn(), "its sum is compared");
+        note(1, Difference::Standing("1".to_owned()));
+        assert!(has_turn());
+        note(2, Difference::None);
+        assert!(!has_turn());
     }
 }

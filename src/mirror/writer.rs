@@ -18,10 +18,10 @@ use duckdb::Connection;
 use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::commit;
 use super::first_load::KnownScopes;
 use super::load::{Outcome, Settings};
 use super::{Store, Threads};
+use super::{commit, freshness};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
@@ -70,11 +70,13 @@ impl Writer {
     /// `Io` when there can be no further thread, those of [`Store::connection`].
     pub fn start(store: &Store) -> Result<Writer> {
         let (connection, threads) = (store.connection()?, store.threads());
+        // The clock may have been set back since an earlier process wrote.
+        let last = freshness::newest_version(&connection, Timestamp::now())?;
         let of_worker = Arc::clone(threads);
         let (commands, queue) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(move || Worker::new(connection, of_worker).work(&queue))
+            .spawn(move || Worker::new(connection, of_worker, last).work(&queue))
             .map_err(|e| Error::caused(Kind::Io, "cannot start the writer's thread", e))?;
         Ok(Writer {
             commands,
@@ -303,14 +305,9 @@ impl Waiting {
 }
 
 impl Worker {
-    fn new(conn: Connection, threads: Arc<Threads>) -> Worker {
-        Worker {
-            conn,
-            threads,
-            loaders: BTreeMap::new(),
-            last: Timestamp::MIN,
-            known: KnownScopes::default(),
-        }
+    /// `last` is when rows were last written.
+    fn new(conn: Connection, threads: Arc<Threads>, last: Timestamp) -> Worker {
+        Worker { conn, threads, loaders: BTreeMap::new(), last, known: KnownScopes::default() }
     }
 
     fn work(mut self, queue: &mpsc::Receiver<Command>) {

@@ -16,14 +16,12 @@ use super::differing::{Differing, Known, Sides};
 use super::{Comparison, Finding};
 use crate::cycle::LISTING_DUE;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::State;
+use crate::mirror::{SIGNED_CASES, SIGNED_MONTHS, State};
 use crate::scope::{Month, Place, months_back};
 use crate::source::Filter;
 use crate::text::counted;
 use crate::ticks::Ticks;
 
-/// Months of signed cases, the current one included.
-const MONTHS: u32 = 12;
 /// Cases that are named of a count that differs.
 const MOST_NAMED: usize = 20;
 
@@ -101,7 +99,7 @@ impl Total {
     fn name(self) -> String {
         match self {
             Total::Rows(place) => place.table().to_owned(),
-            Total::Signed(month) => format!("signed cases {month}"),
+            Total::Signed(month) => format!("{SIGNED_CASES}{month}"),
         }
     }
 
@@ -171,7 +169,7 @@ impl Total {
 /// How many counts there are of a search.
 pub(super) fn counts(place: Place) -> u64 {
     match place {
-        Place::Cases => 1 + u64::from(MONTHS),
+        Place::Cases => 1 + u64::from(SIGNED_MONTHS),
         Place::Projects => 1,
         Place::Contacts => 0,
     }
@@ -187,7 +185,7 @@ impl Totals {
         let mut totals = Totals::default();
         for total in [Total::Rows(Place::Cases), Total::Rows(Place::Projects)]
             .into_iter()
-            .chain(months_back(current, MONTHS).map(Total::Signed))
+            .chain(months_back(current, SIGNED_MONTHS).map(Total::Signed))
         {
             if context.table(total.place().table())?.is_some() {
                 totals.open.push(Open {
