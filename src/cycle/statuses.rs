@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use duckdb::Connection;
+use jiff::Timestamp;
 
 use super::Run;
 use super::dependence::Dependence;
 use super::permissions::restriction;
 use crate::catalog::{Catalog, EVENTS, Group};
 use crate::error::Result;
-use crate::mirror::{RunLog, State};
+use crate::mirror::{RunLog, State, forget_unnamed};
 use crate::scope::TableStatus;
 
 /// The statuses of the tables.
@@ -81,8 +82,7 @@ impl Statuses<'_> {
         let catalog = Arc::clone(&run.catalog);
         let search_delay = run.config.source.search_delay;
         run.write(move |conn| {
-            let (state, log) = (State::new(conn), RunLog::new(conn));
-            let statuses = state.statuses();
+            let (statuses, log) = (State::new(conn).statuses(), RunLog::new(conn));
             let rows = statuses.all()?;
             for (table, reason) in &failed {
                 let ok = rows.get(table).is_some_and(|r| r.own_status() == TableStatus::Ok);
@@ -91,7 +91,7 @@ impl Statuses<'_> {
                     statuses.set(table, TableStatus::Failing, Some(reason))?;
                 }
             }
-            state.contacts().forget_unnamed_contacts()?;
+            forget_unnamed(conn, &catalog, Timestamp::now())?;
             let waiting = log.failed_scopes(&tables, &[], search_delay)?;
             for (table, _) in
                 rows.iter().filter(|(_, row)| row.own_status() == TableStatus::Failing)

@@ -70,18 +70,6 @@ impl SeenContacts<'_> {
         )
     }
 
-    /// Forgets failures of contacts that nobody names any more and that are not mirrored: they are not
-    /// asked for again.
-    pub(crate) fn forget_unnamed_contacts(&self) -> Result<()> {
-        batch(
-            self.conn,
-            "DELETE FROM sync.failures f WHERE f.table_name = 'contacts' \
-               AND NOT EXISTS (SELECT 1 FROM main.case_roles r WHERE r.contact_id = f.id) \
-               AND NOT EXISTS (SELECT 1 FROM sync.seen_contacts s WHERE s.contact_id = f.id) \
-               AND NOT EXISTS (SELECT 1 FROM main.contacts c WHERE c.id = f.id)",
-        )
-    }
-
     /// Whether the contacts have to be looked at: the roles changed since they were last, or the feed
     /// moved one. An idle cycle asks no more than this.
     pub(crate) fn contacts_may_be_stale(&self) -> Result<bool> {
