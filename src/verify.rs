@@ -39,7 +39,7 @@ pub(crate) use forecast::Asks;
 
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Difference, VerifiedRow};
-use crate::scope::REVENUE;
+use crate::scope::TableStatus;
 pub(crate) use asking::Gate;
 use context::Asked;
 use revenue::Revenue;
@@ -121,9 +121,6 @@ impl Verified {
     }
 }
 
-/// The tables that control totals are of.
-const TOTALLED: [&str; 3] = ["cases", "projects", REVENUE];
-
 /// All comparisons, settled and open.
 pub(crate) struct Verification {
     context: Context,
@@ -132,8 +129,8 @@ pub(crate) struct Verification {
     turns: Turns,
     sample: Sample,
     settled: Vec<Comparison>,
-    /// What is not compared because it is not read.
-    not_read: Vec<String>,
+    /// What is not compared because nobody wants it mirrored.
+    not_wanted: Vec<String>,
     /// When the attempt under way began to ask.
     asked: Option<Asked>,
 }
@@ -144,16 +141,24 @@ impl Verification {
     /// # Errors
     /// Those of the store.
     pub(crate) fn of(context: Context, sample: usize) -> Result<Verification> {
+        let mut not_wanted = Vec::new();
+        let in_turn = turns::tables_in_turn(context.catalog.resources());
+        let in_turn: Vec<&str> = in_turn.iter().map(|resource| resource.table.as_str()).collect();
+        for table in ["cases", "projects"].into_iter().chain(in_turn) {
+            let Some(status) = context.not_read_as(table)? else { continue };
+            let why = format!("{table} is {status}");
+            if status == TableStatus::Disabled {
+                not_wanted.push(format!("not compared: {why}"));
+            } else {
+                context.leave_out(why, 1);
+            }
+        }
         Ok(Verification {
             totals: Totals::of(&context)?,
             revenue: Revenue::of(&context)?,
             turns: Turns::of(&context)?,
             sample: Sample::of(&context, sample)?,
-            not_read: TOTALLED
-                .into_iter()
-                .filter_map(|table| context.why_not(table).transpose())
-                .map(|why| why.map(|why| format!("not compared: {why}")))
-                .collect::<Result<_>>()?,
+            not_wanted,
             context,
             settled: Vec::new(),
             asked: None,
@@ -222,7 +227,7 @@ impl Verification {
             return Err(Error::new(kind, format!("nothing could be compared: {first}")));
         }
         Ok(Verified {
-            notes: self.not_read.into_iter().chain(self.revenue.notes()).collect(),
+            notes: self.not_wanted.into_iter().chain(self.revenue.notes()).collect(),
             comparisons: self.settled,
             problems: could_not.problems,
             left_out: could_not.left_out,

@@ -432,6 +432,25 @@ fn what_is_not_read_is_not_compared_and_named() {
 }
 
 #[test]
+fn what_may_not_be_read_is_named_and_the_last_line_is_no_all_clear() {
+    let world = mirrored(unthrottled(10), 2);
+    assert_eq!(last_line(&verify(&world, "0")), "the mirror equals the source");
+    for table in ["projects", "depot_journals"] {
+        let forbid =
+            format!("UPDATE sync.resources SET status = 'forbidden' WHERE table_name = '{table}'");
+        alter(&world, &forbid);
+    }
+    let output = verify(&world, "0");
+    assert_status(&output, 0);
+    let text = shown(&output);
+    for table in ["projects", "depot_journals"] {
+        assert!(text.contains(&format!("not compared: {table} is forbidden")), "{text}");
+    }
+    let last = "what could be compared equals the source; 2 could not be compared (see above)";
+    assert_eq!(last_line(&output), last);
+}
+
+#[test]
 fn a_due_verify_gives_way_to_a_command_and_goes_on_where_it_was() {
     let world = World::with(unthrottled(10));
     world.journals_since(&format!("{}-01", month(3)));

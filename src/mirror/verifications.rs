@@ -9,6 +9,7 @@ use jiff::civil::Date;
 
 use super::state::fetched::rows_of;
 use super::state::{State, execute, ids, list};
+use super::wanted::IS_GONE;
 use crate::config::JournalLevel;
 use crate::error::Result;
 use crate::scope::{CaseState, JournalScope, Month, Place};
@@ -60,6 +61,10 @@ impl TurnMonth {
 /// SQL for a month `m` as a scope: `offices/11/2026-03`.
 pub(super) const MONTH: &str =
     "m.journal_level || '/' || m.journal_id || '/' || strftime(m.journal_month, '%Y-%m')";
+
+/// SQL for a month `m` that ended at `e.ends_at` being as its last reading has it, which was after its end.
+const IS_KNOWN: &str =
+    "m.complete AND m.due IS NULL AND m.doubted_at IS NULL AND m.sent_at >= e.ends_at";
 
 /// When a scope was read, and when its case moved; microseconds of our clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -289,6 +294,36 @@ impl Verifications<'_> {
         Ok(rows.into_iter().flatten().collect())
     }
 
+    /// Of these tables how many scopes at a level have months that are over, and none that can have its turn.
+    pub(crate) fn scopes_without_turn(
+        &self,
+        tables: &[String],
+        level: JournalLevel,
+        now: Timestamp,
+    ) -> Result<Vec<(String, usize)>> {
+        let rows = sql::query(
+            self.conn,
+            &format!(
+                "WITH months AS (SELECT month, max(ends_at) AS ends_at FROM report.calendar \
+                   GROUP BY month) \
+                 SELECT table_name, count(*) FROM (SELECT m.table_name, m.journal_id \
+                   FROM sync.journal_months m JOIN months e ON e.month = m.journal_month \
+                   WHERE m.table_name IN ({}) AND m.journal_level = {} AND m.wanted \
+                     AND e.ends_at <= {} AND NOT {IS_GONE} \
+                   GROUP BY ALL HAVING NOT bool_or(coalesce({IS_KNOWN}, false))) \
+                 GROUP BY table_name ORDER BY table_name",
+                sql::texts(tables.iter().map(String::as_str).chain([""])),
+                sql::text(&level.to_string()),
+                sql::instant(now)
+            ),
+            |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)),
+        )?;
+        Ok(rows
+            .into_iter()
+            .map(|(table, scopes)| (table, usize::try_from(scopes).unwrap_or(usize::MAX)))
+            .collect())
+    }
+
     /// Of these tables one month of each scope at a level: the one that was not held against the source for
     /// longest, those that differed first. Only months that are over, and as the last reading had them.
     /// `has_sums`: of the revenue only those of which the platform's sum says nothing, and those that differed when
@@ -321,8 +356,7 @@ impl Verifications<'_> {
                    AND k.journal_id = m.journal_id \
                  LEFT JOIN main.offices o ON m.journal_level = 'offices' AND o.id = m.journal_id \
                  LEFT JOIN main.contacts c ON c.id = m.journal_id \
-                 WHERE m.table_name IN ({}) AND m.journal_level = {} AND m.wanted AND m.complete \
-                   AND m.due IS NULL AND m.doubted_at IS NULL AND m.sent_at >= e.ends_at \
+                 WHERE m.table_name IN ({}) AND m.journal_level = {} AND m.wanted AND {IS_KNOWN} \
                    AND k.gone_at IS NULL {without_sum} \
                  QUALIFY row_number() OVER (PARTITION BY m.table_name, m.journal_id \
                    ORDER BY s.subject IS NULL, m.verified_at NULLS FIRST, m.journal_month DESC) = 1 \

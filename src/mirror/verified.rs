@@ -306,4 +306,35 @@ mod tests {
         note(2, Difference::None);
         assert!(!has_turn());
     }
+
+    #[test]
+    fn journals_of_which_no_month_is_known_have_no_turn() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let add = |id: i64, month: u32, sent_at: &str, set: &str| {
+            conn.execute_batch(&format!(
+                "INSERT INTO sync.journal_months BY NAME SELECT * REPLACE ({set}) FROM \
+                   (SELECT 'depot_journals' AS table_name, 'offices' AS journal_level, \
+                      {id} AS journal_id, DATE '2026-{month:02}-01' AS journal_month, \
+                      true AS wanted, true AS complete, NULL::VARCHAR AS due, \
+                      TIMESTAMPTZ '2026-{sent_at} 00:00:00+00' AS sent_at)"
+            ))
+            .unwrap();
+        };
+        // One that is known, and another that is not.
+        add(11, 3, "05-01", "true AS wanted");
+        add(11, 4, "05-01", "'recheck' AS due");
+        // None that is: due, not whole, read before its end.
+        add(12, 3, "05-01", "'recheck' AS due");
+        add(13, 3, "05-01", "false AS complete");
+        add(14, 3, "03-20", "true AS wanted");
+        // Nobody wants it; it is not over.
+        add(15, 3, "05-01", "false AS wanted");
+        add(16, 6, "05-01", "false AS complete");
+        let tables = ["depot_journals".to_owned()];
+        let level = crate::config::JournalLevel::Offices;
+        let at = "2026-06-15T00:00:00Z".parse().unwrap();
+        let without = state.verifications().scopes_without_turn(&tables, level, at).unwrap();
+        assert_eq!(without, [("depot_journals".to_owned(), 3)]);
+    }
 }

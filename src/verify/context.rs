@@ -11,6 +11,7 @@ use crate::cycle::{ends_run, is_out_of_reach};
 use crate::error::{Error, Kind, Result};
 use crate::extract::Extractor;
 use crate::mirror::{ResourceRow, State, Store, Writer};
+use crate::scope::TableStatus;
 
 /// The store, the source, and what could not be compared.
 pub(crate) struct Context {
@@ -99,9 +100,24 @@ impl Context {
 
     /// Why a table is not read, in words: `None` where it is.
     pub(super) fn why_not(&self, name: &str) -> Result<Option<String>> {
+        Ok(self.not_read_as(name)?.map(|status| format!("{name} is {status}")))
+    }
+
+    /// As what a table is not read: `None` where it is.
+    pub(super) fn not_read_as(&self, name: &str) -> Result<Option<TableStatus>> {
         let rows = State::new(&self.reader()?).statuses().all()?;
-        let row = rows.get(name).filter(|row| !row.is_asked());
-        Ok(row.map(|row| format!("{name} is {}", row.status)))
+        Ok(rows.get(name).filter(|row| !row.is_asked()).map(|row| row.status))
+    }
+
+    /// Notes that so many comparisons that were begun come to nothing, because their table is not read any more.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn broken_off(&self, table: &str, what: &str, count: usize) -> Result<()> {
+        if let Some(why) = self.why_not(table)? {
+            self.unknown_many(format!("{what} cannot be verified: {why}"), count);
+        }
+        Ok(())
     }
 
     /// A table has answered.

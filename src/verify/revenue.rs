@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::journals::MonthRead;
 use crate::mirror::{RevenueMonth, State, journal_lines, rows_of_month};
 use crate::scope::{DueReason, JournalScope, Month, REVENUE, REVENUE_SUMS};
+use crate::text::counted;
 
 /// Cells that are named of one month.
 const MOST_NAMED: usize = 50;
@@ -137,6 +138,8 @@ impl Revenue {
     /// What makes all further calls senseless.
     pub(crate) async fn ask(&mut self, context: &Context, gate: &mut Gate) -> Result<()> {
         let Some(resource) = context.table(REVENUE_SUMS)? else {
+            let what = format!("the revenue of {}", counted(self.open.len(), "month"));
+            context.broken_off(REVENUE_SUMS, &what, self.open.len())?;
             self.open.clear();
             self.due.clear();
             return Ok(());

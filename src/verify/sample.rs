@@ -94,6 +94,16 @@ impl Sample {
         self.due.clear();
         let tables: HashMap<String, Arc<Resource>> =
             context.active()?.into_iter().map(|r| (r.table.clone(), r)).collect();
+        // Since the attempt before, a table may have become one that is not read.
+        let mut broken_off: BTreeMap<&str, usize> = BTreeMap::new();
+        for (table, _) in self.open.keys().filter(|(table, _)| !tables.contains_key(table)) {
+            *broken_off.entry(table).or_default() += 1;
+        }
+        for (table, cases) in broken_off {
+            let what = format!("{table} of {}", counted(cases, "sampled case"));
+            context.broken_off(table, &what, cases)?;
+        }
+        self.open.retain(|(table, _), _| tables.contains_key(table));
         for place in [Place::Cases, Place::Projects] {
             let Some(resource) = tables.get(place.table()) else { continue };
             let scopes = self.open.keys().filter(|(table, _)| table == place.table());

@@ -228,6 +228,7 @@ impl Totals {
         let mut requests = VecDeque::new();
         for total in self.due.drain(..) {
             let Some(resource) = context.table(total.place().table())? else {
+                context.broken_off(total.place().table(), &total.name(), 1)?;
                 self.open.retain(|open| open.total != total);
                 continue;
             };

@@ -17,7 +17,7 @@ use crate::catalog::{Group, Resource};
 use crate::error::{Kind, Result};
 use crate::journals::MonthRead;
 use crate::mirror::{State, TurnMonth, journal_lines, rows_of_month};
-use crate::scope::{DueReason, JournalScope, REVENUE_SUMS};
+use crate::scope::{DueReason, JournalScope, REVENUE, REVENUE_SUMS};
 use crate::text::counted;
 
 /// A table and the id whose turn it is there.
@@ -68,9 +68,15 @@ impl Turns {
         let tables: Vec<String> =
             tables_in_turn(&active).into_iter().map(|r| r.table.clone()).collect();
         let level = context.config.journals.level;
-        let months = State::new(&context.reader()?)
-            .verifications()
-            .months_in_turn(&tables, level, has_sums)?;
+        let conn = context.reader()?;
+        let verifications = State::new(&conn).verifications();
+        let months = verifications.months_in_turn(&tables, level, has_sums)?;
+        let summed = |table: &String| has_sums && table == REVENUE;
+        let alone: Vec<String> = tables.into_iter().filter(|table| !summed(table)).collect();
+        for (table, scopes) in verifications.scopes_without_turn(&alone, level, Timestamp::now())? {
+            let what = format!("{table} of {}: no month is known", counted(scopes, "journal"));
+            context.leave_out(what, scopes);
+        }
         let open = |month: TurnMonth| {
             let key = (month.table.clone(), month.scope.id);
             (key, Open { month, asked: 0, differences: Vec::new(), moved: false })
