@@ -169,6 +169,7 @@ impl<'a> Decoder<'a> {
             lists: Vec::new(),
             reader: Reader {
                 stays: resource.columns.iter().map(|c| resource.stays_known(c)).collect(),
+                is_child: matches!(resource.group, Group::Child(_)),
                 resource: Arc::clone(resource),
                 context: context.clone(),
                 slots: slots::of(

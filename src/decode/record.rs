@@ -1,5 +1,6 @@
 //! One record on its way from its text to the cells of a row.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub(super) struct Reader {
     pub(super) slots: Slots,
     /// The column that takes an element which is no object.
     pub(super) scalar_column: Option<usize>,
+    /// Its records stand in lists of another table's, which what an answer is (`source/shape.rs`) does not look into.
+    pub(super) is_child: bool,
     /// Columns that say what they say whoever is forgotten: keys, and names of others than who is.
     pub(super) stays: Vec<bool>,
 }
@@ -81,9 +84,17 @@ impl Reader {
         let mut row = Row::empty(&self.resource);
         match (raw.as_bytes().first(), self.scalar_column) {
             (Some(b'{'), _) => {
+                let mut names = Vec::new();
+                let visitor = RecordVisitor { reader: self, row: &mut row, names: &mut names };
                 serde_json::Deserializer::from_str(raw)
-                    .deserialize_map(RecordVisitor { reader: self, row: &mut row })
+                    .deserialize_map(visitor)
                     .map_err(|_| "the record cannot be read (a broken escape)".to_owned())?;
+                if let Some(name) = twice(&mut names) {
+                    return Err(names_twice("a record", name));
+                }
+                if self.is_child && !names.iter().any(|name| self.slots.contains_key(&**name)) {
+                    return Err("a record without any field of its table".to_owned());
+                }
             }
             (Some(b'n'), _) | (_, None) => return Err(value::wrong_type("a record", raw)),
             (_, Some(i)) => {
@@ -150,10 +161,16 @@ impl Reader {
         row.faults.retain(|(i, _, _)| !columns.contains(i));
         let fields = match raw.as_bytes().first() {
             Some(b'n') => return None,
-            Some(b'{') => serde_json::from_str::<BTreeMap<String, &'a RawValue>>(raw)
+            Some(b'{') => serde_json::Deserializer::from_str(raw)
+                .deserialize_map(Fields)
                 .map_err(|_| "not a readable object (a broken escape)".to_owned()),
             _ => Err(value::wrong_type("an object", raw)),
         };
+        let fields = fields.and_then(|fields| {
+            let mut names: Vec<_> = fields.iter().map(|(name, _)| name.clone()).collect();
+            let fault = twice(&mut names).map(|name| names_twice("an object", name));
+            fault.map_or(Ok(fields), Err)
+        });
         match fields {
             Ok(fields) => {
                 let mut rest = BTreeMap::new();
@@ -281,10 +298,41 @@ fn columns_of(slots: &Slots) -> Vec<usize> {
     all
 }
 
+/// A name that stands among these twice; they are sorted for it.
+fn twice<'n>(names: &'n mut [Cow<'_, str>]) -> Option<&'n str> {
+    names.sort_unstable();
+    names.windows(2).find(|two| two[0] == two[1]).map(|two| &*two[0])
+}
+
+fn names_twice(what: &str, name: &str) -> String {
+    format!("{what} that names the field {name} twice")
+}
+
+/// The fields of an object, as they stand in it.
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some((JsonText(name), raw)) = map.next_entry()? {
+            fields.push((name, raw));
+        }
+        Ok(fields)
+    }
+}
+
 /// Walks the fields of a record without building a map of it.
 struct RecordVisitor<'r, 'a> {
     reader: &'r Reader,
     row: &'r mut Row<'a>,
+    /// Takes the names of a child table's record.
+    names: &'r mut Vec<Cow<'a, str>>,
 }
 
 impl<'de> Visitor<'de> for RecordVisitor<'_, 'de> {
@@ -295,11 +343,14 @@ impl<'de> Visitor<'de> for RecordVisitor<'_, 'de> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let RecordVisitor { reader, row } = self;
+        let RecordVisitor { reader, row, names } = self;
         let mut extra = BTreeMap::new();
         while let Some(JsonText(name)) = map.next_key::<JsonText<'de>>()? {
             let raw: &'de RawValue = map.next_value()?;
             reader.take((&reader.slots, ""), &name, raw.get(), row, &mut extra);
+            if reader.is_child {
+                names.push(name);
+            }
         }
         row.extra = extra;
         Ok(())

@@ -117,6 +117,23 @@ fn a_null_element_is_no_row_and_the_others_keep_their_places() {
 }
 
 #[test]
+fn an_element_that_is_no_record_of_its_table_is_no_row() {
+    let (_, shares) = decode_costs(&[
+        r#"{"Id":1,"Shares":[{"Amount":1,"Role":"Seller","Amount":9},{"Other":1},{},{"Role":"Buyer"}]}"#,
+    ]);
+    assert_eq!(keys(&shares), [(17, 1, 4)]);
+    assert!(shares.any_without_key());
+    assert_eq!(
+        faults(&shares),
+        [
+            ("(record)", "a record that names the field Amount twice"),
+            ("(record)", "a record without any field of its table"),
+            ("(record)", "a record without any field of its table"),
+        ]
+    );
+}
+
+#[test]
 fn what_is_no_list_is_rejected_and_deletes_no_row() {
     let (costs, shares) = decode_costs(&[r#"{"Id":1,"Shares":"Seller"}"#, r#"{"Id":2}"#]);
     assert_eq!(ints(&costs, "id"), [Some(1), Some(2)]);

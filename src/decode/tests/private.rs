@@ -51,6 +51,17 @@ fn an_object_in_place_of_another_is_hidden_like_the_strictest_of_its_columns() {
 }
 
 #[test]
+fn of_an_object_that_names_a_field_twice_nothing_is_taken_or_shown() {
+    let record = r#"{"Id":1,"Seller":{"Number":"01017012345","Name":"Kari","Number":"2"}}"#;
+    let decoded = decode_by(&nested_catalog(), &hiding(), "things", &Params::new(), &[record]);
+    let everything = format!("{decoded:?}");
+    assert!(!everything.contains("01017012345"), "{everything}");
+    let twice = "an object that names the field Number twice";
+    assert_eq!(faults(&decoded), [("seller_name", twice), ("seller_number", twice)]);
+    assert_eq!(texts(&decoded, "seller_name"), [None]);
+}
+
+#[test]
 fn a_class_holds_for_a_name_at_any_depth() {
     let secret = "01017012345";
     let mut record = format!(r#"{{"PersonalNumber":"{secret}"}}"#);
