@@ -85,6 +85,8 @@ impl<M: Memory> Feed<'_, M> {
                 // Everything is read again from here: if the bound cannot move, that is no new gap.
                 state.cursor = None;
                 state.bound = None;
+                // That of a poll that was cut off before the gap.
+                state.next_bound = None;
                 reach
             }
             Some(bound) => Ticks::new(bound),

@@ -28,9 +28,11 @@ pub(crate) use uploading::Uploading;
 
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::cycle::{self, Cycle, MonthsUnderWay, Notifier, Options, Polls, Run, Signals};
+use crate::cycle::{
+    self, Cycle, Interrupt, MonthsUnderWay, Notifier, Options, Polls, Run, Signals,
+};
 use crate::decode::Context;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::mirror::{
     ALERTS, Loader, Looked, RunLog, RunSummary, Settings, State, Store, Writer, Writing,
 };
@@ -222,7 +224,7 @@ impl Session {
         let begun = Instant::now();
         let _run = self.progress.begin();
         let run_id = self.start_run(command)?;
-        let ran = self.work(run_id, options, signals, verifying).await;
+        let ran = self.work(run_id, options, signals.clone(), verifying).await;
         // What was loaded before an error is published too: it is committed and true.
         let published = self.publish_run(begun).await;
         let ran = match (ran, published) {
@@ -241,7 +243,19 @@ impl Session {
             }
             failed => failed,
         };
-        let closed = self.end_run(run_id, ran.as_ref().map(|ran| &ran.report)).await;
+        let summary = match &ran {
+            // It exits with 1, whatever it came to until then.
+            Ok(ran) if ran.report.interrupted && signals.interrupt() == Interrupt::Cancel => {
+                RunSummary {
+                    outcome: "interrupted".to_owned(),
+                    exit_status: Kind::Cancelled.exit_status(),
+                    error: Some("stopped before its end".to_owned()),
+                    rows: RunLog::total(&ran.report.outcome),
+                }
+            }
+            ran => summary(ran.as_ref().map(|ran| &ran.report)),
+        };
+        let closed = self.end_run(run_id, summary).await;
         let ran = ran?;
         closed?;
         Ok(ran)
@@ -260,7 +274,8 @@ impl Session {
         let _run = self.progress.begin();
         let run_id = self.start_run("run")?;
         let ran = self.work(run_id, options, signals, verifying).await;
-        let closed = self.end_run(run_id, ran.as_ref().map(|ran| &ran.report)).await;
+        let summary = summary(ran.as_ref().map(|ran| &ran.report));
+        let closed = self.end_run(run_id, summary).await;
         let report = ran?.report;
         closed?;
         Ok(report)
@@ -303,26 +318,7 @@ impl Session {
         self.last_run.load(Ordering::Relaxed)
     }
 
-    async fn end_run(&self, run_id: i64, ran: Result<&cycle::Report, &Error>) -> Result<()> {
-        let summary = match ran {
-            Ok(report) => RunSummary {
-                outcome: match report.exit_status() {
-                    0 => "ok",
-                    4 => "different",
-                    _ => "incomplete",
-                }
-                .to_owned(),
-                exit_status: report.exit_status(),
-                error: (!report.problems.is_empty()).then(|| report.problems.join("\n")),
-                rows: RunLog::total(&report.outcome),
-            },
-            Err(error) => RunSummary {
-                outcome: "failed".to_owned(),
-                exit_status: error.kind().exit_status(),
-                error: Some(error.chain()),
-                ..RunSummary::default()
-            },
-        };
+    async fn end_run(&self, run_id: i64, summary: RunSummary) -> Result<()> {
         metrics::counter!("casemirror_runs_total", "outcome" => summary.outcome.clone())
             .increment(1);
         for (change, rows) in [
@@ -395,5 +391,28 @@ impl Session {
         };
         // What is not written by then is found again at the next start.
         let _ = tokio::time::timeout(longest, written).await;
+    }
+}
+
+/// What a run that came to its end, or failed, comes to.
+fn summary(ran: Result<&cycle::Report, &Error>) -> RunSummary {
+    match ran {
+        Ok(report) => RunSummary {
+            outcome: match report.exit_status() {
+                0 => "ok",
+                4 => "different",
+                _ => "incomplete",
+            }
+            .to_owned(),
+            exit_status: report.exit_status(),
+            error: (!report.problems.is_empty()).then(|| report.problems.join("\n")),
+            rows: RunLog::total(&report.outcome),
+        },
+        Err(error) => RunSummary {
+            outcome: "failed".to_owned(),
+            exit_status: error.kind().exit_status(),
+            error: Some(error.chain()),
+            ..RunSummary::default()
+        },
     }
 }

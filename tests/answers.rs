@@ -140,6 +140,30 @@ fn on_the_feed_an_answer_that_is_none_moves_nothing(#[case] wrong: Fault) {
 }
 
 #[test]
+fn a_date_of_another_year_does_not_move_the_watermark_and_nothing_is_read_again() {
+    let world = mirrored(4);
+    change(&world, shown_cases(&world)[1], Facet::Nothing);
+    world.sync();
+    let bound = || one::<i64>(&world.store(), "SELECT bound FROM sync.feeds WHERE feed = 'cases'");
+    let before = bound();
+    world.sandbox.control(Control::DateSkew { ms: -400 * 86_400_000 });
+    for _ in 0..2 {
+        world.sandbox.reset_stats();
+        world.sync();
+        let read =
+            world.sandbox.stats().log.into_iter().filter(|call| {
+                !call.path.contains("RecentlyModified") && !call.path.contains("token")
+            });
+        assert_eq!(read.map(|call| call.path).collect::<Vec<_>>(), [""; 0]);
+        assert!(bound() >= before - 2 * 600 * 10_000_000, "{} after {before}", bound());
+    }
+    world.sandbox.control(Control::DateSkew { ms: 0 });
+    change(&world, shown_cases(&world)[1], Facet::Activity);
+    world.sync();
+    world.assert_equal();
+}
+
+#[test]
 fn a_date_that_jumps_ahead_does_not_move_the_watermark_with_it() {
     let world = mirrored(4);
     // A change that is seen at once: the service's clock is that of its change dates.

@@ -95,6 +95,30 @@ fn a_contacts_feed_that_has_answered_is_followed_on_after_a_404() {
 }
 
 #[test]
+fn that_the_contacts_feed_is_forbidden_is_told_until_the_permissions_are_read_again() {
+    let world = World::unthrottled(12);
+    world.bootstrap();
+    let reason = || {
+        let sql = "SELECT reason FROM sync.resources WHERE table_name = 'contacts'";
+        one::<Option<String>>(&world.store(), sql).unwrap_or_default()
+    };
+    assert_eq!(reason(), "");
+    let forbidden = world.sandbox.fault(fault(FEED, None, refuse(403)));
+    assert_status(&world.run(&["sync"]), 0);
+    assert!(reason().contains("change feed"), "{}", reason());
+    assert!(shown(&world.run(&["status"])).contains("contacts are read again by age"));
+    world.sandbox.remove_fault(forbidden);
+    let (_, contact_id) = named(&world);
+    edit(&world, contact_id);
+    let due = "UPDATE sync.schedules SET last_run = '2026-01-01' WHERE name = 'reference'";
+    Connection::open(world.path("data/store.duckdb")).unwrap().execute_batch(due).unwrap();
+    world.sync();
+    assert_eq!(reason(), "");
+    world.sync();
+    world.assert_equal();
+}
+
+#[test]
 fn a_contact_that_was_read_a_week_ago_is_read_again_named_or_not() {
     let world = unreported(Feed::Off);
     let (_, contact_id) = named(&world);

@@ -11,7 +11,7 @@ use crate::support::daemon::{EAGER, without_figures};
 use crate::support::follow::{
     UNTHROTTLED, assert_status, calls, change, hold, lines, shown_cases, unthrottled,
 };
-use crate::support::scripted::fault;
+use crate::support::scripted::{fault, refuse};
 use crate::support::{World, one, open_read_only, shown};
 
 const SOCKET: &str = "data/store.duckdb.sock";
@@ -52,6 +52,20 @@ fn a_change_reaches_the_published_copy_and_the_daemon_stops_cleanly() {
     daemon.wait_until("the changes are published", is_published(&world));
     daemon.stop();
     world.assert_published();
+    world.assert_equal();
+}
+
+#[test]
+fn a_daemon_whose_feed_never_answered_reads_all_the_rest() {
+    let world = eager(12);
+    let path = "/api/Integrations/RecentlyModified/Cases";
+    world.sandbox.fault(fault(path, None, refuse(500)));
+    let mut daemon = world.start_daemon();
+    daemon.wait_until("everything is published", is_published(&world));
+    world.sandbox.clear_faults();
+    change(&world, shown_cases(&world)[3], Facet::Activity);
+    daemon.wait_until("the change is published", is_published(&world));
+    daemon.stop();
     world.assert_equal();
 }
 

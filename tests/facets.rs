@@ -9,9 +9,11 @@ use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use rstest::rstest;
 use serde_json::Value;
 
+use crate::evidence::alter;
 use crate::support::follow::{
     UNTHROTTLED, assert_status, brisk, calls, change, idle_calls, shown_cases, unthrottled,
 };
+use crate::support::scripted::{fault, refuse};
 use crate::support::{World, one, shown};
 
 const PROPERTY_SEARCH: &str = "POST /api/Search/AdvancedPropertySearch";
@@ -481,6 +483,30 @@ fn what_a_narrow_date_misses_is_right_after_the_nightly_reconciliation(
     for id in world.sandbox.case_ids() {
         assert_eq!(roles(id), (id == case_id).then_some(1), "{id}");
     }
+}
+
+#[test]
+fn what_a_narrow_date_misses_is_right_after_a_night_in_which_the_cases_cannot_be_listed() {
+    let world = brisk(unthrottled(8));
+    let case_id = case_with_everything(&world);
+    world.sync();
+    change(&world, case_id, Facet::RoleRemoved);
+    world.sync();
+    assert!(!world.differences().is_empty(), "a date tells of it");
+    world.configure(&format!("{UNTHROTTLED}[schedule]\nreconcile = \"* * * * * *\"\n"));
+    world.sandbox.fault(fault("/api/Search/AdvancedProjectSearch", None, refuse(500)));
+    for times in [Some(1), None] {
+        world.sandbox.reset_stats();
+        assert_status(&world.run(&["sync"]), 3);
+        let roles = calls(&world).get(&format!("GET /api/Cases/{case_id}/Roles")).copied();
+        assert_eq!(roles, times);
+    }
+    assert_eq!(world.differences(), [""; 0]);
+    // When it can be listed, that is no reason to look at the case again.
+    world.sandbox.clear_faults();
+    alter(&world, "UPDATE sync.failures SET next_at = first_at");
+    world.sync();
+    world.assert_equal();
 }
 
 #[test]

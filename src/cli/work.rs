@@ -63,10 +63,11 @@ pub(crate) async fn run(command: &Command, config: Config, quiet: bool) -> Resul
         command.clone().execute(host, Printer::here()).await
     };
     let stopped = || {
-        Error::new(
-            Kind::Cancelled,
-            "stopped; what is committed stays, and the next sync goes on from there",
-        )
+        let text = match command {
+            Command::Verify(_) => "stopped; nothing is said of what was compared until then",
+            _ => "stopped; what is committed stays, and the next sync goes on from there",
+        };
+        Error::new(Kind::Cancelled, text)
     };
     interrupts.stop(&session, &controls, work).await?.ok_or_else(stopped)
 }

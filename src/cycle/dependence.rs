@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::polls::FEED_UNREAD;
 use crate::catalog::{Catalog, Group, Resource};
 use crate::error::Result;
 use crate::mirror::ResourceRow;
@@ -58,8 +59,11 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
                 continue;
             }
             let now = self.status(resource)?;
-            // A table that is read in part has a reason of its own, and so has what nobody tells of.
-            let has_own = resource.partial.is_some() || resource.group == Group::Events;
+            // A table that is read in part has a reason of its own, and so has what nobody tells of, or whose feed cannot
+            // be read.
+            let has_own = resource.partial.is_some()
+                || resource.group == Group::Events
+                || row.reason.as_deref().is_some_and(|reason| reason.starts_with(FEED_UNREAD));
             let own_reason = now.status == TableStatus::Ok && has_own;
             let same = row.status == now.status
                 && row.because_of == now.because_of

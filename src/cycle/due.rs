@@ -11,6 +11,9 @@ use crate::error::Result;
 use crate::mirror::{RunLog, State};
 use crate::schedule::{self, LastRuns, Name};
 
+/// Key of `sync.meta`: when what `schedule.reconcile` reads again was read without it being done, in microseconds.
+const REREAD_AT: &str = "reread_at";
+
 /// What is due in a run, decided at its start.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Due {
@@ -18,6 +21,9 @@ pub(crate) struct Due {
     pub(crate) schedules: BTreeSet<Name>,
     /// All cases are listed: by `schedule.reconcile`, at first, or for `--full`.
     pub(crate) listing: bool,
+    /// `schedule.reconcile` reads the feeds of the last days and what changed again: also where the cases cannot be listed,
+    /// but no more than once for each time that it falls due.
+    reread: bool,
     /// When this was decided. A schedule that falls due again during a long run runs again after it.
     pub(crate) at: Option<Timestamp>,
 }
@@ -40,12 +46,13 @@ impl Due {
         let mut schedules = schedule::due(&config.schedule, &last_runs(conn)?, now)?;
         if options.postpone_listing {
             schedules.remove(&Name::Reconcile);
-            return Ok(Due { schedules, listing: false, at: Some(now) });
+            return Ok(Due { schedules, at: Some(now), ..Due::default() });
         }
         // An interrupted --full lists again without the flag.
         let interrupted = State::new(conn).meta(LISTING_DUE)?.is_some_and(|why| !why.is_empty());
         let listing = first || options.full || interrupted || schedules.contains(&Name::Reconcile);
-        Ok(Due { schedules, listing, at: Some(now) })
+        let reread = schedules.contains(&Name::Reconcile) && !was_reread(config, conn, now)?;
+        Ok(Due { schedules, listing, reread, at: Some(now) })
     }
 
     pub(super) fn has(&self, name: Name) -> bool {
@@ -57,9 +64,20 @@ impl Due {
         self.listing || !self.schedules.is_empty()
     }
 
+    /// Whether the feeds of the last days are read again.
+    pub(super) fn rereads_feeds(&self) -> bool {
+        self.reread
+    }
+
     /// Whether `schedule.reconcile` re-reads what changed.
     pub(crate) fn rereads(&self, config: &Config) -> bool {
-        self.has(Name::Reconcile) && config.reconcile.reread != Reread::Off
+        self.reread && config.reconcile.reread != Reread::Off
+    }
+
+    /// Notes that both was done, in a run in which the cases could not be listed.
+    pub(super) fn note_reread(&self, conn: &Connection) -> Result<()> {
+        let at = self.at.map_or(String::new(), |at| at.as_microsecond().to_string());
+        State::new(conn).set_meta(REREAD_AT, &at)
     }
 
     /// Notes what was done.
@@ -67,6 +85,9 @@ impl Due {
         let Some(at) = self.at else { return Ok(()) };
         let log = RunLog::new(conn);
         for name in Name::ALL {
+            if name == Name::Reconcile && self.has(name) {
+                State::new(conn).set_meta(REREAD_AT, "")?;
+            }
             // The others count as just run the first time (docs/architecture.md, "What is due").
             if self.has(name) || log.schedule(name.as_str())?.is_none() {
                 log.set_schedule(name.as_str(), at)?;
@@ -74,6 +95,14 @@ impl Due {
         }
         Ok(())
     }
+}
+
+/// Whether what `schedule.reconcile` reads again was read since it fell due, though the cases could not be listed.
+fn was_reread(config: &Config, conn: &Connection, now: Timestamp) -> Result<bool> {
+    let at = State::new(conn).meta(REREAD_AT)?.and_then(|at| at.parse().ok());
+    let Some(at) = at.and_then(|us| Timestamp::from_microsecond(us).ok()) else { return Ok(false) };
+    let since = LastRuns::from([(Name::Reconcile, at.min(now))]);
+    Ok(!schedule::due(&config.schedule, &since, now)?.contains(&Name::Reconcile))
 }
 
 /// Whether the cases are listed because they never were.

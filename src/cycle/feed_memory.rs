@@ -54,7 +54,7 @@ impl Memory for FeedMemory<'_> {
                 }
                 // Once: if the feed cannot be read now, the next poll is no further gap.
                 let kept = state.feed(name.as_str())?;
-                let begun_anew = FeedState { bound: None, cursor: None, ..kept };
+                let begun_anew = FeedState { bound: None, cursor: None, next_bound: None, ..kept };
                 state.set_feed(name.as_str(), &begun_anew, None)
             })
             .await

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::answers::Answers;
 use super::policy::{ends_run, is_unreached};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::mirror::State;
 use crate::scope::FeedName;
 
@@ -31,6 +31,11 @@ impl Feeds<'_, '_> {
         for name in feeds {
             let reread = match run.polls.reread(name, REREAD).await {
                 Ok(reread) => reread,
+                // Another host asks the feeds, and looks for them.
+                Err(error) if error.kind() == Kind::Lease => {
+                    tracing::info!(feed = name.as_str(), reason = error.chain(), "not read again");
+                    continue;
+                }
                 Err(error) => {
                     self.failed(error).await?;
                     continue;

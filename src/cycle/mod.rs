@@ -174,16 +174,19 @@ impl<'r> Cycle<'r> {
 
     /// Does what is due. Returns what of it is done.
     async fn catch_up(&mut self, mut due: Due) -> Result<Due> {
+        let mut is_listed = true;
         if due.listing {
             if Listing::new(&mut self.fetcher).read().await? {
                 self.run.write(|conn| State::new(conn).set_meta(LISTING_DUE, "")).await?;
             } else {
                 // It is tried again in the next run.
+                is_listed = false;
                 due.schedules.remove(&Name::Reconcile);
                 self.fetcher.answers.report.undone = true;
             }
         }
-        if due.has(Name::Reconcile) {
+        // Whatever became of the listing.
+        if due.rereads_feeds() {
             self.feeds().look_for_late_rows().await?;
         }
         if due.rereads(&self.run.config) {
@@ -191,6 +194,10 @@ impl<'r> Cycle<'r> {
             let cases =
                 self.run.write(move |conn| State::new(conn).stale_marks().reread(all)).await?;
             tracing::info!(cases, "cases that changed since they were read whole are read again");
+        }
+        if due.rereads_feeds() && !is_listed {
+            let noted = due.clone();
+            self.run.write(move |conn| noted.note_reread(conn)).await?;
         }
         // Each is noted as soon as its part is done: an error in what follows must not repeat it.
         if due.has(Name::Reconcile) {

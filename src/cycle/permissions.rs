@@ -67,6 +67,7 @@ impl<'r> Permissions<'r> {
         run.write(move |conn| {
             let state = State::new(conn);
             state.set_meta("contacts_feed", "untried")?;
+            state.statuses().set_reason("contacts", None)?;
             for table in &again {
                 set_ok(conn, &catalog, table)?;
                 state.stale_marks().wake_table(table)?;

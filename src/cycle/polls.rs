@@ -18,6 +18,9 @@ use crate::scope::FeedName;
 use crate::source::Client;
 use crate::ticks::Ticks;
 
+/// How the reason begins that `sync.resources` has for a table whose change feed is not there for us.
+pub(super) const FEED_UNREAD: &str = "their change feed cannot be read";
+
 /// Both feeds. Clones share the turn.
 #[derive(Clone)]
 pub struct Polls {
@@ -150,10 +153,16 @@ impl Polls {
                     reason = error.chain(),
                     "there is no contacts feed for us: contacts are read again by age"
                 );
+                let why = format!(
+                    "{FEED_UNREAD} ({}): until the permissions are next read, contacts are read again \
+                     by age",
+                    error.chain()
+                );
                 self.writer
                     .run(move |conn| {
                         let state = State::new(conn);
                         state.failures().succeed(&Failures::feed_scope(feed))?;
+                        state.statuses().set_reason("contacts", Some(&why))?;
                         state.set_meta("contacts_feed", "absent")
                     })
                     .await?;

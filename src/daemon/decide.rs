@@ -9,7 +9,7 @@ pub(crate) struct Situation {
     pub(crate) stopping: bool,
     /// Another command has forwarded a job.
     pub(crate) job_waits: bool,
-    /// What the feeds say is known: without it, a first cycle would read cases twice.
+    /// The feeds were asked: before that, a first cycle would read cases twice.
     pub(crate) polled: bool,
     /// Something was seen that no cycle has planned, or the last cycle ended early.
     pub(crate) work_left: bool,
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fetched_before_the_feed_was_read() {
+    fn nothing_is_fetched_before_the_feed_was_asked() {
         let s = Situation { work_left: true, polled: false, ..idle() };
         assert_eq!(next(&s, at(0)), Next::Wait(None));
     }

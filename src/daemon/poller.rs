@@ -11,7 +11,6 @@ use super::patience::Patience;
 use super::{ends_the_daemon, say_recovery, say_trouble};
 use crate::cycle::{Controls, Interrupt, Signals};
 use crate::error::{Kind, Result};
-use crate::mirror::State;
 use crate::pulse::Pulse;
 use crate::scope::FeedName;
 use crate::session::Session;
@@ -156,18 +155,14 @@ impl Poller {
                 let trouble = timer.patience.fail(Instant::now().into_std());
                 say_trouble(&what, &error, trouble);
                 timer.next = Instant::now() + trouble.wait;
-                // What was seen before the last stop can be fetched while the feed is down.
-                if self.was_polled_before()? {
+                // A feed that cannot be read stops nothing else: a new mirror lists the cases, and an older one goes on
+                // with what it saw before.
+                if name == FeedName::Cases {
                     self.polled.send_if_modified(|polled| !std::mem::replace(polled, true));
                 }
             }
         }
         Ok(())
-    }
-
-    fn was_polled_before(&self) -> Result<bool> {
-        let conn = self.session.store().connection()?;
-        Ok(State::new(&conn).feed(FeedName::Cases.as_str())?.bound.is_some())
     }
 }
 

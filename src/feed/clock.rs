@@ -58,6 +58,12 @@ impl Usual {
         }
     }
 
+    /// Whether `date` lies farther behind ours than any clock of a service is believed to: then it counts as not given.
+    /// By it the bound would move back over rows that were read, and over all of them soon.
+    pub(crate) fn is_too_far_behind(date: Ticks, ours: Ticks) -> bool {
+        date < ours.earlier_by(FARTHEST_BEHIND)
+    }
+
     /// The latest time that the service's clock may show when ours shows `ours`.
     pub(crate) fn latest(usual: Option<Usual>, ours: Ticks) -> Ticks {
         let ahead = usual.map_or(0, |usual| usual.ahead);
@@ -107,6 +113,13 @@ mod tests {
         assert_eq!(Usual::believed(None, at(60), at(0)), at(60));
         assert_eq!(Usual::believed(None, at(9_000), at(0)), at(0), "nothing speaks for it");
         assert_eq!(Usual::believed(Some(Usual::equal(at(0))), at(9_000), at(0)), at(60));
+    }
+
+    #[test]
+    fn a_date_of_another_day_counts_as_not_given() {
+        let is_too_far = |behind| Usual::is_too_far_behind(at(0), at(behind));
+        assert_eq!([-HOUR, HOUR, 12 * HOUR].map(is_too_far), [false; 3]);
+        assert!(is_too_far(12 * HOUR + 1));
     }
 
     #[test]

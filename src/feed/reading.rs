@@ -1,7 +1,5 @@
 //! One reading of a feed, from a date to its end: page by page, each committed as it comes.
 
-use jiff::Timestamp;
-
 use super::Feed;
 use super::clock::Usual;
 use super::memory::{Committed, Memory, PagePlace, Recalled, SeenPage};
@@ -202,24 +200,41 @@ impl<'a, M: Memory> Reading<'a, M> {
         let answer = self.feed.client.send(&request).await?;
         self.calls += 1;
         failpoint::hit("feed-call-noted");
-        self.started(&answer);
+        let date = self.date_of(&answer);
+        self.started(&answer, date);
         let Split { records, count } =
             records(&answer).map_err(|e| e.within(format!("{}: no list came", self.path())))?;
         let page = FeedRows { count, ..FeedRows::read(&records, self.name, self.feed.zone) };
         let dates = page.rows.iter().filter_map(|row| row.when.modified);
         self.newest = dates.chain(self.newest).max();
-        if let Some(date) = answer.server_date {
+        if let Some(date) = date {
             self.dated = true;
             self.state.skew = least_skew(self.state.skew, date, &page.rows);
         }
         Ok(page)
     }
 
+    /// The service's time when it answered, where it says one that a clock may show.
+    fn date_of(&self, answer: &Answer) -> Option<Ticks> {
+        let date = answer.server_date.map(Ticks::from)?;
+        if !Usual::is_too_far_behind(date, Ticks::from(answer.ended_at)) {
+            return Some(date);
+        }
+        if !self.begun {
+            tracing::warn!(
+                feed = self.name.as_str(),
+                %date,
+                "the server's Date is more than half a day behind our clock: it is not followed"
+            );
+        }
+        None
+    }
+
     /// The bound that a poll sets is decided by its first answer.
-    fn started(&mut self, answer: &Answer) {
+    fn started(&mut self, answer: &Answer, date: Option<Ticks>) {
         let ours = Ticks::from(answer.ended_at);
         self.latest = Usual::latest(self.usual, ours);
-        let Some(date) = answer.server_date.map(Ticks::from) else { return };
+        let Some(date) = date else { return };
         if self.state.next_bound.is_none() {
             // A cursor of an interrupted poll keeps that poll's bound: it started earlier.
             // Where nothing is known of the clocks, a bound that is there must not be overtaken.
@@ -292,11 +307,10 @@ impl<'a, M: Memory> Reading<'a, M> {
 }
 
 /// The smallest distance between the server's clock and a `ModifiedDate`, never below 0.
-fn least_skew(before: Option<i64>, date: Timestamp, rows: &[FeedRow]) -> Option<i64> {
-    let date = Ticks::from(date).get();
+fn least_skew(before: Option<i64>, date: Ticks, rows: &[FeedRow]) -> Option<i64> {
     rows.iter()
         .filter_map(|row| row.when.modified)
-        .map(|modified| date.saturating_sub(modified.get()).max(0))
+        .map(|modified| date.get().saturating_sub(modified.get()).max(0))
         .chain(before)
         .min()
 }
@@ -314,7 +328,7 @@ mod tests {
         let rows = |seconds: &[i64]| -> Vec<FeedRow> {
             seconds.iter().map(|s| FeedRow::for_test(1, at(*s))).collect()
         };
-        let date = Timestamp::from_second(1_000).unwrap();
+        let date = at(1_000);
         assert_eq!(least_skew(None, date, &[]), None);
         assert_eq!(least_skew(None, date, &rows(&[900, 950])), Some(at(50).get()));
         assert_eq!(least_skew(Some(at(20).get()), date, &rows(&[950])), Some(at(20).get()));

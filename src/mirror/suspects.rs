@@ -216,8 +216,8 @@ impl Suspects<'_> {
         Ok(outcome)
     }
 
-    /// A hidden case was looked for and not found: it is fetched at what was seen then, and looked for
-    /// once more where the search may not have shown it yet.
+    /// A hidden case was looked for and not found: it is fetched at what was seen then, what webhooks had told by then is
+    /// answered, and it is looked for once more where the search may not have shown it yet.
     fn search_is_done(
         &self,
         id: i64,
@@ -233,6 +233,8 @@ impl Suspects<'_> {
         State::new(self.conn).fetched_scopes().unfold("'cases', 'projects'", &id.to_string())?;
         self.write(&format!(
             "DELETE FROM sync.failures WHERE table_name IN ('cases', 'projects') AND id = {id}; \
+             DELETE FROM sync.hints WHERE table_name IN ('cases', 'projects') AND id = {id} \
+               AND sequence <= {sequence}; \
              CREATE OR REPLACE TEMP TABLE stage_hidden AS \
                SELECT {table} AS table_name, s.case_id AS id, '' AS part, \
                  CASE WHEN s.moved <= {sequence} THEN s.any_stamp END AS version, \
@@ -308,6 +310,26 @@ mod tests {
         see(2, 2);
         assert_eq!(fetched(1), (FetchStatus::Moved, false));
         assert_eq!(fetched(2), (FetchStatus::Current, true));
+    }
+
+    #[test]
+    fn a_search_that_does_not_show_a_hidden_case_answers_the_hints_before_it() {
+        let conn = fixture::store(None, 2026..=2026);
+        let (state, settings) = (State::new(&conn), settings(Duration::ZERO));
+        state.cases().see_cases(&[(17, [Some(1); 11])], 1, at(0)).unwrap();
+        conn.execute_batch(
+            "UPDATE sync.seen SET place = 'cases', state = 'hidden'; \
+             INSERT INTO sync.hints BY NAME SELECT unnest(['cases', 'projects', 'notes']) \
+               AS table_name, 17 AS id, 2 AS sequence",
+        )
+        .unwrap();
+        let hints_left = |sequence| {
+            let asked = Asked { sequence, sent_at: at(1) };
+            state.suspects().suspect(&settings, 1, 17, asked, at(1).into(), at(2)).unwrap();
+            state.hints().of(&[17]).unwrap().len()
+        };
+        assert_eq!(hints_left(1), 3, "the call was sent before it was told");
+        assert_eq!(hints_left(2), 1, "that of the notes is answered by them");
     }
 
     #[test]

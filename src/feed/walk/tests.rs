@@ -15,6 +15,8 @@ struct Server {
     /// Dates in filters are cut to this many ticks.
     precision: i64,
     refuses_ties: bool,
+    /// Pages of ties are not in the order of their ids.
+    shuffles_ties: bool,
     ignores_skip: bool,
     /// Of these ids `ModifiedDate` cannot be read.
     unreadable: BTreeSet<i64>,
@@ -34,7 +36,9 @@ impl Server {
             Ask::Ties { at, from_id } => {
                 let mut ties: Vec<_> =
                     rows.into_iter().filter(|r| r.1 == cut(at.get()) && r.0 >= from_id).collect();
-                ties.sort_unstable();
+                if !self.shuffles_ties {
+                    ties.sort_unstable();
+                }
                 ties
             }
             Ask::Skip(skip) => rows
@@ -91,6 +95,7 @@ fn server(rows: impl IntoIterator<Item = (i64, i64)>, top: usize) -> Server {
         top,
         precision: 1,
         refuses_ties: false,
+        shuffles_ties: false,
         ignores_skip: false,
         unreadable: BTreeSet::new(),
         unidentified: BTreeSet::new(),
@@ -254,6 +259,12 @@ fn pages_of_records_that_cannot_be_read_come_to_an_end_too() {
     assert_eq!(server.read_by_date(0, 100).0, (1..=350).collect());
 }
 
+#[test]
+fn ties_that_do_not_come_by_id_are_read_by_skip() {
+    let server = Server { shuffles_ties: true, ..server((1..=250).map(|i| (i, 5)), 100) };
+    assert_eq!(server.read_by_date(0, 100).0.len(), 250);
+}
+
 proptest! {
     #[test]
     fn whatever_the_dates_every_row_is_seen(
@@ -261,6 +272,7 @@ proptest! {
         top in 2_usize..20,
         precision in prop_oneof![Just(1_i64), Just(7), Just(1_000)],
         refuses_ties: bool,
+        shuffles_ties: bool,
         unreadable in proptest::collection::btree_set(0_i64..120, 0..40),
         unidentified in proptest::collection::btree_set(0_i64..120, 0..40),
     ) {
@@ -269,7 +281,7 @@ proptest! {
         let expected: BTreeSet<i64> =
             rows.iter().map(|(id, _)| *id).filter(|id| !unidentified.contains(id)).collect();
         let server =
-            Server { precision, refuses_ties, unreadable, unidentified, ..server(rows, top) };
+            Server { precision, refuses_ties, shuffles_ties, unreadable, unidentified, ..server(rows, top) };
         prop_assert_eq!(server.read_by_date(0, top).0, expected);
     }
 }
