@@ -22,6 +22,7 @@ pub(crate) use exporting::export;
 pub(crate) use hinting::made_subscriptions;
 pub(crate) use lease::register;
 use publishing::Publishing;
+pub(crate) use publishing::check_targets;
 pub(crate) use publishing::{Forms, When};
 pub(crate) use unpublished::NOTHING_LISTED;
 pub(crate) use uploading::Uploading;
@@ -94,7 +95,7 @@ impl Session {
         Root::remove_unfinished(store.path())?;
         let session = Session::of(config, catalog, store, progress)?;
         // Before hours of work that could not be published.
-        session.check_targets()?;
+        check_targets(&session.config, Some(&session.store.connection()?))?;
         session.look_at_bucket()?;
         Ok(session)
     }

@@ -247,6 +247,9 @@ fn a_sync_that_is_told_to_stop_ends_cleanly_in_time() {
         if returns {
             let open = "SELECT count(*) FROM sync.runs WHERE ended_at IS NULL";
             assert_eq!(one::<i64>(&world.store(), open), 0);
+            let last = "SELECT outcome || ' ' || exit_status FROM sync.runs \
+                        ORDER BY run_id DESC LIMIT 1";
+            assert_eq!(one::<String>(&world.store(), last), "interrupted 1");
         }
         world.sync();
         world.assert_equal();

@@ -183,3 +183,35 @@ fn folders_that_cannot_be_made_are_told_before_anything_is_asked() {
     assert!(shown(&output).contains("Store and published files can be written."));
     assert!(!world.path("data").exists(), "check made a folder");
 }
+
+#[test]
+fn check_refuses_what_the_next_sync_would() {
+    let world = mirrored();
+    assert_eq!(world.run(&["check"]).status.code(), Some(0));
+    fs::write(world.path("mine.duckdb"), "mine").unwrap();
+    refused_by_check(&world, &["publish.database=mine.duckdb"], "publish.database");
+    // Before there is a store.
+    let new = "store.path=other/store.duckdb";
+    refused_by_check(&world, &[new], "publish.database");
+    refused_by_check(&world, &[new, "publish.database=other/x.duckdb"], "another store");
+    assert!(!world.path("other").exists(), "check made a folder");
+
+    let of_another = "UPDATE sync.meta SET value = 'another' WHERE key = 'tenant'";
+    duckdb::Connection::open(world.path("data/store.duckdb"))
+        .unwrap()
+        .execute_batch(of_another)
+        .unwrap();
+    let output = world.run(&["check"]);
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    assert!(shown(&output).contains("filled from tenant another"), "{}", shown(&output));
+}
+
+fn refused_by_check(world: &World, settings: &[&str], word: &str) {
+    let mut args: Vec<&str> = settings.iter().flat_map(|set| ["--set", set]).collect();
+    args.push("check");
+    let output = world.run(&args);
+    let said = shown(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("Nothing can be mirrored or published like this"), "{said}");
+    assert!(said.contains(word), "no {word:?} in {said}");
+}

@@ -9,16 +9,17 @@ use crate::cycle;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{State, Store, is_there};
 use crate::publish::{Root, Stop, check_snapshots};
-use crate::session::catalog_of;
+use crate::session::{catalog_of, check_targets};
 use crate::source::{Client, MemoryLedger};
 
 pub(crate) async fn run(config: Config) -> Result<u8> {
     let catalog = catalog_of(&config)?;
-    let store_id = compare(&config, &catalog)?;
+    let Seen { store_id, tenant: filled_from, targets } = compare(&config, &catalog)?;
     // It makes no feed call, so its ledger can be one that is forgotten.
     let ledger = Arc::new(MemoryLedger::new());
     let client = Client::new(&config.source, &config.feed, &config.limits, ledger)?;
     let tenant = client.tenant().await?;
+    cycle::refuse_other_tenant(&config.store.path, filled_from.as_deref(), &tenant.to_string())?;
     let permissions = client.permissions().await?;
     let mut table = output::table(&["resource", "permission needed", "granted", "enabled"]);
     let mut missing = 0;
@@ -72,7 +73,8 @@ pub(crate) async fn run(config: Config) -> Result<u8> {
             "{n} enabled tables lack a permission: they will be empty and marked `forbidden`."
         ),
     };
-    let unwritable = config.unwritable_folders();
+    let mut unwritable = config.unwritable_folders();
+    unwritable.extend(targets.err().map(|error| error.chain()));
     let folders = if unwritable.is_empty() {
         "Store and published files can be written.".to_owned()
     } else {
@@ -103,6 +105,22 @@ enum StoreId {
     ReadBy(&'static str),
 }
 
+/// What a look at the store says, if there is one.
+struct Seen {
+    store_id: StoreId,
+    /// From which it was filled.
+    tenant: Option<String>,
+    /// Whether publishing may replace what is where it publishes to.
+    targets: Result<()>,
+}
+
+impl Seen {
+    /// Another process reads the store: what it holds is not known here.
+    fn read_by(who: &'static str) -> Seen {
+        Seen { store_id: StoreId::ReadBy(who), tenant: None, targets: Ok(()) }
+    }
+}
+
 /// Reads what is in the bucket of `publish.parquet`, if that is one; writes nothing there.
 fn look_at_bucket(config: &Config, store_id: StoreId) -> Result<String> {
     let Some(root @ ParquetRoot::Bucket(_)) = &config.publish.parquet else {
@@ -121,24 +139,30 @@ fn look_at_bucket(config: &Config, store_id: StoreId) -> Result<String> {
 }
 
 /// Says in what the configuration is another than the one that the store was last written with, where there
-/// is one that nobody holds. Gives the store's id.
-fn compare(config: &Config, catalog: &Catalog) -> Result<StoreId> {
+/// is one that nobody holds.
+fn compare(config: &Config, catalog: &Catalog) -> Result<Seen> {
     if !is_there(&config.store.path)? {
-        return Ok(StoreId::Known(String::new()));
+        let store_id = StoreId::Known(String::new());
+        return Ok(Seen { store_id, tenant: None, targets: check_targets(config, None) });
     }
     match Store::look(config, catalog) {
         Ok(looked) => {
             work::tell(&looked.differences);
-            let store_id = State::new(&looked.store.connection()?).meta("store_id")?;
-            Ok(StoreId::Known(store_id.unwrap_or_default()))
+            let conn = looked.store.connection()?;
+            let state = State::new(&conn);
+            Ok(Seen {
+                store_id: StoreId::Known(state.meta("store_id")?.unwrap_or_default()),
+                tenant: state.meta("tenant")?,
+                targets: check_targets(config, Some(&conn)),
+            })
         }
         // What holds it has compared them.
         Err(error) if error.kind() == Kind::StoreLocked => {
-            Ok(StoreId::ReadBy("the process that holds the store"))
+            Ok(Seen::read_by("the process that holds the store"))
         }
         Err(error) if error.kind() == Kind::StoreOlder => {
             tracing::warn!("{}", error.chain());
-            Ok(StoreId::ReadBy("the next sync, which upgrades the store,"))
+            Ok(Seen::read_by("the next sync, which upgrades the store,"))
         }
         Err(error) => Err(error),
     }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::args::Journals;
 use super::sync::summary;
-use crate::config::Config;
+use crate::config::{CALENDAR_YEARS, Config};
 use crate::cycle::{JournalRequest, Options};
 use crate::daemon::{Host, Printer};
 use crate::error::{Error, Kind, Result};
@@ -34,6 +34,14 @@ fn options(args: &Journals, current: Month) -> Result<Options> {
         return Err(Error::new(
             Kind::Usage,
             format!("--from {} is later than --to {}", args.from, args.to),
+        ));
+    }
+    // A mistyped year would be asked for month by month, and its months stay known.
+    if !CALENDAR_YEARS.contains(&args.from.year()) {
+        let (first, last) = (CALENDAR_YEARS.start(), CALENDAR_YEARS.end());
+        return Err(Error::new(
+            Kind::Usage,
+            format!("--from {}: must be a day from {first}-01-01 to {last}-12-31", args.from),
         ));
     }
     // What has not begun would be complete, and empty.
@@ -96,6 +104,14 @@ mod tests {
         let beyond = options(&args("2026-11-01", "2026-12-01", &[]), november()).unwrap_err();
         assert_eq!(beyond.kind(), Kind::Usage);
         assert!(beyond.to_string().contains("up to the current month, 2026-11"), "{beyond}");
+    }
+
+    #[test]
+    fn a_period_begins_where_the_calendar_does_at_the_earliest() {
+        assert!(options(&args("1900-01-01", "2026-11-30", &[]), november()).is_ok());
+        let before = options(&args("1899-12-31", "2026-11-30", &[]), november()).unwrap_err();
+        assert_eq!(before.kind(), Kind::Usage);
+        assert!(before.to_string().contains("from 1900-01-01 to 2100-12-31"), "{before}");
     }
 
     #[test]

@@ -53,6 +53,9 @@ pub(crate) use sample::TEMPLATE;
 pub(crate) use secret_url::SecretUrl;
 pub(crate) use violation::nearest;
 
+/// The years whose days can be told: those of `report.calendar`.
+pub(crate) const CALENDAR_YEARS: std::ops::RangeInclusive<i16> = 1900..=2100;
+
 /// An address of an object store, for tests.
 #[cfg(test)]
 pub(crate) fn bucket_url(text: &str) -> BucketUrl {

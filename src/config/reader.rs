@@ -13,6 +13,7 @@ use jiff::tz::TimeZone;
 use url::Url;
 
 use super::Bytes;
+use super::CALENDAR_YEARS;
 use super::SecretUrl;
 use super::cron::Cron;
 use super::declare::Key;
@@ -261,7 +262,7 @@ impl Reader {
         self.read_text(key, rule, |text| {
             // jiff's parser takes a date-time for its date, too.
             let date = text.parse::<Date>().ok().filter(|date| date.to_string() == text)?;
-            (1900..=2100).contains(&date.year()).then_some(date)
+            CALENDAR_YEARS.contains(&date.year()).then_some(date)
         })
     }
 

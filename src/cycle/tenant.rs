@@ -1,5 +1,7 @@
 //! Whose data the store holds (docs/architecture.md, "One tenant").
 
+use std::path::Path;
+
 use super::Run;
 use super::answers::Answers;
 use super::policy::ends_run;
@@ -32,6 +34,24 @@ fn origin(config: &Config) -> String {
     format!("{} {}", config.source.base_url, config.source.client_id)
 }
 
+/// Refuses a store that was filled from another tenant than `tenant`; `known` is the one that it says.
+///
+/// # Errors
+/// `Tenant`.
+pub(crate) fn refuse_other_tenant(store: &Path, known: Option<&str>, tenant: &str) -> Result<()> {
+    match known.filter(|known| *known != tenant) {
+        None => Ok(()),
+        Some(known) => Err(Error::new(
+            Kind::Tenant,
+            format!(
+                "the store {} was filled from tenant {known}; these credentials belong to \
+                 tenant {tenant}",
+                store.display()
+            ),
+        )),
+    }
+}
+
 /// A store is one tenant's (docs/architecture.md, "One tenant"). The source is asked when the store
 /// is new, when it was filled with other credentials, and `anyway` with `schedule.reference`.
 ///
@@ -54,18 +74,7 @@ pub(crate) async fn check_tenant(
         return Ok(());
     }
     let tenant = client.tenant().await?.to_string();
-    if let Some(known) = known
-        && known != tenant
-    {
-        return Err(Error::new(
-            Kind::Tenant,
-            format!(
-                "the store {} was filled from tenant {known}; these credentials belong to \
-                 tenant {tenant}",
-                store.path().display()
-            ),
-        ));
-    }
+    refuse_other_tenant(store.path(), known.as_deref(), &tenant)?;
     writer
         .run(move |conn| {
             let state = State::new(conn);

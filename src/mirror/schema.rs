@@ -8,7 +8,7 @@ use super::state::State;
 use super::state::fetched::{self, FetchedScopes};
 use super::{align, comments, first_reads, freshness, history, levels, reports, secrets, upgrade};
 use crate::catalog::Catalog;
-use crate::config::{Config, PrivacyMode};
+use crate::config::{CALENDAR_YEARS, Config, PrivacyMode};
 use crate::error::{Error, Kind, Result};
 use crate::sql::{db, scalar_i64, transaction};
 
@@ -241,9 +241,9 @@ fn calendar(conn: &Connection, zone: &TimeZone) -> Result<()> {
     )
     .map_err(failed)?;
     let mut appender = conn.appender("stage_calendar").map_err(failed)?;
-    let mut day = Date::constant(1900, 1, 1);
+    let mut day = Date::constant(*CALENDAR_YEARS.start(), 1, 1);
     let mut starts = start_of_day(day, zone)?;
-    while day.year() <= 2100 {
+    while CALENDAR_YEARS.contains(&day.year()) {
         let next = day.tomorrow().map_err(|e| internal_calendar(day, e))?;
         let ends = start_of_day(next, zone)?;
         appender.append_row(params![day.to_string(), starts, ends]).map_err(failed)?;

@@ -11,7 +11,7 @@ use super::Session;
 use super::unpublished::{SHOWN_BY_DATABASE, Unpublished};
 use super::uploading::{Uploading, Uploads};
 use super::views::{self, Standing};
-use crate::config::Config;
+use crate::config::{Config, ParquetRoot};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
@@ -62,6 +62,31 @@ struct Interrupt {
     stop: Stop,
 }
 
+/// Refuses targets that are not those of the store behind `conn`; without it, of a store that is still to be made.
+///
+/// # Errors
+/// Those of [`publish::check_database`], [`publish::check_snapshots`] and [`publish::check_views`].
+pub(crate) fn check_targets(config: &Config, conn: Option<&Connection>) -> Result<()> {
+    let meta = |key| conn.map_or(Ok(None), |conn| State::new(conn).meta(key));
+    let store_id = meta("store_id")?.unwrap_or_default();
+    let (target, store) = (&config.publish.database, &config.store.path);
+    publish::check_database(target, store, &store_id, meta(PUBLISHED_FILE)?.as_deref())?;
+    match &config.publish.parquet {
+        Some(ParquetRoot::Folder(folder)) => {
+            let root = Root::Folder(folder.clone());
+            publish::check_snapshots(&root, &store_id, &Stop::default())?;
+        }
+        // It is looked at when something goes there.
+        Some(ParquetRoot::Bucket(_)) => {}
+        None => return Ok(()),
+    }
+    // The default of another store beside this one is left alone, and no reason to publish nothing.
+    match &config.publish.views {
+        Some(file) if config.is_chosen("publish.views") => publish::check_views(file, &store_id),
+        _ => Ok(()),
+    }
+}
+
 impl Session {
     /// Publishes the committed state. `None`: readers have it already, or nothing has been listed yet.
     ///
@@ -110,7 +135,7 @@ impl Session {
         };
         let _one = self.publishing.lock.lock().await;
         self.note_pending().await?;
-        self.check_targets()?;
+        check_targets(&self.config, Some(&self.store.connection()?))?;
         let Some(unpublished) = self.unpublished(forms, when)? else {
             self.catch_up_views().await?;
             return Ok(None);
@@ -170,34 +195,6 @@ impl Session {
             alone,
         });
         Ok(Some((published, uploading)))
-    }
-
-    /// Refuses targets that are not this store's.
-    ///
-    /// # Errors
-    /// Those of [`publish::check_database`], [`publish::check_snapshots`] and [`publish::check_views`].
-    pub(super) fn check_targets(&self) -> Result<()> {
-        let conn = self.store.connection()?;
-        let state = State::new(&conn);
-        let store_id = state.meta("store_id")?.unwrap_or_default();
-        let known = state.meta(PUBLISHED_FILE)?;
-        let target = &self.config.publish.database;
-        publish::check_database(target, self.store.path(), &store_id, known.as_deref())?;
-        match &self.root {
-            Some(root @ Root::Folder(_)) => {
-                publish::check_snapshots(root, &store_id, &Stop::default())?;
-            }
-            // It is looked at when something goes there.
-            Some(Root::Bucket(_)) => {}
-            None => return Ok(()),
-        }
-        // The default of another store beside this one is left alone, and no reason to publish nothing.
-        match &self.config.publish.views {
-            Some(file) if self.config.is_chosen("publish.views") => {
-                publish::check_views(file, &store_id)
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Freezes what is committed and publishes it.
