@@ -4,7 +4,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Output;
 
-use casemirror::sandbox::{Act, Control, Facet, Fault};
+use std::time::Duration;
+
+use casemirror::sandbox::{Act, Control, Facet, Fault, Options};
 use serde_json::Value;
 
 use crate::support::daemon::{EAGER, without_figures};
@@ -65,6 +67,31 @@ fn a_daemon_whose_feed_never_answered_reads_all_the_rest() {
     world.sandbox.clear_faults();
     change(&world, shown_cases(&world)[3], Facet::Activity);
     daemon.wait_until("the change is published", is_published(&world));
+    daemon.stop();
+    world.assert_equal();
+}
+
+#[test]
+fn a_search_that_lagged_is_asked_again_while_other_work_is_under_way() {
+    let world = World::with(Options { search_lag: Duration::from_millis(300), ..unthrottled(12) });
+    world.configure_eager("");
+    world.bootstrap();
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    let [hanging, changed] = [shown_cases(&world)[2], shown_cases(&world)[5]];
+    hold(&world, "call", &format!("/api/Cases/{hanging}/Activities"), 1);
+    change(&world, hanging, Facet::Activity);
+    assert!(world.wait(world.sandbox.wait_until_held("call")));
+    world.sandbox.reset_stats();
+    change(&world, changed, Facet::Description);
+    let searches = || {
+        let all = world.sandbox.stats().log;
+        let of_it = |query: &str| query.contains(&changed.to_string());
+        all.iter().filter(|c| c.path.contains("Search/Advanced") && of_it(&c.query)).count()
+    };
+    daemon.wait_until("it is searched once more", || searches() >= 2);
+    world.sandbox.release("call");
+    daemon.wait_until_idle();
     daemon.stop();
     world.assert_equal();
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use super::Run;
@@ -25,6 +26,10 @@ const SCOPES_PER_CALL: usize = 2;
 /// Cases, and contacts, that have changed and are taken in between at once; the next follow when these
 /// are under way.
 pub(super) const MOST_CHANGES: usize = 200;
+
+/// Cases that wait for the search are looked for no more often than this, however short `source.search_delay` is: many
+/// are asked for in one call.
+const SHORTEST_DELAY: Duration = Duration::from_secs(1);
 
 /// No table is named, so that all are meant.
 const ALL_TABLES: [String; 0] = [];
@@ -66,12 +71,14 @@ struct Worked {
 pub(super) struct Fetcher<'r> {
     pub(super) run: &'r Run,
     pub(super) answers: Answers<'r>,
+    /// When the cases that wait for the search were last looked for.
+    looked_at: tokio::time::Instant,
 }
 
 impl<'r> Fetcher<'r> {
     /// Nothing is called yet.
     pub(crate) fn new(run: &'r Run) -> Fetcher<'r> {
-        Fetcher { run, answers: Answers::none(run) }
+        Fetcher { run, answers: Answers::none(run), looked_at: tokio::time::Instant::now() }
     }
 
     /// Does this work and what changes meanwhile, and commits it. What could not be begun before an
@@ -96,6 +103,14 @@ impl<'r> Fetcher<'r> {
             if follows(&queue) && self.run.signals.latest() > self.answers.planned.handled() {
                 fetched.moved.extend(self.take_changes(&mut queue).await?);
             }
+            // A daemon's cycle may last for days, and changes must not wait for its end.
+            let follows = follows(&queue);
+            let look_at = self.looked_at + self.run.config.source.search_delay.max(SHORTEST_DELAY);
+            let looks = follows && self.run.options.following;
+            if looks && look_at <= tokio::time::Instant::now() {
+                fetched.moved.extend(self.search_again().await?);
+                continue;
+            }
             while under_way.len() < width {
                 let ready = |work: &Work| self.readiness(work, interrupt, &fetched.months);
                 let Some(mut work) = queue.pop(ready) else { break };
@@ -106,10 +121,11 @@ impl<'r> Fetcher<'r> {
             }
             share.expect((queue.waiting() + under_way.len()) as u64);
             // While it ends, or has changes to follow, newer ones do not hurry it.
-            let known = if follows(&queue) { self.answers.planned.handled() } else { i64::MAX };
+            let known = if follows { self.answers.planned.handled() } else { i64::MAX };
             let done = tokio::select! {
                 done = under_way.join_next() => done,
                 () = signals.beyond(known, interrupt) => continue,
+                () = tokio::time::sleep_until(look_at), if looks && !under_way.is_empty() => continue,
             };
             let Some(done) = done else { return Ok(fetched) };
             let done = done.map_err(|e| Error::caused(Kind::Internal, "a fetch ended early", e))?;
@@ -243,6 +259,22 @@ impl<'r> Fetcher<'r> {
         }
         self.answers.contacts().search(Some(MOST_CHANGES)).await?;
         Ok(searched)
+    }
+
+    /// Searches the cases again of which the search had not shown the last change when it was last asked. Returns them.
+    async fn search_again(&mut self) -> Result<Vec<CaseState>> {
+        self.looked_at = tokio::time::Instant::now();
+        let now = Timestamp::now().as_microsecond();
+        let run = self.run;
+        let waiting = {
+            let conn = run.store.connection()?;
+            State::new(&conn).cases().waiting_for_search(now, MOST_CHANGES)?
+        };
+        if !waiting.is_empty() {
+            run.write(move |conn| State::new(conn).stale_marks().wake_again(now)).await?;
+            self.answers.search().cases(&waiting, &ALL_TABLES).await?;
+        }
+        Ok(waiting)
     }
 
     /// Fetches what polls have seen since this was last asked, and nothing else.

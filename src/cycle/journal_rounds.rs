@@ -76,7 +76,7 @@ impl<'c, 'r> Rounds<'c, 'r> {
 
     /// What is due and was not tried yet.
     fn next(&self) -> Result<Vec<DueMonth>> {
-        let Fetcher { run, answers } = &*self.fetcher;
+        let Fetcher { run, answers, .. } = &*self.fetcher;
         let (conn, level) = (run.store.connection()?, run.config.journals.level);
         let mut due =
             State::new(&conn).months().due_months(self.tables, level, Timestamp::now())?;

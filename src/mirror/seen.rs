@@ -13,7 +13,8 @@ use super::unreadable::places;
 use crate::catalog::ChangeDate;
 use crate::error::Result;
 use crate::scope::{
-    CaseDates, CaseState, ContactSeen, FeedName, Place, Standing, UNREADABLE_BELOW, any_version,
+    CaseDates, CaseState, ContactSeen, FailureKind, FeedName, Place, Standing, UNREADABLE_BELOW,
+    any_version,
 };
 use crate::sql::{self, db, instant};
 
@@ -222,6 +223,24 @@ impl SeenCases<'_> {
     pub(crate) fn moved_cases(&self, after: (i64, i64), limit: usize) -> Result<Vec<CaseState>> {
         let behind = format!("AND dirty AND (moved, case_id) > ({}, {})", after.0, after.1);
         self.case_states(&behind, &[], "moved, case_id", limit)
+    }
+
+    /// The cases whose search is due again by now, in microseconds of our clock: it may not have shown their last change
+    /// when it was last asked.
+    pub(crate) fn waiting_for_search(&self, now_us: i64, limit: usize) -> Result<Vec<CaseState>> {
+        let due = format!(
+            "SELECT id FROM sync.fetched_scopes \
+               WHERE again_at <= {now_us} AND table_name IN ('cases', 'projects') \
+             UNION SELECT id FROM sync.failures \
+               WHERE table_name IN ('cases', 'projects') AND part = '' AND kind IN ({}) \
+                 AND epoch_us(next_at) <= {now_us}",
+            FailureKind::names(&FailureKind::OF_THE_SEARCH)
+        );
+        // None, mostly: then no case is looked at.
+        if sql::scalar_i64(self.conn, &format!("SELECT count(*) FROM ({due})"))? == 0 {
+            return Ok(Vec::new());
+        }
+        self.case_states(&format!("AND case_id IN ({due})"), &[], &newest_first(), limit)
     }
 
     /// Cases that are not removed and for which `which` holds (`AND ...`), in this order.
