@@ -90,6 +90,8 @@ fn a_search_that_lagged_is_asked_again_while_other_work_is_under_way() {
         all.iter().filter(|c| c.path.contains("Search/Advanced") && of_it(&c.query)).count()
     };
     daemon.wait_until("it is searched once more", || searches() >= 2);
+    let held = format!("GET /api/Cases/{hanging}/Activities");
+    assert!(!calls(&world).contains_key(&held), "the call did not last until then");
     world.sandbox.release("call");
     daemon.wait_until_idle();
     daemon.stop();
