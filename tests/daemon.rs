@@ -99,6 +99,21 @@ fn a_search_that_lagged_is_asked_again_while_other_work_is_under_way() {
 }
 
 #[test]
+fn where_the_daemon_does_not_answer_a_command_names_it() {
+    let world = eager(8);
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    daemon.signal("STOP");
+    let output = world.run(&["status"]);
+    daemon.signal("CONT");
+    assert_status(&output, 1);
+    let said = shown(&output);
+    assert!(said.contains(&format!("PID {}", daemon.id())), "{said}");
+    assert_status(&world.run(&["status"]), 0);
+    daemon.stop();
+}
+
+#[test]
 fn an_idle_daemon_asks_the_feeds_and_nothing_else() {
     let world = eager(20);
     let mut daemon = world.start_daemon();

@@ -14,11 +14,14 @@ use super::protocol::{self, Frame, Keys, Request};
 use crate::error::{Error, Kind, Result};
 use crate::progress::Progress;
 
+/// A daemon that lives lets a caller in at once; one that does not within this time, because it was stopped or hangs, does
+/// not answer.
+const LET_IN_WITHIN: Duration = Duration::from_secs(5);
 /// Who waits longer is told for what.
 const SAID_AFTER: Duration = Duration::from_secs(3);
 
 /// Forwards a command to the daemon that holds the store at `store`, prints what it answers, shows what it is doing
-/// by `progress`, and returns its exit status. `None` where nothing answers.
+/// by `progress`, and returns its exit status. `None` where nothing answers, in time or at all.
 ///
 /// # Errors
 /// `Io` when the daemon ends before the command does.
@@ -33,7 +36,13 @@ pub(crate) async fn forward(
     let request = Request { version: env!("CARGO_PKG_VERSION").to_owned(), command, keys };
     protocol::send(&mut write, &request).await?;
     let mut read = BufReader::new(read);
-    let mut next = first_frame(&mut read).await?;
+    let Ok(let_in) = tokio::time::timeout(LET_IN_WITHIN, protocol::receive(&mut read)).await else {
+        return Ok(None);
+    };
+    let mut next = match let_in? {
+        Some(Frame::Progress(None)) => first_frame(&mut read).await?,
+        other => other,
+    };
     let mut shown = progress.shown_for_another();
     while let Some(frame) = next {
         // No bar stands where something is printed.

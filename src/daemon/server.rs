@@ -72,6 +72,8 @@ impl Server {
         let request = tokio::time::timeout(LONGEST_REQUEST, protocol::receive(&mut read)).await;
         let Ok(request) = request else { return Ok(()) };
         let Some(request) = request? else { return Ok(()) };
+        // The caller is let in, however long it has to wait for its turn.
+        protocol::send(&mut write, &Frame::Progress(None)).await?;
         let (printer, mut frames) = Printer::to_caller();
         let turn = Turn::default();
         let mut telling = Telling::of(&self.host.session, &turn);
