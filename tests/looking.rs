@@ -75,6 +75,14 @@ fn commands_that_look_change_nothing_and_say_what_is_another() {
         assert_eq!(output.status.code(), Some(0), "{args:?}: {}", shown(&output));
         assert!(!said(&output).contains("brings it up"), "{}", shown(&output));
     }
+    for args in [&["status"][..], &["plan"], &["check"]] {
+        let disable = ["--set", r#"resources.disable=["notes"]"#];
+        let output = looks(&world, &[args, &disable].concat());
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", shown(&output));
+        let told = "resources.disable names notes here, and named no table";
+        let all = format!("{} {}", said(&output), String::from_utf8_lossy(&output.stdout));
+        assert!(all.contains(told), "{args:?}: {}", shown(&output));
+    }
     // Another configuration: stricter privacy, no table of one's own, another zone.
     configure(&world, "hash", "");
     let zone = ["--set", "source.time_zone=Europe/Helsinki"];

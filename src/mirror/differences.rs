@@ -66,6 +66,29 @@ pub(super) fn differences(
     Ok(found)
 }
 
+/// In what `resources.disable` is another than in the last run, as a sentence. A run of whatever command follows it, so
+/// that none is refused for it.
+///
+/// # Errors
+/// `Store`.
+pub(super) fn disabled(conn: &Connection, config: &Config) -> Result<Option<String>> {
+    let there: BTreeSet<String> = query(
+        conn,
+        "SELECT table_name FROM sync.resources WHERE status = 'disabled' AND because_of IS NULL",
+        |row| row.get(0),
+    )?
+    .into_iter()
+    .collect();
+    let here: BTreeSet<String> = config.resources.disable.iter().cloned().collect();
+    let names = |tables: &BTreeSet<String>| match tables.is_empty() {
+        true => "no table".to_owned(),
+        false => named(&tables.iter().map(String::as_str).collect::<Vec<_>>()),
+    };
+    Ok((here != there).then(|| {
+        format!("resources.disable names {} here, and named {}", names(&here), names(&there))
+    }))
+}
+
 /// What the resource files say otherwise.
 fn of_tables(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<Vec<String>> {
     let known = columns(conn)?;

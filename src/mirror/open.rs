@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use duckdb::{AccessMode, Config as DuckConfig, Connection};
 
-use super::differences::{described, differences};
+use super::differences::{described, differences, disabled};
 use super::forgetting::{self, Taken, forgotten};
 use super::log::Bounds;
 use super::overlay::{self, Overlay};
@@ -281,7 +281,10 @@ fn looked(
         Error::new(Kind::Store, format!("{} is no store of casemirror", path.display()))
     })?;
     check_format(path, format)?;
-    let differences = differences(&root, config, catalog)?;
+    let mut differences = differences(&root, config, catalog)?;
+    if is_there(path)? {
+        differences.extend(disabled(&root, config)?);
+    }
     let catalog = described(&root, catalog)?;
     // Nothing is decoded that is to be kept: no value ever meets this key.
     let privacy = Privacy::new(&config.privacy, rand::random());
