@@ -510,6 +510,30 @@ fn what_a_narrow_date_misses_is_right_after_a_night_in_which_the_cases_cannot_be
 }
 
 #[test]
+fn a_listing_that_is_tried_again_reads_the_feeds_of_the_last_days_no_second_time() {
+    let world = brisk(unthrottled(8));
+    world.sync();
+    let due = "UPDATE sync.schedules SET last_run = '2026-01-01' WHERE name = 'reconcile'";
+    alter(&world, due);
+    let failing =
+        world.sandbox.fault(fault("/api/Search/AdvancedProjectSearch", None, refuse(500)));
+    let polls = || {
+        world.sandbox.reset_stats();
+        let status = world.run(&["sync"]).status.code();
+        let feed = "GET /api/Integrations/RecentlyModified/Cases";
+        (status, calls(&world).get(feed).copied())
+    };
+    assert_eq!(polls(), (Some(3), Some(2)), "it was polled, and read once more");
+    assert_eq!(polls(), (Some(3), Some(1)));
+    world.sandbox.remove_fault(failing);
+    alter(&world, "UPDATE sync.failures SET next_at = first_at");
+    assert_eq!(polls(), (Some(0), Some(1)));
+    // The next night both are done again.
+    alter(&world, due);
+    assert_eq!(polls(), (Some(0), Some(2)));
+}
+
+#[test]
 fn a_withdrawn_consent_is_right_after_the_night() {
     let world = brisk(unthrottled(20));
     world.bootstrap();

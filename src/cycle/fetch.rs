@@ -104,11 +104,10 @@ impl<'r> Fetcher<'r> {
                 fetched.moved.extend(self.take_changes(&mut queue).await?);
             }
             // A daemon's cycle may last for days, and changes must not wait for its end.
-            let follows = follows(&queue);
             let look_at = self.looked_at + self.run.config.source.search_delay.max(SHORTEST_DELAY);
-            let looks = follows && self.run.options.following;
-            if looks && look_at <= tokio::time::Instant::now() {
-                fetched.moved.extend(self.search_again().await?);
+            let looks = |queue: &Queue| self.run.options.following && follows(queue);
+            if looks(&queue) && look_at <= tokio::time::Instant::now() {
+                fetched.moved.extend(self.search_again(&mut queue).await?);
                 continue;
             }
             while under_way.len() < width {
@@ -121,11 +120,12 @@ impl<'r> Fetcher<'r> {
             }
             share.expect((queue.waiting() + under_way.len()) as u64);
             // While it ends, or has changes to follow, newer ones do not hurry it.
-            let known = if follows { self.answers.planned.handled() } else { i64::MAX };
+            let known = if follows(&queue) { self.answers.planned.handled() } else { i64::MAX };
+            let wakes = looks(&queue) && !under_way.is_empty();
             let done = tokio::select! {
                 done = under_way.join_next() => done,
                 () = signals.beyond(known, interrupt) => continue,
-                () = tokio::time::sleep_until(look_at), if looks && !under_way.is_empty() => continue,
+                () = tokio::time::sleep_until(look_at), if wakes => continue,
             };
             let Some(done) = done else { return Ok(fetched) };
             let done = done.map_err(|e| Error::caused(Kind::Internal, "a fetch ended early", e))?;
@@ -249,10 +249,7 @@ impl<'r> Fetcher<'r> {
         }
         self.answers.search().cases(&moved, &ALL_TABLES).await?;
         // What they are decides what is read of them: planned after their rows are there.
-        let searched = self.answers.plans().reload(&moved)?;
-        let here: HashSet<i64> = searched.iter().map(|case| case.case_id).collect();
-        queue.remove(moved.iter().map(|case| case.case_id).filter(|id| !here.contains(id)));
-        queue.restore(&here);
+        let searched = self.reload(&moved, queue)?;
         let stale = self.answers.plans().stale(&searched, &ALL_TABLES)?;
         for stale in stale {
             queue.push(Urgency::Change, Work::Case(stale));
@@ -261,20 +258,34 @@ impl<'r> Fetcher<'r> {
         Ok(searched)
     }
 
-    /// Searches the cases again of which the search had not shown the last change when it was last asked. Returns them.
-    async fn search_again(&mut self) -> Result<Vec<CaseState>> {
-        self.looked_at = tokio::time::Instant::now();
+    /// Searches the cases again of which the search had not shown the last change when it was last asked. Returns those
+    /// that are there still.
+    async fn search_again(&mut self, queue: &mut Queue) -> Result<Vec<CaseState>> {
         let now = Timestamp::now().as_microsecond();
         let run = self.run;
         let waiting = {
             let conn = run.store.connection()?;
             State::new(&conn).cases().waiting_for_search(now, MOST_CHANGES)?
         };
-        if !waiting.is_empty() {
-            run.write(move |conn| State::new(conn).stale_marks().wake_again(now)).await?;
-            self.answers.search().cases(&waiting, &ALL_TABLES).await?;
+        if waiting.is_empty() {
+            self.looked_at = tokio::time::Instant::now();
+            return Ok(Vec::new());
         }
-        Ok(waiting)
+        run.write(move |conn| State::new(conn).stale_marks().wake_again(now)).await?;
+        let waiting = self.answers.plans().reload(&waiting)?;
+        self.answers.search().cases(&waiting, &ALL_TABLES).await?;
+        self.looked_at = tokio::time::Instant::now();
+        self.reload(&waiting, queue)
+    }
+
+    /// These cases as they are after a search: what is left to be read of those that it found to be gone is no work any
+    /// more.
+    fn reload(&self, searched: &[CaseState], queue: &mut Queue) -> Result<Vec<CaseState>> {
+        let here = self.answers.plans().reload(searched)?;
+        let ids: HashSet<i64> = here.iter().map(|case| case.case_id).collect();
+        queue.remove(searched.iter().map(|case| case.case_id).filter(|id| !ids.contains(id)));
+        queue.restore(&ids);
+        Ok(here)
     }
 
     /// Fetches what polls have seen since this was last asked, and nothing else.

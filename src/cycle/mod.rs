@@ -185,6 +185,10 @@ impl<'r> Cycle<'r> {
                 self.fetcher.answers.report.undone = true;
             }
         }
+        // Nothing new is begun.
+        if self.run.signals.interrupt() == Interrupt::Cancel {
+            return Ok(due);
+        }
         // Whatever became of the listing.
         if due.rereads_feeds() {
             self.feeds().look_for_late_rows().await?;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use arrow::array::AsArray;
 
 use super::Run;
+use super::polls::CONTACTS_FEED_WHY;
 use super::statuses::set_ok;
 use crate::catalog::{Partial, Resource};
 use crate::decode::Load;
@@ -68,6 +69,7 @@ impl<'r> Permissions<'r> {
             let state = State::new(conn);
             state.set_meta("contacts_feed", "untried")?;
             state.statuses().set_reason("contacts", None)?;
+            state.set_meta(CONTACTS_FEED_WHY, "")?;
             for table in &again {
                 set_ok(conn, &catalog, table)?;
                 state.stale_marks().wake_table(table)?;

@@ -18,6 +18,8 @@ use crate::scope::FeedName;
 use crate::source::Client;
 use crate::ticks::Ticks;
 
+/// Key of `sync.meta`: why the contacts feed is not asked; empty where it is.
+pub(super) const CONTACTS_FEED_WHY: &str = "contacts_feed_why";
 /// How the reason begins that `sync.resources` has for a table whose change feed is not there for us.
 pub(super) const FEED_UNREAD: &str = "their change feed cannot be read";
 
@@ -163,6 +165,7 @@ impl Polls {
                         let state = State::new(conn);
                         state.failures().succeed(&Failures::feed_scope(feed))?;
                         state.statuses().set_reason("contacts", Some(&why))?;
+                        state.set_meta(CONTACTS_FEED_WHY, &why)?;
                         state.set_meta("contacts_feed", "absent")
                     })
                     .await?;

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::Run;
 use super::dependence::Dependence;
 use super::permissions::restriction;
+use super::polls::CONTACTS_FEED_WHY;
 use crate::catalog::{Catalog, EVENTS, Group};
 use crate::error::Result;
 use crate::mirror::{RunLog, State, forget_unnamed};
@@ -142,6 +143,9 @@ pub(super) fn set_ok(conn: &Connection, catalog: &Catalog, table: &str) -> Resul
     let lacking = match partial {
         Some(partial) if State::new(conn).stale_marks().is_withheld(table)? => {
             Some(restriction(partial))
+        }
+        None if table == "contacts" => {
+            State::new(conn).meta(CONTACTS_FEED_WHY)?.filter(|why| !why.is_empty())
         }
         Some(_) | None => None,
     };

@@ -41,7 +41,7 @@ impl Metrics {
         }
         counter!("casemirror_received_bytes_total").absolute(0);
         // From zero, so that the first of a kind is an increase.
-        for outcome in ["ok", "incomplete", "different", "failed"] {
+        for outcome in ["ok", "incomplete", "different", "failed", "interrupted"] {
             counter!("casemirror_runs_total", "outcome" => outcome).absolute(0);
         }
         for change in ["inserted", "updated", "deleted"] {

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::sql::{self, db, from_micros, instant, query};
 
 /// How far versions of rows may lie ahead of the clock, and still be followed.
-const MOST_AHEAD: Duration = Duration::from_secs(24 * 3600);
+const MOST_AHEAD: Duration = Duration::from_secs(3 * 3600);
 
 /// How much of a table is there, and how fresh it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,8 +49,8 @@ pub(super) fn newest_version(conn: &Connection, now: Timestamp) -> Result<Timest
     }
     tracing::warn!(
         last_change = %last,
-        "rows are dated more than a day ahead of this machine's clock, which was set back: until then reports as of \
-         an instant may have two versions of one row"
+        "rows are dated more than three hours ahead of this machine's clock, which was set back: until then reports as \
+         of an instant may have two versions of one row"
     );
     Ok(Timestamp::MIN)
 }
@@ -166,14 +166,14 @@ mod tests {
     use crate::mirror::reports::fixture;
 
     #[test]
-    fn versions_follow_those_that_a_clock_dated_up_to_a_day_ahead() {
+    fn versions_follow_those_that_a_clock_dated_up_to_three_hours_ahead() {
         let conn = fixture::store(None, 2026..=2026);
         let now: Timestamp = "2026-06-01T10:00:00Z".parse().unwrap();
         let newest = || newest_version(&conn, now).unwrap();
         assert_eq!(newest(), Timestamp::MIN);
         for (last, expected) in [
-            ("2026-06-02T10:00:00Z", "2026-06-02T10:00:00Z".parse().unwrap()),
-            ("2026-06-02T10:00:01Z", Timestamp::MIN),
+            ("2026-06-01T13:00:00Z", "2026-06-01T13:00:00Z".parse().unwrap()),
+            ("2026-06-01T13:00:01Z", Timestamp::MIN),
         ] {
             let set = format!(
                 "UPDATE sync.freshness SET last_change = '{last}' WHERE table_name = 'notes'"

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::load::Outcome;
 use super::merge::stage_name;
 use super::state::failures::{Failure, fail};
-use crate::catalog::{Resource, SYNCED_AT_COLUMN};
+use crate::catalog::Resource;
 use crate::error::Result;
 use crate::scope::{FailureKind, ScopeId};
 use crate::sql::{self, db, instant, query, scalar_i64};
@@ -71,7 +71,7 @@ pub(super) fn hold(
     let main = format!("main.{}", sql::ident(&resource.table));
     let table = sql::text(&resource.table);
     run(&stage_answers(resource))?;
-    let newer = stage_leaving(conn, resource)?;
+    let newer = stage_leaving(conn, resource, limits.now)?;
     // What is held of a scope's parent rows holds their child rows too.
     run(&format!(
         "INSERT INTO temp.kept_back SELECT g.scope, k.by_guard, g.n, {table}, a.digest \
@@ -84,27 +84,31 @@ pub(super) fn hold(
         run(&format!(
             "INSERT INTO temp.kept_back SELECT g.scope, false, g.n, {table}, a.digest FROM \
                (SELECT scope, count(*) AS n FROM temp.gone GROUP BY scope) g \
-               JOIN temp.leaving l ON l.scope = g.scope AND l.n >= {MANY_ROWS} \
+               JOIN temp.leaving l ON l.scope = g.scope \
                JOIN temp.answers a ON a.scope = g.scope \
-             WHERE (l.is_held OR g.n = (SELECT count(*) FROM {main} m WHERE m.{column} = g.scope)) \
+             WHERE (g.n >= {MANY_ROWS} \
+                   AND g.n = (SELECT count(*) FROM {main} m WHERE m.{column} = g.scope) \
+                 OR l.is_held AND l.n >= {MANY_ROWS} AND 2 * l.n > (SELECT count(*) FROM {main} m JOIN temp.held_scopes h \
+                   ON h.id = m.{column} WHERE m.{column} = g.scope AND NOT ({NEWER}))) \
                AND g.scope NOT IN ({believed}); \
              {TAKE_HELD}",
             believed = confirmed(resource, limits.now - limits.doubt),
         ))?;
     }
-    let leaving = scalar_i64(
+    let leaving = left()?;
+    if leaving == 0 {
+        return Ok(gone);
+    }
+    let of_before = scalar_i64(
         conn,
         "SELECT coalesce(sum(n), 0)::BIGINT FROM temp.leaving \
          WHERE scope IN (SELECT scope FROM temp.gone)",
     )?
     .unsigned_abs();
-    if leaving == 0 {
-        return Ok(gone - left()?);
-    }
     let rows = scalar_i64(conn, &format!("SELECT count(*) FROM {main}"))?.unsigned_abs();
-    let of = rows - newer;
     let before = removed_of_late(conn, &[&resource.table], limits.now)?;
-    if guarded(leaving + before, of + before, limits.max_removed) {
+    let guards = |leaving, of| guarded(leaving + before, of + before, limits.max_removed);
+    if guards(leaving, rows) || guards(of_before, rows - newer) {
         // A list is one answer: no number of them makes up for what is missing in it.
         let believed = match resource.scope_column() {
             Some(_) => confirmed(resource, limits.now - BELIEVED_AFTER),
@@ -141,15 +145,20 @@ fn stage_answers(resource: &Resource) -> String {
     )
 }
 
+/// SQL that holds for a row `m` that came with, or was changed by, an answer of which something of the scope `h` is held.
+/// Rows that a clock which was set back has dated ahead are not told by it.
+const NEWER: &str = "m._synced_at >= h.first_at AND m._synced_at <= h.now";
+
 /// Fills `temp.leaving(scope, n, is_held)`: how many rows leave of a scope, and whether something of it is held from an
 /// earlier answer. The rows that this one brought or changed do not count: else what is held would soon be no more
 /// than a part of its scope, or of its table. Returns how many rows those are.
-fn stage_leaving(conn: &Connection, resource: &Resource) -> Result<u64> {
+fn stage_leaving(conn: &Connection, resource: &Resource, now: Timestamp) -> Result<u64> {
     let failed = |e| db(&format!("cannot tell what leaves {}", resource.table), e);
     conn.execute_batch(&format!(
         "CREATE OR REPLACE TEMP TABLE held_scopes AS \
-           SELECT id, first_at FROM sync.failures WHERE table_name = {} AND part = '' \
+           SELECT id, first_at, {} AS now FROM sync.failures WHERE table_name = {} AND part = '' \
              AND kind IN ({}) AND id IN (SELECT scope FROM temp.gone)",
+        instant(now),
         sql::text(resource.read_with()),
         FailureKind::names(&FailureKind::GONE),
     ))
@@ -163,7 +172,7 @@ fn stage_leaving(conn: &Connection, resource: &Resource) -> Result<u64> {
     conn.execute_batch(&format!(
         "CREATE OR REPLACE TEMP TABLE leaving AS \
            SELECT g.scope, h.id IS NOT NULL AS is_held, \
-             count(*) FILTER (WHERE h.id IS NULL OR m.{SYNCED_AT_COLUMN} < h.first_at) AS n \
+             count(*) FILTER (WHERE h.id IS NULL OR NOT ({NEWER})) AS n \
            FROM temp.gone g JOIN {main} m ON m.rowid = g.mid \
            LEFT JOIN temp.held_scopes h ON h.id = g.scope GROUP BY ALL",
     ))
@@ -174,7 +183,7 @@ fn stage_leaving(conn: &Connection, resource: &Resource) -> Result<u64> {
     };
     let newer = format!(
         "SELECT count(*) FROM {main} m JOIN temp.held_scopes h ON {of_scope} \
-         WHERE m.{SYNCED_AT_COLUMN} >= h.first_at"
+         WHERE {NEWER}"
     );
     Ok(scalar_i64(conn, &newer)?.unsigned_abs())
 }
@@ -257,8 +266,9 @@ pub(super) fn note_held(
         // What the guard holds waits for more than a second answer.
         let (kind, why, not_before) = if !by_guard {
             let why = format!(
-                "an answer lacks all {rows} rows that are mirrored: they stay until an equal one \
-                 comes, source.doubt after the first"
+                "an answer lacks {} that are mirrored: they stay until an equal one comes, \
+                 source.doubt after the first",
+                counted(rows, "row")
             );
             (FailureKind::Doubted, why, Some(limits.doubt))
         } else {

@@ -82,6 +82,8 @@ impl Settings {
 
     /// What holds removals back, unless that is lifted.
     pub(super) fn limits(&self, now: Timestamp) -> Option<Limits> {
+        // The time of a commit is ahead of a clock that was set back.
+        let now = now.min(Timestamp::now());
         self.max_removed.map(|max_removed| Limits { max_removed, doubt: self.doubt, now })
     }
 

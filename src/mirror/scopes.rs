@@ -440,7 +440,7 @@ fn scopes_that_are_asked(resource: &Resource) -> String {
 }
 
 /// The ids of a table that is read per row of another, as a query of one column `id`.
-pub(super) fn each_scopes(resource: &Resource, for_each: &ForEach) -> String {
+fn each_scopes(resource: &Resource, for_each: &ForEach) -> String {
     let ids = |column: &str, table: &str| {
         let (column, table) = (sql::ident(column), sql::ident(table));
         format!("SELECT {column} AS id FROM main.{table} WHERE {column} IS NOT NULL")

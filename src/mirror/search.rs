@@ -113,7 +113,8 @@ pub(super) fn again(
     let delay_ticks = i64::try_from(delay.as_nanos() / 100).unwrap_or(i64::MAX);
     let answered = answered_at.get();
     let delay_us = delay_ticks / 10;
-    let now_us = now.as_microsecond();
+    // The time of a commit is ahead of a clock that was set back.
+    let now_us = now.min(Timestamp::now()).as_microsecond();
     let due = format!("(s.modified_date + {delay_ticks})");
     let sent_us = "epoch_us(f.sent_at)";
     let polled_us = format!("(coalesce(epoch_us(s.moved_at), 0) + {delay_us})");

@@ -102,14 +102,16 @@ impl TableStatuses<'_> {
     }
 
     /// A table that was tried again in vain has had its status all the time: nothing of it, or of the table that it is
-    /// `read_with`, was read since it had the same one before.
+    /// `read_with`, was read since it had the same one before. That it answered 404 for cases (and never otherwise) reads
+    /// nothing of it.
     fn continue_earlier(&self, table: &str, read_with: &str) -> duckdb::Result<()> {
         let continued = self.conn.execute(
             "UPDATE sync.resources AS r SET since = e.since FROM \
                (SELECT status, since, until FROM sync.earlier_statuses WHERE table_name = ?1 \
                 ORDER BY until DESC LIMIT 1) AS e \
-             WHERE r.table_name = ?1 AND r.status = e.status \
+             WHERE r.table_name = ?1 AND r.status = e.status AND r.status <> 'disabled' \
                AND NOT EXISTS (SELECT 1 FROM sync.freshness AS f \
+                 JOIN sync.resources AS a ON a.table_name = f.table_name AND a.answered \
                  WHERE f.table_name = ?2 AND greatest(f.last_checked, f.last_change) >= e.until)",
             params![table, read_with],
         )?;
@@ -220,11 +222,16 @@ mod tests {
         set(FORBIDDEN);
         let first = tables.map(|table| since(&conn, table));
         set(TableStatus::Ok);
-        conn.execute_batch(
-            "UPDATE sync.freshness SET last_checked = \
-               (SELECT max(until) FROM sync.earlier_statuses) WHERE table_name = 'case_files'",
-        )
-        .unwrap();
+        let read = "UPDATE sync.freshness SET last_checked = \
+                      (SELECT max(until) FROM sync.earlier_statuses) WHERE table_name = 'case_files'";
+        conn.execute_batch(read).unwrap();
+        // So far it has answered 404 alone.
+        set(FORBIDDEN);
+        assert_eq!(tables.map(|table| since(&conn, table)), first);
+        set(TableStatus::Ok);
+        conn.execute_batch(read).unwrap();
+        let answers = "UPDATE sync.resources SET answered = true WHERE table_name = 'case_files'";
+        conn.execute_batch(answers).unwrap();
         set(FORBIDDEN);
         let second = tables.map(|table| since(&conn, table));
         for (first, second) in first.iter().zip(&second) {

@@ -7,15 +7,10 @@ use duckdb::Connection;
 use jiff::Timestamp;
 
 use super::removal::forget_scopes;
-use super::scopes::each_scopes;
 use super::state::{ids, list};
 use crate::catalog::{Catalog, Group, Resource};
 use crate::error::Result;
 use crate::sql;
-
-/// Contacts that a role or the feed names, or that are mirrored, as a query of one column `id`.
-const NAMED_CONTACTS: &str = "SELECT contact_id AS id FROM main.case_roles \
-    WHERE contact_id IS NOT NULL UNION SELECT contact_id FROM sync.seen_contacts UNION SELECT id FROM main.contacts";
 
 /// Forgets those of contacts, and of tables that are read per row of another.
 ///
@@ -31,7 +26,7 @@ pub(crate) fn forget_unnamed(conn: &Connection, catalog: &Catalog, now: Timestam
     .into_iter()
     .collect();
     for resource in catalog.resources() {
-        let Some(named) = named(resource) else { continue };
+        let Some(naming) = naming(resource) else { continue };
         let children = catalog.children(&resource.table).map(AsRef::as_ref);
         let tables: Vec<&str> =
             std::iter::once(resource.as_ref()).chain(children).map(|r| r.table.as_str()).collect();
@@ -39,33 +34,55 @@ pub(crate) fn forget_unnamed(conn: &Connection, catalog: &Catalog, now: Timestam
             continue;
         }
         let of_tables = sql::texts(tables.iter().copied());
-        let unnamed = ids(
+        let mut unnamed: BTreeSet<i64> = ids(
             conn,
             &format!(
-                "SELECT id FROM \
-                   (SELECT id FROM sync.failures WHERE table_name IN ({of_tables}) AND part = '' \
-                    UNION SELECT TRY_CAST(scope AS BIGINT) FROM sync.rejects \
-                      WHERE table_name IN ({of_tables}) AND resolved_at IS NULL) \
-                 WHERE id IS NOT NULL AND id NOT IN ({named}) ORDER BY id"
+                "SELECT id FROM sync.failures WHERE table_name IN ({of_tables}) AND part = '' \
+                 UNION SELECT TRY_CAST(scope AS BIGINT) FROM sync.rejects \
+                   WHERE table_name IN ({of_tables}) AND resolved_at IS NULL \
+                     AND TRY_CAST(scope AS BIGINT) IS NOT NULL"
             ),
-        )?;
-        if !unnamed.is_empty() {
-            forget_scopes(
+        )?
+        .into_iter()
+        .collect();
+        for (column, relation) in naming {
+            if unnamed.is_empty() {
+                break;
+            }
+            // Only those: the relation may have millions of rows.
+            let named = ids(
                 conn,
-                tables.into_iter(),
-                &format!("SELECT unnest([{}])", list(&unnamed)),
-                now,
+                &format!(
+                    "SELECT DISTINCT {column} FROM {relation} WHERE {column} IN ({})",
+                    list(&unnamed)
+                ),
             )?;
+            for id in named {
+                unnamed.remove(&id);
+            }
+        }
+        if !unnamed.is_empty() {
+            let unnamed = format!("SELECT unnest([{}])", list(&unnamed));
+            forget_scopes(conn, tables.into_iter(), &unnamed, now)?;
         }
     }
     Ok(())
 }
 
-/// The scopes of a table that something names, as a query; `None` for tables whose scopes stay whatever names them.
-fn named(resource: &Resource) -> Option<String> {
+/// What names the scopes of a table, as columns of relations (SQL); `None` for tables whose scopes stay whatever names
+/// them.
+fn naming(resource: &Resource) -> Option<Vec<(String, String)>> {
+    let column =
+        |column: &str, table: &str| (sql::ident(column), format!("main.{}", sql::ident(table)));
     match &resource.group {
-        Group::Ids if resource.table == "contacts" => Some(NAMED_CONTACTS.to_owned()),
-        Group::ForEach(each) if each.list.is_none() => Some(each_scopes(resource, each)),
+        Group::Ids if resource.table == "contacts" => Some(vec![
+            column("contact_id", "case_roles"),
+            ("contact_id".to_owned(), "sync.seen_contacts".to_owned()),
+            column("id", "contacts"),
+        ]),
+        Group::ForEach(each) if each.list.is_none() => {
+            Some(vec![column(&each.column, &each.table), column(&each.param, &resource.table)])
+        }
         Group::Ids
         | Group::ForEach(_)
         | Group::Case

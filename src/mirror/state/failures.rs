@@ -217,6 +217,8 @@ pub(in crate::mirror) fn fail(
     failure: &Failure<'_>,
 ) -> Result<Timestamp> {
     let Failure { kind, error, digest, not_before } = *failure;
+    // The time of a commit is ahead of a clock that was set back.
+    let now = now.min(Timestamp::now());
     let of_scope = format!(
         "table_name = {} AND id = {} AND part = {}",
         sql::text(&scope.table),
@@ -247,8 +249,7 @@ pub(in crate::mirror) fn fail(
     });
     let first = same.and_then(|(_, us, ..)| Timestamp::from_microsecond(us).ok()).unwrap_or(now);
     let wait = backoff(attempts as u32).max(not_before.unwrap_or_default());
-    // The time of a commit is ahead of a clock that was set back.
-    let next = now.min(Timestamp::now()) + wait;
+    let next = now + wait;
     let failed = |e| db("cannot note a failure", e);
     conn.execute_batch(&format!("DELETE FROM sync.failures WHERE {of_scope}")).map_err(failed)?;
     conn.execute(
