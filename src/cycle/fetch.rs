@@ -73,12 +73,15 @@ pub(super) struct Fetcher<'r> {
     pub(super) answers: Answers<'r>,
     /// When the cases that wait for the search were last looked for.
     looked_at: tokio::time::Instant,
+    /// The same in microseconds of our clock: what came due by then was asked for, or cannot be asked now.
+    looked_for: i64,
 }
 
 impl<'r> Fetcher<'r> {
     /// Nothing is called yet.
     pub(crate) fn new(run: &'r Run) -> Fetcher<'r> {
-        Fetcher { run, answers: Answers::none(run), looked_at: tokio::time::Instant::now() }
+        let looked_at = tokio::time::Instant::now();
+        Fetcher { run, answers: Answers::none(run), looked_at, looked_for: i64::MIN }
     }
 
     /// Does this work and what changes meanwhile, and commits it. What could not be begun before an
@@ -97,17 +100,18 @@ impl<'r> Fetcher<'r> {
         let mut signals = self.run.signals.clone();
         let mut fetched = Worked::default();
         let mut share = self.run.progress.share(0);
+        let mut search_at = self.next_search()?;
         loop {
             let interrupt = self.run.signals.interrupt();
             let follows = |queue: &Queue| interrupt == Interrupt::None && !queue.has_changes();
             if follows(&queue) && self.run.signals.latest() > self.answers.planned.handled() {
                 fetched.moved.extend(self.take_changes(&mut queue).await?);
+                search_at = self.next_search()?;
             }
             // A daemon's cycle may last for days, and changes must not wait for its end.
-            let look_at = self.looked_at + self.run.config.source.search_delay.max(SHORTEST_DELAY);
-            let looks = |queue: &Queue| self.run.options.following && follows(queue);
-            if looks(&queue) && look_at <= tokio::time::Instant::now() {
+            if follows(&queue) && search_at.is_some_and(|at| at <= tokio::time::Instant::now()) {
                 fetched.moved.extend(self.search_again(&mut queue).await?);
+                search_at = self.next_search()?;
                 continue;
             }
             while under_way.len() < width {
@@ -121,11 +125,18 @@ impl<'r> Fetcher<'r> {
             share.expect((queue.waiting() + under_way.len()) as u64);
             // While it ends, or has changes to follow, newer ones do not hurry it.
             let known = if follows(&queue) { self.answers.planned.handled() } else { i64::MAX };
-            let wakes = looks(&queue) && !under_way.is_empty();
+            // Only for what is due: a call that hangs must not look like work that gets on.
+            let wakes_at = search_at.filter(|_| follows(&queue) && !under_way.is_empty());
+            let woken = async {
+                match wakes_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
             let done = tokio::select! {
                 done = under_way.join_next() => done,
                 () = signals.beyond(known, interrupt) => continue,
-                () = tokio::time::sleep_until(look_at), if wakes => continue,
+                () = woken => continue,
             };
             let Some(done) = done else { return Ok(fetched) };
             let done = done.map_err(|e| Error::caused(Kind::Internal, "a fetch ended early", e))?;
@@ -267,6 +278,9 @@ impl<'r> Fetcher<'r> {
             let conn = run.store.connection()?;
             State::new(&conn).cases().waiting_for_search(now, MOST_CHANGES)?
         };
+        if waiting.len() < MOST_CHANGES {
+            self.looked_for = now;
+        }
         if waiting.is_empty() {
             self.looked_at = tokio::time::Instant::now();
             return Ok(Vec::new());
@@ -276,6 +290,24 @@ impl<'r> Fetcher<'r> {
         self.answers.search().cases(&waiting, &ALL_TABLES).await?;
         self.looked_at = tokio::time::Instant::now();
         self.reload(&waiting, queue)
+    }
+
+    /// When the search is to be asked again, by a daemon's cycle: not for each case by itself. `None` where no case waits.
+    fn next_search(&self) -> Result<Option<tokio::time::Instant>> {
+        if !self.run.options.following {
+            return Ok(None);
+        }
+        let due = {
+            let conn = self.run.store.connection()?;
+            State::new(&conn).scopes().next_search(&[], self.looked_for)?
+        };
+        let Some(due) = due.and_then(|us| Timestamp::from_microsecond(us).ok()) else {
+            return Ok(None);
+        };
+        let left = Duration::try_from(due.duration_since(Timestamp::now())).unwrap_or_default();
+        let at = tokio::time::Instant::now() + left + Duration::from_millis(1);
+        let pace = self.run.config.source.search_delay.max(SHORTEST_DELAY);
+        Ok(Some(at.max(self.looked_at + pace)))
     }
 
     /// These cases as they are after a search: what is left to be read of those that it found to be gone is no work any
