@@ -3,6 +3,7 @@
 use std::process::{Child, Command};
 
 use casemirror::sandbox::{Control, Facet, Fault, Rule};
+use duckdb::Connection;
 
 use crate::support::follow::{calls, change, hold, idle_calls, shown_cases, start};
 use crate::support::{World, one, shown};
@@ -254,4 +255,33 @@ fn a_sync_that_is_told_to_stop_ends_cleanly_in_time() {
         world.sync();
         world.assert_equal();
     }
+}
+
+/// A listing is the first thing of a night; what comes behind it must not be taken for done.
+#[test]
+fn what_a_stop_during_the_listing_leaves_is_due_still() {
+    let world = World::unthrottled(12);
+    world.sync();
+    let due = "UPDATE sync.schedules SET last_run = '2026-01-01' WHERE name <> 'verify'";
+    Connection::open(world.path("data/store.duckdb")).unwrap().execute_batch(due).unwrap();
+    hold(&world, "call", "/api/Search/AdvancedPropertySearch", 1);
+    world.sandbox.reset_stats();
+    let running = start(&world, &["sync"]);
+    assert!(world.wait(world.sandbox.wait_until_held("call")));
+    signal(&running, "TERM");
+    world.sandbox.release("call");
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    let asked = calls(&world);
+    let feed = "GET /api/Integrations/RecentlyModified/Cases";
+    assert_eq!(asked.get(feed), Some(&1), "it was read once more: {asked:?}");
+
+    world.sandbox.reset_stats();
+    world.sync();
+    let asked = calls(&world);
+    assert_eq!(asked.get(feed), Some(&2), "nor was it read by the next: {asked:?}");
+    for call in ["/api/Employees", "/RevenueJournals", "/Search/AdvancedProjectSearch"] {
+        assert!(asked.keys().any(|asked| asked.contains(call)), "{call} was left out: {asked:?}");
+    }
+    world.assert_equal();
 }

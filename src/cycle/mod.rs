@@ -185,23 +185,11 @@ impl<'r> Cycle<'r> {
                 self.fetcher.answers.report.undone = true;
             }
         }
-        // Nothing new is begun.
         if self.run.signals.interrupt() == Interrupt::Cancel {
-            return Ok(due);
-        }
-        // Whatever became of the listing.
-        if due.rereads_feeds() {
-            self.feeds().look_for_late_rows().await?;
-        }
-        if due.rereads(&self.run.config) {
-            let all = self.run.config.reconcile.reread == Reread::All;
-            let cases =
-                self.run.write(move |conn| State::new(conn).stale_marks().reread(all)).await?;
-            tracing::info!(cases, "cases that changed since they were read whole are read again");
-        }
-        if due.rereads_feeds() && !is_listed {
-            let noted = due.clone();
-            self.run.write(move |conn| noted.note_reread(conn)).await?;
+            // Nothing new is begun, and it is due still; what follows knows by itself what it cannot do.
+            due.schedules.remove(&Name::Reconcile);
+        } else if due.rereads_feeds() {
+            self.reread(&due, is_listed).await?;
         }
         // Each is noted as soon as its part is done: an error in what follows must not repeat it.
         if due.has(Name::Reconcile) {
@@ -217,6 +205,22 @@ impl<'r> Cycle<'r> {
         // Before the cases: it has an end that does not depend on what else changes.
         Journals::of(&mut self.fetcher).follow(&due).await?;
         Ok(due)
+    }
+
+    /// What `schedule.reconcile` reads again, whatever became of its listing.
+    async fn reread(&mut self, due: &Due, is_listed: bool) -> Result<()> {
+        self.feeds().look_for_late_rows().await?;
+        let run = self.run;
+        if due.rereads(&run.config) {
+            let all = run.config.reconcile.reread == Reread::All;
+            let cases = run.write(move |conn| State::new(conn).stale_marks().reread(all)).await?;
+            tracing::info!(cases, "cases that changed since they were read whole are read again");
+        }
+        if is_listed {
+            return Ok(());
+        }
+        let due = due.clone();
+        run.write(move |conn| due.note_reread(conn)).await
     }
 
     /// Fetches what is stale, and waits for what the search's lag needs, until nothing is left that
