@@ -1,9 +1,15 @@
-//! Which lines of a journal's month differ, and in which column (pure).
+//! Which lines of a journal's month differ, in which column, and how that is told (pure).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
 
+use super::{Comparison, Finding, amount, hundredths};
+use crate::catalog::{Group, Resource};
 use crate::mirror::{Cells, Line};
+use crate::scope::JournalScope;
+
+/// Cells that are named of one month.
+const MOST_NAMED: usize = 50;
 
 /// A cell, or a whole line, that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,6 +126,52 @@ fn cells(source: &Line, mirror: &Line) -> Vec<LineDifference> {
             mirror: b.map(str::to_owned),
         })
         .collect()
+}
+
+/// What is shown of lines that differ in a month.
+pub(super) fn rows_of(
+    month: &str,
+    subject: &str,
+    differences: Vec<LineDifference>,
+) -> Vec<Comparison> {
+    let none = || "NULL".to_owned();
+    let row = |difference: LineDifference| {
+        let at = format!("{month}: {}", difference.line);
+        Comparison {
+            what: match &difference.column {
+                Some(column) => format!("{at} {column}"),
+                None => at,
+            },
+            finding: Finding::Different(match (&difference.source, &difference.mirror) {
+                (Some(a), Some(b)) => match (hundredths(a), hundredths(b)) {
+                    (Some(a), Some(b)) => amount(a - b),
+                    _ => "differs".to_owned(),
+                },
+                _ => "differs".to_owned(),
+            }),
+            source: difference.source.unwrap_or_else(none),
+            mirror: difference.mirror.unwrap_or_else(none),
+            subject: subject.to_owned(),
+        }
+    };
+    differences.into_iter().take(MOST_NAMED).map(row).collect()
+}
+
+/// The column with a line's own key, of a journal that has one.
+pub(super) fn line_key(resource: &Resource) -> Option<&str> {
+    match &resource.group {
+        Group::Journal(journal) => journal.line_key.as_deref(),
+        _ => None,
+    }
+}
+
+/// `revenue Sentrum (offices/11) 2026-03`.
+pub(super) fn month_name(journal: &str, name: Option<&str>, scope: JournalScope) -> String {
+    let JournalScope { level, id, month } = scope;
+    match name {
+        Some(name) => format!("{journal} {name} ({level}/{id}) {month}"),
+        None => format!("{journal} {level}/{id} {month}"),
+    }
 }
 
 #[cfg(test)]

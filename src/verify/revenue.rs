@@ -8,18 +8,14 @@ use arrow::datatypes::Decimal128Type;
 
 use super::asking::{Asking, Gate, from_a_random_one};
 use super::context::Context;
-use super::lines::{self, LineDifference};
+use super::lines;
 use super::{Comparison, Finding, Step, amount, decide, hundredths};
-use crate::catalog::{Group, Resource};
 use crate::decode::Decoded;
 use crate::error::Result;
 use crate::journals::MonthRead;
 use crate::mirror::{RevenueMonth, State, journal_lines, rows_of_month};
 use crate::scope::{DueReason, JournalScope, Month, REVENUE, REVENUE_SUMS};
 use crate::text::counted;
-
-/// Cells that are named of one month.
-const MOST_NAMED: usize = 50;
 
 /// Why a month is left out whose lines are not known to be as they were read.
 const NOT_KNOWN: &str = "it is pending, failed or rejected";
@@ -396,16 +392,7 @@ fn leave_out(context: &Context, month: &RevenueMonth, why: &str) {
 
 /// `revenue Sentrum (offices/11) 2026-03`.
 fn name(month: &RevenueMonth) -> String {
-    named("revenue", month.name.as_deref(), month.scope)
-}
-
-/// `revenue Sentrum (offices/11) 2026-03`.
-pub(super) fn named(journal: &str, name: Option<&str>, scope: JournalScope) -> String {
-    let JournalScope { level, id, month } = scope;
-    match name {
-        Some(name) => format!("{journal} {name} ({level}/{id}) {month}"),
-        None => format!("{journal} {level}/{id} {month}"),
-    }
+    lines::month_name("revenue", month.name.as_deref(), month.scope)
 }
 
 /// Reads a month's lines again, and names those that differ with the column.
@@ -415,7 +402,7 @@ async fn name_lines(
     done: &mut Vec<Comparison>,
 ) -> Result<()> {
     let Some(resource) = context.table(REVENUE)? else { return Ok(()) };
-    let Some(line_key) = line_key(&resource) else { return Ok(()) };
+    let Some(line_key) = lines::line_key(&resource) else { return Ok(()) };
     let read = match context.extractor.journal(&resource, month.scope, month.window_days).await {
         Ok(read) => read,
         Err(error) => return context.cannot(&name(month), error),
@@ -431,49 +418,13 @@ async fn name_lines(
         &rows_of_month(month.scope),
     )?;
     let differences = lines::differences(&source, &mirror);
-    done.extend(rows_of(&name(month), &subject(month), differences));
+    done.extend(lines::rows_of(&name(month), &subject(month), differences));
     Ok(())
 }
 
 /// What the comparisons of a month's sum are about.
 fn subject(month: &RevenueMonth) -> String {
     format!("{REVENUE_SUMS} {}", month.scope)
-}
-
-/// What is shown of lines that differ in a month.
-pub(super) fn rows_of(
-    month: &str,
-    subject: &str,
-    differences: Vec<LineDifference>,
-) -> Vec<Comparison> {
-    let none = || "NULL".to_owned();
-    let row = |difference: LineDifference| {
-        let at = format!("{month}: {}", difference.line);
-        Comparison {
-            what: match &difference.column {
-                Some(column) => format!("{at} {column}"),
-                None => at,
-            },
-            finding: Finding::Different(match (&difference.source, &difference.mirror) {
-                (Some(a), Some(b)) => match (hundredths(a), hundredths(b)) {
-                    (Some(a), Some(b)) => amount(a - b),
-                    _ => "differs".to_owned(),
-                },
-                _ => "differs".to_owned(),
-            }),
-            source: difference.source.unwrap_or_else(none),
-            mirror: difference.mirror.unwrap_or_else(none),
-            subject: subject.to_owned(),
-        }
-    };
-    differences.into_iter().take(MOST_NAMED).map(row).collect()
-}
-
-pub(super) fn line_key(resource: &Resource) -> Option<&str> {
-    match &resource.group {
-        Group::Journal(journal) => journal.line_key.as_deref(),
-        _ => None,
-    }
 }
 
 /// The sums of an answer; `None` where there are none, or they did not fit.

@@ -10,8 +10,7 @@ use jiff::Timestamp;
 
 use super::asking::{Asking, Gate, Reach, from_a_random_one};
 use super::context::Context;
-use super::lines::{self, LineDifference};
-use super::revenue::{line_key, named, rows_of};
+use super::lines::{self, LineDifference, line_key, month_name, rows_of};
 use super::{Comparison, Finding, Step, decide};
 use crate::catalog::{Group, Resource};
 use crate::error::{Kind, Result};
@@ -138,7 +137,7 @@ impl Turns {
 
     fn take(&mut self, context: &Context, key: Key, read: Result<MonthRead>) -> Result<()> {
         let Some(open) = self.open.get_mut(&key) else { return Ok(()) };
-        let name = named(&key.0, open.month.name.as_deref(), open.month.scope);
+        let name = month_name(&key.0, open.month.name.as_deref(), open.month.scope);
         let read = match read {
             Ok(read) => read,
             // Nothing is there, and nothing is mirrored: the mirror says the same.
@@ -232,7 +231,7 @@ impl Turns {
                 self.open.insert(key, open);
                 continue;
             }
-            let name = named(&key.0, open.month.name.as_deref(), scope);
+            let name = month_name(&key.0, open.month.name.as_deref(), scope);
             let differences = std::mem::take(&mut open.differences);
             let mut rows = rows_of(&name, &open.month.subject(), differences);
             if step == Step::Unsettled {
