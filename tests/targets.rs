@@ -1,6 +1,8 @@
 //! What publishing replaces is what this store has published, and who may read the store's own files.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Output;
 
@@ -185,6 +187,21 @@ fn folders_that_cannot_be_made_are_told_before_anything_is_asked() {
 }
 
 #[test]
+fn a_folder_whose_name_duckdb_does_not_take_is_refused_before_anything_is_read() {
+    let world = World::with_snapshots(6);
+    let folder = world.path("").join(OsStr::from_bytes(b"no\xfftext"));
+    fs::create_dir(&folder).unwrap();
+    fs::copy(world.path("casemirror.toml"), folder.join("casemirror.toml")).unwrap();
+    let output = world.command(&["sync"]).current_dir(&folder).output().unwrap();
+    let said = shown(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("store.path: the name of the folder") && said.contains("no UTF-8"),
+        "{said}"
+    );
+}
+
+#[test]
 fn check_refuses_what_the_next_sync_would() {
     let world = mirrored();
     assert_eq!(world.run(&["check"]).status.code(), Some(0));
@@ -194,6 +211,20 @@ fn check_refuses_what_the_next_sync_would() {
     let new = "store.path=other/store.duckdb";
     refused_by_check(&world, &[new], "publish.database");
     refused_by_check(&world, &[new, "publish.database=other/x.duckdb"], "another store");
+    fs::write(world.path("mine.txt"), "mine").unwrap();
+    for (ledger, word) in [
+        ("mine.txt", "no ledger of feed calls"),
+        ("data", "is no file"),
+        ("mine.txt/ledger", "must be a folder"),
+    ] {
+        let set = format!("feed.ledger={ledger}");
+        let mut command = world.command(&["--set", &set, "check"]);
+        let output = command.env_remove("CASEMIRROR_FEED__LEDGER").output().unwrap();
+        let said = shown(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(word), "no {word:?} in {said}");
+    }
+    assert_eq!(fs::read_to_string(world.path("mine.txt")).unwrap(), "mine");
     assert!(!world.path("other").exists(), "check made a folder");
 
     let of_another = "UPDATE sync.meta SET value = 'another' WHERE key = 'tenant'";

@@ -10,7 +10,7 @@ use crate::error::{Error, Kind, Result};
 use crate::mirror::{State, Store, is_there};
 use crate::publish::{Root, Stop, check_snapshots};
 use crate::session::{catalog_of, check_targets};
-use crate::source::{Client, MemoryLedger};
+use crate::source::{Client, MemoryLedger, check_ledger};
 
 pub(crate) async fn run(config: Config) -> Result<u8> {
     let catalog = catalog_of(&config)?;
@@ -74,6 +74,7 @@ pub(crate) async fn run(config: Config) -> Result<u8> {
         ),
     };
     let mut unwritable = config.unwritable_folders();
+    unwritable.extend(check_ledger(&config).err().map(|error| error.chain()));
     unwritable.extend(targets.err().map(|error| error.chain()));
     let folders = if unwritable.is_empty() {
         "Store and published files can be written.".to_owned()

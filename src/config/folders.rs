@@ -7,7 +7,8 @@ use crate::durable;
 use crate::error::{Error, Kind, Result};
 
 impl Config {
-    /// Which folders can be neither written to nor made, a sentence each with the key and why. Changes nothing.
+    /// Which folders can be neither written to nor made, or are named in what DuckDB does not take, a sentence each
+    /// with the key and why. Changes nothing.
     pub(crate) fn unwritable_folders(&self) -> Vec<String> {
         let publish = &self.publish;
         let of = |file: &Path| file.parent().map(Path::to_owned);
@@ -23,7 +24,9 @@ impl Config {
             ("publish.views", views.and_then(of)),
         ];
         let why = |(key, folder): (&str, Option<PathBuf>)| {
-            durable::unwritable(&folder?).map(|why| format!("{key}: {why}"))
+            let folder = folder?;
+            let why = no_utf8(&folder).or_else(|| durable::unwritable(&folder))?;
+            Some(format!("{key}: {why}"))
         };
         folders.into_iter().filter_map(why).collect()
     }
@@ -41,9 +44,16 @@ impl Config {
         Err(Error::new(
             Kind::Config,
             format!(
-                "not every folder of the configuration can be written to:\n  {all}\nhint: name another place, or \
+                "not every folder of the configuration can be used:\n  {all}\nhint: name another place, or \
                  let the user that casemirror runs as write there"
             ),
         ))
     }
+}
+
+/// DuckDB takes paths as text.
+fn no_utf8(folder: &Path) -> Option<String> {
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let why = || format!("the name of the folder {} is no UTF-8", folder.display());
+    folder.to_str().is_none().then(why)
 }

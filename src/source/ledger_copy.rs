@@ -9,7 +9,7 @@ use super::boot::{BootClock, SystemBootClock};
 use super::client::rule;
 use super::feed_calls::{Change, FeedCall, LedgerStore};
 use super::ledger::Ledger;
-use super::ledger_file::{LedgerFile, calls_in, usual_place};
+use super::ledger_file::{LedgerFile, calls_in, look, usual_place};
 use crate::config::Config;
 use crate::error::{self, Result};
 
@@ -22,6 +22,14 @@ pub(crate) fn place(config: &Config) -> Result<PathBuf> {
         Some(path) => Ok(path.clone()),
         None => usual_place(&config.source.base_url, &config.source.client_id),
     }
+}
+
+/// Refuses a place where the next run could not have its ledger. Changes nothing.
+///
+/// # Errors
+/// `Config`, `Io`.
+pub(crate) fn check(config: &Config) -> Result<()> {
+    look(&place(config)?)
 }
 
 /// Whether the configuration says whose ledger it is: a command that calls nobody need not know.

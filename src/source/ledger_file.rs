@@ -112,27 +112,15 @@ impl LedgerFile {
         let failed = |e| cannot("read", &self.path, e);
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes)).map_err(failed)?;
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let (lines, rest) = bytes.split_at(whole);
-        let changes = changes_of(lines);
-        let is_cut_off = is_start_of_line(rest);
-        if changes.iter().all(Option::is_none) && !(changes.is_empty() && is_cut_off) {
-            return Err(Error::new(
-                Kind::Config,
-                format!(
-                    "{} is no ledger of feed calls, and it stays as it is: feed.ledger must name a file \
-                     of its own, which casemirror makes where there is none",
-                    self.path.display()
-                ),
-            ));
-        }
+        let (changes, whole, is_cut_off) = lines_of(&bytes);
+        refuse_another_file(&self.path, &changes, is_cut_off)?;
         let Some(changes) = changes.into_iter().collect::<Option<Vec<Change>>>() else {
             return Ok(Content::Damaged(bytes));
         };
         if !is_cut_off {
             return Ok(Content::Damaged(bytes));
         }
-        if !rest.is_empty() {
+        if whole < bytes.len() {
             file.set_len(whole as u64).map_err(failed)?;
         }
         let mut calls = Vec::new();
@@ -227,6 +215,54 @@ impl LedgerStore for LedgerFile {
     }
 }
 
+/// Refuses what could not be the ledger: a file of something else, one that cannot be written, a place where none can
+/// be made. Takes no lock, and changes nothing.
+///
+/// # Errors
+/// `Config`, `Io`.
+pub(super) fn look(path: &Path) -> Result<()> {
+    let bytes = match fs::metadata(path) {
+        Ok(found) if !found.is_file() => {
+            let what = format!("{} is no file", path.display());
+            return Err(Error::new(Kind::Config, what).within(RULE));
+        }
+        Ok(_) => {
+            let failed = |e| cannot("open", path, e);
+            let mut file = OpenOptions::new().read(true).append(true).open(path).map_err(failed)?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).map_err(|e| cannot("read", path, e))?;
+            bytes
+        }
+        Err(_) => {
+            let why = path.parent().and_then(durable::unwritable);
+            return why.map_or(Ok(()), |why| Err(Error::new(Kind::Config, why).within(RULE)));
+        }
+    };
+    let (changes, _, is_cut_off) = lines_of(&bytes);
+    refuse_another_file(path, &changes, is_cut_off)
+}
+
+fn refuse_another_file(path: &Path, changes: &[Option<Change>], is_cut_off: bool) -> Result<()> {
+    if changes.iter().all(Option::is_none) && !(changes.is_empty() && is_cut_off) {
+        return Err(Error::new(
+            Kind::Config,
+            format!(
+                "{} is no ledger of feed calls, and it stays as it is: feed.ledger must name a file \
+                 of its own, which casemirror makes where there is none",
+                path.display()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// What the whole lines of a ledger say, how many bytes they are, and whether the rest can be the start of one.
+fn lines_of(ledger: &[u8]) -> (Vec<Option<Change>>, usize, bool) {
+    let whole = ledger.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let (lines, rest) = ledger.split_at(whole);
+    (changes_of(lines), whole, is_start_of_line(rest))
+}
+
 /// What lines say; `None` for one that says nothing.
 fn changes_of(lines: &[u8]) -> Vec<Option<Change>> {
     lines
@@ -238,10 +274,8 @@ fn changes_of(lines: &[u8]) -> Vec<Option<Change>> {
 
 /// The calls that a ledger tells of; with `limit` calls of nobody where not all of it can be read.
 pub(super) fn calls_in(ledger: &[u8], limit: u32) -> Vec<FeedCall> {
-    let whole = ledger.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let (lines, rest) = ledger.split_at(whole);
-    let changes = changes_of(lines);
-    let is_whole = changes.iter().all(Option::is_some) && is_start_of_line(rest);
+    let (changes, _, is_cut_off) = lines_of(ledger);
+    let is_whole = changes.iter().all(Option::is_some) && is_cut_off;
     let mut calls = Vec::new();
     changes.iter().flatten().for_each(|change| change.apply(&mut calls));
     if !is_whole {
@@ -267,11 +301,12 @@ fn nobodys(count: u32) -> impl Iterator<Item = FeedCall> {
 
 fn cannot(what: &str, path: &Path, source: io::Error) -> Error {
     let own = error::io(what, path, source);
-    own.within(
-        "the feed's ledger (feed.ledger) has to be a file that every casemirror of this API user on this \
-         machine can write",
-    )
+    own.within(RULE)
 }
+
+/// What is told where that is not so.
+const RULE: &str = "the feed's ledger (feed.ledger) has to be a file that every casemirror of this API user on this \
+                    machine can write";
 
 fn text(changes: &[Change]) -> Result<String> {
     let mut text = String::new();

@@ -57,7 +57,9 @@ pub use client::Client;
 pub(crate) use client::Tuning;
 pub(crate) use feed_calls::MemoryLedger;
 pub(crate) use lease::{Keep, Lease, Note};
-pub(crate) use ledger_copy::{ledger_text, merge_ledger, place as ledger_place};
+pub(crate) use ledger_copy::{
+    check as check_ledger, ledger_text, merge_ledger, place as ledger_place,
+};
 pub(crate) use ledger_file::api_user;
 
 pub(crate) use listing::{Identity, Page, PagePlan, Pages, Paging};
