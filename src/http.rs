@@ -95,14 +95,14 @@ async fn alive() -> Response {
     (PLAIN, "ok\n").into_response()
 }
 
-/// Ready is who has polled lately and can read the store.
+/// Ready is who has polled lately, can read the store, and has committed what was last to be written.
 async fn ready(State(face): State<Arc<Face>>) -> Response {
     let store = Arc::clone(face.session.store());
     let looked = tokio::task::spawn_blocking(move || {
         crate::mirror::State::new(&store.connection()?).meta("store_id").map(drop)
     });
     let store = match looked.await {
-        Ok(Ok(())) => None,
+        Ok(Ok(())) => face.session.store_fault(),
         Ok(Err(error)) => Some(error.chain()),
         Err(_) => Some("it cannot be read".to_owned()),
     };

@@ -163,6 +163,11 @@ impl Session {
         self.progress.now()
     }
 
+    /// Why the store does not take what is to be written; `None` where it does.
+    pub(crate) fn store_fault(&self) -> Option<String> {
+        self.writer.fault()
+    }
+
     /// Keeps what people were told.
     ///
     /// # Errors

@@ -180,3 +180,30 @@ fn stored(world: &World, sql: &str) -> i64 {
     let store = Connection::open(world.path("data/store.duckdb")).unwrap();
     store.query_row(sql, [], |row| row.get(0)).unwrap()
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_store_that_takes_nothing_is_not_ready_and_is_when_there_is_room_again() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let world = World::unthrottled(6);
+    world.bootstrap();
+    world.configure_eager("");
+    let log = || std::fs::read_to_string(world.path("daemon.log")).unwrap();
+    let mut daemon = world.start_daemon_on_a_disk();
+    let address = page_of(&mut daemon, log);
+    let ready = || get(&address, "/readyz");
+    daemon.wait_until("it is ready", || ready().status == 200);
+
+    let daemons = Pid::from_raw(daemon.id() as i32);
+    let files_of = |bytes| {
+        prlimit(daemons, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
+    };
+    files_of(Some(0));
+    daemon.wait_until("it is not ready", || ready().body.contains("the store does not work: "));
+    assert_eq!(ready().status, 503);
+    let not_ready = || sample(&get(&address, "/metrics").body, "casemirror_ready") == 0.0;
+    daemon.wait_until("the metrics say so", not_ready);
+    files_of(None);
+    daemon.wait_until("it is ready again", || ready().status == 200);
+    daemon.stop();
+}

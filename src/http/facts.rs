@@ -41,6 +41,8 @@ pub(super) struct Facts {
     /// Since when it is so; `None` where it was otherwise a moment ago.
     pub(super) since: Option<Timestamp>,
     pub(super) feeds: Feeds,
+    /// As `/readyz` says.
+    pub(super) is_ready: bool,
     /// Also those of an earlier process.
     pub(super) last_polls: [(FeedName, Option<Timestamp>); 2],
     /// How often the feed of the cases is asked.
@@ -139,6 +141,7 @@ impl Facts {
             status,
             health,
             since: since.map(|(_, since)| since),
+            is_ready: feeds.lag().is_none() && session.store_fault().is_none(),
             feeds,
             last_polls: [last_poll(FeedName::Cases)?, last_poll(FeedName::Contacts)?],
             interval: config.feed.poll_interval(),

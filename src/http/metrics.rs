@@ -82,7 +82,10 @@ fn recorder() -> Result<PrometheusRecorder> {
 const METRICS: &[(&str, &str)] = &[
     ("casemirror_build_info", "1, with the program's version"),
     ("casemirror_start_timestamp_seconds", "when this process began"),
-    ("casemirror_ready", "1 where /readyz says so: both feeds were polled completely lately"),
+    (
+        "casemirror_ready",
+        "1 where /readyz says so: both feeds were polled completely lately, and the store works",
+    ),
     (
         "casemirror_feed_last_poll_timestamp_seconds",
         "when a change feed was last polled completely",
@@ -191,7 +194,7 @@ fn set(facts: &Facts) {
     let flag = |is: bool| if is { 1.0 } else { 0.0 };
     gauge!("casemirror_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     gauge!("casemirror_start_timestamp_seconds").set(seconds(facts.started));
-    gauge!("casemirror_ready").set(flag(facts.feeds.lag().is_none()));
+    gauge!("casemirror_ready").set(flag(facts.is_ready));
     for (feed, last) in facts.last_polls {
         let name = FeedName::as_str(feed);
         if let Some(at) = last {

@@ -61,6 +61,34 @@ pub struct Writer {
     /// Taken by the one who waits for its end.
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
     threads: Arc<Threads>,
+    fault: Fault,
+}
+
+/// What the last transaction that was to be written failed with, where it was the store that failed.
+#[derive(Debug, Clone, Default)]
+struct Fault(Arc<Mutex<Option<String>>>);
+
+impl Fault {
+    fn note<T>(&self, written: &Result<T>) {
+        let found = match written {
+            Ok(_) => None,
+            Err(e) if matches!(e.kind(), Kind::Store | Kind::DiskFull) => Some(e.chain()),
+            // What was to be written was wrong, which says nothing of the store.
+            Err(_) => return,
+        };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = found;
+    }
+
+    /// A transaction.
+    fn noting<T>(
+        &self,
+        conn: &Connection,
+        write: impl FnOnce(&Connection) -> Result<T>,
+    ) -> Result<T> {
+        let written = transaction(conn, || write(conn));
+        self.note(&written);
+        written
+    }
 }
 
 impl Writer {
@@ -73,10 +101,12 @@ impl Writer {
         // The clock may have been set back since an earlier process wrote.
         let last = freshness::newest_version(&connection, Timestamp::now())?;
         let of_worker = Arc::clone(threads);
+        let fault = Fault::default();
+        let told = fault.clone();
         let (commands, queue) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(move || Worker::new(connection, of_worker, last).work(&queue))
+            .spawn(move || Worker::new(connection, of_worker, last, told).work(&queue))
             .map_err(|e| Error::caused(Kind::Io, "cannot start the writer's thread", e))?;
         Ok(Writer {
             commands,
@@ -84,7 +114,13 @@ impl Writer {
             next_lane: Arc::default(),
             thread: Arc::new(Mutex::new(Some(thread))),
             threads: Arc::clone(threads),
+            fault,
         })
+    }
+
+    /// What the store's last transaction failed with; `None` where it was committed.
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.fault.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Opens the loader of a run.
@@ -102,7 +138,8 @@ impl Writer {
         &self,
         write: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.between_commits(|conn| transaction(conn, || write(conn))).await
+        let fault = self.fault.clone();
+        self.between_commits(move |conn| fault.noting(conn, write)).await
     }
 
     /// As [`Writer::run`], with all threads.
@@ -110,10 +147,10 @@ impl Writer {
         &self,
         write: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let threads = Arc::clone(&self.threads);
+        let (threads, fault) = (Arc::clone(&self.threads), self.fault.clone());
         self.between_commits(move |conn| {
             let _all = threads.all(conn)?;
-            transaction(conn, || write(conn))
+            fault.noting(conn, write)
         })
         .await
     }
@@ -222,6 +259,7 @@ struct Worker {
     loaders: BTreeMap<LoaderId, Waiting>,
     last: Timestamp,
     known: KnownScopes,
+    fault: Fault,
 }
 
 /// What a loader has handed over and not committed yet, and what became of the rest.
@@ -265,6 +303,7 @@ impl Waiting {
         threads: &Threads,
         last: &mut Timestamp,
         known: &mut KnownScopes,
+        fault: &Fault,
     ) {
         if self.loads.is_empty() {
             return;
@@ -290,6 +329,7 @@ impl Waiting {
         });
         failpoint::hit("after-commit");
         drop(permits);
+        fault.note(&done);
         match done {
             Ok(outcome) => {
                 self.settings.progress.committed(records);
@@ -306,8 +346,9 @@ impl Waiting {
 
 impl Worker {
     /// `last` is when rows were last written.
-    fn new(conn: Connection, threads: Arc<Threads>, last: Timestamp) -> Worker {
-        Worker { conn, threads, loaders: BTreeMap::new(), last, known: KnownScopes::default() }
+    fn new(conn: Connection, threads: Arc<Threads>, last: Timestamp, fault: Fault) -> Worker {
+        let (loaders, known) = (BTreeMap::new(), KnownScopes::default());
+        Worker { conn, threads, loaders, last, known, fault }
     }
 
     fn work(mut self, queue: &mpsc::Receiver<Command>) {
@@ -325,12 +366,8 @@ impl Worker {
                     if let Some(loader) = self.loaders.get_mut(&id) {
                         loader.take(*load, permit);
                         if loader.is_full() {
-                            loader.commit(
-                                &self.conn,
-                                &self.threads,
-                                &mut self.last,
-                                &mut self.known,
-                            );
+                            let (last, known) = (&mut self.last, &mut self.known);
+                            loader.commit(&self.conn, &self.threads, last, known, &self.fault);
                         }
                     }
                 }
@@ -368,7 +405,8 @@ impl Worker {
 
     fn commit(&mut self) {
         for loader in self.loaders.values_mut() {
-            loader.commit(&self.conn, &self.threads, &mut self.last, &mut self.known);
+            let (last, known) = (&mut self.last, &mut self.known);
+            loader.commit(&self.conn, &self.threads, last, known, &self.fault);
         }
     }
 }

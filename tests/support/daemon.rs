@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::process::{Child, ExitStatus, Output};
+use std::process::{Child, Command, ExitStatus, Output};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -46,9 +46,24 @@ impl World {
         environment: &[(&str, &str)],
         more: &[&str],
     ) -> Daemon<'_> {
-        let log = File::create(self.path(LOG)).unwrap();
         let mut command = self.command(&[&["run"], more].concat());
-        let child = command.envs(environment.iter().copied()).stderr(log).spawn().unwrap();
+        command.envs(environment.iter().copied());
+        self.start_as_daemon(command)
+    }
+
+    /// A daemon that fails to write where a file would become too large, as on a full disk.
+    pub(crate) fn start_daemon_on_a_disk(&self) -> Daemon<'_> {
+        let run = self.command(&["run"]);
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; exec \"$0\" run"]).arg(run.get_program());
+        command.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.current_dir(self.folder.path());
+        self.start_as_daemon(command)
+    }
+
+    fn start_as_daemon(&self, mut command: Command) -> Daemon<'_> {
+        let log = File::create(self.path(LOG)).unwrap();
+        let child = command.stderr(log).spawn().unwrap();
         Daemon { world: self, child }
     }
 }
