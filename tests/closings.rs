@@ -169,6 +169,67 @@ fn a_month_that_differs_or_has_no_control_is_closed_by_force_alone() {
 }
 
 #[test]
+fn values_that_did_not_fit_are_closed_by_force_alone() {
+    let last = month(1);
+    let world = World::with(options(12));
+    world.journals_since(&format!("{last}-01"));
+    world.configure(&format!("{FEED}{BY_HAND}"));
+    world.publish_snapshots();
+    let path = format!("/api/Offices/{OFFICE}/SettlementJournals");
+    let line = r#"[{"Cost": 12.3456}]"#;
+    let query = Some(format!("fromDate={last}"));
+    world.sandbox.fault(Rule { query, ..fault(&path, None, garbage(line)) });
+    assert_status(&world.run(&["sync"]), 3);
+    let office = OFFICE.to_string();
+    let settlement = ["--kind", "settlement", "--office", &office];
+    let output = close(&world, &last, &settlement);
+    assert_status(&output, 3);
+    assert!(shown(&output).contains("did not fit"), "{}", shown(&output));
+    assert_eq!(rows(&world.published(), "FROM report.closings"), [""; 0]);
+    assert_status(&close(&world, &last, &[&settlement[..], &["--force"]].concat()), 0);
+    let closings = String::from_utf8(pack(&world, &last).remove("closings.csv").unwrap()).unwrap();
+    assert!(closings.contains("did not fit"), "the pack says over what: {closings}");
+}
+
+/// The months of an office that `journals.ids` does not name were read because somebody asked for them.
+#[test]
+fn an_office_that_no_schedule_reads_is_read_before_it_is_closed() {
+    let last = month(1);
+    let others = format!("{BY_HAND}ids = [12]\n");
+    let world = mirrored(options(40), 1, &others);
+    let day = format!("{last}-01");
+    let id = OFFICE.to_string();
+    assert_status(&world.run(&["journals", "--from", &day, "--to", &day, "--ids", &id]), 0);
+    edit(&world, &last, Journal::DepotJournals, JournalEdit::Removed, Some(1));
+    let output = close(&world, &last, &["--kind", "depot"]);
+    assert_status(&output, 0);
+    assert!(shown(&output).contains("0 inserted, 0 updated, 1 deleted"), "{}", shown(&output));
+    let closed = "SELECT DISTINCT journal_id FROM report.closings ORDER BY 1";
+    assert_eq!(rows(&world.published(), closed), ["11", "12"]);
+    read_again(&world, &last);
+    assert_eq!(rows(&world.published(), "FROM report.journal_restatements"), [""; 0]);
+}
+
+#[test]
+fn a_pack_keeps_what_was_closed_when_it_is_opened_again() {
+    let last = month(1);
+    let world = by_hand();
+    world.publish_snapshots();
+    assert_status(&close(&world, &last, &["--kind", "revenue"]), 0);
+    let before = pack(&world, &last);
+    assert_status(&close(&world, &last, &["--kind", "revenue", "--reopen"]), 0);
+    assert_status(&close(&world, &last, &["--kind", "depot"]), 0);
+    let after = pack(&world, &last);
+    for kept in
+        ["revenue_journals.csv", "revenue_journal_annotations.csv", "revenue_journal_sums.csv"]
+    {
+        assert!(before[kept].iter().filter(|byte| **byte == b'\n').count() > 1, "{kept}");
+        assert_eq!(after[kept], before[kept], "{kept}");
+    }
+    assert_ne!(after["depot_journals.csv"], before["depot_journals.csv"]);
+}
+
+#[test]
 fn a_journal_that_is_not_read_keeps_no_other_from_being_closed() {
     let last = month(1);
     let off = format!("{BY_HAND}[resources]\ndisable = [\"depot_journals\"]\n");

@@ -72,10 +72,7 @@ fn sum_answers(world: &World, answer: Fault) {
 #[test]
 fn an_office_that_left_the_list_is_asked_until_the_source_answers_404_and_is_shown() {
     let world = mirrored(2);
-    let listed = Integrator::log_in(&world).call("GET", "/api/Offices", &Value::Null);
-    let mut others = listed.as_array().unwrap().clone();
-    others.retain(|office| office["Id"] != OFFICE);
-    world.sandbox.fault(fault("/api/Offices", None, garbage(&Value::from(others).to_string())));
+    leaves_the_list(&world);
     world.configure(&format!("{UNTHROTTLED}{BOTH_DUE}"));
     let edited = month(1);
     let act = Act::Journal {
@@ -182,12 +179,17 @@ fn an_office_that_left_the_list_is_asked_until_the_source_answers_404_and_is_sho
     world.assert_equal();
 }
 
-/// The office leaves the list, and answers 404 until that is believed.
-fn leaves_for_good(world: &World) {
+/// The office is not listed any more.
+fn leaves_the_list(world: &World) {
     let listed = Integrator::log_in(world).call("GET", "/api/Offices", &Value::Null);
     let mut others = listed.as_array().unwrap().clone();
     others.retain(|office| office["Id"] != OFFICE);
     world.sandbox.fault(fault("/api/Offices", None, garbage(&Value::from(others).to_string())));
+}
+
+/// The office leaves the list, and answers 404 until that is believed.
+fn leaves_for_good(world: &World) {
+    leaves_the_list(world);
     let path = format!("/api/Offices/{OFFICE}/*Journals*");
     world.sandbox.fault(fault(&path, None, refuse(404)));
     world.configure(&format!("{UNTHROTTLED}{BOTH_DUE}"));
@@ -217,6 +219,36 @@ fn of_office(world: &World) -> [Vec<String>; 2] {
             &format!("SELECT DISTINCT status FROM report.journal_coverage {of} ORDER BY 1"),
         ),
     ]
+}
+
+#[test]
+fn an_answer_takes_back_what_a_404_said_of_an_office_that_left_the_list() {
+    let world = mirrored(2);
+    leaves_the_list(&world);
+    let path = format!("/api/Offices/{OFFICE}/DepotJournals");
+    world.sandbox.fault(fault(&path, None, refuse(404)));
+    world.configure(&format!("{UNTHROTTLED}{BOTH_DUE}"));
+    let doubted = "SELECT count(*) FROM sync.journal_scopes WHERE not_found_at IS NOT NULL";
+    world.run(&["sync"]);
+    world.sandbox.clear_faults();
+    leaves_the_list(&world);
+    alter(&world, "UPDATE sync.failures SET next_at = first_at");
+    alter(&world, "UPDATE sync.journal_scopes SET not_found_at = now()");
+    world.sync();
+    assert_eq!(one::<i64>(&world.store(), doubted), 0, "its journals are answered");
+
+    // Who asks by name finds one that was taken for gone.
+    leaves_for_good(&world);
+    let gone = format!(
+        "SELECT count(*) FROM report.journal_coverage WHERE status = 'gone' AND journal_id = {OFFICE}"
+    );
+    assert!(one::<i64>(&world.published(), &gone) > 0);
+    world.sandbox.clear_faults();
+    leaves_the_list(&world);
+    let (day, id) = (format!("{}-01", month(1)), OFFICE.to_string());
+    let named = ["journals", "--from", &day, "--to", &day, "--ids", &id, "--kind", "depot"];
+    assert_status(&world.run(&named), 0);
+    assert_eq!(one::<i64>(&world.published(), &gone), 0);
 }
 
 #[test]

@@ -58,10 +58,14 @@ const OF_DEPOT: &str = "[journals]\nids = [11]\n\
 
 /// One journal of one office, so many months back.
 fn depot_only(of: Options, months: i32) -> World {
+    depot_with(of, months, OF_DEPOT)
+}
+
+fn depot_with(of: Options, months: i32, more: &str) -> World {
     let world = World::with(of);
     world.retry_at_once();
     world.journals_since(&format!("{}-01", month(months)));
-    world.configure(&format!("{FEED}{UNSCHEDULED}{OF_DEPOT}"));
+    world.configure(&format!("{FEED}{UNSCHEDULED}{more}"));
     world.bootstrap();
     world
 }
@@ -342,6 +346,41 @@ fn lines_that_cannot_be_read_make_no_sum_one_of_something_else() {
         "SELECT status FROM report.journal_reconciliation WHERE journal_month = DATE '{closed}-01'"
     );
     assert_eq!(rows(&world.published(), &held), ["matches"]);
+}
+
+/// The daemon has read the first days of a month, which change then, when somebody closes it.
+#[test]
+fn a_month_that_was_under_way_before_somebody_closes_it_is_read_anew() {
+    let by_hand = OF_DEPOT.replace("[journals]", "[journals]\nclose_day = 0");
+    let world = depot_with(Options { heavy_journal: heavy(4), ..options(10) }, 2, &by_hand);
+    let closed = month(1);
+    world.sandbox.fault(Rule {
+        query: Some(format!("fromDate={closed}-09")),
+        nth: 1,
+        count: Some(1),
+        ..fault(
+            &path_of("DepotJournals"),
+            None,
+            Fault::Hold { name: "a part".to_owned(), when: When::After },
+        )
+    });
+    world.configure_eager(&format!("[schedule]\njournals = \"* * * * * *\"\n{by_hand}"));
+    let mut daemon = world.start_daemon();
+    assert!(world.wait(world.sandbox.wait_until_held("a part")));
+    edit(&world, &closed, Journal::DepotJournals, JournalEdit::Amount, Some(1));
+    let child = start(&world, &["close", "--month", &closed, "--kind", "depot"]);
+    let log = world.path("daemon.log");
+    daemon.wait_until("the command is forwarded", || {
+        std::fs::read_to_string(&log).unwrap().contains("a command was forwarded")
+    });
+    world.sandbox.release("a part");
+    let output = child.wait_with_output().unwrap();
+    assert_status(&output, 0);
+    daemon.stop();
+    assert_status(&read(&world, &closed, &[]), 0);
+    assert_journal(&world, "depot_journals", Some(&closed));
+    let restated = "SELECT column_name FROM report.journal_restatements";
+    assert_eq!(rows(&world.published(), restated), [""; 0], "it was closed as it is");
 }
 
 /// The daemon reads a month in many parts, and somebody types a command.

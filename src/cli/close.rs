@@ -63,11 +63,19 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
     }
 
     // What somebody asks for by name is to be closed or told why not.
-    let is_named = !args.kind.is_empty();
+    let (is_named, began) = (!args.kind.is_empty(), Timestamp::now());
     let known = session.closing_months(&of)?;
-    if known.is_empty() || known.iter().any(|month| judge(month, is_named).may_be_closed()) {
-        let request =
-            JournalRequest { from: of.month, to: of.month, ids: of.ids.clone(), planned: false };
+    let to_read = |month: &&ClosingMonth| judge(month, is_named).may_be_closed();
+    let to_read: Vec<i64> = known.iter().filter(to_read).map(|month| month.id).collect();
+    if known.is_empty() || !to_read.is_empty() {
+        let request = JournalRequest {
+            from: of.month,
+            to: of.month,
+            ids: of.ids.clone(),
+            // Offices that journals.ids does not name are closed too where their months are here.
+            also: to_read,
+            planned: false,
+        };
         let mut only = of.journals.clone();
         if only.iter().any(|table| table == REVENUE) {
             only.push(REVENUE_SUMS.to_owned());
@@ -76,8 +84,10 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
         out.print(&summary(&host.run("close", options).await?))?;
     }
     let months = session.closing_months(&of)?;
-    let judged: Vec<(ClosingMonth, Judged)> =
-        months.into_iter().map(|month| (month.clone(), judge(&month, is_named))).collect();
+    let judged: Vec<(ClosingMonth, Judged)> = months
+        .into_iter()
+        .map(|month| (month.clone(), judge_read(&month, is_named, began)))
+        .collect();
     out.print(&table(&judged))?;
 
     let status = judged.iter().filter_map(|(_, judged)| judged.exit_status()).max();
@@ -177,12 +187,27 @@ fn judge(month: &ClosingMonth, is_named: bool) -> Judged {
         ("complete", None) if month.journal == REVENUE => {
             bad("the platform's sum could not be read", 3)
         }
+        ("complete", _) if month.rejects > 0 => {
+            bad("values of it did not fit (sync.rejects), and are missing", 3)
+        }
         ("complete", _) => Judged::Good,
         ("gone", _) if !month.was_read => Judged::Gone,
         (status @ ("disabled" | "forbidden" | "absent"), _) if !is_named => {
             Judged::NotRead(status.to_owned())
         }
         (status, _) => bad(status, 3),
+    }
+}
+
+/// The same of a month that this command read, or should have read, since it began.
+fn judge_read(month: &ClosingMonth, is_named: bool, began: Timestamp) -> Judged {
+    match judge(month, is_named) {
+        Judged::Good if month.sent_at.is_none_or(|sent_at| sent_at < began) => Judged::Bad {
+            problem: "it could not be read now".to_owned(),
+            status: 3,
+            read: month.was_read,
+        },
+        judged => judged,
     }
 }
 
@@ -226,6 +251,8 @@ mod tests {
             status: status.to_owned(),
             sum_matches,
             without_control: false,
+            sent_at: None,
+            rejects: 0,
             closed: None,
         }
     }
@@ -242,6 +269,27 @@ mod tests {
         for bad in ["open", "missing", "incomplete", "failing", "doubted", "forbidden", "gone"] {
             assert_eq!(status("depot_journals", bad, None), 3, "{bad}");
         }
+    }
+
+    #[test]
+    fn what_was_not_read_by_the_command_or_did_not_fit_is_not_closed() {
+        let began: Timestamp = "2026-11-10T03:15:00Z".parse().unwrap();
+        let depot = month("depot_journals", "complete", None);
+        let read_at = |seconds| ClosingMonth {
+            sent_at: Some(began + jiff::SignedDuration::from_secs(seconds)),
+            ..depot.clone()
+        };
+        let status = |month| judge_read(&month, false, began).exit_status();
+        assert_eq!(status(read_at(0)), None);
+        assert_eq!((status(read_at(-1)), status(depot.clone())), (Some(3), Some(3)));
+        let rejected = ClosingMonth { rejects: 1, ..read_at(0) };
+        assert_eq!(status(rejected), Some(3));
+        let differs = ClosingMonth {
+            rejects: 1,
+            sent_at: Some(began),
+            ..month("revenue_journals", "complete", Some(false))
+        };
+        assert_eq!(status(differs), Some(4), "the worse is told");
     }
 
     #[test]

@@ -62,6 +62,7 @@ fn options(args: &Journals, current: Month) -> Result<Options> {
         )
     })?;
     let request = JournalRequest {
+        also: Vec::new(),
         from: Month::of(args.from),
         to: Month::of(args.to),
         ids: args.ids.clone(),

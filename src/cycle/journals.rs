@@ -21,6 +21,8 @@ pub struct JournalRequest {
     pub(crate) to: Month,
     /// Of `journals.level`; empty: those of the configuration, or all that are known.
     pub(crate) ids: Vec<i64>,
+    /// More ids that are known, whose months are read too.
+    pub(crate) also: Vec<i64>,
     /// The months are due in the store already: a run that had to give way goes on.
     pub(crate) planned: bool,
 }
@@ -84,8 +86,18 @@ impl<'c, 'r> Journals<'c, 'r> {
                 "no office is known whose journals could be read: journals.ids names them",
             ));
         }
+        ids.extend(&request.also);
+        ids.sort_unstable();
+        ids.dedup();
         if !request.planned {
             self.refuse_strangers(request).await?;
+            // What was asked before somebody wanted it says how the months were, not how they are.
+            run.months.forget_those(|of| {
+                let month = JournalScope::of(of.id, &of.part).map(|scope| scope.month);
+                month.is_some_and(|month| request.months().contains(&month))
+                    && self.tables.contains(&of.table)
+                    && ids.contains(&of.id)
+            });
             let (level, months) = (run.config.journals.level, request.months());
             let (tables, asked) = (self.tables.clone(), ids.clone());
             let why = Some(DueReason::AskedFor);

@@ -105,6 +105,7 @@ fn this_month() -> Month {
 /// What `casemirror journals` of all these months asks for.
 fn all_journals() -> Options {
     let request = JournalRequest {
+        also: Vec::new(),
         from: this_month().plus(1 - MONTHS),
         to: this_month(),
         ids: Vec::new(),

@@ -100,6 +100,11 @@ impl MonthsUnderWay {
     pub(crate) fn forget(&self) {
         self.lock().clear();
     }
+
+    /// Nobody goes on with these: what was asked so far is from before somebody asks for them.
+    pub(crate) fn forget_those(&self, of: impl Fn(&ScopeId) -> bool) {
+        self.lock().retain(|scope, _| !of(scope));
+    }
 }
 
 #[cfg(test)]

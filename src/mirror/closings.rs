@@ -66,6 +66,10 @@ pub(crate) struct ClosingMonth {
     pub(crate) sum_matches: Option<bool>,
     /// The platform's sum is known to be that of something else.
     pub(crate) without_control: bool,
+    /// When its lines were last asked for.
+    pub(crate) sent_at: Option<Timestamp>,
+    /// Values and records of it that did not fit.
+    pub(crate) rejects: i64,
     /// Since when it is closed, and by whom.
     pub(crate) closed: Option<(Timestamp, String)>,
 }
@@ -84,23 +88,38 @@ impl<'c> Closings<'c> {
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) fn months(&self, of: &MonthOf) -> Result<Vec<ClosingMonth>> {
+    pub(crate) fn months(&self, catalog: &Catalog, of: &MonthOf) -> Result<Vec<ClosingMonth>> {
+        // Each journal's table, and those of what is in its lines.
+        let tables = of.journals.iter().flat_map(|journal| {
+            let children = catalog.children(journal).map(|child| child.table.as_str());
+            let own = std::iter::once(journal.as_str()).chain(children);
+            own.map(move |table| format!("({}, {})", sql::text(journal), sql::text(table)))
+        });
+        let tables: Vec<String> = tables.chain(["('', '')".to_owned()]).collect();
         sql::query(
             self.conn,
             &format!(
                 "SELECT m.journal, m.journal_id, m.name, m.lines, m.status, m.sum_matches, \
                    epoch_us(c.closed_at), c.closed_by, m.read_at IS NOT NULL, \
-                   n.no_control_at IS NOT NULL \
+                   n.no_control_at IS NOT NULL, epoch_us(q.sent_at), \
+                   (SELECT count(*) FROM sync.rejects r JOIN (VALUES {tables}) t(journal, table_name) \
+                      ON r.table_name = t.table_name \
+                    WHERE t.journal = m.journal AND r.resolved_at IS NULL AND r.scope = \
+                      m.journal_level || '/' || m.journal_id || '/' || strftime(m.journal_month, '%Y-%m')) \
                  FROM report.journal_coverage m LEFT JOIN sync.journal_months n \
                    ON m.journal = '{REVENUE}' AND n.table_name = '{REVENUE_SUMS}' \
                    AND n.journal_level = m.journal_level AND n.journal_id = m.journal_id \
                    AND n.journal_month = m.journal_month \
+                 LEFT JOIN sync.journal_months q \
+                   ON q.table_name = m.journal AND q.journal_level = m.journal_level \
+                   AND q.journal_id = m.journal_id AND q.journal_month = m.journal_month \
                  LEFT JOIN sync.closings c \
                    ON c.journal = m.journal AND c.journal_level = m.journal_level \
                    AND c.journal_id = m.journal_id AND c.journal_month = m.journal_month \
                    AND c.reopened_at IS NULL \
                  WHERE {} ORDER BY m.journal, m.journal_id",
-                of.condition("journal")
+                of.condition("journal"),
+                tables = tables.join(", ")
             ),
             |row| {
                 let closed_at = from_micros(row.get(6)?);
@@ -114,6 +133,8 @@ impl<'c> Closings<'c> {
                     closed: closed_at.zip(row.get(7)?),
                     was_read: row.get(8)?,
                     without_control: row.get(9)?,
+                    sent_at: from_micros(row.get(10)?),
+                    rejects: row.get(11)?,
                 })
             },
         )

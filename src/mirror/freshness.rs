@@ -40,17 +40,20 @@ pub(super) fn last_change(conn: &Connection) -> Result<Option<Timestamp>> {
     Ok(query(conn, last, |row| row.get(0))?.into_iter().find_map(from_micros))
 }
 
-/// The instant of the newest version in the store, which those to come must be later than. One that lies too far ahead of
-/// the clock is left out of it: all else that is told by the time of a commit would stand still until then.
+/// The instant of the newest version in the store, or of the last closing, which those to come must be later than. One
+/// that lies too far ahead of the clock is left out of it: all else that is told by the time of a commit would stand
+/// still until then.
 pub(super) fn newest_version(conn: &Connection, now: Timestamp) -> Result<Timestamp> {
-    let last = last_change(conn)?.unwrap_or(Timestamp::MIN);
+    let closed = "SELECT epoch_us(greatest(max(closed_at), max(reopened_at))) FROM sync.closings";
+    let closed = query(conn, closed, |row| row.get(0))?.into_iter().find_map(from_micros);
+    let last = last_change(conn)?.max(closed).unwrap_or(Timestamp::MIN);
     if last <= now + MOST_AHEAD {
         return Ok(last);
     }
     tracing::warn!(
         last_change = %last,
-        "rows are dated more than three hours ahead of this machine's clock, which was set back: until then reports as \
-         of an instant may have two versions of one row"
+        "rows or closings are dated more than three hours ahead of this machine's clock, which was set back: until then \
+         reports as of an instant may have two versions of one row, and changes of closed months may not be counted"
     );
     Ok(Timestamp::MIN)
 }
@@ -181,5 +184,15 @@ mod tests {
             conn.execute_batch(&set).unwrap();
             assert_eq!(newest(), expected);
         }
+        // What is written after a closing is not what was closed.
+        let closed = "UPDATE sync.freshness SET last_change = '2026-06-01T09:00:00Z'; \
+            INSERT INTO sync.closings (journal, journal_level, journal_id, journal_month, closed_at, closed_by, \
+              lines, sha256, reopened_at) VALUES \
+              ('depot_journals', 'offices', 11, '2026-05-01', '2026-06-01T10:30:00Z', 'x', 1, '', NULL)";
+        conn.execute_batch(closed).unwrap();
+        assert_eq!(newest(), "2026-06-01T10:30:00Z".parse().unwrap());
+        conn.execute_batch("UPDATE sync.closings SET reopened_at = '2026-06-01T10:40:00Z'")
+            .unwrap();
+        assert_eq!(newest(), "2026-06-01T10:40:00Z".parse().unwrap());
     }
 }

@@ -140,7 +140,8 @@ pub(super) fn note_unchanged(
     closings::close_what_was_read(conn, &settings.catalog, resource, &loaded, now)
 }
 
-/// Fills `temp.stage_months`, one row per scope of `temp.stage_scopes`.
+/// Fills `temp.stage_months`, one row per scope of `temp.stage_scopes`. Whose month was answered, whatever is made of it,
+/// is there: an earlier 404 says nothing any more.
 fn stage_months(
     conn: &Connection,
     settings: &Settings,
@@ -199,7 +200,10 @@ fn stage_months(
            {last_line_id}::BIGINT AS last_line_id, s.lines \
          FROM temp.staged_months s LEFT JOIN sync.journal_months m ON m.table_name = {} \
            AND m.journal_level = s.journal_level AND m.journal_id = s.journal_id \
-           AND m.journal_month = s.journal_month::DATE",
+           AND m.journal_month = s.journal_month::DATE; \
+         UPDATE sync.journal_scopes g SET not_found_at = NULL, gone_at = NULL FROM temp.staged_months s \
+           WHERE NOT s.not_found AND g.journal_level = s.journal_level AND g.journal_id = s.journal_id \
+             AND (g.not_found_at IS NOT NULL OR g.gone_at IS NOT NULL)",
         sql::text(&resource.table)
     ))
     .map_err(failed)

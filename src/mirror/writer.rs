@@ -38,7 +38,8 @@ const COMMIT_LOADS: usize = 2_000;
 /// or when nothing more came for so long.
 const LINGER: Duration = Duration::from_millis(100);
 
-type Job = Box<dyn FnOnce(&Connection) + Send>;
+/// Is given the time of the last commit too.
+type Job = Box<dyn FnOnce(&Connection, &mut Timestamp) + Send>;
 
 type LoaderId = u64;
 
@@ -161,10 +162,31 @@ impl Writer {
         &self,
         act: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        self.job(|conn, _| act(conn)).await
+    }
+
+    /// As [`Writer::run`]; `write` is told when this is: later than all commits before it, and before all that follow,
+    /// whatever the clock does.
+    pub(crate) async fn run_dated<T: Send + 'static>(
+        &self,
+        write: impl FnOnce(&Connection, Timestamp) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let fault = self.fault.clone();
+        self.job(move |conn, last| {
+            let now = commit_time(last);
+            fault.noting(conn, |conn| write(conn, now))
+        })
+        .await
+    }
+
+    async fn job<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Connection, &mut Timestamp) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
-        let job: Job = Box::new(move |conn| {
+        let job: Job = Box::new(move |conn, last| {
             // Nobody waits for the answer when the run was cancelled.
-            let _ = reply.send(act(conn));
+            let _ = reply.send(act(conn, last));
         });
         self.commands.send(Command::Run(job)).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
@@ -373,7 +395,7 @@ impl Worker {
                 }
                 Ok(Command::Run(job)) => {
                     self.commit();
-                    job(&self.conn);
+                    job(&self.conn, &mut self.last);
                 }
                 Ok(Command::Flush(id, reply)) => {
                     self.commit();
@@ -418,4 +440,48 @@ fn commit_time(last: &mut Timestamp) -> Timestamp {
     let now = Timestamp::now().max(*last + step);
     *last = now;
     now
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::config::Config;
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let url = "http://127.0.0.1:1/".parse().unwrap();
+        let config = Config::for_demo(url, "id", "secret".to_owned().into(), folder.path());
+        let store = Store::open(&config, &Catalog::load(None).unwrap()).unwrap();
+        (folder, store)
+    }
+
+    #[tokio::test]
+    async fn what_is_dated_follows_what_was_written_whatever_the_clock_says() {
+        let (_folder, store) = store();
+        let ahead = Timestamp::now() + Duration::from_secs(3600);
+        let set = format!("UPDATE sync.freshness SET last_change = {}", crate::sql::instant(ahead));
+        store.connection().unwrap().execute_batch(&set).unwrap();
+        let writer = Writer::start(&store).unwrap();
+        let dated = async || writer.run_dated(|_, now| Ok(now)).await.unwrap();
+        let first = dated().await;
+        assert!(first > ahead && dated().await > first);
+    }
+
+    #[tokio::test]
+    async fn the_store_is_said_to_fail_until_something_is_committed() {
+        let (_folder, store) = store();
+        let writer = Writer::start(&store).unwrap();
+        let fails = async |kind| {
+            let failed = writer.run(move |_| Err::<(), _>(Error::new(kind, "no room"))).await;
+            assert_eq!(failed.unwrap_err().kind(), kind);
+        };
+        fails(Kind::Usage).await;
+        assert_eq!(writer.fault(), None);
+        fails(Kind::DiskFull).await;
+        fails(Kind::Usage).await;
+        assert_eq!(writer.fault().as_deref(), Some("no room"));
+        writer.run(|_| Ok(())).await.unwrap();
+        assert_eq!(writer.fault(), None);
+    }
 }

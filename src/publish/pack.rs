@@ -187,7 +187,14 @@ fn sheets(catalog: &Catalog, target: &PackTarget<'_>) -> Vec<Sheet> {
         // When it was read moves every night, and is no content.
         report("journal_reconciliation", "* EXCLUDE (read_at)", "journal_id"),
         report("journal_statement", "*", "journal, journal_id"),
-        report("closings", "*", "journal, journal_id, closed_at"),
+        Sheet {
+            name: "closings".to_owned(),
+            query: format!(
+                "SELECT c.*, s.forced_over FROM report.closings c JOIN sync.closings s \
+                   USING (journal, journal_level, journal_id, journal_month, closed_at) \
+                 WHERE {of} ORDER BY journal, journal_id, closed_at"
+            ),
+        },
         report(
             "journal_restatements",
             "*",
@@ -212,7 +219,7 @@ fn sheets(catalog: &Catalog, target: &PackTarget<'_>) -> Vec<Sheet> {
                 query: format!(
                     "SELECT * EXCLUDE (_synced_at, {EXTRA_COLUMN}) FROM main.{REVENUE_SUMS} \
                      WHERE {of} AND journal_id IN (SELECT journal_id FROM report.closings \
-                       WHERE {of} AND journal = '{REVENUE}' AND reopened_at IS NULL) \
+                       WHERE {of} AND journal = '{REVENUE}') \
                      ORDER BY journal_id"
                 ),
             });
@@ -230,8 +237,8 @@ fn of(target: &PackTarget<'_>) -> String {
     )
 }
 
-/// The rows that a journal's table had when each scope of it was closed. The number of a line is left
-/// out: it moves with the answers, and no version is kept of it.
+/// The rows that a journal's table had when each scope of it was last closed: what was opened again since is evidence
+/// still. The number of a line is left out: it moves with the answers, and no version is kept of it.
 fn as_closed(resource: &Resource, journal: &str, of: &str) -> Sheet {
     let columns: Vec<&str> =
         resource.columns.iter().map(|c| c.name.as_str()).filter(|c| *c != LINE_NUMBER).collect();
@@ -250,9 +257,9 @@ fn as_closed(resource: &Resource, journal: &str, of: &str) -> Sheet {
                UNION ALL BY NAME \
                SELECT * EXCLUDE (_change), _valid_from AS since, _valid_to AS until \
                  FROM history.{table} WHERE {of}) x \
-             JOIN report.closings c ON c.journal = {journal} AND {same} \
-               AND c.reopened_at IS NULL AND c.closed_at >= x.since \
-               AND (x.until IS NULL OR c.closed_at < x.until) \
+             JOIN (SELECT journal_level, journal_id, journal_month, max(closed_at) AS closed_at \
+                     FROM report.closings WHERE journal = {journal} GROUP BY ALL) c ON {same} \
+               AND c.closed_at >= x.since AND (x.until IS NULL OR c.closed_at < x.until) \
              ORDER BY {key}",
             listed = listed("x"),
             journal = sql::text(journal),

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use super::Session;
 use super::publishing::{Forms, When};
 use crate::catalog::Catalog;
@@ -28,7 +26,7 @@ impl Session {
     /// # Errors
     /// Those of the store.
     pub(crate) fn closing_months(&self, of: &MonthOf) -> Result<Vec<ClosingMonth>> {
-        Closings::new(&self.store.connection()?).months(of)
+        Closings::new(&self.store.connection()?).months(&self.catalog, of)
     }
 
     /// Freezes these months of `of`, all or none, and publishes. Returns how many.
@@ -44,9 +42,9 @@ impl Session {
         let (of, by, catalog) = (of.clone(), by.to_owned(), Arc::clone(&self.catalog));
         let closed = self
             .writer
-            .run(move |conn| {
+            .run_dated(move |conn, now| {
                 let closings = Closings::new(conn);
-                let now = closings.time(Timestamp::now())?;
+                let now = closings.time(now)?;
                 to_close.iter().try_fold(0, |closed, one| {
                     let of = MonthOf {
                         journals: vec![one.journal.clone()],
@@ -70,9 +68,9 @@ impl Session {
         let of = of.clone();
         let opened = self
             .writer
-            .run(move |conn| {
+            .run_dated(move |conn, now| {
                 let closings = Closings::new(conn);
-                closings.reopen(&of, closings.time(Timestamp::now())?)
+                closings.reopen(&of, closings.time(now)?)
             })
             .await?;
         self.publish(Forms::Both, When::Changed).await?;
