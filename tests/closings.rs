@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use casemirror::sandbox::{Journal, JournalEdit, Rule};
+use casemirror::sandbox::{Control, Journal, JournalEdit, Rule};
 use serde::Deserialize;
 
 use crate::readers::python;
@@ -100,6 +100,26 @@ fn the_first_complete_reading_after_the_close_day_closes_a_month() {
                      closed_lines = current_lines AND coalesce(net_payment, 0) = 0";
     let all = "SELECT count(*) - 1 FROM report.journal_statement";
     assert_eq!(one::<i64>(&world.published(), unchanged), one::<i64>(&world.published(), all));
+}
+
+/// One of the two clocks is wrong: what only one of them says is over stays open, and is closed when they agree.
+#[test]
+fn a_month_is_not_closed_by_a_clock_that_is_days_ahead_of_the_services() {
+    let world = World::with(options(12));
+    world.journals_since(&format!("{}-01", month(2)));
+    let days = 24 * 3_600_000;
+    world.sandbox.control(Control::DateSkew { ms: -120 * days });
+    world.configure(&format!("{FEED}[schedule]\njournals = \"* * * * * *\"\n"));
+    assert_status(&world.run(&["sync"]), 0);
+    assert_eq!(rows(&world.published(), "FROM report.closings"), [""; 0]);
+    let statuses = "SELECT DISTINCT status FROM report.journal_coverage";
+    assert_eq!(rows(&world.published(), statuses), ["open"]);
+    world.sandbox.control(Control::DateSkew { ms: 0 });
+    world.sync();
+    let closed = "SELECT DISTINCT strftime(journal_month, '%Y-%m') FROM report.closings";
+    assert!(rows(&world.published(), closed).contains(&month(2)));
+    let statuses = "SELECT DISTINCT status FROM report.journal_coverage ORDER BY 1";
+    assert_eq!(rows(&world.published(), statuses), ["complete", "open"]);
 }
 
 #[test]

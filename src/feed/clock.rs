@@ -9,6 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::source::FARTHEST_BEHIND;
 use crate::ticks::Ticks;
 
 /// By so much a `Date` may be farther ahead than is usual.
@@ -16,9 +17,6 @@ const TOLERANCE: Duration = Duration::from_secs(60);
 /// What is usual follows a clock that is farther ahead by this part of the time that passes, so that a
 /// wrong clock has to stay wrong for most of a day before `feed.overlap` does not cover it.
 const FOLLOWED: i64 = 100;
-/// No farther behind ours is the service's clock believed to be: one poll by a clock of ours that is a year ahead
-/// would let no bound count for as long.
-const FARTHEST_BEHIND: Duration = Duration::from_secs(12 * 3_600);
 /// Of the time between two polls so much counts: our own clock can jump too.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3_600);
 
@@ -40,6 +38,7 @@ impl Usual {
             let passed = ours.get().saturating_sub(before.at.get()).clamp(0, longest);
             ahead.min(before.ahead.saturating_add(passed / FOLLOWED))
         });
+        // One poll by a clock of ours that is a year ahead would let no bound count for as long.
         Usual { ahead: ahead.max(-Ticks::new(0).later_by(FARTHEST_BEHIND).get()), at: ours }
     }
 
@@ -56,12 +55,6 @@ impl Usual {
             None if date > latest => ours,
             _ => date.min(latest),
         }
-    }
-
-    /// Whether `date` lies farther behind ours than any clock of a service is believed to: then it counts as not given.
-    /// By it the bound would move back over rows that were read, and over all of them soon.
-    pub(crate) fn is_too_far_behind(date: Ticks, ours: Ticks) -> bool {
-        date < ours.earlier_by(FARTHEST_BEHIND)
     }
 
     /// The latest time that the service's clock may show when ours shows `ours`.
@@ -113,13 +106,6 @@ mod tests {
         assert_eq!(Usual::believed(None, at(60), at(0)), at(60));
         assert_eq!(Usual::believed(None, at(9_000), at(0)), at(0), "nothing speaks for it");
         assert_eq!(Usual::believed(Some(Usual::equal(at(0))), at(9_000), at(0)), at(60));
-    }
-
-    #[test]
-    fn a_date_of_another_day_counts_as_not_given() {
-        let is_too_far = |behind| Usual::is_too_far_behind(at(0), at(behind));
-        assert_eq!([-HOUR, HOUR, 12 * HOUR].map(is_too_far), [false; 3]);
-        assert!(is_too_far(12 * HOUR + 1));
     }
 
     #[test]

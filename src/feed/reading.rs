@@ -217,9 +217,10 @@ impl<'a, M: Memory> Reading<'a, M> {
     /// The service's time when it answered, where it says one that a clock may show.
     fn date_of(&self, answer: &Answer) -> Option<Ticks> {
         let date = answer.server_date.map(Ticks::from)?;
-        if !Usual::is_too_far_behind(date, Ticks::from(answer.ended_at)) {
+        if !answer.is_dated_too_far_behind() {
             return Some(date);
         }
+        // By it the bound would move back over rows that were read, and over all of them soon.
         if !self.begun {
             tracing::warn!(
                 feed = self.name.as_str(),

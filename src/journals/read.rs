@@ -259,7 +259,7 @@ impl Calls<'_> {
             marks: records.iter().map(mark).collect(),
             records,
             complete: true,
-            sent_at: Some(answer.sent_at),
+            sent_at: Some(answer.asked_at()),
             window_days: None,
             too_much: false,
             digest: String::new(),
@@ -448,11 +448,9 @@ impl Calls<'_> {
                 self.gate.pass().await;
             }
             let Some(page) = pages.next().await? else { break };
+            sent_at.get_or_insert(page.answer.asked_at());
             brought += usize::from(!page.records.is_empty());
             records.extend(page.records);
-        }
-        if let Some(at) = pages.sent_at() {
-            sent_at.get_or_insert(at);
         }
         let complete = match pages.verdict() {
             Some(Verdict::Incomplete(why)) => {

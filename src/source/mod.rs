@@ -66,7 +66,7 @@ pub(crate) use listing::{Identity, Page, PagePlan, Pages, Paging};
 pub(crate) use odata::{Filter, OrderBy, Query};
 pub(crate) use pages::Verdict;
 pub(crate) use refusal::refusal;
-pub(crate) use request::{Answer, CallClass, Method, Request};
+pub(crate) use request::{Answer, CallClass, FARTHEST_BEHIND, Method, Request};
 pub(crate) use shape::{Expected, Shape};
 pub(crate) use split::{Split, records};
 pub use stored_ledger::StoredLedger;

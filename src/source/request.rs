@@ -3,6 +3,7 @@
 use crate::scope::FeedName;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -160,10 +161,47 @@ pub(crate) struct Answer {
     pub(crate) server_date: Option<Timestamp>,
 }
 
+/// No clock of a service is believed to be farther behind ours: one of both is wrong.
+pub(crate) const FARTHEST_BEHIND: Duration = Duration::from_secs(12 * 3_600);
+
 impl Answer {
+    /// Whether its `Date` lies so far behind our clock that one of both is wrong.
+    pub(crate) fn is_dated_too_far_behind(&self) -> bool {
+        self.server_date.is_some_and(|date| date < self.ended_at - FARTHEST_BEHIND)
+    }
+
+    /// When it was asked for, by the clock that is behind where our own and the service's cannot both be right: what is
+    /// said to be over by one of them alone is not over.
+    pub(crate) fn asked_at(&self) -> Timestamp {
+        match self.server_date {
+            Some(date) if self.is_dated_too_far_behind() => date,
+            _ => self.sent_at,
+        }
+    }
+
     /// Whether the service says "there is none": 204, or an empty body (field notes). Of a list only
     /// 204 says so.
     pub(crate) fn is_none(&self) -> bool {
         self.status == 204 || self.body.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_clocks_that_cannot_both_be_right_the_one_behind_counts() {
+        let sent_at: Timestamp = "2026-12-06T03:15:00Z".parse().unwrap();
+        let ended_at = sent_at + Duration::from_secs(10);
+        let asked_at = |date: Option<&str>| {
+            let server_date = date.map(|date| date.parse().unwrap());
+            Answer { status: 200, body: Bytes::new(), sent_at, ended_at, server_date }.asked_at()
+        };
+        for followed in [None, Some("2026-12-05T15:15:10Z"), Some("2027-12-06T03:15:00Z")] {
+            assert_eq!(asked_at(followed), sent_at, "{followed:?}");
+        }
+        let behind = "2026-12-05T15:15:09Z";
+        assert_eq!(asked_at(Some(behind)), behind.parse().unwrap());
     }
 }
