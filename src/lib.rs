@@ -48,6 +48,7 @@
 //! - [`scope`]: the nouns that all steps share: what a scope is, was fetched at, and is read for.
 //! - [`catalog`]: `schemas/*.toml` as resources and columns: Arrow schema, DDL, dictionary.
 //! - [`config`]: layers of settings become one typed configuration.
+//! - [`counter`]: change counters, by which unchanged rows are known.
 //! - [`schedule`]: cron expressions in their zone: when something is due (pure).
 //! - [`disk`]: the room on a disk.
 //! - [`durable`]: files that are synced and then renamed: the one place that makes something visible.
@@ -69,6 +70,7 @@ mod backup;
 pub mod catalog;
 pub mod cli;
 pub mod config;
+mod counter;
 pub mod cycle;
 mod daemon;
 pub mod decode;

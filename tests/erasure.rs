@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use casemirror::failpoint;
-use casemirror::sandbox::Act;
+use casemirror::sandbox::{Act, Facet};
 
 use crate::privacy::texts;
-use crate::support::follow::{UNTHROTTLED, assert_status, unthrottled};
+use crate::support::follow::{self, UNTHROTTLED, assert_status, unthrottled};
 use crate::support::{World, one, shown};
 
 const KEEP: &str = "contact_details = \"keep\"\n";
@@ -353,6 +353,26 @@ fn the_number_that_is_hashed_in_the_persons_row_goes_where_others_wrote_it() {
     assert_status(&run(&["forget", "--contact", &person]), 0);
     let note = "SELECT message FROM main.notes WHERE message LIKE 'Fnr%'";
     assert_eq!(one::<String>(&world.store(), note), "Fnr [forgotten] er oppgitt");
+}
+
+/// The person is forgotten while snapshots go elsewhere.
+#[test]
+fn snapshots_elsewhere_are_replaced_when_they_are_published_to_again() {
+    let world = kept();
+    let person = seller(&world);
+    let elsewhere = ["--set", "publish.parquet=elsewhere"];
+    assert_status(&world.run(&[&elsewhere[..], &["sync"]].concat()), 0);
+    let forget = ["forget", "--contact", &person.to_string()];
+    assert_status(&world.run(&[&elsewhere[..], &forget].concat()), 0);
+    let before = snapshots(&world);
+    world.sync();
+    let after = snapshots(&world);
+    assert_eq!(after.len(), 1, "{after:?}");
+    assert!(!before.contains(&after[0]));
+    // From then on they are kept as ever.
+    follow::change(&world, follow::shown_cases(&world)[0], Facet::Note);
+    world.sync();
+    assert_eq!(snapshots(&world).len(), 2);
 }
 
 #[test]

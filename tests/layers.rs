@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What everything may use: it knows nothing of any step.
-const BASE: [&str; 14] = [
+const BASE: [&str; 15] = [
     "catalog",
     "config",
+    "counter",
     "disk",
     "durable",
     "error",
@@ -26,6 +27,7 @@ const BASE: [&str; 14] = [
 const ARROWS: &[(&str, &[&str])] = &[
     // What everything stands on names no step.
     ("ticks", &[]),
+    ("counter", &[]),
     ("error", &[]),
     ("sql", &[]),
     ("text", &[]),

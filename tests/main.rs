@@ -44,6 +44,7 @@ mod papers;
 mod plan;
 mod privacy;
 mod prometheus;
+mod put_back;
 mod query;
 mod readers;
 mod registers;

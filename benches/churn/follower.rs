@@ -108,6 +108,8 @@ impl Follower {
             watermark: None,
             complete: false,
             store_id: "bench".to_owned(),
+            state: String::new(),
+            last_id: None,
         };
         let targets =
             Targets { database: Some(&self.config.publish.database), parquet: None, views: None };

@@ -102,7 +102,7 @@ pub(crate) fn change(folder: &Path, cases: usize) {
         run(&format!(
             "INSERT INTO history.{table} BY NAME SELECT *, _synced_at AS _valid_from, now() AS _valid_to, \
                'updated' AS _change FROM temp.replaced; \
-             UPDATE sync.changes SET counter = counter + 1 WHERE table_name = '{table}'; \
+             UPDATE sync.changes SET counter = counter + (1::BIGINT << 24) WHERE table_name = '{table}'; \
              INSERT INTO sync.changed_scopes BY NAME \
                SELECT table_name, counter, uuid() AS change, (SELECT list(id) FROM chosen) AS scopes \
                FROM sync.changes WHERE table_name = '{table}'"

@@ -196,6 +196,8 @@ pub(crate) fn publish(folder: &Path) -> Figures {
         watermark: None,
         complete: false,
         store_id: "bench".to_owned(),
+        state: String::new(),
+        last_id: None,
     };
     let targets = Targets { database: Some(&config.publish.database), parquet, views: None };
     let file = (store.file().expect("the store is a file"), store.bounds());

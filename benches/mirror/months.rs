@@ -65,6 +65,8 @@ fn measured(conn: &duckdb::Connection, folder: &Path, linked: usize) -> Figures 
         watermark: None,
         complete: false,
         store_id: "bench".to_owned(),
+        state: String::new(),
+        last_id: None,
     };
     let start = Instant::now();
     let targets = Targets { database: None, parquet: Some(target), views: None };

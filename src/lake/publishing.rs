@@ -61,7 +61,7 @@ pub(crate) fn publish(errand: &Errand, mut step: impl FnMut(&str)) -> Result<Car
         taken_at: published.taken_at,
         ..Carried::default()
     };
-    if shown.as_ref().is_some_and(|shown| shown.snapshot_id == published.snapshot_id) {
+    if shown.as_ref().is_some_and(|shown| shown.is(&published)) {
         carried.unchanged = true;
     } else {
         let (shown, published) = (shown.as_ref(), &published);

@@ -36,17 +36,18 @@ pub(super) struct Published {
     complete: bool,
     pub(super) store_id: String,
     tenant: Option<String>,
-    /// How often values were erased from it.
+    /// Which erasure from it was the last.
     pub(super) erasures: String,
 }
 
 /// What the lake shows.
 #[derive(Debug, Clone)]
 pub(super) struct Shown {
-    pub(super) snapshot_id: String,
+    snapshot_id: String,
+    taken_at: Option<Timestamp>,
     store_id: String,
     tenant: Option<String>,
-    /// How many erasures from the store no snapshot of the lake can be from before.
+    /// Which erasure from the store was the last that no snapshot of the lake can be from before.
     pub(super) erasures: String,
     /// When it was last tidied up.
     pub(super) kept_house_at: Option<Timestamp>,
@@ -55,7 +56,7 @@ pub(super) struct Shown {
     pub(super) views: String,
 }
 
-/// Key of `sync.meta`: how often values were erased from the store. What earlier snapshots of the lake hold is to be
+/// Key of `sync.meta`: which erasure of values from the store was the last. What earlier snapshots of the lake hold is to be
 /// seen no more then.
 pub(super) const ERASURES: &str = "erasures";
 
@@ -147,6 +148,11 @@ impl Published {
 }
 
 impl Shown {
+    /// Whether that is what is published: of the same name and the same instant.
+    pub(super) fn is(&self, published: &Published) -> bool {
+        self.snapshot_id == published.snapshot_id && self.taken_at == Some(published.taken_at)
+    }
+
     /// What the lake shows; `None` where nothing was ever published to it.
     ///
     /// # Errors
@@ -186,13 +192,15 @@ impl Shown {
         let rows = engine.query(
             doing,
             &format!(
-                "SELECT snapshot_id, store_id, tenant, erasures, epoch_us(kept_house_at), tables, views FROM {TABLE}"
+                "SELECT snapshot_id, store_id, tenant, erasures, epoch_us(kept_house_at), tables, views, \
+                   epoch_us(taken_at) FROM {TABLE}"
             ),
             |row| {
                 let text = |at| row.get::<_, String>(at);
                 let tables = text(5)?;
                 Ok(Shown {
                     snapshot_id: text(0)?,
+                    taken_at: from_micros(row.get(7)?),
                     store_id: text(1)?,
                     tenant: row.get(2)?,
                     erasures: text(3)?,

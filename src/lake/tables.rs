@@ -9,6 +9,7 @@ use super::engine::{Engine, PUBLISHED};
 use super::shown::{self, TableState};
 use super::state::{self, State};
 use crate::catalog::{Catalog, EXTRA_COLUMN, Group, LINE_NUMBER, Resource};
+use crate::counter;
 use crate::error::Result;
 use crate::sql;
 use crate::text::hex;
@@ -47,7 +48,7 @@ pub(super) struct Table {
 pub(super) struct Noted {
     /// The column of its identity that says whose a row is.
     pub(super) scope: String,
-    /// By the number that each moved the table's counter to.
+    /// By what each moved the table's counter to.
     pub(super) changes: BTreeMap<i64, Change>,
 }
 
@@ -98,8 +99,8 @@ impl Table {
         Some(&last.id)
     }
 
-    /// Since the lake was as `before` says, changes with these numbers have written rows, and of each one it is noted
-    /// whose: the scopes of all of them are all that can differ. `None` where that is not known.
+    /// Since the lake was as `before` says, changes that moved the counter to these have written rows, and of each one it
+    /// is noted whose: the scopes of all of them are all that can differ. `None` where that is not known.
     pub(super) fn noted_since(&self, before: &TableState) -> Option<RangeInclusive<i64>> {
         let (noted, now) = (self.noted.as_ref()?, self.counter()?);
         let then = before.changes.as_ref().and_then(whole)?;
@@ -110,7 +111,8 @@ impl Table {
         }
         let with_scopes =
             noted.changes.range(since.clone()).filter(|(_, change)| change.has_scopes);
-        (with_scopes.count() as u64 == now.abs_diff(then)).then_some(since)
+        let changes = counter::count(now).abs_diff(counter::count(then));
+        (with_scopes.count() as u64 == changes).then_some(since)
     }
 
     /// How often any of its rows were changed, where that is one number.

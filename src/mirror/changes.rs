@@ -11,6 +11,7 @@ use duckdb::Connection;
 
 use super::state::list;
 use crate::catalog::Resource;
+use crate::counter;
 use crate::error::Result;
 use crate::sql::{self, db, scalar_i64};
 
@@ -83,10 +84,12 @@ pub(super) fn count_changes(
     let name = sql::text(table);
     let parts = parts.join(", ");
     conn.execute_batch(&format!(
-        "UPDATE sync.changes SET counter = counter + 1 \
+        "UPDATE sync.changes SET counter = {next} \
            WHERE table_name = {name} AND part IN (SELECT part FROM (VALUES {parts}) p(part)); \
-         INSERT INTO sync.changes SELECT {name}, part, 1 FROM (VALUES {parts}) p(part) \
-           WHERE part NOT IN (SELECT part FROM sync.changes WHERE table_name = {name})"
+         INSERT INTO sync.changes SELECT {name}, part, {first} FROM (VALUES {parts}) p(part) \
+           WHERE part NOT IN (SELECT part FROM sync.changes WHERE table_name = {name})",
+        next = counter::next("counter"),
+        first = counter::next("0::BIGINT"),
     ))
     .map_err(|e| db("cannot count a change", e))
 }
@@ -106,9 +109,11 @@ pub(super) fn count_changed(
     }
     let names = sql::texts(changed.keys().map(String::as_str));
     conn.execute_batch(&format!(
-        "UPDATE sync.changes SET counter = counter + 1 WHERE part = '' AND table_name IN ({names}); \
-         INSERT INTO sync.changes SELECT name, '', 1 FROM (SELECT unnest([{names}]) AS name) \
-           WHERE name NOT IN (SELECT table_name FROM sync.changes WHERE part = '')"
+        "UPDATE sync.changes SET counter = {next} WHERE part = '' AND table_name IN ({names}); \
+         INSERT INTO sync.changes SELECT name, '', {first} FROM (SELECT unnest([{names}]) AS name) \
+           WHERE name NOT IN (SELECT table_name FROM sync.changes WHERE part = '')",
+        next = counter::next("counter"),
+        first = counter::next("0::BIGINT"),
     ))
     .map_err(|e| db("cannot count changes", e))?;
     if !notes {
@@ -146,7 +151,9 @@ pub(super) fn count_changed(
 pub(super) fn forget_notes(conn: &Connection) -> Result<()> {
     conn.execute_batch(&format!(
         "DELETE FROM sync.changed_scopes s USING sync.changes c \
-         WHERE c.part = '' AND s.table_name = c.table_name AND s.counter <= c.counter - {NOTED_CHANGES}"
+         WHERE c.part = '' AND s.table_name = c.table_name AND {noted} <= {all} - {NOTED_CHANGES}",
+        noted = counter::count_in_sql("s.counter"),
+        all = counter::count_in_sql("c.counter"),
     ))
     .map_err(|e| db("cannot forget what was noted", e))
 }
@@ -161,7 +168,7 @@ mod tests {
         sql::query(
             conn,
             "SELECT table_name, counter, scopes::VARCHAR FROM sync.changed_scopes ORDER BY ALL",
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            |row| Ok((row.get(0)?, counter::count(row.get(1)?), row.get(2)?)),
         )
         .unwrap()
     }
@@ -195,7 +202,7 @@ mod tests {
         let counter: i64 =
             sql::scalar_i64(&conn, "SELECT counter FROM sync.changes WHERE table_name = 'notes'")
                 .unwrap();
-        assert_eq!(counter, 5);
+        assert_eq!(counter::count(counter), 5);
         let ids = "SELECT count(DISTINCT change) FROM sync.changed_scopes";
         assert_eq!(sql::scalar_i64(&conn, ids).unwrap(), 4);
     }
@@ -204,9 +211,11 @@ mod tests {
     fn of_a_flood_of_changes_the_last_ones_stay_noted() {
         let conn = fixture::store(None, 2026..=2026);
         conn.execute_batch(&format!(
-            "INSERT INTO sync.changes VALUES ('notes', '', {MOST_NOTES}), ('costs', '', 7); \
-             INSERT INTO sync.changed_scopes SELECT 'notes', n, uuid(), [1] FROM range(1, {MOST_NOTES}) r(n); \
-             INSERT INTO sync.changed_scopes SELECT 'costs', n, uuid(), [1] FROM range(7, 8) r(n)"
+            "INSERT INTO sync.changes VALUES ('notes', '', {MOST_NOTES} * {one}), ('costs', '', 7 * {one}); \
+             INSERT INTO sync.changed_scopes SELECT 'notes', n * {one}, uuid(), [1] \
+               FROM range(1, {MOST_NOTES}) r(n); \
+             INSERT INTO sync.changed_scopes SELECT 'costs', n * {one}, uuid(), [1] FROM range(7, 8) r(n)",
+            one = format_args!("{}::BIGINT", counter::of(1)),
         ))
         .unwrap();
         let changed = BTreeMap::from([("notes".to_owned(), Touched::Any)]);

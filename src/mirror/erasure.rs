@@ -5,6 +5,7 @@
 //! published is replaced. Both are noted with the rewriting itself: a process that is killed in between is
 //! followed by one that does what is left.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -58,8 +59,9 @@ impl Residue {
     }
 }
 
-/// Key of `sync.meta`: how often values were erased. A lake that has seen fewer holds what is to be seen no more.
-const TIMES: &str = "erasures";
+/// Key of `sync.meta`: which erasure of values was the last, by a name of its own. What has seen another one holds what is
+/// to be seen no more.
+const LAST: &str = "erasures";
 
 /// Name under which the file that takes the store's place is attached.
 const ALIAS: &str = "casemirror_rewrite";
@@ -70,6 +72,37 @@ pub(crate) const ROW_GROUP_ROWS: usize = 16_384;
 
 /// Key of `sync.meta`: the state of the store that the newest Parquet snapshot shows.
 pub(crate) const SHOWN_BY_PARQUET: &str = "published_parquet_state";
+
+/// Key of `sync.meta`: for each place of snapshots, which erasure was the last before what is there was replaced.
+const REPLACED: &str = "snapshots_replaced_after";
+
+/// Whether values were erased since snapshots went to this place the last time, elsewhere in between: those that are there
+/// hold them still.
+///
+/// # Errors
+/// `Store`.
+pub(crate) fn holds_erased(conn: &Connection, place: &str) -> Result<bool> {
+    let last = schema::meta(conn, LAST)?.unwrap_or_default();
+    Ok(replaced(conn)?.get(place).is_some_and(|after| *after != last))
+}
+
+/// A snapshot is at this place, and none from before the last erasure.
+///
+/// # Errors
+/// `Store`.
+pub(crate) fn note_replaced(conn: &Connection, place: &str) -> Result<()> {
+    let last = schema::meta(conn, LAST)?.unwrap_or_default();
+    let mut all = replaced(conn)?;
+    all.insert(place.to_owned(), last);
+    let text = serde_json::to_string(&all)
+        .map_err(|e| Error::caused(Kind::Internal, "the places of snapshots are no JSON", e))?;
+    schema::set_meta(conn, REPLACED, &text)
+}
+
+fn replaced(conn: &Connection) -> Result<BTreeMap<String, String>> {
+    let noted = schema::meta(conn, REPLACED)?;
+    Ok(noted.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default())
+}
 
 /// What is said where [`stay_in_snapshots`].
 pub(crate) const STAY_IN_SNAPSHOTS: &str = "Parquet snapshots and packs that were published earlier still hold \
@@ -88,8 +121,8 @@ pub(crate) fn stay_in_snapshots(conn: &Connection, config: &Config) -> Result<bo
 
 /// Notes, with the rewriting of the rows, that the files are to follow.
 pub(super) fn note(conn: &Connection) -> Result<()> {
-    let times = schema::meta(conn, TIMES)?.and_then(|times| times.parse::<u64>().ok()).unwrap_or(0);
-    schema::set_meta(conn, TIMES, &(times + 1).to_string())?;
+    // No number: a store that is put back counts on to one that was there before.
+    schema::set_meta(conn, LAST, &format!("{:032x}", rand::random::<u128>()))?;
     Residue::ALL.iter().try_for_each(|residue| schema::set_meta(conn, residue.key(), "true"))
 }
 

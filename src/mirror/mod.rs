@@ -81,7 +81,8 @@ pub(crate) use compare::Note;
 pub(crate) use compare::{CellDifference, Cells, Line, compare, journal_lines};
 pub(crate) use copies::{Described, Standing, check_not_newer, secrets_file, secrets_of, settle};
 pub(crate) use erasure::{
-    ROW_GROUP_ROWS, Residue, SHOWN_BY_PARQUET, STAY_IN_SNAPSHOTS, stay_in_snapshots,
+    ROW_GROUP_ROWS, Residue, SHOWN_BY_PARQUET, STAY_IN_SNAPSHOTS, holds_erased, note_replaced,
+    stay_in_snapshots,
 };
 pub(crate) use forgetting::Taken;
 pub(crate) use freshness::Freshness;

@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
+use std::path::Path;
 use std::time::Instant;
 
 use duckdb::Connection;
@@ -14,7 +15,7 @@ use duckdb::Connection;
 use super::bucket::{Bucket, Found};
 use super::database::snapshot_row;
 use super::turn::Turn;
-use super::{Root, Snapshot, SnapshotInfo, Stop, Targets, snapshots};
+use super::{ParquetTarget, Root, Snapshot, SnapshotInfo, Stop, Targets, owner, snapshots};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{Bounds, Residue, log};
@@ -50,7 +51,7 @@ pub(crate) struct Pinned {
 
 /// What a publishing is called, before the state that it shows is frozen. Where another process publishes to the same
 /// place, this waits until that has ended. What a killed process left behind at the targets is removed. A bucket is
-/// looked at: that it cannot be reached is no error here, as the rest can be published without it.
+/// looked at: that it, or a folder, cannot be reached is no error here, as the rest can be published without it.
 ///
 /// # Errors
 /// `Kind::Io`; `Kind::Config` for a bucket of another store; `Kind::Cancelled`.
@@ -59,9 +60,13 @@ pub fn begin(targets: &Targets<'_>, info: SnapshotInfo, stop: &Stop) -> Result<S
         durable::remove_stale_of(target)?;
     }
     let (mut found, mut turn) = (None, None);
-    match targets.parquet.map(|target| target.root) {
-        Some(Root::Folder(root)) => turn = Some(snapshots::prepare(root, stop)?),
-        Some(Root::Bucket(bucket)) => {
+    match targets.parquet.map(|target| (target.root, target)) {
+        Some((Root::Folder(root), target)) => match prepare(root, &target, &info, stop) {
+            Ok(taken) => turn = Some(taken),
+            Err(e) if matches!(e.kind(), Kind::Config | Kind::Cancelled) => return Err(e),
+            Err(e) => found = Some(Err(e)),
+        },
+        Some((Root::Bucket(bucket), _)) => {
             turn = Some(Turn::wait_by_file(&bucket.turn_file(), stop)?);
             durable::remove_stale_of(bucket.spool())?;
             let looked = Bucket::run(stop, Found::look(bucket.clone(), info.store_id.clone()));
@@ -75,13 +80,35 @@ pub fn begin(targets: &Targets<'_>, info: SnapshotInfo, stop: &Stop) -> Result<S
     if let Some(target) = targets.views {
         durable::remove_stale_of(target.file)?;
     }
-    let is_taken = |id: &str| match targets.parquet.map(|target| target.root) {
-        Some(Root::Folder(root)) => snapshots::is_there(root, id),
-        Some(Root::Bucket(_)) => matches!(&found, Some(Ok(found)) if found.has(id)),
-        None => false,
+    let is_taken = |id: &str| {
+        // What was published without Parquet is nowhere to be found by its name.
+        let is_used = info.last_id.as_ref().is_some_and(|last| snapshots::is_used(id, last));
+        is_used
+            || match targets.parquet.map(|target| target.root) {
+                Some(Root::Folder(root)) => snapshots::is_there(root, id),
+                Some(Root::Bucket(_)) => matches!(&found, Some(Ok(found)) if found.has(id)),
+                None => false,
+            }
     };
     let id = snapshots::free_id(info.taken_at, is_taken);
     Ok(Snapshot { id, info, found, turn })
+}
+
+/// Waits for the turn in a folder. Whose it is was looked at before, when another store may have been the one that waited;
+/// and what is not kept any more goes before there is need for its room.
+fn prepare(
+    root: &Path,
+    target: &ParquetTarget<'_>,
+    info: &SnapshotInfo,
+    stop: &Stop,
+) -> Result<Turn> {
+    let turn = snapshots::prepare(root, stop)?;
+    owner::check_folder(root, &info.store_id)?;
+    if let Some(current) = snapshots::current(root) {
+        let (keep, keep_for) = (target.keep_snapshots, target.keep_for);
+        snapshots::remove_old(root, &current, info.taken_at, keep, keep_for)?;
+    }
+    Ok(turn)
 }
 
 impl Frozen {
@@ -171,6 +198,18 @@ impl Pinned {
         self.reading.execute_batch("BEGIN TRANSACTION").map_err(failed)?;
         self.in_transaction.set(true);
         self.reading.execute_batch("SELECT count(*) FROM sync.meta").map_err(failed)
+    }
+
+    /// Ends the transaction, in which nothing was written that is to stay. The store's file may change from now on.
+    ///
+    /// # Errors
+    /// `Kind::Store`, `Kind::DiskFull`.
+    pub(super) fn let_go(&self) -> Result<()> {
+        if self.in_transaction.replace(false) {
+            // What failed before has ended it already, or this does.
+            let _ = self.reading.execute_batch("ROLLBACK");
+        }
+        self.bounds.as_ref().map_or(Ok(()), |bounds| log::let_go(&self.reading, bounds))
     }
 
     /// Ends the transaction, and with it commits what was written to an attached copy. The store's

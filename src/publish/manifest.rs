@@ -33,6 +33,9 @@ pub struct Manifest {
     pub(crate) duckdb_version: String,
     /// Tells whose change counters these are.
     pub(crate) store_id: String,
+    /// A digest of what the store held then, as far as readers can see it; none in the manifest of an earlier version.
+    #[serde(default)]
+    pub(crate) state: Option<String>,
     #[serde(serialize_with = "a_line_each")]
     pub files: Vec<File>,
 }

@@ -39,7 +39,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use crate::config::ParquetRoot;
+use crate::config::{ParquetRoot, resolved};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
@@ -49,12 +49,14 @@ use crate::progress::Progress;
 pub use bucket::Bucket;
 use bucket::Found;
 pub(crate) use bucket::Upload;
+use frozen::Image;
 pub(crate) use frozen::Pinned;
 pub use frozen::{Frozen, begin};
 pub use manifest::Manifest;
 pub(crate) use owner::{check_database, check_snapshots, check_views, identity};
 pub(crate) use pack::{PackTarget, packed_months, write_pack};
 use parquet::Finished;
+pub(crate) use snapshots::current as current_snapshot;
 use turn::Turn;
 pub(crate) use views::write as write_views;
 pub use views::{ViewsTarget, ViewsWritten};
@@ -72,6 +74,10 @@ pub struct SnapshotInfo {
     /// What tells this store from every other, made when it was created. Change counters of
     /// different stores must not be compared.
     pub store_id: String,
+    /// A digest of what readers can see of it.
+    pub state: String,
+    /// What the last snapshot was called that was published, or was to be; `None` where there was none.
+    pub last_id: Option<String>,
 }
 
 /// Where to publish.
@@ -101,6 +107,14 @@ impl Root {
         match root {
             ParquetRoot::Folder(folder) => Ok(Root::Folder(folder.clone())),
             ParquetRoot::Bucket(url) => Bucket::open(url, spool(store)).map(Root::Bucket),
+        }
+    }
+
+    /// What it is called, the same by whatever path.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Root::Folder(folder) => resolved(folder).display().to_string(),
+            Root::Bucket(bucket) => bucket.address(),
         }
     }
 
@@ -215,7 +229,7 @@ fn interrupted() -> Error {
 /// What [`make`] has put in its place, and what has yet to be.
 pub(crate) struct Made {
     pub(crate) published: Published,
-    /// The snapshot, where it goes to a bucket; or why it cannot.
+    /// The snapshot, where it goes to a bucket; or why there is none, wherever it was to go.
     pub(crate) upload: Option<Result<Upload>>,
 }
 
@@ -251,7 +265,8 @@ pub fn publish(
 ///
 /// # Errors
 /// `Kind::DiskFull`, `Kind::Io`, `Kind::Store`, `Kind::Cancelled`: what was published before stays,
-/// and nothing half-written remains. That a bucket cannot be reached is none: the rest is published.
+/// and nothing half-written remains. That the place of the snapshots cannot be reached or written to is none: the rest is
+/// published.
 pub(crate) fn make(
     mut frozen: Frozen,
     targets: &Targets<'_>,
@@ -266,25 +281,36 @@ pub(crate) fn make(
         }
         _ => None,
     };
-    let (found, unreachable) = match found.transpose() {
-        Ok(found) => (found, None),
-        Err(error) => (None, Some(error)),
-    };
-    let parquet = targets
-        .parquet
-        .filter(|_| unreachable.is_none())
-        .map(|target| {
+    let export = found.transpose().and_then(|found| {
+        let write = |target| {
             parquet::Export::write(conn, target, (&frozen.snapshot, found), stop, progress)
-        })
-        .transpose()?;
-    frozen.pinned.release()?;
+        };
+        targets.parquet.map(write).transpose()
+    });
+    stop.check()?;
+    let export = match (export, frozen.pinned.image) {
+        // A statement that failed has ended the transaction, and with it the copy of the rows.
+        (Err(error), Some(Image::Rows)) => return Err(error),
+        // A report that cannot be computed is no fault of the place.
+        (Err(error), _) if !is_of_the_place(&error) => return Err(error),
+        (Err(error), _) => {
+            frozen.pinned.let_go()?;
+            Err(error)
+        }
+        (Ok(export), _) => {
+            frozen.pinned.release()?;
+            Ok(export)
+        }
+    };
 
     let database = database.map(database::Copy::finish).transpose()?;
     failpoint::hit("database-published");
-    let (parquet, upload) = match parquet.map(parquet::Export::finish).transpose()? {
-        Some(Finished::Placed(parquet)) => (Some(parquet), None),
-        Some(Finished::ToUpload(upload)) => (None, Some(Ok(upload.in_turn(turn)))),
-        None => (None, unreachable.map(Err)),
+    let finished = export.and_then(|export| export.map(parquet::Export::finish).transpose());
+    let (parquet, upload) = match finished {
+        Ok(Some(Finished::Placed(parquet))) => (Some(parquet), None),
+        Ok(Some(Finished::ToUpload(upload))) => (None, Some(Ok(upload.in_turn(turn)))),
+        Ok(None) => (None, None),
+        Err(error) => (None, Some(Err(error))),
     };
     let views = targets.views.filter(|_| parquet.is_some());
     let views = views
@@ -292,6 +318,11 @@ pub(crate) fn make(
         .transpose()?;
     let Snapshot { id: snapshot_id, info: SnapshotInfo { taken_at, .. }, .. } = frozen.snapshot;
     Ok(Made { published: Published { snapshot_id, taken_at, database, parquet, views }, upload })
+}
+
+/// Whether it is the place of the snapshots that fails.
+fn is_of_the_place(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Io | Kind::DiskFull | Kind::ObjectStore)
 }
 
 /// A path as text for SQL, which knows no other.

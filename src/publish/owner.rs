@@ -89,7 +89,7 @@ pub(crate) fn check_snapshots(root: &Root, store_id: &str, stop: &Stop) -> Resul
     }
 }
 
-fn check_folder(root: &Path, store_id: &str) -> Result<bool> {
+pub(super) fn check_folder(root: &Path, store_id: &str) -> Result<bool> {
     if metadata(root)?.is_some_and(|found| !found.is_dir()) {
         return Err(refused("publish.parquet", root, "is a file, and must be a folder"));
     }

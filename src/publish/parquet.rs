@@ -75,6 +75,7 @@ impl<'a> Export<'a> {
                     .version()
                     .map_err(|e| db("cannot read DuckDB's version", e))?,
                 store_id: snapshot.info.store_id.clone(),
+                state: Some(snapshot.info.state.clone()),
                 files: Vec::new(),
             },
             folder,

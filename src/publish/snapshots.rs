@@ -47,6 +47,12 @@ pub(super) fn free_id(taken_at: Timestamp, taken: impl Fn(&str) -> bool) -> Stri
     (2..).map(|n| format!("{base}-{n}")).find(|id| !taken(id)).unwrap_or(base) // The numbers do not end before the file system does.
 }
 
+/// Whether a snapshot of this name was made, where the last one was called `last`: of one second the numbers go on.
+pub(super) fn is_used(id: &str, last: &str) -> bool {
+    matches!((parse_id(id), parse_id(last)), (Some((at, number)), Some((last_at, last_number)))
+        if at == last_at && number <= last_number)
+}
+
 /// Whether there is a snapshot of this name.
 pub(super) fn is_there(root: &Path, id: &str) -> bool {
     folder(root).join(id).exists()
@@ -62,6 +68,13 @@ pub(super) fn parse_id(id: &str) -> Option<(Timestamp, u32)> {
     };
     let time = DateTime::strptime(TIME_FORMAT, time).ok()?;
     Some((time.to_zoned(TimeZone::UTC).ok()?.timestamp(), number))
+}
+
+/// The snapshot that `latest` shows; `None` where there is none.
+pub(crate) fn current(root: &Path) -> Option<String> {
+    let latest = latest(root);
+    let link = fs::read_link(&latest).ok().filter(|_| latest.exists())?;
+    Some(link.file_name()?.to_str()?.to_owned())
 }
 
 /// Whether `latest` is as [`point_latest_to`] makes it, wherever its snapshot has gone.
@@ -164,6 +177,14 @@ mod tests {
         {
             assert_eq!(parse_id(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn what_the_last_one_was_called_is_used_whatever_there_is_of_it() {
+        let used = |id| is_used(id, "2026-11-20T020000Z-2");
+        assert!(used("2026-11-20T020000Z") && used("2026-11-20T020000Z-2"));
+        assert!(!used("2026-11-20T020000Z-3") && !used("2026-11-20T020001Z"));
+        assert!(!used("2026-11-20T015959Z"), "the clock was set back");
     }
 
     #[test]

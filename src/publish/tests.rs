@@ -107,6 +107,8 @@ impl World {
             watermark: Some("2026-11-20T01:50:00.1234567Z".parse().unwrap()),
             complete: true,
             store_id: self.store_id.to_owned(),
+            state: String::new(),
+            last_id: None,
         };
         let begun = begin(&targets, info, stop)?;
         let reading = self.conn.try_clone().unwrap();
@@ -381,4 +383,104 @@ fn a_failure_leaves_what_was_published_and_the_connection_usable() {
     )
     .unwrap();
     world.publish("2026-11-20T02:15:00Z").unwrap();
+}
+
+/// Of no watermark, for this store.
+fn info(store_id: &str, at: &str) -> SnapshotInfo {
+    SnapshotInfo {
+        taken_at: at.parse().unwrap(),
+        watermark: None,
+        complete: true,
+        store_id: store_id.to_owned(),
+        state: String::new(),
+        last_id: None,
+    }
+}
+
+/// A folder for snapshots, of which the last two stay, and all of the last hour.
+fn in_folder<'a>(world: &'a World, root: &'a Root, database: &'a Path) -> Targets<'a> {
+    let parquet = ParquetTarget {
+        root,
+        tables: &world.tables,
+        keep_snapshots: 2,
+        erased: false,
+        keep_for: Duration::from_secs(3600),
+    };
+    Targets { database: Some(database), parquet: Some(parquet), views: None }
+}
+
+/// Neither a folder that cannot be made, nor one that fails half-way, keeps the file for analysts as it was.
+#[test]
+fn a_folder_of_snapshots_that_fails_keeps_the_file_for_analysts_from_nobody() {
+    let world = World::new();
+    let published_with = |root: &Path, between: &dyn Fn(), at: &str| {
+        let (root, database) = (Root::Folder(root.to_owned()), world.database());
+        let (targets, stop) = (in_folder(&world, &root, &database), Stop::default());
+        let begun = begin(&targets, info(world.store_id, at), &stop).unwrap();
+        between();
+        let reading = world.conn.try_clone().unwrap();
+        let store = (world.store(), &Bounds::of("1GB"));
+        let frozen = Frozen::with_file(&world.conn, reading, store, begun).unwrap();
+        let made = make(frozen, &targets, &stop, &Progress::silent()).unwrap();
+        assert!(made.published.parquet.is_none());
+        let failed = made.upload.unwrap().err().unwrap();
+        let shown = rows(&world.open_published(), "SELECT snapshot_id FROM sync.snapshot");
+        (failed.kind(), shown)
+    };
+    fs::create_dir_all(world.database().parent().unwrap()).unwrap();
+    // Nobody can make a folder there.
+    let nowhere = published_with(Path::new("/proc/casemirror"), &|| (), T2);
+    assert_eq!(nowhere, (Kind::Io, vec!["{'snapshot_id': 2026-11-20T020000Z}".to_owned()]));
+    let folder = world.parquet().join("snapshots");
+    let turns_into_a_file = || {
+        fs::remove_dir_all(&folder).unwrap();
+        fs::write(&folder, "").unwrap();
+    };
+    let half = published_with(&world.parquet(), &turns_into_a_file, "2026-11-20T03:00:00Z");
+    assert_eq!(half, (Kind::Io, vec!["{'snapshot_id': 2026-11-20T030000Z}".to_owned()]));
+    // Commits and checkpoints go on, and so does the next publishing.
+    world.conn.execute_batch("CHECKPOINT").unwrap();
+    fs::remove_file(&folder).unwrap();
+    world.publish("2026-11-20T04:00:00Z").unwrap();
+}
+
+/// Old snapshots go before there is need for their room, and not after.
+#[test]
+fn what_is_not_kept_goes_before_a_snapshot_is_written() {
+    let world = World::new();
+    for at in ["2026-11-20T02:00:00Z", "2026-11-20T02:10:00Z", "2026-11-20T02:20:00Z"] {
+        world.publish(at).unwrap();
+    }
+    let all = || names(&world.parquet().join("snapshots"));
+    assert_eq!(all().len(), 3, "they are young");
+    let (root, database) = (Root::Folder(world.parquet()), world.database());
+    let late = info(world.store_id, "2026-11-20T05:00:00Z");
+    begin(&in_folder(&world, &root, &database), late, &Stop::default()).unwrap();
+    assert_eq!(all(), ["2026-11-20T021000Z", "2026-11-20T022000Z"]);
+}
+
+/// Two stores were told the same new folder, and both found it empty.
+#[test]
+fn whose_a_folder_is_is_looked_at_when_its_turn_comes() {
+    let world = World::new();
+    world.publish(T2).unwrap();
+    let (root, database) = (Root::Folder(world.parquet()), world.database());
+    let begun = begin(&in_folder(&world, &root, &database), info("other", T2), &Stop::default());
+    assert_eq!(begun.unwrap_err().kind(), Kind::Config);
+}
+
+/// Nothing but the store says what was published without Parquet.
+#[test]
+fn no_two_publishings_have_one_name() {
+    let world = World::new();
+    let name = |last: Option<&str>| {
+        let targets = Targets { database: None, parquet: None, views: None };
+        let last_id = last.map(str::to_owned);
+        let info = SnapshotInfo { last_id, ..info(world.store_id, T2) };
+        begin(&targets, info, &Stop::default()).unwrap().id
+    };
+    assert_eq!(name(None), "2026-11-20T020000Z");
+    assert_eq!(name(Some("2026-11-20T020000Z")), "2026-11-20T020000Z-2");
+    assert_eq!(name(Some("2026-11-20T020000Z-2")), "2026-11-20T020000Z-3");
+    assert_eq!(name(Some("2026-11-20T015959Z-2")), "2026-11-20T020000Z");
 }

@@ -8,20 +8,20 @@ use duckdb::{Connection, InterruptHandle};
 use jiff::Timestamp;
 
 use super::Session;
-use super::unpublished::{SHOWN_BY_DATABASE, Unpublished};
+use super::unpublished::{SHOWN_BY_DATABASE, Unpublished, shown_at};
 use super::uploading::{Uploading, Uploads};
 use super::views::{self, Standing};
 use crate::config::{Config, ParquetRoot};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{PublishedSnapshot, Residue, SHOWN_BY_PARQUET, State};
+use crate::mirror::{PublishedSnapshot, Residue, SHOWN_BY_PARQUET, State, note_replaced};
 use crate::publish::{
     self, Frozen, Made, ParquetTarget, Published, Root, SnapshotInfo, Stop, Targets,
 };
 
 /// Which file was published as the database, by [`publish::identity`].
-const PUBLISHED_FILE: &str = "published_file";
+pub(super) const PUBLISHED_FILE: &str = "published_file";
 
 /// What to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,7 +149,12 @@ impl Session {
         let made =
             self.publish_now(conn, info, (with_parquet, erased_snapshots), stop.clone()).await;
         let Made { published, upload } = self.end_interruptible(&stop, made)?;
-        let in_folder = with_parquet && upload.is_none();
+        // What cannot be written to a folder keeps the file for analysts from nobody, and is told at the end.
+        let (upload, failed) = match upload {
+            Some(Err(error)) if !self.has_bucket() => (None, Some(error)),
+            upload => (upload, None),
+        };
+        let in_folder = with_parquet && upload.is_none() && failed.is_none();
         match &published.views {
             Some(written) => self.note_views(Some(written)),
             None => self.catch_up_views().await?,
@@ -168,6 +173,11 @@ impl Session {
         failpoint::hit("after-publish");
         let file = publish::identity(&self.config.publish.database)?.unwrap_or_default();
         let shown = readable.clone();
+        let folder = self
+            .root
+            .as_ref()
+            .filter(|_| in_folder)
+            .map(|root| (root.address(), shown_at(root, &readable, &published.snapshot_id)));
         let snapshot =
             PublishedSnapshot { id: published.snapshot_id.clone(), taken_at: published.taken_at };
         self.writer
@@ -176,8 +186,9 @@ impl Session {
                 state.set_meta(SHOWN_BY_DATABASE, &shown)?;
                 state.set_meta(PUBLISHED_FILE, &file)?;
                 snapshot.note(conn)?;
-                if in_folder {
+                if let Some((address, shown)) = folder {
                     state.set_meta(SHOWN_BY_PARQUET, &shown)?;
+                    note_replaced(conn, &address)?;
                     Residue::Snapshots.is_gone(conn)?;
                 }
                 Residue::Published.is_gone(conn)
@@ -188,6 +199,9 @@ impl Session {
         let last = Some((Instant::now(), published.clone()));
         *self.publishing.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
         self.publishing.count.send_modify(|count| *count += 1);
+        if let Some(error) = failed {
+            return Err(error);
+        }
         let uploading = upload.zip(alone).map(|(upload, alone)| Uploading {
             upload,
             readable,

@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use duckdb::Connection;
 use jiff::Timestamp;
+use sha2::{Digest, Sha256};
 
 use super::Session;
+use super::publishing::PUBLISHED_FILE;
 use super::publishing::{Forms, When};
-use super::uploading::bucket_state;
 use crate::catalog::Catalog;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Residue, RunLog, SHOWN_BY_PARQUET, State, stay_in_snapshots};
+use crate::mirror::{Residue, RunLog, SHOWN_BY_PARQUET, State, holds_erased, stay_in_snapshots};
 use crate::pending::{self, PendingScope};
-use crate::publish::{Root, SnapshotInfo};
+use crate::publish::{self, Manifest, Root, SnapshotInfo};
+use crate::sql;
+use crate::text::hex;
 use crate::ticks::Ticks;
 
 /// Key of `sync.meta`: the state of the store that the published database shows.
@@ -105,7 +108,11 @@ impl Session {
             Some(Root::Folder(_)) => true,
             Some(Root::Bucket(_)) => forms == Forms::Both,
         };
-        let erased_snapshots = Residue::Snapshots.is_in(&conn)? && is_in_reach;
+        let holds_erased = match &self.root {
+            Some(root) => Residue::Snapshots.is_in(&conn)? || holds_erased(&conn, &root.address())?,
+            None => false,
+        };
+        let erased_snapshots = holds_erased && is_in_reach;
         let with_parquet = erased_snapshots || (forms == Forms::Both && self.root.is_some());
         let shown = !(erased || erased_snapshots)
             && self.database_shows(&state, &readable)?
@@ -136,23 +143,42 @@ impl Session {
     }
 
     fn database_shows(&self, state: &State<'_>, readable: &str) -> Result<bool> {
-        Ok(self.config.publish.database.exists()
+        let file = publish::identity(&self.config.publish.database)?;
+        // Another file is there where the store, or the file, was put back to an earlier state.
+        Ok(file.is_some()
+            && file == state.meta(PUBLISHED_FILE)?
             && state.meta(SHOWN_BY_DATABASE)?.as_deref() == Some(readable))
     }
 
     fn parquet_shows(&self, state: &State<'_>, readable: &str) -> Result<bool> {
+        let Some(root) = &self.root else { return Ok(true) };
         let shown = state.meta(SHOWN_BY_PARQUET)?;
-        Ok(match &self.root {
-            None => true,
-            Some(Root::Folder(root)) => {
-                root.join("latest").exists() && shown.as_deref() == Some(readable)
+        let shows = |id: &str| shown == Some(shown_at(root, readable, id));
+        match root {
+            // Of a bucket it is not asked each time which snapshot it shows.
+            Root::Bucket(_) => Ok(self.publishing.uploads.there_is_one() && shows("")),
+            Root::Folder(folder) => {
+                let Some(id) = publish::current_snapshot(folder) else { return Ok(false) };
+                // One that was exported in between shows the same, or one of a time that is gone does not.
+                let exported = || {
+                    let manifest = Manifest::read(&folder.join("latest")).ok();
+                    manifest.and_then(|manifest| manifest.state) == Some(digest(readable))
+                };
+                Ok(shows(&id) || exported())
             }
-            Some(Root::Bucket(bucket)) => {
-                self.publishing.uploads.there_is_one()
-                    && shown == Some(bucket_state(bucket, readable))
-            }
-        })
+        }
     }
+}
+
+/// Tells states apart, and says nothing of them.
+fn digest(readable: &str) -> String {
+    hex(&Sha256::digest(readable))
+}
+
+/// What is noted of a state that the snapshot `id` at `root` shows: of another place, or of another snapshot there, it says
+/// nothing.
+pub(super) fn shown_at(root: &Root, readable: &str, id: &str) -> String {
+    format!("{readable} in {} as {id}", root.address())
 }
 
 /// What a snapshot taken now says of itself; `None` before the first complete listing of the cases.
@@ -172,5 +198,9 @@ pub(crate) fn snapshot_info(conn: &Connection, catalog: &Catalog) -> Result<Opti
             .and_then(|ticks| Ticks::new(ticks).to_timestamp()),
         complete: pending::is_complete(conn, catalog)?,
         store_id: state.meta("store_id")?.unwrap_or_default(),
+        state: digest(&state.readable_state()?),
+        last_id: sql::query(conn, "SELECT snapshot_id FROM sync.snapshot", |row| row.get(0))?
+            .into_iter()
+            .next(),
     }))
 }

@@ -10,10 +10,11 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::Session;
 use super::publishing::blocking;
+use super::unpublished::shown_at;
 use crate::error::{Kind, Result};
 use crate::failpoint;
-use crate::mirror::{ParquetLag, Residue, SHOWN_BY_PARQUET, State};
-use crate::publish::{self, Bucket, PublishedParquet, Root, Stop, Upload};
+use crate::mirror::{ParquetLag, Residue, SHOWN_BY_PARQUET, State, note_replaced};
+use crate::publish::{self, PublishedParquet, Root, Stop, Upload};
 
 /// A snapshot that is to be uploaded. No other is made meanwhile.
 pub(crate) struct Uploading {
@@ -153,10 +154,12 @@ impl Session {
     async fn note_uploaded(&self, readable: String) -> Result<()> {
         let Some(Root::Bucket(bucket)) = &self.root else { return Ok(()) };
         self.publishing.uploads.is_empty.store(false, Ordering::Relaxed);
-        let shown = bucket_state(bucket, &readable);
+        let address = bucket.address();
+        let shown = self.root.as_ref().map(|root| shown_at(root, &readable, ""));
         self.writer
             .run(move |conn| {
-                State::new(conn).set_meta(SHOWN_BY_PARQUET, &shown)?;
+                State::new(conn).set_meta(SHOWN_BY_PARQUET, &shown.unwrap_or_default())?;
+                note_replaced(conn, &address)?;
                 Residue::Snapshots.is_gone(conn)?;
                 ParquetLag::is_over(conn)
             })
@@ -169,9 +172,4 @@ impl Session {
         let now = Timestamp::now();
         self.writer.run(move |conn| ParquetLag::note(conn, &address, error, now)).await
     }
-}
-
-/// What is noted of a state that a bucket shows: of another bucket it says nothing.
-pub(super) fn bucket_state(bucket: &Bucket, readable: &str) -> String {
-    format!("{readable} in {}", bucket.address())
 }

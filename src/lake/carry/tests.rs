@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::counter;
 use crate::lake::differing::LARGE;
 use crate::lake::tables::{Change, Column, Noted};
 
@@ -295,15 +296,22 @@ fn scopes_are_asked_for_only_where_every_change_since_is_noted_with_them() {
         [("id", "BIGINT"), ("journal_month", "DATE")].map(|(n, k)| (n.into(), k.into())).into();
     let table = |counter: i64, noted: &[(i64, &str, bool)]| {
         let changes = noted.iter().map(|(number, id, has_scopes)| {
-            (*number, Change { id: (*id).to_owned(), has_scopes: *has_scopes })
+            (counter::of(*number), Change { id: (*id).to_owned(), has_scopes: *has_scopes })
         });
         let noted = Noted { scope: "id".to_owned(), changes: changes.collect() };
-        Table { has_months: false, noted: Some(noted), ..table(counters(&[("", counter)])) }
+        Table {
+            has_months: false,
+            noted: Some(noted),
+            ..table(counters(&[("", counter::of(counter))]))
+        }
     };
     let then = table(7, &[(6, "f", true), (7, "g", false)]).state(false);
     assert_eq!(then.last_change.as_deref(), Some("g"));
     let way = |table: &Table, then: &TableState| Way::of(table, Some(then), Some(&columns), false);
-    let changes = |changes| Way::Differences(Among::Changes(changes));
+    let changes = |of: std::ops::RangeInclusive<i64>| {
+        let first = counter::of(of.start() - 1) + 1;
+        Way::Differences(Among::Changes(first..=counter::of(*of.end())))
+    };
     let (all, nine) =
         (Way::Differences(Among::All), [(7, "g", false), (8, "h", true), (9, "i", true)]);
     assert_eq!(way(&table(9, &nine), &then), changes(8..=9));
@@ -326,7 +334,8 @@ fn scopes_are_asked_for_only_where_every_change_since_is_noted_with_them() {
     }
     let unnoted = TableState { last_change: None, ..then.clone() };
     assert_eq!(way(&table(9, &nine), &unnoted), all);
-    let by_months = TableState { changes: counters(&[("", 7), ("2026-01", 1)]), ..then.clone() };
+    let by_months =
+        TableState { changes: counters(&[("", counter::of(7)), ("2026-01", 1)]), ..then.clone() };
     assert_eq!(way(&table(9, &nine), &by_months), all);
     // When house is kept nothing that is noted is believed, nor what was not looked at because of it.
     let whole = |table: &Table, then: &TableState| Way::of(table, Some(then), Some(&columns), true);

@@ -44,7 +44,8 @@ fn counters_of_another_store_prove_nothing() {
     let text = fs::read_to_string(&path).unwrap();
     fs::remove_file(&path).unwrap();
     fs::write(&path, text.replace(r#""store_id": "one""#, r#""store_id": "two""#)).unwrap();
-    assert_eq!(world.publish("2026-11-20T02:15:00Z").unwrap().parquet.unwrap().linked, 0);
+    let refused = world.publish("2026-11-20T02:15:00Z").unwrap_err();
+    assert_eq!(refused.kind(), Kind::Config);
     fs::remove_file(world.parquet().join("latest/manifest.json")).unwrap();
     fs::write(world.parquet().join("latest/manifest.json"), "{").unwrap();
     assert_eq!(world.publish("2026-11-20T02:30:00Z").unwrap().parquet.unwrap().linked, 0);

@@ -93,6 +93,8 @@ fn another_publishing_waits_until_it_is_its_turn() {
             watermark: None,
             complete: true,
             store_id: store_id.to_owned(),
+            state: String::new(),
+            last_id: None,
         };
         begin(&targets, info, stop)
     };
