@@ -52,6 +52,8 @@ pub(crate) struct Watch {
     /// What the log was told, whether anybody else is told or not; from the first look on. Of what was told before
     /// this process it says only the end.
     logged: Option<Known>,
+    /// What was told and could not be kept in the store, which holds all the same: it is kept with the next look.
+    unkept: Option<Known>,
     /// When the whole is looked at next.
     next_beat: Instant,
 }
@@ -63,7 +65,8 @@ impl Watch {
     /// `Config` where nothing can be sent from here.
     pub(crate) fn over(session: Arc<Session>, pulse: Arc<Pulse>) -> Result<Watch> {
         let sender = Sender::new(&session.config().alert)?;
-        Ok(Watch { session, pulse, sender, logged: None, next_beat: Instant::now() })
+        let (logged, unkept) = (None, None);
+        Ok(Watch { session, pulse, sender, logged, unkept, next_beat: Instant::now() })
     }
 
     /// Looks until `stops`; what is being told then is told, and kept. What cannot be looked at or told now
@@ -86,9 +89,11 @@ impl Watch {
 
     async fn look(&mut self) -> Result<()> {
         let (session, pulse) = (Arc::clone(&self.session), Arc::clone(&self.pulse));
+        let unkept = self.unkept.clone();
         let (before, look) = blocking(move || {
             let conn = session.store().connection()?;
-            Ok((Known::read(&State::new(&conn))?, Look::at(&conn, &session, &pulse)?))
+            let known = unkept.map_or_else(|| Known::read(&State::new(&conn)), Ok)?;
+            Ok((known, Look::at(&conn, &session, &pulse)?))
         })
         .await?;
         let logged = self.logged.take().unwrap_or_else(|| before.clone());
@@ -101,7 +106,7 @@ impl Watch {
             if self.sender.tell(&message).await {
                 known.was_told(&message, Timestamp::now());
                 // Before anything else can end it: nothing is told twice.
-                self.session.note_alerts(known.to_text()?).await?;
+                self.keep(&known).await;
             }
         }
         let health = self.health().await?;
@@ -109,9 +114,8 @@ impl Watch {
             known.is(health, Timestamp::now());
         }
         let is_well = known.is_well(&look) && health == Some(Health::Good);
-        if known != before {
-            let text = known.to_text()?;
-            self.session.note_alerts(text).await?;
+        if known != before || self.unkept.is_some() {
+            self.keep(&known).await;
         }
         // One that does not arrive is sent with the next look, and what starts is looked at again by then.
         let is_known = health.is_some_and(|health| health != Health::Starting);
@@ -119,6 +123,20 @@ impl Watch {
             self.next_beat = self.next_beat.max(Instant::now() + BEAT);
         }
         Ok(())
+    }
+
+    /// Keeps what was told. A store that takes nothing is one of the things that people are told of.
+    async fn keep(&mut self, known: &Known) {
+        let kept = match known.to_text() {
+            Ok(text) => self.session.note_alerts(text).await,
+            Err(error) => Err(error),
+        };
+        self.unkept = kept
+            .inspect_err(|error| {
+                tracing::debug!(reason = error.chain(), "what was told is not kept")
+            })
+            .is_err()
+            .then(|| known.clone());
     }
 
     /// How the mirror is, by all that the status says; `None` where it was looked at a moment ago.
@@ -146,4 +164,58 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(act).await.map_err(|e| {
         crate::error::Error::caused(crate::error::Kind::Internal, "looking ended early", e)
     })?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::Router;
+    use axum::routing::post;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::mirror::Writing;
+    use crate::progress::Progress;
+
+    /// A disk that is full is a thing to be told of, and keeps from being noted that it was.
+    #[tokio::test]
+    async fn what_a_store_cannot_keep_is_told_once_all_the_same() {
+        let told = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&told);
+        let take = move || async move {
+            counted.fetch_add(1, Ordering::SeqCst);
+        };
+        let chat = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = chat.local_addr().unwrap();
+        let routes = Router::new().route("/chat", post(take));
+        tokio::spawn(async move { axum::serve(chat, routes).await });
+
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[source]\nbase_url = \"http://127.0.0.1:1/\"\nclient_id = \"a\"\nclient_secret = \"b\"\n\
+             [feed]\nledger = \"feed-calls\"\n[alert]\nurl = \"http://{address}/chat\"\n"
+        );
+        let path = folder.path().join("casemirror.toml");
+        std::fs::write(&path, text).unwrap();
+        let config = Config::load(&path, &[]).unwrap();
+        let session = Session::open(config, Writing::Applying, Progress::silent()).unwrap();
+        let differs = "INSERT INTO sync.verifications (run_id, verified_at, what, source, mirror, difference, subject, \
+                       standing) VALUES (1, now(), 'costs', '1', '2', '1', 'x', true)";
+        session.store().connection().unwrap().execute_batch(differs).unwrap();
+        let session = Arc::new(session);
+        let mut watch = Watch::over(Arc::clone(&session), Arc::default()).unwrap();
+        // Nothing is written from here on.
+        session.close().await.unwrap();
+        for _ in 0..3 {
+            watch.look().await.unwrap();
+        }
+        assert_eq!(told.load(Ordering::SeqCst), 1);
+        let over = "UPDATE sync.verifications SET standing = false";
+        session.store().connection().unwrap().execute_batch(over).unwrap();
+        for _ in 0..3 {
+            watch.look().await.unwrap();
+        }
+        assert_eq!(told.load(Ordering::SeqCst), 2, "that it is over, once");
+    }
 }

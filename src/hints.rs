@@ -5,6 +5,6 @@ mod event;
 mod queue;
 mod subscriptions;
 
-pub(crate) use event::{of_domain_events, of_webhook};
+pub(crate) use event::{json_of, of_domain_events, of_webhook};
 pub(crate) use queue::{Batch, HintQueue, path_of};
 pub(crate) use subscriptions::{Address, Aligned, Made};

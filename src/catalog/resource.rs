@@ -289,6 +289,17 @@ impl Resource {
         Arc::new(Schema::new(fields))
     }
 
+    /// Whether its answers are of webhook subscriptions, which hold secrets: nothing of them is kept but what its columns
+    /// take.
+    pub(crate) fn shows_secrets(&self) -> bool {
+        let paths = self.read.iter().flat_map(|read| {
+            let fallback = read.fallback.as_ref().map(|fallback| &fallback.path);
+            [Some(&read.path), read.by_id.as_ref(), fallback].into_iter().flatten()
+        });
+        let mut parts = paths.flat_map(|path| path.split('/'));
+        parts.any(|part| part.eq_ignore_ascii_case("webhooks"))
+    }
+
     /// The column of this name.
     pub(crate) fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|c| c.name == name)

@@ -135,7 +135,12 @@ impl Reader {
                     extra.insert(name.to_owned(), text);
                 }
             }
-            None if slots.contains_key(REST) => {}
+            // Of a record's field that is left out for its secrets it is noted that there is one, and no value.
+            None if slots.contains_key(REST) => {
+                if outer.is_empty() {
+                    row.drift.push((name.to_owned(), None));
+                }
+            }
             None => {
                 let shown = self.shown(Privacy::class_of_name(name), raw);
                 if let Some(text) = &shown {

@@ -18,7 +18,7 @@ pub(super) enum Slot {
     LeftOut,
 }
 
-/// The name under which a nested object says that its other fields are left out.
+/// The name under which a record, or a nested object, says that its other fields are left out.
 pub(super) const REST: &str = "";
 
 /// The fields of `resource`; `children` are those whose lists go to child tables, in their order, and
@@ -49,6 +49,9 @@ pub(super) fn of<'a>(
                 slots.insert(field.clone(), Slot::LeftOut);
             }
         }
+    }
+    if resource.shows_secrets() {
+        slots.insert(REST.to_owned(), Slot::LeftOut);
     }
     slots
 }

@@ -1,8 +1,11 @@
 //! What the bodies of webhooks and domain events say (reference, section 6), as far as anybody needs it: which
 //! things to read again, and the few facts that no call reads. Nothing else of a body is kept (pure).
 
+use std::collections::{BTreeMap, HashSet};
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::scope::{CasePart, Fact, Hint, Told};
@@ -42,13 +45,40 @@ pub(crate) const KNOWN: [&str; 21] = [
 
 /// What a webhook's body says; `None` where it is no JSON. Several envelopes in a list are taken one by one.
 pub(crate) fn of_webhook(body: &[u8], zone: &TimeZone) -> Option<Vec<Told>> {
-    let body: Value = serde_json::from_slice(body).ok()?;
+    let body = json_of(body)?;
     let envelopes = match &body {
         Value::Array(all) => all.iter().collect(),
         one => vec![one],
     };
     let told = envelopes.into_iter().flat_map(|one| told(one, zone));
     Some(told.take(MOST_TOLD).collect())
+}
+
+/// A body of JSON. What no parser turns into a value (a number that is too large, half a character, lists within lists
+/// without end) is null in it; `None` where the body as a whole is no JSON, and can never become right.
+pub(crate) fn json_of(body: &[u8]) -> Option<Value> {
+    let text = std::str::from_utf8(body).ok()?;
+    serde_json::from_str(text).ok().or_else(|| {
+        let whole: &RawValue = serde_json::from_str(text).ok()?;
+        Some(leniently(whole.get(), DEEPEST))
+    })
+}
+
+fn leniently(text: &str, depth: usize) -> Value {
+    let within = |part: &RawValue| match depth.checked_sub(1) {
+        Some(depth) => leniently(part.get(), depth),
+        None => Value::Null,
+    };
+    let value = match text.as_bytes().first() {
+        Some(b'{') => serde_json::from_str(text).ok().map(|fields: BTreeMap<String, &RawValue>| {
+            fields.into_iter().map(|(name, part)| (name, within(part))).collect()
+        }),
+        Some(b'[') => serde_json::from_str(text)
+            .ok()
+            .map(|parts: Vec<&RawValue>| parts.into_iter().map(within).collect()),
+        _ => serde_json::from_str(text).ok(),
+    };
+    value.unwrap_or_default()
 }
 
 /// What the events of a domain-event stream say. Their payload is not documented (reference 6.4): a known
@@ -167,13 +197,20 @@ fn of_type(name: &str, payload: &Value, envelope: &Value, at: Option<Timestamp>)
 /// What is read again of the ids that a value names, however deep: of a case its row in the search; the change
 /// feed, which is asked whenever a webhook came, tells the rest.
 fn named_anywhere(value: &Value) -> Vec<Told> {
-    let mut found = Vec::new();
+    let mut found = Found::default();
     search(value, DEEPEST, &mut found);
-    found.into_iter().map(Told::Hint).collect()
+    found.in_order.into_iter().map(Told::Hint).collect()
 }
 
-fn search(value: &Value, depth: usize, found: &mut Vec<Hint>) {
-    if depth == 0 || found.len() >= MOST_TOLD {
+/// What was found, each once.
+#[derive(Default)]
+struct Found {
+    in_order: Vec<Hint>,
+    known: HashSet<Hint>,
+}
+
+fn search(value: &Value, depth: usize, found: &mut Found) {
+    if depth == 0 || found.in_order.len() >= MOST_TOLD {
         return;
     }
     match value {
@@ -182,8 +219,11 @@ fn search(value: &Value, depth: usize, found: &mut Vec<Hint>) {
             for (name, inner) in fields {
                 let hint = integer(inner).and_then(|id| named(name, id));
                 match hint {
-                    Some(hint) if !found.contains(&hint) => found.push(hint),
-                    Some(_) => {}
+                    Some(hint) => {
+                        if found.known.insert(hint.clone()) {
+                            found.in_order.push(hint);
+                        }
+                    }
                     None => search(inner, depth - 1, found),
                 }
             }

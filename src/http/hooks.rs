@@ -25,7 +25,7 @@ use tokio::sync::Semaphore;
 use super::listener::Bound;
 use super::metrics::set_instant;
 use crate::error::Result;
-use crate::hints::{HintQueue, of_domain_events, of_webhook};
+use crate::hints::{HintQueue, json_of, of_domain_events, of_webhook};
 use crate::scope::Told;
 use crate::text::without_bom;
 
@@ -133,7 +133,7 @@ async fn domain_events(
     body: Body,
 ) -> Response {
     let understood = |body: &[u8]| {
-        let events = match serde_json::from_slice(body).ok()? {
+        let events = match json_of(body)? {
             Value::Array(events) => events,
             event => vec![event],
         };

@@ -12,7 +12,7 @@ use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use crate::error::{Error, Kind, Result};
 
@@ -23,6 +23,8 @@ const MOST_CONNECTIONS: usize = 128;
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// A connection ends after this, whatever it is doing: a caller makes a new one.
 const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
+/// And when nothing was answered on it for so long: who says nothing keeps no place from others.
+const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 /// After a connection that could not be taken.
 const BREATHER: Duration = Duration::from_millis(100);
 
@@ -70,7 +72,8 @@ impl Listener for Bound {
             match (self.listener.accept().await, place) {
                 (Ok((stream, from)), Ok(place)) => {
                     let ends = Box::pin(tokio::time::sleep(FIRST_ANSWER));
-                    return (Connection { stream, ends, answered: false, _place: place }, from);
+                    let last = Instant::now() + LONGEST_CONNECTION;
+                    return (Connection { stream, ends, last, _place: place }, from);
                 }
                 // Open files run out, or the caller has gone.
                 (Err(error), _) => {
@@ -91,8 +94,8 @@ impl Listener for Bound {
 pub(crate) struct Connection {
     stream: TcpStream,
     ends: Pin<Box<Sleep>>,
-    /// Something was answered on it.
-    answered: bool,
+    /// When it ends at the latest.
+    last: Instant,
     _place: OwnedSemaphorePermit,
 }
 
@@ -122,10 +125,8 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if !std::mem::replace(&mut self.answered, true) {
-            let until = tokio::time::Instant::now() + LONGEST_CONNECTION;
-            self.ends.as_mut().reset(until);
-        }
+        let until = self.last.min(Instant::now() + LONGEST_SILENCE);
+        self.ends.as_mut().reset(until);
         self.in_time(cx)?;
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }

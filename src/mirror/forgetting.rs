@@ -144,8 +144,9 @@ pub(super) fn forget(
         let rows = Texts::of(table, column).rewrite(conn, &among(column, false, &parts), after)?;
         taken.count(format!("{table}.{column}"), rows);
     }
-    // Nothing was rewritten, nothing is left anywhere.
-    if !taken.rows.is_empty() {
+    // Of whom no row is left there can be something in what was published before, and in free blocks of the store. Who
+    // was forgotten before, and is in no row, is nowhere.
+    if taken.is_new || !taken.rows.is_empty() {
         erasure::note(conn)?;
     }
     Ok(taken)

@@ -4,8 +4,8 @@
 /// What stands in place of it.
 pub(super) const REDACTED: &str = "***";
 
-/// `text` without e-mail addresses and without numbers of eleven digits, the length of a national
-/// identity number, also written as six and five.
+/// `text` without e-mail addresses, without numbers of eleven digits, the length of a national identity number, also
+/// written as six and five, and without those of eight, the length of a telephone number, also written in groups.
 pub(super) fn redact(text: &str) -> String {
     numbers(&addresses(text))
 }
@@ -44,14 +44,35 @@ fn numbers(text: &str) -> String {
         let first = digits_of(rest);
         let second = rest[first..].strip_prefix([' ', '-']).map(digits_of);
         let end = match (first, second) {
-            (11, _) => Some(11),
+            (11 | 8, _) => Some(first),
+            // With the number of a country.
+            (9..=15, _) if out.ends_with('+') => Some(first),
             (6, Some(5)) => Some(12),
-            _ => None,
+            _ => PHONES.iter().find_map(|groups| grouped(rest, groups)),
         };
         out.push_str(if end.is_some() { REDACTED } else { &rest[..first] });
         rest = &rest[end.unwrap_or(first)..];
     }
     out + rest
+}
+
+/// How eight digits are written in groups, with a blank between two.
+const PHONES: [&[usize]; 3] = [&[2, 2, 2, 2], &[3, 2, 3], &[4, 4]];
+
+/// How long the number is that `text` begins with, if its digits come in these groups.
+fn grouped(text: &str, groups: &[usize]) -> Option<usize> {
+    let mut parts = text.splitn(groups.len(), ' ');
+    let mut length = groups.len() - 1;
+    for (at, group) in groups.iter().enumerate() {
+        let part = parts.next()?;
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let is_last = at + 1 == groups.len();
+        if digits != *group || !(is_last || part.len() == digits) {
+            return None;
+        }
+        length += digits;
+    }
+    Some(length)
 }
 
 #[cfg(test)]
@@ -67,6 +88,8 @@ mod tests {
     #[case("Ola <ola.n+1@mail.example.no>, å@b.c", "Ola <***>, ***")]
     #[case("?email=ola%40example.no&top=1", "?email=***&top=1")]
     #[case("a@b a@ @a@b", "*** a@ @***")]
+    #[case("tlf 46725073, +4746725073", "tlf ***, +***")]
+    #[case("46 72 50 73, 467 25 073 and 4672 5073.", "***, *** and ***.")]
     fn addresses_and_identity_numbers_are_blotted_out(#[case] text: &str, #[case] shown: &str) {
         assert_eq!(redact(text), shown);
     }

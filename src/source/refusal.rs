@@ -128,7 +128,7 @@ pub(super) fn safe_text(text: &str, longest: usize, secrets: &[&str]) -> String 
     let mut text = text.to_owned();
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
         for written in spellings(secret) {
-            text = text.replace(&written, REDACTED);
+            text = replace_in_any_case(&text, &written);
         }
     }
     let visible: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -138,6 +138,21 @@ pub(super) fn safe_text(text: &str, longest: usize, secrets: &[&str]) -> String 
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
+}
+
+/// `text` with [`REDACTED`] wherever `secret` stands, in capitals or not.
+fn replace_in_any_case(text: &str, secret: &str) -> String {
+    // Of ASCII alone, so that no place moves.
+    let (lower, secret) = (text.to_ascii_lowercase(), secret.to_ascii_lowercase());
+    let mut out = String::with_capacity(text.len());
+    let mut rest = 0;
+    for (at, found) in lower.match_indices(&secret) {
+        out.push_str(&text[rest..at]);
+        out.push_str(REDACTED);
+        rest = at + found.len();
+    }
+    out.push_str(&text[rest..]);
+    out
 }
 
 /// Fields in which services say what is wrong, lower case. In others they may repeat what they were

@@ -74,7 +74,7 @@ pub(crate) struct Request {
     /// What the answer has to be; where nothing is said, any JSON will do.
     pub(crate) expected: Option<Arc<Expected>>,
     /// What no error may show, whatever the service repeats of the call.
-    pub(crate) secret: Option<SecretString>,
+    pub(crate) secrets: Vec<SecretString>,
 }
 
 impl Request {
@@ -91,7 +91,7 @@ impl Request {
             class: CallClass::Plain,
             endpoint: template.into(),
             expected: None,
-            secret: None,
+            secrets: Vec::new(),
         })
     }
 
@@ -136,7 +136,7 @@ impl Request {
 
     #[must_use]
     pub(crate) fn hiding(mut self, secret: SecretString) -> Self {
-        self.secret = Some(secret);
+        self.secrets.push(secret);
         self
     }
 

@@ -103,7 +103,10 @@ impl Client {
 
     async fn change(&self, request: Request, event_type: &str, url: &SecretString) -> Result<()> {
         let body = json!({ "EventType": event_type, "Url": url.expose_secret() }).to_string();
-        let request = request.body(body).hiding(url.clone()).class(CallClass::Change);
+        // A service may repeat the address otherwise than it was written: what is secret of it is its end.
+        let token = url.expose_secret().rsplit('/').next().unwrap_or_default().to_owned();
+        let request = request.body(body).hiding(url.clone()).hiding(token.into());
+        let request = request.class(CallClass::Change);
         let of_type = |error: Error| error.within(format!("events of type {event_type}"));
         self.send(&request).await.map(drop).map_err(of_type)
     }

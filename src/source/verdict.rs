@@ -48,7 +48,7 @@ pub(super) fn judge(
     most_records: u64,
 ) -> Result<Outcome, Failure> {
     let mut secrets = vec![bearer.secret(), client_secret];
-    secrets.extend(request.secret.as_ref().map(ExposeSecret::expose_secret));
+    secrets.extend(request.secrets.iter().map(ExposeSecret::expose_secret));
     match incoming.status {
         // What it holds is not shown by the reference, and not needed.
         200..=299 if request.class == CallClass::Change => Ok(Outcome::Answered(incoming)),

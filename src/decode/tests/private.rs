@@ -61,6 +61,21 @@ fn of_an_object_that_names_a_field_twice_nothing_is_taken_or_shown() {
     assert_eq!(texts(&decoded, "seller_name"), [None]);
 }
 
+/// What a subscription holds that is not documented can be its secret by another name.
+#[test]
+fn of_a_webhooks_subscription_nothing_is_kept_but_its_columns() {
+    let record = r#"{"Id": 5, "EventType": "CaseSold", "Url": "https://h.example.com/webhooks/t0ken",
+        "secret": "s3cret", "CallbackUrl": "https://h.example.com/webhooks/t0ken", "Inner": {"Secret": "s3cret"}}"#;
+    let decoded = decode("webhook_subscriptions", &[record]);
+    assert_eq!(texts(&decoded, "url"), [Some("https://h.example.com".to_owned())]);
+    assert_eq!(texts(&decoded, "_extra"), [None]);
+    let mut drift: Vec<(&str, Option<&str>)> =
+        decoded.drift.iter().map(|d| (d.field.as_str(), d.example.as_deref())).collect();
+    drift.sort_unstable();
+    assert_eq!(drift, [("CallbackUrl", None), ("Inner", None), ("secret", None)]);
+    assert!(decoded.rejects.is_empty());
+}
+
 #[test]
 fn a_class_holds_for_a_name_at_any_depth() {
     let secret = "01017012345";

@@ -12,6 +12,29 @@ fn envelope(event: &str, payload: &Value) -> Value {
     json!({ "EventType": event, "EventCreatedDate": "2026-11-20T10:00:00.1234567+01:00", "Payload": payload })
 }
 
+/// Whoever tells something once would lose it with a body that is refused.
+#[rstest]
+#[case::half_a_character(r#"{"EventType": "ChecklistItemChecked", "Payload": {"Id": 7, "CaseId": 17, "Name": "\ud800"}}"#)]
+#[case::a_large_number(
+    r#"{"EventType": "ChecklistItemChecked", "Payload": {"Id": 7, "CaseId": 17, "X": 1e999}}"#
+)]
+fn what_no_parser_takes_of_a_body_loses_nothing_else(#[case] body: &str) {
+    let told = of_webhook(body.as_bytes(), &TimeZone::UTC).unwrap();
+    let [Told::Fact(fact)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((fact.id, fact.case_id), (Some(7), Some(17)));
+}
+
+#[test]
+fn lists_within_lists_are_json_and_say_nothing() {
+    let nested = format!("{{\"CaseId\": 17, \"x\": {}1{}}}", "[".repeat(5_000), "]".repeat(5_000));
+    let told = of_webhook(nested.as_bytes(), &TimeZone::UTC).unwrap();
+    assert_eq!(told, [case(17, CasePart::Row)]);
+    for body in ["{\"CaseId\": 17", "{'CaseId': 17}", ""] {
+        assert_eq!(of_webhook(body.as_bytes(), &TimeZone::UTC), None, "{body}");
+    }
+    assert_eq!(json_of(b"\"\xff\""), None);
+}
+
 fn case(id: i64, part: CasePart) -> Told {
     Told::Hint(Hint::Case { id, part })
 }
