@@ -233,9 +233,12 @@ fn queries_read_the_published_file_and_cannot_write_it() {
     assert!(stderr(&none).contains("casemirror sync"), "{}", stderr(&none));
 
     world.sync();
-    let sql = "SELECT 1.50::DECIMAL(18,2) AS price, NULL AS nothing, 'a,b' AS text, [1, 2] AS list";
+    let sql = "SELECT 1.50::DECIMAL(18,2) AS price, NULL AS nothing, 'a,b' AS text, ['a,', 'b'] AS list, '' AS empty";
     let query = |format: &str, sql: &str| world.run(&["query", "--format", format, sql]);
-    assert_eq!(done(&query("csv", sql)), "price,nothing,text,list\n1.50,,\"a,b\",\"[1, 2]\"\n");
+    assert_eq!(
+        done(&query("csv", sql)),
+        "price,nothing,text,list,empty\n1.50,,\"a,b\",\"[\"\"a,\"\",\"\"b\"\"]\",\"\"\n"
+    );
     let rows = json(&query("json", sql));
     assert_eq!(rows[0]["text"], "a,b");
     assert_eq!(rows[0]["nothing"], Value::Null);

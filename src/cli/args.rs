@@ -288,6 +288,7 @@ pub(crate) enum SchemaFormat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum QueryFormat {
     Table,
+    /// NULL is empty and an empty text is ""; lists and structs are JSON.
     Csv,
     Json,
 }

@@ -1,12 +1,14 @@
 //! Results as text: tables, CSV, JSON.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
-use arrow::json::writer::JsonArray;
+use arrow::error::ArrowError;
+use arrow::json::writer::{EncoderOptions, JsonArray, NullableEncoder, make_encoder};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
 
@@ -98,13 +100,17 @@ impl TableRows {
     }
 }
 
-/// Rows as CSV with a header; NULL is empty.
-pub(crate) struct CsvRows<W: Write>(arrow::csv::Writer<W>);
+/// Rows as CSV with a header. NULL is empty and an empty text is `""`, but where there is no other column: an empty line is
+/// no row to many readers. Lists, structs and maps are JSON.
+pub(crate) struct CsvRows<W: Write> {
+    out: W,
+    has_header: bool,
+}
 
 impl<W: Write> CsvRows<W> {
     /// Writes there.
     pub(crate) fn to(out: W) -> CsvRows<W> {
-        CsvRows(arrow::csv::WriterBuilder::new().with_header(true).build(out))
+        CsvRows { out, has_header: false }
     }
 
     /// Writes rows, which all have the same columns.
@@ -112,8 +118,74 @@ impl<W: Write> CsvRows<W> {
     /// # Errors
     /// `Internal` where they cannot be written.
     pub(crate) fn add(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.0.write(&flat(batch)?).map_err(broken)
+        let (schema, mut text) = (batch.schema(), String::new());
+        if !std::mem::replace(&mut self.has_header, true) {
+            let names = schema.fields().iter().map(|field| Some(Cow::from(field.name())));
+            csv_line(&mut text, names.map(Ok))?;
+        }
+        let (flat, nested) = (options(""), EncoderOptions::default().with_explicit_nulls(true));
+        let mut columns = Vec::new();
+        for (field, column) in schema.fields().iter().zip(batch.columns()) {
+            columns.push(if field.data_type().is_nested() {
+                Cells::Nested(make_encoder(field, column, &nested).map_err(broken)?)
+            } else {
+                Cells::Flat(column, ArrayFormatter::try_new(column, &flat).map_err(broken)?)
+            });
+        }
+        for row in 0..batch.num_rows() {
+            csv_line(&mut text, columns.iter_mut().map(|column| column.text(row)))?;
+        }
+        self.out.write_all(text.as_bytes()).map_err(|e| broken(e.into()))
     }
+}
+
+/// The cells of a column.
+enum Cells<'a> {
+    Flat(&'a dyn Array, ArrayFormatter<'a>),
+    Nested(NullableEncoder<'a>),
+}
+
+impl Cells<'_> {
+    /// A cell as text; `None` where it is NULL.
+    fn text(&mut self, row: usize) -> Result<Option<Cow<'static, str>>> {
+        Ok(match self {
+            Cells::Flat(column, formatter) => {
+                column.is_valid(row).then(|| formatter.value(row).to_string().into())
+            }
+            Cells::Nested(encoder) if encoder.is_null(row) => None,
+            Cells::Nested(encoder) => {
+                let mut json = Vec::new();
+                encoder.encode(row, &mut json);
+                let text = String::from_utf8(json);
+                Some(text.map_err(|e| broken(ArrowError::ExternalError(e.into())))?.into())
+            }
+        })
+    }
+}
+
+/// Adds a line of these cells.
+fn csv_line<'c>(
+    line: &mut String,
+    cells: impl ExactSizeIterator<Item = Result<Option<Cow<'c, str>>>>,
+) -> Result<()> {
+    let is_alone = cells.len() == 1;
+    for (at, cell) in cells.enumerate() {
+        if at > 0 {
+            line.push(',');
+        }
+        let cell = cell?;
+        let text = cell.as_deref().unwrap_or_default();
+        let is_said = is_alone || cell.is_some();
+        if text.is_empty() && is_said || text.contains([',', '"', '\n', '\r']) {
+            line.push('"');
+            line.push_str(&text.replace('"', "\"\""));
+            line.push('"');
+        } else {
+            line.push_str(text);
+        }
+    }
+    line.push('\n');
+    Ok(())
 }
 
 /// Rows as a JSON array of objects; every column is there, NULL is null.
@@ -179,28 +251,6 @@ fn named_apart(batch: &RecordBatch) -> Result<RecordBatch> {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), batch.columns().to_vec()).map_err(broken)
 }
 
-/// CSV has no lists: nested columns become their text.
-fn flat(batch: &RecordBatch) -> Result<RecordBatch> {
-    use arrow::array::{Array, ArrayRef, StringArray};
-    let options = options("");
-    let mut fields = Vec::new();
-    let mut columns: Vec<ArrayRef> = Vec::new();
-    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
-        if field.data_type().is_nested() {
-            let formatter = ArrayFormatter::try_new(column, &options).map_err(broken)?;
-            let texts: StringArray = (0..column.len())
-                .map(|row| column.is_valid(row).then(|| formatter.value(row).to_string()))
-                .collect();
-            fields.push(Arc::new(Field::new(field.name(), DataType::Utf8, true)));
-            columns.push(Arc::new(texts));
-        } else {
-            fields.push(Arc::clone(field));
-            columns.push(Arc::clone(column));
-        }
-    }
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(broken)
-}
-
 fn options(null: &str) -> FormatOptions<'_> {
     FormatOptions::new().with_null(null).with_display_error(true)
 }
@@ -220,6 +270,6 @@ fn is_number(kind: &DataType) -> bool {
     kind.is_numeric()
 }
 
-fn broken(source: arrow::error::ArrowError) -> Error {
+fn broken(source: ArrowError) -> Error {
     Error::caused(Kind::Internal, "the result cannot be shown", source)
 }

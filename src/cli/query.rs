@@ -328,17 +328,36 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         let instant = "TIMESTAMPTZ '2026-01-02 03:04:05.5+02'";
         let shown = "2026-01-02T01:04:05.500Z";
+        let in_csv = |json: String| format!("\"{}\"", json.replace('"', "\"\""));
         for (sql, expected) in [
             (instant.to_owned(), shown.to_owned()),
-            (format!("[{instant}]"), format!("[{shown}]")),
-            (format!("array_value({instant})"), format!("[{shown}]")),
-            (format!("{{'a': {instant}}}"), format!("{{a: {shown}}}")),
-            (format!("[{{'a': {instant}}}]"), format!("[{{a: {shown}}}]")),
-            (format!("MAP {{'a': {instant}}}"), format!("{{a: {shown}}}")),
+            (format!("[{instant}]"), in_csv(format!("[\"{shown}\"]"))),
+            (format!("array_value({instant})"), in_csv(format!("[\"{shown}\"]"))),
+            (format!("{{'a': {instant}}}"), in_csv(format!("{{\"a\":\"{shown}\"}}"))),
+            (format!("[{{'a': {instant}}}]"), in_csv(format!("[{{\"a\":\"{shown}\"}}]"))),
+            (format!("MAP {{'a': {instant}}}"), in_csv(format!("{{\"a\":\"{shown}\"}}"))),
         ] {
             let sql = format!("SELECT {sql} AS x, 1 AS y");
             assert_eq!(csv(&connection, &sql).unwrap(), format!("x,y\n{expected},1\n"), "{sql}");
             assert!(json(&connection, &sql).contains(shown), "{sql}");
+        }
+    }
+
+    #[test]
+    fn csv_tells_nothing_from_an_empty_text_and_lists_from_each_other() {
+        let connection = Connection::open_in_memory().unwrap();
+        for (sql, expected) in [
+            ("SELECT NULL AS x, '' AS y", "x,y\n,\"\"\n"),
+            (
+                "SELECT ['a, b'] AS x, ['a', 'b'] AS y",
+                "x,y\n\"[\"\"a, b\"\"]\",\"[\"\"a\"\",\"\"b\"\"]\"\n",
+            ),
+            ("SELECT NULL::INT[] AS x, [NULL, 1] AS y", "x,y\n,\"[null,1]\"\n"),
+            ("SELECT 'a\n\"b\"' AS \"x,y\", 1.50 AS z", "\"x,y\",z\n\"a\n\"\"b\"\"\",1.50\n"),
+            // An empty line is no row to many readers.
+            ("FROM (VALUES (NULL), (''), ('a')) v(x)", "x\n\"\"\n\"\"\na\n"),
+        ] {
+            assert_eq!(csv(&connection, sql).unwrap(), expected, "{sql}");
         }
     }
 
