@@ -212,3 +212,14 @@ fn the_daemons_log_has_a_line_for_a_cycle_that_did_something_and_none_for_a_poll
     assert!((1..40).contains(&calls), "{line}");
     daemon.stop();
 }
+
+/// Nobody who names one table expects that all of them are read by the next run.
+#[test]
+fn a_full_sync_of_some_tables_says_that_the_rest_is_stale_too() {
+    let world = World::unthrottled(4);
+    world.bootstrap();
+    let said = |args: &[&str]| shown(&world.run(args)).contains("the rest is stale now too");
+    assert!(!said(&["sync", "--only", "offices"]));
+    assert!(said(&["sync", "--only", "offices", "--full"]));
+    assert!(!said(&["sync", "--full"]));
+}

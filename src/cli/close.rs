@@ -65,7 +65,9 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
     // What somebody asks for by name is to be closed or told why not.
     let (is_named, began) = (!args.kind.is_empty(), Timestamp::now());
     let known = session.closing_months(&of)?;
-    let to_read = |month: &&ClosingMonth| judge(month, is_named).may_be_closed();
+    // Who is gone is asked when somebody names the office.
+    let to_read =
+        |month: &&ClosingMonth| judge(month, is_named).may_be_closed() && month.status != "gone";
     let to_read: Vec<i64> = known.iter().filter(to_read).map(|month| month.id).collect();
     if known.is_empty() || !to_read.is_empty() {
         let request = JournalRequest {

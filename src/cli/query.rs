@@ -181,6 +181,9 @@ fn check_reads(connection: &Connection, sql: &str) -> Result<()> {
         }
     }
     match parsed {
+        parsed if parsed.is_no_select() && behind("PIVOT", sql).is_some() => {
+            refused("PIVOT is not understood here, sum(x) FILTER (WHERE y = 1) is")
+        }
         parsed if parsed.is_no_select() => refused("this statement does more than read"),
         Parsed { error: Some((_, message)), .. } => {
             Err(Error::new(Kind::Query, format!("the query failed: {message}")))

@@ -41,6 +41,11 @@ pub(crate) async fn execute(args: &Sync, host: &Host, out: &Printer) -> Result<u
     }
     let ran = host.run("sync", options).await?;
     out.print(&summary(&ran))?;
+    if args.full && !(args.only.is_empty() && args.cases.is_empty()) {
+        out.print(
+            "the rest is stale now too, by --full: the next sync, or the daemon, reads it\n",
+        )?;
+    }
     if let Some(verified) = &ran.verified {
         out.print(&verify::differences(verified))?;
     }
