@@ -253,6 +253,11 @@ impl Error {
         self.kind
     }
 
+    /// The same error, known to be of another kind.
+    pub(crate) fn of_kind(self, kind: Kind) -> Self {
+        Error { kind, ..self }
+    }
+
     /// The same error with what we were doing around it: `context` becomes the text, this error the
     /// cause; the kind stays.
     pub(crate) fn within(self, context: impl Into<String>) -> Self {

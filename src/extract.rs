@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 use crate::catalog::{Answer as Shape, Catalog, ForEach, Group, Read, Resource};
 use crate::config::Config;
@@ -43,6 +44,11 @@ pub(crate) struct Extractor {
 }
 
 impl Extractor {
+    /// The source's.
+    pub(crate) fn zone(&self) -> &TimeZone {
+        &self.context.zone
+    }
+
     /// The windows of lists by time begin at `processing_bases.since`.
     pub(crate) fn new(
         client: Client,
@@ -53,7 +59,7 @@ impl Extractor {
         let day = config.processing_bases.since;
         let since = day
             .to_zoned(config.source.time_zone.clone())
-            .or_else(|_| day.to_zoned(jiff::tz::TimeZone::UTC))
+            .or_else(|_| day.to_zoned(TimeZone::UTC))
             .map_or(Timestamp::UNIX_EPOCH, |day| day.timestamp());
         Extractor { client, catalog, context: Arc::new(context), readings: Arc::default(), since }
     }

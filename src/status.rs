@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::catalog::Catalog;
-use crate::config::{Config, ParquetRoot};
+use crate::config::{Config, ParquetRoot, resolved};
 use crate::cycle::{failed_text, failing_text};
 use crate::error::{Error, Kind, Result};
 use crate::lease::Standing as LeaseStanding;
@@ -261,11 +261,14 @@ impl Status {
     }
 }
 
-/// Since when the bucket of `publish.parquet` is behind, if it is.
+/// Since when the place of `publish.parquet` is behind, if it is.
 fn parquet_lag(conn: &Connection, config: &Config) -> Result<Option<ParquetLag>> {
     match &config.publish.parquet {
         Some(ParquetRoot::Bucket(url)) => ParquetLag::of(conn, &url.to_string()),
-        Some(ParquetRoot::Folder(_)) | None => Ok(None),
+        Some(ParquetRoot::Folder(folder)) => {
+            ParquetLag::of(conn, &resolved(folder).display().to_string())
+        }
+        None => Ok(None),
     }
 }
 

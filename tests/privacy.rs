@@ -413,3 +413,22 @@ fn what_an_odd_answer_holds_of_a_person_is_kept_nowhere() {
         }
     }
 }
+
+/// Versions before this one kept what is not documented of a subscription, which can be its secret.
+#[test]
+fn what_was_kept_of_a_subscriptions_secrets_is_taken_out_when_the_store_is_opened() {
+    let world = world();
+    world.publish_snapshots();
+    world.bootstrap();
+    let before = "\
+        INSERT INTO main.webhook_subscriptions (id, event_type, _extra, _synced_at) \
+          VALUES (99, 'CaseSold', '{\"CallbackUrl\":\"https://h.example.com/webhooks/t0ken99\"}', now()); \
+        INSERT INTO sync.drift (table_name, field, example) \
+          VALUES ('webhook_subscriptions', 'CallbackUrl', '\"https://h.example.com/webhooks/t0ken99\"')";
+    Connection::open(world.path("data/store.duckdb")).unwrap().execute_batch(before).unwrap();
+    assert_eq!(world.run(&["sync"]).status.code(), Some(0));
+    let token = ["t0ken99".to_owned()];
+    assert_eq!(crate::erasure::found(&world, &token), std::collections::BTreeSet::new());
+    let noted = "SELECT count(*) FROM sync.drift WHERE field = 'CallbackUrl'";
+    assert_eq!(one::<i64>(&world.published(), noted), 1, "that there is such a field is known");
+}

@@ -66,8 +66,10 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
     let (is_named, began) = (!args.kind.is_empty(), Timestamp::now());
     let known = session.closing_months(&of)?;
     // Who is gone is asked when somebody names the office.
-    let to_read =
-        |month: &&ClosingMonth| judge(month, is_named).may_be_closed() && month.status != "gone";
+    let to_read = |month: &&ClosingMonth| {
+        let is_meant = month.status != "gone" || !of.ids.is_empty();
+        is_meant && judge(month, is_named).may_be_closed()
+    };
     let to_read: Vec<i64> = known.iter().filter(to_read).map(|month| month.id).collect();
     if known.is_empty() || !to_read.is_empty() {
         let request = JournalRequest {

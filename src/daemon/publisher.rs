@@ -28,7 +28,7 @@ pub(super) struct Publisher {
     pub(crate) activity: Arc<Activity>,
 }
 
-/// The snapshot on its way into a bucket, if one is, and how those before it went.
+/// The snapshot on its way into a bucket, if one is, and how those before it went, in a folder too.
 struct Uploads<'a> {
     session: &'a Session,
     under_way: Option<(Instant, Upload<'a>)>,
@@ -65,7 +65,7 @@ impl<'a> Uploads<'a> {
         let began = self.under_way.take().map_or(now, |(began, _)| began);
         match ended {
             Ok(_) => {
-                say_recovery("publishing to the object store", self.patience.succeed(now));
+                say_recovery("publishing the Parquet snapshot", self.patience.succeed(now));
                 (self.not_before, self.took) = (None, Some(now.saturating_duration_since(began)));
                 Ok(())
             }
@@ -73,7 +73,7 @@ impl<'a> Uploads<'a> {
             Err(error) => {
                 let trouble = self.patience.fail(now);
                 if error.kind() != Kind::Cancelled {
-                    say_trouble("publishing to the object store", &error, trouble);
+                    say_trouble("publishing the Parquet snapshot", &error, trouble);
                 }
                 (self.not_before, self.took) = (Some(now + trouble.wait), None);
                 Ok(())

@@ -29,10 +29,13 @@ impl Reading {
             .map(AsRef::as_ref)
             .filter(|child: &&Resource| child.read_with() == resource.table)
             .filter(|child| child.table != resource.table);
-        for table in std::iter::once(resource).chain(children) {
-            let Resource { table, key, group, read, leave_out, columns, .. } = table;
+        for table_of in std::iter::once(resource).chain(children) {
+            let Resource { table, key, group, read, leave_out, columns, .. } = table_of;
             // Writing to a text does not fail.
             let _ = write!(how, "{table} {key:?} {group:?} {read:?} {leave_out:?} {columns:?}");
+            if table_of.shows_secrets() {
+                how.push_str(" without the rest");
+            }
         }
         let Resource { condition, stays_after, at_most, .. } = resource;
         let _ = write!(how, "{condition:?} {stays_after:?} {at_most:?}");

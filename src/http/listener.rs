@@ -73,7 +73,8 @@ impl Listener for Bound {
                 (Ok((stream, from)), Ok(place)) => {
                     let ends = Box::pin(tokio::time::sleep(FIRST_ANSWER));
                     let last = Instant::now() + LONGEST_CONNECTION;
-                    return (Connection { stream, ends, last, _place: place }, from);
+                    let silent = false;
+                    return (Connection { stream, ends, last, silent, _place: place }, from);
                 }
                 // Open files run out, or the caller has gone.
                 (Err(error), _) => {
@@ -96,6 +97,8 @@ pub(crate) struct Connection {
     ends: Pin<Box<Sleep>>,
     /// When it ends at the latest.
     last: Instant,
+    /// Nothing was asked since the last answer.
+    silent: bool,
     _place: OwnedSemaphorePermit,
 }
 
@@ -115,7 +118,14 @@ impl AsyncRead for Connection {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.in_time(cx)?;
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        // Who asks again has as long for it as at first, once.
+        if buf.filled().len() > before && std::mem::take(&mut self.silent) {
+            let until = self.last.min(Instant::now() + FIRST_ANSWER);
+            self.ends.as_mut().reset(until);
+        }
+        read
     }
 }
 
@@ -127,6 +137,7 @@ impl AsyncWrite for Connection {
     ) -> Poll<io::Result<usize>> {
         let until = self.last.min(Instant::now() + LONGEST_SILENCE);
         self.ends.as_mut().reset(until);
+        self.silent = true;
         self.in_time(cx)?;
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }

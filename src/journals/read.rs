@@ -233,6 +233,11 @@ impl Calls<'_> {
         ])
     }
 
+    /// When the month is over.
+    fn end(&self) -> Timestamp {
+        self.scope.month.ends_at(self.extractor.zone())
+    }
+
     fn request(&self, method: source::Method) -> Result<Request> {
         let [level, id, _] = JOURNAL_COLUMNS;
         let path = &read_of(self.resource)?.path;
@@ -259,7 +264,7 @@ impl Calls<'_> {
             marks: records.iter().map(mark).collect(),
             records,
             complete: true,
-            sent_at: Some(answer.asked_at()),
+            sent_at: Some(answer.sent_at_by_both(self.end())),
             window_days: None,
             too_much: false,
             digest: String::new(),
@@ -448,7 +453,7 @@ impl Calls<'_> {
                 self.gate.pass().await;
             }
             let Some(page) = pages.next().await? else { break };
-            sent_at.get_or_insert(page.answer.asked_at());
+            sent_at.get_or_insert(page.answer.sent_at_by_both(self.end()));
             brought += usize::from(!page.records.is_empty());
             records.extend(page.records);
         }

@@ -111,6 +111,10 @@ impl Table {
         }
         let with_scopes =
             noted.changes.range(since.clone()).filter(|(_, change)| change.has_scopes);
+        // A version before did not count in these bits.
+        if counter::count(then) == 0 {
+            return None;
+        }
         let changes = counter::count(now).abs_diff(counter::count(then));
         (with_scopes.count() as u64 == changes).then_some(since)
     }

@@ -9,7 +9,9 @@
 
 use duckdb::Connection;
 
+use super::changes::count_changes;
 use super::rewriting::{Texts, touched};
+use super::state::count;
 use super::{erasure, schema};
 use crate::catalog::{Catalog, Class, Column, EXTRA_COLUMN, Group, Origin, Resource};
 use crate::config::{self, PrivacyMode};
@@ -25,6 +27,41 @@ pub(super) fn parse_mode(text: &str) -> Option<PrivacyMode> {
     [PrivacyMode::Keep, PrivacyMode::Hash, PrivacyMode::Drop]
         .into_iter()
         .find(|mode| format!("{mode:?}") == text)
+}
+
+/// Takes out what earlier versions kept of records that hold secrets ([`Resource::shows_secrets`]), beside their columns.
+///
+/// # Errors
+/// `Store`.
+pub(super) fn hide_secrets(conn: &Connection, catalog: &Catalog) -> Result<()> {
+    let mut hidden = 0;
+    for resource in catalog.resources().iter().filter(|resource| resource.shows_secrets()) {
+        let (table, name) = (sql::ident(&resource.table), sql::text(&resource.table));
+        let there = format!(
+            "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() \
+               AND schema_name = 'history' AND table_name = {name}"
+        );
+        let schemas =
+            if scalar_i64(conn, &there)? > 0 { &["main", "history"][..] } else { &["main"] };
+        let mut rows = 0;
+        for schema in schemas {
+            let extra = format!(
+                "UPDATE {schema}.{table} SET {EXTRA_COLUMN} = NULL WHERE {EXTRA_COLUMN} IS NOT NULL"
+            );
+            rows += count(conn, &extra)?;
+        }
+        if rows > 0 {
+            count_changes(conn, &resource.table, [""])?;
+        }
+        let examples = format!(
+            "UPDATE sync.drift SET example = NULL WHERE table_name = {name} AND example IS NOT NULL"
+        );
+        hidden += rows + count(conn, &examples)?;
+    }
+    if hidden > 0 {
+        erasure::note(conn)?;
+    }
+    Ok(())
 }
 
 /// A column whose values are to hide more than they do.

@@ -6,7 +6,9 @@ use jiff::tz::TimeZone;
 
 use super::state::State;
 use super::state::fetched::{self, FetchedScopes};
-use super::{align, comments, first_reads, freshness, history, levels, reports, secrets, upgrade};
+use super::{
+    align, comments, first_reads, freshness, history, levels, privacy, reports, secrets, upgrade,
+};
 use crate::catalog::Catalog;
 use crate::config::{CALENDAR_YEARS, Config, PrivacyMode};
 use crate::error::{Error, Kind, Result};
@@ -115,6 +117,7 @@ fn prepare_within(
     set_meta(conn, "journal_level", &config.journals.level.to_string())?;
     let key = hash_key(conn, config, key)?;
     align::align(conn, config, catalog, key)?;
+    privacy::hide_secrets(conn, catalog)?;
     history::note_tables(conn, catalog, &config.history.tables, jiff::Timestamp::now())?;
     let level = config.journals.level;
     levels::leave_others(conn, catalog, level, jiff::Timestamp::now())?;

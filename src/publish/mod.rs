@@ -265,8 +265,8 @@ pub fn publish(
 ///
 /// # Errors
 /// `Kind::DiskFull`, `Kind::Io`, `Kind::Store`, `Kind::Cancelled`: what was published before stays,
-/// and nothing half-written remains. That the place of the snapshots cannot be reached or written to is none: the rest is
-/// published.
+/// and nothing half-written remains. That the place of the snapshots cannot be reached is none, nor that it cannot be written
+/// to, unless the database is made from rows: the rest is published.
 pub(crate) fn make(
     mut frozen: Frozen,
     targets: &Targets<'_>,
@@ -281,25 +281,31 @@ pub(crate) fn make(
         }
         _ => None,
     };
-    let export = found.transpose().and_then(|found| {
-        let write = |target| {
-            parquet::Export::write(conn, target, (&frozen.snapshot, found), stop, progress)
-        };
-        targets.parquet.map(write).transpose()
-    });
-    stop.check()?;
-    let export = match (export, frozen.pinned.image) {
-        // A statement that failed has ended the transaction, and with it the copy of the rows.
-        (Err(error), Some(Image::Rows)) => return Err(error),
-        // A report that cannot be computed is no fault of the place.
-        (Err(error), _) if !is_of_the_place(&error) => return Err(error),
-        (Err(error), _) => {
-            frozen.pinned.let_go()?;
-            Err(error)
-        }
-        (Ok(export), _) => {
+    let export = match (found.transpose(), targets.parquet) {
+        (Err(unreachable), _) => {
             frozen.pinned.release()?;
-            Ok(export)
+            Err(unreachable)
+        }
+        (Ok(_), None) => {
+            frozen.pinned.release()?;
+            Ok(None)
+        }
+        (Ok(found), Some(target)) => {
+            let snapshot = (&frozen.snapshot, found);
+            let written = parquet::Export::write(conn, target, snapshot, stop, progress);
+            stop.check()?;
+            match (written, frozen.pinned.image) {
+                (Ok(export), _) => {
+                    frozen.pinned.release()?;
+                    Ok(Some(export))
+                }
+                // The statement that failed has ended the transaction: a copy of the file is whole without it.
+                (Err(error), Some(Image::File { .. })) if is_of_the_place(&error) => {
+                    frozen.pinned.let_go()?;
+                    Err(error)
+                }
+                (Err(error), _) => return Err(error),
+            }
         }
     };
 
@@ -320,8 +326,8 @@ pub(crate) fn make(
     Ok(Made { published: Published { snapshot_id, taken_at, database, parquet, views }, upload })
 }
 
-/// Whether it is the place of the snapshots that fails.
-fn is_of_the_place(error: &Error) -> bool {
+/// Whether it can be the place of the snapshots that fails.
+pub(crate) fn is_of_the_place(error: &Error) -> bool {
     matches!(error.kind(), Kind::Io | Kind::DiskFull | Kind::ObjectStore)
 }
 

@@ -119,9 +119,8 @@ impl<'a> Export<'a> {
             part.query(&columns),
             sql::text(utf8(&path)?)
         );
-        let rows: i64 = conn
-            .query_row(&sql, [], |row| row.get(0))
-            .map_err(|e| db(&format!("cannot write {name}"), e))?;
+        let rows: i64 =
+            conn.query_row(&sql, [], |row| row.get(0)).map_err(|e| not_written(&name, e))?;
         let rows = rows.unsigned_abs();
         let statistics = footer::read(&path, &name, &columns.all, rows)?;
         durable::read_only(&path)?;
@@ -186,6 +185,13 @@ impl<'a> Export<'a> {
             bytes: manifest.files.iter().map(|f| f.bytes).sum(),
         }))
     }
+}
+
+/// DuckDB tells what the place does not take from what cannot be computed in words alone.
+fn not_written(name: &str, source: duckdb::Error) -> Error {
+    let (what, is_io) = (format!("cannot write {name}"), source.to_string().contains("IO Error"));
+    let error = db(&what, source);
+    if is_io && error.kind() == Kind::Store { error.of_kind(Kind::Io) } else { error }
 }
 
 fn never_looked_at() -> Error {

@@ -41,6 +41,11 @@ impl Month {
         Month(self.0.saturating_add(Span::new().months(months)).first_of_month())
     }
 
+    /// When the next month begins at the source.
+    pub(crate) fn ends_at(self, zone: &TimeZone) -> Timestamp {
+        self.closes_at(1, zone)
+    }
+
     /// From when on the month closes by itself: `close_day` of the next month at the source; of 0 never.
     pub(crate) fn closes_at(self, close_day: u32, zone: &TimeZone) -> Timestamp {
         if close_day == 0 {

@@ -15,7 +15,9 @@ use crate::config::{Config, ParquetRoot};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{PublishedSnapshot, Residue, SHOWN_BY_PARQUET, State, note_replaced};
+use crate::mirror::{
+    ParquetLag, PublishedSnapshot, Residue, SHOWN_BY_PARQUET, State, note_replaced,
+};
 use crate::publish::{
     self, Frozen, Made, ParquetTarget, Published, Root, SnapshotInfo, Stop, Targets,
 };
@@ -135,7 +137,11 @@ impl Session {
         };
         let _one = self.publishing.lock.lock().await;
         self.note_pending().await?;
-        check_targets(&self.config, Some(&self.store.connection()?))?;
+        match check_targets(&self.config, Some(&self.store.connection()?)) {
+            // What cannot be looked at for now is nobody else's, and is met again when it is written to.
+            Err(error) if error.kind() != Kind::Io => return Err(error),
+            _ => {}
+        }
         let Some(unpublished) = self.unpublished(forms, when)? else {
             self.catch_up_views().await?;
             return Ok(None);
@@ -146,19 +152,29 @@ impl Session {
         failpoint::hit("before-publish");
         let stop = self.begin_interruptible(&conn);
         let started = Instant::now();
-        let made =
-            self.publish_now(conn, info, (with_parquet, erased_snapshots), stop.clone()).await;
-        let Made { published, upload } = self.end_interruptible(&stop, made)?;
-        // What cannot be written to a folder keeps the file for analysts from nobody, and is told at the end.
-        let (upload, failed) = match upload {
-            Some(Err(error)) if !self.has_bucket() => (None, Some(error)),
-            upload => (upload, None),
-        };
-        let in_folder = with_parquet && upload.is_none() && failed.is_none();
-        match &published.views {
-            Some(written) => self.note_views(Some(written)),
-            None => self.catch_up_views().await?,
+        let parquet = (with_parquet, erased_snapshots);
+        let mut made = self.publish_now(conn, info.clone(), parquet, stop.clone()).await;
+        // A folder that cannot be written to keeps the file for analysts from nobody.
+        if let Err(error) = &made
+            && with_parquet
+            && publish::is_of_the_place(error)
+        {
+            let conn = self.store.connection()?;
+            let without = self.publish_now(conn, info, (false, false), stop.clone()).await;
+            made = match (without, made) {
+                (Ok(published), Err(error)) => Ok(Made { upload: Some(Err(error)), ..published }),
+                (_, made) => made,
+            };
         }
+        let Made { published, upload } = self.end_interruptible(&stop, made)?;
+        let in_folder = with_parquet && upload.is_none();
+        let views = match &published.views {
+            Some(written) => {
+                self.note_views(Some(written));
+                Ok(())
+            }
+            None => self.catch_up_views().await,
+        };
         if erased_snapshots && in_folder {
             self.write_packs_anew(&stop).await?;
             failpoint::hit("packs-written");
@@ -189,6 +205,7 @@ impl Session {
                 if let Some((address, shown)) = folder {
                     state.set_meta(SHOWN_BY_PARQUET, &shown)?;
                     note_replaced(conn, &address)?;
+                    ParquetLag::is_over(conn)?;
                     Residue::Snapshots.is_gone(conn)?;
                 }
                 Residue::Published.is_gone(conn)
@@ -199,15 +216,9 @@ impl Session {
         let last = Some((Instant::now(), published.clone()));
         *self.publishing.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
         self.publishing.count.send_modify(|count| *count += 1);
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        let uploading = upload.zip(alone).map(|(upload, alone)| Uploading {
-            upload,
-            readable,
-            erased: erased_snapshots,
-            alone,
-        });
+        views?;
+        let uploading =
+            upload.map(|upload| Uploading { upload, readable, erased: erased_snapshots, alone });
         Ok(Some((published, uploading)))
     }
 

@@ -18,14 +18,14 @@ use crate::publish::{self, PublishedParquet, Root, Stop, Upload};
 
 /// A snapshot that is to be uploaded. No other is made meanwhile.
 pub(crate) struct Uploading {
-    /// Its files, or why there are none: the bucket could not be looked at.
+    /// Its files, or why there are none: the bucket could not be looked at, or the folder not written to.
     pub(super) upload: Result<Upload>,
     /// See [`State::readable_state`]: what it shows.
     pub(super) readable: String,
     /// Earlier snapshots and packs hold what is to be seen no more.
     pub(super) erased: bool,
     /// Kept until it is done.
-    pub(super) alone: OwnedMutexGuard<()>,
+    pub(super) alone: Option<OwnedMutexGuard<()>>,
 }
 
 /// What a session knows of them.
@@ -167,9 +167,8 @@ impl Session {
     }
 
     async fn note_lag(&self, error: String) -> Result<()> {
-        let Some(Root::Bucket(bucket)) = &self.root else { return Ok(()) };
-        let address = bucket.address();
-        let now = Timestamp::now();
+        let Some(root) = &self.root else { return Ok(()) };
+        let (address, now) = (root.address(), Timestamp::now());
         self.writer.run(move |conn| ParquetLag::note(conn, &address, error, now)).await
     }
 }

@@ -170,13 +170,11 @@ impl Answer {
         self.server_date.is_some_and(|date| date < self.ended_at - FARTHEST_BEHIND)
     }
 
-    /// When it was asked for, by the clock that is behind where our own and the service's cannot both be right: what is
-    /// said to be over by one of them alone is not over.
-    pub(crate) fn asked_at(&self) -> Timestamp {
-        match self.server_date {
-            Some(date) if self.is_dated_too_far_behind() => date,
-            _ => self.sent_at,
-        }
+    /// When it was sent, where what was asked for is over at `end`; but not after that where the service's clock is so far
+    /// behind ours that one of both is wrong, and has not come to it: what is over by one of them alone is not over.
+    pub(crate) fn sent_at_by_both(&self, end: Timestamp) -> Timestamp {
+        let is_over = !self.is_dated_too_far_behind() || self.server_date >= Some(end);
+        if is_over { self.sent_at } else { self.sent_at.min(end - Duration::from_micros(1)) }
     }
 
     /// Whether the service says "there is none": 204, or an empty body (field notes). Of a list only
@@ -191,17 +189,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_clocks_that_cannot_both_be_right_the_one_behind_counts() {
+    fn what_is_over_by_one_of_two_clocks_alone_is_not_over() {
         let sent_at: Timestamp = "2026-12-06T03:15:00Z".parse().unwrap();
         let ended_at = sent_at + Duration::from_secs(10);
-        let asked_at = |date: Option<&str>| {
+        let end: Timestamp = "2026-12-05T23:00:00Z".parse().unwrap();
+        let sent = |date: Option<&str>, end: Timestamp| {
             let server_date = date.map(|date| date.parse().unwrap());
-            Answer { status: 200, body: Bytes::new(), sent_at, ended_at, server_date }.asked_at()
+            Answer { status: 200, body: Bytes::new(), sent_at, ended_at, server_date }
+                .sent_at_by_both(end)
         };
         for followed in [None, Some("2026-12-05T15:15:10Z"), Some("2027-12-06T03:15:00Z")] {
-            assert_eq!(asked_at(followed), sent_at, "{followed:?}");
+            assert_eq!(sent(followed, end), sent_at, "{followed:?}");
         }
-        let behind = "2026-12-05T15:15:09Z";
-        assert_eq!(asked_at(Some(behind)), behind.parse().unwrap());
+        let behind = Some("2026-12-05T15:15:09Z");
+        assert_eq!(sent(behind, end), "2026-12-05T22:59:59.999999Z".parse().unwrap());
+        // It is over by both, or by neither.
+        assert_eq!(sent(behind, "2026-12-05T15:15:09Z".parse().unwrap()), sent_at);
+        assert_eq!(sent(behind, "2027-01-01T00:00:00Z".parse().unwrap()), sent_at);
     }
 }

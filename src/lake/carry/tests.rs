@@ -332,6 +332,19 @@ fn scopes_are_asked_for_only_where_every_change_since_is_noted_with_them() {
     ] {
         assert_eq!(way(&table(counter, noted), &then), all, "{why}");
     }
+    let of_before = TableState { changes: counters(&[("", 7)]), ..then.clone() };
+    let noted = Noted {
+        scope: "id".to_owned(),
+        changes: [(7, "g", false), (counter::of(1), "h", true)]
+            .map(|(at, id, has_scopes)| (at, Change { id: id.to_owned(), has_scopes }))
+            .into(),
+    };
+    let now = Table {
+        has_months: false,
+        noted: Some(noted),
+        ..super::tests::table(counters(&[("", counter::of(1))]))
+    };
+    assert_eq!(way(&now, &of_before), all, "a version before counted otherwise");
     let unnoted = TableState { last_change: None, ..then.clone() };
     assert_eq!(way(&table(9, &nine), &unnoted), all);
     let by_months =
