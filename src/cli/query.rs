@@ -314,7 +314,6 @@ mod tests {
         let mut out = Vec::new();
         let mut rows = output::CsvRows::to(&mut out);
         each(connection, sql, |batch| rows.add(batch))?;
-        drop(rows);
         Ok(String::from_utf8(out).unwrap())
     }
 
