@@ -96,11 +96,11 @@ impl Session {
     pub(super) fn unpublished(&self, forms: Forms, when: When) -> Result<Option<Unpublished>> {
         let conn = self.store.connection()?;
         let state = State::new(&conn);
-        let Some(info) = snapshot_info(&conn, &self.catalog)? else {
+        let readable = state.readable_state()?;
+        let Some(info) = snapshot_info(&conn, &self.catalog, &readable)? else {
             tracing::debug!("{NOTHING_LISTED}");
             return Ok(None);
         };
-        let readable = state.readable_state()?;
         let erased = Residue::Published.is_in(&conn)?;
         // To a bucket nothing goes but at its own pace: it may be out of reach.
         let is_in_reach = match &self.root {
@@ -181,11 +181,16 @@ pub(super) fn shown_at(root: &Root, readable: &str, id: &str) -> String {
     format!("{readable} in {} as {id}", root.address())
 }
 
-/// What a snapshot taken now says of itself; `None` before the first complete listing of the cases.
+/// What a snapshot taken now says of itself; `None` before the first complete listing of the cases. `readable` is
+/// [`State::readable_state`], asked before.
 ///
 /// # Errors
 /// Those of reading the store.
-pub(crate) fn snapshot_info(conn: &Connection, catalog: &Catalog) -> Result<Option<SnapshotInfo>> {
+pub(crate) fn snapshot_info(
+    conn: &Connection,
+    catalog: &Catalog,
+    readable: &str,
+) -> Result<Option<SnapshotInfo>> {
     let state = State::new(conn);
     if !state.standings().are_listed()? {
         return Ok(None);
@@ -198,7 +203,7 @@ pub(crate) fn snapshot_info(conn: &Connection, catalog: &Catalog) -> Result<Opti
             .and_then(|ticks| Ticks::new(ticks).to_timestamp()),
         complete: pending::is_complete(conn, catalog)?,
         store_id: state.meta("store_id")?.unwrap_or_default(),
-        state: digest(&state.readable_state()?),
+        state: digest(readable),
         last_id: sql::query(conn, "SELECT snapshot_id FROM sync.snapshot", |row| row.get(0))?
             .into_iter()
             .next(),
