@@ -63,6 +63,7 @@ mod tests {
     use duckdb::Connection;
 
     use super::*;
+    use crate::counter;
     use crate::mirror::reports::fixture;
     use crate::sql::scalar_i64;
 
@@ -75,7 +76,7 @@ mod tests {
     fn each_is_kept_as_long_as_somebody_asks_for_it() {
         let conn = fixture::store(None, 2026..=2026);
         // Each id is so many days old.
-        conn.execute_batch(
+        conn.execute_batch(&format!(
             "CREATE TEMP TABLE ages AS SELECT id, \
                ('2026-11-20 12:00:00'::TIMESTAMP - to_days(id::INTEGER))::VARCHAR || '+00' AS ended \
              FROM (VALUES (1), (6), (8), (29), (31), (399), (401)) t(id); \
@@ -88,10 +89,12 @@ mod tests {
              INSERT INTO sync.feed_calls BY NAME SELECT 500 - id AS id, \
                ended::TIMESTAMPTZ AS ended_at FROM ages; \
              INSERT INTO sync.feed_calls BY NAME SELECT 50 AS id; \
-             INSERT INTO sync.changes VALUES ('notes', '', 205), ('cases', '', 200), ('cases', '2026-01', 5000); \
-             INSERT INTO sync.changed_scopes BY NAME SELECT table_name, counter \
-               FROM (VALUES ('notes'), ('cases')) t(table_name), range(1, 10) c(counter)",
-        )
+             INSERT INTO sync.changes SELECT table_name, part, count * {one} \
+               FROM (VALUES ('notes', '', 205), ('cases', '', 200), ('cases', '2026-01', 5000)) t(table_name, part, count); \
+             INSERT INTO sync.changed_scopes BY NAME SELECT table_name, c.count * {one} AS counter \
+               FROM (VALUES ('notes'), ('cases')) t(table_name), range(1, 10) c(count)",
+            one = format_args!("{}::BIGINT", counter::of(1)),
+        ))
         .unwrap();
         let state = State::new(&conn);
         let now: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
@@ -101,7 +104,7 @@ mod tests {
         assert_eq!(ids(&conn, "run_id", "calls"), runs);
         assert_eq!(ids(&conn, "id", "feed_calls").len(), 8, "of few calls all stay");
         let noted = ids(&conn, "counter", "changed_scopes WHERE table_name = 'notes'");
-        assert_eq!(noted, [6, 7, 8, 9]);
+        assert_eq!(noted, [6, 7, 8, 9].map(counter::of));
         assert_eq!(ids(&conn, "counter", "changed_scopes").len(), 4 + 9);
 
         conn.execute_batch("INSERT INTO sync.feed_calls BY NAME SELECT 2000 AS id").unwrap();
