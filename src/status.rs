@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::catalog::Catalog;
-use crate::config::{Config, ParquetRoot, resolved};
+use crate::config::{Config, ParquetRoot};
 use crate::cycle::{failed_text, failing_text};
 use crate::error::{Error, Kind, Result};
 use crate::lease::Standing as LeaseStanding;
@@ -60,7 +60,7 @@ pub(crate) struct Status {
     pub(crate) waiting: Vec<String>,
     /// Until when the platform wants no call to the change feeds.
     pub(crate) feeds_held_until: Option<String>,
-    /// Since when the object store has no new Parquet snapshot though there should be one.
+    /// Since when the place of the Parquet snapshots has no new one though there should be one.
     pub(crate) parquet_behind_since: Option<String>,
     /// Of `lake.catalog`, where there is one.
     pub(crate) lake: Option<Lake>,
@@ -263,13 +263,8 @@ impl Status {
 
 /// Since when the place of `publish.parquet` is behind, if it is.
 fn parquet_lag(conn: &Connection, config: &Config) -> Result<Option<ParquetLag>> {
-    match &config.publish.parquet {
-        Some(ParquetRoot::Bucket(url)) => ParquetLag::of(conn, &url.to_string()),
-        Some(ParquetRoot::Folder(folder)) => {
-            ParquetLag::of(conn, &resolved(folder).display().to_string())
-        }
-        None => Ok(None),
-    }
+    let place = config.publish.parquet.as_ref().map(ParquetRoot::address);
+    place.map_or(Ok(None), |place| ParquetLag::of(conn, &place))
 }
 
 fn behind_text(lag: &ParquetLag) -> String {

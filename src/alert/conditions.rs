@@ -7,7 +7,6 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::config::ParquetRoot;
 use crate::disk::Disk;
 use crate::error::Result;
 use crate::mirror::{ParquetLag, ResourceRow, State};
@@ -37,7 +36,7 @@ pub(crate) enum Condition {
     Feed,
     /// The disk of the store fills.
     Disk,
-    /// The object store has lacked the newest Parquet snapshot for an hour.
+    /// The place of the Parquet snapshots has lacked the newest for an hour.
     Parquet,
 }
 
@@ -106,11 +105,11 @@ impl Look {
             Some(disk) if disk.is_ample() => {}
             _ => drop(look.unknown.insert(Condition::Disk)),
         }
-        if let Some(ParquetRoot::Bucket(url)) = &session.config().publish.parquet {
-            let lag = ParquetLag::of(conn, &url.to_string())?;
+        if let Some(root) = &session.config().publish.parquet {
+            let lag = ParquetLag::of(conn, &root.address())?;
             let lag = lag.filter(|lag| Timestamp::now().duration_since(lag.since) >= LONG_BEHIND);
             look.holds(Condition::Parquet, lag.iter().map(|lag| &lag.address), |_| {
-                format!("{url} has lacked the newest Parquet snapshot for an hour")
+                format!("{root} has lacked the newest Parquet snapshot for an hour")
             });
         }
         Ok(look)

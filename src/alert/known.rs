@@ -197,7 +197,7 @@ fn what(condition: Condition) -> &'static str {
         Condition::Doubt => "answers of the platform are not believed",
         Condition::Feed => "changes do not arrive",
         Condition::Disk => "the disk of the store fills",
-        Condition::Parquet => "the object store lacks the newest Parquet snapshot",
+        Condition::Parquet => "the place of the Parquet snapshots lacks the newest",
     }
 }
 

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use url::Url;
 
+use super::places::resolved;
+
 /// The value of `publish.parquet`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParquetRoot {
@@ -18,6 +20,14 @@ impl ParquetRoot {
         match self {
             ParquetRoot::Folder(folder) => Some(folder),
             ParquetRoot::Bucket(_) => None,
+        }
+    }
+
+    /// What it is called, the same by whatever path.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            ParquetRoot::Folder(folder) => resolved(folder).display().to_string(),
+            ParquetRoot::Bucket(url) => url.to_string(),
         }
     }
 }

@@ -116,7 +116,7 @@ const METRICS: &[(&str, &str)] = &[
     ("casemirror_published_timestamp_seconds", "when what readers have was taken"),
     (
         "casemirror_parquet_behind_since_timestamp_seconds",
-        "since when the object store lacks a Parquet snapshot that could not go there; no sample: it does not",
+        "since when publish.parquet lacks a snapshot that could not go there; no sample: it does not",
     ),
     ("casemirror_rows", "rows of a table"),
     (

@@ -39,7 +39,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use crate::config::{ParquetRoot, resolved};
+use crate::config::ParquetRoot;
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
@@ -113,7 +113,7 @@ impl Root {
     /// What it is called, the same by whatever path.
     pub(crate) fn address(&self) -> String {
         match self {
-            Root::Folder(folder) => resolved(folder).display().to_string(),
+            Root::Folder(folder) => ParquetRoot::Folder(folder.clone()).address(),
             Root::Bucket(bucket) => bucket.address(),
         }
     }
