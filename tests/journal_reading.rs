@@ -9,6 +9,7 @@ use casemirror::sandbox::{
 };
 use duckdb::Connection;
 
+use crate::support::daemon::Daemon;
 use crate::support::follow::{assert_status, start};
 use crate::support::journals::{FEED, OFFICE, edit, mirrored, month, options, rows};
 use crate::support::scripted::{fault, garbage, refuse};
@@ -348,6 +349,18 @@ fn lines_that_cannot_be_read_make_no_sum_one_of_something_else() {
     assert_eq!(rows(&world.published(), &held), ["matches"]);
 }
 
+/// Types a command while the daemon waits for a part that is held, and lets the part go when the daemon has the command.
+fn forwarded_meanwhile(world: &World, daemon: &mut Daemon<'_>, args: &[&str]) {
+    let child = start(world, args);
+    let log = world.path("daemon.log");
+    daemon.wait_until("the command is forwarded", || {
+        std::fs::read_to_string(&log).unwrap().contains("a command was forwarded")
+    });
+    world.sandbox.release("a part");
+    let output = child.wait_with_output().unwrap();
+    assert_status(&output, 0);
+}
+
 /// The daemon has read the first days of a month, which change then, when somebody closes it.
 #[test]
 fn a_month_that_was_under_way_before_somebody_closes_it_is_read_anew() {
@@ -368,14 +381,7 @@ fn a_month_that_was_under_way_before_somebody_closes_it_is_read_anew() {
     let mut daemon = world.start_daemon();
     assert!(world.wait(world.sandbox.wait_until_held("a part")));
     edit(&world, &closed, Journal::DepotJournals, JournalEdit::Amount, Some(1));
-    let child = start(&world, &["close", "--month", &closed, "--kind", "depot"]);
-    let log = world.path("daemon.log");
-    daemon.wait_until("the command is forwarded", || {
-        std::fs::read_to_string(&log).unwrap().contains("a command was forwarded")
-    });
-    world.sandbox.release("a part");
-    let output = child.wait_with_output().unwrap();
-    assert_status(&output, 0);
+    forwarded_meanwhile(&world, &mut daemon, &["close", "--month", &closed, "--kind", "depot"]);
     daemon.stop();
     assert_status(&read(&world, &closed, &[]), 0);
     assert_journal(&world, "depot_journals", Some(&closed));
@@ -410,14 +416,8 @@ fn a_month_under_way_gives_way_between_two_calls_and_goes_on_where_it_was() {
     assert!(world.wait(world.sandbox.wait_until_held("a part")));
     let day = format!("{typed}-01");
     let kind = ["--kind", "settlement"];
-    let child = start(&world, &[&["journals", "--from", &day, "--to", &day], &kind[..]].concat());
-    let log = world.path("daemon.log");
-    daemon.wait_until("the command is forwarded", || {
-        std::fs::read_to_string(&log).unwrap().contains("a command was forwarded")
-    });
-    world.sandbox.release("a part");
-    let output = child.wait_with_output().unwrap();
-    assert_status(&output, 0);
+    let args = [&["journals", "--from", &day, "--to", &day], &kind[..]].concat();
+    forwarded_meanwhile(&world, &mut daemon, &args);
     daemon.wait_until_idle();
     daemon.stop();
 

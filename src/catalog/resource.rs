@@ -292,12 +292,22 @@ impl Resource {
     /// Whether its answers are of webhook subscriptions, which hold secrets: nothing of them is kept but what its columns
     /// take.
     pub(crate) fn shows_secrets(&self) -> bool {
-        let paths = self.read.iter().flat_map(|read| {
+        self.path_of_secrets().is_some()
+    }
+
+    /// The path of its calls that shows them.
+    pub(super) fn path_of_secrets(&self) -> Option<&str> {
+        let read = self.read.iter().flat_map(|read| {
             let fallback = read.fallback.as_ref().map(|fallback| &fallback.path);
-            [Some(&read.path), read.by_id.as_ref(), fallback].into_iter().flatten()
+            [Some(&read.path), read.by_id.as_ref(), fallback]
         });
-        let mut parts = paths.flat_map(|path| path.split('/'));
-        parts.any(|part| part.eq_ignore_ascii_case("webhooks"))
+        let list = match &self.group {
+            Group::ForEach(each) => each.list.as_ref(),
+            _ => None,
+        };
+        let mut paths = read.chain([list]).flatten();
+        let is_of_secrets = |part: &str| part.eq_ignore_ascii_case("webhooks");
+        paths.find(|path| path.split('/').any(is_of_secrets)).map(String::as_str)
     }
 
     /// The column of this name.

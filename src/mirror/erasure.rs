@@ -76,14 +76,14 @@ pub(crate) const SHOWN_BY_PARQUET: &str = "published_parquet_state";
 /// Key of `sync.meta`: for each place of snapshots, which erasure was the last before what is there was replaced.
 const REPLACED: &str = "snapshots_replaced_after";
 
-/// Whether values were erased since snapshots went to this place the last time, elsewhere in between: those that are there
-/// hold them still.
+/// Whether the snapshots and packs at this place hold what was erased: nothing was published since, or elsewhere alone.
 ///
 /// # Errors
 /// `Store`.
 pub(crate) fn holds_erased(conn: &Connection, place: &str) -> Result<bool> {
     let last = schema::meta(conn, LAST)?.unwrap_or_default();
-    Ok(replaced(conn)?.get(place).is_some_and(|after| *after != last))
+    let is_behind = replaced(conn)?.get(place).is_some_and(|after| *after != last);
+    Ok(is_behind || Residue::Snapshots.is_in(conn)?)
 }
 
 /// A snapshot is at this place, and none from before the last erasure.
@@ -96,7 +96,8 @@ pub(crate) fn note_replaced(conn: &Connection, place: &str) -> Result<()> {
     all.insert(place.to_owned(), last);
     let text = serde_json::to_string(&all)
         .map_err(|e| Error::caused(Kind::Internal, "the places of snapshots are no JSON", e))?;
-    schema::set_meta(conn, REPLACED, &text)
+    schema::set_meta(conn, REPLACED, &text)?;
+    Residue::Snapshots.is_gone(conn)
 }
 
 fn replaced(conn: &Connection) -> Result<BTreeMap<String, String>> {

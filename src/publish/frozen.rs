@@ -230,13 +230,8 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        if self.in_transaction.get() {
-            // The error that brought us here is the one to report.
-            let _ = self.reading.execute_batch("ROLLBACK");
-        }
-        if let Some(bounds) = &self.bounds {
-            let _ = log::let_go(&self.reading, bounds);
-        }
+        // The error that brought us here is the one to report.
+        let _ = self.let_go();
     }
 }
 

@@ -103,14 +103,8 @@ impl World {
                 root: self.views_root.as_deref().unwrap_or(&parquet),
             }),
         };
-        let info = SnapshotInfo {
-            taken_at: at.parse().unwrap(),
-            watermark: Some("2026-11-20T01:50:00.1234567Z".parse().unwrap()),
-            complete: true,
-            store_id: self.store_id.to_owned(),
-            state: String::new(),
-            last_id: None,
-        };
+        let watermark = Some("2026-11-20T01:50:00.1234567Z".parse().unwrap());
+        let info = SnapshotInfo { watermark, ..info(self.store_id, at) };
         let begun = begin(&targets, info, stop)?;
         let reading = self.conn.try_clone().unwrap();
         let frozen = {

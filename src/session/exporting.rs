@@ -10,7 +10,7 @@ use super::unpublished::{NOTHING_LISTED, snapshot_info};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Residue, State, Store, holds_erased};
+use crate::mirror::{State, Store, holds_erased};
 use crate::progress::Progress;
 use crate::publish::{self, Frozen, Made, PublishedParquet, Root, Stop, Targets};
 
@@ -76,7 +76,7 @@ fn make(
     })?;
     publish::check_snapshots(&root, &info.store_id, stop)?;
     let tables = catalog.names();
-    let erased = Residue::Snapshots.is_in(&conn)? || holds_erased(&conn, &root.address())?;
+    let erased = holds_erased(&conn, &root.address())?;
     // The file with the views is made by what publishes all of it: this snapshot may be another folder's.
     let all = targets(config, Some(&root), &tables, erased);
     let targets = Targets { database: None, views: None, ..all };

@@ -8,16 +8,14 @@ use duckdb::{Connection, InterruptHandle};
 use jiff::Timestamp;
 
 use super::Session;
-use super::unpublished::{SHOWN_BY_DATABASE, Unpublished, shown_at};
+use super::unpublished::{SHOWN_BY_DATABASE, Unpublished, note_shown, shown_at};
 use super::uploading::{Uploading, Uploads};
 use super::views::{self, Standing};
 use crate::config::{Config, ParquetRoot};
 use crate::durable;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::mirror::{
-    ParquetLag, PublishedSnapshot, Residue, SHOWN_BY_PARQUET, State, note_replaced,
-};
+use crate::mirror::{PublishedSnapshot, Residue, State};
 use crate::publish::{
     self, Frozen, Made, ParquetTarget, Published, Root, SnapshotInfo, Stop, Targets,
 };
@@ -203,10 +201,7 @@ impl Session {
                 state.set_meta(PUBLISHED_FILE, &file)?;
                 snapshot.note(conn)?;
                 if let Some((address, shown)) = folder {
-                    state.set_meta(SHOWN_BY_PARQUET, &shown)?;
-                    note_replaced(conn, &address)?;
-                    ParquetLag::is_over(conn)?;
-                    Residue::Snapshots.is_gone(conn)?;
+                    note_shown(conn, &address, &shown)?;
                 }
                 Residue::Published.is_gone(conn)
             })

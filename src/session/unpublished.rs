@@ -7,11 +7,13 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
 use super::Session;
-use super::publishing::PUBLISHED_FILE;
-use super::publishing::{Forms, When};
+use super::publishing::{Forms, PUBLISHED_FILE, When};
 use crate::catalog::Catalog;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{Residue, RunLog, SHOWN_BY_PARQUET, State, holds_erased, stay_in_snapshots};
+use crate::mirror::{
+    ParquetLag, Residue, RunLog, SHOWN_BY_PARQUET, State, holds_erased, note_replaced,
+    stay_in_snapshots,
+};
 use crate::pending::{self, PendingScope};
 use crate::publish::{self, Manifest, Root, SnapshotInfo};
 use crate::sql;
@@ -109,7 +111,7 @@ impl Session {
             Some(Root::Bucket(_)) => forms == Forms::Both,
         };
         let holds_erased = match &self.root {
-            Some(root) => Residue::Snapshots.is_in(&conn)? || holds_erased(&conn, &root.address())?,
+            Some(root) => holds_erased(&conn, &root.address())?,
             None => false,
         };
         let erased_snapshots = holds_erased && is_in_reach;
@@ -179,6 +181,16 @@ fn digest(readable: &str) -> String {
 /// nothing.
 pub(super) fn shown_at(root: &Root, readable: &str, id: &str) -> String {
     format!("{readable} in {} as {id}", root.address())
+}
+
+/// Notes that a snapshot at `address` is there for readers; `shown` is [`shown_at`].
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn note_shown(conn: &Connection, address: &str, shown: &str) -> Result<()> {
+    State::new(conn).set_meta(SHOWN_BY_PARQUET, shown)?;
+    note_replaced(conn, address)?;
+    ParquetLag::is_over(conn)
 }
 
 /// What a snapshot taken now says of itself; `None` before the first complete listing of the cases. `readable` is

@@ -10,10 +10,10 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::Session;
 use super::publishing::blocking;
-use super::unpublished::shown_at;
+use super::unpublished::{note_shown, shown_at};
 use crate::error::{Kind, Result};
 use crate::failpoint;
-use crate::mirror::{ParquetLag, Residue, SHOWN_BY_PARQUET, State, note_replaced};
+use crate::mirror::{ParquetLag, State};
 use crate::publish::{self, PublishedParquet, Root, Stop, Upload};
 
 /// A snapshot that is to be uploaded. No other is made meanwhile.
@@ -152,18 +152,10 @@ impl Session {
     }
 
     async fn note_uploaded(&self, readable: String) -> Result<()> {
-        let Some(Root::Bucket(bucket)) = &self.root else { return Ok(()) };
+        let Some(root @ Root::Bucket(_)) = &self.root else { return Ok(()) };
         self.publishing.uploads.is_empty.store(false, Ordering::Relaxed);
-        let address = bucket.address();
-        let shown = self.root.as_ref().map(|root| shown_at(root, &readable, ""));
-        self.writer
-            .run(move |conn| {
-                State::new(conn).set_meta(SHOWN_BY_PARQUET, &shown.unwrap_or_default())?;
-                note_replaced(conn, &address)?;
-                Residue::Snapshots.is_gone(conn)?;
-                ParquetLag::is_over(conn)
-            })
-            .await
+        let (address, shown) = (root.address(), shown_at(root, &readable, ""));
+        self.writer.run(move |conn| note_shown(conn, &address, &shown)).await
     }
 
     async fn note_lag(&self, error: String) -> Result<()> {

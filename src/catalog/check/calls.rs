@@ -131,15 +131,11 @@ fn secrets(resource: &Resource, faults: &mut Vec<String>) {
             faults.push(format!("column \"{}\": a Secret is never stored", column.name));
         }
     }
-    let mut all = addresses(resource).into_iter();
-    let Some(address) = all.find(|a| segments(a.path).iter().any(|part| part == "webhooks")) else {
-        return;
-    };
+    let Some(path) = resource.path_of_secrets() else { return };
     let left_out = |field: &str| resource.leave_out.iter().any(|left| left == field);
     if !left_out("Secret") {
         faults.push(format!(
-            "leave_out = [\"Secret\"] is missing: {} shows the secrets of subscriptions",
-            address.path
+            "leave_out = [\"Secret\"] is missing: {path} shows the secrets of subscriptions"
         ));
     }
     let cut = resource.columns.iter().any(|c| c.path == ["Url"] && c.cut.is_some());
