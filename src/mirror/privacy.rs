@@ -37,14 +37,8 @@ pub(super) fn hide_secrets(conn: &Connection, catalog: &Catalog) -> Result<()> {
     let mut hidden = 0;
     for resource in catalog.resources().iter().filter(|resource| resource.shows_secrets()) {
         let (table, name) = (sql::ident(&resource.table), sql::text(&resource.table));
-        let there = format!(
-            "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() \
-               AND schema_name = 'history' AND table_name = {name}"
-        );
-        let schemas =
-            if scalar_i64(conn, &there)? > 0 { &["main", "history"][..] } else { &["main"] };
         let mut rows = 0;
-        for schema in schemas {
+        for schema in ["main", "history"] {
             let extra = format!(
                 "UPDATE {schema}.{table} SET {EXTRA_COLUMN} = NULL WHERE {EXTRA_COLUMN} IS NOT NULL"
             );
