@@ -2,6 +2,7 @@
 //! `--json` show alike.
 
 mod fault;
+mod findings;
 mod health;
 mod lake;
 
@@ -13,19 +14,19 @@ use serde::Serialize;
 
 use crate::catalog::Catalog;
 use crate::config::{Config, ParquetRoot};
-use crate::cycle::{failed_text, failing_text};
 use crate::error::{Error, Kind, Result};
 use crate::lease::Standing as LeaseStanding;
 use crate::mirror::{
-    FEED_TABLES, FailureRow, Freshness, ParquetLag, Residue, ResourceRow, RunLog, RunRow,
-    STAY_IN_SNAPSHOTS, State, Store, stay_in_snapshots,
+    FailureRow, ParquetLag, Residue, RunLog, RunRow, STAY_IN_SNAPSHOTS, State, Store,
+    stay_in_snapshots,
 };
-use crate::pending::{self, Pending, PendingTable};
-use crate::scope::{REVENUE, TableStatus};
+use crate::pending::{self, Pending};
+use crate::scope::REVENUE;
 use crate::text::counted;
 use crate::ticks::Ticks;
 
 pub(crate) use fault::Fault;
+use findings::{Findings, is_asked};
 pub(crate) use health::Health;
 pub(crate) use lake::Lake;
 
@@ -314,89 +315,6 @@ fn verified(state: &State<'_>) -> Result<Option<Verified>> {
     }))
 }
 
-/// What the store says is wrong, by table.
-struct Findings {
-    resources: BTreeMap<String, ResourceRow>,
-    /// Open rejects.
-    rejects: BTreeMap<String, i64>,
-    /// Failed scopes, and the error of one of them.
-    failed: BTreeMap<String, (i64, String)>,
-}
-
-impl Findings {
-    fn of(conn: &Connection, config: &Config, catalog: &Catalog) -> Result<Findings> {
-        let log = RunLog::new(conn);
-        let resources = State::new(conn).statuses().all()?;
-        let is_asked = |table: &str| is_asked(&resources, table);
-        let tables: Vec<&str> = catalog.names().into_iter().chain(FEED_TABLES).collect();
-        // The feeds are asked in every run.
-        let asked: Vec<&str> = catalog
-            .resources()
-            .iter()
-            .filter(|r| is_asked(&r.table) && is_asked(r.read_with()))
-            .map(|r| r.table.as_str())
-            .chain(FEED_TABLES)
-            .collect();
-        let rejects = log.open_rejects(&tables, &[])?;
-        let failed = log.failed_scopes(&asked, &[], config.source.search_delay)?;
-        Ok(Findings { resources, rejects, failed })
-    }
-
-    /// What is wrong with a table.
-    fn problems(&self, table: &str, row: &ResourceRow, catalog: &Catalog) -> Vec<String> {
-        let mut problems = Vec::new();
-        if row.own_status() == TableStatus::Failing {
-            problems.push(failing_text(table, row.reason.as_deref().unwrap_or("")));
-        }
-        if let Some((count, error)) = self.failed.get(table) {
-            problems.push(failed_text(table, *count, error));
-        }
-        let read_with = catalog.get(table).map_or(table, |r| r.read_with());
-        let are_asked = is_asked(&self.resources, table) && is_asked(&self.resources, read_with);
-        if let Some(rejected) = self.rejects.get(table).filter(|n| **n > 0 && are_asked) {
-            problems.push(rejected_text(table, *rejected));
-        }
-        problems
-    }
-
-    /// What is wrong with what is no table of the catalog: rows of the feeds that cannot be read.
-    fn beside_the_catalog(&self) -> Vec<String> {
-        let is_beside = |table: &str| !self.resources.contains_key(table);
-        let failed = self.failed.iter().filter(|(table, _)| is_beside(table));
-        let rejects = self.rejects.iter().filter(|(table, _)| is_beside(table));
-        failed
-            .map(|(table, (count, error))| failed_text(table, *count, error))
-            .chain(rejects.map(|(table, rejected)| rejected_text(table, *rejected)))
-            .collect()
-    }
-
-    fn table(
-        &self,
-        table: String,
-        row: &ResourceRow,
-        fresh: Freshness,
-        stale: Option<&PendingTable>,
-    ) -> Table {
-        Table {
-            status: row.status.name(),
-            reason: row.reason.clone(),
-            since: row.since.map(shown),
-            rows: fresh.rows,
-            last_change: fresh.last_change.map(shown),
-            last_checked: fresh.last_checked.map(shown),
-            pending: stale.map_or(0, |stale| stale.scopes),
-            pending_reason: stale.map(PendingTable::reason),
-            pending_reasons: stale.map(|stale| stale.reasons.clone()).unwrap_or_default(),
-            rejected: self.rejects.get(&table).copied().unwrap_or(0),
-            table,
-        }
-    }
-}
-
-fn is_asked(resources: &BTreeMap<String, ResourceRow>, table: &str) -> bool {
-    resources.get(table).is_some_and(ResourceRow::is_asked)
-}
-
 /// What waits, in one line per reason.
 fn waits(pending: &Pending) -> Vec<String> {
     let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -416,10 +334,6 @@ fn last_failure(runs: &[RunRow]) -> Option<String> {
     let failed = last.outcome.as_deref() == Some("failed");
     let error = last.error.as_deref().unwrap_or("no error was noted");
     failed.then(|| fault::failed_run_text(&last.command, error))
-}
-
-fn rejected_text(table: &str, rejected: i64) -> String {
-    format!("{table}: {}, see sync.rejects", counted(rejected, "open reject"))
 }
 
 impl From<RunRow> for Run {
@@ -458,6 +372,7 @@ fn shown(at: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pending::PendingTable;
 
     #[test]
     fn each_table_is_named_with_as_many_scopes_as_wait_for_that_reason() {

@@ -28,6 +28,7 @@ mod context;
 mod differing;
 mod forecast;
 mod lines;
+mod month_figures;
 mod revenue;
 mod sample;
 mod totals;

@@ -5,7 +5,7 @@ mod html;
 
 use serde_json::{Value, json};
 
-use super::resource::{EXTRA_COLUMN, HISTORY_COLUMNS, OWN_COLUMNS};
+use super::ddl::{EXTRA_COLUMN, HISTORY_COLUMNS, OWN_COLUMNS};
 use super::{Catalog, Class, Group, Refresh, Resource};
 
 pub(crate) use dbt::{Age, Ages};

@@ -8,6 +8,7 @@
 
 mod check;
 mod column;
+mod ddl;
 mod dictionary;
 mod file;
 mod load;
@@ -23,13 +24,13 @@ use std::sync::Arc;
 
 pub use column::{Class, Scalar};
 pub(crate) use column::{Column, ColumnType, Cut, Origin};
+pub(crate) use ddl::{EXTRA_COLUMN, SYNCED_AT_COLUMN, comment_on_column, comment_on_table};
 pub(crate) use dictionary::{Age, Ages, Described, DictionaryFormat, Report};
 pub(crate) use names::class_of_name;
 pub(crate) use resource::Person;
 pub(crate) use resource::{
-    Address, ChangeDate, Child, Condition, EVENTS, EXTRA_COLUMN, Fallback, ForEach,
-    JOURNAL_COLUMNS, Journal, LINE_ID, LINE_NUMBER, Lookup, Method, Partial, Read, Refresh,
-    SYNCED_AT_COLUMN, Windows, comment_on_column, comment_on_table,
+    Address, ChangeDate, Child, Condition, EVENTS, Fallback, ForEach, JOURNAL_COLUMNS, Journal,
+    LINE_ID, LINE_NUMBER, Lookup, Method, Partial, Read, Refresh, Windows,
 };
 pub use resource::{Answer, Group, Paging, Resource};
 

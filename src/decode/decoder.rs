@@ -10,17 +10,13 @@ use serde_json::value::RawValue;
 
 use super::builder::ColumnBuilder;
 use super::record::{Cell, Reader, Row};
+use super::rejects::Rejects;
 use super::slots;
 use super::value::{self, Value};
 use super::{Context, Decoded, Drift, Param, Params, Reject, canonical};
 use crate::catalog::{Catalog, ColumnType, Group, LINE_ID, LINE_NUMBER, Origin, Resource, Scalar};
 use crate::error::{Error, Kind, Result};
 
-/// Rejects of a table that are told one by one of an answer. What reports leave open hangs on them, so that
-/// none may go unsaid: of the others each column is told once.
-const MOST_REJECTS: usize = 10_000;
-/// The key of some record that is not known, in `sync.rejects`.
-const SOME_RECORD: &str = "#";
 /// New fields of a table that are told of one answer; their values are in `_extra` all the same.
 const MOST_DRIFT: usize = 200;
 
@@ -49,9 +45,7 @@ pub struct Decoder<'a> {
     exact: String,
     /// How many records there were of each rest of a key that a position completes.
     positions: HashMap<String, i64>,
-    rejects: Vec<Reject>,
-    /// Rejects beyond [`MOST_REJECTS`], by column.
-    more_rejects: BTreeMap<Option<String>, MoreRejects>,
+    rejects: Rejects,
     drift: BTreeMap<String, Option<String>>,
     without_key: bool,
     /// Records seen, whether they became rows or not.
@@ -94,13 +88,6 @@ fn numbered(resource: &Resource) -> Vec<usize> {
         .filter(|(_, column)| column.name == LINE_ID || column.name == LINE_NUMBER)
         .map(|(i, _)| i)
         .collect()
-}
-
-/// Rejects that are not told one by one.
-struct MoreRejects {
-    /// The id of the scope that all of them belong to.
-    scope: Option<i64>,
-    count: usize,
 }
 
 /// How a record is called where something is wrong with it.
@@ -160,8 +147,7 @@ impl<'a> Decoder<'a> {
             ),
             exact: String::new(),
             positions: HashMap::new(),
-            rejects: Vec::new(),
-            more_rejects: BTreeMap::new(),
+            rejects: Rejects::default(),
             drift: BTreeMap::new(),
             without_key: false,
             records: 0,
@@ -290,7 +276,7 @@ impl<'a> Decoder<'a> {
     fn reject_whole(&mut self, known: &Name, error: String) {
         self.without_key = true;
         let joint = if known.key.is_empty() { "" } else { "/" };
-        self.reject(Reject {
+        self.rejects.push(Reject {
             table: self.reader.resource.table.clone(),
             scope: known.scope,
             record_key: format!("{}{joint}#{}", known.key, self.records),
@@ -298,36 +284,6 @@ impl<'a> Decoder<'a> {
             value: None,
             error,
         });
-    }
-
-    fn reject(&mut self, reject: Reject) {
-        if self.rejects.len() < MOST_REJECTS {
-            self.rejects.push(reject);
-            return;
-        }
-        let more = self
-            .more_rejects
-            .entry(reject.column)
-            .or_insert(MoreRejects { scope: reject.scope, count: 0 });
-        more.count += 1;
-        more.scope = more.scope.filter(|scope| reject.scope == Some(*scope));
-    }
-
-    /// All rejects: those beyond [`MOST_REJECTS`] as one per column.
-    fn all_rejects(&mut self) -> Vec<Reject> {
-        let table = &self.reader.resource.table;
-        let more = std::mem::take(&mut self.more_rejects).into_iter();
-        let more = more.map(|(column, MoreRejects { scope, count })| Reject {
-            table: table.clone(),
-            scope,
-            record_key: SOME_RECORD.to_owned(),
-            column,
-            value: None,
-            error: format!(
-                "{count} more do not fit, beyond the first {MOST_REJECTS} of the answer"
-            ),
-        });
-        self.rejects.drain(..).chain(more).collect()
     }
 
     fn finish_row(&mut self, raw: &'a str, row: Row<'a>) {
@@ -358,8 +314,8 @@ impl<'a> Decoder<'a> {
             self.live[*earlier] = false;
             let name = self.name(&row, None);
             // The earlier record is gone, and what was wrong with it too.
-            self.rejects.retain(|r| r.record_key != name.key);
-            self.reject(Reject {
+            self.rejects.forget(&name.key);
+            self.rejects.push(Reject {
                 table: resource.table.clone(),
                 scope: name.scope,
                 record_key: name.key,
@@ -373,7 +329,7 @@ impl<'a> Decoder<'a> {
         if !row.faults.is_empty() {
             let name = self.name(&row, None);
             for (i, value, error) in row.faults {
-                self.reject(Reject {
+                self.rejects.push(Reject {
                     table: resource.table.clone(),
                     scope: name.scope,
                     record_key: name.key.clone(),
@@ -450,7 +406,6 @@ impl<'a> Decoder<'a> {
                 self.children[list.child].1.push_list(list.text, &list.params);
             }
         }
-        let rejects = self.all_rejects();
         let wrong = |e| Error::caused(Kind::Internal, "decoded columns do not fit together", e);
         let resource = self.reader.resource;
         let schema = Arc::clone(&resource.schema);
@@ -466,9 +421,9 @@ impl<'a> Decoder<'a> {
         }
         let table = resource.table.clone();
         Ok(Decoded {
+            rejects: self.rejects.all(&table),
             resource,
             rows,
-            rejects,
             drift: self
                 .drift
                 .into_iter()

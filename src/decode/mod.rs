@@ -15,6 +15,7 @@ mod load;
 mod privacy;
 mod reading;
 mod record;
+mod rejects;
 mod rewrite;
 mod slots;
 mod value;

@@ -9,7 +9,8 @@ use arrow::datatypes::Decimal128Type;
 use super::asking::{Asking, Gate, from_a_random_one};
 use super::context::Context;
 use super::lines;
-use super::{Comparison, Finding, Step, amount, decide, hundredths};
+use super::month_figures::{Figures, Matches, Sums};
+use super::{Comparison, Finding, Step, decide, hundredths};
 use crate::decode::Decoded;
 use crate::error::Result;
 use crate::journals::MonthRead;
@@ -19,18 +20,6 @@ use crate::text::counted;
 
 /// Why a month is left out whose lines are not known to be as they were read.
 const NOT_KNOWN: &str = "it is pending, failed or rejected";
-
-/// Payment and purchase price in hundredths.
-type Sums = (i128, i128);
-
-/// Which of the mirror's figures the platform's payments are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Matches {
-    /// No annotation changes a payment.
-    Both,
-    With,
-    Without,
-}
 
 #[derive(Debug)]
 struct Open {
@@ -221,7 +210,7 @@ impl Revenue {
         for month in months {
             let key = (month.scope.id, month.scope.month);
             let Some(open) = self.open.get_mut(&key) else { continue };
-            let (false, Some(own)) = (month.unsure, Own::of(&month)) else {
+            let (false, Some(own)) = (month.unsure, Figures::of(&month)) else {
                 leave_out(context, &month, NOT_KNOWN);
                 self.open.remove(&key);
                 continue;
@@ -289,109 +278,13 @@ impl Revenue {
     }
 }
 
-/// The mirror's figures of a month, in hundredths.
-struct Own {
-    payment: i128,
-    change: i128,
-    price: i128,
-    /// Annotations are mirrored: where they are not, what is left of them changes nothing.
-    has_annotations: bool,
-}
-
-impl Own {
-    fn of(month: &RevenueMonth) -> Option<Own> {
-        Some(Own {
-            payment: hundredths(&month.payment)?,
-            change: hundredths(&month.payment_change)?,
-            price: hundredths(&month.purchase_price)?,
-            has_annotations: month.has_annotations,
-        })
-    }
-
-    fn payments(&self, (payment, _): Sums) -> Option<Matches> {
-        let with_changes = self.has_annotations && self.payment + self.change == payment;
-        match (self.payment == payment, with_changes) {
-            (true, true) => Some(Matches::Both),
-            (false, true) => Some(Matches::With),
-            (true, false) => Some(Matches::Without),
-            (false, false) => None,
-        }
-    }
-
-    fn matches(&self, source: Sums) -> Option<Matches> {
-        self.payments(source).filter(|_| self.price == source.1)
-    }
-
-    /// Whether changes of payments may be all that is missing.
-    fn needs_annotations(&self, source: Sums) -> bool {
-        self.payments(source).is_none() && self.price == source.1
-    }
-
-    /// In payments, where these differ, else in purchase prices.
-    fn difference(&self, source: Sums) -> String {
-        match self.payments(source) {
-            None => amount(source.0 - self.payment - self.change),
-            Some(_) => amount(source.1 - self.price),
-        }
-    }
-
-    /// One row for the payments, and one for the purchase prices where they differ.
-    fn rows(
-        &self,
-        month: &RevenueMonth,
-        source: Sums,
-        matches: Option<Matches>,
-        finding: &Finding,
-    ) -> Vec<Comparison> {
-        let what = name(month);
-        let mirror = match self.payments(source) {
-            Some(Matches::Without) => format!("{} without annotations", amount(self.payment)),
-            Some(Matches::With) => {
-                format!("{} with annotations", amount(self.payment + self.change))
-            }
-            Some(Matches::Both) => amount(self.payment),
-            None if self.change == 0 => amount(self.payment),
-            None => format!(
-                "{} ({} with annotations)",
-                amount(self.payment),
-                amount(self.payment + self.change)
-            ),
-        };
-        let off = self.payments(source).is_none();
-        let mut rows = Vec::new();
-        if off || matches.is_some() {
-            rows.push(Comparison {
-                what: format!("{what}: payments"),
-                subject: subject(month),
-                source: amount(source.0),
-                mirror,
-                finding: finding.clone(),
-            });
-        }
-        if self.price != source.1 {
-            let how = amount(source.1 - self.price);
-            rows.push(Comparison {
-                what: format!("{what}: purchase prices"),
-                subject: subject(month),
-                source: amount(source.1),
-                mirror: amount(self.price),
-                finding: match finding {
-                    Finding::Unsettled(_) => Finding::Unsettled(how),
-                    Finding::Different(_) | Finding::Same => Finding::Different(how),
-                },
-            });
-        }
-        rows
-    }
-}
-
 /// What is to be read again, or did not fit, is known to be no sum.
 fn leave_out(context: &Context, month: &RevenueMonth, why: &str) {
     context.leave_out(format!("{}: {why}", name(month)), 1);
 }
 
 /// `revenue Sentrum (offices/11) 2026-03`.
-fn name(month: &RevenueMonth) -> String {
+pub(super) fn name(month: &RevenueMonth) -> String {
     lines::month_name("revenue", month.name.as_deref(), month.scope)
 }
 
@@ -423,7 +316,7 @@ async fn name_lines(
 }
 
 /// What the comparisons of a month's sum are about.
-fn subject(month: &RevenueMonth) -> String {
+pub(super) fn subject(month: &RevenueMonth) -> String {
     format!("{REVENUE_SUMS} {}", month.scope)
 }
 
@@ -434,19 +327,4 @@ fn sums(decoded: &Decoded) -> Option<Sums> {
         (column.len() == 1 && column.is_valid(0)).then(|| column.value(0))
     };
     Some((figure("total_payment")?, figure("total_purchase_price")?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_left_of_annotations_that_are_not_mirrored_changes_no_payment() {
-        let own = |has_annotations| Own { payment: 100, change: -10, price: 5, has_annotations };
-        let says =
-            |source| [true, false].map(|are_mirrored| own(are_mirrored).payments((source, 5)));
-        assert_eq!(says(90), [Some(Matches::With), None]);
-        assert_eq!(says(100), [Some(Matches::Without); 2]);
-        assert_eq!([true, false].map(|are| own(are).needs_annotations((90, 5))), [false, true]);
-    }
 }

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::{Described, OWN_COLUMNS, Report, class, own_column};
-use crate::catalog::resource::HISTORY_COLUMNS;
+use crate::catalog::ddl::HISTORY_COLUMNS;
 use crate::catalog::{Catalog, Group, Resource};
 use crate::sql;
 

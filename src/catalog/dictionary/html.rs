@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{OWN_COLUMNS, Report, class, endpoint, own_column, refresh};
-use crate::catalog::resource::HISTORY_COLUMNS;
+use crate::catalog::ddl::HISTORY_COLUMNS;
 use crate::catalog::{Catalog, Column, Resource};
 
 /// How it looks, in light and dark, wide and narrow.
