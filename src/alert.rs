@@ -198,7 +198,7 @@ mod tests {
         );
         let path = folder.path().join("casemirror.toml");
         std::fs::write(&path, text).unwrap();
-        let config = Config::load(&path, &[]).unwrap();
+        let config = Config::load(&path, &[], |_| None).unwrap();
         let session = Session::open(config, Writing::Applying, Progress::silent()).unwrap();
         let differs = "INSERT INTO sync.verifications (run_id, verified_at, what, source, mirror, difference, subject, \
                        standing) VALUES (1, now(), 'costs', '1', '2', '1', 'x', true)";

@@ -185,7 +185,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("casemirror.toml");
         std::fs::write(&path, text).unwrap();
-        Config::load(&path, &[]).unwrap()
+        Config::load(&path, &[], |_| None).unwrap()
     }
 
     #[test]

@@ -248,7 +248,7 @@ fn a_service_that_does_not_know_the_filter_for_ties_is_read_by_skip(#[case] stat
 /// What asks the feeds, as a process has it.
 fn polls(world: &World) -> Polls {
     let ledger = ("feed.ledger".to_owned(), "feed-calls".to_owned());
-    let config = Config::load(&world.path("casemirror.toml"), &[ledger]).unwrap();
+    let config = Config::load(&world.path("casemirror.toml"), &[ledger], |_| None).unwrap();
     let catalog = Arc::new(Catalog::load(None).unwrap());
     let store = Store::open(&config, &catalog).unwrap();
     let writer = Writer::start(&store).unwrap();

@@ -151,5 +151,5 @@ fn config(brokerage: &Brokerage, folder: &Path, history: bool) -> Config {
     );
     let path = folder.join("casemirror.toml");
     std::fs::write(&path, text).expect("the configuration can be written");
-    Config::load(&path, &[]).expect("it is valid")
+    Config::load(&path, &[], |_| None).expect("it is valid")
 }

@@ -64,7 +64,8 @@ fn part(mirror: &Mirror, args: &[&str]) -> process::Taken {
 }
 
 fn configuration(folder: &Path) -> Config {
-    Config::load(&folder.join("casemirror.toml"), &[]).expect("the configuration is valid")
+    Config::load(&folder.join("casemirror.toml"), &[], |_| None)
+        .expect("the configuration is valid")
 }
 
 /// Opens the store and closes it.

@@ -33,6 +33,7 @@ use std::path::Path;
 
 use args::{Cli, Command};
 
+use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::daemon::Printer;
 use crate::error::{Result, io};
@@ -41,13 +42,14 @@ use crate::progress::Progress;
 /// Runs a command; returns the exit status (docs/architecture.md, "Commands").
 pub async fn run(cli: Cli) -> Result<u8> {
     let load = || {
-        let config = Config::load(cli.global.config_path(), &cli.global.overrides())?;
+        let config = Config::load(cli.global.config_path(), &cli.global.overrides(), table_names)?;
         for caution in config.cautions() {
             tracing::warn!("{caution}");
         }
         Ok(config)
     };
-    let offline = || Config::load_offline(cli.global.config.as_deref(), &cli.global.overrides());
+    let offline =
+        || Config::load_offline(cli.global.config.as_deref(), &cli.global.overrides(), table_names);
     let quiet = cli.global.quiet > 0;
     let progress = || Progress::new(quiet);
     match &cli.command {
@@ -97,6 +99,12 @@ pub async fn run(cli: Cli) -> Result<u8> {
         }
         Command::Man(args) => man::run(args),
     }
+}
+
+/// The names of all tables, as the configuration asks for them.
+fn table_names(dir: Option<&Path>) -> Option<Vec<String>> {
+    let catalog = Catalog::load(dir).ok()?;
+    Some(catalog.names().into_iter().map(str::to_owned).collect())
 }
 
 /// Prints a result. Who closes the pipe early has read enough.

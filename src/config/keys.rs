@@ -232,7 +232,6 @@ declare::sections! {
     /// Which resources are mirrored.
     pub struct Resources in resources {
         /// Tables not to mirror, such as ["notes"]; `casemirror schema` lists them all.
-        // `Config::check_tables` compares them with the catalog.
         pub disable: Vec<String> =
             names("must be a list of table names, such as [\"notes\"]"), default [];
 
@@ -245,7 +244,6 @@ declare::sections! {
     /// The `history` schema.
     pub(crate) struct History in history {
         /// Tables that keep earlier versions of their rows: "all", or a list such as ["cases", "costs"].
-        // `Config::check_tables` compares the names with the catalog.
         pub(crate) tables: HistoryTables = names_or_all(), default "all";
     }
 

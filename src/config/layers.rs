@@ -12,11 +12,12 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::{Error, Kind, Result};
 
-use super::Config;
 use super::declare::Key;
 use super::keys::{self, KEYS};
 use super::reader::{Reader, Scope};
+use super::rules;
 use super::violation::{self, Origin, Violation};
+use super::{Config, TableNames};
 
 /// `CASEMIRROR_SOURCE__CLIENT_ID` sets `source.client_id`.
 const ENVIRONMENT_PREFIX: &str = "CASEMIRROR_";
@@ -186,9 +187,10 @@ impl Layers {
     /// # Errors
     ///
     /// [`Kind::Config`] with all violations of all layers.
-    pub(super) fn read(self, scope: Scope) -> Result<Config> {
+    pub(super) fn read(self, scope: Scope, tables: TableNames) -> Result<Config> {
         let mut reader = Reader::new(self, scope);
         let config = Config::read(&mut reader);
+        rules::tables_are_there(&mut reader, tables);
         violation::refuse_any(reader.finish())?;
         Ok(config.expect("a value is missing only where a violation has been noted"))
     }

@@ -64,10 +64,14 @@ pub(crate) fn bucket_url(text: &str) -> BucketUrl {
 
 use layers::Layers;
 use reader::Scope;
-use violation::{Origin, Violation};
+use violation::Origin;
 
 /// Where the configuration is looked for when nothing else is said.
 pub(crate) const DEFAULT_PATH: &str = "casemirror.toml";
+
+/// The names of all tables, with the resource files in this folder too; `None` where these are wrong, which is told
+/// when they are loaded.
+pub type TableNames = fn(Option<&Path>) -> Option<Vec<String>>;
 
 /// How the change feed is queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,19 +131,20 @@ impl Config {
     /// Reads the file at `path` and puts the environment and then `overrides` (key and value, from
     /// the command line) over it.
     ///
-    /// Relative paths, wherever they were set, are relative to the folder of `path`.
+    /// Relative paths, wherever they were set, are relative to the folder of `path`. `tables` says which names of
+    /// tables there are.
     ///
     /// # Errors
     ///
     /// One error of [`Kind::Config`] that names every violation: where it was set, the key, the
     /// value (never a secret one), and what is allowed. Nothing but the configuration file, the
     /// secret file, and the existence of the other named files has been touched.
-    pub fn load(path: &Path, overrides: &[(String, String)]) -> Result<Config> {
+    pub fn load(path: &Path, overrides: &[(String, String)], tables: TableNames) -> Result<Config> {
         Layers::defaults()
             .file(path)?
             .environment(std::env::vars_os())
             .overrides(overrides)
-            .read(Scope::Whole)
+            .read(Scope::Whole, tables)
     }
 
     /// The same for commands that never call the platform (`schema`, `query`): what is needed to
@@ -152,6 +157,7 @@ impl Config {
     pub(crate) fn load_offline(
         path: Option<&Path>,
         overrides: &[(String, String)],
+        tables: TableNames,
     ) -> Result<Config> {
         let default_path = Path::new(DEFAULT_PATH);
         let layers = match path {
@@ -159,7 +165,7 @@ impl Config {
             None if default_path.exists() => Layers::defaults().file(default_path)?,
             None => Layers::defaults().without_file(default_path),
         };
-        layers.environment(std::env::vars_os()).overrides(overrides).read(Scope::Offline)
+        layers.environment(std::env::vars_os()).overrides(overrides).read(Scope::Offline, tables)
     }
 
     /// The configuration of `casemirror demo`: the defaults, with all files directly in `dir`, and
@@ -172,7 +178,7 @@ impl Config {
     ) -> Config {
         let mut config = Layers::defaults()
             .without_file(Path::new(DEFAULT_PATH))
-            .read(Scope::Offline)
+            .read(Scope::Offline, |_| None)
             .expect("the built-in defaults are valid, which a test proves");
         // A folder that cannot be made absolute (the empty path) is used as it is.
         let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
@@ -187,35 +193,6 @@ impl Config {
         config.publish.parquet = Some(ParquetRoot::Folder(dir.join("parquet")));
         config.publish.views = Some(dir.join("casemirror-views.duckdb"));
         config
-    }
-
-    /// Compares the table names of `resources.disable` and `history.tables` with those of the
-    /// catalog, which is loaded later than the configuration.
-    ///
-    /// # Errors
-    ///
-    /// One error of [`Kind::Config`] that names every table that is not in `known`.
-    pub(crate) fn check_tables(&self, known: &[&str]) -> Result<()> {
-        let history = match &self.history.tables {
-            HistoryTables::All => &[][..],
-            HistoryTables::These(tables) => tables,
-        };
-        let mut violations = Vec::new();
-        for (key, tables) in
-            [("resources.disable", self.resources.disable.as_slice()), ("history.tables", history)]
-        {
-            for table in tables.iter().filter(|table| !known.contains(&table.as_str())) {
-                let suggestion = violation::nearest(table, known.iter().copied())
-                    .map_or("; `casemirror schema` lists them".to_owned(), |near| {
-                        format!("; did you mean {near:?}?")
-                    });
-                violations.push(Violation::new(
-                    self.origins.get(key).cloned().unwrap_or(Origin::Default),
-                    format!("{key}: there is no table {table:?}{suggestion}"),
-                ));
-            }
-        }
-        violation::refuse_any(violations)
     }
 
     /// Whether somebody has set this key, to whatever value.

@@ -14,12 +14,12 @@ use jiff::{ToSpan, Zoned};
 use secrecy::SecretString;
 use url::{Host, Url};
 
-use super::HistoryTables;
 use super::notation::named_zone;
 use super::parquet_root::{BucketUrl, ParquetRoot};
 use super::places::lead_to_one;
 use super::reader::{Reader, Scope};
-use super::violation::Origin;
+use super::violation::{Origin, nearest};
+use super::{HistoryTables, TableNames};
 use crate::durable::with_suffix;
 
 /// A secret is a line of text; a larger file is some other file.
@@ -50,6 +50,28 @@ pub(super) fn first_day(r: &mut Reader, key: &str) -> Option<Date> {
             .push(format!("{key} = {day} lies in the future: nothing is read of the time before"));
     }
     Some(day)
+}
+
+/// Tables are named that there are.
+pub(super) fn tables_are_there(r: &mut Reader, tables: TableNames) {
+    let named = ["resources.disable", "history.tables"]
+        .map(|key| (key, r.quietly(|r| r.names(key, "")).unwrap_or_default()));
+    if named.iter().all(|(_, names)| names.is_empty()) {
+        return;
+    }
+    let Some(known) = tables(r.peek_path("resources.dir").as_deref()) else { return };
+    for (key, names) in named {
+        let unknown = names.iter().filter(|name| !known.contains(name));
+        let told: Vec<String> = unknown
+            .map(|name| match nearest(name, known.iter().map(String::as_str)) {
+                Some(near) => format!("there is no table {name:?}; did you mean {near:?}?"),
+                None => format!("there is no table {name:?}; `casemirror schema` lists them"),
+            })
+            .collect();
+        if !told.is_empty() {
+            r.refuse(key, told.join(", and "));
+        }
+    }
 }
 
 /// Whether the address leads to the machine that asks.

@@ -152,7 +152,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("casemirror.toml");
         std::fs::write(&path, text).unwrap();
-        Config::load(&path, &[]).unwrap()
+        Config::load(&path, &[], |_| None).unwrap()
     }
 
     /// From noon to noon. Both kinds of nights end on a Sunday, so that a weekly schedule is among them.

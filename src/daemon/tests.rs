@@ -53,7 +53,7 @@ impl Place {
         );
         let path = folder.path().join("casemirror.toml");
         std::fs::write(&path, text).unwrap();
-        let config = Config::load(&path, &[]).unwrap();
+        let config = Config::load(&path, &[], |_| None).unwrap();
         let progress = Progress::silent();
         let session = Arc::new(Session::open(config, Writing::Applying, progress.clone()).unwrap());
         let controls = Arc::new(Controls::new(&session.polls().notifier));

@@ -254,7 +254,7 @@ fn a_key_that_stands_twice_is_a_syntax_error() {
 
 #[test]
 fn a_missing_file_is_named_with_the_way_to_one() {
-    let error = Config::load(Path::new("/nowhere/casemirror.toml"), &[]).unwrap_err();
+    let error = Config::load(Path::new("/nowhere/casemirror.toml"), &[], |_| None).unwrap_err();
     assert_eq!(
         (error.kind(), error.chain().as_str()),
         (
@@ -285,10 +285,10 @@ fn variables_of_the_test_suite_and_of_kubernetes_are_no_settings() {
 fn offline_commands_need_no_credentials_but_obey_the_rest() {
     let folder = Folder::with("[source]\nclient_secret_file = \"unreadable\"\n[feed]\ncalls = 0\n");
     let layers = Layers::defaults().file(&folder.path()).unwrap();
-    let text = layers.read(Scope::Offline).unwrap_err().chain();
+    let text = layers.read(Scope::Offline, |_| None).unwrap_err().chain();
     assert_eq!(violations(&text).len(), 1, "{text}");
     folder.write("casemirror.toml", "[publish]\ndatabase = \"mine.duckdb\"\n");
-    let config = Config::load_offline(Some(&folder.path()), &[]).unwrap();
+    let config = Config::load_offline(Some(&folder.path()), &[], |_| None).unwrap();
     assert_eq!(config.publish.database, folder.0.path().join("mine.duckdb"));
     assert_eq!(config.source.base_url.host_str(), Some("source.invalid"));
 }

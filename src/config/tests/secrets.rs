@@ -104,7 +104,7 @@ fn a_path_is_compared_by_where_it_leads() {
     let folder = Folder::with(REQUIRED);
     let linked = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(folder.0.path(), linked.path().join("link")).unwrap();
-    let keys = |path: PathBuf| Config::load(&path, &[]).unwrap().compared_keys(&salt());
+    let keys = |path: PathBuf| Config::load(&path, &[], |_| None).unwrap().compared_keys(&salt());
     let same = keys(folder.path());
     let name = folder.0.path().file_name().unwrap();
     assert_eq!(keys(linked.path().join("link/casemirror.toml")), same);

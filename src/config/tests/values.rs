@@ -244,16 +244,16 @@ fn tables_that_the_catalog_does_not_have_are_named_with_their_place() {
     let folder = Folder::with(&format!(
         "{REQUIRED}[resources]\ndisable = [\"cases\", \"activites\"]\n[history]\ntables = [\"xyz\"]\n"
     ));
-    let config = folder.load(&[], &[]).unwrap();
-    config.check_tables(&["cases", "activites", "xyz"]).unwrap();
-    let error = config.check_tables(&["cases", "activities"]).unwrap_err();
-    assert_eq!(error.kind(), Kind::Config);
-    let text = error.chain().replace(&folder.0.path().display().to_string(), "DIR");
+    let text = folder.refusal(&[], &[("feed.poll", "soon")]);
     insta::assert_snapshot!(text, @r#"
-    the configuration is refused for 2 reasons:
-      DIR/casemirror.toml:6: resources.disable: there is no table "activites"; did you mean "activities"?
-      DIR/casemirror.toml:8: history.tables: there is no table "xyz"; `casemirror schema` lists them
+    the configuration is refused for 3 reasons:
+      DIR/casemirror.toml:6: resources.disable = ["cases", "activites"]: there is no table "activites"; did you mean "activities"?
+      DIR/casemirror.toml:8: history.tables = ["xyz"]: there is no table "xyz"; `casemirror schema` lists them
+      command line: feed.poll = "soon": must be a duration from 100ms to 1day, such as "90s", "10m" or "2h 30m"
     "#);
+    // Which tables there are is known only where the resource files are right.
+    let layers = Layers::defaults().file(&folder.path()).unwrap();
+    layers.read(Scope::Whole, |_| None).unwrap();
 }
 
 #[test]
