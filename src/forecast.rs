@@ -275,7 +275,7 @@ impl Forecaster<'_> {
             line.scopes = rows;
             line.calls += rows.div_ceil(u64::from(page.max(1))).max(1) + hidden.len() as u64;
         }
-        let again = state.scopes().searched_again(
+        let again = state.waiting().searched_again(
             &resource.table,
             &stale,
             self.search_delay_ticks(),

@@ -34,7 +34,7 @@ impl Contacts<'_, '_> {
             // Counted first: roles that wait for their commit just now may name contacts that these ids lack.
             let roles = state.contacts().roles_counter()?;
             let due = state
-                .scopes()
+                .waiting()
                 .again()?
                 .iter()
                 .any(|(table, at, _)| table == CONTACTS && *at <= now.as_microsecond());

@@ -299,7 +299,7 @@ impl<'r> Fetcher<'r> {
         }
         let due = {
             let conn = self.run.store.connection()?;
-            State::new(&conn).scopes().next_search(&[], self.looked_for)?
+            State::new(&conn).waiting().next_search(&[], self.looked_for)?
         };
         let Some(due) = due.and_then(|us| Timestamp::from_microsecond(us).ok()) else {
             return Ok(None);

@@ -37,7 +37,7 @@ impl<'r> Lag<'r> {
         let run = self.run;
         let next = {
             let conn = run.store.connection()?;
-            State::new(&conn).scopes().next_search(&run.options.cases, self.waited)?
+            State::new(&conn).waiting().next_search(&run.options.cases, self.waited)?
         };
         let Some(next) = next.and_then(|us| Timestamp::from_microsecond(us).ok()) else {
             return Ok(false);

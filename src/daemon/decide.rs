@@ -1,6 +1,9 @@
 //! What the worker does next (pure).
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+
+/// A cycle that reads everything may last for days. After this long it gives way to what it does not do itself.
+const LONGEST_ALONE: SignedDuration = SignedDuration::from_mins(10);
 
 /// What the worker knows.
 #[derive(Debug, Clone, Default)]
@@ -51,6 +54,12 @@ pub(crate) fn next(situation: &Situation, now: Timestamp) -> Next {
     }
 }
 
+/// Whether a cycle that began at `began` gives way to what came due since and waits for another one: what failed in
+/// it, and lists that a webhook named.
+pub(crate) fn gives_way(began: Timestamp, due: Option<Timestamp>, now: Timestamp) -> bool {
+    now.duration_since(began) >= LONGEST_ALONE && due.is_some_and(|due| due <= now)
+}
+
 /// The earlier of two times, where there are any.
 pub(crate) fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
     match (a, b) {
@@ -99,6 +108,14 @@ mod tests {
         let s = Situation { due_at: Some(at(20)), schedule_at: Some(at(10)), ..idle() };
         assert_eq!(next(&s, at(9)), Next::Wait(Some(at(10))));
         assert_eq!(next(&s, at(10)), Next::Cycle);
+    }
+
+    #[test]
+    fn a_long_cycle_gives_way_to_what_waits_for_another_one() {
+        assert!(!gives_way(at(0), Some(at(5)), at(599)));
+        assert!(gives_way(at(0), Some(at(5)), at(600)));
+        assert!(!gives_way(at(0), Some(at(601)), at(600)), "it waits for its time");
+        assert!(!gives_way(at(0), None, at(600)));
     }
 
     #[test]

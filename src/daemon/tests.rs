@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tempfile::TempDir;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
-use super::{Host, Manager, Session, run_tasks};
+use super::{Host, Manager, Session, Worker, run_tasks};
 use crate::config::Config;
 use crate::cycle::{Controls, Interrupt, JournalRequest, Options};
 use crate::error::{Kind, Result};
@@ -206,4 +207,43 @@ async fn a_writer_that_has_died_ends_the_daemon() {
         manager,
     );
     assert_eq!(tasks.await.unwrap_err().kind(), Kind::Dead);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_cycle_gives_way_to_lists_that_are_named_and_to_what_failed_in_it() {
+    let place = Place::mirrored().await;
+    let (_jobs, inbox) = mpsc::channel(1);
+    let worker = Worker {
+        session: Arc::clone(&place.session),
+        controls: Arc::clone(&place.controls),
+        inbox,
+        polled: watch::channel(true).1,
+        activity: Arc::default(),
+        manager: Arc::new(Manager::new(None)),
+        pulse: Arc::default(),
+    };
+    let now = Timestamp::now();
+    let began = now - Duration::from_secs(600);
+    let hurries = |began| worker.hurries(began, now, now).unwrap();
+    let says = |sql: &str| {
+        place.session.store().connection().unwrap().execute_batch(sql).unwrap();
+        [hurries(Some(began)), hurries(Some(now)), hurries(None)]
+    };
+    assert_eq!(says(""), [false; 3], "nothing waits");
+    let hint = "INSERT INTO sync.hints (table_name, id, hinted_at, sequence) VALUES ('employees', 0, now(), 7)";
+    assert_eq!(says(hint), [true, false, false]);
+    let next_at = |at: Timestamp| format!("make_timestamp({})", at.as_microsecond());
+    let failed = format!(
+        "INSERT INTO sync.failures (table_name, id, part, attempts, first_at, next_at, kind, error) \
+         VALUES ('employees', 0, '', 1, now(), {}, 'Server', '')",
+        next_at(now + Duration::from_secs(1))
+    );
+    assert_eq!(says(&failed), [false; 3], "it waits for its time");
+    let is_due = format!("UPDATE sync.failures SET next_at = {}", next_at(now));
+    assert_eq!(says(&is_due), [true, false, false]);
+    assert_eq!(
+        says("UPDATE sync.failures SET kind = 'Lag'"),
+        [false; 3],
+        "its own cycle does that"
+    );
 }

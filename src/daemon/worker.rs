@@ -125,7 +125,7 @@ impl Worker {
         let signals = self.controls.listen();
         let conn = self.session.store().connection()?;
         let last_cycle = memory.last_cycle.unwrap_or(Timestamp::MIN);
-        let due = State::new(&conn).scopes().next_due(last_cycle.as_microsecond())?;
+        let due = State::new(&conn).waiting().next_due(last_cycle.as_microsecond())?;
         let due_at = due.and_then(|us| Timestamp::from_microsecond(us).ok());
         let at_last = last_cycle.checked_add(LONGEST_PAUSE).unwrap_or(last_cycle);
         let soonest = last_cycle.checked_add(LEAST_PAUSE).unwrap_or(last_cycle);
@@ -242,7 +242,7 @@ impl Worker {
     }
 
     /// Awaits work; asks it to end early when a schedule falls due, and, where it is the daemon's own,
-    /// when a job waits.
+    /// when a job waits or it has to give way to another cycle.
     async fn supervise<T>(
         &mut self,
         memory: &mut Memory,
@@ -265,10 +265,13 @@ impl Worker {
                 }
                 () = tokio::time::sleep(LONGEST_NAP) => {
                     let now = Timestamp::now();
-                    match self.falls_due(looked, now) {
+                    let began = memory.last_cycle.filter(|_| own);
+                    match self.hurries(began, looked, now) {
                         Ok(false) => {}
                         Ok(true) => self.controls.set(Interrupt::Preempt),
-                        Err(error) => tracing::warn!(reason = error.chain(), "schedules unknown"),
+                        Err(error) => {
+                            tracing::warn!(reason = error.chain(), "what is due is unknown");
+                        }
                     }
                     looked = now;
                 }
@@ -278,9 +281,23 @@ impl Worker {
         done
     }
 
-    fn falls_due(&self, from: Timestamp, to: Timestamp) -> Result<bool> {
+    /// Whether something else comes before what is under way since `began`, where that is a cycle of the daemon's
+    /// own.
+    pub(super) fn hurries(
+        &self,
+        began: Option<Timestamp>,
+        looked: Timestamp,
+        now: Timestamp,
+    ) -> Result<bool> {
         let conn = self.session.store().connection()?;
-        schedule::falls_due_within(&self.session.config().schedule, &last_runs(&conn)?, from, to)
+        let schedules = &self.session.config().schedule;
+        if schedule::falls_due_within(schedules, &last_runs(&conn)?, looked, now)? {
+            return Ok(true);
+        }
+        let Some(began) = began else { return Ok(false) };
+        let due = State::new(&conn).waiting().next_due_of_another_cycle(began.as_microsecond())?;
+        let due = due.and_then(|us| Timestamp::from_microsecond(us).ok());
+        Ok(decide::gives_way(began, due, now))
     }
 }
 

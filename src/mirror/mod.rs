@@ -65,6 +65,7 @@ mod unreadable;
 mod upgrade;
 mod verifications;
 mod verified;
+mod waiting;
 mod wanted;
 mod writer;
 

@@ -1,7 +1,7 @@
 //! What was read of each scope, as plans and forecasts ask for it (`sync.fetched`).
 
 use duckdb::Connection;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use jiff::Timestamp;
 
@@ -11,9 +11,8 @@ use crate::catalog::{
     Column, Condition, Fallback, ForEach, Group, Lookup, Partial, Resource, Scalar,
 };
 use crate::error::Result;
-use crate::scope::{AnswerDigest, FailureKind, FetchStatus, Fetched, Reason};
+use crate::scope::{AnswerDigest, FetchStatus, Fetched, Reason};
 use crate::sql::{self, scalar_i64};
-use crate::ticks::Ticks;
 
 /// Scopes of lists and rows that are to be read.
 pub(crate) struct StaleScopes<'c> {
@@ -331,85 +330,10 @@ impl StaleScopes<'_> {
         Ok(rows.into_iter().next().unwrap_or_default())
     }
 
-    /// Rows that are to be searched once more: the earliest time and how many, by table.
-    pub(crate) fn again(&self) -> Result<Vec<(String, i64, i64)>> {
-        sql::query(
-            self.conn,
-            "SELECT table_name, min(again_at), count(*) FROM sync.fetched_scopes \
-             WHERE again_at IS NOT NULL GROUP BY table_name ORDER BY table_name",
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-        )
-    }
-
-    /// What is searched twice in the next run: the rows that already were and wait for
-    /// `source.search_delay`, and of the `stale` ones those that moved less than it ago.
-    pub(crate) fn searched_again(
-        &self,
-        table: &str,
-        stale: &BTreeSet<i64>,
-        delay_ticks: i64,
-        now: Timestamp,
-    ) -> Result<BTreeSet<i64>> {
-        let stale: Vec<i64> = stale.iter().copied().chain([-1]).collect();
-        let since = Ticks::from(now).get().saturating_sub(delay_ticks);
-        let again = ids(
-            self.conn,
-            &format!(
-                "SELECT id FROM sync.fetched_scopes \
-                   WHERE table_name = {} AND again_at IS NOT NULL \
-                 UNION SELECT case_id FROM sync.seen \
-                   WHERE modified_date > {since} AND case_id IN ({})",
-                sql::text(table),
-                list(&stale)
-            ),
-        )?;
-        Ok(again.into_iter().collect())
-    }
-
     /// Rows of a mirrored table.
     pub(crate) fn count_rows(&self, table: &str) -> Result<u64> {
         let sql = format!("SELECT count(*) FROM main.{}", sql::ident(table));
         Ok(u64::try_from(scalar_i64(self.conn, &sql)?).unwrap_or(0))
-    }
-
-    /// When the next thing after `after` comes due that failed, that the search's lag holds back, or that is no
-    /// case's and a webhook named, in microseconds of our clock.
-    pub(crate) fn next_due(&self, after: i64) -> Result<Option<i64>> {
-        let rows = sql::query(
-            self.conn,
-            &format!(
-                "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched_scopes \
-                   WHERE again_at IS NOT NULL \
-                 UNION ALL SELECT epoch_us(next_at) FROM sync.failures \
-                 UNION ALL SELECT {after} + 1 FROM sync.hints h WHERE table_name NOT IN \
-                     (SELECT table_name FROM sync.refresh_rules) AND NOT EXISTS \
-                   (SELECT 1 FROM sync.failures f \
-                    WHERE f.table_name = h.table_name AND f.id = h.id)) \
-                 WHERE due > {after}"
-            ),
-            |row| row.get(0),
-        )?;
-        Ok(rows.into_iter().next().flatten())
-    }
-
-    /// When the next search after `after` comes due that waits for the search's lag, in microseconds
-    /// of our clock.
-    pub(crate) fn next_search(&self, cases: &[i64], after: i64) -> Result<Option<i64>> {
-        let among =
-            if cases.is_empty() { String::new() } else { format!("AND id IN ({})", list(cases)) };
-        let rows = sql::query(
-            self.conn,
-            &format!(
-                "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched_scopes \
-                   WHERE again_at IS NOT NULL {among} \
-                 UNION ALL SELECT epoch_us(next_at) FROM sync.failures \
-                   WHERE kind IN ({waiting}) {among}) \
-                 WHERE due > {after}",
-                waiting = FailureKind::names(&FailureKind::OF_THE_SEARCH),
-            ),
-            |row| row.get(0),
-        )?;
-        Ok(rows.into_iter().next().flatten())
     }
 }
 

@@ -30,6 +30,7 @@ use super::unread::UnreadCases;
 use super::unreadable::UnreadableRows;
 use super::verifications::Verifications;
 use super::verified::Verified;
+use super::waiting::WaitingScopes;
 use super::wanted::WantedMonths;
 
 use crate::error::Result;
@@ -96,6 +97,11 @@ impl<'c> State<'c> {
     /// Scopes of lists and rows that are to be read.
     pub(crate) fn scopes(&self) -> StaleScopes<'c> {
         StaleScopes { conn: self.conn }
+    }
+
+    /// Scopes that wait for their time.
+    pub(crate) fn waiting(&self) -> WaitingScopes<'c> {
+        WaitingScopes { conn: self.conn }
     }
 
     /// Cases that no search shows.
