@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::config;
 use crate::disk::Disk;
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::mirror::State;
 use crate::pulse::Pulse;
 use crate::session::Session;
@@ -69,31 +69,39 @@ impl Watch {
         Ok(Watch { session, pulse, sender, logged, unkept, next_beat: Instant::now() })
     }
 
-    /// Looks until `stops`; what is being told then is told, and kept. What cannot be looked at or told now
-    /// is next time.
+    /// Looks until `stops`; what is being told then is told, and kept. Where it says that the daemon cannot go on,
+    /// and why, that is told last. What cannot be looked at or told now is next time.
     ///
     /// # Errors
     /// None.
-    pub(crate) async fn run(mut self, stops: impl Future<Output = ()>) -> Result<()> {
+    pub(crate) async fn run(mut self, stops: impl Future<Output = Option<Kind>>) -> Result<()> {
         let mut stops = pin!(stops);
+        let mut ends = None;
         loop {
-            if let Err(error) = self.look().await {
+            if let Err(error) = self.look(ends).await {
                 tracing::debug!(reason = error.chain(), "the mirror was not looked after");
             }
+            if ends.is_some() {
+                return Ok(());
+            }
             tokio::select! {
-                () = &mut stops => return Ok(()),
+                why = &mut stops => match why {
+                    None => return Ok(()),
+                    Some(_) => ends = why,
+                },
                 () = tokio::time::sleep(EVERY) => {}
             }
         }
     }
 
-    async fn look(&mut self) -> Result<()> {
+    /// One look, and what it is to be told of; `ends` where the daemon cannot go on.
+    async fn look(&mut self, ends: Option<Kind>) -> Result<()> {
         let (session, pulse) = (Arc::clone(&self.session), Arc::clone(&self.pulse));
         let unkept = self.unkept.clone();
         let (before, look) = blocking(move || {
             let conn = session.store().connection()?;
             let known = unkept.map_or_else(|| Known::read(&State::new(&conn)), Ok)?;
-            Ok((known, Look::at(&conn, &session, &pulse)?))
+            Ok((known, Look::at(&conn, &session, &pulse, ends)?))
         })
         .await?;
         let logged = self.logged.take().unwrap_or_else(|| before.clone());
@@ -208,13 +216,13 @@ mod tests {
         // Nothing is written from here on.
         session.close().await.unwrap();
         for _ in 0..3 {
-            watch.look().await.unwrap();
+            watch.look(None).await.unwrap();
         }
         assert_eq!(told.load(Ordering::SeqCst), 1);
         let over = "UPDATE sync.verifications SET standing = false";
         session.store().connection().unwrap().execute_batch(over).unwrap();
         for _ in 0..3 {
-            watch.look().await.unwrap();
+            watch.look(None).await.unwrap();
         }
         assert_eq!(told.load(Ordering::SeqCst), 2, "that it is over, once");
     }

@@ -221,7 +221,13 @@ async fn run_tasks(
     let (polled, was_polled) = watch::channel(false);
     let watch = Watch::over(Arc::clone(&session), Arc::clone(&pulse))?;
     let mut signals = controls.listen();
-    let watch = Task(tokio::spawn(watch.run(async move { poller::stop(&mut signals).await })));
+    let (failed, fails) = oneshot::channel();
+    let watch = Task(tokio::spawn(watch.run(async move {
+        tokio::select! {
+            Ok(kind) = fails => Some(kind),
+            () = poller::stop(&mut signals) => None,
+        }
+    })));
     // It is looked at for as long as anything is done.
     let _face = face.map(|(face, bound)| Task(tokio::spawn(face.serve(bound))));
     let asks = Arc::new(Asks::default());
@@ -283,10 +289,14 @@ async fn run_tasks(
         let work_ends = async { drop(ends.await) };
         publisher.run(work_ends).await
     }));
-    tokio::try_join!(poller.ends(), worker.ends(), publisher.ends(), hinting, lake)?;
+    let ended = tokio::try_join!(poller.ends(), worker.ends(), publisher.ends(), hinting, lake);
+    if let Err(error) = &ended {
+        // Who does not listen any more has been told to stop.
+        let _ = failed.send(error.kind());
+    }
     // Somebody may just be told something.
     let _ = tokio::time::timeout(LONGEST_LOOK, watch.ends()).await;
-    Ok(())
+    ended.map(drop)
 }
 
 /// The face, and where it is served.

@@ -219,6 +219,31 @@ fn sums_doubts_and_restatements_are_told_once_without_values_and_again_when_they
 }
 
 #[test]
+fn a_daemon_that_cannot_go_on_says_so_once_over_restarts_and_when_it_goes_on() {
+    let world = World::unthrottled(6);
+    world.bootstrap();
+    let chat = Chat::refusing(0);
+    world.configure_eager(&chat.settings("url"));
+    // Restarted again and again, as the system does.
+    for _ in 0..2 {
+        let mut daemon = world.start_daemon_with(&["--set", "source.client_secret=changed"]);
+        assert_eq!(daemon.ends().code(), Some(1), "{}", daemon.log());
+    }
+    let (_, body) = chat.next();
+    let told = "{\"text\":\"casemirror: the daemon cannot go on and has stopped: the platform refuses source.client_id \
+                and source.client_secret (its log has more)\"}";
+    assert_eq!(body, told);
+    let daemon = world.start_daemon();
+    let (_, body) = chat.next();
+    assert!(
+        body.starts_with("{\"text\":\"casemirror: over: the daemon could not go on (since "),
+        "{body}"
+    );
+    daemon.stop();
+    assert!(chat.calls.try_recv().is_err(), "each was told once");
+}
+
+#[test]
 fn a_test_message_is_sent_as_alerts_are_and_calls_no_heartbeat() {
     let world = World::unthrottled(1);
     let (chat, beats) = (Chat::refusing(1), Chat::refusing(0));

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::disk::Disk;
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::mirror::{ParquetLag, ResourceRow, State};
 use crate::pulse::{Feeds, Pulse};
 use crate::scope::{FailureKind, REVENUE};
@@ -38,6 +38,8 @@ pub(crate) enum Condition {
     Disk,
     /// The place of the Parquet snapshots has lacked the newest for an hour.
     Parquet,
+    /// The daemon could not go on, and has not followed the source since.
+    Stopped,
 }
 
 /// What is said of a condition that holds, and of what it is made up.
@@ -59,9 +61,16 @@ pub(super) struct Look {
 }
 
 impl Look {
+    /// What is so; `ends` where the daemon cannot go on.
+    ///
     /// # Errors
     /// Those of reading the store.
-    pub(super) fn at(conn: &Connection, session: &Session, pulse: &Pulse) -> Result<Look> {
+    pub(super) fn at(
+        conn: &Connection,
+        session: &Session,
+        pulse: &Pulse,
+        ends: Option<Kind>,
+    ) -> Result<Look> {
         let state = State::new(conn);
         let mut look = Look { restatements: restatements(conn)?, ..Look::default() };
         let standing = state.verified().standing_differences()?;
@@ -89,7 +98,16 @@ impl Look {
                  see sync.failures"
             )
         });
-        match pulse.feeds(&session.config().feed) {
+        let feeds = pulse.feeds(&session.config().feed);
+        if feeds != Feeds::Polled {
+            // Started is not yet going on.
+            look.unknown.insert(Condition::Stopped);
+        }
+        look.holds(Condition::Stopped, ends.iter().map(|_| ""), |_| {
+            let why = ends.map_or("", why_it_ends);
+            format!("the daemon cannot go on and has stopped: {why} (its log has more)")
+        });
+        match feeds {
             Feeds::Polled => {}
             Feeds::Starting(_) => drop(look.unknown.insert(Condition::Feed)),
             Feeds::Stalled(lag) => {
@@ -126,7 +144,7 @@ impl Look {
         let all = subjects.into_iter().inspect(|_| count += 1);
         let subjects: BTreeSet<String> = match condition {
             // What holds is one thing, however it is said.
-            Condition::Feed | Condition::Disk | Condition::Parquet => {
+            Condition::Feed | Condition::Disk | Condition::Parquet | Condition::Stopped => {
                 all.map(|_| String::new()).collect()
             }
             Condition::Difference | Condition::Sum | Condition::Doubt => all
@@ -139,6 +157,17 @@ impl Look {
         if count > 0 {
             self.holding.insert(condition, Holding { text: text(count), subjects });
         }
+    }
+}
+
+/// Why a daemon cannot go on, without any text of the platform's.
+fn why_it_ends(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Credentials => "the platform refuses source.client_id and source.client_secret",
+        Kind::Tenant => "the store was filled from another customer's data",
+        Kind::Config => "its configuration is wrong",
+        Kind::StoreDown | Kind::StoreNewer | Kind::StoreOlder => "its store is not open",
+        _ => "something went wrong that it cannot mend",
     }
 }
 

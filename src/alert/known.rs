@@ -198,6 +198,7 @@ fn what(condition: Condition) -> &'static str {
         Condition::Feed => "changes do not arrive",
         Condition::Disk => "the disk of the store fills",
         Condition::Parquet => "the place of the Parquet snapshots lacks the newest",
+        Condition::Stopped => "the daemon could not go on",
     }
 }
 

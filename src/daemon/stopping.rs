@@ -10,7 +10,7 @@ use crate::error::{Error, Kind, Result};
 use crate::session::Session;
 
 /// From the first signal to the end. Container engines kill after ten seconds.
-const LONGEST_STOP: Duration = Duration::from_secs(8);
+const LONGEST_STOP: Duration = Duration::from_secs(7);
 /// What an interrupted publishing needs to remove its half-written files.
 const LONGEST_TIDYING: Duration = Duration::from_secs(1);
 
