@@ -33,9 +33,35 @@ pub(crate) fn run(args: &Init, config_path: &Path) -> Result<u8> {
         .and_then(|()| file.sync_all())
         .map_err(|e| io("write", path, e))?;
     print(&format!(
-        "Wrote {}. Fill in source.base_url, source.client_id and the secret, then run\n  \
-         casemirror check\n",
-        path.display()
+        "Wrote {}. Fill in source.base_url, source.client_id and the secret, then run\n  {}\n",
+        path.display(),
+        next_command(path)
     ))?;
     Ok(0)
+}
+
+/// What is typed next, as a shell takes it: it finds the file that was written.
+fn next_command(path: &Path) -> String {
+    const CHECK: &str = "casemirror check";
+    if path.strip_prefix(".").unwrap_or(path) == Path::new(config::DEFAULT_PATH) {
+        return CHECK.to_owned();
+    }
+    let path = path.display().to_string();
+    let is_plain = path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+    let argument = if is_plain { path } else { format!("'{}'", path.replace('\'', r"'\''")) };
+    format!("{CHECK} --config {argument}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_command_finds_the_file_that_was_written() {
+        let next = |path: &str| next_command(Path::new(path));
+        assert_eq!(next("casemirror.toml"), "casemirror check");
+        assert_eq!(next("./casemirror.toml"), "casemirror check");
+        assert_eq!(next("etc/a.toml"), "casemirror check --config etc/a.toml");
+        assert_eq!(next("Kari's/a b.toml"), r"casemirror check --config 'Kari'\''s/a b.toml'");
+    }
 }

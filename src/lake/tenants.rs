@@ -28,7 +28,9 @@ pub(crate) fn script(errand: &Errand, schemas: &[String]) -> Result<String> {
     let mut relations: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
     for schema in schemas {
         let own = Errand { schema: schema.clone(), ..errand.clone() };
-        let there = Engine::reading(&own)?.relations(&SCHEMAS)?;
+        let there = Engine::reading(&own)
+            .and_then(|lake| lake.relations(&SCHEMAS))
+            .map_err(|e| e.within(format!("--schemas {schema}")))?;
         if there.is_empty() {
             let text = format!(
                 "--schemas {schema}: there is no lake of casemirror in this schema of the catalog"
