@@ -409,6 +409,49 @@ fn lines_that_do_not_add_up_are_told_by_sync_and_status() {
     assert_eq!(lines(&world.store(), &statuses), ["{'status': no_control}"]);
 }
 
+/// Without annotations it is not known what the payments come to; the purchase prices are.
+#[rstest]
+#[case::prices("{\"TotalPayment\": PAYMENT, \"TotalPurchasePrice\": 1.00}", 3, "add up")]
+#[case::payments("{\"TotalPayment\": 1.00, \"TotalPurchasePrice\": PRICE}", 0, "")]
+fn sums_are_held_against_lines_whose_annotations_nobody_wants(
+    #[case] answer: &str,
+    #[case] status: i32,
+    #[case] words: &str,
+) {
+    let world = mirrored(1);
+    let without = format!(
+        "{UNTHROTTLED}{BOTH_DUE}[resources]\ndisable = [\"revenue_journal_annotations\"]\n"
+    );
+    world.configure(&without);
+    world.run(&["sync"]);
+    let closed = month(1);
+    let sum = |column: &str| -> String {
+        let sql = format!(
+            "SELECT {column}::VARCHAR FROM revenue_journal_sums \
+             WHERE journal_id = {OFFICE} AND journal_month = '{closed}-01'"
+        );
+        one(&world.published(), &sql)
+    };
+    let answer = answer
+        .replace("PAYMENT", &sum("total_payment"))
+        .replace("PRICE", &sum("total_purchase_price"));
+    let path = format!("/api/Offices/{OFFICE}/RevenueJournals/Sum");
+    world
+        .sandbox
+        .fault(Rule { method: Some("PUT".to_owned()), ..fault(&path, None, garbage(&answer)) });
+    let output = world.run(&["sync"]);
+    assert_status(&output, status);
+    assert!(shown(&output).contains(words), "{}", shown(&output));
+    let of_month = format!(
+        "SELECT status FROM report.journal_reconciliation \
+         WHERE journal_id = {OFFICE} AND journal_month = '{closed}-01'"
+    );
+    let is = if status == 0 { "no_control" } else { "differs" };
+    assert_eq!(one::<String>(&world.published(), &of_month), is);
+    let output = verify(&world);
+    assert!(!shown(&output).contains("the mirror equals the source"), "{}", shown(&output));
+}
+
 #[test]
 fn of_a_journal_that_is_not_read_any_more_no_difference_is_known() {
     let world = mirrored(2);

@@ -1,12 +1,16 @@
 //! What is counted from all rows: signed cases, and what of the journals is there.
 
+use std::collections::BTreeMap;
+
 use duckdb::Connection;
 
 use crate::error::Result;
+use crate::mirror::State;
+use crate::scope::Month;
 use crate::sql::{db, query};
 
 /// Months that are shown.
-const MONTHS: i64 = 24;
+const MONTHS: i32 = 24;
 
 /// What is counted from all rows.
 #[derive(Default)]
@@ -21,7 +25,26 @@ pub(in crate::http) struct Reports {
 pub(in crate::http) struct Signed {
     /// `2026-10`.
     pub(in crate::http) month: String,
-    pub(in crate::http) cases: i64,
+    /// `None`: not known, as in the report.
+    pub(in crate::http) cases: Option<i64>,
+}
+
+impl Signed {
+    /// The last months, up to the last one of which the report tells. A month that it leaves out had none.
+    fn of(report: &BTreeMap<Month, Option<i64>>) -> Vec<Signed> {
+        let (Some((first, _)), Some((last, _))) =
+            (report.first_key_value(), report.last_key_value())
+        else {
+            return Vec::new();
+        };
+        let months = (0..MONTHS).rev().map(|ago| last.plus(-ago)).filter(|month| month >= first);
+        months
+            .map(|month| Signed {
+                month: month.to_string(),
+                cases: report.get(&month).copied().unwrap_or(Some(0)),
+            })
+            .collect()
+    }
 }
 
 /// What of the journals is there.
@@ -50,20 +73,7 @@ impl Reports {
     /// # Errors
     /// Those of reading the store.
     pub(in crate::http) fn collect(conn: &Connection) -> Result<Reports> {
-        let signed = query(
-            conn,
-            &format!(
-                // A month without any is a month, too.
-                "WITH signed AS ( \
-                   SELECT month, sum(signed_cases) AS cases FROM report.signed_cases \
-                   WHERE month IS NOT NULL GROUP BY month), \
-                 months AS (SELECT DISTINCT month FROM report.calendar \
-                   WHERE month BETWEEN (SELECT min(month) FROM signed) AND (SELECT max(month) FROM signed)) \
-                 SELECT strftime(month, '%Y-%m'), coalesce(cases, 0)::BIGINT \
-                 FROM months LEFT JOIN signed USING (month) ORDER BY month DESC LIMIT {MONTHS}"
-            ),
-            |row| Ok(Signed { month: row.get(0)?, cases: row.get(1)? }),
-        )?;
+        let signed = State::new(conn).verifications().signed_by_month()?;
         let closed = conn
             .query_row(
                 "SELECT count(*), count(*) FILTER (WHERE restatements > 0) FROM report.journal_statement",
@@ -71,11 +81,7 @@ impl Reports {
                 |row| Ok((row.get(0)?, row.get(1)?)),
             )
             .map_err(|e| db("cannot count the closed months", e))?;
-        Ok(Reports {
-            signed: signed.into_iter().rev().collect(),
-            coverage: Coverage::collect(conn)?,
-            closed,
-        })
+        Ok(Reports { signed: Signed::of(&signed), coverage: Coverage::collect(conn)?, closed })
     }
 }
 
@@ -134,5 +140,32 @@ impl Coverage {
             }
         }
         Ok(coverage)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_month_that_the_report_does_not_know_is_none_and_one_that_it_leaves_out_had_none() {
+        let month = |text: &str| text.parse::<Month>().unwrap();
+        let report =
+            [(month("2026-01"), Some(3)), (month("2026-03"), None), (month("2026-04"), Some(5))];
+        let signed = |report: &[(Month, Option<i64>)]| -> Vec<(String, Option<i64>)> {
+            let shown = Signed::of(&report.iter().copied().collect());
+            shown.into_iter().map(|signed| (signed.month, signed.cases)).collect()
+        };
+        let row = |month: &str, cases| (month.to_owned(), cases);
+        let all = [
+            row("2026-01", Some(3)),
+            row("2026-02", Some(0)),
+            row("2026-03", None),
+            row("2026-04", Some(5)),
+        ];
+        assert_eq!(signed(&report), all);
+        assert_eq!(signed(&[]), []);
+        let many = signed(&[(month("2020-01"), Some(1)), (month("2026-04"), Some(5))]);
+        assert_eq!((many.len(), many[0].0.as_str()), (24, "2024-05"));
     }
 }

@@ -129,8 +129,10 @@ fn months() -> Vec<String> {
 
 fn reports(of: impl Fn(usize, usize) -> &'static str, name: impl Fn(usize) -> String) -> Reports {
     let months = months();
-    let signed =
-        months.iter().zip(20..).map(|(month, cases)| Signed { month: month.clone(), cases });
+    let signed = months
+        .iter()
+        .zip(20..)
+        .map(|(month, cases)| Signed { month: month.clone(), cases: Some(cases) });
     let scope = |at: usize| Scope {
         name: name(at),
         months: (0..24)
