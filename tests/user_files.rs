@@ -100,6 +100,38 @@ fn a_table_without_file_leaves_the_mirror_and_comes_back_beside_its_history() {
 }
 
 #[test]
+fn by_another_key_all_rows_of_a_table_are_read_anew_beside_their_history() {
+    let world = brisk(unthrottled(12));
+    write(&world, "copies.toml", &copies());
+    world.configure(&format!("{UNTHROTTLED}{OWN}"));
+    world.sync();
+    for case_id in shown_cases(&world) {
+        change(&world, case_id, Facet::NoteEdited);
+    }
+    world.sync();
+    let versions = count(&world, "history.copies");
+    let rows = count(&world, "main.copies");
+    let kinds = "(SELECT DISTINCT case_id, note_type FROM main.notes WHERE note_type IS NOT NULL)";
+    let kinds = count(&world, kinds);
+    assert!(versions > 0 && kinds < rows, "{versions} versions, {kinds} of {rows}");
+
+    let by_kind =
+        copies().replace("key = [\"case_id\", \"id\"]", "key = [\"case_id\", \"note_type\"]");
+    assert_ne!(by_kind, copies());
+    write(&world, "copies.toml", &by_kind);
+    // Of two notes of one kind the last is taken, and the other one told.
+    assert_status(&world.run(&["sync"]), 3);
+    assert_eq!(count(&world, "main.copies"), kinds);
+    assert_eq!(count(&world, "(SELECT DISTINCT case_id, note_type FROM main.copies)"), kinds);
+    assert_eq!(count(&world, "history.copies"), versions);
+
+    write(&world, "copies.toml", &copies());
+    world.sync();
+    assert_eq!(count(&world, "main.copies"), rows);
+    assert_eq!(count(&world, "history.copies"), versions);
+}
+
+#[test]
 fn the_list_of_a_child_table_without_file_is_in_extra_again() {
     let world = brisk(unthrottled(12));
     let participants = include_str!("../examples/resources/activity_participants.toml");

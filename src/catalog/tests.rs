@@ -433,6 +433,25 @@ fn a_table_has_a_name_that_fits_everywhere(#[case] name: &str, #[case] why: &str
 }
 
 #[test]
+fn a_column_is_not_called_as_duckdb_calls_its_row_numbers() {
+    for field in ["RowId", "Rowid", "ROWID"] {
+        let more =
+            format!("[[column]]\nfield = \"{field}\"\ntype = \"int\"\ncomment = \"Its row.\"\n");
+        let refused = load(&[("own.toml", &format!("{THINGS}{more}"))]);
+        let is_refused = field != "RowId";
+        let says = refused.err().map(|e| e.to_string()).unwrap_or_default();
+        assert_eq!(
+            says.contains("column \"rowid\": DuckDB calls its own row numbers so"),
+            is_refused,
+            "{says}"
+        );
+    }
+    let named =
+        "[[column]]\nname = \"rowid\"\nfield = \"RowId\"\ntype = \"int\"\ncomment = \"Its row.\"\n";
+    assert!(refused("own.toml", &format!("{THINGS}{named}")).contains("give it another name"));
+}
+
+#[test]
 fn a_copy_under_another_name_and_a_table_in_anothers_file_are_refused() {
     assert!(refused("own.toml", PUBLICATIONS).contains("is already in"));
     let said = refused("publications.toml", THINGS);

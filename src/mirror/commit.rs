@@ -152,6 +152,7 @@ impl Commit<'_> {
         self.note_rejects(&resource, &loads, are_named)?;
         // After the rejects: a condition whose value did not fit decides nothing.
         self.take_unfulfilled(&resource, &loads)?;
+        self.take_late(&resource, &loads)?;
         let drift = loads.iter().flat_map(|load| load.decoded.all_drift());
         for drift in drift {
             self.drift.entry((drift.table, drift.field)).or_insert(drift.example);
@@ -196,6 +197,19 @@ impl Commit<'_> {
         self.stage(loads)?;
         self.noting.write()?;
         removal::unfulfilled(conn, settings, &tables, run_id, now, &mut self.outcome)
+    }
+
+    /// Cases that a table under a condition is not about leave it again where their answer came late: it was asked for
+    /// before what the condition looks at was.
+    fn take_late(&mut self, resource: &Resource, loads: &[Load]) -> Result<()> {
+        let (Some(only), true) = (&resource.condition, self.changed.contains_key(&resource.table))
+        else {
+            return Ok(());
+        };
+        let (conn, settings, run_id, now) = (self.conn, self.settings, self.run_id, self.now);
+        self.stage(loads)?;
+        self.noting.write()?;
+        removal::late(conn, settings, (resource, only), run_id, now, &mut self.outcome)
     }
 
     /// Makes scopes equal to their answers, and notes what was fetched.

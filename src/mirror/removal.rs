@@ -118,42 +118,76 @@ pub(super) fn unfulfilled(
     now: Timestamp,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    for (resource, only) in conditional(settings, tables) {
-        let left = ids(
-            conn,
-            &format!(
-                "SELECT DISTINCT c.id FROM temp.stage_scopes c \
-                 WHERE (EXISTS (SELECT 1 FROM ({fetched}) f \
-                     WHERE f.table_name = {table} AND f.id = c.id) \
-                   OR EXISTS (SELECT 1 FROM sync.failures x \
-                     WHERE x.table_name = {table} AND x.id = c.id)) \
-                   AND NOT EXISTS (SELECT 1 FROM main.{asked} m \
-                     WHERE m.{key} = c.id AND m.{column} IN ({values}) \
-                       AND m.{key} IN (SELECT id FROM temp.stage_scopes)) \
-                   AND NOT EXISTS (SELECT 1 FROM sync.rejects r WHERE r.resolved_at IS NULL \
-                     AND r.table_name = {asked_text} AND r.column_name = {column_text} \
-                     AND r.scope = c.id::VARCHAR)",
-                table = sql::text(&resource.table),
-                fetched = rows_of("SELECT id FROM temp.stage_scopes"),
-                asked = sql::ident(&only.table),
-                asked_text = sql::text(&only.table),
-                key = sql::ident(&only.scope),
-                column = sql::ident(&only.column),
-                column_text = sql::text(&only.column),
-                values = sql::texts(only.values.iter().map(String::as_str)),
-            ),
-        )?;
-        let left = match settings.limits(now) {
-            Some(limits) if !left.is_empty() => {
-                believed(conn, resource, only, left, run_id, limits, outcome)?
-            }
-            _ => left,
-        };
-        if !left.is_empty() {
-            let left = format!("SELECT unnest([{}])", list(&left));
-            note_left(conn, std::iter::once(resource.table.as_str()), &left, now)?;
-            take_scopes(conn, settings, resource, &left, now, outcome)?;
+    for of in conditional(settings, tables) {
+        // The answer may have had no row at all: then there is none of the other table either.
+        leave(conn, settings, of, "", run_id, now, outcome)?;
+    }
+    Ok(())
+}
+
+/// After a table under a condition was read: cases in `temp.stage_scopes` that it is not about by what is mirrored leave
+/// it again. One without a row where the condition looks, as a hidden case, stays.
+pub(super) fn late(
+    conn: &Connection,
+    settings: &Settings,
+    (resource, only): (&Resource, &Condition),
+    run_id: i64,
+    now: Timestamp,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let has_row = format!(
+        "AND EXISTS (SELECT 1 FROM main.{} m WHERE m.{} = c.id)",
+        sql::ident(&only.table),
+        sql::ident(&only.scope)
+    );
+    leave(conn, settings, (resource, only), &has_row, run_id, now, outcome)
+}
+
+/// Takes those cases in `temp.stage_scopes` out of a table for which its condition does not hold, and `which` (SQL of
+/// scopes `c`) does.
+fn leave(
+    conn: &Connection,
+    settings: &Settings,
+    (resource, only): (&Resource, &Condition),
+    which: &str,
+    run_id: i64,
+    now: Timestamp,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let left = ids(
+        conn,
+        &format!(
+            "SELECT DISTINCT c.id FROM temp.stage_scopes c \
+             WHERE (EXISTS (SELECT 1 FROM ({fetched}) f \
+                 WHERE f.table_name = {table} AND f.id = c.id) \
+               OR EXISTS (SELECT 1 FROM sync.failures x \
+                 WHERE x.table_name = {table} AND x.id = c.id)) \
+               AND NOT EXISTS (SELECT 1 FROM main.{asked} m \
+                 WHERE m.{key} = c.id AND m.{column} IN ({values}) \
+                   AND m.{key} IN (SELECT id FROM temp.stage_scopes)) \
+               AND NOT EXISTS (SELECT 1 FROM sync.rejects r WHERE r.resolved_at IS NULL \
+                 AND r.table_name = {asked_text} AND r.column_name = {column_text} \
+                 AND r.scope = c.id::VARCHAR) {which}",
+            table = sql::text(&resource.table),
+            fetched = rows_of("SELECT id FROM temp.stage_scopes"),
+            asked = sql::ident(&only.table),
+            asked_text = sql::text(&only.table),
+            key = sql::ident(&only.scope),
+            column = sql::ident(&only.column),
+            column_text = sql::text(&only.column),
+            values = sql::texts(only.values.iter().map(String::as_str)),
+        ),
+    )?;
+    let left = match settings.limits(now) {
+        Some(limits) if !left.is_empty() => {
+            believed(conn, resource, only, left, run_id, limits, outcome)?
         }
+        _ => left,
+    };
+    if !left.is_empty() {
+        let left = format!("SELECT unnest([{}])", list(&left));
+        note_left(conn, std::iter::once(resource.table.as_str()), &left, now)?;
+        take_scopes(conn, settings, resource, &left, now, outcome)?;
     }
     Ok(())
 }

@@ -5,8 +5,11 @@
 //! again, so no rewriting knows where its values are repeated; a class that becomes stricter later
 //! therefore empties what the class covers there, whether it would hash or drop. With its file the table
 //! comes back beside that history.
+//!
+//! A table of which another key says which rows are one is taken out too, and comes back at once: by the new key
+//! its rows cannot be told apart.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use duckdb::{Connection, params};
 
@@ -32,8 +35,11 @@ const STATE: [&str; 8] = [
     "journal_months",
 ];
 
-/// Takes tables that the catalog does not have out of `main` and the state tables. Returns the tables whose
-/// records carried theirs: a list that no table takes belongs to `_extra` again.
+/// Key of `sync.meta`: the keys by which the rows of the tables were told apart, a table a line.
+const KEYS: &str = "table_keys";
+
+/// Takes tables that the catalog does not have, or has with another key, out of `main` and the state tables. Returns
+/// the tables whose records carried theirs: a list that no table takes belongs to `_extra` again.
 pub(super) fn take_out(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<String>> {
     let failed = |e| db("cannot take a table without resource file out of the store", e);
     let known: Vec<(String, Option<String>)> =
@@ -41,11 +47,24 @@ pub(super) fn take_out(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<
             Ok((row.get(0)?, row.get(1)?))
         })?;
     let mut parents = BTreeSet::new();
-    for (table, read_with) in known.into_iter().filter(|(table, _)| catalog.get(table).is_none()) {
-        tracing::warn!(
-            table,
-            "no resource file describes the table any more: it leaves the mirror"
-        );
+    let keys = State::new(conn).meta(KEYS)?.unwrap_or_default();
+    let keys: BTreeMap<&str, &str> = keys.lines().filter_map(|line| line.split_once(' ')).collect();
+    for (table, read_with) in known {
+        match catalog.get(&table) {
+            None => tracing::warn!(
+                table,
+                "no resource file describes the table any more: it leaves the mirror"
+            ),
+            Some(resource) => match keys.get(table.as_str()) {
+                Some(before) if *before != resource.key.join(",") => tracing::warn!(
+                    table,
+                    before,
+                    now = resource.key.join(","),
+                    "another key says which rows are one: all of them are read anew"
+                ),
+                _ => continue,
+            },
+        }
         let (name, text) = (sql::ident(&table), sql::text(&table));
         let versions = scalar_i64(conn, &format!("SELECT count(*) FROM history.{name}"))?;
         // It may name the table; the next publishing makes it whole again.
@@ -80,9 +99,15 @@ pub(super) fn revive(conn: &Connection, resource: &Resource) -> Result<()> {
     .map_err(|e| db(&format!("cannot make main.{name} again"), e))
 }
 
-/// Keeps what only files say, for the day on which they are gone: with every table the one that it is
-/// read with, with every column its privacy class.
+/// Keeps what only files say, for the day on which they are gone or others: with every table the one that it is
+/// read with and its key, with every column its privacy class.
 pub(super) fn note_files(conn: &Connection, catalog: &Catalog) -> Result<()> {
+    let keys: Vec<String> =
+        catalog.resources().iter().map(|r| format!("{} {}", r.table, r.key.join(","))).collect();
+    let keys = keys.join("\n");
+    if State::new(conn).meta(KEYS)?.as_ref() != Some(&keys) {
+        State::new(conn).set_meta(KEYS, &keys)?;
+    }
     let known: Vec<(String, Option<String>)> =
         query(conn, "SELECT table_name, read_with FROM sync.resources", |row| {
             Ok((row.get(0)?, row.get(1)?))

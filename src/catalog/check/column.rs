@@ -32,6 +32,12 @@ impl ColumnFile {
                 "column \"{name}\": a name is lower-case letters, digits and _, a letter first"
             ));
         }
+        if name == "rowid" {
+            faults.push(
+                "column \"rowid\": DuckDB calls its own row numbers so; give it another name"
+                    .to_owned(),
+            );
+        }
         if path.iter().any(String::is_empty) {
             faults.push(format!("column \"{name}\": field has an empty part"));
         }

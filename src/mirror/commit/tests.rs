@@ -401,6 +401,57 @@ fn a_condition_whose_value_does_not_fit_decides_nothing() {
     assert_eq!(texts(&mirror), []);
 }
 
+#[test]
+fn an_answer_that_comes_after_its_case_has_left_the_table_puts_no_rows_back() {
+    let mut mirror = Mirror::new();
+    let texts = |mirror: &Mirror| {
+        mirror.pairs("SELECT case_id, id FROM main.dynamic_sale_texts ORDER BY ALL")
+    };
+    let params = Params::from([("case_id".to_owned(), Param::Int(7))]);
+    let load = |mirror: &Mirror, table: &str, record: &str| {
+        mirror.load_records(table, 7, &[record.to_owned()], &params, None)
+    };
+    let answer = |mirror: &Mirror| load(mirror, "dynamic_sale_texts", "{\"Id\": 1}");
+    // Of a case without a row there, as a hidden one, nothing is known that would rule it out.
+    let late = answer(&mirror);
+    mirror.write(vec![late], true);
+    assert_eq!(texts(&mirror), [(7, 1)]);
+    let unused = load(&mirror, "dynamic_sale_text_use", "{\"Value\": false}");
+    mirror.write(vec![unused], true);
+    assert_eq!(texts(&mirror), []);
+    let late = answer(&mirror);
+    mirror.write(vec![late], true);
+    assert_eq!(texts(&mirror), []);
+    let fetched = "SELECT count(*), 0 FROM sync.fetched WHERE table_name = 'dynamic_sale_texts'";
+    assert_eq!(mirror.pairs(fetched), [(0, 0)], "it is read when it is used again");
+    let used = load(&mirror, "dynamic_sale_text_use", "{\"Value\": true}");
+    let text = answer(&mirror);
+    mirror.write(vec![used, text], true);
+    assert_eq!(texts(&mirror), [(7, 1)]);
+}
+
+#[test]
+fn a_value_of_a_record_that_several_answers_have_is_one_reject() {
+    let mut mirror = Mirror::new();
+    let load = |mirror: &Mirror, id: i64, modified: &str| {
+        let record = format!("{{\"Id\": 12, \"Version\": 1, \"LastModified\": \"{modified}\"}}");
+        let params = Params::new();
+        mirror.load_records("processing_bases", id, &[record], &params, None)
+    };
+    let open = |mirror: &Mirror| {
+        let sql = "SELECT count(*), count(DISTINCT record_key) FROM sync.rejects WHERE resolved_at IS NULL";
+        mirror.pairs(sql)
+    };
+    for id in [10, 11, 12, 10] {
+        let unfit = load(&mirror, id, "soon");
+        mirror.write(vec![unfit], true);
+        assert_eq!(open(&mirror), [(1, 1)]);
+    }
+    let fits = load(&mirror, 12, "2026-01-01T00:00:00Z");
+    mirror.write(vec![fits], true);
+    assert_eq!(open(&mirror), [(0, 0)]);
+}
+
 fn records(ids: impl Iterator<Item = i64>) -> Vec<String> {
     ids.map(|id| format!("{{\"Id\": {id}}}")).collect()
 }
