@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use duckdb::Connection;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{LISTING_DUE, Options};
 use crate::config::{Config, Reread};
@@ -43,7 +43,7 @@ impl Due {
         if options.is_partial() {
             return Ok(Due { listing: first, ..Due::default() });
         }
-        let mut schedules = schedule::due(&config.schedule, &last_runs(conn)?, now)?;
+        let mut schedules = schedule::due(&config.schedule, &last_runs(conn, now)?, now)?;
         if options.postpone_listing {
             schedules.remove(&Name::Reconcile);
             return Ok(Due { schedules, at: Some(now), ..Due::default() });
@@ -101,7 +101,7 @@ impl Due {
 fn was_reread(config: &Config, conn: &Connection, now: Timestamp) -> Result<bool> {
     let at = State::new(conn).meta(REREAD_AT)?.and_then(|at| at.parse().ok());
     let Some(at) = at.and_then(|us| Timestamp::from_microsecond(us).ok()) else { return Ok(false) };
-    let since = LastRuns::from([(Name::Reconcile, at.min(now))]);
+    let since = LastRuns::from([(Name::Reconcile, believed(at, now))]);
     Ok(!schedule::due(&config.schedule, &since, now)?.contains(&Name::Reconcile))
 }
 
@@ -115,17 +115,47 @@ pub(super) fn is_first(conn: &Connection, options: &Options) -> Result<bool> {
     Ok(lists && !options.postpone_listing && !State::new(conn).standings().are_listed()?)
 }
 
-/// When each schedule last ran.
+/// A run noted further ahead than this was noted by a clock that was wrong.
+const LARGEST_STEP: SignedDuration = SignedDuration::from_mins(5);
+
+/// When each schedule last ran. Of one that ran at a time that has not come yet it is not known when: it is due.
 ///
 /// # Errors
 /// Those of the store.
-pub(crate) fn last_runs(conn: &Connection) -> Result<LastRuns> {
+pub(crate) fn last_runs(conn: &Connection, now: Timestamp) -> Result<LastRuns> {
     let log = RunLog::new(conn);
     let mut last = LastRuns::new();
     for name in Name::ALL {
         if let Some(at) = log.schedule(name.as_str())? {
-            last.insert(name, at);
+            last.insert(name, believed(at, now));
         }
     }
     Ok(last)
+}
+
+/// A time that our clock has told, as far as it can be: long ago where it lies ahead.
+fn believed(at: Timestamp, now: Timestamp) -> Timestamp {
+    if at.duration_since(now) > LARGEST_STEP { Timestamp::UNIX_EPOCH } else { at.min(now) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::reports::fixture;
+
+    #[test]
+    fn a_schedule_that_ran_at_a_time_that_has_not_come_yet_is_due() {
+        let now: Timestamp = "2026-11-26T12:00:00Z".parse().unwrap();
+        let conn = fixture::store(None, 2026..=2026);
+        let log = RunLog::new(&conn);
+        for (name, minutes) in
+            [(Name::Journals, -60), (Name::Verify, 4), (Name::Reference, 60 * 24 * 40)]
+        {
+            log.set_schedule(name.as_str(), now + SignedDuration::from_mins(minutes)).unwrap();
+        }
+        let last = last_runs(&conn, now).unwrap();
+        assert_eq!(last[&Name::Journals], now - SignedDuration::from_mins(60));
+        assert_eq!(last[&Name::Verify], now, "two clocks of one machine differ");
+        assert!(last[&Name::Reference] < now - SignedDuration::from_hours(24 * 366 * 8));
+    }
 }

@@ -70,7 +70,7 @@ use jiff::Timestamp;
 
 use crate::config::Reread;
 use crate::error::Result;
-use crate::mirror::{RunLog, State};
+use crate::mirror::{RunLog, State, lie_ahead, take_back};
 use crate::schedule::Name;
 use crate::scope::{DueReason, Mark};
 use answers::Answers;
@@ -117,6 +117,7 @@ impl<'r> Cycle<'r> {
 
     async fn work(&mut self) -> Result<()> {
         page_sizes::recall(self.run)?;
+        self.take_back_the_future().await?;
         let (run, answers) = (self.run, &mut self.fetcher.answers);
         let mut due =
             Due::of(&run.config, &run.store.connection()?, &run.options, Timestamp::now())?;
@@ -164,6 +165,19 @@ impl<'r> Cycle<'r> {
         }
         // Noted last: what is killed before its end is due again.
         run.write(move |conn| done.note(conn)).await
+    }
+
+    /// After our clock was set back nothing waits for the times that it told before.
+    async fn take_back_the_future(&self) -> Result<()> {
+        let (run, now) = (self.run, Timestamp::now());
+        let doubt = run.config.source.doubt;
+        if !lie_ahead(&run.store.connection()?, now, doubt)? {
+            return Ok(());
+        }
+        tracing::warn!(
+            "the clock of this machine was ahead: what waits for times that it told is due now"
+        );
+        run.write(move |conn| take_back(conn, now, doubt)).await
     }
 
     /// Whether everything is stale: `--full`, now or in a run that was interrupted.

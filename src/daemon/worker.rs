@@ -71,13 +71,9 @@ struct Memory {
     account: Account,
 }
 
-impl Worker {
-    /// Works until the process stops; what is under way then is finished.
-    ///
-    /// # Errors
-    /// What makes all further cycles senseless: see [`ends_the_daemon`].
-    pub(super) async fn run(mut self) -> Result<()> {
-        let mut memory = Memory {
+impl Memory {
+    fn new() -> Memory {
+        Memory {
             jobs: VecDeque::new(),
             handled: 0,
             // Whatever an earlier process left.
@@ -91,12 +87,31 @@ impl Worker {
             verifying: None,
             went_well: false,
             account: Account::default(),
-        };
+        }
+    }
+
+    /// A clock that was set back makes nothing wait for longer than it would have.
+    fn follow_the_clock(&mut self, now: Timestamp) {
+        let within = |at: Timestamp, longest| at.min(now.checked_add(longest).unwrap_or(at));
+        self.retry_at = self.retry_at.map(|at| within(at, LONGEST_RETRY));
+        self.postponed_until = self.postponed_until.map(|at| within(at, LONGEST_POSTPONED));
+        self.last_cycle = self.last_cycle.map(|at| within(at, Duration::ZERO));
+    }
+}
+
+impl Worker {
+    /// Works until the process stops; what is under way then is finished.
+    ///
+    /// # Errors
+    /// What makes all further cycles senseless: see [`ends_the_daemon`].
+    pub(super) async fn run(mut self) -> Result<()> {
+        let mut memory = Memory::new();
         loop {
             while let Ok(job) = self.inbox.try_recv() {
                 memory.jobs.push_back(job);
             }
             let now = Timestamp::now();
+            memory.follow_the_clock(now);
             let situation = self.situation(&memory)?;
             // The store has answered.
             self.manager.lives(Part::Worker);
@@ -131,7 +146,7 @@ impl Worker {
         let soonest = last_cycle.checked_add(LEAST_PAUSE).unwrap_or(last_cycle);
         let due_at = due_at.map_or(at_last, |due| due.max(soonest).min(at_last));
         let schedules = &self.session.config().schedule;
-        let mut last_runs = last_runs(&conn)?;
+        let mut last_runs = last_runs(&conn, Timestamp::now())?;
         if memory.postponed_until.is_some() {
             // It is due still, and waits.
             last_runs.remove(&Name::Reconcile);
@@ -291,7 +306,7 @@ impl Worker {
     ) -> Result<bool> {
         let conn = self.session.store().connection()?;
         let schedules = &self.session.config().schedule;
-        if schedule::falls_due_within(schedules, &last_runs(&conn)?, looked, now)? {
+        if schedule::falls_due_within(schedules, &last_runs(&conn, now)?, looked, now)? {
             return Ok(true);
         }
         let Some(began) = began else { return Ok(false) };
@@ -307,4 +322,29 @@ pub(super) fn stopped() -> Error {
         Kind::Cancelled,
         "the daemon stops; what is committed stays, and it goes on from there when it is started again",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_nothing_wait_for_longer() {
+        let now = Timestamp::now();
+        let (short, later) = (now + Duration::from_secs(32), now + Duration::from_secs(3 * 3600));
+        let mut memory = Memory::new();
+        (memory.retry_at, memory.postponed_until, memory.last_cycle) =
+            (Some(short), Some(short), Some(now));
+        memory.follow_the_clock(now);
+        assert_eq!(
+            (memory.retry_at, memory.postponed_until, memory.last_cycle),
+            (Some(short), Some(short), Some(now))
+        );
+        (memory.retry_at, memory.postponed_until, memory.last_cycle) =
+            (Some(later), Some(later), Some(later));
+        memory.follow_the_clock(now);
+        assert_eq!(memory.retry_at, Some(now + LONGEST_RETRY));
+        assert_eq!(memory.postponed_until, Some(now + LONGEST_POSTPONED));
+        assert_eq!(memory.last_cycle, Some(now));
+    }
 }

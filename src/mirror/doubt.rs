@@ -48,6 +48,8 @@ pub(super) fn hold(
         return Ok(BTreeSet::new());
     }
     let failed = |e| db(&format!("cannot doubt an answer of {}", lines.resource.table), e);
+    // Commits follow one another, also after the clock was set back; a doubt lasts by the clock.
+    let now = now.min(Timestamp::now());
     conn.execute_batch(&stage_doubts(lines, settings.doubt)).map_err(failed)?;
     if scalar_i64(conn, "SELECT count(*) FROM temp.stage_doubts")? == 0 {
         return Ok(BTreeSet::new());

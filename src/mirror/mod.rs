@@ -5,6 +5,7 @@
 //! The feed's ledger is the one exception: it must be written before a call is sent, whatever the
 //! writer is doing.
 
+mod ahead;
 mod align;
 mod changes;
 mod closings;
@@ -76,6 +77,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use duckdb::Connection;
 
+pub(crate) use ahead::{lie_ahead, take_back};
 pub(crate) use closings::{ClosingMonth, Closings, MonthOf};
 #[cfg(test)]
 pub(crate) use compare::Note;

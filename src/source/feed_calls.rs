@@ -229,8 +229,8 @@ impl Rule {
 
 /// Gives ends to the calls that nobody else ends; returns what became known by that.
 ///
-/// A call without an end whose caller is gone ends `now`, or when its caller would have given it up,
-/// and `grace` later nothing of it arrives; a caller that lives ends it itself. A call of another boot has no age: it
+/// A call without an end whose caller is gone ends `now`, and `grace` later nothing of it arrives; a caller that lives
+/// ends it itself. A call of another boot has no age: it
 /// counts as ended now, or, where that boot is over and a later call of this one is known, when that one was sent,
 /// because the process that made the earlier one was gone by then.
 pub(crate) fn adopt(
@@ -257,15 +257,14 @@ pub(crate) fn adopt(
                 Ended { boot_id: boot_id.to_owned(), time, ..end.clone() }
             }
             None => {
-                let is_of_this_boot = call.boot_id == boot_id;
-                if is_of_this_boot {
+                if call.boot_id == boot_id {
                     gone_by = gone_by.min(call.sent);
                 }
                 if !is_gone(call) {
                     continue;
                 }
-                let given_up = call.sent.later_by(call.patience).later_by(grace);
-                ended(boot_id, if is_of_this_boot { late.min(given_up) } else { late })
+                // However old it is: its process may have stood still before it sent it, as when the machine sleeps.
+                ended(boot_id, late)
             }
         };
         call.boot_id.clone_from(&end.boot_id);

@@ -129,7 +129,8 @@ impl Ledger {
     }
 
     /// Begins a call if it may go this moment: its start is durable when this returns. `None`: not
-    /// now, another call was faster, of this process or of another one.
+    /// now, another call was faster, of this process or of another one; or the process stood still for so long
+    /// meanwhile, as when the machine sleeps, that others may take the call for given up.
     ///
     /// # Errors
     /// Those of [`LedgerStore::update`]; the call must not be sent then.
@@ -138,7 +139,12 @@ impl Ledger {
         let number = shared.next_number.fetch_add(1, Ordering::Relaxed);
         // From here on the permit ends the call, even when this future is dropped at the await.
         let mut permit = FeedPermit { shared: Arc::clone(shared), number, open: true };
+        let asked = shared.known.clock.now();
         permit.open = shared.writer.ask(|reply| Order::Begin(feed, number, reply)).await?;
+        if permit.open && shared.known.clock.now().since(asked) >= shared.known.patience {
+            permit.not_sent().await?;
+            return Ok(None);
+        }
         Ok(permit.open.then_some(permit))
     }
 

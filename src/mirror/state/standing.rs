@@ -51,10 +51,13 @@ impl Standings<'_> {
             self.conn,
             &format!(
                 "SELECT id FROM temp.stage_unlisted WHERE id NOT IN \
-                   (SELECT id FROM ({}) WHERE table_name IN ('cases', 'projects') AND sent_at > {}) \
+                   (SELECT id FROM ({}) WHERE table_name IN ('cases', 'projects') \
+                      AND sent_at > {} AND sent_at <= {}) \
                  ORDER BY id",
                 rows_of("SELECT id FROM temp.stage_unlisted"),
-                instant(since)
+                instant(since),
+                // What a clock that was ahead has sent lies before it.
+                instant(Timestamp::now().max(since))
             ),
         )
     }

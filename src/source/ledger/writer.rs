@@ -123,12 +123,20 @@ impl Keeper {
         })
     }
 
-    /// Ends of own calls that the ledger does not know yet.
+    /// Ends of own calls that the ledger does not know yet, or takes for earlier: another process has given them up for
+    /// one that is gone.
     fn own_ends(&self, calls: &[FeedCall]) -> Vec<Change> {
         let unwritten = self.known.unwritten();
-        let own = calls.iter().filter(|call| call.end.is_none() && self.known.is_own(call));
-        own.filter_map(|call| Some(Change::Ended(call.id, unwritten.get(&call.by.number)?.clone())))
-            .collect()
+        let own = calls.iter().filter(|call| self.known.is_own(call));
+        own.filter_map(|call| {
+            let end = unwritten.get(&call.by.number)?;
+            let is_known = call
+                .end
+                .as_ref()
+                .is_some_and(|known| known.boot_id == end.boot_id && known.time >= end.time);
+            (!is_known).then(|| Change::Ended(call.id, end.clone()))
+        })
+        .collect()
     }
 
     /// Writes the end of a call, and others that could not be written before.

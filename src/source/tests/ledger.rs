@@ -1,5 +1,6 @@
 //! The ledger at work: what it writes down before and after each call, and what a restart makes of it.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -250,4 +251,63 @@ async fn calls_that_do_not_come_back_are_spread_so_that_a_queue_cannot_let_many_
     permit.aborted().await.unwrap();
     ledger.ready(far()).await.unwrap();
     assert!(answered.elapsed() < PER, "{:?}", answered.elapsed());
+}
+
+/// A clock that goes on by so much whenever the ledger has been written.
+#[derive(Debug, Default)]
+struct Leaps {
+    now: AtomicI64,
+    by: AtomicI64,
+}
+
+impl BootClock for Leaps {
+    fn now(&self) -> BootTime {
+        BootTime::from_nanos(self.now.load(Ordering::SeqCst))
+    }
+
+    fn boot_id(&self) -> &str {
+        "boot"
+    }
+}
+
+struct Sleeps(MemoryLedger, Arc<Leaps>);
+
+impl LedgerStore for Sleeps {
+    fn update(&self, step: &mut dyn FnMut(&[FeedCall]) -> Vec<Change>) -> crate::error::Result<()> {
+        self.0.update(step)?;
+        self.1.now.fetch_add(self.1.by.load(Ordering::SeqCst), Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn is_gone(&self, call: &FeedCall) -> Option<bool> {
+        self.0.is_gone(call)
+    }
+}
+
+#[tokio::test]
+async fn a_call_before_which_the_machine_slept_is_not_sent_as_if_nothing_had_happened() {
+    let clock = Arc::new(Leaps::default());
+    let store = Arc::new(Sleeps(MemoryLedger::new(), Arc::clone(&clock)));
+    let ledger = open(store.clone(), 6, Arc::clone(&clock));
+    clock.by.store(59_000_000_000, Ordering::SeqCst);
+    let permit = ledger.begin(FeedName::Cases).await.unwrap().unwrap();
+    permit.answered(200, Duration::ZERO).await.unwrap();
+    clock.by.store(60_000_000_000, Ordering::SeqCst);
+    assert!(ledger.begin(FeedName::Cases).await.unwrap().is_none());
+    let calls = store.0.calls();
+    assert!(calls.len() == 2 && calls.iter().all(|call| call.end.is_some()), "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_another_process_made_up_gives_way_to_the_real_one() {
+    let (store, clock) = (Arc::new(MemoryLedger::new()), PausedClock::new("boot"));
+    let ledger = open(store.clone(), 6, Arc::clone(&clock));
+    let permit = ledger.begin(FeedName::Cases).await.unwrap().unwrap();
+    // To it whoever else has the ledger is gone.
+    let _other = open(store.clone(), 6, Arc::clone(&clock));
+    let made_up = store.calls()[0].end.clone().unwrap().time;
+    tokio::time::advance(seconds(200)).await;
+    permit.answered(200, Duration::ZERO).await.unwrap();
+    let real = store.calls()[0].end.clone().unwrap();
+    assert!(real.time > made_up && real.status == Some(200), "{real:?}");
 }
