@@ -409,6 +409,16 @@ fn lines_that_do_not_add_up_are_told_by_sync_and_status() {
     assert_eq!(lines(&world.store(), &statuses), ["{'status': no_control}"]);
 }
 
+#[test]
+fn lines_that_are_asked_for_alone_are_held_against_their_sums_all_the_same() {
+    let world = mirrored(2);
+    let before = reconciled(&world);
+    assert!(before.iter().any(|row| row.contains("matches")), "{before:?}");
+    assert_status(&world.run(&["sync", "--only", "revenue_journals", "--full"]), 0);
+    assert!(calls(&world).keys().any(|path| path.ends_with("/RevenueJournals/Sum")));
+    assert_eq!(reconciled(&world), before);
+}
+
 /// Without annotations it is not known what the payments come to; the purchase prices are.
 #[rstest]
 #[case::prices("{\"TotalPayment\": PAYMENT, \"TotalPurchasePrice\": 1.00}", 3, "add up")]

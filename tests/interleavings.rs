@@ -217,6 +217,32 @@ fn what_waits_for_the_search_is_no_failure_of_a_daemon() {
     daemon.stop();
 }
 
+/// What is read of a case by what another answer says of it does not wait for the end of what is under way.
+#[test]
+fn all_of_a_changed_case_is_read_while_a_long_reading_goes_on() {
+    let world = World::with(unthrottled(12));
+    world.configure_eager("");
+    world.bootstrap();
+    let sql = "SELECT case_id FROM dynamic_sale_texts ORDER BY case_id LIMIT 1";
+    let case_id: i64 = one(&world.published(), sql);
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    world.sandbox.reset_stats();
+    hold(&world, "long", "/api/Cases/*/Activities", 1);
+    let reading = start(&world, &["sync", "--full"]);
+    let path = format!("/api/DynamicSaleText/Cases/{case_id}/DynamicSaleTextItems");
+    let asked = || world.sandbox.stats().log.iter().any(|call| call.path == path);
+    let read = while_held(&world, reading, "long", || {
+        assert!(!asked(), "it is read when it is known to be used");
+        change(&world, case_id, Facet::Description);
+        daemon.wait_until("it is read meanwhile", asked);
+    });
+    assert_status(&read, 0);
+    daemon.wait_until_idle();
+    daemon.stop();
+    world.assert_equal();
+}
+
 #[test]
 fn a_search_that_lags_less_than_its_delay_is_waited_for() {
     let search_lag = std::time::Duration::from_millis(700);

@@ -38,15 +38,33 @@ impl CasePlans<'_, '_> {
 
     /// What is stale of these cases beside their search rows, in the tables `only`; empty: in all.
     pub(crate) fn stale(&self, cases: &[CaseState], only: &[String]) -> Result<Vec<Stale>> {
+        Ok(self.stale_and_postponed(cases, only)?.0)
+    }
+
+    /// The same, and the cases of which more may be stale once that is read: what a `[condition]` looks at is among
+    /// it.
+    pub(crate) fn stale_and_postponed(
+        &self,
+        cases: &[CaseState],
+        only: &[String],
+    ) -> Result<(Vec<Stale>, Vec<i64>)> {
         let Answers { run, findings, .. } = self.answers;
         let is_read_alone =
             |table: &str| run.catalog.get(table).is_some_and(|r| r.group == Group::Case);
-        Ok(self
-            .of(cases, only)?
-            .into_iter()
-            .flat_map(|(_, plan)| plan.stale)
-            .filter(|stale| is_read_alone(&stale.table) && !findings.gives_up(&stale.table))
-            .collect())
+        let looked_at = |waits: &Stale| {
+            let condition = run.catalog.get(&waits.table)?.condition.as_ref()?;
+            Some(condition.table.as_str())
+        };
+        let (mut stale, mut postponed) = (Vec::new(), Vec::new());
+        for (case, plan) in self.of(cases, only)? {
+            let is_read = |table: &str| plan.stale.iter().any(|stale| stale.table == table);
+            if plan.waiting.iter().filter_map(looked_at).any(is_read) {
+                postponed.push(case.case_id);
+            }
+            stale.extend(plan.stale);
+        }
+        stale.retain(|stale| is_read_alone(&stale.table) && !findings.gives_up(&stale.table));
+        Ok((stale, postponed))
     }
 
     /// The same cases, as the store has them now.

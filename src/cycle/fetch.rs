@@ -64,6 +64,8 @@ impl Done {
 struct Worked {
     /// Cases that moved meanwhile, and were fetched.
     moved: Vec<CaseState>,
+    /// Those of which more may be stale once what is read of them now is committed.
+    postponed: Vec<i64>,
     months: MonthNotes,
 }
 
@@ -87,7 +89,7 @@ impl<'r> Fetcher<'r> {
     /// Does this work and what changes meanwhile, and commits it. What could not be begun before an
     /// interrupt stays as stale, or as due, as it was.
     pub(crate) async fn fetch(&mut self, queue: Queue) -> Result<MonthNotes> {
-        let Worked { moved, months } = self.fetch_all(queue).await?;
+        let Worked { moved, months, .. } = self.fetch_all(queue).await?;
         self.answers.flush().await?;
         self.answers.plans().clean(&moved).await?;
         Ok(months)
@@ -105,12 +107,21 @@ impl<'r> Fetcher<'r> {
             let interrupt = self.run.signals.interrupt();
             let follows = |queue: &Queue| interrupt == Interrupt::None && !queue.has_changes();
             if follows(&queue) && self.run.signals.latest() > self.answers.planned.handled() {
-                fetched.moved.extend(self.take_changes(&mut queue).await?);
+                self.take_changes(&mut queue, &mut fetched).await?;
                 search_at = self.next_search()?;
+            }
+            // What else is read may take for days.
+            let goes_on = queue.waiting() > 0 || !under_way.is_empty();
+            if follows(&queue)
+                && goes_on
+                && !fetched.postponed.is_empty()
+                && !queue.asks_of(&fetched.postponed)
+            {
+                self.take_postponed(&mut queue, &mut fetched).await?;
             }
             // A daemon's cycle may last for days, and changes must not wait for its end.
             if follows(&queue) && search_at.is_some_and(|at| at <= tokio::time::Instant::now()) {
-                fetched.moved.extend(self.search_again(&mut queue).await?);
+                self.search_again(&mut queue, &mut fetched).await?;
                 search_at = self.next_search()?;
                 continue;
             }
@@ -248,7 +259,7 @@ impl<'r> Fetcher<'r> {
     /// Searches and plans the next cases that moved since this was last asked, and puts what is stale
     /// of them first; contacts that moved are searched at once. Changes are followed whatever else this
     /// run was asked for: `--only` and `--case` say nothing of them.
-    async fn take_changes(&mut self, queue: &mut Queue) -> Result<Vec<CaseState>> {
+    async fn take_changes(&mut self, queue: &mut Queue, fetched: &mut Worked) -> Result<()> {
         let latest = self.run.signals.latest();
         let moved = {
             let conn = self.run.store.connection()?;
@@ -261,17 +272,45 @@ impl<'r> Fetcher<'r> {
         self.answers.search().cases(&moved, &ALL_TABLES).await?;
         // What they are decides what is read of them: planned after their rows are there.
         let searched = self.reload(&moved, queue)?;
-        let stale = self.answers.plans().stale(&searched, &ALL_TABLES)?;
+        self.push_changes(queue, fetched, searched)?;
+        self.answers.contacts().search(Some(MOST_CHANGES)).await?;
+        Ok(())
+    }
+
+    /// Plans cases that have changed, and puts what is stale of them first.
+    fn push_changes(
+        &self,
+        queue: &mut Queue,
+        fetched: &mut Worked,
+        cases: Vec<CaseState>,
+    ) -> Result<()> {
+        let (stale, postponed) = self.answers.plans().stale_and_postponed(&cases, &ALL_TABLES)?;
         for stale in stale {
             queue.push(Urgency::Change, Work::Case(stale));
         }
-        self.answers.contacts().search(Some(MOST_CHANGES)).await?;
-        Ok(searched)
+        fetched.postponed.extend(postponed);
+        fetched.moved.extend(cases);
+        Ok(())
     }
 
-    /// Searches the cases again of which the search had not shown the last change when it was last asked. Returns those
-    /// that are there still.
-    async fn search_again(&mut self, queue: &mut Queue) -> Result<Vec<CaseState>> {
+    /// Reads what is known to be stale of changed cases now that what it hangs on was read.
+    async fn take_postponed(&mut self, queue: &mut Queue, fetched: &mut Worked) -> Result<()> {
+        self.answers.flush().await?;
+        let ids = std::mem::take(&mut fetched.postponed);
+        let cases = {
+            let conn = self.run.store.connection()?;
+            State::new(&conn).cases().dirty_cases(None, &ids, ids.len())?
+        };
+        // Once: what is postponed still was tried in vain.
+        for stale in self.answers.plans().stale(&cases, &ALL_TABLES)? {
+            queue.push(Urgency::Change, Work::Case(stale));
+        }
+        Ok(())
+    }
+
+    /// Searches the cases again of which the search had not shown the last change when it was last asked. What they
+    /// are decides what is read of them.
+    async fn search_again(&mut self, queue: &mut Queue, fetched: &mut Worked) -> Result<()> {
         let now = Timestamp::now().as_microsecond();
         let run = self.run;
         let waiting = {
@@ -283,13 +322,14 @@ impl<'r> Fetcher<'r> {
         }
         if waiting.is_empty() {
             self.looked_at = tokio::time::Instant::now();
-            return Ok(Vec::new());
+            return Ok(());
         }
         run.write(move |conn| State::new(conn).stale_marks().wake_again(now)).await?;
         let waiting = self.answers.plans().reload(&waiting)?;
         self.answers.search().cases(&waiting, &ALL_TABLES).await?;
         self.looked_at = tokio::time::Instant::now();
-        self.reload(&waiting, queue)
+        let searched = self.reload(&waiting, queue)?;
+        self.push_changes(queue, fetched, searched)
     }
 
     /// When the search is to be asked again, by a daemon's cycle: not for each case by itself. `None` where no case waits.

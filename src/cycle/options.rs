@@ -2,6 +2,7 @@
 
 use super::JournalRequest;
 use crate::catalog::Resource;
+use crate::scope::{REVENUE, REVENUE_SUMS};
 
 /// What a cycle is asked to do beside following the feed (docs/architecture.md, "What is due").
 #[derive(Debug, Clone, Default)]
@@ -35,8 +36,11 @@ impl Options {
         !self.only.is_empty() || !self.cases.is_empty()
     }
 
+    /// Whether a table is read. With the lines of the revenue journals their sums are: without those nothing says
+    /// whether the lines are right.
     pub(super) fn wants(&self, table: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|t| t == table)
+        let names = |table: &str| self.only.iter().any(|t| t == table);
+        self.only.is_empty() || names(table) || table == REVENUE_SUMS && names(REVENUE)
     }
 
     /// Whether contacts are read; they are no case's.

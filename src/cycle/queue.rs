@@ -103,6 +103,11 @@ impl Queue {
         !matches!(work, Work::Case(stale) if self.removed.contains(&stale.id))
     }
 
+    /// Whether a call of one of these cases is under way.
+    pub(crate) fn asks_of(&self, cases: &[i64]) -> bool {
+        self.under_way.iter().any(|scope| cases.contains(&scope.id))
+    }
+
     /// Whether changes wait.
     pub(crate) fn has_changes(&self) -> bool {
         self.waiting.first_key_value().is_some_and(|((urgency, _), _)| *urgency == Urgency::Change)
