@@ -30,10 +30,14 @@ pub(super) struct Usual {
 
 impl Usual {
     /// After a complete poll whose first answer said `date` when our clock said `ours`: the smallest
-    /// distance counts at once, a larger one slowly.
+    /// distance counts at once, a larger one slowly. Where our clock went back since, it was ahead: what was learned
+    /// by it then, that the service's is far behind, is not so.
     pub(crate) fn learned(before: Option<Usual>, date: Ticks, ours: Ticks) -> Usual {
         let ahead = date.get().saturating_sub(ours.get());
         let ahead = before.map_or(ahead, |before| {
+            if ours.later_by(TOLERANCE) < before.at {
+                return ahead.min(before.ahead.max(0));
+            }
             let longest = Ticks::new(0).later_by(LONGEST_PAUSE).get();
             let passed = ours.get().saturating_sub(before.at.get()).clamp(0, longest);
             ahead.min(before.ahead.saturating_add(passed / FOLLOWED))
@@ -121,11 +125,17 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_by_a_clock_of_ours_that_is_a_year_ahead_costs_half_a_day_of_rows_and_no_more() {
+    fn a_poll_by_a_clock_of_ours_that_is_a_year_ahead_costs_half_a_day_of_rows_once() {
         let year = 365 * 24 * HOUR;
         let known = Usual::learned(Some(usual(0, 0)), at(10), at(10 + year));
+        assert_eq!(Usual::believed(Some(known), at(20), at(20)), at(20 + 60 - 12 * HOUR));
         let right = Usual::learned(Some(known), at(20), at(20));
-        assert_eq!(Usual::believed(Some(right), at(20), at(20)), at(20 + 60 - 12 * HOUR));
+        assert_eq!(Usual::believed(Some(right), at(20), at(20)), at(20));
+        // Of a service that is ahead no more is believed than before.
+        let right = Usual::learned(Some(known), at(20 + HOUR), at(20));
+        assert_eq!(Usual::believed(Some(right), at(20 + HOUR), at(20)), at(20 + 60));
+        let before = Usual::learned(Some(usual(30, 100)), at(50 + HOUR), at(20));
+        assert_eq!(before, Usual { ahead: at(30).get(), at: at(20) });
     }
 
     #[test]
