@@ -1,12 +1,14 @@
 //! What a second look at dishonest answers has to bring: only an equal answer confirms, small losses
 //! count together, and what is not believed is told until it is over.
 
-use casemirror::sandbox::{Act, Control, Facet};
+use casemirror::sandbox::{Act, Control, Facet, Rule};
 use serde_json::Value;
 
 use crate::evidence::{age_failures, alter, always, many_files, mirrored, rows, status_of};
-use crate::support::follow::{UNTHROTTLED, assert_status, change, shown_cases};
-use crate::support::scripted::{garbage, property_rows, refuse, script_search};
+use crate::support::follow::{UNTHROTTLED, assert_status, brisk, change, shown_cases, unthrottled};
+use crate::support::scripted::{
+    fault, garbage, page, property_rows, refuse, script_search, search_path,
+};
 use crate::support::{World, one, shown};
 
 fn count(world: &World, table: &str) -> i64 {
@@ -227,4 +229,31 @@ fn one_contact_s_address_says_nothing_about_the_contacts() {
     world.sandbox.act(&Act::EditContact { contact_id: Some(contact), at: None }).unwrap();
     world.run(&["sync"]);
     assert_eq!(status_of(&world, "contacts"), "ok");
+}
+
+/// One record of the listing that is none keeps nothing else from being read and published.
+#[test]
+fn a_record_of_the_listing_that_is_none_is_told_and_the_others_are_taken() {
+    let world = brisk(unthrottled(12));
+    let rows = property_rows(&world, None);
+    let bad = rows[0]["Id"].as_i64().unwrap();
+    // Of two values of one field nobody can tell which is meant.
+    let twice = "{\"CaseId\":null,\"";
+    let listed = page(&rows).replacen("{\"", twice, 2).replacen(twice, "{\"", 1);
+    let listing = Rule {
+        query: Some("allpages".to_owned()),
+        ..fault(&search_path("Property"), None, garbage(&listed))
+    };
+    world.sandbox.fault(listing);
+    let first = world.run(&["sync"]);
+    assert_status(&first, 3);
+    assert!(shown(&first).contains("published snapshot"), "{}", shown(&first));
+    let there = format!("SELECT count(*) FROM cases WHERE id <> {bad}");
+    assert_eq!(one::<i64>(&world.published(), &there), rows.len() as i64 - 1);
+    let told = "SELECT count(*) FROM sync.rejects WHERE table_name = 'cases' AND column_name IS NULL \
+                AND error LIKE '%null%' AND resolved_at IS NULL";
+    assert_eq!(one::<i64>(&world.published(), told), 1);
+    world.sandbox.clear_faults();
+    assert_status(&world.run(&["sync", "--full"]), 0);
+    world.assert_equal();
 }

@@ -70,6 +70,33 @@ fn pack(world: &World, month: &str) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
+fn what_is_closed_before_anything_is_published_is_said_and_its_pack_comes_later() {
+    let world = World::with(options(12));
+    world.publish_snapshots();
+    world.journals_since(&format!("{}-01", month(2)));
+    world.configure(&format!("{FEED}{BY_HAND}"));
+    let closed = month(1);
+    let early = close(&world, &closed, &[]);
+    assert_status(&early, 3);
+    let said = shown(&early);
+    assert!(said.contains(&format!("closed by {}", user())), "{said}");
+    assert!(said.contains("no pack yet: nothing is published"), "{said}");
+    world.sync();
+    let late = close(&world, &closed, &[]);
+    assert_status(&late, 0);
+    assert!(
+        shown(&late).contains("closed already") && shown(&late).contains("pack "),
+        "{}",
+        shown(&late)
+    );
+    for mistyped in ["0001-01", "1850-01"] {
+        let refused = close(&world, mistyped, &[]);
+        assert_status(&refused, 2);
+        assert!(shown(&refused).contains("must be from 1900-01 to 2100-12"), "{}", shown(&refused));
+    }
+}
+
+#[test]
 fn the_first_complete_reading_after_the_close_day_closes_a_month() {
     let (open, closed) = (month(0), month(2));
     let world = mirrored(options(40), 2, "");

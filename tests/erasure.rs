@@ -216,6 +216,28 @@ fn forget(world: &World, contact: i64) -> Output {
     world.run(&["forget", "--contact", &contact.to_string()])
 }
 
+/// The platform masks the identity numbers of employees: hashed, they are all the same.
+#[test]
+fn a_mask_that_stands_in_everybodys_row_tells_of_nobody() {
+    let world = follow::brisk(unthrottled(12));
+    world.bootstrap();
+    let others = |person: i64| -> i64 {
+        let sql = format!(
+            "SELECT count(*) FROM main.employees WHERE id <> {person} AND identification_number IS NOT NULL"
+        );
+        one(&world.store(), &sql)
+    };
+    let person: i64 = one(&world.store(), "SELECT min(id) FROM main.employees");
+    let masks = "SELECT count(DISTINCT identification_number) FROM main.employees";
+    assert_eq!(one::<i64>(&world.store(), masks), 1, "it is a mask");
+    let before = others(person);
+    assert!(before > 3, "{before}");
+    assert_status(&forget(&world, person), 0);
+    assert_eq!(others(person), before);
+    let own = format!("SELECT identification_number FROM main.employees WHERE id = {person}");
+    assert_eq!(one::<Option<String>>(&world.store(), &own), None);
+}
+
 #[test]
 fn a_person_who_is_forgotten_is_in_no_byte_and_does_not_come_back() {
     let world = kept();

@@ -7,14 +7,14 @@ use jiff::Timestamp;
 use super::args::Close;
 use super::output;
 use super::sync::summary;
-use crate::config::Config;
+use crate::config::{CALENDAR_YEARS, Config};
 use crate::cycle::{JournalRequest, Options};
 use crate::daemon::{Host, Printer};
 use crate::error::{Error, Kind, Result};
 use crate::journals::{KINDS, tables_of};
 use crate::mirror::{ClosingMonth, MonthOf};
 use crate::scope::{Month, REVENUE, REVENUE_SUMS};
-use crate::session::ToClose;
+use crate::session::{NOTHING_LISTED, ToClose};
 
 /// The command as the user who runs this process typed it.
 pub(super) fn typed_by_user(args: &Close) -> Result<Close> {
@@ -35,6 +35,11 @@ fn meant(args: &Close, config: &Config, current: Month) -> Result<MonthOf> {
     let month: Month = args.month.parse().map_err(|_| {
         usage(format!("--month {}: expected a month as yyyy-mm, such as 2026-10", args.month))
     })?;
+    // A mistyped year would be asked for, and stay known.
+    if !CALENDAR_YEARS.contains(&month.first().year()) {
+        let (first, last) = (CALENDAR_YEARS.start(), CALENDAR_YEARS.end());
+        return Err(usage(format!("--month {month}: must be from {first}-01 to {last}-12")));
+    }
     if month >= current {
         return Err(usage(format!(
             "--month {month}: it has not ended; the last month that has is {}",
@@ -111,12 +116,16 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
     let never_read = judged.iter().any(|(_, j)| matches!(j, Judged::Bad { read: false, .. }));
     let closed = session.close_months(&of, to_close, &args.by).await?;
     let already = judged.iter().filter(|(_, j)| matches!(j, Judged::Closed(_))).count();
-    let mut text = format!("{}\n", outcome(&of.month.to_string(), closed, already, &args.by));
-    match session.write_pack(&of).await? {
-        Some(place) => text.push_str(&format!("pack {place}\n")),
-        None => text.push_str("no pack: publish.parquet is off\n"),
+    // Closed it is, whatever becomes of the pack.
+    out.print(&format!("{}\n", outcome(&of.month.to_string(), closed, already, &args.by)))?;
+    if session.config().publish.parquet.is_some() && !session.has_listed()? {
+        out.print(&format!("no pack yet: {NOTHING_LISTED}; the same command writes it then\n"))?;
+        return Ok(3);
     }
-    out.print(&text)?;
+    match session.write_pack(&of).await? {
+        Some(place) => out.print(&format!("pack {place}\n"))?,
+        None => out.print("no pack: publish.parquet is off\n")?,
+    }
     Ok(if never_read { 3 } else { 0 })
 }
 

@@ -13,6 +13,7 @@ use super::args::Demo;
 use super::{print, query};
 use crate::config::Config;
 use crate::cycle::{Options, Signals};
+use crate::durable;
 use crate::error::{Error, Kind, Result, io};
 use crate::mirror::{RunLog, Writing};
 use crate::progress::Progress;
@@ -152,7 +153,8 @@ fn prepare(dir: &Path) -> Result<(PathBuf, File)> {
         let what = format!("{} {why}; choose an empty or new folder with --dir", dir.display());
         Err(Error::new(Kind::Usage, what))
     };
-    if let Some(theirs) = entries.iter().map(name).find(|name| !OURS.contains(&name.as_str())) {
+    let is_ours = |name: &String| OURS.contains(&name.as_str()) || durable::is_temporary(name);
+    if let Some(theirs) = entries.iter().map(name).find(|name| !is_ours(name)) {
         return refused(format!("holds {theirs}, which no demo made"));
     }
     let marker = dir.join(MARKER);
@@ -255,7 +257,8 @@ mod tests {
         for _ in ["new", "again"] {
             let (prepared, _alone) = prepare(&dir).unwrap();
             assert_eq!(names(&prepared), [MARKER]);
-            write_all(&dir, &["store.duckdb", "store.duckdb.secrets"]);
+            // One that was ended while it published leaves what is unfinished.
+            write_all(&dir, &["store.duckdb", ".casemirror.duckdb.tmp-1"]);
             let refused = prepare(&dir).unwrap_err().to_string();
             assert!(refused.contains("another demo runs"), "{refused}");
             assert_eq!(names(&prepared).len(), 4, "what the running one has is there");

@@ -93,8 +93,10 @@ pub async fn run(cli: Cli) -> Result<u8> {
         Command::Schema(args) => schema::run(&offline()?, args),
         Command::Query(args) => query::run(&offline()?, args),
         Command::Completions(args) => {
-            args::write_completions(args.shell, &mut std::io::stdout())
-                .map_err(|e| io("write to", Path::new("standard output"), e))?;
+            let mut script = Vec::new();
+            args::write_completions(args.shell, &mut script)
+                .map_err(|e| io("write", Path::new("the completions"), e))?;
+            Printer::here().data(&String::from_utf8_lossy(&script))?;
             Ok(0)
         }
         Command::Man(args) => man::run(args),

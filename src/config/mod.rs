@@ -137,8 +137,9 @@ impl Config {
     /// # Errors
     ///
     /// One error of [`Kind::Config`] that names every violation: where it was set, the key, the
-    /// value (never a secret one), and what is allowed. Nothing but the configuration file, the
-    /// secret file, and the existence of the other named files has been touched.
+    /// value (never a secret one), and what is allowed. Nothing has been changed, and nothing read but the
+    /// configuration file, the secret file, the resource files where tables are named, and whether the other
+    /// named files exist.
     pub fn load(path: &Path, overrides: &[(String, String)], tables: TableNames) -> Result<Config> {
         Layers::defaults()
             .file(path)?

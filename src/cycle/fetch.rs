@@ -111,12 +111,7 @@ impl<'r> Fetcher<'r> {
                 search_at = self.next_search()?;
             }
             // What else is read may take for days.
-            let goes_on = queue.waiting() > 0 || !under_way.is_empty();
-            if follows(&queue)
-                && goes_on
-                && !fetched.postponed.is_empty()
-                && !queue.asks_of(&fetched.postponed)
-            {
+            if follows(&queue) && !fetched.postponed.is_empty() {
                 self.take_postponed(&mut queue, &mut fetched).await?;
             }
             // A daemon's cycle may last for days, and changes must not wait for its end.
@@ -293,10 +288,22 @@ impl<'r> Fetcher<'r> {
         Ok(())
     }
 
+    /// Whether a call of this case is under way.
+    fn asks_of(&self, queue: &Queue, case_id: i64) -> bool {
+        let is_of_cases =
+            |table: &str| self.run.catalog.get(table).is_some_and(|r| r.group == Group::Case);
+        queue.under_way().any(|scope| scope.id == case_id && is_of_cases(&scope.table))
+    }
+
     /// Reads what is known to be stale of changed cases now that what it hangs on was read.
     async fn take_postponed(&mut self, queue: &mut Queue, fetched: &mut Worked) -> Result<()> {
+        let (asked, ids): (Vec<i64>, Vec<i64>) =
+            fetched.postponed.drain(..).partition(|case_id| self.asks_of(queue, *case_id));
+        fetched.postponed = asked;
+        if ids.is_empty() {
+            return Ok(());
+        }
         self.answers.flush().await?;
-        let ids = std::mem::take(&mut fetched.postponed);
         let cases = {
             let conn = self.run.store.connection()?;
             State::new(&conn).cases().dirty_cases(None, &ids, ids.len())?
@@ -329,7 +336,12 @@ impl<'r> Fetcher<'r> {
         self.answers.search().cases(&waiting, &ALL_TABLES).await?;
         self.looked_at = tokio::time::Instant::now();
         let searched = self.reload(&waiting, queue)?;
-        self.push_changes(queue, fetched, searched)
+        // What is being asked just now would be asked twice.
+        let (asked, others): (Vec<CaseState>, Vec<CaseState>) =
+            searched.into_iter().partition(|case| self.asks_of(queue, case.case_id));
+        fetched.postponed.extend(asked.iter().map(|case| case.case_id));
+        fetched.moved.extend(asked);
+        self.push_changes(queue, fetched, others)
     }
 
     /// When the search is to be asked again, by a daemon's cycle: not for each case by itself. `None` where no case waits.

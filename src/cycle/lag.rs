@@ -46,7 +46,7 @@ impl<'r> Lag<'r> {
             return Ok(false);
         }
         let pause = next.duration_since(Timestamp::now());
-        // Nothing waits for longer; a clock that is set back says otherwise.
+        // Where a clock that was set back says longer, the next run does it.
         let pause = Duration::try_from(pause).unwrap_or_default() + Duration::from_millis(1);
         let pause = pause.min(run.config.source.search_delay + MARGIN);
         let _step = run.progress.step("waiting for the search to catch up (source.search_delay)");

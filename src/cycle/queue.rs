@@ -103,9 +103,9 @@ impl Queue {
         !matches!(work, Work::Case(stale) if self.removed.contains(&stale.id))
     }
 
-    /// Whether a call of one of these cases is under way.
-    pub(crate) fn asks_of(&self, cases: &[i64]) -> bool {
-        self.under_way.iter().any(|scope| cases.contains(&scope.id))
+    /// The scopes of which a call is under way.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = &ScopeId> {
+        self.under_way.iter()
     }
 
     /// Whether changes wait.

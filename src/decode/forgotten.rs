@@ -159,6 +159,11 @@ impl Forgotten {
         [Part::Word(word)].into_iter().chain(shortest.map(Part::Digits)).chain(hashed).collect()
     }
 
+    /// Whether a text is a hash that privacy has made.
+    pub(crate) fn is_hash(&self, text: &str) -> bool {
+        self.hashes.made(text)
+    }
+
     /// Whether nothing is kept out.
     pub(crate) fn is_empty(&self) -> bool {
         self.contacts.is_empty() && self.has_no_text()

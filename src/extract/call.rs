@@ -82,6 +82,7 @@ pub(crate) fn expected(
         },
         fields: fields.chain(&resource.leave_out).cloned().collect(),
         asked: asked.collect(),
+        pardons: false,
     }
 }
 

@@ -119,7 +119,7 @@ impl Extractor {
 
     /// Begins a listing of everything that a search shows, in pages by id.
     pub(crate) fn listing(&self, resource: &Arc<Resource>) -> Result<Pages> {
-        Ok(Pages::new(&self.client, search_plan(&self.catalog, resource, None)?))
+        Ok(Pages::new(&self.client, search_plan(&self.catalog, resource, None)?).pardoning())
     }
 
     /// Decodes a page of a search or listing.

@@ -84,14 +84,15 @@ impl Controls<'_> {
         Ok(sql::query(self.conn, BASIS, |row| row.get(0))?.pop().unwrap_or_default())
     }
 
-    /// Why, and which months.
+    /// Why, and which months. Where annotations are not read, which is only where nobody wants them, it is not known what
+    /// the payments come to: that is no more told than a sum that nobody wants.
     fn look_for_control_problems(&self) -> Result<Vec<(String, Vec<String>)>> {
         let found = sql::query(
             self.conn,
             "WITH off AS (SELECT r.status, r.difference IS NULL AS no_sum, \
                  r.journal_level || '/' || r.journal_id || '/' \
                    || strftime(r.journal_month, '%Y-%m') AS scope, t.status AS of_sums, \
-                 CASE WHEN a.status IN ('disabled', 'forbidden', 'absent') THEN a.status END AS unread, \
+                 coalesce(a.status IN ('disabled', 'forbidden', 'absent'), false) AS unread, \
                  s.total_payment IS NOT NULL AND s.total_purchase_price IS NOT NULL AS has_sum \
                FROM report.journal_reconciliation r \
                LEFT JOIN sync.resources t ON t.table_name = 'revenue_journal_sums' \
@@ -99,7 +100,7 @@ impl Controls<'_> {
                LEFT JOIN main.revenue_journal_sums s \
                  USING (journal_level, journal_id, journal_month) \
                WHERE r.status IN ('differs', 'no_control') AND r.payment IS NOT NULL \
-                 AND (r.payment_change IS NOT NULL OR unread IS NOT NULL) \
+                 AND (r.payment_change IS NOT NULL OR unread) \
                  AND NOT EXISTS (SELECT 1 FROM sync.journal_months m WHERE m.due IS NOT NULL \
                    AND (m.table_name = 'revenue_journals' OR m.table_name = 'revenue_journal_sums' \
                      AND t.status NOT IN ('disabled', 'forbidden', 'absent')) \
@@ -108,8 +109,7 @@ impl Controls<'_> {
              said AS (SELECT *, CASE WHEN status = 'differs' THEN 'differs' \
                  WHEN NOT no_sum THEN 'means' \
                  WHEN of_sums IN ('disabled', 'forbidden', 'absent') THEN of_sums \
-                 WHEN unread = 'disabled' AND has_sum THEN 'disabled' \
-                 WHEN has_sum AND unread IS NOT NULL THEN 'annotations ' || unread \
+                 WHEN unread AND has_sum THEN 'disabled' \
                  ELSE 'none' END AS why FROM off) \
              SELECT why, string_agg(scope, ' ' ORDER BY scope) FROM said \
              WHERE why <> 'disabled' GROUP BY why ORDER BY why",
@@ -182,12 +182,7 @@ fn told(why: &str, scopes: &[String]) -> String {
         }
         "means" => "the platform's sum is that of something else".to_owned(),
         "none" => "the platform gives no sum".to_owned(),
-        status => match status.strip_prefix("annotations ") {
-            Some(status) => format!(
-                "what annotations change of the payments is not mirrored (revenue_journal_annotations is {status})"
-            ),
-            None => format!("revenue_journal_sums is {status}"),
-        },
+        status => format!("revenue_journal_sums is {status}"),
     };
     format!(
         "revenue_journals: {months} month{s} {have} no control, {reason}, see \
@@ -214,11 +209,6 @@ mod tests {
             "revenue_journals: 4 months have no control, revenue_journal_sums is forbidden, see \
              report.journal_reconciliation: offices/11/2026-01, offices/11/2026-02, \
              offices/11/2026-03, ..."
-        );
-        assert_eq!(
-            told("annotations absent", &months(1)),
-            "revenue_journals: 1 month has no control, what annotations change of the payments is not mirrored \
-             (revenue_journal_annotations is absent), see report.journal_reconciliation: offices/11/2026-01"
         );
     }
 }

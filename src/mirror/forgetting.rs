@@ -102,7 +102,10 @@ pub(super) fn forget(
         taken.was_known |= is_there(conn, resource, &person, contact)?;
         for (text, is_name) in telling(conn, resource, &person, contact)? {
             let of_text = forgotten.entries_of(&text, is_name);
-            match of_text.first() {
+            // A mask of the platform's is a hash like any other, and stands in everybody's row.
+            let is_shared =
+                forgotten.is_hash(&text) && is_of_others(conn, resource, &person, contact, &text)?;
+            match of_text.first().filter(|_| !is_shared) {
                 Some(own) => {
                     texts.insert(*own);
                 }
@@ -202,6 +205,39 @@ fn telling(
         }
     }
     Ok(all)
+}
+
+/// Whether a text with a class stands in rows about other persons too.
+fn is_of_others(
+    conn: &Connection,
+    resource: &Resource,
+    person: &Person,
+    contact: i64,
+    text: &str,
+) -> Result<bool> {
+    let (id, text) = (sql::ident(&person.id), sql::text(text));
+    let classed = resource.columns.iter().filter(|c| resource.is_free_text(c) && c.class.is_some());
+    let holds: Vec<String> = classed
+        .map(|column| {
+            let name = sql::ident(&column.name);
+            if column.kind.list {
+                format!("coalesce(list_contains({name}, {text}), false)")
+            } else {
+                format!("{name} = {text}")
+            }
+        })
+        .collect();
+    if holds.is_empty() {
+        return Ok(false);
+    }
+    let rows = PLACES.map(|place| {
+        format!(
+            "(SELECT count(*) FROM {} WHERE {id} <> {contact} AND ({}))",
+            of(place, resource),
+            holds.join(" OR ")
+        )
+    });
+    Ok(scalar_i64(conn, &format!("SELECT {}", rows.join(" + ")))? > 0)
 }
 
 /// The texts in JSON of fields whose name has a class, and of what is within them.

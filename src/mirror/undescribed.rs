@@ -56,10 +56,10 @@ pub(super) fn take_out(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<
                 "no resource file describes the table any more: it leaves the mirror"
             ),
             Some(resource) => match keys.get(table.as_str()) {
-                Some(before) if *before != resource.key.join(",") => tracing::warn!(
+                Some(before) if *before != key_of(resource) => tracing::warn!(
                     table,
                     before,
-                    now = resource.key.join(","),
+                    now = key_of(resource),
                     "another key says which rows are one: all of them are read anew"
                 ),
                 _ => continue,
@@ -88,6 +88,13 @@ pub(super) fn take_out(conn: &Connection, catalog: &Catalog) -> Result<BTreeSet<
     Ok(parents)
 }
 
+/// By which columns the rows of a table are told apart, in whatever order they stand.
+fn key_of(resource: &Resource) -> String {
+    let mut key: Vec<&str> = resource.key.iter().map(String::as_str).collect();
+    key.sort_unstable();
+    key.join(",")
+}
+
 /// Makes the table of an undescribed resource anew, empty and with the columns of its history, which are
 /// then brought up to the file like those of any table.
 pub(super) fn revive(conn: &Connection, resource: &Resource) -> Result<()> {
@@ -103,7 +110,7 @@ pub(super) fn revive(conn: &Connection, resource: &Resource) -> Result<()> {
 /// read with and its key, with every column its privacy class.
 pub(super) fn note_files(conn: &Connection, catalog: &Catalog) -> Result<()> {
     let keys: Vec<String> =
-        catalog.resources().iter().map(|r| format!("{} {}", r.table, r.key.join(","))).collect();
+        catalog.resources().iter().map(|r| format!("{} {}", r.table, key_of(r))).collect();
     let keys = keys.join("\n");
     if State::new(conn).meta(KEYS)?.as_ref() != Some(&keys) {
         State::new(conn).set_meta(KEYS, &keys)?;

@@ -90,7 +90,7 @@ impl Session {
     }
 
     /// Whether the cases have been listed completely at least once, as far as there is anything to list.
-    pub(super) fn has_listed(&self) -> Result<bool> {
+    pub(crate) fn has_listed(&self) -> Result<bool> {
         State::new(&self.store.connection()?).standings().are_listed()
     }
 

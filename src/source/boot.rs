@@ -45,6 +45,11 @@ pub(crate) trait BootClock: Send + Sync + fmt::Debug {
     /// Which boot the times belong to: times of different boots cannot be compared.
     fn boot_id(&self) -> &str;
 
+    /// Whether so long has passed since `then` that this process may have stood still, as when the machine sleeps.
+    fn has_slept(&self, then: BootTime, longest: Duration) -> bool {
+        self.now().since(then) >= longest
+    }
+
     /// Whether times of that boot are times of this one, whatever it is called.
     fn is_this_boot(&self, boot_id: &str) -> bool {
         boot_id == self.boot_id()

@@ -141,7 +141,7 @@ impl Ledger {
         let mut permit = FeedPermit { shared: Arc::clone(shared), number, open: true };
         let asked = shared.known.clock.now();
         permit.open = shared.writer.ask(|reply| Order::Begin(feed, number, reply)).await?;
-        if permit.open && shared.known.clock.now().since(asked) >= shared.known.patience {
+        if permit.open && shared.known.clock.has_slept(asked, shared.known.patience) {
             permit.not_sent().await?;
             return Ok(None);
         }

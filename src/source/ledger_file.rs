@@ -5,6 +5,7 @@
 //! added, and lets go when its line is on the disk. A line that was cut off by a crash is the start of
 //! a call that was never sent, or an end that the next reader gives again.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -37,13 +38,7 @@ const KEPT: usize = 500;
 /// # Errors
 /// `Config` where the system names no such folder.
 pub(super) fn usual_place(base_url: &Url, client_id: &str) -> Result<PathBuf> {
-    let named = |variable: &str| std::env::var_os(variable).filter(|path| !path.is_empty());
-    let state = named("XDG_STATE_HOME")
-        // What systemd gives a service.
-        .or_else(|| named("STATE_DIRECTORY"))
-        .map(PathBuf::from)
-        .or_else(|| Some(Path::new(&named("HOME")?).join(".local/state")))
-        .ok_or_else(|| {
+    let state = state_folder(|variable| std::env::var_os(variable)).ok_or_else(|| {
             Error::new(
                 Kind::Config,
                 "there is no folder for the feed's ledger, HOME is not set: set feed.ledger to a file that \
@@ -51,6 +46,15 @@ pub(super) fn usual_place(base_url: &Url, client_id: &str) -> Result<PathBuf> {
             )
         })?;
     Ok(state.join("casemirror").join(format!("{}.feed-calls", api_user(base_url, client_id))))
+}
+
+/// The folder for the user's state. What systemd gives a service alone (`STATE_DIRECTORY`) comes last: commands that the
+/// same user types do not have it, and share the ledger.
+fn state_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let named = |name: &str| variable(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    named("XDG_STATE_HOME")
+        .or_else(|| Some(named("HOME")?.join(".local/state")))
+        .or_else(|| named("STATE_DIRECTORY"))
 }
 
 /// A name for whose calls they are, which tells nobody who that is.

@@ -13,9 +13,9 @@ use super::odata::{Filter, OrderBy};
 use super::pages::{Ask, Mark, Next, Pager, Sameness, Verdict, Walk};
 use super::refusal::refusal;
 use super::request::{Answer, Request};
-use super::shape::Expected;
+use super::shape::{Expected, Shape, fault};
 use super::split::{field_of, fingerprint, fingerprint_of_value, records};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::progress::Share;
 
 /// What a service gives when it is not told how many (reference 8).
@@ -76,6 +76,8 @@ pub(crate) struct Pages {
     /// The `$top` in use is one that the endpoint took in an earlier walk.
     remembered: bool,
     sent_at: Option<Timestamp>,
+    /// See [`Pages::pardoning`].
+    pardons: bool,
     /// The pages behind the first, as far as is known.
     share: Share,
 }
@@ -88,7 +90,8 @@ impl Pages {
         let next = Next::Ask(pager.first());
         let remembered = accepted.is_some();
         let share = client.progress().share(0);
-        Pages { client: client.clone(), plan, pager, next, remembered, sent_at: None, share }
+        let client = client.clone();
+        Pages { client, plan, pager, next, remembered, sent_at: None, pardons: false, share }
     }
 
     fn pager(plan: &PagePlan, accepted: Option<Option<u32>>) -> Pager {
@@ -134,10 +137,34 @@ impl Pages {
                     self.next = Next::Finished(Verdict::Incomplete(why));
                     return Ok(None);
                 }
+                Err(error) if error.kind() == Kind::BadAnswer && self.pardon() => {
+                    tracing::debug!(
+                        reason = error.chain(),
+                        "what is right of the page is asked for"
+                    );
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             return self.take(answer).map(Some);
         }
+    }
+
+    /// Some records of a page that are none do not keep the others from being read: what is wrong with them is told by
+    /// whoever decodes them. A page is asked so only after it was refused for what it is, again and again.
+    pub(crate) fn pardoning(mut self) -> Pages {
+        self.pardons = true;
+        self
+    }
+
+    /// Asks for the same page once more, and pardons from here on. Whether it did not yet.
+    fn pardon(&mut self) -> bool {
+        let expected = self.plan.request.expected.get_or_insert_with(|| Arc::new(Expected::list()));
+        if !self.pardons || expected.pardons {
+            return false;
+        }
+        *expected = Arc::new(Expected { pardons: true, ..(**expected).clone() });
+        true
     }
 
     /// Whether the list was complete; `None` while it is not at its end.
@@ -172,7 +199,7 @@ impl Pages {
             .iter()
             .zip(taken.keep)
             .filter(|(_, keep)| *keep)
-            .map(|(record, _)| answer.body.slice_ref(record.get().as_bytes()))
+            .map(|(record, _)| self.judged(answer.body.slice_ref(record.get().as_bytes())))
             .collect();
         if self.plan.paging != Paging::Undocumented && self.sent_at.is_none() {
             self.client.tops().remember(&self.plan.request.endpoint, self.pager.top());
@@ -186,6 +213,22 @@ impl Pages {
             Next::Finished(_) => 0,
         });
         Ok(Page { answer, records })
+    }
+
+    /// A record of a page that pardons some; in the place of one that is none stands `null`, which is no record to
+    /// anybody.
+    fn judged(&self, record: Bytes) -> Bytes {
+        let Some(expected) = self.plan.request.expected.as_ref().filter(|e| e.pardons) else {
+            return record;
+        };
+        let single = Expected { shape: Shape::Record, pardons: false, ..(**expected).clone() };
+        match fault(&record, Some(&Arc::new(single)), 1) {
+            None => record,
+            Some(why) => {
+                tracing::warn!(path = self.plan.request.path, why, "a record of a list is none");
+                Bytes::from_static(b"null")
+            }
+        }
     }
 
     fn mark(&self, record: &str) -> Mark {

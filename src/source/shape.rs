@@ -41,6 +41,8 @@ pub(crate) struct Expected {
     pub(crate) fields: HashSet<String>,
     /// Ids that the records were asked by, with the fields that repeat them.
     pub(crate) asked: Vec<(String, i64)>,
+    /// Some records that are none do not spoil the others: the decoder tells them.
+    pub(crate) pardons: bool,
 }
 
 impl Expected {
@@ -51,6 +53,7 @@ impl Expected {
             shape: Shape::List,
             fields: HashSet::new(),
             asked: Vec::new(),
+            pardons: false,
         }
     }
 }
@@ -87,6 +90,7 @@ pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) ->
         names: Vec::new(),
         spare: Vec::new(),
         found: None,
+        pardoned: (0, None),
     };
     let mut json = serde_json::Deserializer::from_str(body);
     let scanned = match first {
@@ -97,10 +101,12 @@ pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) ->
         Some(b'{') => Envelope(&mut scan).deserialize(&mut json),
         _ => serde::Deserialize::deserialize(&mut json).map(|_: IgnoredAny| ()),
     };
-    let Scan { results, found, .. } = scan;
+    let Scan { results, found, pardoned, records, .. } = scan;
     match scanned.and_then(|()| json.end()) {
         Err(_) if found.is_some() => of(&found.unwrap_or_default()),
         Err(cause) => of(&format!("is broken JSON: {}", describe(&cause))),
+        // Where most are none, it is not the list that was asked for.
+        Ok(()) if pardoned.0 * 2 > records => of(&pardoned.1.unwrap_or_default()),
         Ok(()) => {
             let list = expected.is_some_and(|expected| expected.shape == Shape::List);
             (list && first == Some(&b'{') && !results)
@@ -122,6 +128,8 @@ struct Scan<'e, 'de> {
     spare: Vec<Cow<'de, str>>,
     /// What is wrong: the walk ends there, by an error that says nothing.
     found: Option<String>,
+    /// How many records are none and are pardoned, and what is wrong with the first.
+    pardoned: (u64, Option<String>),
 }
 
 impl<'de> Scan<'_, 'de> {
@@ -130,13 +138,25 @@ impl<'de> Scan<'_, 'de> {
         E::custom("wrong")
     }
 
-    /// Walks over an object that names no field twice; `each` says whether it took the field's value.
+    /// A record is none; the walk goes on where that is pardoned.
+    fn is_none<E: serde::de::Error>(&mut self, what: String) -> Result<(), E> {
+        if !self.expected.is_some_and(|expected| expected.pardons) {
+            return Err(self.wrong(what));
+        }
+        self.pardoned.0 += 1;
+        self.pardoned.1.get_or_insert(what);
+        Ok(())
+    }
+
+    /// Walks over an object and returns the name that it has twice, if it does; `each` says whether it took the
+    /// field's value.
     fn fields<A: MapAccess<'de>>(
         &mut self,
         mut map: A,
         mut each: impl FnMut(&mut Self, &str, &mut A) -> Result<bool, A::Error>,
-    ) -> Result<(), A::Error> {
+    ) -> Result<Option<String>, A::Error> {
         let mut before = std::mem::take(&mut self.names);
+        let mut twice = None;
         let mut names = std::mem::take(&mut self.spare);
         // Records of one list mostly name the same fields in the same order. As long as they do, they
         // were looked at with the last one.
@@ -147,8 +167,7 @@ impl<'de> Scan<'_, 'de> {
                     .get_or_insert_with(|| names.iter().map(|name| short_hash(name)).collect());
                 // A first look by a number; equal ones are compared.
                 if !known.insert(short_hash(&name)) && names.contains(&name) {
-                    let what = format!("has a record that names the field {name} twice");
-                    return Err(self.wrong(what));
+                    twice.get_or_insert_with(|| name.to_string());
                 }
             }
             if !each(self, &name, &mut map)? {
@@ -158,7 +177,11 @@ impl<'de> Scan<'_, 'de> {
         }
         before.clear();
         (self.names, self.spare) = (names, before);
-        Ok(())
+        if twice.is_some() {
+            // The next one is looked at for itself.
+            self.names.clear();
+        }
+        Ok(twice.map(|name| format!("has a record that names the field {name} twice")))
     }
 }
 
@@ -225,15 +248,19 @@ impl<'de> Visitor<'de> for Envelope<'_, '_, 'de> {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
         let list = self.0.expected.is_some_and(|expected| expected.shape == Shape::List);
-        self.0.fields(map, |scan, name, map| {
-            let results = list && name == "Results";
-            if results {
-                scan.results = true;
-                map.next_value_seed(Elements(scan))?;
-            }
-            Ok(results)
-        })?;
-        Ok(())
+        self.0
+            .fields(map, |scan, name, map| {
+                let results = list && name == "Results";
+                if results {
+                    scan.results = true;
+                    map.next_value_seed(Elements(scan))?;
+                }
+                Ok(results)
+            })
+            .and_then(|twice| match twice {
+                Some(what) => Err(self.0.wrong(what)),
+                None => Ok(()),
+            })
     }
 }
 
@@ -258,7 +285,7 @@ impl<'de> Visitor<'de> for Record<'_, '_, 'de> {
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
         let expected = self.0.expected;
         let mut known = expected.is_none_or(|expected| expected.fields.is_empty());
-        self.0.fields(map, |scan, name, map| {
+        let twice = self.0.fields(map, |scan, name, map| {
             let Some(expected) = expected else { return Ok(false) };
             known = known || expected.fields.contains(name);
             let Some((field, id)) = expected.asked.iter().find(|(field, _)| field == name) else {
@@ -270,6 +297,9 @@ impl<'de> Visitor<'de> for Record<'_, '_, 'de> {
             }
             Ok(true)
         })?;
+        if let Some(what) = twice {
+            return self.0.is_none(what);
+        }
         if known {
             return Ok(());
         }
@@ -280,7 +310,7 @@ impl<'de> Visitor<'de> for Record<'_, '_, 'de> {
             names.iter().take(MOST_NAMES).map(AsRef::as_ref).collect::<Vec<_>>().join(", ")
         };
         let what = format!("has none of the fields of its table: met {met}");
-        Err(self.0.wrong(what))
+        self.0.is_none(what)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
@@ -329,6 +359,7 @@ mod tests {
             shape,
             fields: ["Id", "CaseId", "Name"].map(str::to_owned).into(),
             asked: vec![("CaseId".to_owned(), 17)],
+            pardons: false,
         })
     }
 

@@ -123,18 +123,23 @@ impl Keeper {
         })
     }
 
-    /// Ends of own calls that the ledger does not know yet, or takes for earlier: another process has given them up for
-    /// one that is gone.
+    /// Ends of own calls that the ledger does not know yet, or knows otherwise: another process has made one up for a
+    /// caller that it took for gone. What the source said holds, and the later of both times.
     fn own_ends(&self, calls: &[FeedCall]) -> Vec<Change> {
         let unwritten = self.known.unwritten();
         let own = calls.iter().filter(|call| self.known.is_own(call));
         own.filter_map(|call| {
-            let end = unwritten.get(&call.by.number)?;
-            let is_known = call
-                .end
-                .as_ref()
-                .is_some_and(|known| known.boot_id == end.boot_id && known.time >= end.time);
-            (!is_known).then(|| Change::Ended(call.id, end.clone()))
+            let mut end = unwritten.get(&call.by.number)?.clone();
+            if let Some(known) = call.end.as_ref().filter(|known| known.boot_id == end.boot_id) {
+                end.time = end.time.max(known.time);
+                let is_known = known.time == end.time
+                    && known.status == end.status
+                    && known.retry_after == end.retry_after;
+                if is_known {
+                    return None;
+                }
+            }
+            Some(Change::Ended(call.id, end))
         })
         .collect()
     }

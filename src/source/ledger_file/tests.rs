@@ -218,3 +218,20 @@ fn the_usual_place_is_the_users_own() {
     assert_ne!(one, usual_place(&url("https://host.example.com/api/"), "you").unwrap());
     assert!(one.parent().unwrap().ends_with("casemirror"), "{}", one.display());
 }
+
+#[test]
+fn the_usual_place_is_the_same_for_a_service_and_for_commands_that_its_user_types() {
+    let folder = |variables: &[(&str, &str)]| {
+        state_folder(|name| {
+            let value = variables.iter().find(|(of, _)| *of == name);
+            value.map(|(_, value)| OsString::from(value))
+        })
+    };
+    let typed = [("HOME", "/var/lib/casemirror")];
+    let service = [("HOME", "/var/lib/casemirror"), ("STATE_DIRECTORY", "/var/lib/casemirror")];
+    assert_eq!(folder(&typed).unwrap(), Path::new("/var/lib/casemirror/.local/state"));
+    assert_eq!(folder(&service), folder(&typed));
+    assert_eq!(folder(&service[1..]).unwrap(), Path::new("/var/lib/casemirror"));
+    assert_eq!(folder(&[("XDG_STATE_HOME", "/x"), service[0]]).unwrap(), Path::new("/x"));
+    assert_eq!(folder(&[("HOME", "")]), None);
+}

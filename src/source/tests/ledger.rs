@@ -39,6 +39,11 @@ impl BootClock for PausedClock {
     fn boot_id(&self) -> &str {
         &self.boot_id
     }
+
+    /// Its time leaps while another thread is waited for.
+    fn has_slept(&self, _then: BootTime, _longest: Duration) -> bool {
+        false
+    }
 }
 
 /// The same clock where the boot has no name: each process calls it by its own.
@@ -52,6 +57,10 @@ impl BootClock for Nameless {
 
     fn boot_id(&self) -> &str {
         self.1
+    }
+
+    fn has_slept(&self, then: BootTime, longest: Duration) -> bool {
+        self.0.has_slept(then, longest)
     }
 
     fn is_this_boot(&self, _boot_id: &str) -> bool {
@@ -310,4 +319,11 @@ async fn an_end_that_another_process_made_up_gives_way_to_the_real_one() {
     permit.answered(200, Duration::ZERO).await.unwrap();
     let real = store.calls()[0].end.clone().unwrap();
     assert!(real.time > made_up && real.status == Some(200), "{real:?}");
+    // What the source says holds also where the real end is the earlier one.
+    let permit = ledger.begin(FeedName::Cases).await.unwrap().unwrap();
+    let _other = open(store.clone(), 6, Arc::clone(&clock));
+    let made_up = store.calls()[1].end.clone().unwrap();
+    permit.answered(429, seconds(600)).await.unwrap();
+    let real = store.calls()[1].end.clone().unwrap();
+    assert_eq!((real.time, real.status, real.retry_after), (made_up.time, Some(429), seconds(600)));
 }

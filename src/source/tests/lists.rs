@@ -85,6 +85,36 @@ async fn a_keyset_walk_asks_from_the_key_behind_the_last() {
 }
 
 #[tokio::test]
+async fn a_record_that_is_none_spoils_a_page_only_where_it_is_not_pardoned_or_most_are() {
+    let service = |wrong: usize| {
+        Service::start(move |_, _| {
+            let right = (wrong..4).map(|id| format!("{{\"Id\": {id}}}"));
+            let wrong = (0..wrong).map(|id| format!("{{\"Id\": null, \"Id\": {id}}}"));
+            json(&format!("[{}]", wrong.chain(right).collect::<Vec<_>>().join(",")))
+        })
+    };
+    for (wrong, pardons, comes) in
+        [(0, false, true), (1, false, false), (1, true, true), (2, true, true), (3, true, false)]
+    {
+        let service = service(wrong).await;
+        let pages = Pages::new(&service.client(), plan(by_id()));
+        let mut pages = if pardons { pages.pardoning() } else { pages };
+        match pages.next().await {
+            Ok(page) => {
+                assert!(comes, "{wrong} of four");
+                let records = page.unwrap().records;
+                let none = records.iter().filter(|record| &record[..] == b"null").count();
+                assert_eq!((records.len(), none), (4, wrong), "the decoder tells them");
+            }
+            Err(error) => {
+                assert!(!comes && error.kind() == Kind::BadAnswer, "{wrong}: {}", error.chain());
+                assert!(error.chain().contains("names the field Id twice"), "{}", error.chain());
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_accepted_top_is_remembered_for_the_endpoint() {
     let service = Service::start(serve(3, 300)).await;
     let client = service.client();
