@@ -341,6 +341,8 @@ impl<'r> Fetcher<'r> {
             searched.into_iter().partition(|case| self.asks_of(queue, case.case_id));
         fetched.postponed.extend(asked.iter().map(|case| case.case_id));
         fetched.moved.extend(asked);
+        // So would what was answered and is not committed.
+        self.answers.flush().await?;
         self.push_changes(queue, fetched, others)
     }
 
