@@ -5,7 +5,7 @@ use casemirror::sandbox::{Act, Control, Facet, Rule};
 use serde_json::{Value, json};
 
 use crate::support::follow::{
-    Integrator, assert_status, calls, change, differences_beside, shown_cases,
+    IN_TWENTY_HOURS, Integrator, assert_status, calls, change, differences_beside, shown_cases,
 };
 use crate::support::scripted::{
     assert_incomplete, assert_mended, end_the_run_at, fault, garbage, page, property_rows, refuse,
@@ -249,7 +249,7 @@ fn a_list_that_the_brake_held_waits_for_its_backoff_unless_the_brake_is_lifted()
     // So long that it would not be asked for now.
     duckdb::Connection::open(world.path("data/store.duckdb"))
         .unwrap()
-        .execute_batch("UPDATE sync.failures SET next_at = '2099-01-01'")
+        .execute_batch(IN_TWENTY_HOURS)
         .unwrap();
     world.sandbox.reset_stats();
     assert_status(&world.run(&["sync"]), 3);

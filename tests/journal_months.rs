@@ -9,7 +9,9 @@ use casemirror::sandbox::{
 use duckdb::Connection;
 use rstest::rstest;
 
-use crate::support::follow::{assert_status, calls, idle_calls, start, while_held};
+use crate::support::follow::{
+    IN_TWENTY_HOURS, assert_status, calls, idle_calls, start, while_held,
+};
 use crate::support::journals::{
     FEED, OFFICE, edit, mirrored, month, options, read_again, restatements, rows,
 };
@@ -70,7 +72,7 @@ fn a_month_that_times_out_is_visibly_missing_and_stops_nothing() {
     assert!(differing.iter().all(|line| line.starts_with(&missing)), "{differing:?}");
 
     // It waits for its next attempt, and no schedule shortens that.
-    assert_eq!(alter(&world, "UPDATE sync.failures SET next_at = '2099-01-01'::TIMESTAMPTZ"), 1);
+    assert_eq!(alter(&world, IN_TWENTY_HOURS), 1);
     world.sandbox.clear_faults();
     world.configure(&format!("{FEED}[schedule]\njournals = \"* * * * * *\"\n"));
     let plan = world.run(&["plan"]);

@@ -109,12 +109,9 @@ const SAME: &str = "o.table_name = n.table_name AND o.scope = n.scope \
 /// The rejects of a load, each with its scope as text: the id that the record belongs to, or nothing
 /// for a whole list.
 fn scoped(load: &Load) -> Vec<(String, Reject)> {
-    let names_its_scope = load.decoded.resource.records_name_their_scope();
-    let ids = |reject: &Reject| -> Vec<i64> {
+    let ids = |own: Option<i64>| -> Vec<i64> {
         let of_load = || load.scopes.iter().map(|scope| scope.id);
-        // A record that several answers have is one: its row is loaded, so that its own scope is read too.
-        let is_loaded = names_its_scope && reject.column.is_some();
-        match reject.scope.filter(|own| is_loaded || of_load().any(|id| id == *own)) {
+        match own.filter(|own| of_load().any(|id| id == *own)) {
             Some(own) => vec![own],
             // The list that names the scopes is a scope too, that of records which name none.
             None if of_load().any(|id| id == 0) => vec![0],
@@ -132,7 +129,7 @@ fn scoped(load: &Load) -> Vec<(String, Reject)> {
                 .collect(),
             // What is not decoded rejects nothing.
             LoadKind::Unchanged => Vec::new(),
-            LoadKind::Scopes => ids(reject).iter().map(i64::to_string).collect(),
+            LoadKind::Scopes => ids(reject.scope).iter().map(i64::to_string).collect(),
             // A record of a search without an id belongs to one that was asked for and did not come. A
             // listing asks for none. A value that does not fit is of a record with an id: of many that are told
             // together it may be any.

@@ -121,6 +121,10 @@ pub(crate) fn while_held(world: &World, child: Child, name: &str, act: impl FnOn
     child.wait_with_output().unwrap()
 }
 
+/// Lets all that failed wait for longer than a test lasts, and no longer than anything waits.
+pub(crate) const IN_TWENTY_HOURS: &str = "UPDATE sync.failures SET next_at = \
+    (make_timestamp(epoch_us(now()) + 72000000000)::VARCHAR || '+00')::TIMESTAMPTZ";
+
 /// Asserts how a run ended.
 pub(crate) fn assert_status(output: &Output, status: i32) {
     assert_eq!(output.status.code(), Some(status), "{}", shown(output));

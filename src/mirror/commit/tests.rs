@@ -430,28 +430,6 @@ fn an_answer_that_comes_after_its_case_has_left_the_table_puts_no_rows_back() {
     assert_eq!(texts(&mirror), [(7, 1)]);
 }
 
-#[test]
-fn a_value_of_a_record_that_several_answers_have_is_one_reject() {
-    let mut mirror = Mirror::new();
-    let load = |mirror: &Mirror, id: i64, modified: &str| {
-        let record = format!("{{\"Id\": 12, \"Version\": 1, \"LastModified\": \"{modified}\"}}");
-        let params = Params::new();
-        mirror.load_records("processing_bases", id, &[record], &params, None)
-    };
-    let open = |mirror: &Mirror| {
-        let sql = "SELECT count(*), count(DISTINCT record_key) FROM sync.rejects WHERE resolved_at IS NULL";
-        mirror.pairs(sql)
-    };
-    for id in [10, 11, 12, 10] {
-        let unfit = load(&mirror, id, "soon");
-        mirror.write(vec![unfit], true);
-        assert_eq!(open(&mirror), [(1, 1)]);
-    }
-    let fits = load(&mirror, 12, "2026-01-01T00:00:00Z");
-    mirror.write(vec![fits], true);
-    assert_eq!(open(&mirror), [(0, 0)]);
-}
-
 fn records(ids: impl Iterator<Item = i64>) -> Vec<String> {
     ids.map(|id| format!("{{\"Id\": {id}}}")).collect()
 }
