@@ -33,6 +33,17 @@ fn copies() -> String {
         .replace("field = \"Message\"\n", "field = \"Message\"\nclass = \"contact_detail\"\n")
 }
 
+/// Mirrors them, with an earlier version of each.
+fn mirror_copies(world: &World) {
+    write(world, "copies.toml", &copies());
+    world.configure(&format!("{UNTHROTTLED}{OWN}"));
+    world.sync();
+    for case_id in shown_cases(world) {
+        change(world, case_id, Facet::NoteEdited);
+    }
+    world.sync();
+}
+
 #[test]
 fn a_file_with_a_forbidden_call_ends_every_command_before_anything_is_called() {
     let world = brisk(unthrottled(4));
@@ -54,13 +65,7 @@ fn a_file_with_a_forbidden_call_ends_every_command_before_anything_is_called() {
 fn a_table_without_file_leaves_the_mirror_and_comes_back_beside_its_history() {
     let world = brisk(unthrottled(12));
     world.publish_snapshots();
-    write(&world, "copies.toml", &copies());
-    world.configure(&format!("{UNTHROTTLED}{OWN}"));
-    world.sync();
-    for case_id in shown_cases(&world) {
-        change(&world, case_id, Facet::NoteEdited);
-    }
-    world.sync();
+    mirror_copies(&world);
     let rows = count(&world, "main.copies");
     let versions = count(&world, "history.copies");
     assert!(rows > 0 && versions > 0, "{rows} rows, {versions} versions");
@@ -102,13 +107,7 @@ fn a_table_without_file_leaves_the_mirror_and_comes_back_beside_its_history() {
 #[test]
 fn by_another_key_all_rows_of_a_table_are_read_anew_beside_their_history() {
     let world = brisk(unthrottled(12));
-    write(&world, "copies.toml", &copies());
-    world.configure(&format!("{UNTHROTTLED}{OWN}"));
-    world.sync();
-    for case_id in shown_cases(&world) {
-        change(&world, case_id, Facet::NoteEdited);
-    }
-    world.sync();
+    mirror_copies(&world);
     let versions = count(&world, "history.copies");
     let rows = count(&world, "main.copies");
     let kinds = "(SELECT DISTINCT case_id, note_type FROM main.notes WHERE note_type IS NOT NULL)";

@@ -1,5 +1,7 @@
 //! Files of the user's: what is taken, and what is refused with file, field and what would be right.
 
+mod names;
+
 use rstest::rstest;
 
 use super::Catalog;
@@ -417,38 +419,6 @@ fn a_list_goes_to_one_child_table_and_a_journal_has_one() {
     let second = with(annotations, "\"revenue_journal_annotations\"", "\"remarks\"");
     let second = with(&second, "field = \"Annotations\"", "field = \"Remarks\"");
     assert!(refused("own.toml", &second).contains("it can have only one"));
-}
-
-#[rstest]
-#[case("Cases", "lower-case letters")]
-#[case("my/things", "lower-case letters")]
-#[case("things;", "lower-case letters")]
-#[case("report", "name of a schema or folder")]
-#[case("history", "name of a schema or folder")]
-#[case("stage_cases", "needs while it writes")]
-#[case("gone", "needs while it writes")]
-fn a_table_has_a_name_that_fits_everywhere(#[case] name: &str, #[case] why: &str) {
-    let said = refused("own.toml", &with(THINGS, "\"things\"", &format!("\"{name}\"")));
-    assert!(said.contains(&format!("table = \"{name}\"")) && said.contains(why), "{said}");
-}
-
-#[test]
-fn a_column_is_not_called_as_duckdb_calls_its_row_numbers() {
-    for field in ["RowId", "Rowid", "ROWID"] {
-        let more =
-            format!("[[column]]\nfield = \"{field}\"\ntype = \"int\"\ncomment = \"Its row.\"\n");
-        let refused = load(&[("own.toml", &format!("{THINGS}{more}"))]);
-        let is_refused = field != "RowId";
-        let says = refused.err().map(|e| e.to_string()).unwrap_or_default();
-        assert_eq!(
-            says.contains("column \"rowid\": DuckDB calls its own row numbers so"),
-            is_refused,
-            "{says}"
-        );
-    }
-    let named =
-        "[[column]]\nname = \"rowid\"\nfield = \"RowId\"\ntype = \"int\"\ncomment = \"Its row.\"\n";
-    assert!(refused("own.toml", &format!("{THINGS}{named}")).contains("give it another name"));
 }
 
 #[test]

@@ -55,37 +55,25 @@ impl WaitingScopes<'_> {
     /// When the next thing after `after` comes due that failed, that the search's lag holds back, or that is no
     /// case's and a webhook named, in microseconds of our clock.
     pub(crate) fn next_due(&self, after: i64) -> Result<Option<i64>> {
-        let rows = sql::query(
-            self.conn,
-            &format!(
-                "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched_scopes \
-                   WHERE again_at IS NOT NULL \
-                 UNION ALL SELECT epoch_us(next_at) FROM sync.failures \
-                 UNION ALL {}) \
-                 WHERE due > {after}",
-                hints_of_lists(after)
-            ),
-            |row| row.get(0),
-        )?;
-        Ok(rows.into_iter().next().flatten())
+        let hints = hints_of_lists(after);
+        let times = format!(
+            "SELECT again_at AS due FROM sync.fetched_scopes WHERE again_at IS NOT NULL \
+             UNION ALL SELECT epoch_us(next_at) FROM sync.failures \
+             UNION ALL {hints}"
+        );
+        self.soonest(&times, after)
     }
 
     /// The same of what no cycle does that was under way at `after`: it tries nothing twice that failed, but for
     /// what waits for the search, and reads lists at its beginning.
     pub(crate) fn next_due_of_another_cycle(&self, after: i64) -> Result<Option<i64>> {
-        let rows = sql::query(
-            self.conn,
-            &format!(
-                "SELECT min(due) FROM (SELECT epoch_us(next_at) AS due FROM sync.failures \
-                   WHERE kind NOT IN ({waiting}) \
-                 UNION ALL {hints}) \
-                 WHERE due > {after}",
-                waiting = FailureKind::names(&FailureKind::OF_THE_SEARCH),
-                hints = hints_of_lists(after)
-            ),
-            |row| row.get(0),
-        )?;
-        Ok(rows.into_iter().next().flatten())
+        let (waiting, hints) =
+            (FailureKind::names(&FailureKind::OF_THE_SEARCH), hints_of_lists(after));
+        let times = format!(
+            "SELECT epoch_us(next_at) AS due FROM sync.failures WHERE kind NOT IN ({waiting}) \
+             UNION ALL {hints}"
+        );
+        self.soonest(&times, after)
     }
 
     /// When the next search after `after` comes due that waits for the search's lag, in microseconds
@@ -93,18 +81,19 @@ impl WaitingScopes<'_> {
     pub(crate) fn next_search(&self, cases: &[i64], after: i64) -> Result<Option<i64>> {
         let among =
             if cases.is_empty() { String::new() } else { format!("AND id IN ({})", list(cases)) };
-        let rows = sql::query(
-            self.conn,
-            &format!(
-                "SELECT min(due) FROM (SELECT again_at AS due FROM sync.fetched_scopes \
-                   WHERE again_at IS NOT NULL {among} \
-                 UNION ALL SELECT epoch_us(next_at) FROM sync.failures \
-                   WHERE kind IN ({waiting}) {among}) \
-                 WHERE due > {after}",
-                waiting = FailureKind::names(&FailureKind::OF_THE_SEARCH),
-            ),
-            |row| row.get(0),
-        )?;
+        let waiting = FailureKind::names(&FailureKind::OF_THE_SEARCH);
+        let times = format!(
+            "SELECT again_at AS due FROM sync.fetched_scopes WHERE again_at IS NOT NULL {among} \
+             UNION ALL SELECT epoch_us(next_at) FROM sync.failures \
+               WHERE kind IN ({waiting}) {among}"
+        );
+        self.soonest(&times, after)
+    }
+
+    /// The first of these times, a query of `due`, that comes after `after`.
+    fn soonest(&self, times: &str, after: i64) -> Result<Option<i64>> {
+        let sql = format!("SELECT min(due) FROM ({times}) WHERE due > {after}");
+        let rows = sql::query(self.conn, &sql, |row| row.get(0))?;
         Ok(rows.into_iter().next().flatten())
     }
 }

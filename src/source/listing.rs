@@ -194,12 +194,24 @@ impl Pages {
         };
         let marks: Vec<Mark> = parts.records.iter().map(mark).collect();
         let taken = self.pager.take(&marks, parts.count);
+        // Where some are pardoned, each is judged for itself.
+        let expected = self.plan.request.expected.as_ref().filter(|expected| expected.pardons);
+        let single = expected.map(|expected| {
+            let one = Expected { shape: Shape::Record, pardons: false, ..(**expected).clone() };
+            Arc::new(one)
+        });
         let records: Vec<Bytes> = parts
             .records
             .iter()
             .zip(taken.keep)
             .filter(|(_, keep)| *keep)
-            .map(|(record, _)| self.judged(answer.body.slice_ref(record.get().as_bytes())))
+            .map(|(record, _)| {
+                let text = answer.body.slice_ref(record.get().as_bytes());
+                match &single {
+                    Some(single) => self.judged(text, single),
+                    None => text,
+                }
+            })
             .collect();
         if self.plan.paging != Paging::Undocumented && self.sent_at.is_none() {
             self.client.tops().remember(&self.plan.request.endpoint, self.pager.top());
@@ -217,12 +229,8 @@ impl Pages {
 
     /// A record of a page that pardons some; in the place of one that is none stands `null`, which is no record to
     /// anybody.
-    fn judged(&self, record: Bytes) -> Bytes {
-        let Some(expected) = self.plan.request.expected.as_ref().filter(|e| e.pardons) else {
-            return record;
-        };
-        let single = Expected { shape: Shape::Record, pardons: false, ..(**expected).clone() };
-        match fault(&record, Some(&Arc::new(single)), 1) {
+    fn judged(&self, record: Bytes, single: &Arc<Expected>) -> Bytes {
+        match fault(&record, Some(single), 1) {
             None => record,
             Some(why) => {
                 tracing::warn!(path = self.plan.request.path, why, "a record of a list is none");
