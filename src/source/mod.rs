@@ -21,6 +21,7 @@ pub(crate) mod boot;
 mod calls;
 mod client;
 pub(crate) mod feed_calls;
+mod field_names;
 mod held;
 mod lease;
 pub(crate) mod ledger;

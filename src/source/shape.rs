@@ -6,7 +6,6 @@
 //! asked: a list where one is due, records that have at least a field of their table, that name no
 //! field twice, and that do not speak of another id than the one they were asked by.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use std::sync::Arc;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::field_names::FieldNames;
 use super::split::{describe, other_shape};
 use crate::text::{JsonText, trim_json};
 
@@ -87,8 +87,7 @@ pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) ->
         most,
         records: 0,
         results: false,
-        names: Vec::new(),
-        spare: Vec::new(),
+        names: FieldNames::default(),
         found: None,
         pardoned: (0, None),
     };
@@ -122,10 +121,7 @@ struct Scan<'e, 'de> {
     records: u64,
     /// The envelope holds `Results`.
     results: bool,
-    /// The names of the last object's fields, in their order.
-    names: Vec<Cow<'de, str>>,
-    /// Room for those of the next.
-    spare: Vec<Cow<'de, str>>,
+    names: FieldNames<'de>,
     /// What is wrong: the walk ends there, by an error that says nothing.
     found: Option<String>,
     /// How many records are none and are pardoned, and what is wrong with the first.
@@ -155,40 +151,21 @@ impl<'de> Scan<'_, 'de> {
         mut map: A,
         mut each: impl FnMut(&mut Self, &str, &mut A) -> Result<bool, A::Error>,
     ) -> Result<Option<String>, A::Error> {
-        let mut before = std::mem::take(&mut self.names);
+        // Those of an envelope are not those of the records within.
+        let mut names = std::mem::take(&mut self.names);
+        names.begin();
         let mut twice = None;
-        let mut names = std::mem::take(&mut self.spare);
-        // Records of one list mostly name the same fields in the same order. As long as they do, they
-        // were looked at with the last one.
-        let mut known: Option<HashSet<u64, foldhash::fast::RandomState>> = None;
         while let Some(JsonText(name)) = map.next_key()? {
-            if known.is_some() || before.get(names.len()) != Some(&name) {
-                let known = known
-                    .get_or_insert_with(|| names.iter().map(|name| short_hash(name)).collect());
-                // A first look by a number; equal ones are compared.
-                if !known.insert(short_hash(&name)) && names.contains(&name) {
-                    twice.get_or_insert_with(|| name.to_string());
-                }
+            if names.is_twice(&name) {
+                twice.get_or_insert_with(|| name.to_string());
             }
             if !each(self, &name, &mut map)? {
                 map.next_value::<IgnoredAny>()?;
             }
-            names.push(name);
         }
-        before.clear();
-        (self.names, self.spare) = (names, before);
-        if twice.is_some() {
-            // The next one is looked at for itself.
-            self.names.clear();
-        }
+        self.names = names;
         Ok(twice.map(|name| format!("has a record that names the field {name} twice")))
     }
-}
-
-fn short_hash(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 /// A list of records.
@@ -303,12 +280,8 @@ impl<'de> Visitor<'de> for Record<'_, '_, 'de> {
         if known {
             return Ok(());
         }
-        let names = &self.0.names;
-        let met = if names.is_empty() {
-            "no field at all".to_owned()
-        } else {
-            names.iter().take(MOST_NAMES).map(AsRef::as_ref).collect::<Vec<_>>().join(", ")
-        };
+        let names: Vec<&str> = self.0.names.of_record().take(MOST_NAMES).collect();
+        let met = if names.is_empty() { "no field at all".to_owned() } else { names.join(", ") };
         let what = format!("has none of the fields of its table: met {met}");
         self.0.is_none(what)
     }

@@ -29,6 +29,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Of an answer that is no success, so much is read: 64 KiB.
 const LARGEST_REFUSAL: usize = 64 * 1024;
+/// So many bytes are made room for before they come, at most.
+const LARGEST_PROMISED: usize = 16 << 20; // 16 MiB
 
 /// So much is unpacked before it is looked how much that has become.
 const AT_ONCE: u64 = 1 << 20; // 1 MiB
@@ -183,7 +185,11 @@ impl Transport {
         let refusal = Most { bytes: LARGEST_REFUSAL, by: "" };
         let most = if status.is_success() { most } else { refusal };
         let mut share = self.held.begin();
-        let mut body = BytesMut::new();
+        // At once, so that a long one is not moved again and again while it grows. What is promised takes no memory
+        // until it comes.
+        let promised = response.content_length().and_then(|bytes| usize::try_from(bytes).ok());
+        let promised = promised.unwrap_or_default().min(most.bytes).min(LARGEST_PROMISED);
+        let mut body = BytesMut::with_capacity(promised);
         loop {
             let chunk = match response.chunk().await {
                 Ok(Some(chunk)) => chunk,
