@@ -40,7 +40,7 @@ use crate::mirror::{
 use crate::progress::{Now, Progress};
 use crate::publish::{Published, Root};
 use crate::scope::FeedName;
-use crate::source::{Client, StoredLedger, Tuning};
+use crate::source::{Client, StoredLedger, Tuning, check_ledger};
 use crate::verify::{self, Verification, Verified};
 
 /// The open store with everything that a run needs, and the one thread that writes to it.
@@ -89,6 +89,7 @@ impl Session {
         let catalog = catalog_of(&config)?;
         // Before anything is made, and anything asked.
         config.check_folders()?;
+        check_ledger(&config)?;
         let store = Store::open_for(writing, &config, &catalog)?;
         Root::remove_unfinished(store.path())?;
         let session = Session::of(config, catalog, store, progress)?;

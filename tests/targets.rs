@@ -74,6 +74,17 @@ fn a_file_that_is_no_ledger_is_refused_as_one_and_stays() {
 }
 
 #[test]
+fn a_ledger_that_cannot_be_is_refused_before_a_store_is_made() {
+    let world = mirrored();
+    fs::write(world.path("mine.txt"), "mine").unwrap();
+    let sets = ["--set", "store.path=other/store.duckdb", "--set", "feed.ledger=mine.txt/ledger"];
+    let mut command = world.command(&[&sets[..], &["sync"]].concat());
+    let output = command.env_remove("CASEMIRROR_FEED__LEDGER").output().unwrap();
+    refused(&output, &["feed.ledger", "mine.txt is a file, and must be a folder"]);
+    assert!(!world.path("other").exists(), "a store was made");
+}
+
+#[test]
 fn a_target_of_another_store_is_refused_before_anything_is_called() {
     let world = mirrored();
     let published = fs::read(world.path("data/casemirror.duckdb")).unwrap();

@@ -52,8 +52,15 @@ fn own_files(dir: &Path) -> Result<Vec<(String, String)>> {
     let mut files = Vec::new();
     for entry in entries {
         let path = entry.map_err(|e| error::io("list", dir, e))?.path();
-        if path.extension().is_none_or(|e| e != "toml") {
-            continue;
+        match path.extension() {
+            Some(ending) if ending == "toml" => {}
+            // Whoever wrote it believes that it counts.
+            Some(ending) if ending.eq_ignore_ascii_case("toml") => {
+                let text =
+                    format!("{}: its name has to end in .toml, in small letters", path.display());
+                return Err(Error::new(Kind::Config, text));
+            }
+            _ => continue,
         }
         let text = std::fs::read_to_string(&path).map_err(|e| {
             Error::caused(Kind::Config, format!("cannot read {}", path.display()), e)

@@ -112,6 +112,13 @@ fn the_files_that_these_tests_change_are_right() {
     load(&[("webhook_subscriptions.toml", SUBSCRIPTIONS)]).unwrap();
 }
 
+#[test]
+fn a_file_that_only_looks_like_one_of_these_is_not_passed_over() {
+    let said = load(&[("publications.TOML", PUBLICATIONS)]).unwrap_err().to_string();
+    assert!(said.contains("publications.TOML: its name has to end in .toml"), "{said}");
+    load(&[("README.md", "no resource file"), ("toml", "no ending")]).unwrap();
+}
+
 #[rstest]
 #[case("/api/Persons/{case_id}/FullIdentityNumber", "never asked for")]
 #[case("/api/persons/{case_id}/fullidentitynumber/", "never asked for")]

@@ -10,7 +10,7 @@ use secrecy::SecretString;
 use url::Url;
 
 use super::args::Demo;
-use super::{print, query};
+use super::{print, query, shell};
 use crate::config::Config;
 use crate::cycle::{Options, Signals};
 use crate::durable;
@@ -121,11 +121,11 @@ pub(crate) async fn run(args: &Demo, quiet: bool) -> Result<u8> {
     print(&format!(
         "\nFiles:\n  {:<44} for DuckDB, open it while casemirror writes\n  {:<44} for BI tools, always \
          complete\n\nQuery them:\n  duckdb -readonly {} \"FROM report.signed_cases\"\n  casemirror \
-         query --set publish.database={} \"FROM report.total_cost LIMIT 5\"\n",
+         query --set {} \"FROM report.total_cost LIMIT 5\"\n",
         shown("casemirror.duckdb"),
         shown("parquet/latest/"),
-        shown("casemirror.duckdb"),
-        shown("casemirror.duckdb"),
+        shell::argument(&shown("casemirror.duckdb")),
+        shell::argument(&format!("publish.database={}", shown("casemirror.duckdb"))),
     ))?;
     let problems: Vec<String> =
         first.report.problems.iter().chain(&second.report.problems).cloned().collect();

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::args::Init;
-use super::print;
+use super::{print, shell};
 use crate::config;
 use crate::error::{Error, Kind, Result, io};
 
@@ -46,10 +46,7 @@ fn next_command(path: &Path) -> String {
     if path.strip_prefix(".").unwrap_or(path) == Path::new(config::DEFAULT_PATH) {
         return CHECK.to_owned();
     }
-    let path = path.display().to_string();
-    let is_plain = path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
-    let argument = if is_plain { path } else { format!("'{}'", path.replace('\'', r"'\''")) };
-    format!("{CHECK} --config {argument}")
+    format!("{CHECK} --config {}", shell::argument(&path.display().to_string()))
 }
 
 #[cfg(test)]

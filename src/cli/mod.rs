@@ -23,6 +23,7 @@ mod run;
 #[cfg(feature = "sandbox")]
 mod sandbox;
 mod schema;
+mod shell;
 mod status;
 mod sync;
 mod verify;

@@ -78,7 +78,7 @@ fn text(status: &Status) -> String {
     }
     let mut out = format!(
         "store      {}\npublished  {}\nwatermark  {} (every change up to here is proven to be in, but for \
-         what is pending; it stays feed.overlap, {}, behind the last poll)\npolled     {} (all that the feed \
+         what is pending; it stays at least feed.overlap, {}, behind the last poll)\npolled     {} (all that the feed \
          told by then is in, but for what is pending)\ncomplete   {}\n\n{table}\n",
         status.store,
         status.database,
