@@ -71,7 +71,7 @@ pub(crate) fn write(
     store_id: &str,
 ) -> Result<ViewsWritten> {
     let statements = statements(store, target)?;
-    let definition = manifest::fingerprint(&statements.join(";\n"));
+    let definition = manifest::fingerprint(&statements.concat().join(";\n"));
     match look(target.file)? {
         Found::Unknown => Ok(ViewsWritten::Foreign),
         Found::Held(who) => Ok(ViewsWritten::Held(who)),
@@ -84,7 +84,7 @@ pub(crate) fn write(
                 Err(e) if is_held(&e) => return Ok(ViewsWritten::Held(said(&e))),
                 opened => opened.map_err(|e| failed(target.file, e))?,
             };
-            fill(conn, &statements, (store_id, &definition), target)?;
+            fill(conn, vec![statements.concat()], (store_id, &definition), target)?;
             Ok(ViewsWritten::Written)
         }
         Found::Nothing => {
@@ -94,7 +94,7 @@ pub(crate) fn write(
             let first = Replacement::of(target.file)?;
             let conn =
                 open(first.path(), AccessMode::ReadWrite).map_err(|e| failed(target.file, e))?;
-            fill(conn, &statements, (store_id, &definition), target)?;
+            fill(conn, statements, (store_id, &definition), target)?;
             // Its owner goes on writing to it.
             fs::set_permissions(first.path(), fs::Permissions::from_mode(0o644))
                 .map_err(|e| error::io("set the mode of", target.file, e))?;
@@ -155,10 +155,12 @@ fn failed(file: &Path, error: duckdb::Error) -> Error {
     db(&format!("cannot write {}", file.display()), error)
 }
 
-/// Puts the views in the place of those that are there, in one transaction, and writes it into the file.
+/// Puts the views in the place of those that are there, and writes it into the file: in one transaction where `parts`
+/// is one. DuckDB copies what it knows of a view for each comment on it, and keeps the copies until the transaction
+/// ends, which for all views at once are 40 MB: a first file is made part by part.
 fn fill(
     conn: Connection,
-    statements: &[String],
+    mut parts: Vec<Vec<String>>,
     (store_id, definition): (&str, &str),
     target: &ViewsTarget<'_>,
 ) -> Result<()> {
@@ -188,16 +190,23 @@ fn fill(
         }));
     // DuckDB binds a view when it is created: the files have to be there.
     batch.push(root_of(target.parquet)?);
-    batch.extend_from_slice(statements);
-    batch.push(root_of(target.root)?);
     let failed = |e| failed(target.file, e);
-    sql::transaction(&conn, || conn.execute_batch(&batch.join(";\n")).map_err(failed))?;
+    if let Some(first) = parts.first_mut() {
+        first.splice(..0, batch);
+    }
+    if let Some(last) = parts.last_mut() {
+        last.push(root_of(target.root)?);
+    }
+    for part in parts {
+        sql::transaction(&conn, || conn.execute_batch(&part.join(";\n")).map_err(failed))?;
+    }
     conn.execute_batch("CHECKPOINT").map_err(failed)?;
     conn.close().map_err(|(_, e)| failed(e))
 }
 
-/// What makes the views and their comments, in the same order for the same snapshot.
-fn statements(store: &Connection, target: &ViewsTarget<'_>) -> Result<Vec<String>> {
+/// What makes the views and their comments, in the same order for the same snapshot: a part for each view, between one
+/// before and one behind them all.
+fn statements(store: &Connection, target: &ViewsTarget<'_>) -> Result<Vec<Vec<String>>> {
     let latest = snapshots::latest(target.parquet);
     // Once: whatever `latest` shows meanwhile, this is one snapshot.
     let latest = fs::canonicalize(&latest).map_err(|e| error::io("read", &latest, e))?;
@@ -209,13 +218,13 @@ fn statements(store: &Connection, target: &ViewsTarget<'_>) -> Result<Vec<String
         *first = (*first).min(&file.path);
     }
     let described = Described::read(store)?;
-    let mut statements = vec![format!(
+    let mut statements = vec![vec![format!(
         "COMMENT ON TABLE sync.views IS {}",
         sql::text(&format!(
             "Views over the newest Parquet snapshot, found under {}: each query shows what is there by then.",
             target.root.display()
         ))
-    )];
+    )]];
     for (table, first) in first_of {
         let (schema, name) = table.split_once('.').unwrap_or(("main", table));
         let folder = table.replace('.', "/");
@@ -230,24 +239,25 @@ fn statements(store: &Connection, target: &ViewsTarget<'_>) -> Result<Vec<String
         });
         let view = format!("{}.{}", sql::ident(schema), sql::ident(name));
         // No `union_by_name`: it reads all footers first, and the files of two snapshots could meet.
-        statements.push(format!(
+        let mut of_view = vec![format!(
             "CREATE VIEW {view} AS SELECT {} FROM read_parquet({ROOT}() || {}, \
              hive_partitioning = false)",
             casts.collect::<Vec<_>>().join(", "),
             sql::text(&format!("/latest/{folder}/*.parquet"))
-        ));
+        )];
         if let Some(comment) = described.tables.get(&key) {
-            statements.push(format!("COMMENT ON VIEW {view} IS {}", sql::text(comment)));
+            of_view.push(format!("COMMENT ON VIEW {view} IS {}", sql::text(comment)));
         }
         for name in &columns {
             if let Some((_, Some(comment))) = column(name) {
                 let name = sql::ident(name);
                 let comment = sql::text(comment);
-                statements.push(format!("COMMENT ON COLUMN {view}.{name} IS {comment}"));
+                of_view.push(format!("COMMENT ON COLUMN {view}.{name} IS {comment}"));
             }
         }
+        statements.push(of_view);
     }
-    statements.push(format!("COMMENT ON MACRO {ROOT} IS {}", sql::text(utf8(target.root)?)));
+    statements.push(vec![format!("COMMENT ON MACRO {ROOT} IS {}", sql::text(utf8(target.root)?))]);
     Ok(statements)
 }
 
