@@ -260,16 +260,18 @@ fn remove_stale(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<()> {
     // Who looks is alone there, by holding the store or its turn to publish: another process's token means that it is
     // gone. A process number would not do: in a container every start has the same.
     let alive = format!("{MARK}{}", process_token());
+    // Each is tried; the first that cannot be removed is told.
+    let mut removed = Ok(());
     for entry in entries {
         let entry = entry.map_err(|e| error::io("list", folder, e))?;
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
         if ours(name) && !name.contains(&alive) {
             tracing::info!(path = %entry.path().display(), "removing what an earlier run left unfinished");
-            remove(&entry.path())?;
+            removed = removed.and(remove(&entry.path()));
         }
     }
-    Ok(())
+    removed
 }
 
 /// Files, then the folder they are in.

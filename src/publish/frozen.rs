@@ -78,7 +78,10 @@ pub fn begin(targets: &Targets<'_>, info: SnapshotInfo, stop: &Stop) -> Result<S
         None => {}
     }
     if let Some(target) = targets.views {
-        durable::remove_stale_of(target.file)?;
+        // What is in its way is told when the file is written.
+        if let Err(error) = durable::remove_stale_of(target.file) {
+            tracing::debug!(reason = error.chain(), "what was left beside the views stays");
+        }
     }
     let is_taken = |id: &str| {
         // What was published without Parquet is nowhere to be found by its name.

@@ -56,7 +56,7 @@ pub use manifest::Manifest;
 pub(crate) use owner::{check_database, check_snapshots, check_views, identity};
 pub(crate) use pack::{PackTarget, packed_months, write_pack};
 use parquet::Finished;
-pub(crate) use snapshots::current as current_snapshot;
+pub(crate) use snapshots::{current as current_snapshot, later_of};
 use turn::Turn;
 pub(crate) use views::write as write_views;
 pub use views::{ViewsTarget, ViewsWritten};
@@ -319,9 +319,7 @@ pub(crate) fn make(
         Err(error) => (None, Some(Err(error))),
     };
     let views = targets.views.filter(|_| parquet.is_some());
-    let views = views
-        .map(|target| views::write(conn, &target, &frozen.snapshot.info.store_id))
-        .transpose()?;
+    let views = views.map(|target| views::write(conn, &target, &frozen.snapshot.info.store_id));
     let Snapshot { id: snapshot_id, info: SnapshotInfo { taken_at, .. }, .. } = frozen.snapshot;
     Ok(Made { published: Published { snapshot_id, taken_at, database, parquet, views }, upload })
 }

@@ -33,8 +33,24 @@ pub(super) fn prepare(root: &Path, stop: &Stop) -> Result<Turn> {
     durable::make_shared_folder(&folder)?;
     let turn = Turn::wait(&folder, stop)?;
     durable::remove_stale_of(&latest(root))?;
-    durable::remove_stale_in(&folder)?;
+    tell_what_stays(durable::remove_stale_in(&folder));
     Ok(turn)
+}
+
+/// What is not needed any more and cannot be removed takes its space; that is no reason to publish nothing.
+fn tell_what_stays(removed: Result<()>) {
+    if let Err(error) = removed {
+        tracing::warn!(
+            reason = error.chain(),
+            "an old snapshot cannot be removed, and takes its space; whoever owns it may have to"
+        );
+    }
+}
+
+/// Of two names of snapshots that of the later one.
+pub(crate) fn later_of(one: Option<String>, other: Option<String>) -> Option<String> {
+    let key = |id: &Option<String>| id.as_deref().and_then(parse_id);
+    if key(&other) > key(&one) { other } else { one }
 }
 
 /// The name of a snapshot taken at this time: `2026-11-20T020000Z`, or with `-2`, `-3` … when there
@@ -104,7 +120,7 @@ pub(super) fn point_latest_to(root: &Path, id: &str) -> Result<()> {
 }
 
 /// Removes the snapshots that are neither among the newest `keep` nor younger than `keep_for`.
-/// `current` always stays; what has no name of ours is left alone.
+/// `current` always stays; what has no name of ours is left alone. What cannot be removed is told.
 pub(super) fn remove_old(
     root: &Path,
     current: &str,
@@ -112,19 +128,20 @@ pub(super) fn remove_old(
     keep: usize,
     keep_for: Duration,
 ) -> Result<()> {
-    remove(root, current, expired(all(root)?, now, keep, keep_for))
+    tell_what_stays(remove(root, current, expired(all(root)?, now, keep, keep_for)));
+    Ok(())
 }
 
-/// Removes all snapshots but this one.
+/// Removes all snapshots but this one: all that can be, and the first that cannot is an error.
 pub(super) fn remove_all_but(root: &Path, current: &str) -> Result<()> {
     remove(root, current, all(root)?.into_iter().map(|(_, name)| name).collect())
 }
 
 fn remove(root: &Path, current: &str, names: Vec<String>) -> Result<()> {
-    for name in names.iter().filter(|name| *name != current) {
-        durable::remove_at_once(&folder(root).join(name))?;
-    }
-    Ok(())
+    let others = names.iter().filter(|name| *name != current);
+    let removed = others.map(|name| durable::remove_at_once(&folder(root).join(name)));
+    // Each is tried.
+    removed.fold(Ok(()), Result::and)
 }
 
 /// The snapshots that are there.
@@ -185,6 +202,20 @@ mod tests {
         assert!(used("2026-11-20T020000Z") && used("2026-11-20T020000Z-2"));
         assert!(!used("2026-11-20T020000Z-3") && !used("2026-11-20T020001Z"));
         assert!(!used("2026-11-20T015959Z"), "the clock was set back");
+    }
+
+    #[test]
+    fn of_two_names_the_later_one_is_used_up() {
+        let later = |one: &str, other: &str| {
+            let given = |id: &str| Some(id.to_owned()).filter(|id| !id.is_empty());
+            later_of(given(one), given(other)).unwrap_or_default()
+        };
+        let (first, second) = ("2026-11-20T020000Z", "2026-11-20T020000Z-2");
+        for (one, other) in [(first, second), (second, first), ("", second), (second, "")] {
+            assert_eq!(later(one, other), second);
+        }
+        assert_eq!(later(second, "2026-11-20T020000Z-10"), "2026-11-20T020000Z-10");
+        assert_eq!(later(second, "no name"), second);
     }
 
     #[test]

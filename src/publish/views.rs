@@ -44,6 +44,8 @@ pub enum ViewsWritten {
     Held(String),
     /// It is nothing that this store has written, and stays.
     Foreign,
+    /// It could not be written, and why; it is as it was.
+    Failed(String),
 }
 
 /// What there is under the file's name.
@@ -61,11 +63,12 @@ pub(super) enum Found {
 }
 
 /// Writes the views that the snapshot of `latest` needs. `store`: types and comments are those of its
-/// tables; `store_id`: as [`super::SnapshotInfo::store_id`].
-///
-/// # Errors
-/// `Kind::Store`, `Kind::Io`, `Kind::DiskFull`: the file is as it was.
-pub(crate) fn write(
+/// tables; `store_id`: as [`super::SnapshotInfo::store_id`]. That it fails is no failure of what is published by then.
+pub(crate) fn write(store: &Connection, target: &ViewsTarget<'_>, store_id: &str) -> ViewsWritten {
+    try_to_write(store, target, store_id).unwrap_or_else(|e| ViewsWritten::Failed(e.chain()))
+}
+
+fn try_to_write(
     store: &Connection,
     target: &ViewsTarget<'_>,
     store_id: &str,

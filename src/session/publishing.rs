@@ -234,6 +234,13 @@ impl Session {
             blocking(move || {
                 let folder = config.publish.database.parent().unwrap_or(Path::new("."));
                 durable::make_shared_folder(folder)?;
+                // What was exported by hand has a name, too, and one of this publishing's own attempts.
+                let in_folder = match &root {
+                    Some(Root::Folder(folder)) => publish::current_snapshot(folder),
+                    _ => None,
+                };
+                let last_id = publish::later_of(info.last_id.clone(), in_folder);
+                let info = SnapshotInfo { last_id, ..info };
                 let root = root.as_ref().filter(|_| with_parquet);
                 publish::begin(&targets(&config, root, &catalog.names(), erased), info, &stop)
             })

@@ -26,7 +26,7 @@ impl Session {
     /// and in a session's first publishing.
     ///
     /// # Errors
-    /// Those of [`publish::write_views`].
+    /// Those of the store.
     pub(super) async fn catch_up_views(&self) -> Result<()> {
         let Some(target) = target(&self.config) else { return Ok(()) };
         let is_known = self.views_standing() == Standing::AsItShouldBe && target.file.exists();
@@ -38,7 +38,7 @@ impl Session {
         let written = blocking(move || {
             let Some(target) = self::target(&config) else { return Ok(None) };
             let store_id = State::new(&conn).meta("store_id")?.unwrap_or_default();
-            publish::write_views(&conn, &target, &store_id).map(Some)
+            Ok(Some(publish::write_views(&conn, &target, &store_id)))
         });
         self.note_views(written.await?.as_ref());
         Ok(())
@@ -50,7 +50,9 @@ impl Session {
         let mut standing = self.publishing.views.lock().unwrap_or_else(PoisonError::into_inner);
         let now = match written {
             ViewsWritten::Unchanged | ViewsWritten::Written => Standing::AsItShouldBe,
-            ViewsWritten::Held(_) | ViewsWritten::Foreign => Standing::Behind,
+            ViewsWritten::Held(_) | ViewsWritten::Foreign | ViewsWritten::Failed(_) => {
+                Standing::Behind
+            }
         };
         match (*standing, now) {
             (Standing::Behind, Standing::Behind) => {}
@@ -86,6 +88,11 @@ pub(super) fn warn_of_views(config: &Config, written: &ViewsWritten) {
         ViewsWritten::Foreign => tracing::warn!(
             "publish.views: {path} is there, and this store has not written it: it stays as it is; name another \
              place, or move it away"
+        ),
+        ViewsWritten::Failed(why) => tracing::warn!(
+            reason = why,
+            "publish.views: {path} cannot be written, so its views stay as they are, which is tried again at each \
+             publishing; the database and the snapshot are published"
         ),
     }
 }

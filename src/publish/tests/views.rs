@@ -196,6 +196,17 @@ fn readers_may_find_the_snapshots_in_another_folder() {
 }
 
 #[test]
+fn a_file_that_cannot_be_written_keeps_nothing_from_being_published() {
+    let mut world = World::with_views();
+    world.views = Some(world.dir.path().join("mine/views.duckdb"));
+    fs::write(world.dir.path().join("mine"), "no folder").unwrap();
+    let published = world.export(T2).unwrap();
+    assert!(published.parquet.is_some(), "the snapshot is there");
+    let Some(ViewsWritten::Failed(why)) = published.views else { panic!("{:?}", published.views) };
+    assert!(why.contains("mine"), "{why}");
+}
+
+#[test]
 fn a_file_that_this_store_has_not_written_stays() {
     let world = World::with_views();
     let file = world.views.clone().unwrap();
