@@ -13,8 +13,6 @@ use crate::ticks::Ticks;
 
 /// A name of an event type is not longer; of longer ones the beginning is kept.
 const LONGEST_NAME: usize = 100; // characters
-/// Things that one body names; a longer list of texts is a change of everything, which the polls find.
-const MOST_TOLD: usize = 10_000;
 /// Objects within objects that are searched for ids.
 const DEEPEST: usize = 16;
 
@@ -50,8 +48,14 @@ pub(crate) fn of_webhook(body: &[u8], zone: &TimeZone) -> Option<Vec<Told>> {
         Value::Array(all) => all.iter().collect(),
         one => vec![one],
     };
-    let told = envelopes.into_iter().flat_map(|one| told(one, zone));
-    Some(told.take(MOST_TOLD).collect())
+    Some(each_once(envelopes.into_iter().flat_map(|one| told(one, zone))))
+}
+
+/// All of it, without what was told before: a body has an end, and no poll finds which texts a changed standard text
+/// has changed.
+fn each_once(told: impl Iterator<Item = Told>) -> Vec<Told> {
+    let mut known = HashSet::new();
+    told.filter(|told| known.insert(told.clone())).collect()
 }
 
 /// A body of JSON. What no parser turns into a value (a number that is too large, half a character, lists within lists
@@ -100,11 +104,16 @@ pub(crate) fn of_domain_events(events: &[Value], zone: &TimeZone) -> Vec<Told> {
             None => named_anywhere(data),
         }
     });
-    told.take(MOST_TOLD).collect()
+    each_once(told)
 }
 
 fn told(envelope: &Value, zone: &TimeZone) -> Vec<Told> {
-    let Some(name) = text_of(envelope, &["EventType"]) else { return named_anywhere(envelope) };
+    let Some(name) = text_of(envelope, &["EventType"]) else {
+        // As a number, which stands for nobody knows what.
+        let number = field(envelope, "EventType").filter(|kind| kind.is_number());
+        let unknown = number.map(|number| Told::Unknown { event_type: number.to_string() });
+        return unknown.into_iter().chain(named_anywhere(envelope)).collect();
+    };
     let at = instant_of(envelope, &["EventCreatedDate"], zone);
     let payload = field(envelope, "Payload").unwrap_or(&Value::Null);
     let Some(known) = KNOWN.iter().find(|known| known.eq_ignore_ascii_case(name)) else {
@@ -176,15 +185,18 @@ fn of_type(name: &str, payload: &Value, envelope: &Value, at: Option<Timestamp>)
             let only_text = field(envelope, "RequireReload") == Some(&Value::Bool(false));
             let parts =
                 if only_text { vec![texts] } else { vec![table("dynamic_sale_text_use"), texts] };
-            let cases: Vec<&Value> = match payload {
-                Value::Array(cases) => cases.iter().collect(),
-                one => vec![one],
+            let of_case_id = |case: &Value| id_of(case, "Id").or_else(|| id_of(case, "CaseId"));
+            let of_cases = |value: &Value| {
+                let cases = value.as_array()?;
+                let ids: Vec<i64> = cases.iter().filter_map(of_case_id).collect();
+                (!ids.is_empty()).then_some(ids)
             };
-            let cases = cases.into_iter();
-            cases
-                .flat_map(|case| {
-                    of_case(id_of(case, "Id").or_else(|| id_of(case, "CaseId")), &parts)
-                })
+            // A list may stand within what wraps it.
+            let within = || payload.as_object()?.values().find_map(of_cases);
+            let ids = of_cases(payload).or_else(within);
+            ids.unwrap_or_else(|| of_case_id(payload).into_iter().collect())
+                .into_iter()
+                .flat_map(|case| of_case(Some(case), &parts))
                 .collect()
         }
         "ChecklistItemChecked" => fact("Id"),
@@ -210,25 +222,39 @@ struct Found {
 }
 
 fn search(value: &Value, depth: usize, found: &mut Found) {
-    if depth == 0 || found.in_order.len() >= MOST_TOLD {
+    if depth == 0 {
         return;
     }
     match value {
         Value::Array(all) => all.iter().for_each(|one| search(one, depth - 1, found)),
         Value::Object(fields) => {
             for (name, inner) in fields {
-                let hint = integer(inner).and_then(|id| named(name, id));
-                match hint {
-                    Some(hint) => {
-                        if found.known.insert(hint.clone()) {
-                            found.in_order.push(hint);
-                        }
+                for hint in named_by(name, inner) {
+                    if found.known.insert(hint.clone()) {
+                        found.in_order.push(hint);
                     }
-                    None => search(inner, depth - 1, found),
                 }
+                search(inner, depth - 1, found);
             }
         }
         _ => {}
+    }
+}
+
+/// What a field names by itself: `CaseId` one thing, `CaseIds` some, `Case` one by the `Id` within.
+fn named_by(name: &str, value: &Value) -> Vec<Hint> {
+    let one = |name: &str, value: &Value| integer(value).and_then(|id| named(name, id));
+    match value {
+        Value::Array(all) => {
+            let Some(name) = name.strip_suffix(['s', 'S']) else { return Vec::new() };
+            all.iter().filter_map(|value| one(name, value)).collect()
+        }
+        Value::Object(_) => {
+            let name = format!("{name}Id");
+            let id = field(value, &name).or_else(|| field(value, "Id"));
+            id.and_then(|id| one(&name, id)).into_iter().collect()
+        }
+        _ => one(name, value).into_iter().collect(),
     }
 }
 
@@ -255,8 +281,14 @@ fn text_of<'v>(value: &'v Value, names: &[&str]) -> Option<&'v str> {
     names.iter().find_map(|name| field(value, name)?.as_str()).filter(|text| !text.is_empty())
 }
 
+/// `CaseId`, or the `Id` of `Case`.
 fn id_of(value: &Value, name: &str) -> Option<i64> {
-    integer(field(value, name)?)
+    let within = || {
+        let owner = name.strip_suffix("Id").filter(|owner| !owner.is_empty())?;
+        let owner = field(value, owner).filter(|owner| owner.is_object())?;
+        integer(field(owner, name).or_else(|| field(owner, "Id"))?)
+    };
+    field(value, name).and_then(integer).or_else(within)
 }
 
 /// An id: a positive integer, as a number or as text.

@@ -21,7 +21,7 @@ use crate::error::{self, Error, Kind, Result};
 use crate::failpoint;
 use crate::scope::Told;
 
-/// Things that wait at most; whoever brings more is told to come again.
+/// Things that wait at most; whoever brings more is told to come again, but for one whom nobody came before.
 const MOST_WAITING: usize = 100_000;
 
 /// Where what webhooks told waits for the store.
@@ -217,7 +217,8 @@ impl FileWriter {
             let known = lock(waiting);
             let mut met = HashSet::new();
             for (told, reply) in kept {
-                if known.known.len() + met.len() + told.len() > MOST_WAITING {
+                let before = known.known.len() + met.len();
+                if before > 0 && before + told.len() > MOST_WAITING {
                     let why =
                         format!("{MOST_WAITING} things that webhooks told wait for the store");
                     let _ = reply.send(Err(Error::new(Kind::Throttled, why)));

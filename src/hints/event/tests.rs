@@ -182,6 +182,51 @@ fn domain_events_mean_what_webhooks_of_their_type_mean_and_others_what_they_name
     );
 }
 
+/// The reference does not show them.
+#[rstest]
+#[case("EmployeeChanged", json!({"Employee": {"Id": 9, "Guid": "x"}}), vec![Told::Hint(Hint::Employee { id: 9 })])]
+#[case("OfficeChanged", json!({"office": {"id": "2"}}), vec![Told::Hint(Hint::Office { id: 2 })])]
+#[case("CaseSold", json!({"Case": {"CaseId": 17, "Id": 3}}), vec![case(17, CasePart::Row)])]
+#[case("DynamicSaleTextChanged", json!({"items": [{"Id": 17}, {"Id": 17}], "RequireReload": false}),
+    vec![case(17, table("dynamic_sale_texts"))])]
+#[case("DynamicSaleTextChanged", json!({"Case": {"Id": 17}, "Id": 18, "RequireReload": false}),
+    vec![case(18, table("dynamic_sale_texts"))])]
+#[case("New", json!({"caseIds": [17, "18"], "Contact": {"Id": 5}}),
+    vec![Told::Hint(Hint::Contact { id: 5 }), case(17, CasePart::Row), case(18, CasePart::Row)])]
+fn ids_of_domain_events_are_found_in_whatever_form(
+    #[case] event: &str,
+    #[case] data: Value,
+    #[case] expected: Vec<Told>,
+) {
+    let events = [json!({"eventType": event, "data": data})];
+    let told = of_domain_events(&events, &TimeZone::UTC);
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_fact_of_a_domain_event_has_its_ids_in_whatever_form() {
+    let data = json!({"MarketingPackage": {"Id": 4}, "Case": {"Id": 17, "Guid": "g"}});
+    let events = [json!({"eventType": "MarketingPackageChanged", "data": data})];
+    let told = of_domain_events(&events, &TimeZone::UTC);
+    let [Told::Fact(fact)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((fact.id, fact.case_id), (Some(4), Some(17)));
+}
+
+#[test]
+fn a_type_that_is_a_number_is_noted_and_its_ids_are_searched() {
+    let told = webhook(&json!({"EventType": 8, "Payload": {"CaseId": 17}}));
+    assert_eq!(told, [Told::Unknown { event_type: "8".to_owned() }, case(17, CasePart::Row)]);
+}
+
+#[test]
+fn a_long_list_of_texts_is_taken_whole_and_each_case_once() {
+    let mut cases: Vec<Value> = (1..=20_000).map(|id| json!({"Id": id})).collect();
+    cases.extend_from_within(..);
+    let mut body = envelope("DynamicSaleTextChanged", &json!(cases));
+    body["RequireReload"] = json!(true);
+    assert_eq!(webhook(&body).len(), 40_000);
+}
+
 #[test]
 fn what_is_nested_without_end_is_not_followed() {
     let mut value = json!({"CaseId": 17});
