@@ -15,6 +15,7 @@ use super::changes::{Touched, count_changed};
 use super::first_load::{self, KnownScopes};
 use super::freshness;
 use super::guard;
+use super::hints;
 use super::journals;
 use super::load::{Outcome, Settings};
 use super::merge::{self, Merged, Rules};
@@ -26,6 +27,7 @@ use super::state::State;
 use crate::catalog::{Group, Resource};
 use crate::decode::{Decoded, Load, LoadKind, LoadedScope};
 use crate::error::Result;
+use crate::scope::Place;
 use crate::sql::{self, db, instant, instant_param, query};
 
 /// New fields of a table that are told; their values are in `_extra` all the same.
@@ -159,7 +161,12 @@ impl Commit<'_> {
         }
         if let LoadKind::Search { place, answered_at } = kind {
             self.stage(&loads)?;
+            let hinted = match place {
+                Place::Contacts => hints::of_searched_contacts(conn, settings.contacts_feed)?,
+                Place::Cases | Place::Projects => Vec::new(),
+            };
             self.noting.write()?;
+            search::again_after_hints(conn, &hinted, settings.search_delay)?;
             let outcome = &mut self.outcome;
             search::after_search(
                 conn,

@@ -53,6 +53,20 @@ pub(super) fn answered(conn: &Connection) -> Result<()> {
     )
 }
 
+/// The contacts in `temp.stage_scopes` that webhooks named, and when, in microseconds: their hints are about to be
+/// answered. None where the contacts feed (`contacts_feed`: it is switched on) tells of their changes, too.
+pub(super) fn of_searched_contacts(
+    conn: &Connection,
+    contacts_feed: bool,
+) -> Result<Vec<(i64, i64)>> {
+    if contacts_feed && State::new(conn).meta("contacts_feed")?.as_deref() != Some("absent") {
+        return Ok(Vec::new());
+    }
+    let hinted = "SELECT id, epoch_us(hinted_at) FROM sync.hints \
+                  WHERE table_name = 'contacts' AND id IN (SELECT id FROM temp.stage_scopes)";
+    sql::query(conn, hinted, |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
 impl Hints<'_> {
     /// Up to which number what webhooks told is in the store.
     pub(crate) fn taken_up_to(&self) -> Result<i64> {

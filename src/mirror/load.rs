@@ -44,6 +44,8 @@ pub struct Settings {
     pub(crate) history: HistoryTables,
     pub(crate) max_removed: Option<f64>,
     pub(crate) search_delay: std::time::Duration,
+    /// Contacts are followed by their change feed, where the source has it.
+    pub(crate) contacts_feed: bool,
     /// `source.doubt`.
     pub(crate) doubt: std::time::Duration,
     /// Zone of the source's local times.
@@ -66,6 +68,7 @@ impl Settings {
             history: config.history.tables.clone(),
             max_removed: (!allow_removals).then_some(config.reconcile.max_removed),
             search_delay: config.source.search_delay,
+            contacts_feed: config.feed.contacts_poll.is_some(),
             doubt: config.source.doubt,
             zone: config.source.time_zone.clone(),
             close_day: config.journals.close_day,

@@ -139,6 +139,29 @@ pub(super) fn again(
     .map_err(|e| db("cannot note what to search again", e))
 }
 
+/// Contacts that webhooks named, by id and when (in microseconds), are searched once more when the search cannot lag
+/// behind that any more: nothing else says whether it did.
+pub(super) fn again_after_hints(
+    conn: &Connection,
+    hinted: &[(i64, i64)],
+    delay: std::time::Duration,
+) -> Result<()> {
+    let delay = i64::try_from(delay.as_micros()).unwrap_or(i64::MAX);
+    let (incomplete, moved) = (FetchStatus::Incomplete, FetchStatus::Moved);
+    for (id, at) in hinted {
+        let over = at.saturating_add(delay);
+        conn.execute(
+            &format!(
+                "UPDATE sync.fetched_scopes SET again_at = ? WHERE table_name = 'contacts' AND id = ? \
+                   AND epoch_us(sent_at) < ? AND status NOT IN ('{incomplete}', '{moved}')"
+            ),
+            [over.saturating_add(DATE_STEP_MICROS), *id, over],
+        )
+        .map_err(|e| db("cannot note which contacts to search again", e))?;
+    }
+    Ok(())
+}
+
 /// A row stays stale while one of its change dates is older than the feed's.
 fn lagging(
     conn: &Connection,

@@ -277,6 +277,7 @@ mod tests {
             history: HistoryTables::All,
             max_removed: None,
             search_delay,
+            contacts_feed: true,
             doubt: Duration::ZERO,
             zone: jiff::tz::TimeZone::UTC,
             close_day: 10,
