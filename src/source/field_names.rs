@@ -31,10 +31,10 @@ impl<'de> FieldNames<'de> {
     }
 
     /// Notes the name of the record's next field. Whether the record has it already.
-    pub(super) fn is_twice(&mut self, name: &Cow<'de, str>) -> bool {
+    pub(super) fn is_twice(&mut self, name: Cow<'de, str>) -> bool {
         let expected = self.last.map_or(0, |last| self.fields[last].next);
         let at = match self.fields.get(expected) {
-            Some(field) if field.name == *name => expected,
+            Some(field) if field.name == name => expected,
             _ => self.find(name),
         };
         if let Some(last) = self.last {
@@ -44,13 +44,13 @@ impl<'de> FieldNames<'de> {
         std::mem::replace(&mut self.fields[at].record, self.record) == self.record
     }
 
-    fn find(&mut self, name: &Cow<'de, str>) -> usize {
-        if let Some(at) = self.by_name.get(name) {
+    fn find(&mut self, name: Cow<'de, str>) -> usize {
+        if let Some(at) = self.by_name.get(&name) {
             return *at;
         }
         let at = self.fields.len();
         self.fields.push(Field { name: name.clone(), record: 0, next: at + 1 });
-        self.by_name.insert(name.clone(), at);
+        self.by_name.insert(name, at);
         at
     }
 
@@ -72,7 +72,7 @@ mod tests {
         let of_record = |record: &str| {
             names.begin();
             record.split("").filter(|name| !name.is_empty()).fold(String::new(), |twice, name| {
-                if names.is_twice(&Cow::Owned(name.to_owned())) { twice + name } else { twice }
+                if names.is_twice(Cow::Owned(name.to_owned())) { twice + name } else { twice }
             })
         };
         records.split(' ').map(of_record).collect::<Vec<_>>().join(" ")
@@ -96,7 +96,7 @@ mod tests {
         for record in [&["a", "b", "c"][..], &["d", "b"]] {
             names.begin();
             for name in record {
-                names.is_twice(&Cow::Borrowed(name));
+                names.is_twice(Cow::Borrowed(name));
             }
         }
         assert_eq!(names.of_record().collect::<Vec<_>>(), ["b", "d"]);

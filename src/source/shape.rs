@@ -156,7 +156,7 @@ impl<'de> Scan<'_, 'de> {
         names.begin();
         let mut twice = None;
         while let Some(JsonText(name)) = map.next_key()? {
-            if names.is_twice(&name) {
+            if names.is_twice(name.clone()) {
                 twice.get_or_insert_with(|| name.to_string());
             }
             if !each(self, &name, &mut map)? {
