@@ -206,22 +206,15 @@ fn of_type(name: &str, payload: &Value, envelope: &Value, at: Option<Timestamp>)
     }
 }
 
-/// What is read again of the ids that a value names, however deep: of a case its row in the search; the change
-/// feed, which is asked whenever a webhook came, tells the rest.
+/// What is read again of the ids that a value names, however deep and often: of a case its row in the search; the
+/// change feed, which is asked whenever a webhook came, tells the rest.
 fn named_anywhere(value: &Value) -> Vec<Told> {
-    let mut found = Found::default();
+    let mut found = Vec::new();
     search(value, DEEPEST, &mut found);
-    found.in_order.into_iter().map(Told::Hint).collect()
+    found
 }
 
-/// What was found, each once.
-#[derive(Default)]
-struct Found {
-    in_order: Vec<Hint>,
-    known: HashSet<Hint>,
-}
-
-fn search(value: &Value, depth: usize, found: &mut Found) {
+fn search(value: &Value, depth: usize, found: &mut Vec<Told>) {
     if depth == 0 {
         return;
     }
@@ -229,11 +222,7 @@ fn search(value: &Value, depth: usize, found: &mut Found) {
         Value::Array(all) => all.iter().for_each(|one| search(one, depth - 1, found)),
         Value::Object(fields) => {
             for (name, inner) in fields {
-                for hint in named_by(name, inner) {
-                    if found.known.insert(hint.clone()) {
-                        found.in_order.push(hint);
-                    }
-                }
+                found.extend(named_by(name, inner).into_iter().map(Told::Hint));
                 search(inner, depth - 1, found);
             }
         }
