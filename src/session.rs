@@ -346,7 +346,7 @@ impl Session {
             config: Arc::clone(&self.config),
             catalog: Arc::clone(&self.catalog),
             store: Arc::clone(&self.store),
-            writer: self.loader(run_id, options.allow_removals)?,
+            writer: self.loader(run_id, &options)?,
             polls: self.polls.clone(),
             context: self.decoding(),
             progress: self.progress.clone(),
@@ -368,9 +368,12 @@ impl Session {
     }
 
     /// What a run writes with.
-    fn loader(&self, run_id: i64, allow_removals: bool) -> Result<Loader> {
-        let settings = Settings::new(&self.config, &self.catalog, allow_removals)
+    fn loader(&self, run_id: i64, options: &Options) -> Result<Loader> {
+        let mut settings = Settings::new(&self.config, &self.catalog, options.allow_removals)
             .telling(self.progress.clone());
+        if options.journals.as_ref().is_some_and(|request| request.stays_open) {
+            settings = settings.closing_none();
+        }
         self.writer.loader(settings, run_id)
     }
 

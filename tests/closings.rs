@@ -215,6 +215,27 @@ fn a_month_that_differs_or_has_no_control_is_closed_by_force_alone() {
     assert_eq!(rows(&world.published(), noted), ["its lines do not add up to the platform's sum"]);
 }
 
+/// A month that was never read completely, and whose close day has passed, would be closed by the very reading that
+/// finds the difference.
+#[test]
+fn the_reading_of_close_closes_nothing_by_the_close_day() {
+    let last = month(2);
+    let world = mirrored(options(40), 1, "");
+    assert_eq!(closings(&world, &last), [""; 0], "it is not mirrored");
+    let wrong = r#"{"TotalPayment": 1.00, "TotalPurchasePrice": 1.00}"#;
+    world.sandbox.fault(fault(SUMS, None, garbage(wrong)));
+    let revenue = ["--kind", "revenue", "--office", &OFFICE.to_string()];
+    let output = close(&world, &last, &revenue);
+    assert_status(&output, 4);
+    assert!(shown(&output).contains("do not add up to the platform's sum"), "{}", shown(&output));
+    assert_eq!(closings(&world, &last), [""; 0]);
+
+    world.sandbox.clear_faults();
+    assert_status(&close(&world, &last, &revenue), 0);
+    let expected = format!("{} | {} | false", user(), at_source(&world, &last));
+    assert_eq!(closings(&world, &last), [expected]);
+}
+
 #[test]
 fn values_that_did_not_fit_are_closed_by_force_alone() {
     let last = month(1);

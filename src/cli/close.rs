@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 use super::args::Close;
 use super::output;
@@ -67,13 +68,17 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
         return Ok(0);
     }
 
-    // What somebody asks for by name is to be closed or told why not.
-    let (is_named, began) = (!args.kind.is_empty(), Timestamp::now());
+    let began = Timestamp::now();
+    let judge = Judge {
+        names_journals: !args.kind.is_empty(),
+        names_ids: !of.ids.is_empty(),
+        zone: &session.config().source.time_zone,
+    };
     let known = session.closing_months(&of)?;
     // Who is gone is asked when somebody names the office.
     let to_read = |month: &&ClosingMonth| {
-        let is_meant = month.status != "gone" || !of.ids.is_empty();
-        is_meant && judge(month, is_named).may_be_closed()
+        let is_meant = month.status != GONE || judge.names_ids;
+        is_meant && judge.of(month).may_be_closed()
     };
     let to_read: Vec<i64> = known.iter().filter(to_read).map(|month| month.id).collect();
     if known.is_empty() || !to_read.is_empty() {
@@ -84,6 +89,8 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
             // Offices that journals.ids does not name are closed too where their months are here.
             also: to_read,
             planned: false,
+            // What does not add up must not be closed by the reading that is to find it.
+            stays_open: true,
         };
         let mut only = of.journals.clone();
         if only.iter().any(|table| table == REVENUE) {
@@ -93,10 +100,8 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
         out.print(&summary(&host.run("close", options).await?))?;
     }
     let months = session.closing_months(&of)?;
-    let judged: Vec<(ClosingMonth, Judged)> = months
-        .into_iter()
-        .map(|month| (month.clone(), judge_read(&month, is_named, began)))
-        .collect();
+    let judged: Vec<(ClosingMonth, Judged)> =
+        months.into_iter().map(|month| (month.clone(), judge.of_read(&month, began))).collect();
     out.print(&table(&judged))?;
 
     let status = judged.iter().filter_map(|(_, judged)| judged.exit_status()).max();
@@ -145,8 +150,9 @@ fn outcome(month: &str, closed: usize, already: usize, by: &str) -> String {
 enum Judged {
     Closed(String),
     Good,
-    /// The source no longer knows whose month it would be, and there is nothing of it.
-    Gone,
+    /// The source no longer knows whose month it is, and what is here of it, if anything, is not the whole month. Nobody
+    /// can read it any more, so that it keeps no other from being closed.
+    Gone(&'static str),
     /// The journal is switched off, may not be read, or is not there: which of them.
     NotRead(String),
     Bad {
@@ -161,67 +167,98 @@ impl Judged {
     fn exit_status(&self) -> Option<u8> {
         match self {
             Judged::Bad { status, .. } => Some(*status),
-            Judged::Closed(_) | Judged::Good | Judged::Gone | Judged::NotRead(_) => None,
+            Judged::Closed(_) | Judged::Good | Judged::Gone(_) | Judged::NotRead(_) => None,
         }
     }
 
     fn problem(&self) -> Option<&str> {
         match self {
             Judged::Bad { problem, .. } => Some(problem),
-            Judged::Closed(_) | Judged::Good | Judged::Gone | Judged::NotRead(_) => None,
+            Judged::Closed(_) | Judged::Good | Judged::Gone(_) | Judged::NotRead(_) => None,
         }
     }
 
     /// Whether reading the month once more may let it be closed.
     fn may_be_closed(&self) -> bool {
         match self {
-            Judged::Good | Judged::Gone | Judged::Bad { .. } => true,
+            Judged::Good | Judged::Gone(_) | Judged::Bad { .. } => true,
             Judged::Closed(_) | Judged::NotRead(_) => false,
         }
     }
 }
 
-/// A month is good when it was read completely just now, and its control agrees where it has one. A journal that is not
-/// read at all is no failure (docs/architecture.md, "Commands"), unless it `is_named`.
-fn judge(month: &ClosingMonth, is_named: bool) -> Judged {
-    let bad = |problem: &str, status| Judged::Bad {
-        problem: problem.to_owned(),
-        status,
-        read: month.was_read,
-    };
-    if let Some((at, by)) = &month.closed {
-        return Judged::Closed(format!("closed {} by {by}", at.strftime("%Y-%m-%d")));
+/// Status of `report.journal_coverage`: the source no longer knows the office.
+const GONE: &str = "gone";
+
+/// What decides whether a month can be closed, beside the month.
+struct Judge<'a> {
+    /// What somebody asks for by name is to be closed or told why not.
+    names_journals: bool,
+    /// The same of offices.
+    names_ids: bool,
+    /// Zone of the days that are told.
+    zone: &'a TimeZone,
+}
+
+impl Judge<'_> {
+    /// A month is good when it was read completely just now, and its control agrees where it has one. A journal that is
+    /// not read at all is no failure (docs/architecture.md, "Commands"), unless it is named.
+    fn of(&self, month: &ClosingMonth) -> Judged {
+        if let Some((at, by)) = &month.closed {
+            let day = at.to_zoned(self.zone.clone()).date();
+            return Judged::Closed(format!("closed {day} by {by}"));
+        }
+        match month.status.as_str() {
+            "complete" => judge_content(month),
+            // It was read whole while it could be.
+            GONE if month.is_whole => judge_content(month),
+            GONE if !month.was_read => Judged::Gone(GONE),
+            GONE if !self.names_ids => {
+                Judged::Gone("gone, and not read whole after the month's end: not closed")
+            }
+            GONE => bad(month, "gone, and not read whole after the month's end", 3),
+            status @ ("disabled" | "forbidden" | "absent") if !self.names_journals => {
+                Judged::NotRead(status.to_owned())
+            }
+            status => bad(month, status, 3),
+        }
     }
-    match (month.status.as_str(), month.sum_matches) {
-        ("complete", Some(false)) if month.without_control => {
-            bad("the platform's sum is no control of it", 3)
+
+    /// The same of a month that this command read, or should have read, since it began.
+    fn of_read(&self, month: &ClosingMonth, began: Timestamp) -> Judged {
+        match self.of(month) {
+            // Nobody can read it now.
+            Judged::Good if month.status == GONE => Judged::Good,
+            Judged::Good if month.sent_at.is_none_or(|sent_at| sent_at < began) => {
+                bad(month, "it could not be read now", 3)
+            }
+            judged => judged,
         }
-        ("complete", Some(false)) => bad("its lines do not add up to the platform's sum", 4),
-        ("complete", None) if month.journal == REVENUE => {
-            bad("the platform's sum could not be read", 3)
-        }
-        ("complete", _) if month.rejects > 0 => {
-            bad("values of it did not fit (sync.rejects), and are missing", 3)
-        }
-        ("complete", _) => Judged::Good,
-        ("gone", _) if !month.was_read => Judged::Gone,
-        (status @ ("disabled" | "forbidden" | "absent"), _) if !is_named => {
-            Judged::NotRead(status.to_owned())
-        }
-        (status, _) => bad(status, 3),
     }
 }
 
-/// The same of a month that this command read, or should have read, since it began.
-fn judge_read(month: &ClosingMonth, is_named: bool, began: Timestamp) -> Judged {
-    match judge(month, is_named) {
-        Judged::Good if month.sent_at.is_none_or(|sent_at| sent_at < began) => Judged::Bad {
-            problem: "it could not be read now".to_owned(),
-            status: 3,
-            read: month.was_read,
-        },
-        judged => judged,
+/// A month that was read whole: the worst is told.
+fn judge_content(month: &ClosingMonth) -> Judged {
+    match month.sum_matches {
+        Some(false) if month.without_control => {
+            bad(month, "the platform's sum is no control of it", 3)
+        }
+        Some(false) => bad(month, "its lines do not add up to the platform's sum", 4),
+        _ if month.rejects > 0 => {
+            bad(month, "values of it did not fit (sync.rejects), and are missing", 3)
+        }
+        None if month.lacks_annotations => bad(
+            month,
+            "the platform's sum cannot be compared: annotations of the lines are not mirrored",
+            3,
+        ),
+        None if month.journal == REVENUE => bad(month, "the platform's sum could not be read", 3),
+        _ => Judged::Good,
     }
+}
+
+fn bad(month: &ClosingMonth, problem: &str, status: u8) -> Judged {
+    Judged::Bad { problem: problem.to_owned(), status, read: month.was_read }
 }
 
 fn table(judged: &[(ClosingMonth, Judged)]) -> String {
@@ -230,7 +267,7 @@ fn table(judged: &[(ClosingMonth, Judged)]) -> String {
         let state = match judged {
             Judged::Closed(how) => how,
             Judged::Good => "complete",
-            Judged::Gone => "gone",
+            Judged::Gone(how) => how,
             Judged::NotRead(why) => why,
             Judged::Bad { problem, .. } => problem,
         };
@@ -254,6 +291,15 @@ fn table(judged: &[(ClosingMonth, Judged)]) -> String {
 mod tests {
     use super::*;
 
+    fn judge(month: &ClosingMonth, names_journals: bool) -> Judged {
+        Judge { names_journals, names_ids: false, zone: &TimeZone::UTC }.of(month)
+    }
+
+    fn judge_read(month: &ClosingMonth, began: Timestamp) -> Judged {
+        Judge { names_journals: false, names_ids: false, zone: &TimeZone::UTC }
+            .of_read(month, began)
+    }
+
     fn month(journal: &str, status: &str, sum_matches: Option<bool>) -> ClosingMonth {
         ClosingMonth {
             journal: journal.to_owned(),
@@ -261,9 +307,11 @@ mod tests {
             name: None,
             lines: 3,
             was_read: true,
+            is_whole: false,
             status: status.to_owned(),
             sum_matches,
             without_control: false,
+            lacks_annotations: false,
             sent_at: None,
             rejects: 0,
             closed: None,
@@ -279,7 +327,7 @@ mod tests {
         assert_eq!(status("revenue_journals", "complete", Some(false)), 4);
         assert_eq!(status("revenue_journals", "complete", None), 3, "no control is no agreement");
         assert_eq!(status("depot_journals", "complete", None), 0, "it has no control");
-        for bad in ["open", "missing", "incomplete", "failing", "doubted", "forbidden", "gone"] {
+        for bad in ["open", "missing", "incomplete", "failing", "doubted", "forbidden"] {
             assert_eq!(status("depot_journals", bad, None), 3, "{bad}");
         }
     }
@@ -292,7 +340,7 @@ mod tests {
             sent_at: Some(began + jiff::SignedDuration::from_secs(seconds)),
             ..depot.clone()
         };
-        let status = |month| judge_read(&month, false, began).exit_status();
+        let status = |month| judge_read(&month, began).exit_status();
         assert_eq!(status(read_at(0)), None);
         assert_eq!((status(read_at(-1)), status(depot.clone())), (Some(3), Some(3)));
         let rejected = ClosingMonth { rejects: 1, ..read_at(0) };
@@ -308,7 +356,43 @@ mod tests {
     #[test]
     fn a_month_of_an_office_that_was_gone_before_it_is_no_reason_to_refuse() {
         let gone = ClosingMonth { was_read: false, ..month("depot_journals", "gone", None) };
-        assert_eq!(judge(&gone, false), Judged::Gone);
+        assert_eq!(judge(&gone, false), Judged::Gone("gone"));
+    }
+
+    #[test]
+    fn a_month_of_an_office_that_is_gone_is_judged_by_its_last_reading() {
+        let in_part = month("revenue_journals", "gone", Some(true));
+        let whole = |sum_matches| ClosingMonth { is_whole: true, sum_matches, ..in_part.clone() };
+        let began = Timestamp::now();
+        assert_eq!(judge_read(&whole(Some(true)), began), Judged::Good, "it cannot be read now");
+        assert_eq!(judge_read(&whole(Some(false)), began).exit_status(), Some(4));
+        assert_eq!(judge_read(&whole(None), began).exit_status(), Some(3));
+        let judged = judge_read(&in_part, began);
+        assert!(matches!(judged, Judged::Gone(_)), "it keeps no other month from being closed");
+        let named = Judge { names_journals: false, names_ids: true, zone: &TimeZone::UTC };
+        assert_eq!(named.of_read(&in_part, began).exit_status(), Some(3), "it was asked for");
+    }
+
+    #[test]
+    fn why_a_sum_is_not_known_is_told() {
+        let unknown = month("revenue_journals", "complete", None);
+        let problem = |month: &ClosingMonth| judge(month, false).problem().unwrap().to_owned();
+        assert!(problem(&unknown).contains("could not be read"));
+        let rejected = ClosingMonth { rejects: 1, ..unknown.clone() };
+        assert!(problem(&rejected).contains("did not fit"));
+        let unnoted = ClosingMonth { lacks_annotations: true, ..unknown };
+        assert!(problem(&unnoted).contains("annotations of the lines are not mirrored"));
+    }
+
+    #[test]
+    fn the_day_of_a_closing_is_the_sources() {
+        let closed = ClosingMonth {
+            closed: Some(("2026-11-09T23:30:00Z".parse().unwrap(), "kari".to_owned())),
+            ..month("depot_journals", "complete", None)
+        };
+        let oslo = TimeZone::get("Europe/Oslo").unwrap();
+        let judge = Judge { names_journals: false, names_ids: false, zone: &oslo };
+        assert_eq!(judge.of(&closed), Judged::Closed("closed 2026-11-10 by kari".to_owned()));
     }
 
     #[test]

@@ -67,6 +67,7 @@ fn options(args: &Journals, current: Month) -> Result<Options> {
         to: Month::of(args.to),
         ids: args.ids.clone(),
         planned: false,
+        stays_open: false,
     };
     Ok(Options { only, journals: Some(request), ..Options::default() })
 }

@@ -25,6 +25,8 @@ pub struct JournalRequest {
     pub(crate) also: Vec<i64>,
     /// The months are due in the store already: a run that had to give way goes on.
     pub(crate) planned: bool,
+    /// Whoever asks closes the months, or not: none of them is closed by its close day meanwhile.
+    pub(crate) stays_open: bool,
 }
 
 impl JournalRequest {

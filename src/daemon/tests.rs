@@ -111,6 +111,7 @@ fn all_journals() -> Options {
         to: this_month(),
         ids: Vec::new(),
         planned: false,
+        stays_open: false,
     };
     let only = tables_of(&[]).unwrap();
     Options { only, journals: Some(request), ..Options::default() }

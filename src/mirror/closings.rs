@@ -59,6 +59,9 @@ pub(crate) struct ClosingMonth {
     pub(crate) lines: i64,
     /// It was read completely once.
     pub(crate) was_read: bool,
+    /// Its last reading was complete, undoubted, and sent after the month's end: whatever became of its office since,
+    /// nothing is missing.
+    pub(crate) is_whole: bool,
     /// That of `report.journal_coverage`.
     pub(crate) status: String,
     /// Of the revenue journals: whether the lines add up to the platform's sum; `None` where that is
@@ -66,6 +69,8 @@ pub(crate) struct ClosingMonth {
     pub(crate) sum_matches: Option<bool>,
     /// The platform's sum is known to be that of something else.
     pub(crate) without_control: bool,
+    /// There is a sum of the platform, but the annotations that it may count are not mirrored.
+    pub(crate) lacks_annotations: bool,
     /// When its lines were last asked for.
     pub(crate) sent_at: Option<Timestamp>,
     /// Values and records of it that did not fit.
@@ -89,10 +94,11 @@ impl<'c> Closings<'c> {
     /// # Errors
     /// Those of the store.
     pub(crate) fn months(&self, catalog: &Catalog, of: &MonthOf) -> Result<Vec<ClosingMonth>> {
-        // Each journal's table, and those of what is in its lines.
+        // Each journal's table, those of what is in its lines, and its control.
         let tables = of.journals.iter().flat_map(|journal| {
             let children = catalog.children(journal).map(|child| child.table.as_str());
-            let own = std::iter::once(journal.as_str()).chain(children);
+            let control = (journal == REVENUE).then_some(REVENUE_SUMS);
+            let own = std::iter::once(journal.as_str()).chain(children).chain(control);
             own.map(move |table| format!("({}, {})", sql::text(journal), sql::text(table)))
         });
         let tables: Vec<String> = tables.chain(["('', '')".to_owned()]).collect();
@@ -105,7 +111,15 @@ impl<'c> Closings<'c> {
                    (SELECT count(*) FROM sync.rejects r JOIN (VALUES {tables}) t(journal, table_name) \
                       ON r.table_name = t.table_name \
                     WHERE t.journal = m.journal AND r.resolved_at IS NULL AND r.scope = \
-                      m.journal_level || '/' || m.journal_id || '/' || strftime(m.journal_month, '%Y-%m')) \
+                      m.journal_level || '/' || m.journal_id || '/' || strftime(m.journal_month, '%Y-%m')), \
+                   m.read_at IS NOT NULL AND q.incomplete_at IS NULL AND q.doubted_at IS NULL \
+                     AND q.sent_at >= (SELECT max(ends_at) FROM report.calendar d \
+                       WHERE d.month = m.journal_month), \
+                   m.journal = '{REVENUE}' AND EXISTS (SELECT 1 FROM main.{REVENUE_SUMS} s \
+                       WHERE s.journal_level = m.journal_level AND s.journal_id = m.journal_id \
+                         AND s.journal_month = m.journal_month) \
+                     AND EXISTS (SELECT 1 FROM sync.resources a WHERE a.table_name IN ({notes}) \
+                       AND a.status IN ('disabled', 'forbidden', 'absent')) \
                  FROM report.journal_coverage m LEFT JOIN sync.journal_months n \
                    ON m.journal = '{REVENUE}' AND n.table_name = '{REVENUE_SUMS}' \
                    AND n.journal_level = m.journal_level AND n.journal_id = m.journal_id \
@@ -119,7 +133,8 @@ impl<'c> Closings<'c> {
                    AND c.reopened_at IS NULL \
                  WHERE {} ORDER BY m.journal, m.journal_id",
                 of.condition("journal"),
-                tables = tables.join(", ")
+                tables = tables.join(", "),
+                notes = sql::texts(catalog.children(REVENUE).map(|child| child.table.as_str())),
             ),
             |row| {
                 let closed_at = from_micros(row.get(6)?);
@@ -135,6 +150,8 @@ impl<'c> Closings<'c> {
                     without_control: row.get(9)?,
                     sent_at: from_micros(row.get(10)?),
                     rejects: row.get(11)?,
+                    is_whole: row.get::<_, Option<bool>>(12)?.unwrap_or(false),
+                    lacks_annotations: row.get(13)?,
                 })
             },
         )

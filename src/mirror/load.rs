@@ -50,7 +50,7 @@ pub struct Settings {
     pub(crate) doubt: std::time::Duration,
     /// Zone of the source's local times.
     pub(crate) zone: jiff::tz::TimeZone,
-    /// `journals.close_day`.
+    /// `journals.close_day`; 0: no month is closed by it.
     pub(crate) close_day: u32,
     /// There is a lake, which wants to know whose rows a change wrote.
     pub(crate) notes_scopes: bool,
@@ -81,6 +81,11 @@ impl Settings {
     /// The same, telling of the rows that are committed.
     pub(crate) fn telling(self, progress: Progress) -> Settings {
         Settings { progress, ..self }
+    }
+
+    /// The same, closing no month.
+    pub(crate) fn closing_none(self) -> Settings {
+        Settings { close_day: 0, ..self }
     }
 
     /// What holds removals back, unless that is lifted.

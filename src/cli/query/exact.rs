@@ -2,10 +2,11 @@
 //! way to their text.
 
 use arrow::array::types::{
-    ArrowTemporalType, Date32Type, Decimal128Type, Time64MicrosecondType, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+    ArrowTemporalType, Date32Type, Decimal128Type, Float32Type, Float64Type, Time64MicrosecondType,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType,
 };
-use arrow::array::{Array, AsArray, PrimitiveArray, RecordBatch};
+use arrow::array::{Array, ArrowPrimitiveType, AsArray, PrimitiveArray, RecordBatch};
 use arrow::datatypes::{DataType, TimeUnit};
 use duckdb::Statement;
 use duckdb::core::{LogicalTypeHandle, LogicalTypeId};
@@ -65,7 +66,7 @@ fn inexact(kind: &LogicalTypeHandle) -> Option<LogicalTypeId> {
     }
 }
 
-/// Refuses values that no text of arrow's shows: `infinity`, dates beyond its calendar, and integers of more
+/// Refuses values that no text of arrow's shows in every format: `infinity`, what is no number, dates beyond its calendar, and integers of more
 /// digits than its decimals.
 ///
 /// # Errors
@@ -88,6 +89,8 @@ fn unshown(column: &dyn Array) -> Option<&'static str> {
             let found = values.any(|value| value.unsigned_abs() >= bound);
             found.then_some("an integer of more than 38 digits")
         }
+        DataType::Float32 => is_no_number::<Float32Type>(column),
+        DataType::Float64 => is_no_number::<Float64Type>(column),
         DataType::Date32 => beyond::<Date32Type>(column),
         DataType::Timestamp(unit, _) => match unit {
             TimeUnit::Second => beyond::<TimestampSecondType>(column),
@@ -108,6 +111,15 @@ fn unshown(column: &dyn Array) -> Option<&'static str> {
         DataType::Struct(_) => column.as_struct().columns().iter().find_map(|c| unshown(c)),
         _ => None,
     }
+}
+
+/// JSON has no such numbers, and would show none at all.
+fn is_no_number<T: ArrowPrimitiveType>(column: &dyn Array) -> Option<&'static str>
+where
+    f64: From<T::Native>,
+{
+    let mut values = column.as_primitive::<T>().iter().flatten();
+    values.any(|value| !f64::from(value).is_finite()).then_some("infinity, or what is no number")
 }
 
 fn beyond<T: ArrowTemporalType>(column: &dyn Array) -> Option<&'static str>
@@ -165,6 +177,8 @@ mod tests {
     #[case("[{'a': MAP {1: 'infinity'::DATE}}]")]
     #[case("[{'a': MAP {1: '101'::BIT}}]")]
     #[case("array_value('infinity'::DATE)")]
+    #[case("1e400")]
+    #[case("['nan'::FLOAT]")]
     fn what_would_come_out_as_another_value_is_refused(#[case] value: &str) {
         let error = checked(value).unwrap_err();
         assert_eq!(error.kind(), Kind::Query);
@@ -176,6 +190,8 @@ mod tests {
     #[case("99999999999999999999999999999999999999::HUGEINT")]
     #[case("-99999999999999999999999999999999999999::HUGEINT")]
     #[case("sum(7)")]
+    #[case("1e308")]
+    #[case("0.5::FLOAT")]
     #[case("DATE '-4000-01-01'")]
     #[case("TIMESTAMPTZ '9999-12-31 23:59:59+00'")]
     #[case("TIMESTAMP_NS '2026-01-01'")]

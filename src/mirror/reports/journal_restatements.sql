@@ -28,6 +28,6 @@ COMMENT ON COLUMN report.journal_restatements.line_key IS
 COMMENT ON COLUMN report.journal_restatements.change IS 'added, removed, or changed.';
 COMMENT ON COLUMN report.journal_restatements.column_name IS
     'What changed in the line; NULL where the whole line came or went; annotations[n].payment_change for the n-th annotation.';
-COMMENT ON COLUMN report.journal_restatements.before IS 'The value before, as text.';
-COMMENT ON COLUMN report.journal_restatements.after IS 'The value after, as text.';
+COMMENT ON COLUMN report.journal_restatements.before IS 'The value before, as text; an instant in UTC, with +00 behind it.';
+COMMENT ON COLUMN report.journal_restatements.after IS 'The value after, as text; an instant in UTC, with +00 behind it.';
 COMMENT ON COLUMN report.journal_restatements.changed_at IS 'When the mirror learned of it.';
