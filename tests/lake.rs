@@ -243,6 +243,48 @@ fn a_lake_of_another_mirror_and_one_that_nobody_made_is_refused() {
     );
 }
 
+/// A child table of the notes, of a field that they leave in `_extra`.
+const COMMENTS: &str = r#"table = "note_comments"
+comment = "One row per comment of a note."
+key = ["case_id", "note_id", "position"]
+permissions = []
+group = "child"
+
+[child]
+table = "notes"
+field = "Comments"
+
+[[column]]
+name = "case_id"
+field = "case_id"
+from = "parent"
+type = "int"
+comment = "Case."
+
+[[column]]
+name = "note_id"
+field = "id"
+from = "parent"
+type = "int"
+comment = "Note."
+
+[[column]]
+name = "position"
+from = "position"
+type = "int"
+comment = "Place from 1."
+
+[[column]]
+field = "Id"
+type = "int"
+comment = "Id."
+
+[[column]]
+field = "Text"
+type = "string"
+comment = "Text."
+"#;
+
 #[test]
 fn a_new_column_another_type_and_a_table_that_comes_and_goes_are_carried_over() {
     let Some(lake) = LakeWorld::in_a_file(6) else { return };
@@ -295,6 +337,11 @@ fn a_new_column_another_type_and_a_table_that_comes_and_goes_are_carried_over() 
     write("own_tags", &tags.replace("table = \"file_tags\"", "table = \"own_tags\""));
     sync();
     assert_eq!(there(), 2, "in main and in history");
+    // A child takes a field out of what was left of its parent: no column of that, nor a time of its rows, says so.
+    write("note_comments", COMMENTS);
+    sync();
+    let taken = "SELECT count(*) FROM lake.main.notes WHERE _extra LIKE '%\"Comments\"%'";
+    assert_eq!(one::<i64>(&lake.reader(), taken), 0);
     fs::remove_file(lake.world.path("resources/own_tags.toml")).unwrap();
     sync();
     assert!(there() < 2);
@@ -505,6 +552,12 @@ fn three_tenants_of_one_catalog_are_read_as_one() {
         "SELECT string_agg(DISTINCT tenant, ',' ORDER BY tenant) FROM report.total_cost",
     );
     assert_eq!(tenants, "bergen,oslo,tromso");
+    // Each tenant is counted once, and is a schema.
+    for wrong in ["oslo, oslo", "oslo,", "Oslo", "oslo, nowhere"] {
+        let output = lakes[0].world.run(&["lake", "views", "--schemas", wrong, "other.sql"]);
+        assert_eq!(output.status.code(), Some(2), "{wrong}: {}", shown(&output));
+        assert!(!shown(&output).contains("explicitly disabled"), "{}", shown(&output));
+    }
     // Another file is not replaced.
     let output = lakes[0].world.run(&["lake", "views", "--schemas", "oslo", "casemirror.toml"]);
     assert_eq!(output.status.code(), Some(2), "{}", shown(&output));

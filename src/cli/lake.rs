@@ -23,6 +23,7 @@ pub(crate) fn run(args: &Lake, config: impl FnOnce() -> Result<Config>) -> Resul
             let carried =
                 lake::publish(&Errand::required(&config()?)?, |at| tracing::debug!("{at}"))?;
             print(&summary(&carried))?;
+            print("casemirror status tells of it after the next publishing of sync or run\n")?;
             Ok(0)
         }
         Lake::Views(args) => views(args, &config()?),

@@ -17,6 +17,8 @@ const TAKEN: [&str; 3] = ["information_schema", "casemirror", "public"];
 /// PostgreSQL cuts longer names.
 const LONGEST_NAME: usize = 63;
 
+const SCHEMA_RULE: &str = "must be a name of lower-case letters, digits and _ that does not begin with a digit or pg_, \
+     such as \"oslo\"";
 const CATALOG_RULE: &str = "must be \"postgres:...\" or the path of a DuckDB file";
 const CONNECTION_RULE: &str = "must be as PostgreSQL's libpq reads it: \"postgres:\" and pairs such as dbname=lake host=db, \
      values with spaces in single quotes, or an address such as \"postgresql://user@host/dbname\"";
@@ -155,23 +157,31 @@ impl Reader {
 
     /// `lake.schema`.
     pub(super) fn lake_schema(&mut self, key: &str) -> Option<String> {
-        let rule = "must be a name of lower-case letters, digits and _ that does not begin with a digit or pg_, \
-                    such as \"oslo\"";
-        let name = self.text(key, rule)?;
-        let is_name = name.len() <= LONGEST_NAME
-            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-            && !name.starts_with(|c: char| c.is_ascii_digit())
-            && !name.starts_with("pg_");
-        if !is_name {
+        let name = self.text(key, SCHEMA_RULE)?;
+        if let Err(rule) = check_schema(&name) {
             self.refuse(key, rule);
-            return None;
-        }
-        if TAKEN.contains(&name.as_str()) {
-            self.refuse(key, format!("must be none of {}", TAKEN.join(", ")));
             return None;
         }
         Some(name)
     }
+}
+
+/// Checks the name of a schema of the catalog.
+///
+/// # Errors
+/// The rule that it breaks.
+pub(crate) fn check_schema(name: &str) -> std::result::Result<(), String> {
+    let is_name = (1..=LONGEST_NAME).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.starts_with("pg_");
+    if !is_name {
+        return Err(SCHEMA_RULE.to_owned());
+    }
+    if TAKEN.contains(&name) {
+        return Err(format!("must be none of {}", TAKEN.join(", ")));
+    }
+    Ok(())
 }
 
 /// Whether one of the folders is the other, or within it.

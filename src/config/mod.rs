@@ -43,7 +43,7 @@ pub(crate) use self::cron::Cron;
 pub(crate) use conninfo::Conninfo;
 pub(crate) use keys::{Alert, Journals, Schedule};
 pub use keys::{Config, Feed, Limits, Privacy, Publish, Resources, Source, Store};
-pub(crate) use lake::{LakeCatalog, LakeData, LeasePlace};
+pub(crate) use lake::{LakeCatalog, LakeData, LeasePlace, check_schema};
 pub(crate) use notation::memory_bytes;
 pub use parquet_root::{BucketUrl, ParquetRoot, Provider};
 pub(crate) use places::{lead_to_one, resolved};

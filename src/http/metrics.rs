@@ -54,6 +54,8 @@ impl Metrics {
         }
         for result in ["ok", "failed"] {
             counter!("casemirror_publishes_total", "result" => result).absolute(0);
+            counter!("casemirror_lake_publishes_total", "result" => result).absolute(0);
+            counter!("casemirror_uploads_total", "result" => result).absolute(0);
         }
         Ok(Metrics { handle: INSTALLED.get_or_init(|| handle).clone() })
     }

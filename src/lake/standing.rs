@@ -68,7 +68,9 @@ impl Standing {
             return Some(Duration::ZERO);
         }
         let since = self.taken_at.or(self.failing_since)?;
-        Some(now.duration_since(since).try_into().unwrap_or_default())
+        // Whatever the clock did since: none is not behind.
+        let behind = now.duration_since(since).try_into().unwrap_or_default();
+        Some(Duration::max(behind, Duration::from_secs(1)))
     }
 }
 
@@ -88,6 +90,12 @@ mod tests {
         let well = Standing::parse(None, "here").succeed(&carried, at(110));
         assert_eq!(well.behind(Some("one"), at(500)), Some(Duration::ZERO));
         assert_eq!(well.behind(Some("two"), at(500)), Some(Duration::from_secs(400)));
+        let set_back = well.behind(Some("two"), at(50));
+        assert_eq!(
+            set_back,
+            Some(Duration::from_secs(1)),
+            "it shows another snapshot all the same"
+        );
         let error = Error::new(Kind::Lake, "no way");
         let failing = well.fail(&error, at(200)).fail(&error, at(300));
         assert_eq!(failing.failing_since, Some(at(200)));

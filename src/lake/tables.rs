@@ -246,7 +246,7 @@ fn describe(
     let volatile = resource.columns.iter().filter(|c| c.volatile).map(|c| c.name.as_str());
     let mut moving: BTreeSet<&str> = volatile.chain(["_synced_at", LINE_NUMBER]).collect();
     let redefined = definitions.redefined(&table.name);
-    if !redefined.is_empty() {
+    if !redefined.is_empty() || definitions.later.contains(&table.name) {
         moving.insert(EXTRA_COLUMN);
         moving.extend(redefined);
     }
@@ -268,6 +268,9 @@ fn describe_state(table: &mut Table) {
 struct Definitions {
     /// Table, column, definition, and the number of the catalog since which it is so.
     columns: Vec<(String, String, String, i64)>,
+    /// Tables that were defined anew after they were made: a column that was dropped, or a child table that took a field,
+    /// changes `_extra`, and leaves nothing in `columns`.
+    later: BTreeSet<String>,
     erasures: String,
     /// Of the store: an upgrade may rewrite rows, those of history too.
     format: String,
@@ -282,8 +285,21 @@ impl Definitions {
             ),
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
         )?;
+        let later: Vec<String> = engine.query(
+            "read what is published",
+            &format!(
+                "SELECT table_name FROM {PUBLISHED}.sync.resources GROUP BY ALL HAVING max(definition) > 1"
+            ),
+            |row| row.get(0),
+        )?;
+        let later = later.into_iter().collect();
         let meta = |key| shown::meta(engine, key).map(Option::unwrap_or_default);
-        Ok(Definitions { columns, erasures: meta(shown::ERASURES)?, format: meta("format")? })
+        Ok(Definitions {
+            columns,
+            later,
+            erasures: meta(shown::ERASURES)?,
+            format: meta("format")?,
+        })
     }
 
     /// Columns that were defined anew after their table was made: they change without a new `_synced_at`.
@@ -305,7 +321,7 @@ impl Definitions {
             add(&column.name);
             add(&column.kind);
         }
-        table.identity.iter().for_each(|column| add(column));
+        table.identity.iter().chain(&table.moving).for_each(|column| add(column));
         table.noted.iter().for_each(|noted| add(&noted.scope));
         if matches!(table.schema.as_str(), "main" | "history") {
             for (_, column, definition, since) in
@@ -401,8 +417,12 @@ mod tests {
             changes: None,
             noted: None,
         };
-        let definitions =
-            Definitions { columns: Vec::new(), erasures: String::new(), format: String::new() };
+        let definitions = Definitions {
+            columns: Vec::new(),
+            later: BTreeSet::new(),
+            erasures: String::new(),
+            format: String::new(),
+        };
         describe(&mut table, Some(resource), &definitions, BTreeMap::new());
         table
     }

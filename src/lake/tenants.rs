@@ -17,6 +17,9 @@ pub(crate) fn is_script(text: &str) -> bool {
     text.starts_with(HEAD)
 }
 
+/// DuckLake's words of a schema that holds no lake.
+const NOT_THERE: &str = "creating a new DuckLake is explicitly disabled";
+
 /// The reports that are the same for every tenant are united too, the calendar is not: it is one.
 const SCHEMAS: [&str; 3] = ["main", "history", "report"];
 
@@ -26,16 +29,27 @@ const SCHEMAS: [&str; 3] = ["main", "history", "report"];
 /// `Usage` where a schema holds no lake of casemirror; those of [`Engine::reading`].
 pub(crate) fn script(errand: &Errand, schemas: &[String]) -> Result<String> {
     let mut relations: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
-    for schema in schemas {
+    for (place, schema) in schemas.iter().enumerate() {
+        if schemas[..place].contains(schema) {
+            let text = format!("--schemas {schema}: is named twice, and would be counted twice");
+            return Err(Error::new(Kind::Usage, text));
+        }
         let own = Errand { schema: schema.clone(), ..errand.clone() };
         let there = Engine::reading(&own)
             .and_then(|lake| lake.relations(&SCHEMAS))
-            .map_err(|e| e.within(format!("--schemas {schema}")))?;
-        if there.is_empty() {
+            .map_err(|e| e.within(format!("--schemas {schema}")));
+        let no_lake = || {
             let text = format!(
                 "--schemas {schema}: there is no lake of casemirror in this schema of the catalog"
             );
-            return Err(Error::new(Kind::Usage, text));
+            Error::new(Kind::Usage, text)
+        };
+        let there = match there {
+            Err(e) if e.chain().contains(NOT_THERE) => return Err(no_lake()),
+            there => there?,
+        };
+        if there.is_empty() {
+            return Err(no_lake());
         }
         for relation in there
             .into_iter()

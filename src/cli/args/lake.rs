@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::config::check_schema;
+
 /// `casemirror lake`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Lake {
@@ -50,9 +52,14 @@ Example:
   duckdb -init group.sql")]
 pub struct LakeViews {
     /// Schemas of the catalog, a mirror's each: the values of `tenant`
-    #[arg(long, value_name = "SCHEMA,...", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "SCHEMA,...", value_delimiter = ',', required = true, value_parser = schema)]
     pub(crate) schemas: Vec<String>,
     /// Where to write the script; a file that is there is replaced only where this command wrote it
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+}
+
+fn schema(text: &str) -> Result<String, String> {
+    let name = text.trim();
+    check_schema(name).map(|()| name.to_owned())
 }
