@@ -263,6 +263,35 @@ fn an_office_that_is_gone_since_its_level_was_left_is_shown_as_it_was() {
     assert_eq!(of_office(&world), [revenue, vec!["{'status': gone}".to_owned()]]);
 }
 
+/// Its months cannot be read once more before they are closed, and nothing of them is missing.
+#[test]
+fn a_month_of_an_office_that_is_gone_is_closed_as_it_was_last_read() {
+    let world = mirrored(2);
+    leaves_for_good(&world);
+    let last = month(1);
+    let closed = format!(
+        "SELECT count(*) FROM report.closings WHERE journal_id = {OFFICE} \
+           AND journal_month = '{last}-01' AND closed_by <> 'close_day'"
+    );
+    assert_status(&world.run(&["close", "--month", &last, "--reopen"]), 0);
+    assert_status(&world.run(&["close", "--month", &last]), 0);
+    assert_eq!(one::<i64>(&world.published(), &closed), 4);
+
+    // What was read before the month's end is not all of it.
+    assert_status(&world.run(&["close", "--month", &last, "--reopen"]), 0);
+    let early =
+        format!("UPDATE sync.journal_months SET sent_at = '{last}-15' WHERE journal_id = {OFFICE}");
+    alter(&world, &early);
+    let output = world.run(&["close", "--month", &last]);
+    assert_status(&output, 0);
+    assert!(shown(&output).contains("gone, and not read whole"), "{}", shown(&output));
+    assert_eq!(one::<i64>(&world.published(), &closed), 4, "the others are closed alone");
+    let id = OFFICE.to_string();
+    assert_status(&world.run(&["close", "--month", &last, "--office", &id]), 3);
+    assert_status(&world.run(&["close", "--month", &last, "--office", &id, "--force"]), 0);
+    assert_eq!(one::<i64>(&world.published(), &closed), 8);
+}
+
 #[test]
 fn what_came_incompletely_of_an_office_that_was_gone_is_asked_again() {
     let world = mirrored(5);

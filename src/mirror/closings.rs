@@ -134,7 +134,9 @@ impl<'c> Closings<'c> {
                  WHERE {} ORDER BY m.journal, m.journal_id",
                 of.condition("journal"),
                 tables = tables.join(", "),
-                notes = sql::texts(catalog.children(REVENUE).map(|child| child.table.as_str())),
+                notes = sql::texts(
+                    catalog.children(REVENUE).map(|child| child.table.as_str()).chain([""])
+                ),
             ),
             |row| {
                 let closed_at = from_micros(row.get(6)?);

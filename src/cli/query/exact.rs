@@ -66,8 +66,8 @@ fn inexact(kind: &LogicalTypeHandle) -> Option<LogicalTypeId> {
     }
 }
 
-/// Refuses values that no text of arrow's shows in every format: `infinity`, what is no number, dates beyond its calendar, and integers of more
-/// digits than its decimals.
+/// Refuses values that no text of arrow's shows in every format: `infinity`, what is no number, dates beyond its
+/// calendar, and integers of more digits than its decimals.
 ///
 /// # Errors
 /// `Query` naming the column.
