@@ -1,5 +1,4 @@
-//! What webhooks told (`sync.hints`, `main.events`): scopes that are read again, and events that no call
-//! reads.
+//! What webhooks told: scopes that are read again (`sync.hints`), and events ([`events`]).
 //!
 //! Hints are numbered in the count of the feeds' pages. A plan that sees a hint hands its number on with the
 //! work, and the commit of what a call brought takes the hints up to that number away: one that came after the
@@ -10,20 +9,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use duckdb::{Connection, params};
 use jiff::Timestamp;
 
-use super::changes::count_changes;
-use super::freshness;
+use super::events;
 use super::state::{State, batch, count, ids, list};
-use crate::catalog::{Catalog, ChangeDate, EVENTS, Group, Refresh, Resource};
+use crate::catalog::{Catalog, ChangeDate, Group, Refresh, Resource};
 use crate::error::Result;
-use crate::scope::{CasePart, Fact, Hint, Told, UNKNOWN};
+use crate::scope::{CasePart, Hint, Told, UNKNOWN};
 use crate::sql::{self, db, instant, instant_param, scalar_i64};
 
 /// Key of `sync.meta`: up to which number what webhooks told is in the store.
 const TAKEN_UP_TO: &str = "webhooks_taken";
 /// The tables of the searches of cases.
 const SEARCHED: [&str; 2] = ["cases", "projects"];
-/// New event types that are told.
-const MOST_NEW_TYPES: i64 = 1_000;
 /// Cases that only webhooks have named, and contacts that nobody knows, that wait at a time.
 const MOST_UNKNOWN: i64 = 1_000;
 
@@ -97,11 +93,11 @@ impl Hints<'_> {
                     }
                 }
                 Told::Fact(fact) => facts.push((*at, fact)),
-                Told::Unknown { event_type } => self.note_unknown(event_type, *at)?,
+                Told::Unknown { event_type } => events::note_unknown(self.conn, event_type, *at)?,
             }
         }
         self.stage(&scopes, sequence)?;
-        self.insert(&facts)?;
+        events::insert(self.conn, &facts)?;
         state.set_sequence(sequence)?;
         state.set_meta(TAKEN_UP_TO, &up_to.to_string())?;
         Ok(sequence)
@@ -334,88 +330,6 @@ impl Hints<'_> {
                    (SELECT case_id FROM sync.seen WHERE removed)"
             ),
         )
-    }
-
-    /// Inserts events, each once: the platform repeats what it is not sure that we have. One without a time
-    /// cannot be told from another.
-    fn insert(&self, facts: &[(Timestamp, &Fact)]) -> Result<()> {
-        if facts.is_empty() {
-            return Ok(());
-        }
-        let failed = |e| db("cannot keep what webhooks told", e);
-        batch(
-            self.conn,
-            "CREATE OR REPLACE TEMP TABLE stage_events (event_type VARCHAR, id BIGINT, case_id BIGINT, \
-             contact_id BIGINT, employee_id BIGINT, office_id BIGINT, occurred_at VARCHAR, \
-             received_at VARCHAR)",
-        )?;
-        let mut appender = self.conn.appender("stage_events").map_err(failed)?;
-        for (received_at, fact) in facts {
-            appender
-                .append_row(params![
-                    fact.event_type,
-                    fact.id,
-                    fact.case_id,
-                    fact.contact_id,
-                    fact.employee_id,
-                    fact.office_id,
-                    fact.occurred_at.map(instant_param),
-                    instant_param(*received_at)
-                ])
-                .map_err(failed)?;
-        }
-        appender.flush().map_err(failed)?;
-        let now = Timestamp::now();
-        let same = ["event_type", "id", "case_id", "contact_id", "employee_id", "office_id"]
-            .map(|column| format!("e.{column} IS NOT DISTINCT FROM n.{column}"))
-            .join(" AND ");
-        let inserted = count(
-            self.conn,
-            &format!(
-                "INSERT INTO main.{EVENTS} BY NAME \
-                 SELECT n.* REPLACE (n.occurred_at::TIMESTAMPTZ AS occurred_at, \
-                   n.received_at::TIMESTAMPTZ AS received_at), {} AS _synced_at \
-                 FROM (SELECT event_type, id, case_id, contact_id, employee_id, office_id, occurred_at, \
-                         min(received_at) AS received_at FROM temp.stage_events \
-                       GROUP BY ALL) n \
-                 WHERE NOT EXISTS (SELECT 1 FROM main.{EVENTS} e \
-                   WHERE e.occurred_at = n.occurred_at::TIMESTAMPTZ AND {same})",
-                instant(now)
-            ),
-        )?;
-        batch(self.conn, "DROP TABLE temp.stage_events")?;
-        let events = BTreeSet::from([EVENTS]);
-        let written = if inserted > 0 { events.clone() } else { BTreeSet::new() };
-        if inserted > 0 {
-            count_changes(self.conn, EVENTS, [""])?;
-        }
-        freshness::note(self.conn, &written, &events, now)
-    }
-
-    /// An event type that is not known is drift: told once.
-    fn note_unknown(&self, event_type: &str, at: Timestamp) -> Result<()> {
-        let known = scalar_i64(
-            self.conn,
-            &format!(
-                "SELECT CASE WHEN bool_or(field = {}) THEN {MOST_NEW_TYPES} ELSE count(*) END \
-                 FROM sync.drift WHERE table_name = '{EVENTS}'",
-                sql::text(event_type)
-            ),
-        )?;
-        if known >= MOST_NEW_TYPES {
-            return Ok(());
-        }
-        tracing::warn!(
-            event_type,
-            "a webhook brought an event type that is not known: nothing is read for it"
-        );
-        self.conn
-            .execute(
-                "INSERT INTO sync.drift VALUES (?, ?, NULL, ?::TIMESTAMPTZ)",
-                params![EVENTS, event_type, instant_param(at)],
-            )
-            .map(drop)
-            .map_err(|e| db("cannot note a new event type", e))
     }
 }
 

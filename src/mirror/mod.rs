@@ -21,6 +21,7 @@ mod definition;
 mod differences;
 mod doubt;
 mod erasure;
+mod events;
 mod first_load;
 mod first_reads;
 mod forecast;

@@ -1,0 +1,98 @@
+//! Events that webhooks told (`main.events`): no call reads them.
+
+use std::collections::BTreeSet;
+
+use duckdb::{Connection, params};
+use jiff::Timestamp;
+
+use super::changes::count_changes;
+use super::freshness;
+use super::state::{batch, count};
+use crate::catalog::EVENTS;
+use crate::error::Result;
+use crate::scope::Fact;
+use crate::sql::{self, db, instant, instant_param, scalar_i64};
+
+/// New event types that are told.
+const MOST_NEW_TYPES: i64 = 1_000;
+
+/// Inserts events, each once: the platform repeats what it is not sure that we have. One without a time
+/// cannot be told from another.
+pub(super) fn insert(conn: &Connection, facts: &[(Timestamp, &Fact)]) -> Result<()> {
+    if facts.is_empty() {
+        return Ok(());
+    }
+    let failed = |e| db("cannot keep what webhooks told", e);
+    batch(
+        conn,
+        "CREATE OR REPLACE TEMP TABLE stage_events (event_type VARCHAR, id BIGINT, case_id BIGINT, \
+         contact_id BIGINT, employee_id BIGINT, office_id BIGINT, occurred_at VARCHAR, \
+         received_at VARCHAR)",
+    )?;
+    let mut appender = conn.appender("stage_events").map_err(failed)?;
+    for (received_at, fact) in facts {
+        appender
+            .append_row(params![
+                fact.event_type,
+                fact.id,
+                fact.case_id,
+                fact.contact_id,
+                fact.employee_id,
+                fact.office_id,
+                fact.occurred_at.map(instant_param),
+                instant_param(*received_at)
+            ])
+            .map_err(failed)?;
+    }
+    appender.flush().map_err(failed)?;
+    let now = Timestamp::now();
+    let same = ["event_type", "id", "case_id", "contact_id", "employee_id", "office_id"]
+        .map(|column| format!("e.{column} IS NOT DISTINCT FROM n.{column}"))
+        .join(" AND ");
+    let inserted = count(
+        conn,
+        &format!(
+            "INSERT INTO main.{EVENTS} BY NAME \
+             SELECT n.* REPLACE (n.occurred_at::TIMESTAMPTZ AS occurred_at, \
+               n.received_at::TIMESTAMPTZ AS received_at), {} AS _synced_at \
+             FROM (SELECT event_type, id, case_id, contact_id, employee_id, office_id, occurred_at, \
+                     min(received_at) AS received_at FROM temp.stage_events \
+                   GROUP BY ALL) n \
+             WHERE NOT EXISTS (SELECT 1 FROM main.{EVENTS} e \
+               WHERE e.occurred_at = n.occurred_at::TIMESTAMPTZ AND {same})",
+            instant(now)
+        ),
+    )?;
+    batch(conn, "DROP TABLE temp.stage_events")?;
+    let events = BTreeSet::from([EVENTS]);
+    let written = if inserted > 0 { events.clone() } else { BTreeSet::new() };
+    if inserted > 0 {
+        count_changes(conn, EVENTS, [""])?;
+    }
+    freshness::note(conn, &written, &events, now)
+}
+
+/// An event type that is not known is drift: told once.
+pub(super) fn note_unknown(conn: &Connection, event_type: &str, at: Timestamp) -> Result<()> {
+    let known = scalar_i64(
+        conn,
+        &format!(
+            "SELECT CASE WHEN bool_or(field = {}) THEN {MOST_NEW_TYPES} ELSE count(*) END \
+             FROM sync.drift WHERE table_name = '{EVENTS}'",
+            sql::text(event_type)
+        ),
+    )?;
+    if known >= MOST_NEW_TYPES {
+        return Ok(());
+    }
+    tracing::warn!(
+        event_type,
+        "a webhook brought an event type that is not known: nothing is read for it"
+    );
+    conn.execute(
+        "INSERT INTO sync.drift VALUES (?, ?, NULL, ?::TIMESTAMPTZ)",
+        params![EVENTS, event_type, instant_param(at)],
+    )
+    .map(drop)
+    .map_err(|e| db("cannot note a new event type", e))
+}
