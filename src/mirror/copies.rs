@@ -6,8 +6,9 @@ use std::path::Path;
 
 use duckdb::{AccessMode, Connection};
 
+use super::connect::{self, connect};
 use super::log::Bounds;
-use super::open::{check_format, connect, is_there, no_store};
+use super::open::{check_format, is_there, no_store};
 use super::schema::{self, FORMAT};
 use super::secrets;
 use crate::config::{self, Config};
@@ -54,7 +55,7 @@ impl Standing {
     /// # Errors
     /// `Store`.
     pub(crate) fn connection(&self) -> Result<Connection> {
-        self.root.try_clone().map_err(|e| db("cannot open another connection to the store", e))
+        connect::another(&self.root)
     }
 
     /// Its file, and its bounds.
