@@ -78,7 +78,10 @@ impl Record {
         struct Format {
             format: u32,
         }
-        let none = || Error::new(Kind::Config, format!("{place} holds no lease of casemirror's"));
+        let none = || {
+            let what = "holds what is no lease of casemirror's, so that nobody asks the feeds: remove that row or object";
+            Error::new(Kind::Config, format!("{place} {what}"))
+        };
         let Format { format } = serde_json::from_slice(content).map_err(|_| none())?;
         if format > FORMAT {
             let text = format!("the lease in {place} was written by a newer version of casemirror");

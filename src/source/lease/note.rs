@@ -3,8 +3,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,10 @@ use crate::error::{self, Error, Kind, Result};
 struct Content {
     /// Drawn once.
     machine: String,
+    /// Which [`Note::users`] it was drawn beside ([`identity`]). Beside another one this is a copy, and a folder that
+    /// is copied to be mirrored a second time may be on the same machine, in the same boot: in another container.
+    #[serde(default)]
+    beside: Option<String>,
     /// The register that was ever reached from here.
     reached: Option<String>,
     /// The boot in which this machine held the lease there, and nobody else was known to wait for it.
@@ -27,6 +32,7 @@ struct Content {
 pub(crate) struct Note {
     path: PathBuf,
     machine: String,
+    beside: String,
     /// Locked, shared, by every process of this machine that holds the lease or waits for it.
     users: PathBuf,
 }
@@ -44,12 +50,19 @@ impl Note {
         if let Some(folder) = path.parent() {
             durable::make_private_folder(folder).map_err(|e| error::io("create", folder, e))?;
         }
-        let content = match read(&path)? {
-            Some(content) => content,
-            None => make(&path)?,
-        };
         let users = with_suffix(ledger, ".lease-users");
-        Ok(Note { path, machine: content.machine, users })
+        let beside = identity(&users)?;
+        let content = match read(&path)? {
+            Some(Content { beside: None, machine, reached, alone_in }) => {
+                let content = Content { machine, beside: Some(beside.clone()), reached, alone_in };
+                write(&path, &content)?;
+                content
+            }
+            Some(content) if content.beside.as_ref() == Some(&beside) => content,
+            Some(copied) => draw(&path, &beside, copied.reached)?,
+            None => draw(&path, &beside, None)?,
+        };
+        Ok(Note { path, machine: content.machine, beside, users })
     }
 
     /// The machine's name for others.
@@ -75,6 +88,7 @@ impl Note {
             reached: Some(place.to_owned()),
             alone_in: is_alone.then(|| boot.to_owned()),
             machine: self.machine.clone(),
+            beside: Some(self.beside.clone()),
         };
         // Other processes of this machine write it too.
         if read(&self.path)?.as_ref() == Some(&next) {
@@ -88,7 +102,7 @@ impl Note {
     /// # Errors
     /// `Io`.
     pub(super) fn enter(&self) -> Result<Option<User>> {
-        let file = self.open_users()?;
+        let file = open_users(&self.users)?;
         let is_locked = self.try_lock(&file, FlockOperation::NonBlockingLockShared)?;
         Ok(is_locked.then_some(User(file)))
     }
@@ -113,19 +127,9 @@ impl Note {
         // Closing it is not enough: a process that is just being started has it open too until it begins.
         self.try_lock(&user.0, FlockOperation::Unlock)?;
         drop(user);
-        let file = self.open_users()?;
+        let file = open_users(&self.users)?;
         let is_last = self.try_lock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(is_last.then_some(User(file)))
-    }
-
-    fn open_users(&self) -> Result<File> {
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&self.users)
-            .map_err(|e| error::io("open", &self.users, e))
     }
 
     fn try_lock(&self, file: &File, operation: FlockOperation) -> Result<bool> {
@@ -146,9 +150,30 @@ fn read(path: &Path) -> Result<Option<Content>> {
     }
 }
 
-fn make(path: &Path) -> Result<Content> {
+fn open_users(users: &Path) -> Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(users)
+        .map_err(|e| error::io("open", users, e))
+}
+
+/// What tells a file from its copies: its number, and when that was given to it. Not the device: that of a network's
+/// file system differs from mount to mount.
+fn identity(users: &Path) -> Result<String> {
+    let about = open_users(users)?.metadata().map_err(|e| error::io("look at", users, e))?;
+    let born = about.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let born = born.map_or(u128::from(about.dev()), |born| born.as_nanos());
+    Ok(format!("{}/{born}", about.ino()))
+}
+
+/// A new name. Which register was `reached` a copy knows of the machine that it was copied from: it does not go on alone
+/// where that one may be.
+fn draw(path: &Path, beside: &str, reached: Option<String>) -> Result<Content> {
     let machine = format!("{:032x}", rand::random::<u128>());
-    let content = Content { machine, reached: None, alone_in: None };
+    let content = Content { machine, beside: Some(beside.to_owned()), reached, alone_in: None };
     write(path, &content)?;
     // Two may have made one at once: what is there now is everybody's.
     Ok(read(path)?.unwrap_or(content))
@@ -195,6 +220,22 @@ mod tests {
         assert!(!again.is_alone("there", "boot"));
         again.reached("there", true, "boot").unwrap();
         assert!(again.is_alone("there", "boot"));
+        // As `cp -a` does it, perhaps for another container of the same machine.
+        let copy = folder.path().join("copy/feed-calls");
+        fs::create_dir(folder.path().join("copy")).unwrap();
+        for name in [".lease", ".lease-users"] {
+            fs::copy(with_suffix(&ledger, name), with_suffix(&copy, name)).unwrap();
+        }
+        let copied = Note::beside(&copy).unwrap();
+        assert_ne!(copied.machine(), note.machine());
+        assert!(!copied.is_alone("there", "boot"), "the machine that it was copied from may be");
+        assert_eq!(Note::beside(&copy).unwrap().machine(), copied.machine());
+        assert_eq!(Note::beside(&ledger).unwrap().machine(), note.machine());
+        // As an earlier version wrote it.
+        let mut earlier = read(&with_suffix(&ledger, ".lease")).unwrap().unwrap();
+        earlier.beside = None;
+        write(&with_suffix(&ledger, ".lease"), &earlier).unwrap();
+        assert_eq!(Note::beside(&ledger).unwrap().machine(), note.machine());
         fs::write(with_suffix(&ledger, ".lease"), "no note").unwrap();
         assert_ne!(Note::beside(&ledger).unwrap().machine(), note.machine());
     }
