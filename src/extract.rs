@@ -25,7 +25,10 @@ use crate::source::split::field_of;
 use crate::source::{Answer, Client, Expected, PagePlan, Pages, Verdict};
 use crate::text::trim_json;
 pub(crate) use call::read_of;
-use call::{fallback_plan, naming_plan, page_plan, request, window_plan, windows};
+use call::{
+    FARTHEST_AHEAD, HALF_A_DAY, fallback_plan, naming_plan, page_plan, request, window_plan,
+    windows,
+};
 pub(crate) use search::Found;
 
 /// Answers smaller than this are hashed and decoded where they arrive: a thread costs more than they do.
@@ -254,11 +257,23 @@ impl Extractor {
         parts: &mut Parts,
     ) -> Result<()> {
         if let Some(by) = &read.windows {
-            for window in windows(self.since, Timestamp::now()) {
-                let plan = window_plan(resource, read, by, window)?;
-                self.list(resource, plan, params, parts).await?;
+            let (mut from, mut now) = (self.since, Timestamp::now());
+            let latest = now.checked_add(FARTHEST_AHEAD).unwrap_or(Timestamp::MAX);
+            loop {
+                let windows = windows(from, now);
+                let Some((_, end)) = windows.last().copied() else { return Ok(()) };
+                let mut date = None;
+                for window in windows {
+                    let plan = window_plan(resource, read, by, window)?;
+                    date = self.list(resource, plan, params, parts).await?;
+                }
+                // What is in none of the windows counts as gone: where our clock is behind, the service's says how far
+                // they have to reach.
+                let Some(date) = date.filter(|date| date.duration_since(end) > -HALF_A_DAY) else {
+                    return Ok(());
+                };
+                (from, now) = (end, date.min(latest));
             }
-            return Ok(());
         }
         let request =
             request(read, params)?.expecting(self.expected(resource, read.answer, params));
@@ -282,29 +297,31 @@ impl Extractor {
                         // Where neither is there, the first is the one to be told of.
                         match self.list(resource, plan, params, parts).await {
                             Err(second) if absent(&second) => return Err(error),
-                            other => other?,
+                            other => drop(other?),
                         }
                     }
-                    (listed, _) => listed?,
+                    (listed, _) => drop(listed?),
                 }
             }
         }
         Ok(())
     }
 
-    /// All pages of a list.
+    /// All pages of a list. Returns the service's `Date` of the last one.
     async fn list(
         &self,
         resource: &Resource,
         mut plan: PagePlan,
         params: &Params,
         parts: &mut Parts,
-    ) -> Result<()> {
+    ) -> Result<Option<Timestamp>> {
         plan.request = plan.request.expecting(self.expected(resource, Shape::List, params));
         let mut pages = Pages::new(&self.client, plan);
         let params = Arc::new(params.clone());
+        let mut date = None;
         while let Some(page) = pages.next().await? {
             parts.records.extend(page.records.into_iter().map(|r| (r, Arc::clone(&params))));
+            date = page.answer.server_date;
         }
         if let Some(sent_at) = pages.sent_at() {
             parts.sent_at.get_or_insert(sent_at);
@@ -313,7 +330,7 @@ impl Extractor {
             tracing::warn!(table = resource.table, ?params, why, "an answer is incomplete");
             parts.complete = false;
         }
-        Ok(())
+        Ok(date)
     }
 
     /// A whole list made of records that come from another table; `sent_at` is when it was read.

@@ -5,7 +5,7 @@ use casemirror::sandbox::{Control, Facet, Fault, Spoil};
 use rstest::rstest;
 use serde_json::Value;
 
-use crate::support::follow::{assert_status, change, shown_cases};
+use crate::support::follow::{assert_status, calls, change, shown_cases};
 use crate::support::scripted::{
     assert_incomplete, assert_mended, fault, garbage, page, property_rows, refuse, search_path,
 };
@@ -160,6 +160,26 @@ fn a_date_of_another_year_does_not_move_the_watermark_and_nothing_is_read_again(
     world.sandbox.control(Control::DateSkew { ms: 0 });
     change(&world, shown_cases(&world)[1], Facet::Activity);
     world.sync();
+    world.assert_equal();
+}
+
+/// What no window covers would count as gone.
+#[test]
+fn a_list_by_time_is_read_up_to_the_services_date_where_that_is_ahead_of_ours() {
+    let world = mirrored(4);
+    let windows = || {
+        world.sandbox.reset_stats();
+        assert_status(&world.run(&["sync", "--full"]), 0);
+        let path = "POST /api/ProcessingBases/Relations/Contacts/Extended";
+        calls(&world)[path]
+    };
+    let before = windows();
+    world.sandbox.control(Control::DateSkew { ms: 400 * 86_400_000 });
+    assert!(windows() > before);
+    world.sandbox.control(Control::DateSkew { ms: 20_000 * 86_400_000 });
+    assert!(windows() < before + 20, "a Date of another century is none");
+    world.sandbox.control(Control::DateSkew { ms: 0 });
+    assert_eq!(windows(), before);
     world.assert_equal();
 }
 

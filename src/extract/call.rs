@@ -16,6 +16,10 @@ use crate::ticks::Ticks;
 /// The longest window of a list by time: few calls, and none that is too much for the source.
 const WINDOW: SignedDuration = SignedDuration::from_hours(365 * 24);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
+/// Of the day that windows reach behind now so much has to be left by the service's `Date`.
+pub(super) const HALF_A_DAY: SignedDuration = SignedDuration::from_hours(12);
+/// A `Date` farther ahead of our clock is not believed: a window of a year is a call.
+pub(super) const FARTHEST_AHEAD: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 
 pub(crate) fn read_of(resource: &Resource) -> Result<&Read> {
     resource.read.as_ref().ok_or_else(|| {
