@@ -85,6 +85,33 @@ fn two_quick_404s_remove_nothing_and_one_that_comes_later_does() {
     assert_eq!(rows(&world, "notes", case), 0);
 }
 
+/// The feed does not tell of it. The same 404 removes a case that a search lacks.
+#[test]
+fn a_case_whose_roles_are_gone_is_searched_again_and_leaves_with_all_that_hangs_on_it() {
+    let world = mirrored(8);
+    let (case_id, had) = richest(&world, "case_roles");
+    let path = format!("/api/Cases/{case_id}/Roles");
+    always(&world, &path, refuse(500));
+    change(&world, case_id, Facet::RoleAdded);
+    assert_status(&world.run(&["sync"]), 3);
+    world.sandbox.clear_faults();
+    // As if it had been searched once more for its change already, and had still been there.
+    alter(&world, "UPDATE sync.fetched_scopes SET again_at = NULL");
+    world.sandbox.act(&Act::DeleteCase { case_id }).unwrap();
+    for minutes in [0, 11] {
+        assert_eq!(rows(&world, "case_roles", case_id), had);
+        age_failures(&world, minutes);
+        world.run(&["sync"]);
+    }
+    assert_eq!(rows(&world, "case_roles", case_id), 0);
+    let row = format!(
+        "SELECT count(*) FROM (SELECT id FROM main.cases UNION ALL SELECT id FROM main.projects) \
+         WHERE id = {case_id}"
+    );
+    assert_eq!(one::<i64>(&world.store(), &row), 0);
+    world.assert_equal();
+}
+
 #[test]
 fn one_403_of_one_case_stops_neither_the_table_nor_the_run() {
     let world = mirrored(8);

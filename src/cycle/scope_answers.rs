@@ -3,8 +3,11 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::answers::Answers;
 use super::policy::{self, Evidence, Verdict};
+use super::suspects;
 use crate::catalog::{Group, Resource};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
@@ -147,6 +150,13 @@ impl ScopeAnswer<'_, '_> {
                         policy::MANY_SCOPES
                     );
                     self.answers.tables.set_aside(table, TableStatus::Absent, &why).await?;
+                } else if table == suspects::ROLES && evidence.has_rows {
+                    // The same 404 would remove the case, had a search lacked it.
+                    let delay = run.config.source.search_delay;
+                    run.write(move |conn| {
+                        State::new(conn).suspects().may_be_gone(id, delay, Timestamp::now())
+                    })
+                    .await?;
                 }
             }
             Verdict::Doubted => {

@@ -15,7 +15,7 @@ use crate::source::{Answer, Expected, Request};
 use crate::ticks::Ticks;
 
 /// The table of what is asked, because it is cheap and every case has roles.
-const ROLES: &str = "case_roles";
+pub(super) const ROLES: &str = "case_roles";
 const PATH_ROLES: &str = "/api/Cases/{caseId}/Roles";
 
 /// Cases that no search shows.

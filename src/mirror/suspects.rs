@@ -75,6 +75,21 @@ impl Suspects<'_> {
         Ok(SuspectStep::Waiting)
     }
 
+    /// The case has lost all of its roles, as one that does not exist any more: it is searched once more when the
+    /// search cannot lag behind that.
+    pub(crate) fn may_be_gone(&self, id: i64, delay: Duration, now: Timestamp) -> Result<()> {
+        State::new(self.conn).fetched_scopes().unfold("'cases', 'projects'", &id.to_string())?;
+        let at = now
+            .as_microsecond()
+            .saturating_add_unsigned(u64::try_from(delay.as_micros()).unwrap_or(u64::MAX));
+        // What is stale for another reason is searched anyway.
+        self.write(&format!(
+            "UPDATE sync.fetched_scopes SET again_at = greatest(coalesce(again_at, {at}), {at}) \
+             WHERE table_name IN ('cases', 'projects') AND id = {id} AND status = '{}'",
+            FetchStatus::Current
+        ))
+    }
+
     /// How many cases were hidden in the last hour.
     pub(crate) fn hidden_of_late(&self, now: Timestamp) -> Result<u64> {
         guard::removed_of_late(self.conn, &["cases", "projects"], now)
