@@ -20,7 +20,7 @@ use jiff::tz::TimeZone;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::listener::Bound;
 use super::metrics::set_instant;
@@ -34,8 +34,10 @@ const LONGEST_BODY: usize = 4 << 20; // 4 MiB
 /// What of a refused body is read at most, and dropped: many clients send all of it before they read the answer, and
 /// a connection that is closed before its body was read is reset, with the answer in it.
 const MOST_DROPPED: usize = 32 << 20; // 32 MiB
-/// So many bodies are read and understood at a time, whoever sends how many.
-const BODIES_AT_ONCE: usize = 2;
+/// A body of up to so many bytes is read at once. Connections are few: all of them together hold 8 MiB of such.
+const SMALL_BODY: usize = 64 << 10; // 64 KiB
+/// So many larger bodies are read and understood at a time, whoever sends how many.
+const LARGE_AT_ONCE: usize = 2;
 
 /// Says of which kind a delivery of the event grid is.
 const KIND: HeaderName = HeaderName::from_static("aeg-event-type");
@@ -51,13 +53,13 @@ pub(crate) struct Hooks {
     token: SecretString,
     /// Of date-times without offset.
     zone: TimeZone,
-    bodies: Semaphore,
+    large: Semaphore,
 }
 
 impl Hooks {
     /// Takes them for this queue, at addresses that end with this token.
     pub(crate) fn of(queue: HintQueue, token: SecretString, zone: TimeZone) -> Hooks {
-        Hooks { queue, token, zone, bodies: Semaphore::new(BODIES_AT_ONCE) }
+        Hooks { queue, token, zone, large: Semaphore::new(LARGE_AT_ONCE) }
     }
 
     /// Serves there until it is dropped.
@@ -195,15 +197,12 @@ async fn read<T>(
 ) -> Result<T, StatusCode> {
     let mut parts = body.into_data_stream();
     let refused = match within_limits(hooks, token, headers) {
-        Ok(()) => {
-            // A connection ends before it waits for ever.
-            let place = hooks.bodies.acquire().await;
-            let _place = place.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
-            match whole(&mut parts).await {
-                Ok(body) => return understood(&without_bom(body)).ok_or(StatusCode::BAD_REQUEST),
-                Err(refused) => refused,
+        Ok(()) => match whole(&hooks.large, &mut parts).await {
+            Ok((body, _place)) => {
+                return understood(&without_bom(body)).ok_or(StatusCode::BAD_REQUEST);
             }
-        }
+            Err(refused) => refused,
+        },
         Err(refused) => refused,
     };
     drop_rest(headers, &mut parts).await;
@@ -223,17 +222,27 @@ fn within_limits(hooks: &Hooks, token: &str, headers: &HeaderMap) -> Result<(), 
     Ok(())
 }
 
-async fn whole(parts: &mut BodyDataStream) -> Result<Bytes, StatusCode> {
-    let mut whole = BytesMut::new();
+/// All of a body, with its place among `large` ones where it is one. One that stops coming keeps no small one waiting:
+/// the platform gives a delivery up after five seconds.
+async fn whole<'p>(
+    large: &'p Semaphore,
+    parts: &mut BodyDataStream,
+) -> Result<(Bytes, Option<SemaphorePermit<'p>>), StatusCode> {
+    let (mut whole, mut place) = (BytesMut::new(), None);
     while let Some(part) = parts.next().await {
         // A connection that broke off may be made again.
         let part = part.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         if whole.len() + part.len() > LONGEST_BODY {
             return Err(StatusCode::PAYLOAD_TOO_LARGE);
         }
+        if whole.len() + part.len() > SMALL_BODY && place.is_none() {
+            // A connection ends before it waits for ever.
+            let free = large.acquire().await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+            place = Some(free);
+        }
         whole.extend_from_slice(&part);
     }
-    Ok(whole.freeze())
+    Ok((whole.freeze(), place))
 }
 
 /// Reads on and keeps nothing, so that who sends gets the answer; the connection's own end bounds how long.
@@ -255,5 +264,38 @@ fn count(kind: &'static str, status: StatusCode) {
     metrics::counter!("casemirror_webhooks_total", "kind" => kind, "result" => result).increment(1);
     if status.is_success() {
         set_instant("casemirror_webhook_last_timestamp_seconds", Timestamp::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt, stream};
+
+    use super::*;
+
+    /// A body that begins with so many bytes and does not go on.
+    fn stalled(bytes: usize) -> BodyDataStream {
+        let begun = stream::iter([Ok::<_, Infallible>(Bytes::from(vec![b' '; bytes]))]);
+        Body::from_stream(begun.chain(stream::pending())).into_data_stream()
+    }
+
+    #[test]
+    fn bodies_that_stop_coming_keep_no_small_one_waiting() {
+        let large = Semaphore::new(LARGE_AT_ONCE);
+        let whole_of = async |mut parts: BodyDataStream| whole(&large, &mut parts).await;
+        let mut waiting: Vec<_> = [SMALL_BODY, SMALL_BODY + 1, SMALL_BODY + 1]
+            .map(|bytes| Box::pin(whole_of(stalled(bytes))))
+            .into();
+        for one in &mut waiting {
+            assert!(one.now_or_never().is_none());
+        }
+        let small = Body::from("{}").into_data_stream();
+        let (body, place) = whole_of(small).now_or_never().unwrap().unwrap();
+        assert_eq!((&body[..], place.is_some()), (&b"{}"[..], false));
+        let next = || Body::from(vec![b' '; SMALL_BODY + 1]).into_data_stream();
+        assert!(whole_of(next()).now_or_never().is_none(), "so many large ones at a time");
+        drop(waiting);
+        let (_, place) = whole_of(next()).now_or_never().unwrap().unwrap();
+        assert!(place.is_some());
     }
 }
