@@ -66,10 +66,14 @@ pub fn begin(targets: &Targets<'_>, info: SnapshotInfo, stop: &Stop) -> Result<S
             Err(e) if matches!(e.kind(), Kind::Config | Kind::Cancelled) => return Err(e),
             Err(e) => found = Some(Err(e)),
         },
-        Some((Root::Bucket(bucket), _)) => {
+        Some((Root::Bucket(bucket), target)) => {
             turn = Some(Turn::wait_by_file(&bucket.turn_file(), stop)?);
             durable::remove_stale_of(bucket.spool())?;
             let looked = Bucket::run(stop, Found::look(bucket.clone(), info.store_id.clone()));
+            let looked = looked.and_then(|found| match target.erased {
+                true => Ok(found),
+                false => found.check_not_later(bucket, &info).map(|()| found),
+            });
             found = match looked {
                 Err(e) if matches!(e.kind(), Kind::Config | Kind::Cancelled) => return Err(e),
                 looked => Some(looked),

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Bucket, Object, owner};
 use crate::error::{Error, Kind, Result};
-use crate::publish::manifest::{FILE_NAME, Manifest};
+use crate::publish::SnapshotInfo;
+use crate::publish::manifest::{FILE_NAME, Manifest, rfc3339};
 
 /// What readers resolve, once.
 pub(super) const LATEST: &str = "latest.json";
@@ -55,6 +56,27 @@ impl Found {
             None => None,
         };
         Ok(Found { latest, objects: bucket.list(SNAPSHOTS).await? })
+    }
+
+    /// Refuses to go back behind what readers have seen: a copy of the store, which waits on another host, has nothing
+    /// new, and would have the newest name. Of the store's own snapshot nothing is refused.
+    ///
+    /// # Errors
+    /// `ObjectStore`.
+    pub(crate) fn check_not_later(&self, bucket: &Bucket, info: &SnapshotInfo) -> Result<()> {
+        let Some(latest) = &self.latest else { return Ok(()) };
+        let ours = info.watermark.map(rfc3339);
+        if Some(&latest.snapshot_id) == info.last_id.as_ref() || latest.watermark <= ours {
+            return Ok(());
+        }
+        let text = format!(
+            "{} shows a later state of this mirror (watermark {}) than the store has ({}): another host with a copy of \
+             it publishes there, or an earlier backup was restored; this store's snapshots go there when it is as far",
+            bucket.address(),
+            latest.watermark.as_deref().unwrap_or("none"),
+            ours.as_deref().unwrap_or("none"),
+        );
+        Err(Error::new(Kind::ObjectStore, text))
     }
 
     /// Whether there is anything of a snapshot of this name.

@@ -256,6 +256,34 @@ fn a_place_belongs_to_the_store_that_came_first() {
     assert_eq!(whole(empty.inner()).store_id, "one");
 }
 
+/// A copy of the store that waits on another host has the same id, and would have the newest name.
+#[test]
+fn nothing_goes_behind_what_readers_have_seen_of_another_hosts_copy() {
+    let faulty = Faulty::new();
+    let mut world = world_over(&faulty);
+    world.publish(AT[0]).unwrap();
+    let mut later = whole(faulty.inner());
+    let ours = later.watermark.replace("2026-11-20T01:50:00.123457Z".to_owned()).unwrap();
+    let manifest = Key::from(format!("team/x/snapshots/{}/manifest.json", later.snapshot_id));
+    wait(faulty.inner().put(&manifest, serde_json::to_vec(&later).unwrap().into())).unwrap();
+    change(&world, 70);
+    let before = objects(faulty.inner());
+    let refused = world.publish(AT[1]).unwrap_err();
+    assert_eq!(refused.kind(), Kind::ObjectStore);
+    let said = refused.to_string();
+    assert!(
+        said.contains("(watermark 2026-11-20T01:50:00.123457Z)") && said.contains(&ours),
+        "{said}"
+    );
+    assert!(objects(faulty.inner()) == before);
+    let shown = rows(&world.open_published(), "SELECT count(*) FROM main.cases WHERE id = 70");
+    assert_eq!(shown, ["{'count_star()': 1}"], "the file for analysts is this host's");
+    // What was erased has to go, whoever made it.
+    world.erased = true;
+    world.publish(AT[1]).unwrap();
+    assert_eq!(whole(faulty.inner()).watermark, Some(ours));
+}
+
 #[test]
 fn a_large_file_goes_in_parts_and_is_seen_when_all_are_there() {
     let faulty = Faulty::new();
