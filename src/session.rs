@@ -35,7 +35,7 @@ use crate::cycle::{
 use crate::decode::Context;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{
-    ALERTS, Loader, Looked, RunLog, RunSummary, Settings, State, Store, Writer, Writing,
+    ALERTS, Loader, Looked, RunLog, RunSummary, Settings, State, Store, Writer, Writing, is_there,
 };
 use crate::progress::{Now, Progress};
 use crate::publish::{Published, Root};
@@ -90,6 +90,16 @@ impl Session {
         // Before anything is made, and anything asked.
         config.check_folders()?;
         check_ledger(&config)?;
+        if !is_there(&config.store.path)? {
+            // Whoever lost a store needs that place for its backup.
+            check_targets(&config, None).map_err(|e| {
+                e.within(format!(
+                    "there is no store at {}, and what a new one would show cannot be published (`casemirror \
+                     restore` brings a backup of the earlier one back)",
+                    config.store.path.display()
+                ))
+            })?;
+        }
         let store = Store::open_for(writing, &config, &catalog)?;
         Root::remove_unfinished(store.path())?;
         let session = Session::of(config, catalog, store, progress)?;

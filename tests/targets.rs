@@ -93,8 +93,9 @@ fn a_target_of_another_store_is_refused_before_anything_is_called() {
     let shared = sync_other(&world, &["publish.parquet="]);
     refused(&shared, &["publish.database", "was published by another store"]);
     let shared = sync_other(&world, &["publish.database=other/published.duckdb"]);
-    refused(&shared, &["publish.parquet", "holds snapshots of another store"]);
+    refused(&shared, &["publish.parquet", "holds snapshots of another store", "restore"]);
     assert_eq!(world.sandbox.stats().calls, 0);
+    assert!(!world.path("other/store.duckdb").exists(), "a store was made");
     let own = ["publish.database=other/published.duckdb", "publish.parquet=other/parquet"];
     let output = sync_other(&world, &own);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
