@@ -1,6 +1,8 @@
 //! SQL text: identifiers and literals, quoted, and what every user of DuckDB needs. Nothing is pasted into
 //! SQL without passing here.
 
+use std::path::Path;
+
 use duckdb::{Connection, Row};
 
 use crate::error::{Error, Kind, Result};
@@ -13,6 +15,15 @@ pub(crate) fn ident(name: &str) -> String {
 /// A quoted string literal: `it's` becomes `'it''s'`.
 pub(crate) fn text(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
+}
+
+/// A path as text for SQL, which knows no other.
+///
+/// # Errors
+/// `Io` where it is none.
+pub(crate) fn utf8(path: &Path) -> Result<&str> {
+    path.to_str()
+        .ok_or_else(|| Error::new(Kind::Io, format!("the path {} is not UTF-8", path.display())))
 }
 
 /// Quoted identifiers, separated by commas.

@@ -419,11 +419,11 @@ fn written_duration(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }
 
-/// The same address with a path that ends in `/`, so that [`Url::join`] appends to it.
+/// The same address with a path that ends in one `/`, so that [`Url::join`] appends to it, and that however it is
+/// written it is the same source: a ledger and a lease are an address's.
 pub(super) fn with_final_slash(mut url: Url) -> Url {
-    if !url.path().ends_with('/') {
-        url.set_path(&format!("{}/", url.path()));
-    }
+    let path = format!("{}/", url.path().trim_end_matches('/'));
+    url.set_path(&path);
     url
 }
 

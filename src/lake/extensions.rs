@@ -77,10 +77,7 @@ pub(super) fn load(conn: &Connection, folder: &Path, names: &[&'static str]) -> 
 
 fn load_file(conn: &Connection, path: &Path, name: &str) -> Result<()> {
     let shown = path.display();
-    let text = path
-        .to_str()
-        .ok_or_else(|| Error::new(Kind::Io, format!("the path {shown} is not UTF-8")))?;
-    conn.execute_batch(&format!("LOAD {}", sql::text(text))).map_err(|e| {
+    conn.execute_batch(&format!("LOAD {}", sql::text(sql::utf8(path)?))).map_err(|e| {
         Error::caused(
             Kind::Lake,
             format!("DuckDB does not take {shown} as its extension {name}"),

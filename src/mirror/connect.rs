@@ -91,12 +91,12 @@ pub(super) fn instance(settings: &config::Store) -> Result<Connection> {
 /// Attaches the file as [`STORE`].
 ///
 /// # Errors
-/// As [`connect`].
+/// As [`connect`]; `Io` for a path that is not UTF-8.
 pub(super) fn attach(instance: &Connection, path: &Path, mode: AccessMode) -> Result<()> {
     let read_only = if matches!(mode, AccessMode::ReadOnly) { ", READ_ONLY" } else { "" };
     let attach = format!(
         "ATTACH {} AS {STORE} (ROW_GROUP_SIZE {ROW_GROUP_ROWS}{read_only})",
-        sql::text(&path.display().to_string())
+        sql::text(sql::utf8(path)?)
     );
     instance.execute_batch(&attach).map_err(|e| open_error(path, e))
 }

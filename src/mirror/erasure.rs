@@ -151,16 +151,13 @@ fn copy_rows(conn: &Connection, to: &Path) -> Result<()> {
     let failed = |e| db(&format!("cannot write {}", to.display()), e);
     let store: String =
         conn.query_row("SELECT current_database()", [], |row| row.get(0)).map_err(failed)?;
-    let path = to
-        .to_str()
-        .ok_or_else(|| Error::new(Kind::Io, format!("the path {} is not UTF-8", to.display())))?;
     // Schemas, tables, views, macros, and the comments of all of them.
     conn.execute_batch(&format!(
         "ATTACH {path} AS {ALIAS} (BLOCK_SIZE {BLOCK_BYTES}, ROW_GROUP_SIZE {ROW_GROUP_ROWS}); \
          COPY FROM DATABASE {store} TO {ALIAS}; \
          DELETE FROM {ALIAS}.sync.meta WHERE key = {noted}; \
          CHECKPOINT {ALIAS}; DETACH {ALIAS}",
-        path = sql::text(path),
+        path = sql::text(sql::utf8(to)?),
         store = sql::ident(&store),
         noted = sql::text(Residue::Store.key()),
     ))

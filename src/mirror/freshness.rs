@@ -53,7 +53,8 @@ pub(super) fn newest_version(conn: &Connection, now: Timestamp) -> Result<Timest
     tracing::warn!(
         last_change = %last,
         "rows or closings are dated more than three hours ahead of this machine's clock, which was set back: until then \
-         reports as of an instant may have two versions of one row, and changes of closed months may not be counted"
+         reports as of an instant may have two versions of one row, and what changes in closed months is not counted in \
+         report.journal_statement, then or later"
     );
     Ok(Timestamp::MIN)
 }

@@ -8,7 +8,7 @@ use duckdb::{AccessMode, Config, Connection};
 
 use super::bytes;
 use super::frozen::{Frozen, Image, Pinned};
-use super::{PublishedDatabase, ROW_GROUP_ROWS, Snapshot, Stop, utf8};
+use super::{PublishedDatabase, ROW_GROUP_ROWS, Snapshot, Stop};
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Error, Kind, Result};
 use crate::progress::Progress;
@@ -121,7 +121,7 @@ struct Attachment<'a> {
 
 impl<'a> Attachment<'a> {
     fn of(conn: &'a Connection, path: &Path) -> Result<Attachment<'a>> {
-        let path = sql::text(utf8(path)?);
+        let path = sql::text(sql::utf8(path)?);
         // The default storage version is the oldest, which DuckDB 1.2 reads.
         let attach = format!("ATTACH {path} AS {ALIAS} (ROW_GROUP_SIZE {ROW_GROUP_ROWS})");
         conn.execute_batch(&attach).map_err(|e| db("cannot create the copy of the store", e))?;

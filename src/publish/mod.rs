@@ -329,11 +329,5 @@ pub(crate) fn is_of_the_place(error: &Error) -> bool {
     matches!(error.kind(), Kind::Io | Kind::DiskFull | Kind::ObjectStore)
 }
 
-/// A path as text for SQL, which knows no other.
-fn utf8(path: &Path) -> Result<&str> {
-    path.to_str()
-        .ok_or_else(|| Error::new(Kind::Io, format!("the path {} is not UTF-8", path.display())))
-}
-
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ use super::bucket::{Bucket, PACKS, Written};
 use super::database::open_published;
 use super::owner::published_by;
 use super::workbook::Workbook;
-use super::{Root, Stop, utf8};
+use super::{Root, Stop};
 use crate::catalog::{Catalog, EXTRA_COLUMN, Group, JOURNAL_COLUMNS, LINE_NUMBER, Resource};
 use crate::config::JournalLevel;
 use crate::durable::{self, Access, Replacement};
@@ -104,7 +104,7 @@ fn write_files(
             [("parquet", "FORMAT parquet, COMPRESSION zstd"), ("csv", "FORMAT csv, HEADER")]
         {
             put(&format!("{}.{extension}", sheet.name), &|path| {
-                let sql = format!("COPY ({rows}) TO {} ({format})", sql::text(utf8(path)?));
+                let sql = format!("COPY ({rows}) TO {} ({format})", sql::text(sql::utf8(path)?));
                 conn.execute_batch(&sql)
                     .map_err(|e| db(&format!("cannot write {}.{extension}", sheet.name), e))
             })?;

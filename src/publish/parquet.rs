@@ -11,7 +11,7 @@ use super::footer;
 use super::manifest::{self, File, Manifest, rfc3339};
 use super::parts::{self, Part};
 use super::snapshots;
-use super::{ParquetTarget, PublishedParquet, Root, Snapshot, Stop, utf8};
+use super::{ParquetTarget, PublishedParquet, Root, Snapshot, Stop};
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Error, Kind, Result};
 use crate::failpoint;
@@ -117,7 +117,7 @@ impl<'a> Export<'a> {
         let sql = format!(
             "COPY ({}) TO {} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP_ROWS})",
             part.query(&columns),
-            sql::text(utf8(&path)?)
+            sql::text(sql::utf8(&path)?)
         );
         let rows: i64 =
             conn.query_row(&sql, [], |row| row.get(0)).map_err(|e| not_written(&name, e))?;

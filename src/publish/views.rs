@@ -14,7 +14,7 @@ use duckdb::{AccessMode, Config, Connection};
 
 use super::manifest::{self, Manifest};
 use super::owner::{self, metadata};
-use super::{footer, snapshots, utf8};
+use super::{footer, snapshots};
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Error, Result};
 use crate::sql::{self, db};
@@ -174,7 +174,7 @@ fn fill(
         |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)),
     )?;
     let root_of = |root: &Path| -> Result<String> {
-        let root = sql::text(&literal(utf8(root)?));
+        let root = sql::text(&literal(sql::utf8(root)?));
         Ok(format!("CREATE OR REPLACE MACRO {ROOT}() AS {root}"))
     };
     let mut batch = vec![
@@ -260,7 +260,8 @@ fn statements(store: &Connection, target: &ViewsTarget<'_>) -> Result<Vec<Vec<St
         }
         statements.push(of_view);
     }
-    statements.push(vec![format!("COMMENT ON MACRO {ROOT} IS {}", sql::text(utf8(target.root)?))]);
+    statements
+        .push(vec![format!("COMMENT ON MACRO {ROOT} IS {}", sql::text(sql::utf8(target.root)?))]);
     Ok(statements)
 }
 

@@ -178,8 +178,12 @@ fn the_schedules_zone_is_the_sources_unless_it_is_set() {
 
 #[test]
 fn the_base_address_keeps_its_path_and_ends_in_a_slash() {
+    for written in ["example.com/gateway/v1", "example.com/gateway/v1/", "EXAMPLE.com/gateway/v1//"]
+    {
+        let config = load(&REQUIRED.replace("api.example.com", written));
+        assert_eq!(config.source.base_url.as_str(), "https://example.com/gateway/v1/");
+    }
     let config = load(&REQUIRED.replace("api.example.com", "example.com/gateway/v1"));
-    assert_eq!(config.source.base_url.as_str(), "https://example.com/gateway/v1/");
     let url = config.source.base_url.join("api/User").unwrap();
     assert_eq!(url.as_str(), "https://example.com/gateway/v1/api/User");
 }
