@@ -160,13 +160,12 @@ fn open_users(users: &Path) -> Result<File> {
         .map_err(|e| error::io("open", users, e))
 }
 
-/// What tells a file from its copies: its number, and when that was given to it. Not the device: that of a network's
-/// file system differs from mount to mount.
+/// What tells a file from its copies: its number, and when that was given to it, where the file system says so. Not the
+/// device, which may be another one in the next boot: a machine that is killed finds its lease again by its name.
 fn identity(users: &Path) -> Result<String> {
     let about = open_users(users)?.metadata().map_err(|e| error::io("look at", users, e))?;
     let born = about.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-    let born = born.map_or(u128::from(about.dev()), |born| born.as_nanos());
-    Ok(format!("{}/{born}", about.ino()))
+    Ok(format!("{}/{}", about.ino(), born.unwrap_or_default().as_nanos()))
 }
 
 /// A new name. Which register was `reached` a copy knows of the machine that it was copied from: it does not go on alone
