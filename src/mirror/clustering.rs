@@ -7,14 +7,15 @@
 
 use duckdb::Connection;
 
-use super::connect::ROW_GROUP_ROWS;
 use super::state::{State, batch};
 use crate::catalog::{Catalog, Group, Resource};
 use crate::error::Result;
 use crate::sql::{self, query, scalar_i64};
 
+/// Rows in a row group of the store, as DuckDB makes them.
+const ROW_GROUP_ROWS: i64 = 122_880;
 /// It pays where a case has to be looked for among more rows than this. Less is read in a millisecond.
-const WORTH_ROWS: i64 = 30 * ROW_GROUP_ROWS as i64;
+const WORTH_ROWS: i64 = 4 * ROW_GROUP_ROWS;
 /// Rows that are moved in one transaction.
 const SLICE_ROWS: i64 = 50_000;
 /// Of how many scopes it is asked among how many rows they have to be looked for.
@@ -152,9 +153,7 @@ mod tests {
     use super::*;
     use crate::mirror::reports::fixture;
 
-    /// Rows of a row group of a file that is not attached, as the one of these tests.
-    const GROUP: i64 = 122_880;
-    const NOTES: i64 = 3 * GROUP;
+    const NOTES: i64 = 3 * ROW_GROUP_ROWS;
 
     /// The rows of all notes as one number, in whatever order.
     fn contents(conn: &Connection) -> (i64, String) {
@@ -163,7 +162,7 @@ mod tests {
     }
 
     fn notes(conn: &Connection, catalog: &Catalog) -> Option<Clustered> {
-        scattered_beyond(conn, catalog, 2 * GROUP).unwrap().pop()
+        scattered_beyond(conn, catalog, 2 * ROW_GROUP_ROWS).unwrap().pop()
     }
 
     #[test]

@@ -6,9 +6,8 @@ use std::path::Path;
 
 use duckdb::{AccessMode, Connection};
 
-use super::connect::{self, connect};
 use super::log::Bounds;
-use super::open::{check_format, is_there, no_store};
+use super::open::{check_format, connect, is_there, no_store};
 use super::schema::{self, FORMAT};
 use super::secrets;
 use crate::config::{self, Config};
@@ -55,7 +54,7 @@ impl Standing {
     /// # Errors
     /// `Store`.
     pub(crate) fn connection(&self) -> Result<Connection> {
-        connect::another(&self.root)
+        self.root.try_clone().map_err(|e| db("cannot open another connection to the store", e))
     }
 
     /// Its file, and its bounds.

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use duckdb::Connection;
 
-use super::connect::{BLOCK_BYTES, ROW_GROUP_ROWS};
+use super::open::BLOCK_BYTES;
 use super::schema;
 use crate::config::Config;
 use crate::durable::{self, Access, Replacement};
@@ -65,6 +65,10 @@ const LAST: &str = "erasures";
 
 /// Name under which the file that takes the store's place is attached.
 const ALIAS: &str = "casemirror_rewrite";
+
+/// Rows in a row group of a file that is written whole. A group is compressed as a whole by each thread,
+/// and at DuckDB's 122,880 a group of the widest tables does not fit a store.memory_limit of 400 MB.
+pub(crate) const ROW_GROUP_ROWS: usize = 16_384;
 
 /// Key of `sync.meta`: the state of the store that the newest Parquet snapshot shows.
 pub(crate) const SHOWN_BY_PARQUET: &str = "published_parquet_state";

@@ -13,7 +13,6 @@ mod clustering;
 mod comments;
 mod commit;
 mod compare;
-mod connect;
 mod contacts;
 mod content;
 mod controls;
@@ -72,6 +71,7 @@ mod waiting;
 mod wanted;
 mod writer;
 
+use crate::sql::db;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -83,10 +83,10 @@ pub(crate) use closings::{ClosingMonth, Closings, MonthOf};
 #[cfg(test)]
 pub(crate) use compare::Note;
 pub(crate) use compare::{CellDifference, Cells, Line, compare, journal_lines};
-pub(crate) use connect::ROW_GROUP_ROWS;
 pub(crate) use copies::{Described, Standing, check_not_newer, secrets_file, secrets_of, settle};
 pub(crate) use erasure::{
-    Residue, SHOWN_BY_PARQUET, STAY_IN_SNAPSHOTS, holds_erased, note_replaced, stay_in_snapshots,
+    ROW_GROUP_ROWS, Residue, SHOWN_BY_PARQUET, STAY_IN_SNAPSHOTS, holds_erased, note_replaced,
+    stay_in_snapshots,
 };
 pub(crate) use forgetting::Taken;
 pub(crate) use freshness::Freshness;
@@ -148,7 +148,7 @@ impl Store {
     /// Another connection to the same database, for reading.
     pub fn connection(&self) -> Result<Connection> {
         let root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
-        connect::another(&root)
+        root.try_clone().map_err(|e| db("cannot open another connection to the store", e))
     }
 
     /// Gives DuckDB another limit than `store.memory_limit`, in its notation.

@@ -9,15 +9,14 @@ use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use duckdb::{AccessMode, Connection};
+use duckdb::{AccessMode, Config as DuckConfig, Connection};
 
-use super::connect::{attach, connect, instance};
 use super::differences::{described, differences, disabled};
 use super::forgetting::{self, Taken, forgotten};
 use super::log::Bounds;
-use super::overlay::Overlay;
+use super::overlay::{self, Overlay};
 use super::schema::{self, FORMAT};
-use super::threads::Threads;
+use super::threads::{self, Threads};
 use super::{Residue, Store, align, erasure, secrets};
 use crate::catalog::Catalog;
 use crate::config;
@@ -25,6 +24,11 @@ use crate::decode::Privacy;
 use crate::durable::{self, Access, Replacement};
 use crate::error::{self, Error, Kind, Result};
 use crate::sql::{self, db};
+
+/// Size of a block of a new store, in bytes. DuckDB's own 262,144 make small tables cost much: every
+/// column of every table takes a block and a buffer. From 32,768 down, large tables are compressed
+/// worse.
+pub(super) const BLOCK_BYTES: &str = "65536";
 
 /// What a store is opened for by what writes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,12 +99,17 @@ impl Store {
     /// Those of [`Store::look`].
     pub(crate) fn over(config: &config::Config, catalog: &Catalog) -> Result<Looked> {
         let path = &config.store.path;
-        let root = instance(&config.store)?;
+        let root = connect(&config.store, Path::new(":memory:"), AccessMode::Automatic)?;
         if !is_there(path)? {
             schema::prepare(&root, config, catalog, |_| Ok(rand::random()))?;
             return looked(root, config, catalog, None);
         }
-        attach(&root, path, AccessMode::ReadOnly)?;
+        let attach = format!(
+            "ATTACH {} AS {} (READ_ONLY)",
+            sql::text(&path.display().to_string()),
+            overlay::STORE
+        );
+        root.execute_batch(&attach).map_err(|e| open_error(path, e))?;
         let overlay = Overlay::lay(&root, config.feed.calls)?;
         looked(root, config, catalog, Some(overlay))
     }
@@ -233,8 +242,7 @@ pub(crate) fn is_there(path: &Path) -> Result<bool> {
 
 pub(super) fn no_store(path: &Path) -> Error {
     let shown = path.display();
-    let hint = "`casemirror sync` makes it, `casemirror restore` brings a backup back";
-    Error::new(Kind::Io, format!("there is no store at {shown} yet: {hint}"))
+    Error::new(Kind::Io, format!("there is no store at {shown} yet: `casemirror sync` makes it"))
 }
 
 /// Takes what was erased out of the store's file too. Where that fails for now, the store is as good as
@@ -364,4 +372,58 @@ fn keep_a_copy(root: &Connection, mut store: &File, path: &Path, format: i64) ->
          and may be removed when all is well"
     );
     Ok(())
+}
+
+pub(super) fn connect(
+    settings: &config::Store,
+    path: &Path,
+    mode: AccessMode,
+) -> Result<Connection> {
+    let options = DuckConfig::default()
+        .access_mode(mode)
+        .and_then(|o| o.max_memory(&settings.memory_limit))
+        .and_then(|o| o.enable_autoload_extension(false))
+        .and_then(|o| o.with("autoinstall_known_extensions", "false"))
+        .and_then(|o| o.with("preserve_insertion_order", "false"))
+        .and_then(|o| o.with("checkpoint_threshold", Bounds::of(&settings.memory_limit).log()))
+        .and_then(|o| o.with("default_block_size", BLOCK_BYTES))
+        .and_then(|o| o.threads(threads::FEW as i64))
+        .map_err(|e| db("cannot set DuckDB's options", e))?;
+    let connection = Connection::open_with_flags(path, options).map_err(|e| open_error(path, e))?;
+    // A store must not grow on whatever disk the process was started from.
+    let spill = format!("{}.tmp", settings.path.display());
+    connection
+        .execute_batch(&format!("SET temp_directory = {}; SET TimeZone = 'UTC'", sql::text(&spill)))
+        .or_else(|e| {
+            // Without ICU there is no time zone to set, and none is needed.
+            if e.to_string().contains("TimeZone") {
+                connection.execute_batch(&format!("SET temp_directory = {}", sql::text(&spill)))
+            } else {
+                Err(e)
+            }
+        })
+        .map_err(|e| db("cannot set the store's temporary folder", e))?;
+    Ok(connection)
+}
+
+/// DuckDB tells these cases apart only in words.
+fn open_error(path: &Path, source: duckdb::Error) -> Error {
+    let text = source.to_string();
+    let shown = path.display();
+    if text.contains("Could not set lock") || text.contains("Conflicting lock") {
+        let holder = text
+            .split("Conflicting lock is held in ")
+            .nth(1)
+            .and_then(|rest| rest.split(". See").next())
+            .map_or(String::new(), |holder| format!(" by {}", holder.trim()));
+        return Error::new(Kind::StoreLocked, format!("the store {shown} is held{holder}"));
+    }
+    if text.contains("version number") {
+        return Error::caused(
+            Kind::StoreNewer,
+            format!("the store {shown} was written by another version of DuckDB"),
+            source,
+        );
+    }
+    db(&format!("cannot open the store {shown}"), source)
 }

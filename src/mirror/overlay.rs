@@ -8,12 +8,14 @@ use std::collections::BTreeSet;
 
 use duckdb::Connection;
 
-use super::connect::STORE;
 use super::state::fetched;
 use super::state::{batch, list};
 use super::unreadable::FEED_TABLES;
 use crate::error::Result;
 use crate::sql::{self, query};
+
+/// The name that the file has beside the database in memory.
+pub(super) const STORE: &str = "store";
 
 /// Tables that a poll writes and that are small: all of their rows are copied.
 const COPIED: [&str; 4] = ["meta", "feeds", "failures", "fetched_marks"];
