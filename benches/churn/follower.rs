@@ -110,6 +110,7 @@ impl Follower {
             store_id: "bench".to_owned(),
             state: String::new(),
             last_id: None,
+            uploaded: None,
         };
         let targets =
             Targets { database: Some(&self.config.publish.database), parquet: None, views: None };

@@ -198,6 +198,7 @@ pub(crate) fn publish(folder: &Path) -> Figures {
         store_id: "bench".to_owned(),
         state: String::new(),
         last_id: None,
+        uploaded: None,
     };
     let targets = Targets { database: Some(&config.publish.database), parquet, views: None };
     let file = (store.file().expect("the store is a file"), store.bounds());

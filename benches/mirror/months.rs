@@ -67,6 +67,7 @@ fn measured(conn: &duckdb::Connection, folder: &Path, linked: usize) -> Figures 
         store_id: "bench".to_owned(),
         state: String::new(),
         last_id: None,
+        uploaded: None,
     };
     let start = Instant::now();
     let targets = Targets { database: None, parquet: Some(target), views: None };

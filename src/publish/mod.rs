@@ -78,6 +78,8 @@ pub struct SnapshotInfo {
     pub state: String,
     /// What the last snapshot was called that was published, or was to be; `None` where there was none.
     pub last_id: Option<String>,
+    /// Where the snapshot is that this store uploaded last ([`PublishedParquet::address`]).
+    pub uploaded: Option<String>,
 }
 
 /// Where to publish.

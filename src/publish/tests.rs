@@ -34,6 +34,8 @@ struct World {
     views_root: Option<PathBuf>,
     /// Where snapshots go instead of a folder, whose store it is then, and whether earlier ones hold what was erased.
     bucket: Option<Bucket>,
+    /// Where the snapshot is that it uploaded last, if that is to be known.
+    uploaded: Option<String>,
     store_id: &'static str,
     erased: bool,
     /// Held by what commits rows while something is published: nothing does while a state is frozen.
@@ -58,6 +60,7 @@ impl World {
             views: None,
             views_root: None,
             bucket: None,
+            uploaded: None,
             store_id: "one",
             erased: false,
             committing: Mutex::default(),
@@ -104,7 +107,8 @@ impl World {
             }),
         };
         let watermark = Some("2026-11-20T01:50:00.1234567Z".parse().unwrap());
-        let info = SnapshotInfo { watermark, ..info(self.store_id, at) };
+        let uploaded = self.uploaded.clone();
+        let info = SnapshotInfo { watermark, uploaded, ..info(self.store_id, at) };
         let begun = begin(&targets, info, stop)?;
         let reading = self.conn.try_clone().unwrap();
         let frozen = {
@@ -389,6 +393,7 @@ fn info(store_id: &str, at: &str) -> SnapshotInfo {
         store_id: store_id.to_owned(),
         state: String::new(),
         last_id: None,
+        uploaded: None,
     }
 }
 

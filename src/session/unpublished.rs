@@ -25,6 +25,8 @@ pub(super) const SHOWN_BY_DATABASE: &str = "published_state";
 
 /// Key of `sync.meta`: the feed's bound, in ticks, when what is pending was last collected.
 const WATERMARK: &str = "watermark";
+/// Key of `sync.meta`: where the snapshot is that was uploaded last.
+pub(super) const UPLOADED: &str = "uploaded_snapshot";
 
 /// Why there is nothing to publish.
 pub(crate) const NOTHING_LISTED: &str =
@@ -219,5 +221,6 @@ pub(crate) fn snapshot_info(
         last_id: sql::query(conn, "SELECT snapshot_id FROM sync.snapshot", |row| row.get(0))?
             .into_iter()
             .next(),
+        uploaded: state.meta(UPLOADED)?,
     }))
 }

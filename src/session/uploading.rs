@@ -10,7 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::Session;
 use super::publishing::blocking;
-use super::unpublished::{note_shown, shown_at};
+use super::unpublished::{UPLOADED, note_shown, shown_at};
 use crate::error::{Kind, Result};
 use crate::failpoint;
 use crate::mirror::{ParquetLag, State};
@@ -117,7 +117,7 @@ impl Session {
         let result = if done.is_ok() { "ok" } else { "failed" };
         metrics::counter!("casemirror_uploads_total", "result" => result).increment(1);
         let noted = match &done {
-            Ok(_) => self.note_uploaded(readable).await,
+            Ok(parquet) => self.note_uploaded(readable, parquet.address.clone()).await,
             Err(error) if error.kind() == Kind::Cancelled => Ok(()),
             Err(error) => self.note_lag(error.chain()).await,
         };
@@ -151,11 +151,16 @@ impl Session {
         Ok(parquet)
     }
 
-    async fn note_uploaded(&self, readable: String) -> Result<()> {
+    async fn note_uploaded(&self, readable: String, snapshot: String) -> Result<()> {
         let Some(root @ Root::Bucket(_)) = &self.root else { return Ok(()) };
         self.publishing.uploads.is_empty.store(false, Ordering::Relaxed);
         let (address, shown) = (root.address(), shown_at(root, &readable, ""));
-        self.writer.run(move |conn| note_shown(conn, &address, &shown)).await
+        self.writer
+            .run(move |conn| {
+                State::new(conn).set_meta(UPLOADED, &snapshot)?;
+                note_shown(conn, &address, &shown)
+            })
+            .await
     }
 
     async fn note_lag(&self, error: String) -> Result<()> {

@@ -59,14 +59,16 @@ impl Found {
     }
 
     /// Refuses to go back behind what readers have seen: a copy of the store, which waits on another host, has nothing
-    /// new, and would have the newest name. Of the store's own snapshot nothing is refused.
+    /// new, and would have the newest name. Behind what this store has uploaded itself it may go: a longer
+    /// `feed.overlap`, or a clock that is set back, moves the watermark back.
     ///
     /// # Errors
     /// `ObjectStore`.
     pub(crate) fn check_not_later(&self, bucket: &Bucket, info: &SnapshotInfo) -> Result<()> {
         let Some(latest) = &self.latest else { return Ok(()) };
         let ours = info.watermark.map(rfc3339);
-        if Some(&latest.snapshot_id) == info.last_id.as_ref() || latest.watermark <= ours {
+        let place = bucket.address_of(&format!("{SNAPSHOTS}/{}", latest.snapshot_id));
+        if info.uploaded.as_ref() == Some(&place) || latest.watermark <= ours {
             return Ok(());
         }
         let text = format!(

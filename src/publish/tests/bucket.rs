@@ -256,16 +256,22 @@ fn a_place_belongs_to_the_store_that_came_first() {
     assert_eq!(whole(empty.inner()).store_id, "one");
 }
 
-/// A copy of the store that waits on another host has the same id, and would have the newest name.
+/// As if a copy of the store on another host had published later: it has the same id. Returns what the newest snapshot is
+/// called, and the watermark that it had.
+fn move_ahead(store: &InMemory) -> (String, String) {
+    let mut later = whole(store);
+    let earlier = later.watermark.replace("2026-11-20T01:50:00.123457Z".to_owned()).unwrap();
+    let manifest = Key::from(format!("team/x/snapshots/{}/manifest.json", later.snapshot_id));
+    wait(store.put(&manifest, serde_json::to_vec(&later).unwrap().into())).unwrap();
+    (later.snapshot_id, earlier)
+}
+
 #[test]
 fn nothing_goes_behind_what_readers_have_seen_of_another_hosts_copy() {
     let faulty = Faulty::new();
     let mut world = world_over(&faulty);
     world.publish(AT[0]).unwrap();
-    let mut later = whole(faulty.inner());
-    let ours = later.watermark.replace("2026-11-20T01:50:00.123457Z".to_owned()).unwrap();
-    let manifest = Key::from(format!("team/x/snapshots/{}/manifest.json", later.snapshot_id));
-    wait(faulty.inner().put(&manifest, serde_json::to_vec(&later).unwrap().into())).unwrap();
+    let (newest, ours) = move_ahead(faulty.inner());
     change(&world, 70);
     let before = objects(faulty.inner());
     let refused = world.publish(AT[1]).unwrap_err();
@@ -278,9 +284,14 @@ fn nothing_goes_behind_what_readers_have_seen_of_another_hosts_copy() {
     assert!(objects(faulty.inner()) == before);
     let shown = rows(&world.open_published(), "SELECT count(*) FROM main.cases WHERE id = 70");
     assert_eq!(shown, ["{'count_star()': 1}"], "the file for analysts is this host's");
-    // What was erased has to go, whoever made it.
-    world.erased = true;
+    // Its own it may go behind: the watermark moves back with a longer feed.overlap.
+    world.uploaded = Some(format!("s3://mirror/team/x/snapshots/{newest}"));
     world.publish(AT[1]).unwrap();
+    assert_eq!(whole(faulty.inner()).watermark.as_ref(), Some(&ours));
+    // What was erased has to go, whoever made it.
+    move_ahead(faulty.inner());
+    world.erased = true;
+    world.publish(AT[2]).unwrap();
     assert_eq!(whole(faulty.inner()).watermark, Some(ours));
 }
 

@@ -95,6 +95,7 @@ fn another_publishing_waits_until_it_is_its_turn() {
             store_id: store_id.to_owned(),
             state: String::new(),
             last_id: None,
+            uploaded: None,
         };
         begin(&targets, info, stop)
     };

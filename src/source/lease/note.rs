@@ -53,13 +53,22 @@ impl Note {
         let users = with_suffix(ledger, ".lease-users");
         let beside = identity(&users)?;
         let content = match read(&path)? {
-            Some(Content { beside: None, machine, reached, alone_in }) => {
-                let content = Content { machine, beside: Some(beside.clone()), reached, alone_in };
+            Some(Content { beside: None, machine, reached, .. }) => {
+                // Another process, of an earlier version, may just be noting that it is not alone.
+                let content =
+                    Content { machine, beside: Some(beside.clone()), reached, alone_in: None };
                 write(&path, &content)?;
                 content
             }
             Some(content) if content.beside.as_ref() == Some(&beside) => content,
-            Some(copied) => draw(&path, &beside, copied.reached)?,
+            Some(copied) => {
+                tracing::warn!(
+                    note = %path.display(),
+                    "it is a copy, or was moved by copying: for the lease this is another machine. Where the earlier one \
+                     held the lease and was killed, `casemirror lease --release` gives it back"
+                );
+                draw(&path, &beside, copied.reached)?
+            }
             None => draw(&path, &beside, None)?,
         };
         Ok(Note { path, machine: content.machine, beside, users })
