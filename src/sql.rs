@@ -17,6 +17,14 @@ pub(crate) fn text(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
 }
 
+/// A path as a quoted string literal.
+///
+/// # Errors
+/// As [`utf8`].
+pub(crate) fn path(path: &Path) -> Result<String> {
+    utf8(path).map(text)
+}
+
 /// A path as text for SQL, which knows no other.
 ///
 /// # Errors

@@ -77,7 +77,7 @@ pub(super) fn load(conn: &Connection, folder: &Path, names: &[&'static str]) -> 
 
 fn load_file(conn: &Connection, path: &Path, name: &str) -> Result<()> {
     let shown = path.display();
-    conn.execute_batch(&format!("LOAD {}", sql::text(sql::utf8(path)?))).map_err(|e| {
+    conn.execute_batch(&format!("LOAD {}", sql::path(path)?)).map_err(|e| {
         Error::caused(
             Kind::Lake,
             format!("DuckDB does not take {shown} as its extension {name}"),

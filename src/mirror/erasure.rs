@@ -161,7 +161,7 @@ fn copy_rows(conn: &Connection, to: &Path) -> Result<()> {
          COPY FROM DATABASE {store} TO {ALIAS}; \
          DELETE FROM {ALIAS}.sync.meta WHERE key = {noted}; \
          CHECKPOINT {ALIAS}; DETACH {ALIAS}",
-        path = sql::text(sql::utf8(to)?),
+        path = sql::path(to)?,
         store = sql::ident(&store),
         noted = sql::text(Residue::Store.key()),
     ))

@@ -70,9 +70,11 @@ pub fn begin(targets: &Targets<'_>, info: SnapshotInfo, stop: &Stop) -> Result<S
             turn = Some(Turn::wait_by_file(&bucket.turn_file(), stop)?);
             durable::remove_stale_of(bucket.spool())?;
             let looked = Bucket::run(stop, Found::look(bucket.clone(), info.store_id.clone()));
-            let looked = looked.and_then(|found| match target.erased {
-                true => Ok(found),
-                false => found.check_not_later(bucket, &info).map(|()| found),
+            let looked = looked.and_then(|found| {
+                if !target.erased {
+                    found.check_not_later(bucket, &info)?;
+                }
+                Ok(found)
             });
             found = match looked {
                 Err(e) if matches!(e.kind(), Kind::Config | Kind::Cancelled) => return Err(e),

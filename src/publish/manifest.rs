@@ -129,7 +129,7 @@ pub(super) fn measure(path: &Path) -> Result<(u64, String)> {
 }
 
 /// An instant, cut to the microseconds that the tables have.
-pub(in crate::publish) fn rfc3339(instant: Timestamp) -> String {
+pub(super) fn rfc3339(instant: Timestamp) -> String {
     instant.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 

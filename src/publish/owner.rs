@@ -65,8 +65,8 @@ pub(crate) fn check_database(
         return Err(not_published());
     }
     match open_published(target).and_then(|conn| published_by(&conn)) {
-        Ok(owner) if owner == store_id && !owner.is_empty() => Ok(()),
         Ok(owner) if owner.is_empty() => Err(not_published()),
+        Ok(owner) if owner == store_id => Ok(()),
         Ok(_) => Err(refused("publish.database", target, "was published by another store")),
         Err(error) => {
             tracing::debug!(error = error.chain(), "whose the published file is cannot be read");

@@ -104,7 +104,7 @@ fn write_files(
             [("parquet", "FORMAT parquet, COMPRESSION zstd"), ("csv", "FORMAT csv, HEADER")]
         {
             put(&format!("{}.{extension}", sheet.name), &|path| {
-                let sql = format!("COPY ({rows}) TO {} ({format})", sql::text(sql::utf8(path)?));
+                let sql = format!("COPY ({rows}) TO {} ({format})", sql::path(path)?);
                 conn.execute_batch(&sql)
                     .map_err(|e| db(&format!("cannot write {}.{extension}", sheet.name), e))
             })?;

@@ -117,7 +117,7 @@ impl<'a> Export<'a> {
         let sql = format!(
             "COPY ({}) TO {} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP_ROWS})",
             part.query(&columns),
-            sql::text(sql::utf8(&path)?)
+            sql::path(&path)?
         );
         let rows: i64 =
             conn.query_row(&sql, [], |row| row.get(0)).map_err(|e| not_written(&name, e))?;

@@ -260,8 +260,7 @@ fn statements(store: &Connection, target: &ViewsTarget<'_>) -> Result<Vec<Vec<St
         }
         statements.push(of_view);
     }
-    statements
-        .push(vec![format!("COMMENT ON MACRO {ROOT} IS {}", sql::text(sql::utf8(target.root)?))]);
+    statements.push(vec![format!("COMMENT ON MACRO {ROOT} IS {}", sql::path(target.root)?)]);
     Ok(statements)
 }
 

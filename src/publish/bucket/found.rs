@@ -67,7 +67,7 @@ impl Found {
     pub(crate) fn check_not_later(&self, bucket: &Bucket, info: &SnapshotInfo) -> Result<()> {
         let Some(latest) = &self.latest else { return Ok(()) };
         let ours = info.watermark.map(rfc3339);
-        let place = bucket.address_of(&format!("{SNAPSHOTS}/{}", latest.snapshot_id));
+        let place = address_of_snapshot(bucket, &latest.snapshot_id);
         if info.uploaded.as_ref() == Some(&place) || latest.watermark <= ours {
             return Ok(());
         }
@@ -116,6 +116,11 @@ pub(super) async fn read_manifest(bucket: &Bucket, name: &str) -> Result<Option<
     };
     let manifest = serde_json::from_slice(&content);
     Ok(manifest.inspect_err(|e| tracing::warn!("{address} is no manifest: {e}")).ok())
+}
+
+/// `s3://bucket/prefix/snapshots/<id>`.
+pub(super) fn address_of_snapshot(bucket: &Bucket, id: &str) -> String {
+    bucket.address_of(&format!("{SNAPSHOTS}/{id}"))
 }
 
 /// Where the manifest of a snapshot is.

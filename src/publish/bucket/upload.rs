@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 
-use super::found::{self, Found, LATEST, Latest, SNAPSHOTS, json, manifest_of};
+use super::found::{self, Found, LATEST, Latest, json, manifest_of};
 use super::retention::{self, Keep, Plan};
 use super::{Bucket, CONCURRENCY, Object, Put, owner};
 use crate::durable::{self, Replacement};
@@ -118,7 +118,7 @@ impl Upload {
         }
         let manifest = &self.manifest;
         Ok(PublishedParquet {
-            address: self.bucket.address_of(&format!("{SNAPSHOTS}/{}", manifest.snapshot_id)),
+            address: found::address_of_snapshot(&self.bucket, &manifest.snapshot_id),
             files: manifest.files.len(),
             linked: about.unchanged,
             rows: manifest.files.iter().map(|f| f.rows).sum(),
