@@ -190,6 +190,59 @@ fn killed_at_any_point_of_a_publishing_the_next_one_makes_it_equal() {
 }
 
 #[test]
+fn a_copy_of_an_earlier_state_does_not_take_the_lake_back() {
+    let Some(lake) = LakeWorld::in_a_file(8) else { return };
+    lake.world.sync();
+    let (file, copy) = (lake.world.path("data/casemirror.duckdb"), lake.world.path("copy.duckdb"));
+    let watermark = || -> i64 {
+        one(&lake.world.published(), "SELECT epoch_us(watermark) FROM report.snapshot")
+    };
+    // On another host the copy is all that there is; both have a lake.
+    let assert_refused = || {
+        let newest = lake.world.path("newest.duckdb");
+        fs::rename(&file, &newest).unwrap();
+        fs::copy(&copy, &file).unwrap();
+        let output = lake.world.run(&["lake", "publish"]);
+        assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+        assert!(shown(&output).contains("shows a later state"), "{}", shown(&output));
+        fs::rename(&newest, &file).unwrap();
+        lake.assert_equal();
+    };
+    fs::copy(&file, &copy).unwrap();
+    let (store, earlier) =
+        (lake.world.path("data/store.duckdb"), lake.world.path("earlier.duckdb"));
+    fs::copy(&store, &earlier).unwrap();
+    change(&lake, 0);
+    lake.world.sync();
+    assert_refused();
+
+    // What this store carried itself it may go behind.
+    let before = watermark();
+    fs::copy(&file, &copy).unwrap();
+    lake.configure("[feed]\ncalls = 1000\nper = \"1s\"\noverlap = \"3h\"\n", "");
+    change(&lake, 3);
+    lake.world.sync();
+    assert!(watermark() < before, "the watermark was to go back");
+    lake.assert_equal();
+
+    // What is erased goes, and a copy from before does not bring it back.
+    fs::copy(&file, &copy).unwrap();
+    let forget = || {
+        let contact: i64 = one(&lake.reader(), "SELECT min(id) FROM lake.main.contacts");
+        let output = lake.world.run(&["forget", "--contact", &contact.to_string()]);
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+        lake.assert_equal();
+    };
+    forget();
+    assert_refused();
+
+    // It goes in a store that was put back, too.
+    fs::copy(&earlier, &store).unwrap();
+    let _ = fs::remove_file(lake.world.path("data/store.duckdb.wal"));
+    forget();
+}
+
+#[test]
 fn a_lake_of_another_mirror_and_one_that_nobody_made_is_refused() {
     let Some(lake) = LakeWorld::in_a_file(4) else { return };
     lake.world.sync();

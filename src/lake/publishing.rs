@@ -28,6 +28,8 @@ pub(crate) struct Carried {
     /// The snapshot of the mirror that the lake shows now.
     pub(crate) snapshot_id: String,
     pub(crate) taken_at: Timestamp,
+    /// Which erasure from the store was the last before it.
+    pub(super) erasures: String,
     /// It showed that before.
     pub(crate) unchanged: bool,
     /// Tables of which rows changed, or that were made.
@@ -44,14 +46,14 @@ pub(crate) struct Carried {
 ///
 /// # Errors
 /// `Config`, `Tenant`, `StoreNewer`: the lake is not this mirror's, or something is missing. `Lake`: DuckDB, the
-/// catalog or the object store failed; readers see what they saw before.
+/// catalog or the object store failed, or the lake shows a later state of this mirror; readers see what they saw before.
 pub(crate) fn publish(errand: &Errand, mut step: impl FnMut(&str)) -> Result<Carried> {
     let catalog = Catalog::load(errand.resources.as_deref())?;
     // Who may read the lake is said by the folders that it is in.
     rustix::process::umask(Mode::from_raw_mode(0o022));
     step("opening the lake");
     let engine = Engine::open(errand)?;
-    let published = Published::read(&engine)?;
+    let published = Published::read(&engine, &errand.place())?;
     engine.attach(errand, &published.store_id)?;
     empty_spill(&errand.spill)?;
     let shown = Shown::read(&engine, &published, &errand.schema)?;
@@ -59,12 +61,16 @@ pub(crate) fn publish(errand: &Errand, mut step: impl FnMut(&str)) -> Result<Car
     let mut carried = Carried {
         snapshot_id: published.snapshot_id.clone(),
         taken_at: published.taken_at,
+        erasures: published.erasures.clone(),
         ..Carried::default()
     };
     if shown.as_ref().is_some_and(|shown| shown.is(&published)) {
         carried.unchanged = true;
     } else {
         let (shown, published) = (shown.as_ref(), &published);
+        if let Some(shown) = shown {
+            shown.check_not_later(published, &errand.schema)?;
+        }
         carry(&engine, errand, &catalog, (shown, published), &mut carried, &mut step)?;
     }
     // Whoever reads an earlier snapshot would see it still. A publishing that was killed before it came to this has

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::engine::{Engine, LAKE, PUBLISHED};
+use super::standing::Standing;
 use crate::error::{Error, Kind, Result};
 use crate::sql::{self, from_micros, instant};
 
@@ -38,6 +39,8 @@ pub(super) struct Published {
     tenant: Option<String>,
     /// Which erasure from it was the last.
     pub(super) erasures: String,
+    /// What this store has carried to the lake before, as it knew when this was published.
+    before: Standing,
 }
 
 /// What the lake shows.
@@ -45,6 +48,7 @@ pub(super) struct Published {
 pub(super) struct Shown {
     snapshot_id: String,
     taken_at: Option<Timestamp>,
+    watermark: Option<Timestamp>,
     store_id: String,
     tenant: Option<String>,
     /// Which erasure from the store was the last that no snapshot of the lake can be from before.
@@ -71,9 +75,11 @@ pub(super) fn meta(engine: &Engine, key: &str) -> Result<Option<String>> {
 }
 
 impl Published {
+    /// `place`: see [`super::Errand::place`].
+    ///
     /// # Errors
     /// `Lake`; `Config` where the file says nothing of itself.
-    pub(super) fn read(engine: &Engine) -> Result<Published> {
+    pub(super) fn read(engine: &Engine, place: &str) -> Result<Published> {
         let rows = engine.query(
             "read what is published",
             &format!(
@@ -94,6 +100,7 @@ impl Published {
             store_id: meta(engine, "store_id")?.ok_or_else(nothing)?,
             tenant: meta(engine, "tenant")?,
             erasures: meta(engine, ERASURES)?.unwrap_or_default(),
+            before: Standing::parse(meta(engine, Standing::KEY)?.as_deref(), place),
         })
     }
 
@@ -153,6 +160,39 @@ impl Shown {
         self.snapshot_id == published.snapshot_id && self.taken_at == Some(published.taken_at)
     }
 
+    /// Refuses to go back behind what readers have seen: a copy of the store on another host, or an earlier backup, has
+    /// an earlier watermark. Behind what this store has carried itself it may go: a longer `feed.overlap` moves the
+    /// watermark back; and what it has erased since is to be seen no more.
+    ///
+    /// # Errors
+    /// `Lake`.
+    pub(super) fn check_not_later(&self, published: &Published, schema: &str) -> Result<()> {
+        let before = &published.before;
+        let is_own = before.snapshot_id.as_ref() == Some(&self.snapshot_id)
+            && before.taken_at == self.taken_at;
+        let has_erased = before.erasures.as_ref().is_some_and(|last| *last != published.erasures);
+        // Of two that stand at one watermark, and were not erased from alike, the copy may be the one that lacks it.
+        let is_as_far = if self.erasures == published.erasures {
+            published.watermark >= self.watermark
+        } else {
+            published.watermark > self.watermark
+        };
+        if is_own || has_erased || is_as_far {
+            return Ok(());
+        }
+        let told = |watermark: Option<Timestamp>| {
+            watermark.map_or_else(|| "none".to_owned(), |watermark| watermark.to_string())
+        };
+        let text = format!(
+            "the schema {schema} of lake.catalog shows a later state of this mirror (watermark {}) than what is published \
+             here ({}): another host with a copy of it publishes there, or an earlier backup was restored; it is carried \
+             there when it is later",
+            told(self.watermark),
+            told(published.watermark),
+        );
+        Err(Error::new(Kind::Lake, text))
+    }
+
     /// What the lake shows; `None` where nothing was ever published to it.
     ///
     /// # Errors
@@ -193,7 +233,7 @@ impl Shown {
             doing,
             &format!(
                 "SELECT snapshot_id, store_id, tenant, erasures, epoch_us(kept_house_at), tables, views, \
-                   epoch_us(taken_at) FROM {TABLE}"
+                   epoch_us(taken_at), epoch_us(watermark) FROM {TABLE}"
             ),
             |row| {
                 let text = |at| row.get::<_, String>(at);
@@ -201,6 +241,7 @@ impl Shown {
                 Ok(Shown {
                     snapshot_id: text(0)?,
                     taken_at: from_micros(row.get(7)?),
+                    watermark: from_micros(row.get(8)?),
                     store_id: text(1)?,
                     tenant: row.get(2)?,
                     erasures: text(3)?,

@@ -16,6 +16,9 @@ pub(crate) struct Standing {
     /// The snapshot that the lake shows, and when it was taken.
     pub(crate) snapshot_id: Option<String>,
     pub(crate) taken_at: Option<Timestamp>,
+    /// Which erasure from the store was the last before it; `None` where that is not known.
+    #[serde(default)]
+    pub(super) erasures: Option<String>,
     /// When it was last made, or found, equal to what was published.
     pub(crate) succeeded_at: Option<Timestamp>,
     /// Since when nothing could be carried to it, and why not. The text holds no secret.
@@ -46,6 +49,7 @@ impl Standing {
             place: self.place.clone(),
             snapshot_id: Some(carried.snapshot_id.clone()),
             taken_at: Some(carried.taken_at),
+            erasures: Some(carried.erasures.clone()),
             succeeded_at: Some(now),
             ..Standing::default()
         }
