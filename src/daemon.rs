@@ -371,7 +371,7 @@ impl Drop for Task {
 fn ends_the_daemon(error: &Error, went_well_before: bool) -> bool {
     match error.kind() {
         // Somebody else starts it anew, with threads that live and a store that is open.
-        Kind::Dead | Kind::StoreDown => true,
+        Kind::Dead | Kind::StoreDown | Kind::StoreGone => true,
         Kind::Tenant | Kind::StoreNewer | Kind::StoreOlder | Kind::Config => true,
         Kind::Credentials => !went_well_before,
         _ => false,

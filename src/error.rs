@@ -57,6 +57,8 @@ pub enum Kind {
     Store,
     /// DuckDB has no memory left, or has given up the store: it has to be opened anew.
     StoreDown,
+    /// The store's file is no longer where this process opened it.
+    StoreGone,
     /// The disk is full.
     DiskFull,
     /// A file could not be read or written.
@@ -108,6 +110,7 @@ impl Kind {
             | Kind::StoreOlder
             | Kind::Store
             | Kind::StoreDown
+            | Kind::StoreGone
             | Kind::DiskFull
             | Kind::Io
             | Kind::Query
@@ -142,6 +145,7 @@ impl Kind {
             | Kind::StoreOlder
             | Kind::Store
             | Kind::StoreDown
+            | Kind::StoreGone
             | Kind::DiskFull
             | Kind::Io
             | Kind::ObjectStore
@@ -197,6 +201,10 @@ impl Kind {
             ),
             Kind::StoreDown => Some(
                 "start it again: nothing is lost. Where it ran out of memory, raise store.memory_limit",
+            ),
+            Kind::StoreGone => Some(
+                "start it again: it works on the file that is there then. Where there is none, `casemirror restore` \
+                 makes a backup the store, and `casemirror sync` a new one",
             ),
             Kind::Dead => Some(
                 "start it again: nothing is lost. If it comes again it is a defect of casemirror: please report \

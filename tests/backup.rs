@@ -452,7 +452,7 @@ fn where_there_is_no_room_or_no_right_to_write_nothing_is_left() {
     backup(&world, "backups/x.tar");
     lose_everything(&world);
     let output = limited(&world, &["restore", "backups/x.tar"], kilobytes / 2);
-    assert_says(&output, 1, &["cannot write the store", "free some space"]);
+    assert_says(&output, 1, &["cannot write", "data/", "free some space"]);
     assert_eq!(names(&world.path("data")), [""; 0]);
 
     fs::set_permissions(world.path("backups"), fs::Permissions::from_mode(0o555)).unwrap();

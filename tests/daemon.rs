@@ -1,5 +1,6 @@
 //! `casemirror run` and the commands that are forwarded to it (docs/architecture.md, "Commands").
 
+use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Output;
@@ -340,6 +341,24 @@ fn a_store_without_memory_is_opened_once_more_and_then_the_daemon_ends() {
     assert_eq!(said.matches(" running ").count(), 2, "{said}");
     assert!(said.contains("raise store.memory_limit"), "{said}");
     change(&world, world.sandbox.case_ids()[0], Facet::CostAdded);
+    world.sync();
+    world.assert_equal();
+}
+
+#[test]
+fn a_store_that_is_taken_from_under_the_daemon_ends_it_and_is_taken_up_again() {
+    let world = eager(4);
+    let mut daemon = world.start_daemon();
+    daemon.wait_until_idle();
+    let (store, elsewhere) = (world.path("data/store.duckdb"), world.path("elsewhere.duckdb"));
+    fs::rename(&store, &elsewhere).unwrap();
+    change(&world, world.sandbox.case_ids()[0], Facet::Note);
+    assert_eq!(daemon.ends().code(), Some(1), "{}", daemon.log());
+    let log = daemon.log();
+    assert!(log.contains("somebody has removed or renamed the store"), "{log}");
+    assert!(log.contains("start it again"), "{log}");
+    drop(daemon);
+    fs::rename(&elsewhere, &store).unwrap();
     world.sync();
     world.assert_equal();
 }

@@ -289,6 +289,10 @@ fn a_store_of_a_newer_version_is_not_touched() {
     set("999");
     let before = std::fs::read(world.path("data/store.duckdb")).unwrap();
     assert_says(&world.run(&["sync"]), 1, &["store.duckdb", "999", "install the version"]);
+    // As the later version has left it.
+    let kept = format!("store.duckdb.before-format-{}", format.parse::<i64>().unwrap() + 1);
+    std::fs::write(world.path("data").join(&kept), "").unwrap();
+    assert_says(&world.run(&["sync"]), 1, &["it is kept as", &kept]);
     assert!(std::fs::read(world.path("data/store.duckdb")).unwrap() == before);
     set(&format);
     world.sync();

@@ -166,6 +166,7 @@ fn why_it_ends(kind: Kind) -> &'static str {
         Kind::Credentials => "the platform refuses source.client_id and source.client_secret",
         Kind::Tenant => "the store was filled from another customer's data",
         Kind::Config => "its configuration is wrong",
+        Kind::StoreGone => "its store was removed, or another was put in its place",
         Kind::StoreDown | Kind::StoreNewer | Kind::StoreOlder => "its store is not open",
         _ => "something went wrong that it cannot mend",
     }

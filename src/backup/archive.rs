@@ -11,7 +11,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -128,7 +128,7 @@ impl Archive {
 }
 
 /// Reads the backup in `file`, which is called `shown`. When all but the store is read, `begin` looks at it and
-/// says where the store's bytes go. They are those of a backup that is whole when this returns.
+/// says where the store's bytes go, a file and its name. They are those of a backup that is whole when this returns.
 ///
 /// # Errors
 /// `Usage` for what is no backup, `StoreNewer` for one of a later layout, `Io` for one that is cut off or
@@ -137,7 +137,7 @@ impl Archive {
 pub(super) fn read(
     shown: &Path,
     file: File,
-    begin: impl FnOnce(&About, &Beside) -> Result<File>,
+    begin: impl FnOnce(&About, &Beside) -> Result<(File, PathBuf)>,
 ) -> Result<(About, Beside)> {
     let foreign = || {
         Error::new(
@@ -175,10 +175,10 @@ pub(super) fn read(
             }
             (STORE, Some(about)) => {
                 let begin = begin.take().ok_or_else(|| damaged("is damaged"))?;
-                let mut to = begin(about, &beside)?;
+                let (mut to, name) = begin(about, &beside)?;
                 let bytes = entry.size();
                 let mut summed = Summed::new(&mut entry);
-                copy(&mut summed, &mut to, shown)?;
+                copy((&mut summed, shown), (&mut to, &name))?;
                 if summed.read != bytes {
                     return Err(damaged("is cut off"));
                 }
@@ -221,16 +221,13 @@ fn small(entry: &mut (impl Read + Sized), name: &str, sums: &mut String) -> Opti
     Some(content)
 }
 
-/// Copies to the end; an error says whether it was reading or writing.
-fn copy(from: &mut impl Read, to: &mut File, shown: &Path) -> Result<()> {
+/// Copies to the end; an error names the file that could not be read or written.
+fn copy((from, read): (&mut impl Read, &Path), (to, written): (&mut File, &Path)) -> Result<()> {
     let mut buffer = vec![0; AT_ONCE];
     loop {
-        match from.read(&mut buffer).map_err(|e| error::io("read", shown, e))? {
+        match from.read(&mut buffer).map_err(|e| error::io("read", read, e))? {
             0 => return Ok(()),
-            read => to.write_all(&buffer[..read]).map_err(|e| {
-                let kind = if error::is_disk_full(&e) { Kind::DiskFull } else { Kind::Io };
-                Error::caused(kind, "cannot write the store", e)
-            })?,
+            bytes => to.write_all(&buffer[..bytes]).map_err(|e| error::io("write", written, e))?,
         }
     }
 }

@@ -44,9 +44,10 @@ pub(crate) fn restore(config: &Config, file: &Path) -> Result<Restored> {
         mirror::check_not_newer(file, about.store_format)?;
         check_secrets(path, beside)?;
         let (replacement, to) = begin(path)?;
+        let place = replacement.path().to_owned();
         copy = Some(replacement);
         failpoint::hit("restore-begun");
-        Ok(to)
+        Ok((to, place))
     })?;
     let copy =
         copy.ok_or_else(|| Error::new(Kind::Internal, "a backup was read without a store"))?;

@@ -80,6 +80,7 @@ pub(super) fn decide(kind: Kind, evidence: &Evidence) -> Verdict {
         | Kind::StoreOlder
         | Kind::Store
         | Kind::StoreDown
+        | Kind::StoreGone
         | Kind::DiskFull
         | Kind::Io
         | Kind::ObjectStore

@@ -28,6 +28,7 @@ mod forecast;
 mod forgetting;
 mod freshness;
 mod guard;
+mod held_file;
 mod hints;
 mod history;
 mod journals;
@@ -91,6 +92,7 @@ pub(crate) use erasure::{
 pub(crate) use forgetting::Taken;
 pub(crate) use freshness::Freshness;
 pub(crate) use guard::guarded;
+use held_file::HeldFile;
 pub(crate) use history::zone_is_read;
 pub use load::{Outcome, Settings};
 pub use log::Bounds;
@@ -200,8 +202,12 @@ impl Store {
         if self.overlay.is_some() {
             return;
         }
-        let worked_in =
-            self.connection().and_then(|conn| log::work_in(&conn, self.file()?, &self.bounds));
+        let worked_in = self.connection().and_then(|conn| {
+            if let Some(held) = HeldFile::of(self)? {
+                held.check(&conn)?;
+            }
+            log::work_in(&conn, self.file()?, &self.bounds)
+        });
         if let Err(error) = worked_in {
             tracing::debug!(reason = error.chain(), "DuckDB's log stays beside the store");
         }

@@ -299,9 +299,13 @@ pub(super) fn check_format(path: &Path, format: i64) -> Result<()> {
         _ => (Kind::StoreNewer, "knows"),
     };
     let shown = path.display();
-    let text = format!(
+    let mut text = format!(
         "the store {shown} has format {format}; this version of casemirror {knows} {FORMAT}"
     );
+    let copy = copy_of(path, FORMAT);
+    if kind == Kind::StoreNewer && copy.exists() {
+        text += &format!("; as it was before that, it is kept as {}", copy.display());
+    }
     Err(Error::new(kind, text))
 }
 

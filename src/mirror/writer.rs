@@ -19,6 +19,7 @@ use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::first_load::KnownScopes;
+use super::held_file::HeldFile;
 use super::load::{Outcome, Settings};
 use super::{Store, Threads};
 use super::{commit, freshness};
@@ -62,14 +63,23 @@ pub struct Writer {
     /// Taken by the one who waits for its end.
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
     threads: Arc<Threads>,
-    fault: Fault,
+    transactions: Transactions,
 }
 
-/// What the last transaction that was to be written failed with, where it was the store that failed.
-#[derive(Debug, Clone, Default)]
-struct Fault(Arc<Mutex<Option<String>>>);
+/// What all transactions of the writer go through.
+#[derive(Debug, Clone)]
+struct Transactions {
+    /// `None`: the store is in memory.
+    file: Option<Arc<HeldFile>>,
+    /// What the last one failed with, where it was the store that failed.
+    fault: Arc<Mutex<Option<String>>>,
+}
 
-impl Fault {
+impl Transactions {
+    fn of(store: &Store) -> Result<Transactions> {
+        Ok(Transactions { file: HeldFile::of(store)?.map(Arc::new), fault: Arc::default() })
+    }
+
     fn note<T>(&self, written: &Result<T>) {
         let found = match written {
             Ok(_) => None,
@@ -77,16 +87,17 @@ impl Fault {
             // What was to be written was wrong, which says nothing of the store.
             Err(_) => return,
         };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = found;
     }
 
-    /// A transaction.
-    fn noting<T>(
+    /// One of them.
+    fn write<T>(
         &self,
         conn: &Connection,
         write: impl FnOnce(&Connection) -> Result<T>,
     ) -> Result<T> {
-        let written = transaction(conn, || write(conn));
+        let in_place = self.file.as_ref().map_or(Ok(()), |file| file.check(conn));
+        let written = in_place.and_then(|()| transaction(conn, || write(conn)));
         self.note(&written);
         written
     }
@@ -96,18 +107,18 @@ impl Writer {
     /// Starts the thread on a connection of its own.
     ///
     /// # Errors
-    /// `Io` when there can be no further thread, those of [`Store::connection`].
+    /// `Io` when there can be no further thread or the store's file is gone, those of [`Store::connection`].
     pub fn start(store: &Store) -> Result<Writer> {
         let (connection, threads) = (store.connection()?, store.threads());
         // The clock may have been set back since an earlier process wrote.
         let last = freshness::newest_version(&connection, Timestamp::now())?;
         let of_worker = Arc::clone(threads);
-        let fault = Fault::default();
-        let told = fault.clone();
+        let transactions = Transactions::of(store)?;
+        let of_thread = transactions.clone();
         let (commands, queue) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(move || Worker::new(connection, of_worker, last, told).work(&queue))
+            .spawn(move || Worker::new(connection, of_worker, last, of_thread).work(&queue))
             .map_err(|e| Error::caused(Kind::Io, "cannot start the writer's thread", e))?;
         Ok(Writer {
             commands,
@@ -115,13 +126,13 @@ impl Writer {
             next_lane: Arc::default(),
             thread: Arc::new(Mutex::new(Some(thread))),
             threads: Arc::clone(threads),
-            fault,
+            transactions,
         })
     }
 
     /// What the store's last transaction failed with; `None` where it was committed.
     pub(crate) fn fault(&self) -> Option<String> {
-        self.fault.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.transactions.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Opens the loader of a run.
@@ -139,8 +150,8 @@ impl Writer {
         &self,
         write: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let fault = self.fault.clone();
-        self.between_commits(move |conn| fault.noting(conn, write)).await
+        let transactions = self.transactions.clone();
+        self.between_commits(move |conn| transactions.write(conn, write)).await
     }
 
     /// As [`Writer::run`], with all threads.
@@ -148,10 +159,10 @@ impl Writer {
         &self,
         write: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let (threads, fault) = (Arc::clone(&self.threads), self.fault.clone());
+        let (threads, transactions) = (Arc::clone(&self.threads), self.transactions.clone());
         self.between_commits(move |conn| {
             let _all = threads.all(conn)?;
-            fault.noting(conn, write)
+            transactions.write(conn, write)
         })
         .await
     }
@@ -171,10 +182,10 @@ impl Writer {
         &self,
         write: impl FnOnce(&Connection, Timestamp) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let fault = self.fault.clone();
+        let transactions = self.transactions.clone();
         self.job(move |conn, last| {
             let now = commit_time(last);
-            fault.noting(conn, |conn| write(conn, now))
+            transactions.write(conn, |conn| write(conn, now))
         })
         .await
     }
@@ -281,7 +292,7 @@ struct Worker {
     loaders: BTreeMap<LoaderId, Waiting>,
     last: Timestamp,
     known: KnownScopes,
-    fault: Fault,
+    transactions: Transactions,
 }
 
 /// What a loader has handed over and not committed yet, and what became of the rest.
@@ -325,7 +336,7 @@ impl Waiting {
         threads: &Threads,
         last: &mut Timestamp,
         known: &mut KnownScopes,
-        fault: &Fault,
+        transactions: &Transactions,
     ) {
         if self.loads.is_empty() {
             return;
@@ -343,7 +354,7 @@ impl Waiting {
         failpoint::hit("before-commit");
         let all_threads = is_large.then(|| threads.all(conn)).transpose();
         let done = all_threads.and_then(|_all_threads| {
-            transaction(conn, || {
+            transactions.write(conn, |conn| {
                 let done = commit::apply(conn, &self.settings, self.run_id, now, loads, known)?;
                 failpoint::hit("in-commit");
                 Ok(done)
@@ -351,7 +362,6 @@ impl Waiting {
         });
         failpoint::hit("after-commit");
         drop(permits);
-        fault.note(&done);
         match done {
             Ok(outcome) => {
                 self.settings.progress.committed(records);
@@ -368,9 +378,14 @@ impl Waiting {
 
 impl Worker {
     /// `last` is when rows were last written.
-    fn new(conn: Connection, threads: Arc<Threads>, last: Timestamp, fault: Fault) -> Worker {
+    fn new(
+        conn: Connection,
+        threads: Arc<Threads>,
+        last: Timestamp,
+        transactions: Transactions,
+    ) -> Worker {
         let (loaders, known) = (BTreeMap::new(), KnownScopes::default());
-        Worker { conn, threads, loaders, last, known, fault }
+        Worker { conn, threads, loaders, last, known, transactions }
     }
 
     fn work(mut self, queue: &mpsc::Receiver<Command>) {
@@ -389,7 +404,8 @@ impl Worker {
                         loader.take(*load, permit);
                         if loader.is_full() {
                             let (last, known) = (&mut self.last, &mut self.known);
-                            loader.commit(&self.conn, &self.threads, last, known, &self.fault);
+                            let transactions = &self.transactions;
+                            loader.commit(&self.conn, &self.threads, last, known, transactions);
                         }
                     }
                 }
@@ -428,7 +444,7 @@ impl Worker {
     fn commit(&mut self) {
         for loader in self.loaders.values_mut() {
             let (last, known) = (&mut self.last, &mut self.known);
-            loader.commit(&self.conn, &self.threads, last, known, &self.fault);
+            loader.commit(&self.conn, &self.threads, last, known, &self.transactions);
         }
     }
 }
@@ -466,6 +482,33 @@ mod tests {
         let dated = async || writer.run_dated(|_, now| Ok(now)).await.unwrap();
         let first = dated().await;
         assert!(first > ahead && dated().await > first);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_took_the_place_of_the_store_keeps_its_log() {
+        for is_replaced in [false, true] {
+            let (folder, store) = store();
+            let writer = Writer::start(&store).unwrap();
+            let write = async |key: &'static str| {
+                writer.run(move |conn| super::super::schema::set_meta(conn, key, "x")).await
+            };
+            write("before").await.unwrap();
+            let (path, log) = (store.path().to_owned(), folder.path().join("log"));
+            std::fs::rename(&path, folder.path().join("elsewhere")).unwrap();
+            // That of whoever works on the file that is there now.
+            let its_log = crate::durable::with_suffix(&path, ".wal");
+            std::fs::rename(&its_log, &log).unwrap();
+            std::fs::write(&its_log, "another's").unwrap();
+            if is_replaced {
+                std::fs::write(&path, "another").unwrap();
+            }
+            let refused = write("after").await.unwrap_err();
+            assert_eq!(refused.kind(), Kind::StoreGone, "{}", refused.chain());
+            writer.close().await.unwrap();
+            store.work_in_log();
+            drop((writer, store));
+            assert_eq!(std::fs::read(&its_log).unwrap(), b"another's");
+        }
     }
 
     #[tokio::test]

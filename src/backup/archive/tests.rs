@@ -35,7 +35,7 @@ impl Place {
         let (about, beside) =
             super::read(&self.path(), File::open(self.path()).unwrap(), |_, _| {
                 begun.replace(true);
-                Ok(File::create(&store).unwrap())
+                Ok((File::create(&store).unwrap(), store.clone()))
             })?;
         assert!(begun.into_inner());
         Ok((about, beside, std::fs::read(store).unwrap()))
@@ -58,6 +58,20 @@ fn replaced(backup: &[u8], from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let at = memchr::memmem::find(backup, from.as_bytes()).unwrap();
     [&backup[..at], to.as_bytes(), &backup[at + from.len()..]].concat()
+}
+
+#[test]
+fn a_full_disk_is_told_with_the_file_that_was_to_be_written() {
+    let place = Place::new();
+    place.backup(3);
+    let file = File::open(place.path()).unwrap();
+    let refused = super::read(&place.path(), file, |_, _| {
+        let full = PathBuf::from("/dev/full");
+        Ok((File::options().write(true).open(&full).unwrap(), full))
+    });
+    let Err(refused) = refused else { panic!("nothing can be written there") };
+    assert_eq!(refused.kind(), Kind::DiskFull);
+    assert!(refused.chain().contains("cannot write /dev/full"), "{}", refused.chain());
 }
 
 #[test]

@@ -1,0 +1,58 @@
+//! Whether the store's file is still where it was opened.
+//!
+//! A process goes on with a file that was removed, or that another one took the place of: DuckDB writes to what nobody
+//! finds again, makes its log where the other file has its own, and removes that one at its end.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use duckdb::Connection;
+
+use super::Store;
+use crate::error::{Error, Kind, Result};
+
+/// The file that this process holds, and its name.
+#[derive(Debug)]
+pub(super) struct HeldFile {
+    path: PathBuf,
+    file: &'static File,
+}
+
+impl HeldFile {
+    /// That of an open store; `None` where it is in memory.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn of(store: &Store) -> Result<Option<HeldFile>> {
+        if store.overlay().is_some() {
+            return Ok(None);
+        }
+        Ok(Some(HeldFile { path: store.path().to_owned(), file: store.file()? }))
+    }
+
+    /// Refuses to write where the name leads to no file, or to another one. `conn` leaves the log alone from then on.
+    ///
+    /// # Errors
+    /// `StoreGone`; `Store`.
+    pub(super) fn check(&self, conn: &Connection) -> Result<()> {
+        let what = match (self.path.metadata(), self.file.metadata()) {
+            (Ok(there), Ok(held)) if (there.dev(), there.ino()) == (held.dev(), held.ino()) => {
+                return Ok(());
+            }
+            (Ok(_), Ok(_)) => "another file was put in the place of",
+            (Err(e), _) if e.kind() == ErrorKind::NotFound => "somebody has removed or renamed",
+            // What cannot be asked now may be there all the same.
+            _ => return Ok(()),
+        };
+        // Its log would be that of the other file.
+        conn.execute_batch("PRAGMA disable_checkpoint_on_shutdown")
+            .map_err(|e| crate::sql::db("cannot leave the log alone", e))?;
+        let text = format!(
+            "{what} the store {} while this process was working on it: nothing more is written",
+            self.path.display()
+        );
+        Err(Error::new(Kind::StoreGone, text))
+    }
+}
