@@ -325,11 +325,11 @@ pub(crate) fn is_complete_by(
 
 fn has_all(complete: &BTreeSet<String>, conn: &Connection, catalog: &Catalog) -> Result<bool> {
     let status = State::new(conn).statuses().all()?;
-    Ok(catalog
-        .resources()
-        .iter()
-        .filter(|resource| is_asked(resource, &status))
-        .all(|resource| complete.contains(&resource.table)))
+    Ok(catalog.resources().iter().filter(|resource| is_asked(resource, &status)).all(|resource| {
+        let has_nothing_to_ask =
+            status.get(&resource.table).is_some_and(|row| row.has_nothing_to_ask(&status));
+        complete.contains(&resource.table) && !has_nothing_to_ask
+    }))
 }
 
 /// Whether a table is read: neither it nor the one that its rows come with is switched off, forbidden

@@ -160,6 +160,51 @@ fn a_month_that_was_let_go_while_it_failed_is_missing_again_when_it_is_wanted_ag
     world.assert_equal();
 }
 
+#[test]
+fn a_level_of_which_no_office_has_an_id_is_told_and_nothing_is_called_complete() {
+    let world = world(
+        unthrottled(3),
+        1,
+        "[journals]\nlevel = \"chain\"\n[schedule]\nreference = \"* * * * * *\"\n",
+    );
+    let listed = Integrator::log_in(&world).call("GET", "/api/Offices", &Value::Null);
+    let without = |unnamed: usize| {
+        let mut offices = listed.as_array().unwrap().clone();
+        offices.iter_mut().take(unnamed).for_each(|office| office["ChainId"] = Value::Null);
+        world.sandbox.clear_faults();
+        let body = garbage(&Value::from(offices).to_string());
+        world.sandbox.fault(fault("/api/Offices", None, body));
+    };
+    let says = |output: &Output, status: i32, said: &str| {
+        assert_status(output, status);
+        assert!(shown(output).contains(said), "{said}: {}", shown(output));
+    };
+    let all = listed.as_array().unwrap().len();
+    let named = || -> String {
+        let of = "FROM sync.resources WHERE table_name = 'depot_journals'";
+        one(&world.published(), &format!("SELECT concat_ws(' | ', status, reason) {of}"))
+    };
+    let why = "no office has a chain_id";
+    without(all);
+    says(&world.run(&["sync"]), 3, &format!("revenue_journals is failing: {why}"));
+    says(&world.run(&["status"]), 3, why);
+    says(&world.run(&["verify"]), 3, why);
+    let said = named();
+    assert!(said.starts_with(&format!("failing | {why}")), "{said:?}");
+    let complete = || -> bool { one(&world.published(), "SELECT complete FROM report.snapshot") };
+    assert!(!complete());
+
+    without(1);
+    world.sync();
+    let said = named();
+    assert!(said.starts_with(&format!("ok | 1 of {all} offices")), "{said:?}");
+    assert!(complete());
+    assert_status(&world.run(&["verify"]), 0);
+    without(0);
+    world.sync();
+    assert_eq!(named(), "ok");
+}
+
 /// An office that is not listed for once is known still.
 #[test]
 fn a_month_that_fails_is_missing_while_its_office_is_not_listed() {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::polls::FEED_UNREAD;
 use crate::catalog::{Catalog, Group, Resource};
 use crate::error::Result;
-use crate::mirror::ResourceRow;
+use crate::mirror::{ListedOffices, ResourceRow};
 use crate::scope::TableStatus;
 
 /// What `sync.resources` should say of a table that the source itself does not refuse.
@@ -40,8 +40,8 @@ struct Need<'r> {
 pub(super) struct Dependence<'a, E> {
     pub(super) catalog: &'a Catalog,
     pub(super) rows: &'a BTreeMap<String, ResourceRow>,
-    /// Whether `journals.ids` names whose journals there are.
-    pub(super) named_journals: bool,
+    /// By what whose journals there are is known; `None` where `journals.ids` names them.
+    pub(super) offices: Option<ListedOffices>,
     /// Whether a table has no row.
     pub(super) is_empty: E,
 }
@@ -94,7 +94,7 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
             let Some(other) = self.catalog.get(table) else { continue };
             let of_other = self.status(other)?;
             if of_other.status == TableStatus::Ok {
-                return Ok(Dependent::readable(None));
+                return Ok(self.of_what_is_named(resource, table));
             }
             first.get_or_insert((table.to_owned(), of_other));
         }
@@ -111,6 +111,23 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
         // What is known is read on; only what is new would be missed.
         let lasting = of_other.status != TableStatus::Failing;
         Ok(Dependent::readable(lasting.then_some(reason)))
+    }
+
+    /// What is to be said of a table whose scopes `table` names, which is read.
+    fn of_what_is_named(&self, resource: &Resource, table: &str) -> Dependent {
+        let is_read = self.rows.get(table).is_some_and(|row| row.answered);
+        let Some(offices) = self.offices.filter(|_| is_read) else {
+            return Dependent::readable(None);
+        };
+        match (&resource.group, offices.why_nothing_is_named()) {
+            (Group::Journal(_), Some(reason)) => Dependent {
+                status: TableStatus::Failing,
+                reason: Some(reason),
+                because_of: Some(table.to_owned()),
+            },
+            (Group::Journal(_), None) => Dependent::readable(offices.what_is_not_named()),
+            _ => Dependent::readable(None),
+        }
     }
 
     fn need<'r>(&self, resource: &'r Resource) -> Option<Need<'r>> {
@@ -134,7 +151,7 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
             Group::Ids if resource.table == "contacts" => {
                 need(vec!["case_roles"], "which contacts there are says")
             }
-            Group::Journal(_) if !self.named_journals => {
+            Group::Journal(_) if self.offices.is_some() => {
                 need(vec!["offices"], "whose journals there are says")
             }
             Group::Case
@@ -150,6 +167,7 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::JournalLevel;
 
     fn status_of(name: &str) -> TableStatus {
         TableStatus::from_name(name).unwrap()
@@ -157,6 +175,15 @@ mod tests {
 
     /// The changes in which these tables have these statuses of themselves, and these rows.
     fn changes(statuses: &[(&str, &str)], filled: &[&str]) -> BTreeMap<String, Dependent> {
+        let level = JournalLevel::Offices;
+        changes_with(statuses, filled, ListedOffices { level, all: 2, unnamed: 0, known: 2 })
+    }
+
+    fn changes_with(
+        statuses: &[(&str, &str)],
+        filled: &[&str],
+        offices: ListedOffices,
+    ) -> BTreeMap<String, Dependent> {
         let catalog = Catalog::load(None).unwrap();
         let mut rows: BTreeMap<String, ResourceRow> = BTreeMap::new();
         for resource in catalog.resources() {
@@ -175,7 +202,7 @@ mod tests {
         let dependence = Dependence {
             catalog: &catalog,
             rows: &rows,
-            named_journals: false,
+            offices: Some(offices),
             is_empty: |table: &str| Ok(!filled.contains(&table)),
         };
         dependence.changes().unwrap().into_iter().collect()
@@ -233,6 +260,32 @@ mod tests {
         );
         let found = changes(&[("dynamic_sale_text_use", "failing")], &["dynamic_sale_texts"]);
         assert_eq!(found, BTreeMap::new(), "a failure that passes misses nothing");
+    }
+
+    #[test]
+    fn journals_say_whose_id_no_office_has() {
+        let of = |all, unnamed, known| {
+            let level = JournalLevel::BrokerCompanies;
+            let found = changes_with(
+                &[],
+                &["revenue_journals"],
+                ListedOffices { level, all, unnamed, known },
+            );
+            let row = found.get("revenue_journals")?;
+            let because_of = row.because_of.clone();
+            Some((row.status, row.reason.clone().unwrap_or_default(), because_of))
+        };
+        let (status, reason, because_of) = of(3, 3, 0).unwrap();
+        assert_eq!((status, because_of.as_deref()), (TableStatus::Failing, Some("offices")));
+        assert!(reason.contains("no office has a broker_company_id"), "{reason}");
+        // One that was known stays known.
+        let (status, reason, because_of) = of(3, 3, 1).unwrap();
+        assert_eq!((status, because_of), (TableStatus::Ok, None));
+        assert!(reason.starts_with("3 of 3 offices have no broker_company_id"), "{reason}");
+        let (status, reason, _) = of(0, 0, 0).unwrap();
+        assert_eq!(status, TableStatus::Ok);
+        assert!(reason.starts_with("no office is listed"), "{reason}");
+        assert_eq!(of(3, 0, 1), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::Run;
 use crate::error::Result;
 use crate::mirror::{FEED_TABLES, ResourceRow, RunLog, State};
-use crate::scope::{REVENUE, TableStatus};
+use crate::scope::REVENUE;
 
 /// What is not as it should be at the end of a run; `controls`: what the journals' control totals say.
 ///
@@ -28,8 +28,7 @@ pub(super) fn of(run: &Run, controls: Vec<String>) -> Result<Vec<String>> {
     // What a table is failing for are other cases, unless these failed too.
     let whole = run.options.cases.is_empty();
     for table in asked.iter().filter(|_| whole) {
-        let Some(row) = rows.get(*table).filter(|row| row.own_status() == TableStatus::Failing)
-        else {
+        let Some(row) = rows.get(*table).filter(|row| row.brings_nothing(&rows)) else {
             continue;
         };
         let why = row.reason.as_deref().unwrap_or_default();

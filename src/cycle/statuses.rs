@@ -78,8 +78,11 @@ impl Statuses<'_> {
         answered: BTreeSet<String>,
     ) -> Result<()> {
         let run = self.run;
-        let of_cases = run.catalog.resources().iter().filter(|r| r.group == Group::Case);
-        let tables: Vec<String> = of_cases.map(|r| r.table.clone()).collect();
+        // Of which each scope that failed is noted.
+        let has_scopes =
+            |group: &Group| matches!(group, Group::Case | Group::Journal(_) | Group::ForEach(_));
+        let scoped = run.catalog.resources().iter().filter(|r| has_scopes(&r.group));
+        let tables: Vec<String> = scoped.map(|r| r.table.clone()).collect();
         let catalog = Arc::clone(&run.catalog);
         let search_delay = run.config.source.search_delay;
         run.write(move |conn| {
@@ -97,7 +100,7 @@ impl Statuses<'_> {
             for (table, _) in
                 rows.iter().filter(|(_, row)| row.own_status() == TableStatus::Failing)
             {
-                // What failed may have left with its cases.
+                // What failed may have left with its case, or is believed to be nothing.
                 let over = tables.contains(table) && !waiting.contains_key(table);
                 if over || answered.contains(table) {
                     set_ok(conn, &catalog, table)?;
@@ -118,7 +121,7 @@ impl Statuses<'_> {
             Dependence {
                 catalog: &run.catalog,
                 rows: &State::new(&conn).statuses().all()?,
-                named_journals: !run.config.journals.ids.is_empty(),
+                offices: state.wanted_months().listed_offices(&run.config.journals)?,
                 is_empty: |table: &str| Ok(state.scopes().count_rows(table)? == 0),
             }
             .changes()?

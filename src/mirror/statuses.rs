@@ -30,6 +30,18 @@ impl ResourceRow {
         if self.because_of.is_some() { TableStatus::Ok } else { self.status }
     }
 
+    /// Whether there is nothing to ask for it, by a table that is read itself; `all`: the rows of all tables.
+    pub(crate) fn has_nothing_to_ask(&self, all: &BTreeMap<String, ResourceRow>) -> bool {
+        let is_read =
+            |table: &String| all.get(table).is_some_and(|of| of.status == TableStatus::Ok);
+        self.status == TableStatus::Failing && self.because_of.as_ref().is_some_and(is_read)
+    }
+
+    /// Whether nothing of it comes: none of its calls was answered, or there is nothing to ask for.
+    pub(crate) fn brings_nothing(&self, all: &BTreeMap<String, ResourceRow>) -> bool {
+        self.own_status() == TableStatus::Failing || self.has_nothing_to_ask(all)
+    }
+
     /// Whether the table is read: what is disabled, forbidden or absent of itself is not.
     pub(crate) fn is_asked(&self) -> bool {
         matches!(self.own_status(), TableStatus::Ok | TableStatus::Failing)

@@ -44,6 +44,46 @@ pub(crate) enum NotFound {
     Gone,
 }
 
+/// The offices of the list, as far as they name whose journals there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ListedOffices {
+    pub(crate) level: JournalLevel,
+    pub(crate) all: i64,
+    /// Those that have no id of the level.
+    pub(crate) unnamed: i64,
+    /// How many ids of the level are known, by this list or an earlier one.
+    pub(crate) known: usize,
+}
+
+impl ListedOffices {
+    /// Why there is nothing to ask for though there are offices; `None` where there is.
+    pub(crate) fn why_nothing_is_named(self) -> Option<String> {
+        (self.known == 0 && self.all > 0).then(|| {
+            format!(
+                "no office has a {}, so that journals.level = \"{}\" names no journal: name them in journals.ids, or \
+                 set another level",
+                id_column(self.level),
+                self.level
+            )
+        })
+    }
+
+    /// Whose journals are in none that is asked for; `None` where every office is in one.
+    pub(crate) fn what_is_not_named(self) -> Option<String> {
+        if self.all == 0 && self.known == 0 {
+            return Some("no office is listed, so that no journal is known".to_owned());
+        }
+        (self.unnamed > 0).then(|| {
+            format!(
+                "{} of {} offices have no {}: nothing is asked for them",
+                self.unnamed,
+                self.all,
+                id_column(self.level)
+            )
+        })
+    }
+}
+
 /// Which months of the journals are wanted.
 pub(crate) struct WantedMonths<'c> {
     pub(super) conn: &'c Connection,
@@ -62,6 +102,22 @@ impl WantedMonths<'_> {
                 level = sql::text(&level.to_string())
             ),
         )
+    }
+
+    /// What the list of the offices says of whose journals there are; `None` where `journals.ids` names them.
+    pub(crate) fn listed_offices(&self, journals: &Journals) -> Result<Option<ListedOffices>> {
+        if !journals.ids.is_empty() {
+            return Ok(None);
+        }
+        let level = journals.level;
+        let count = |of: &str| scalar_i64(self.conn, &format!("SELECT {of} FROM main.offices"));
+        let named = sql::ident(id_column(level));
+        Ok(Some(ListedOffices {
+            level,
+            all: count("count(*)")?,
+            unnamed: count(&format!("count(*) - count({named})"))?,
+            known: self.journal_ids(level)?.len(),
+        }))
     }
 
     /// Whose journals are read: those of the configuration, else all that are known; of either without

@@ -11,7 +11,6 @@ use crate::cycle::{failed_text, failing_text};
 use crate::error::Result;
 use crate::mirror::{FEED_TABLES, Freshness, ResourceRow, RunLog, State};
 use crate::pending::PendingTable;
-use crate::scope::TableStatus;
 use crate::text::counted;
 
 /// What the store says is wrong, by table.
@@ -50,7 +49,7 @@ impl Findings {
         catalog: &Catalog,
     ) -> Vec<String> {
         let mut problems = Vec::new();
-        if row.own_status() == TableStatus::Failing {
+        if row.brings_nothing(&self.resources) {
             problems.push(failing_text(table, row.reason.as_deref().unwrap_or("")));
         }
         if let Some((count, error)) = self.failed.get(table) {

@@ -103,6 +103,13 @@ impl Context {
         Ok(self.not_read_as(name)?.map(|status| format!("{name} is {status}")))
     }
 
+    /// Why there is nothing to ask for a table that is read, in words: `None` where there is.
+    pub(super) fn why_nothing_is_asked(&self, name: &str) -> Result<Option<String>> {
+        let rows = State::new(&self.reader()?).statuses().all()?;
+        let row = rows.get(name).filter(|row| row.has_nothing_to_ask(&rows));
+        Ok(row.and_then(|row| row.reason.clone()))
+    }
+
     /// As what a table is not read: `None` where it is.
     pub(super) fn not_read_as(&self, name: &str) -> Result<Option<TableStatus>> {
         let rows = State::new(&self.reader()?).statuses().all()?;

@@ -51,6 +51,9 @@ impl Revenue {
         if context.table(REVENUE)?.is_none() {
             return Ok(all);
         }
+        if let Some(why) = context.why_nothing_is_asked(REVENUE)? {
+            context.leave_out(format!("the journals: {why}"), 1);
+        }
         let months = State::new(&context.reader()?)
             .verifications()
             .revenue_months(context.config.journals.level)?;
