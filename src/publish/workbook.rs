@@ -1,5 +1,6 @@
 //! Rows of the store as sheets of a workbook (`.xlsx`), for people without other tools.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use duckdb::Connection;
@@ -15,8 +16,10 @@ use crate::sql::{self, db, from_micros};
 
 /// Rows of a sheet, its header included; what is more goes on in another sheet.
 const MOST_ROWS: u32 = 1_048_576;
-/// Characters of a cell. The CSV file has longer texts whole.
-const MOST_CHARACTERS: usize = 32_767;
+/// UTF-16 units of a cell. The CSV file has longer texts whole.
+const MOST_UNITS: usize = 32_767;
+/// Ends a text that was cut.
+const CUT: char = '…';
 /// Significant digits that Excel keeps. A number of more is written as text, so that none is lost.
 const MOST_DIGITS: usize = 15;
 /// A column is no wider than so many characters, and no narrower.
@@ -73,6 +76,18 @@ struct Column {
     width: f64,
 }
 
+impl Column {
+    /// SQL for the text of its values.
+    fn text_of(shown: Shown, name: &str) -> String {
+        let name = sql::ident(name);
+        match shown {
+            // As DuckDB writes it, too: neither jiff nor Excel has all of its times.
+            Shown::Instant => format!("epoch_us({name}) || ' ' || {name}"),
+            _ => format!("CAST({name} AS VARCHAR)"),
+        }
+    }
+}
+
 /// A workbook that is being written; rows wait in a temporary file.
 pub(super) struct Workbook<'a> {
     book: Book,
@@ -98,13 +113,7 @@ impl<'a> Workbook<'a> {
     pub(super) fn add(&mut self, conn: &Connection, name: &str, query: &str) -> Result<()> {
         let columns = columns(conn, query)?;
         let reading = |e| db(&format!("cannot read the rows of {name}"), e);
-        let texts = columns.iter().map(|column| {
-            let name = sql::ident(&column.name);
-            match column.shown {
-                Shown::Instant => format!("CAST(epoch_us({name}) AS VARCHAR)"),
-                _ => format!("CAST({name} AS VARCHAR)"),
-            }
-        });
+        let texts = columns.iter().map(|column| Column::text_of(column.shown, &column.name));
         let texts = texts.collect::<Vec<_>>().join(", ");
         let mut statement =
             conn.prepare(&format!("SELECT {texts} FROM ({query})")).map_err(reading)?;
@@ -185,11 +194,11 @@ fn write(
             }
         }
         Shown::Instant => {
-            let micros = value.parse().ok();
-            if let Some(at) = from_micros(micros).and_then(|at| excel_instant(at, zone)) {
-                sheet.write_datetime_with_format(row, column, &at, format)?;
-                return Ok(());
+            return match instant(value, zone) {
+                Ok(at) => sheet.write_datetime_with_format(row, column, &at, format),
+                Err(text) => sheet.write_string(row, column, text),
             }
+            .map(drop);
         }
         Shown::Boolean => {
             sheet.write_boolean(row, column, value == "true")?;
@@ -197,8 +206,22 @@ fn write(
         }
         Shown::Text => {}
     }
-    let cut = value.char_indices().nth(MOST_CHARACTERS).map_or(value, |(end, _)| &value[..end]);
-    sheet.write_string(row, column, cut).map(drop)
+    sheet.write_string(row, column, shortened(value)).map(drop)
+}
+
+/// A text as a cell can hold it.
+fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= MOST_UNITS || text.encode_utf16().count() <= MOST_UNITS {
+        return text.into();
+    }
+    let mut units = CUT.len_utf16();
+    let fits = |c: &char| {
+        units += c.len_utf16();
+        units <= MOST_UNITS
+    };
+    let mut cut: String = text.chars().take_while(fits).collect();
+    cut.push(CUT);
+    cut.into()
 }
 
 /// A decimal as a workbook keeps it. A number of up to 15 significant digits comes out of a binary float
@@ -222,11 +245,17 @@ fn excel_date(date: Date) -> Option<ExcelDateTime> {
     .ok()
 }
 
-fn excel_instant(at: Timestamp, zone: &TimeZone) -> Option<ExcelDateTime> {
-    let local = at.to_zoned(zone.clone());
+/// The time of a clock in `zone`; as a text where Excel has none such, and in UTC where jiff has not.
+fn instant(text: &str, zone: &TimeZone) -> std::result::Result<ExcelDateTime, String> {
+    let (micros, in_utc) = text.split_once(' ').unwrap_or((text, text));
+    let local = from_micros(micros.parse().ok()).ok_or(in_utc)?.to_zoned(zone.clone());
     let part = |number: i8| u8::try_from(number).ok();
-    let time = (u16::try_from(local.hour()).ok()?, part(local.minute())?, local.second());
-    excel_date(local.date())?.and_hms(time.0, time.1, f64::from(time.2)).ok()
+    let excel = || {
+        let date = excel_date(local.date())?;
+        let hour = u16::try_from(local.hour()).ok()?;
+        date.and_hms(hour, part(local.minute())?, f64::from(local.second())).ok()
+    };
+    excel().ok_or_else(|| local.strftime("%Y-%m-%d %H:%M:%S").to_string())
 }
 
 /// The columns of a query, as wide as their longest value.
@@ -262,4 +291,41 @@ fn columns(conn: &Connection, query: &str) -> Result<Vec<Column>> {
             Column { format: shown.format(), name, shown, width }
         })
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_that_excel_has_not_is_a_text_of_the_same_clock() {
+        let conn = Connection::open_in_memory().unwrap();
+        let zone = TimeZone::get("Europe/Oslo").unwrap();
+        let shown = |at: &str| {
+            let query = format!("SELECT TIMESTAMPTZ '{at}+00' AS at");
+            let text = Column::text_of(Shown::Instant, "at");
+            let value: String = conn
+                .query_row(&format!("SELECT {text} FROM ({query})"), [], |row| row.get(0))
+                .unwrap();
+            match instant(&value, &zone) {
+                Ok(_) => "a time".to_owned(),
+                Err(text) => text,
+            }
+        };
+        assert_eq!(shown("2026-10-31 23:30:00"), "a time");
+        assert_eq!(shown("1899-12-29 23:00:00"), "1899-12-30 00:00:00");
+        assert_eq!(shown("9999-12-30 12:00:00"), "a time");
+        assert_eq!(shown("9999-12-31 23:59:59"), "9999-12-31 23:59:59+00");
+    }
+
+    #[test]
+    fn a_text_that_no_cell_holds_ends_in_a_mark() {
+        let long = "x".repeat(MOST_UNITS);
+        assert_eq!(shortened(&long), long);
+        let cut = shortened(&(long.clone() + "x")).into_owned();
+        assert_eq!((cut.chars().count(), cut.chars().last()), (MOST_UNITS, Some(CUT)));
+        // Each takes two units.
+        let cut = shortened(&"😀".repeat(MOST_UNITS)).into_owned();
+        assert_eq!(cut.encode_utf16().count(), MOST_UNITS);
+    }
 }
