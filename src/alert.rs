@@ -22,7 +22,7 @@ use crate::error::{Kind, Result};
 use crate::mirror::State;
 use crate::pulse::Pulse;
 use crate::session::Session;
-use crate::status::{Health, Status};
+use crate::status::{Health, Status, halts};
 
 use conditions::Look;
 use known::Message;
@@ -156,9 +156,11 @@ impl Watch {
         let began = Instant::now();
         let health = blocking(move || {
             let (config, store) = (session.config(), session.store());
-            let status = Status::collect(config, session.catalog(), store, Vec::new())?;
+            let (feeds, fault) = (pulse.feeds(&config.feed), session.store_fault());
+            let status = Status::collect(config, session.catalog(), store, Vec::new())?
+                .of_holder(session.last_run(), halts(fault.as_deref(), Some(&feeds)));
             let disk = Disk::of(store.path());
-            Ok(Health::of(&status, &pulse.feeds(&config.feed), disk.as_ref()))
+            Ok(Health::of(&status, &feeds, disk.as_ref()))
         });
         let health = health.await?;
         self.next_beat = Instant::now() + began.elapsed() * SHARE_OF_TIME;

@@ -105,12 +105,14 @@ pub(crate) struct Host {
     controls: Option<Arc<Controls>>,
     /// What polls up to this number moved has been planned.
     handled: Option<i64>,
+    /// When the daemon's parts last did what they are for, where it is one.
+    pub(crate) pulse: Option<Arc<Pulse>>,
 }
 
 impl Host {
     /// A process of the command's own, which `controls` stop.
     pub(crate) fn own(session: Arc<Session>, controls: &Controls) -> Host {
-        Host { session, signals: controls.listen(), controls: None, handled: None }
+        Host { session, signals: controls.listen(), controls: None, handled: None, pulse: None }
     }
 
     /// Runs cycles for `command` and publishes until everything that `options` ask for is done.
@@ -174,6 +176,7 @@ pub(crate) async fn run<C: Forwarded>(session: Session, interrupts: Interrupts) 
             signals: controls.listen(),
             controls: None,
             handled: None,
+            pulse: Some(Arc::clone(&pulse)),
         },
         jobs,
     };

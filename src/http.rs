@@ -26,6 +26,7 @@ use serde_json::json;
 use crate::error::{Error, Result};
 use crate::pulse::Pulse;
 use crate::session::Session;
+use crate::status::store_fails;
 
 use cache::Cache;
 use facts::Facts;
@@ -108,7 +109,7 @@ async fn ready(State(face): State<Arc<Face>>) -> Response {
     };
     let feeds = face.pulse.feeds(&face.session.config().feed);
     let why = match store {
-        Some(why) => Some(format!("the store does not work: {why}")),
+        Some(why) => Some(store_fails(&why)),
         None => feeds.lag().map(ToString::to_string),
     };
     match why {

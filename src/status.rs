@@ -27,7 +27,7 @@ use crate::ticks::Ticks;
 
 pub(crate) use fault::Fault;
 use findings::{Findings, is_asked};
-pub(crate) use health::Health;
+pub(crate) use health::{Health, halts, store_fails};
 pub(crate) use lake::Lake;
 
 /// Runs and failures that are shown.
@@ -227,8 +227,9 @@ impl Status {
     }
 
     /// The same, told by the process that holds the store and began `last_run`: without an end that one is under
-    /// way. All others without one were killed.
-    pub(crate) fn of_holder(mut self, last_run: i64) -> Status {
+    /// way. All others without one were killed. `halts`: see [`halts`].
+    pub(crate) fn of_holder(mut self, last_run: i64, halts: Vec<String>) -> Status {
+        self.problems.splice(0..0, halts);
         for run in &mut self.runs {
             run.under_way = run.outcome.is_none() && run.run_id == last_run;
         }

@@ -3,6 +3,7 @@
 use duckdb::Connection;
 use serde_json::Value;
 
+use crate::support::follow::assert_status;
 use crate::support::web::{ask, found, get, page_of, sample};
 use crate::support::{World, shown};
 
@@ -203,6 +204,11 @@ fn a_store_that_takes_nothing_is_not_ready_and_is_when_there_is_room_again() {
     assert_eq!(ready().status, 503);
     let not_ready = || sample(&get(&address, "/metrics").body, "casemirror_ready") == 0.0;
     daemon.wait_until("the metrics say so", not_ready);
+    let problems = || sample(&get(&address, "/metrics").body, "casemirror_problems");
+    daemon.wait_until("it is a problem", || problems() > 0.0);
+    let status = world.run(&["status"]);
+    assert_status(&status, 3);
+    assert!(shown(&status).contains("the store does not work: "), "{}", shown(&status));
     files_of(None);
     daemon.wait_until("it is ready again", || ready().status == 200);
     daemon.stop();

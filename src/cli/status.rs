@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::args;
 use super::output;
 use crate::config::Config;
-use crate::daemon::Printer;
+use crate::daemon::{Host, Printer};
 use crate::error::Result;
 use crate::lease::State as LeaseState;
 use crate::mirror::{Looked, Store};
-use crate::session::{Session, catalog_of};
-use crate::status::{Fault, Run, Status};
+use crate::session::catalog_of;
+use crate::status::{Fault, Run, Status, halts};
 use crate::text::counted;
 
 /// Differences that are shown as text.
@@ -24,12 +24,15 @@ pub(crate) fn run(config: &Config, args: &args::Status) -> Result<u8> {
 }
 
 /// The same where the store is open.
-pub(crate) fn execute(args: &args::Status, session: &Session, out: &Printer) -> Result<u8> {
+pub(crate) fn execute(args: &args::Status, host: &Host, out: &Printer) -> Result<u8> {
+    let session = &host.session;
+    let feeds = host.pulse.as_ref().map(|pulse| pulse.feeds(&session.config().feed));
+    let halts = halts(session.store_fault().as_deref(), feeds.as_ref());
     let status = tokio::task::block_in_place(|| {
         // What has the store open has brought it up to its configuration.
         Status::collect(session.config(), session.catalog(), session.store(), Vec::new())
     })?;
-    show(&status.of_holder(session.last_run()), args, out)
+    show(&status.of_holder(session.last_run(), halts), args, out)
 }
 
 fn show(status: &Status, args: &args::Status, out: &Printer) -> Result<u8> {
@@ -222,13 +225,17 @@ mod tests {
         };
         let of = |status: Status| last_run(&status.runs[0]);
         let status = || Status { runs: vec![begun()], ..Status::default() };
-        assert_eq!(of(status().of_holder(7)), "sync is under way since 2026-11-24T20:00:00Z");
+        assert_eq!(
+            of(status().of_holder(7, Vec::new())),
+            "sync is under way since 2026-11-24T20:00:00Z"
+        );
         // Looked at while nobody holds it, or by a process that has begun no run yet.
         let killed = "sync did not end (its process was killed), started 2026-11-24T20:00:00Z";
         assert_eq!(of(status()), killed);
-        assert_eq!(of(status().of_holder(0)), killed);
+        assert_eq!(of(status().of_holder(0, Vec::new())), killed);
         let ended = Run { outcome: Some("ok".to_owned()), calls: Some(1), ..begun() };
-        let status = Status { runs: vec![ended], ..Status::default() }.of_holder(7);
+        let status = Status { runs: vec![ended], ..Status::default() };
+        let status = status.of_holder(7, Vec::new());
         assert_eq!(of(status), "sync ok, started 2026-11-24T20:00:00Z, 1 call");
     }
 }

@@ -30,7 +30,7 @@ impl Forwarded for Command {
             Command::Export => export::execute(&host.session, &out).await,
             Command::Backup(args) => backup::execute(args, &host.session, &out).await,
             Command::Plan => plan::execute(&host.session, &out).await,
-            Command::Status(args) => status::execute(args, &host.session, &out),
+            Command::Status(args) => status::execute(args, &host, &out),
             Command::Webhooks(Webhooks::Remove) => webhooks::execute(&host.session, &out).await,
             _ => Err(Error::new(Kind::Internal, "this command is not forwarded")),
         }

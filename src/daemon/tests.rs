@@ -71,6 +71,7 @@ impl Place {
             signals: self.controls.listen(),
             controls: Some(Arc::clone(&self.controls)),
             handled: Some(0),
+            pulse: None,
         }
     }
 

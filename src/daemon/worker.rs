@@ -251,6 +251,7 @@ impl Worker {
             signals: self.controls.listen(),
             controls: Some(Arc::clone(&self.controls)),
             handled: Some(memory.handled),
+            pulse: Some(Arc::clone(&self.pulse)),
         };
         self.supervise(memory, (job.work)(host), false).await;
         Ok(())

@@ -24,7 +24,7 @@ use crate::pulse::{Feeds, Pulse};
 use crate::scope::{FailureKind, FeedName, TableStatus};
 use crate::session::Session;
 use crate::sql::{self, from_micros, query, scalar_i64};
-use crate::status::{Health, Status};
+use crate::status::{Health, Status, halts};
 
 /// Changes of closed months are counted for so long.
 const RESTATED_WITHIN: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -123,9 +123,10 @@ impl Facts {
         let conn = store.connection()?;
         let state = State::new(&conn);
         let at = Timestamp::now();
+        let (feeds, fault) = (pulse.feeds(&config.feed), session.store_fault());
+        let halts = halts(fault.as_deref(), Some(&feeds));
         let status = Status::collect(config, session.catalog(), store, Vec::new())?
-            .of_holder(session.last_run());
-        let feeds = pulse.feeds(&config.feed);
+            .of_holder(session.last_run(), halts);
         let disk = Disk::of(store.path());
         let health = Health::of(&status, &feeds, disk.as_ref());
         let since = alert::since(&state)?.filter(|(known, _)| *known == health);
@@ -141,7 +142,7 @@ impl Facts {
             status,
             health,
             since: since.map(|(_, since)| since),
-            is_ready: feeds.lag().is_none() && session.store_fault().is_none(),
+            is_ready: feeds.lag().is_none() && fault.is_none(),
             feeds,
             last_polls: [last_poll(FeedName::Cases)?, last_poll(FeedName::Contacts)?],
             interval: config.feed.poll_interval(),

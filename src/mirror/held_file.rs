@@ -12,6 +12,7 @@ use duckdb::Connection;
 
 use super::Store;
 use crate::error::{Error, Kind, Result};
+use crate::sql;
 
 /// The file that this process holds, and its name.
 #[derive(Debug)]
@@ -24,9 +25,11 @@ impl HeldFile {
     /// That of an open store; `None` where it is in memory.
     ///
     /// # Errors
-    /// `Io`.
+    /// `Io`, `Store`.
     pub(super) fn of(store: &Store) -> Result<Option<HeldFile>> {
-        if store.overlay().is_some() {
+        let in_memory = "SELECT count(*) FROM duckdb_databases() \
+                         WHERE database_name = current_database() AND path IS NULL";
+        if sql::scalar_i64(&store.connection()?, in_memory)? > 0 {
             return Ok(None);
         }
         Ok(Some(HeldFile { path: store.path().to_owned(), file: store.file()? }))
@@ -48,7 +51,7 @@ impl HeldFile {
         };
         // Its log would be that of the other file.
         conn.execute_batch("PRAGMA disable_checkpoint_on_shutdown")
-            .map_err(|e| crate::sql::db("cannot leave the log alone", e))?;
+            .map_err(|e| sql::db("cannot leave the log alone", e))?;
         let text = format!(
             "{what} the store {} while this process was working on it: nothing more is written",
             self.path.display()

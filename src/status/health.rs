@@ -38,11 +38,38 @@ impl Health {
     }
 }
 
+/// What is said of a store that does not take what is written.
+pub(crate) fn store_fails(why: &str) -> String {
+    format!("the store does not work: {why}")
+}
+
+/// Why the process that holds the store does not follow the source at all, in words. `fault`: what the store's last
+/// transaction failed with.
+pub(crate) fn halts(fault: Option<&str>, feeds: Option<&Feeds>) -> Vec<String> {
+    let stalled = match feeds {
+        Some(Feeds::Stalled(lag)) => Some(lag.to_string()),
+        Some(Feeds::Starting(_) | Feeds::Polled) | None => None,
+    };
+    fault.map(store_fails).into_iter().chain(stalled).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Standing, Verified};
     use super::*;
     use crate::pulse::Lag;
+
+    #[test]
+    fn what_stands_still_is_a_problem_of_the_status() {
+        let lag = || Lag { what: "not polled for long".to_owned(), error: None };
+        assert_eq!(halts(None, Some(&Feeds::Starting(lag()))), [""; 0]);
+        let both = halts(Some("no room"), Some(&Feeds::Stalled(lag())));
+        assert_eq!(both, ["the store does not work: no room", "not polled for long"]);
+        let status = Status { problems: vec!["costs is failing".to_owned()], ..Status::default() };
+        let status = status.of_holder(1, both);
+        assert_eq!((status.problems.len(), status.exit_status()), (3, 3));
+        assert!(status.problems[0].contains("no room"));
+    }
 
     #[test]
     fn the_worst_of_what_is_so_counts() {

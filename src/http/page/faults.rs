@@ -49,7 +49,10 @@ impl Faults {
         }
         // That nothing is followed stands apart, whatever is the reason.
         let apart = faults.now.len();
-        for problem in disk(facts).into_iter().chain(facts.status.problems.iter().cloned()) {
+        let is_told =
+            |problem: &String| lag(&facts.feeds).is_some_and(|l| l.to_string() == *problem);
+        let problems = facts.status.problems.iter().filter(|problem| !is_told(problem));
+        for problem in disk(facts).into_iter().chain(problems.cloned()) {
             let fault = Fault::of(&problem);
             let of_table = fault.table.as_deref().and_then(|table| faults.now_of(table));
             match of_table {
