@@ -157,6 +157,31 @@ fn notes_stay_when_their_permission_goes_between_two_readings_of_the_permissions
     assert_eq!(rows(), before);
 }
 
+/// Fields that are not set may be left out: of a record of which one column is known, all else shows what it is.
+#[test]
+fn a_part_of_a_record_of_which_the_part_is_not_set_is_no_failure() {
+    let world = World::unthrottled(4);
+    let case_id = world.sandbox.case_ids()[0];
+    let path = format!("/api/Properties/{case_id}/Conditions");
+    world.sandbox.fault(fault(&path, None, garbage("{\"Debt\": 125000.5}")));
+    world.sync();
+    let row = format!(
+        "SELECT count(*) FROM case_conditions WHERE case_id = {case_id} AND asking_price IS NULL"
+    );
+    assert_eq!(one::<i64>(&world.published(), &row), 1);
+    let unknown = format!(
+        "SELECT list_contains(unknown, 'asking_price') FROM report.total_cost WHERE case_id = {case_id}"
+    );
+    assert!(!one::<bool>(&world.published(), &unknown));
+    world.sandbox.clear_faults();
+    world.sandbox.fault(fault(&path, None, garbage("{\"Message\": \"x\"}")));
+    assert_incomplete(
+        &world.run(&["sync", "--full", "--only", "case_conditions"]),
+        "case_conditions",
+    );
+    assert_eq!(one::<i64>(&world.published(), &row), 1);
+}
+
 #[test]
 fn a_cost_type_that_no_case_has_leaves_nothing_open() {
     let world = World::unthrottled(8);

@@ -27,6 +27,7 @@ pub(super) struct File {
     pub(super) for_each: Option<ForEachFile>,
     pub(super) child: Option<ChildFile>,
     pub(super) journal: Option<JournalFile>,
+    pub(super) model: Option<String>,
     #[serde(default)]
     pub(super) leave_out: Vec<String>,
     pub(super) column: Vec<ColumnFile>,

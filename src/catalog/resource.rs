@@ -268,6 +268,9 @@ pub struct Resource {
     pub(crate) partial: Option<Partial>,
     pub(crate) person: Option<Person>,
     pub(crate) fallback: Option<Fallback>,
+    /// The table whose records are of the same model, of which this one takes a part: any field of theirs shows that a
+    /// record is one.
+    pub(crate) model: Option<String>,
     /// Fields that hold copies of another table's records: in no column and not in `_extra`. An
     /// object of which columns take a part leaves out the rest.
     pub(crate) leave_out: Vec<String>,

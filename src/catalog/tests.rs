@@ -281,6 +281,13 @@ fn a_column_beside_the_built_in_one_on_its_field_is_refused() {
 )]
 #[case(
     "key = [\"id\"]",
+    "key = [\"id\"]\nmodel = \"nothing\"",
+    "model = \"nothing\" is no other table"
+)]
+#[case("path = \"/api/", "path = \"/api/x?a=b&y=", "has a ?: parameters stand in [read.query]")]
+#[case("path = \"/api/", "path = \"/api/x%20y/", "has a %")]
+#[case(
+    "key = [\"id\"]",
     "key = [\"id\"]\nleave_out = [\"A.B\"]",
     "leave_out: \"A.B\" is a part of an object"
 )]

@@ -67,7 +67,9 @@ pub(crate) fn expected(
     shape: Shape,
     params: &Params,
 ) -> Expected {
-    let own = resource.columns.iter().filter(|c| matches!(c.origin, Origin::Field | Origin::Path));
+    let model = resource.model.as_deref().and_then(|table| catalog.get(table));
+    let columns = resource.columns.iter().chain(model.iter().flat_map(|model| &model.columns));
+    let own = columns.filter(|c| matches!(c.origin, Origin::Field | Origin::Path));
     let lists = catalog.children(&resource.table).filter_map(|child| match &child.group {
         Group::Child(of) => Some(&of.field),
         _ => None,

@@ -50,6 +50,11 @@ impl<'r> Rules<'r> {
     }
 
     fn check(&self, resource: &Resource, faults: &mut Vec<String>) {
+        if let Some(model) = &resource.model
+            && (*model == resource.table || self.find(model).is_none())
+        {
+            faults.push(format!("model = \"{model}\" is no other table"));
+        }
         if let Some(only) = &resource.condition {
             self.condition(only, faults);
         }

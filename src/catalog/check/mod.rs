@@ -115,6 +115,7 @@ impl File {
                 values: p.values,
             }),
             person: self.person.map(|p| Person { id: p.id, known_by: p.known_by }),
+            model: self.model,
             leave_out: self.leave_out,
             columns,
             schema,

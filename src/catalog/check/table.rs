@@ -231,6 +231,14 @@ fn addresses(resource: &Resource, read: &Read, faults: &mut Vec<String>) {
         if !path.starts_with('/') {
             faults.push(format!("{key} = \"{path}\" does not start with /"));
         }
+        if let Some(sign) = path.chars().find(|c| matches!(c, '?' | '#' | '%')) {
+            let right = match sign {
+                '?' => "parameters stand in [read.query]",
+                '#' => "the service never sees what follows it",
+                _ => "it is written as it is, and encoded when it is sent",
+            };
+            faults.push(format!("{key} = \"{path}\" has a {sign}: {right}"));
+        }
         for name in placeholders(path) {
             if !known.contains(&name) {
                 faults.push(format!("{key}: nothing fills {{{name}}}"));
