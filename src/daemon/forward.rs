@@ -70,7 +70,16 @@ pub(crate) async fn answers(store: &Path) -> bool {
 
 async fn connect(store: &Path) -> Option<UnixStream> {
     let stream = UnixStream::connect(place::of(store)).await.ok()?;
-    is_the_daemons(&stream, store).then_some(stream)
+    let dies = stream.peer_cred().ok().and_then(|peer| peer.pid()).is_some_and(is_dying);
+    (is_the_daemons(&stream, store) && !dies).then_some(stream)
+}
+
+/// Whether a process was killed and has not let go of everything yet: its socket takes connections for a moment. Where
+/// the system does not say, it is not.
+fn is_dying(pid: i32) -> bool {
+    let program = format!("/proc/{pid}/exe");
+    let is_there = Path::new(&format!("/proc/{pid}/stat")).exists();
+    is_there && std::fs::read_link(program).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// The beginning of the answer; says what is waited for where it takes long.
@@ -98,5 +107,25 @@ fn print(to: &mut impl Write, text: &str) -> std::io::Result<()> {
         // Who closes the pipe early has read enough.
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_process_that_was_killed_dies_until_it_is_waited_for() {
+        let pid = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        assert!(!is_dying(pid(&child)));
+        child.kill().unwrap();
+        // The kernel takes its time.
+        while !is_dying(pid(&child)) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(!is_dying(pid(&child)), "nobody has that number");
     }
 }

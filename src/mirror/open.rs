@@ -419,7 +419,11 @@ fn open_error(path: &Path, source: duckdb::Error) -> Error {
             .split("Conflicting lock is held in ")
             .nth(1)
             .and_then(|rest| rest.split(". See").next())
-            .map_or(String::new(), |holder| format!(" by {}", holder.trim()));
+            // Of a process that is dying there is no name.
+            .map_or(String::new(), |holder| {
+                let holder = holder.trim();
+                format!(" by {}", holder.strip_prefix(". ").unwrap_or(holder))
+            });
         return Error::new(Kind::StoreLocked, format!("the store {shown} is held{holder}"));
     }
     if text.contains("version number") {
