@@ -140,6 +140,10 @@ fn an_unknown_table_is_refused_with_those_that_there_are() {
     assert_eq!(output.status.code(), Some(2), "{}", shown(&output));
     let said = stderr(&output);
     assert!(said.contains("did you mean case_roles?") && said.contains("costs, "), "{said}");
+    let output = world.run(&["sync", "--only", "offices,contacts", "--case", "1"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = shown(&output);
+    assert!(said.contains("--only offices,contacts") && said.contains("is no case's"), "{said}");
     let said = stderr(&world.run(&["sync", "--case", "17,abc"]));
     assert!(said.contains("an id is a whole number from 1 on, such as 1017"), "{said}");
     assert!(!world.path("data").exists(), "a store was made for it");

@@ -2,7 +2,7 @@
 
 use super::args::Sync;
 use super::verify;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Group};
 use crate::config::nearest;
 use crate::cycle::Options;
 use crate::daemon::{Host, Printer};
@@ -24,8 +24,29 @@ pub(crate) fn check(args: &Sync, catalog: &Catalog) -> Result<()> {
                 format!("--only {unknown}: there is no such table{near}\nhint: there are {all}"),
             ))
         }
-        None => Ok(()),
+        None if args.cases.is_empty() || args.only.is_empty() => Ok(()),
+        None if args.only.iter().any(|table| is_of_cases(catalog, table)) => Ok(()),
+        None => Err(Error::new(
+            Kind::Usage,
+            format!(
+                "--only {}: what is read there is no case's, so that --case leaves nothing to do: leave out one of \
+                 the two",
+                args.only.join(",")
+            ),
+        )),
     }
+}
+
+/// Whether what a case has in a table can be read by itself.
+fn is_of_cases(catalog: &Catalog, table: &str) -> bool {
+    let read_with = catalog.get(table).and_then(|resource| catalog.get(resource.read_with()));
+    read_with.is_some_and(|resource| match resource.group {
+        Group::Case => true,
+        Group::Ids => resource.table != "contacts",
+        Group::List | Group::ForEach(_) | Group::Child(_) | Group::Events | Group::Journal(_) => {
+            false
+        }
+    })
 }
 
 pub(crate) async fn execute(args: &Sync, host: &Host, out: &Printer) -> Result<u8> {

@@ -141,7 +141,11 @@ impl Reader {
         rule: &str,
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Option<T> {
-        self.read(key, rule, |value| value.as_str().and_then(parse).ok_or_else(|| rule.to_owned()))
+        self.read(key, rule, |value| match value.as_str() {
+            Some(text) => parse(text).ok_or_else(|| rule.to_owned()),
+            None if rule.contains('"') => Err(rule.to_owned()),
+            None => Err(format!("{rule}, as a text in quotes")),
+        })
     }
 
     /// `Some(None)` where the key is empty, else what `read` makes of it.

@@ -156,6 +156,7 @@ ids = [3, 3]
     "ids = [3, 0]",
     "must be a list of ids, each a whole number above zero and there once, such as [3, 17]"
 )]
+#[case("resources", "dir = 12", "must be a path, as a text in quotes")]
 #[case("journals", "trailing_months = 0", "must be a whole number from 1 to 120")]
 #[case("journals", "close_day = 29", "must be a whole number from 0 to 28")]
 #[case(
