@@ -251,7 +251,7 @@ impl Session {
         let ran = match ran {
             Ok(mut ran) => {
                 // The store goes on without it, and the next run carries what is left.
-                if let Err(error) = self.publish_to_lake().await {
+                if let Err(error) = self.publish_to_lake(false).await {
                     ran.report.problem(format!("the lake is behind: {}", error.chain()));
                 }
                 Ok(ran)
@@ -323,7 +323,9 @@ impl Session {
     fn start_run(&self, command: &str) -> Result<i64> {
         // What was asked between two runs is no part of this one; polls are in the ledger.
         drop(self.polls.client.take_calls());
-        let run_id = RunLog::new(&self.store.connection()?).start_run(command)?;
+        let conn = self.store.connection()?;
+        self.store.check_file(&conn)?;
+        let run_id = RunLog::new(&conn).start_run(command)?;
         self.last_run.store(run_id, Ordering::Relaxed);
         Ok(run_id)
     }

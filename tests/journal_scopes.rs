@@ -193,6 +193,10 @@ fn a_level_of_which_no_office_has_an_id_is_told_and_nothing_is_called_complete()
     assert!(said.starts_with(&format!("failing | {why}")), "{said:?}");
     let complete = || -> bool { one(&world.published(), "SELECT complete FROM report.snapshot") };
     assert!(!complete());
+    // Whose ids are typed are known all the same.
+    let chain = listed[0]["ChainId"].to_string();
+    let typed = journals(&month(1), &["--ids", &chain]);
+    assert_status(&run(&world, &typed), 0);
 
     without(1);
     world.sync();

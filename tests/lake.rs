@@ -235,6 +235,11 @@ fn a_copy_of_an_earlier_state_does_not_take_the_lake_back() {
     };
     forget();
     assert_refused();
+    // Nor does one of the state that was published right after it.
+    fs::copy(&file, &copy).unwrap();
+    change(&lake, 5);
+    lake.world.sync();
+    assert_refused();
 
     // It goes in a store that was put back, too.
     fs::copy(&earlier, &store).unwrap();

@@ -53,7 +53,7 @@ pub(super) async fn run(args: &Forget, config: Config, quiet: bool) -> Result<u8
     });
     let stay_in_snapshots = session.leaves_erased_values();
     let lake = match &published {
-        Ok(_) => session.publish_to_lake().await,
+        Ok(_) => session.publish_to_lake(true).await,
         Err(_) => Ok(None),
     };
     session.close().await?;

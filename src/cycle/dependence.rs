@@ -115,8 +115,9 @@ impl<E: Fn(&str) -> Result<bool>> Dependence<'_, E> {
 
     /// What is to be said of a table whose scopes `table` names, which is read.
     fn of_what_is_named(&self, resource: &Resource, table: &str) -> Dependent {
-        let is_read = self.rows.get(table).is_some_and(|row| row.answered);
-        let Some(offices) = self.offices.filter(|_| is_read) else {
+        // Rows are of the list, or of what stands for it.
+        let answered = self.rows.get(table).is_some_and(|row| row.answered);
+        let Some(offices) = self.offices.filter(|offices| answered || offices.all > 0) else {
             return Dependent::readable(None);
         };
         match (&resource.group, offices.why_nothing_is_named()) {
@@ -176,13 +177,15 @@ mod tests {
     /// The changes in which these tables have these statuses of themselves, and these rows.
     fn changes(statuses: &[(&str, &str)], filled: &[&str]) -> BTreeMap<String, Dependent> {
         let level = JournalLevel::Offices;
-        changes_with(statuses, filled, ListedOffices { level, all: 2, unnamed: 0, known: 2 })
+        let offices = ListedOffices { level, all: 2, unnamed: 0, known: 2 };
+        changes_with(statuses, filled, offices, true)
     }
 
     fn changes_with(
         statuses: &[(&str, &str)],
         filled: &[&str],
         offices: ListedOffices,
+        answered: bool,
     ) -> BTreeMap<String, Dependent> {
         let catalog = Catalog::load(None).unwrap();
         let mut rows: BTreeMap<String, ResourceRow> = BTreeMap::new();
@@ -194,7 +197,7 @@ mod tests {
                     status: own.map_or(TableStatus::Ok, |(_, status)| status_of(status)),
                     reason: own.map(|_| "said so".to_owned()),
                     since: None,
-                    answered: true,
+                    answered,
                     because_of: None,
                 },
             );
@@ -264,28 +267,32 @@ mod tests {
 
     #[test]
     fn journals_say_whose_id_no_office_has() {
-        let of = |all, unnamed, known| {
+        let of = |all, unnamed, known, answered| {
             let level = JournalLevel::BrokerCompanies;
             let found = changes_with(
                 &[],
                 &["revenue_journals"],
                 ListedOffices { level, all, unnamed, known },
+                answered,
             );
             let row = found.get("revenue_journals")?;
             let because_of = row.because_of.clone();
             Some((row.status, row.reason.clone().unwrap_or_default(), because_of))
         };
-        let (status, reason, because_of) = of(3, 3, 0).unwrap();
+        let (status, reason, because_of) = of(3, 3, 0, true).unwrap();
         assert_eq!((status, because_of.as_deref()), (TableStatus::Failing, Some("offices")));
         assert!(reason.contains("no office has a broker_company_id"), "{reason}");
+        // From employees, where there is no list of the offices.
+        assert_eq!(of(3, 3, 0, false).unwrap().0, TableStatus::Failing);
         // One that was known stays known.
-        let (status, reason, because_of) = of(3, 3, 1).unwrap();
+        let (status, reason, because_of) = of(3, 3, 1, true).unwrap();
         assert_eq!((status, because_of), (TableStatus::Ok, None));
         assert!(reason.starts_with("3 of 3 offices have no broker_company_id"), "{reason}");
-        let (status, reason, _) = of(0, 0, 0).unwrap();
+        let (status, reason, _) = of(0, 0, 0, true).unwrap();
         assert_eq!(status, TableStatus::Ok);
         assert!(reason.starts_with("no office is listed"), "{reason}");
-        assert_eq!(of(3, 0, 1), None);
+        assert_eq!(of(0, 0, 0, false), None, "nothing was listed yet");
+        assert_eq!(of(3, 0, 1, true), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::Run;
 use crate::error::Result;
 use crate::mirror::{FEED_TABLES, ResourceRow, RunLog, State};
-use crate::scope::REVENUE;
+use crate::scope::{REVENUE, TableStatus};
 
 /// What is not as it should be at the end of a run; `controls`: what the journals' control totals say.
 ///
@@ -28,7 +28,13 @@ pub(super) fn of(run: &Run, controls: Vec<String>) -> Result<Vec<String>> {
     // What a table is failing for are other cases, unless these failed too.
     let whole = run.options.cases.is_empty();
     for table in asked.iter().filter(|_| whole) {
-        let Some(row) = rows.get(*table).filter(|row| row.brings_nothing(&rows)) else {
+        let is_named = run.options.journals.as_ref().is_some_and(|asked| !asked.ids.is_empty());
+        let fails = |row: &&ResourceRow| match is_named {
+            // Whose journals there are was typed.
+            true => row.own_status() == TableStatus::Failing,
+            false => row.brings_nothing(&rows),
+        };
+        let Some(row) = rows.get(*table).filter(fails) else {
             continue;
         };
         let why = row.reason.as_deref().unwrap_or_default();

@@ -44,7 +44,7 @@ impl LakePublisher {
             // Ended with this process: a publishing that is dropped leaves the lake as it was.
             let published = tokio::select! {
                 () = stop(&mut signals) => return Ok(()),
-                published = self.session.publish_to_lake() => published,
+                published = self.session.publish_to_lake(false) => published,
             };
             let now = Instant::now();
             match published {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::extensions;
+use super::standing::Standing;
 use crate::config::{Config, LakeCatalog, LakeData};
 use crate::durable::with_suffix;
 use crate::error::{Error, Kind, Result};
@@ -31,6 +32,10 @@ pub(crate) struct Errand {
     /// As DuckDB writes it.
     pub(super) memory_limit: String,
     pub(super) threads: Option<usize>,
+    /// What the store has carried there before, where whoever asks has it open.
+    pub(super) before: Option<Standing>,
+    /// It has just erased values, which are to be seen no more.
+    pub(super) erases: bool,
 }
 
 /// See [`LakeCatalog`].
@@ -65,7 +70,26 @@ impl Errand {
             spill: with_suffix(&config.store.path, ".lake.tmp"),
             memory_limit: config.store.memory_limit.clone(),
             threads: config.store.threads,
+            before: None,
+            erases: false,
         })
+    }
+
+    /// The same where the store is open, and says how the lake stands.
+    pub(crate) fn by_store(self, before: Standing, erases: bool) -> Errand {
+        Errand { before: Some(before), erases, ..self }
+    }
+
+    /// What the store had carried there, as far as is known; `published`: as the published file says.
+    pub(super) fn before<'s>(&'s self, published: &'s Standing) -> &'s Standing {
+        self.before.as_ref().unwrap_or(published)
+    }
+
+    /// Whether values were erased from the store since it carried something, of which the last erasure is `erasures`. The
+    /// published file cannot say it: one that `forget` has made says so for as long as it is there.
+    pub(super) fn has_erased(&self, erasures: &str) -> bool {
+        let last = self.before.as_ref().and_then(|before| before.erasures.as_deref());
+        self.erases || last.is_some_and(|last| last != erasures)
     }
 
     /// The same for a command that cannot do without.

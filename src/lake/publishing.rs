@@ -69,7 +69,7 @@ pub(crate) fn publish(errand: &Errand, mut step: impl FnMut(&str)) -> Result<Car
     } else {
         let (shown, published) = (shown.as_ref(), &published);
         if let Some(shown) = shown {
-            shown.check_not_later(published, &errand.schema)?;
+            shown.check_not_later(published, errand)?;
         }
         carry(&engine, errand, &catalog, (shown, published), &mut carried, &mut step)?;
     }

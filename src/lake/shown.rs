@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::engine::{Engine, LAKE, PUBLISHED};
+use super::errand::Errand;
 use super::standing::Standing;
 use crate::error::{Error, Kind, Result};
 use crate::sql::{self, from_micros, instant};
@@ -166,11 +167,12 @@ impl Shown {
     ///
     /// # Errors
     /// `Lake`.
-    pub(super) fn check_not_later(&self, published: &Published, schema: &str) -> Result<()> {
-        let before = &published.before;
+    pub(super) fn check_not_later(&self, published: &Published, errand: &Errand) -> Result<()> {
+        let before = errand.before(&published.before);
         let is_own = before.snapshot_id.as_ref() == Some(&self.snapshot_id)
             && before.taken_at == self.taken_at;
-        let has_erased = before.erasures.as_ref().is_some_and(|last| *last != published.erasures);
+        let has_erased =
+            self.erasures != published.erasures && errand.has_erased(&published.erasures);
         // Of two that stand at one watermark, and were not erased from alike, the copy may be the one that lacks it.
         let is_as_far = if self.erasures == published.erasures {
             published.watermark >= self.watermark
@@ -184,9 +186,10 @@ impl Shown {
             watermark.map_or_else(|| "none".to_owned(), |watermark| watermark.to_string())
         };
         let text = format!(
-            "the schema {schema} of lake.catalog shows a later state of this mirror (watermark {}) than what is published \
-             here ({}): another host with a copy of it publishes there, or an earlier backup was restored; it is carried \
-             there when it is later",
+            "the schema {} of lake.catalog shows a later state of this mirror (watermark {}) than what is published \
+             here ({}): another host with a copy of it publishes there, or an earlier backup was restored, or feed.overlap is longer \
+             now; it is carried there when it is later",
+            errand.schema,
             told(self.watermark),
             told(published.watermark),
         );

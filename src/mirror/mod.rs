@@ -196,6 +196,14 @@ impl Store {
         Ok(self.file.get_or_init(|| Box::leak(Box::new(file))))
     }
 
+    /// Refuses to go on where the store's file is no longer where it was opened.
+    ///
+    /// # Errors
+    /// `StoreGone`; `Io`, `Store`.
+    pub(crate) fn check_file(&self, conn: &Connection) -> Result<()> {
+        HeldFile::of(self)?.map_or(Ok(()), |held| held.check(conn))
+    }
+
     /// Works DuckDB's log into the file, when nobody writes any more. Where that fails, the next one who opens
     /// the store does it.
     pub(crate) fn work_in_log(&self) {
@@ -203,9 +211,7 @@ impl Store {
             return;
         }
         let worked_in = self.connection().and_then(|conn| {
-            if let Some(held) = HeldFile::of(self)? {
-                held.check(&conn)?;
-            }
+            self.check_file(&conn)?;
             log::work_in(&conn, self.file()?, &self.bounds)
         });
         if let Err(error) = worked_in {

@@ -83,11 +83,21 @@ impl Transactions {
     fn note<T>(&self, written: &Result<T>) {
         let found = match written {
             Ok(_) => None,
-            Err(e) if matches!(e.kind(), Kind::Store | Kind::DiskFull) => Some(e.chain()),
+            Err(e) if is_the_stores(e.kind()) => Some(e.chain()),
             // What was to be written was wrong, which says nothing of the store.
             Err(_) => return,
         };
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = found;
+    }
+
+    /// Whether the store's file is where it was.
+    fn in_place(&self, conn: &Connection) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let checked = file.check(conn);
+        if checked.is_err() {
+            self.note(&checked);
+        }
+        checked
     }
 
     /// One of them.
@@ -96,11 +106,15 @@ impl Transactions {
         conn: &Connection,
         write: impl FnOnce(&Connection) -> Result<T>,
     ) -> Result<T> {
-        let in_place = self.file.as_ref().map_or(Ok(()), |file| file.check(conn));
-        let written = in_place.and_then(|()| transaction(conn, || write(conn)));
+        let written = self.in_place(conn).and_then(|()| transaction(conn, || write(conn)));
         self.note(&written);
         written
     }
+}
+
+/// Whether it is the store that failed.
+fn is_the_stores(kind: Kind) -> bool {
+    matches!(kind, Kind::Store | Kind::StoreDown | Kind::StoreGone | Kind::DiskFull)
 }
 
 impl Writer {
@@ -173,7 +187,12 @@ impl Writer {
         &self,
         act: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.job(|conn, _| act(conn)).await
+        let transactions = self.transactions.clone();
+        self.job(move |conn, _| {
+            transactions.in_place(conn)?;
+            act(conn)
+        })
+        .await
     }
 
     /// As [`Writer::run`]; `write` is told when this is: later than all commits before it, and before all that follow,
@@ -504,6 +523,11 @@ mod tests {
             }
             let refused = write("after").await.unwrap_err();
             assert_eq!(refused.kind(), Kind::StoreGone, "{}", refused.chain());
+            assert!(writer.fault().is_some());
+            let works = writer.between_commits(|conn| {
+                conn.execute_batch("CHECKPOINT").map_err(|e| crate::sql::db("x", e))
+            });
+            assert_eq!(works.await.unwrap_err().kind(), Kind::StoreGone);
             writer.close().await.unwrap();
             store.work_in_log();
             drop((writer, store));

@@ -11,21 +11,23 @@ use crate::publish;
 
 impl Session {
     /// Carries what is published to the lake, where there is one, unless it shows that already. Nothing else waits for
-    /// it but another call of this. `None`: there was nothing to do.
+    /// it but another call of this. `erases`: what was just published lacks what was erased. `None`: there was nothing to
+    /// do.
     ///
     /// # Errors
     /// Those of [`lake::run_child`], which the store remembers too; those of the store.
-    pub(crate) async fn publish_to_lake(&self) -> Result<Option<Carried>> {
+    pub(crate) async fn publish_to_lake(&self, erases: bool) -> Result<Option<Carried>> {
         let Some(errand) = Errand::of(&self.config) else { return Ok(None) };
         let mut shown = self.publishing.lake.lock().await;
         let published = publish::identity(errand.published())?;
         if published.is_none() || *shown == published {
             return Ok(None);
         }
+        let before = self.lake_standing(errand.place()).await?;
+        let errand = errand.by_store(before.clone(), erases);
         let done = lake::run_child(&errand).await;
         let (result, now) = (if done.is_ok() { "ok" } else { "failed" }, Timestamp::now());
         metrics::counter!("casemirror_lake_publishes_total", "result" => result).increment(1);
-        let before = self.lake_standing(errand.place()).await?;
         let standing = match &done {
             Ok(carried) => before.succeed(carried, now),
             Err(error) => before.fail(error, now),
