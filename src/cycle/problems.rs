@@ -27,13 +27,13 @@ pub(super) fn of(run: &Run, controls: Vec<String>) -> Result<Vec<String>> {
     }
     // What a table is failing for are other cases, unless these failed too.
     let whole = run.options.cases.is_empty();
+    // Whose journals there are was typed.
+    let is_named = run.options.journals.as_ref().is_some_and(|asked| !asked.ids.is_empty());
+    let fails = |row: &&ResourceRow| match is_named {
+        true => row.own_status() == TableStatus::Failing,
+        false => row.brings_nothing(&rows),
+    };
     for table in asked.iter().filter(|_| whole) {
-        let is_named = run.options.journals.as_ref().is_some_and(|asked| !asked.ids.is_empty());
-        let fails = |row: &&ResourceRow| match is_named {
-            // Whose journals there are was typed.
-            true => row.own_status() == TableStatus::Failing,
-            false => row.brings_nothing(&rows),
-        };
         let Some(row) = rows.get(*table).filter(fails) else {
             continue;
         };

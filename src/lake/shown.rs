@@ -187,8 +187,8 @@ impl Shown {
         };
         let text = format!(
             "the schema {} of lake.catalog shows a later state of this mirror (watermark {}) than what is published \
-             here ({}): another host with a copy of it publishes there, or an earlier backup was restored, or feed.overlap is longer \
-             now; it is carried there when it is later",
+             here ({}): another host with a copy of it publishes there, an earlier backup was restored, or feed.overlap is \
+             longer now; it is carried there when it is later",
             errand.schema,
             told(self.watermark),
             told(published.watermark),
