@@ -22,7 +22,7 @@ use crate::error::{Kind, Result};
 use crate::mirror::State;
 use crate::pulse::Pulse;
 use crate::session::Session;
-use crate::status::{Health, Status, halts};
+use crate::status::{Health, Status};
 
 use conditions::Look;
 use known::Message;
@@ -154,14 +154,15 @@ impl Watch {
         }
         let (session, pulse) = (Arc::clone(&self.session), Arc::clone(&self.pulse));
         let began = Instant::now();
-        let health = blocking(move || {
-            let (config, store) = (session.config(), session.store());
-            let (feeds, fault) = (pulse.feeds(&config.feed), session.store_fault());
-            let status = Status::collect(config, session.catalog(), store, Vec::new())?
-                .of_holder(session.last_run(), halts(fault.as_deref(), Some(&feeds)));
-            let disk = Disk::of(store.path());
-            Ok(Health::of(&status, &feeds, disk.as_ref()))
-        });
+        let health =
+            blocking(move || {
+                let (config, store) = (session.config(), session.store());
+                let (feeds, fault) = (pulse.feeds(&config.feed), session.store_fault());
+                let status = Status::collect(config, session.catalog(), store, Vec::new())?
+                    .of_holder(session.last_run(), fault.as_deref(), Some(&feeds));
+                let disk = Disk::of(store.path());
+                Ok(Health::of(&status, &feeds, disk.as_ref()))
+            });
         let health = health.await?;
         self.next_beat = Instant::now() + began.elapsed() * SHARE_OF_TIME;
         Ok(Some(health))

@@ -21,13 +21,15 @@ use crate::mirror::{
     stay_in_snapshots,
 };
 use crate::pending::{self, Pending};
+use crate::pulse::Feeds;
 use crate::scope::REVENUE;
 use crate::text::counted;
 use crate::ticks::Ticks;
 
 pub(crate) use fault::Fault;
 use findings::{Findings, is_asked};
-pub(crate) use health::{Health, halts, store_fails};
+use health::halts;
+pub(crate) use health::{Health, store_fails};
 pub(crate) use lake::Lake;
 
 /// Runs and failures that are shown.
@@ -227,9 +229,15 @@ impl Status {
     }
 
     /// The same, told by the process that holds the store and began `last_run`: without an end that one is under
-    /// way. All others without one were killed. `halts`: see [`halts`].
-    pub(crate) fn of_holder(mut self, last_run: i64, halts: Vec<String>) -> Status {
-        self.problems.splice(0..0, halts);
+    /// way. All others without one were killed. `fault`: what the store's last transaction failed with. `feeds`: how the
+    /// polls stand, where it is a daemon.
+    pub(crate) fn of_holder(
+        mut self,
+        last_run: i64,
+        fault: Option<&str>,
+        feeds: Option<&Feeds>,
+    ) -> Status {
+        self.problems.splice(0..0, halts(fault, feeds));
         for run in &mut self.runs {
             run.under_way = run.outcome.is_none() && run.run_id == last_run;
         }

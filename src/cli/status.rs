@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::lease::State as LeaseState;
 use crate::mirror::{Looked, Store};
 use crate::session::catalog_of;
-use crate::status::{Fault, Run, Status, halts};
+use crate::status::{Fault, Run, Status};
 use crate::text::counted;
 
 /// Differences that are shown as text.
@@ -27,12 +27,13 @@ pub(crate) fn run(config: &Config, args: &args::Status) -> Result<u8> {
 pub(crate) fn execute(args: &args::Status, host: &Host, out: &Printer) -> Result<u8> {
     let session = &host.session;
     let feeds = host.pulse.as_ref().map(|pulse| pulse.feeds(&session.config().feed));
-    let halts = halts(session.store_fault().as_deref(), feeds.as_ref());
+    let fault = session.store_fault();
     let status = tokio::task::block_in_place(|| {
         // What has the store open has brought it up to its configuration.
         Status::collect(session.config(), session.catalog(), session.store(), Vec::new())
     })?;
-    show(&status.of_holder(session.last_run(), halts), args, out)
+    let status = status.of_holder(session.last_run(), fault.as_deref(), feeds.as_ref());
+    show(&status, args, out)
 }
 
 fn show(status: &Status, args: &args::Status, out: &Printer) -> Result<u8> {
@@ -226,16 +227,16 @@ mod tests {
         let of = |status: Status| last_run(&status.runs[0]);
         let status = || Status { runs: vec![begun()], ..Status::default() };
         assert_eq!(
-            of(status().of_holder(7, Vec::new())),
+            of(status().of_holder(7, None, None)),
             "sync is under way since 2026-11-24T20:00:00Z"
         );
         // Looked at while nobody holds it, or by a process that has begun no run yet.
         let killed = "sync did not end (its process was killed), started 2026-11-24T20:00:00Z";
         assert_eq!(of(status()), killed);
-        assert_eq!(of(status().of_holder(0, Vec::new())), killed);
+        assert_eq!(of(status().of_holder(0, None, None)), killed);
         let ended = Run { outcome: Some("ok".to_owned()), calls: Some(1), ..begun() };
         let status = Status { runs: vec![ended], ..Status::default() };
-        let status = status.of_holder(7, Vec::new());
+        let status = status.of_holder(7, None, None);
         assert_eq!(of(status), "sync ok, started 2026-11-24T20:00:00Z, 1 call");
     }
 }

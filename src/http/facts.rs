@@ -24,7 +24,7 @@ use crate::pulse::{Feeds, Pulse};
 use crate::scope::{FailureKind, FeedName, TableStatus};
 use crate::session::Session;
 use crate::sql::{self, from_micros, query, scalar_i64};
-use crate::status::{Health, Status, halts};
+use crate::status::{Health, Status};
 
 /// Changes of closed months are counted for so long.
 const RESTATED_WITHIN: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -124,9 +124,11 @@ impl Facts {
         let state = State::new(&conn);
         let at = Timestamp::now();
         let (feeds, fault) = (pulse.feeds(&config.feed), session.store_fault());
-        let halts = halts(fault.as_deref(), Some(&feeds));
-        let status = Status::collect(config, session.catalog(), store, Vec::new())?
-            .of_holder(session.last_run(), halts);
+        let status = Status::collect(config, session.catalog(), store, Vec::new())?.of_holder(
+            session.last_run(),
+            fault.as_deref(),
+            Some(&feeds),
+        );
         let disk = Disk::of(store.path());
         let health = Health::of(&status, &feeds, disk.as_ref());
         let since = alert::since(&state)?.filter(|(known, _)| *known == health);

@@ -61,6 +61,7 @@ mod state;
 mod statuses;
 mod suspects;
 mod threads;
+mod transactions;
 mod undescribed;
 mod unnamed;
 mod unread;

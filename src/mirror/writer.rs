@@ -19,14 +19,13 @@ use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::first_load::KnownScopes;
-use super::held_file::HeldFile;
 use super::load::{Outcome, Settings};
+use super::transactions::Transactions;
 use super::{Store, Threads};
 use super::{commit, freshness};
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
-use crate::sql::transaction;
 
 /// Decoded rows waiting for the writer, at most. Several pages of a thousand wide rows fit.
 const BUDGET_BYTES: usize = 32 << 20; // 32 MiB
@@ -66,57 +65,6 @@ pub struct Writer {
     transactions: Transactions,
 }
 
-/// What all transactions of the writer go through.
-#[derive(Debug, Clone)]
-struct Transactions {
-    /// `None`: the store is in memory.
-    file: Option<Arc<HeldFile>>,
-    /// What the last one failed with, where it was the store that failed.
-    fault: Arc<Mutex<Option<String>>>,
-}
-
-impl Transactions {
-    fn of(store: &Store) -> Result<Transactions> {
-        Ok(Transactions { file: HeldFile::of(store)?.map(Arc::new), fault: Arc::default() })
-    }
-
-    fn note<T>(&self, written: &Result<T>) {
-        let found = match written {
-            Ok(_) => None,
-            Err(e) if is_the_stores(e.kind()) => Some(e.chain()),
-            // What was to be written was wrong, which says nothing of the store.
-            Err(_) => return,
-        };
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = found;
-    }
-
-    /// Whether the store's file is where it was.
-    fn in_place(&self, conn: &Connection) -> Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let checked = file.check(conn);
-        if checked.is_err() {
-            self.note(&checked);
-        }
-        checked
-    }
-
-    /// One of them.
-    fn write<T>(
-        &self,
-        conn: &Connection,
-        write: impl FnOnce(&Connection) -> Result<T>,
-    ) -> Result<T> {
-        let written = self.in_place(conn).and_then(|()| transaction(conn, || write(conn)));
-        self.note(&written);
-        written
-    }
-}
-
-/// Whether it is the store that failed.
-fn is_the_stores(kind: Kind) -> bool {
-    matches!(kind, Kind::Store | Kind::StoreDown | Kind::StoreGone | Kind::DiskFull)
-}
-
 impl Writer {
     /// Starts the thread on a connection of its own.
     ///
@@ -146,7 +94,7 @@ impl Writer {
 
     /// What the store's last transaction failed with; `None` where it was committed.
     pub(crate) fn fault(&self) -> Option<String> {
-        self.transactions.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.transactions.fault()
     }
 
     /// Opens the loader of a run.
@@ -187,12 +135,7 @@ impl Writer {
         &self,
         act: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let transactions = self.transactions.clone();
-        self.job(move |conn, _| {
-            transactions.in_place(conn)?;
-            act(conn)
-        })
-        .await
+        self.job(|conn, _| act(conn)).await
     }
 
     /// As [`Writer::run`]; `write` is told when this is: later than all commits before it, and before all that follow,
@@ -214,9 +157,11 @@ impl Writer {
         act: impl FnOnce(&Connection, &mut Timestamp) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
+        let transactions = self.transactions.clone();
         let job: Job = Box::new(move |conn, last| {
+            let done = transactions.in_place(conn).and_then(|()| act(conn, last));
             // Nobody waits for the answer when the run was cancelled.
-            let _ = reply.send(act(conn, last));
+            let _ = reply.send(done);
         });
         self.commands.send(Command::Run(job)).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
@@ -373,6 +318,7 @@ impl Waiting {
         failpoint::hit("before-commit");
         let all_threads = is_large.then(|| threads.all(conn)).transpose();
         let done = all_threads.and_then(|_all_threads| {
+            transactions.in_place(conn)?;
             transactions.write(conn, |conn| {
                 let done = commit::apply(conn, &self.settings, self.run_id, now, loads, known)?;
                 failpoint::hit("in-commit");

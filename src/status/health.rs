@@ -43,9 +43,8 @@ pub(crate) fn store_fails(why: &str) -> String {
     format!("the store does not work: {why}")
 }
 
-/// Why the process that holds the store does not follow the source at all, in words. `fault`: what the store's last
-/// transaction failed with.
-pub(crate) fn halts(fault: Option<&str>, feeds: Option<&Feeds>) -> Vec<String> {
+/// Why the process that holds the store does not follow the source at all, in words; see [`Status::of_holder`].
+pub(super) fn halts(fault: Option<&str>, feeds: Option<&Feeds>) -> Vec<String> {
     let stalled = match feeds {
         Some(Feeds::Stalled(lag)) => Some(lag.to_string()),
         Some(Feeds::Starting(_) | Feeds::Polled) | None => None,
@@ -66,7 +65,7 @@ mod tests {
         let both = halts(Some("no room"), Some(&Feeds::Stalled(lag())));
         assert_eq!(both, ["the store does not work: no room", "not polled for long"]);
         let status = Status { problems: vec!["costs is failing".to_owned()], ..Status::default() };
-        let status = status.of_holder(1, both);
+        let status = status.of_holder(1, Some("no room"), Some(&Feeds::Stalled(lag())));
         assert_eq!((status.problems.len(), status.exit_status()), (3, 3));
         assert!(status.problems[0].contains("no room"));
     }
