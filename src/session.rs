@@ -125,7 +125,8 @@ impl Session {
         let root = root.transpose()?;
         let (config, catalog, store) = (Arc::new(config), Arc::new(catalog), Arc::new(store));
         let writer = Writer::start(&store)?;
-        let ledger = Arc::new(StoredLedger::open(&config, store.connection()?)?);
+        let ledger = StoredLedger::open(&config, store.connection()?)?.asking(store.file_check()?);
+        let ledger = Arc::new(ledger);
         let lease = lease::lease(&config, root.as_ref(), &store, &writer)?;
         let tuning = Tuning { progress: progress.clone(), lease, ..Tuning::default() };
         let client =
@@ -324,7 +325,7 @@ impl Session {
         // What was asked between two runs is no part of this one; polls are in the ledger.
         drop(self.polls.client.take_calls());
         let conn = self.store.connection()?;
-        self.store.check_file(&conn)?;
+        self.store.file_check()?(&conn)?;
         let run_id = RunLog::new(&conn).start_run(command)?;
         self.last_run.store(run_id, Ordering::Relaxed);
         Ok(run_id)

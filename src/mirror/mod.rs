@@ -197,12 +197,15 @@ impl Store {
         Ok(self.file.get_or_init(|| Box::leak(Box::new(file))))
     }
 
-    /// Refuses to go on where the store's file is no longer where it was opened.
+    /// What refuses to go on, with `StoreGone`, where the store's file is no longer where it was opened.
     ///
     /// # Errors
-    /// `StoreGone`; `Io`, `Store`.
-    pub(crate) fn check_file(&self, conn: &Connection) -> Result<()> {
-        HeldFile::of(self)?.map_or(Ok(()), |held| held.check(conn))
+    /// `Io`, `Store`.
+    pub(crate) fn file_check(
+        &self,
+    ) -> Result<impl Fn(&Connection) -> Result<()> + Send + Sync + use<>> {
+        let held = HeldFile::of(self)?;
+        Ok(move |conn: &Connection| held.as_ref().map_or(Ok(()), |held| held.check(conn)))
     }
 
     /// Works DuckDB's log into the file, when nobody writes any more. Where that fails, the next one who opens
@@ -212,7 +215,7 @@ impl Store {
             return;
         }
         let worked_in = self.connection().and_then(|conn| {
-            self.check_file(&conn)?;
+            self.file_check()?(&conn)?;
             log::work_in(&conn, self.file()?, &self.bounds)
         });
         if let Err(error) = worked_in {

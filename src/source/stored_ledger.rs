@@ -21,7 +21,12 @@ pub struct StoredLedger {
     file: LedgerFile,
     /// A connection of its own, so that it never waits for the writer.
     conn: Mutex<Connection>,
+    /// Whether the store may be written to.
+    check: Check,
 }
+
+/// Refuses to write where the store is not what it was.
+type Check = Box<dyn Fn(&Connection) -> Result<()> + Send + Sync>;
 
 impl StoredLedger {
     /// The ledger of the configured API user, shown in `sync.feed_calls` of the store that `connection`
@@ -33,7 +38,16 @@ impl StoredLedger {
     pub fn open(config: &Config, connection: Connection) -> Result<StoredLedger> {
         let file = LedgerFile::at(&ledger_copy::place(config)?, config.feed.calls)?;
         show_others(&file, &connection)?;
-        Ok(StoredLedger { file, conn: Mutex::new(connection) })
+        Ok(StoredLedger { file, conn: Mutex::new(connection), check: Box::new(|_| Ok(())) })
+    }
+
+    /// The same, which asks before each time that it writes to the store.
+    #[must_use]
+    pub fn asking(
+        self,
+        check: impl Fn(&Connection) -> Result<()> + Send + Sync + 'static,
+    ) -> StoredLedger {
+        StoredLedger { check: Box::new(check), ..self }
     }
 
     fn with<T>(&self, f: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
@@ -49,7 +63,13 @@ impl LedgerStore for StoredLedger {
             changes = step(calls);
             changes.clone()
         })?;
-        self.with(|conn| show(conn, &before, &changes))
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.with(|conn| {
+            (self.check)(conn)?;
+            show(conn, &before, &changes)
+        })
     }
 
     fn remembered(&self, newest: usize) -> Result<Vec<FeedCall>> {
@@ -209,13 +229,14 @@ mod tests {
     struct Place {
         folder: tempfile::TempDir,
         conn: Connection,
+        check: fn(&Connection) -> Result<()>,
     }
 
     impl Place {
         fn new() -> Place {
             let conn = Connection::open_in_memory().unwrap();
             conn.execute_batch(include_str!("../mirror/sync.sql")).unwrap();
-            Place { folder: tempfile::tempdir().unwrap(), conn }
+            Place { folder: tempfile::tempdir().unwrap(), conn, check: |_| Ok(()) }
         }
 
         /// The ledger of three calls in a window, shown in the store.
@@ -223,7 +244,8 @@ mod tests {
             let file = LedgerFile::at(&self.file(), 3).unwrap();
             let conn = self.conn.try_clone().unwrap();
             show_others(&file, &conn).unwrap();
-            let stored = Arc::new(StoredLedger { file, conn: Mutex::new(conn) });
+            let stored = StoredLedger { file, conn: Mutex::new(conn), check: Box::new(|_| Ok(())) };
+            let stored = Arc::new(stored.asking(self.check));
             let rule = Rule { limit: 3, window: WINDOW, longest_hold: WINDOW };
             let clock = Arc::new(SystemBootClock::new());
             Ledger::open(stored, rule, Duration::from_secs(60), clock).unwrap()
@@ -273,6 +295,23 @@ mod tests {
             place.ledger();
             assert_eq!(place.shown(), (1, 1, 1));
         }
+    }
+
+    #[tokio::test]
+    async fn what_may_not_be_shown_counts_all_the_same() {
+        let gone = |_: &Connection| Err(Error::new(Kind::StoreGone, "the store is gone"));
+        let place = Place { check: gone, ..Place::new() };
+        let error = place.ledger().begin(FeedName::Cases).await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), Kind::StoreGone);
+        assert_eq!(place.shown(), (0, 0, 0));
+        let file = LedgerFile::at(&place.file(), 3).unwrap();
+        let mut counted = 0;
+        file.update(&mut |calls| {
+            counted = calls.len();
+            Vec::new()
+        })
+        .unwrap();
+        assert_eq!(counted, 1);
     }
 
     #[tokio::test]
