@@ -257,6 +257,42 @@ fn a_sync_that_is_told_to_stop_ends_cleanly_in_time() {
     }
 }
 
+const CONTACTS_FEED: &str = "/api/Integrations/RecentlyModified/Contacts";
+
+#[test]
+fn a_run_goes_on_while_the_feed_of_contacts_is_asked() {
+    let world = World::unthrottled(12);
+    hold(&world, "contacts", CONTACTS_FEED, 1);
+    hold(&world, "offices", "/api/Offices", 1);
+    let running = start(&world, &["sync"]);
+    assert!(world.wait(world.sandbox.wait_until_held("contacts")));
+    assert!(world.wait(world.sandbox.wait_until_held("offices")));
+    world.sandbox.release("offices");
+    world.sandbox.release("contacts");
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    world.assert_equal();
+}
+
+#[test]
+fn a_sync_that_is_told_to_stop_does_not_wait_for_the_feed_of_contacts() {
+    let world = World::unthrottled(12);
+    hold(&world, "contacts", CONTACTS_FEED, 1);
+    // The held call is not given up, and a run that waited for it would not end.
+    let running = start(&world, &["sync", "--set", "limits.timeout=10m"]);
+    assert!(world.wait(world.sandbox.wait_until_held("contacts")));
+    signal(&running, "TERM");
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    let open = "SELECT count(*) FROM sync.feed_calls WHERE ended_at IS NULL";
+    assert_eq!(one::<i64>(&world.store(), open), 0);
+    let last = "SELECT outcome || ' ' || exit_status FROM sync.runs ORDER BY run_id DESC LIMIT 1";
+    assert_eq!(one::<String>(&world.store(), last), "interrupted 1");
+    world.sandbox.release("contacts");
+    world.sync();
+    world.assert_equal();
+}
+
 /// A listing is the first thing of a night; what comes behind it must not be taken for done.
 #[test]
 fn what_a_stop_during_the_listing_leaves_is_due_still() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::answers::Answers;
 use super::policy::{ends_run, is_unreached};
 use crate::error::{Error, Kind, Result};
+use crate::feed::Polled;
 use crate::mirror::State;
 use crate::scope::FeedName;
 
@@ -24,11 +25,10 @@ impl Feeds<'_, '_> {
     pub(crate) async fn look_for_late_rows(&mut self) -> Result<()> {
         let run = self.answers.run;
         let _step = run.progress.step("reading the change feeds once more");
-        let mut feeds = vec![FeedName::Cases];
-        if run.polls.follows_contacts()? {
-            feeds.push(FeedName::Contacts);
-        }
-        for name in feeds {
+        for name in [FeedName::Cases, FeedName::Contacts] {
+            if name == FeedName::Contacts && !run.polls.follows_contacts()? {
+                continue;
+            }
             let reread = match run.polls.reread(name, REREAD).await {
                 Ok(reread) => reread,
                 // Another host asks the feeds, and looks for them.
@@ -57,25 +57,30 @@ impl Feeds<'_, '_> {
         Ok(())
     }
 
-    /// Asks both feeds. One that cannot be read stops nothing: what was seen before is followed on, and
+    /// Asks the feed of cases. One that cannot be read stops nothing: what was seen before is followed on, and
     /// the next poll asks from where the last complete one began.
     pub(crate) async fn poll(&mut self) -> Result<()> {
         let run = self.answers.run;
-        let _step = run.progress.step("asking the change feeds");
+        let _step = run.progress.step("asking the change feed of cases");
         match run.polls.poll(FeedName::Cases).await {
             Ok(polled) => {
                 self.answers.reached();
                 self.answers.report.cases_moved += polled.moved;
+                Ok(())
             }
-            Err(error) => self.failed(error).await?,
+            Err(error) => self.failed(error).await,
         }
-        match run.polls.poll_contacts().await {
+    }
+
+    /// What came of asking the feed of contacts, which stops nothing either.
+    pub(crate) async fn contacts_polled(&mut self, polled: Result<Option<Polled>>) -> Result<()> {
+        match polled {
             Ok(polled) => {
-                self.answers.report.contacts_moved += polled.map_or(0, |polled| polled.moved)
+                self.answers.report.contacts_moved += polled.map_or(0, |polled| polled.moved);
+                Ok(())
             }
-            Err(error) => self.failed(error).await?,
+            Err(error) => self.failed(error).await,
         }
-        Ok(())
     }
 
     async fn failed(&mut self, error: Error) -> Result<()> {

@@ -158,7 +158,21 @@ impl<'r> Cycle<'r> {
         if due.takes_long() && !self.reads_everything()? {
             self.backlog().read_changed().await?;
         }
-        let done = self.catch_up(due).await?;
+        // The feed of contacts of a new store takes hundreds of calls, and nothing but contacts needs it.
+        let contacts = async {
+            if run.options.following {
+                return Ok(Ok(None));
+            }
+            let _step = run.progress.step("asking the change feed of contacts");
+            let mut signals = run.signals.clone();
+            tokio::select! {
+                polled = run.polls.poll_contacts() => Ok(polled),
+                // The next poll goes on from the last page.
+                () = signals.beyond(i64::MAX, Interrupt::Preempt) => Ok(Ok(None)),
+            }
+        };
+        let (done, polled) = tokio::try_join!(self.catch_up(due), contacts)?;
+        self.feeds().contacts_polled(polled).await?;
         self.follow().await?;
         if done.has(Name::Reconcile) {
             self.gather_rows().await?;
@@ -228,7 +242,10 @@ impl<'r> Cycle<'r> {
         if due.rereads(&run.config) {
             let all = run.config.reconcile.reread == Reread::All;
             let cases = run.write(move |conn| State::new(conn).stale_marks().reread(all)).await?;
-            tracing::info!(cases, "cases that changed since they were read whole are read again");
+            tracing::info!(
+                cases,
+                "cases that changed since they were read whole, or of which a value did not fit, are read again"
+            );
         }
         if is_listed {
             return Ok(());
