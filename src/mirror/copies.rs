@@ -7,7 +7,7 @@ use std::path::Path;
 use duckdb::{AccessMode, Connection};
 
 use super::log::Bounds;
-use super::open::{check_format, connect, is_there, no_store};
+use super::open::{check_format, connect, is_there, no_store, no_store_of_ours};
 use super::schema::{self, FORMAT};
 use super::secrets;
 use crate::config::{self, Config};
@@ -165,9 +165,7 @@ pub(crate) fn settle(settings: &config::Store, path: &Path, described: &Describe
 
 /// The format of a store that this program knows.
 fn format_of(conn: &Connection, path: &Path) -> Result<i64> {
-    let format = schema::format(conn)?.ok_or_else(|| {
-        Error::new(Kind::Store, format!("{} is no store of casemirror", path.display()))
-    })?;
+    let format = schema::format(conn)?.ok_or_else(|| no_store_of_ours(path))?;
     check_not_newer(path, format)?;
     Ok(format)
 }

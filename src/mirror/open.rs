@@ -110,6 +110,9 @@ impl Store {
             overlay::STORE
         );
         root.execute_batch(&attach).map_err(|e| open_error(path, e))?;
+        if !schema::is_store(&root, &sql::text(overlay::STORE))? {
+            return Err(no_store_of_ours(path));
+        }
         let overlay = Overlay::lay(&root, config.feed.calls)?;
         looked(root, config, catalog, Some(overlay))
     }
@@ -153,7 +156,7 @@ fn opened(writing: Writing, config: &config::Config, catalog: &Catalog) -> Resul
     let file = OnceLock::new();
     let format = schema::format(&root)?;
     match (format, writing) {
-        (None, _) => {}
+        (None, _) => check_is_empty(&root, path)?,
         (Some(format), Writing::AsItIs) => {
             check_format(path, format)?;
             refuse(path, &differences(&root, config, catalog)?)?;
@@ -177,6 +180,16 @@ fn opened(writing: Writing, config: &config::Config, catalog: &Catalog) -> Resul
     }
     let key = schema::prepare(&root, config, catalog, |known| secrets::hash_key(path, known))?;
     Ok(Opened { root, key, file })
+}
+
+/// Refuses what somebody else has made.
+fn check_is_empty(conn: &Connection, path: &Path) -> Result<()> {
+    let tables = "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database()";
+    if sql::scalar_i64(conn, tables)? > 0 { Err(no_store_of_ours(path)) } else { Ok(()) }
+}
+
+pub(super) fn no_store_of_ours(path: &Path) -> Error {
+    Error::new(Kind::Store, format!("{} is no store of casemirror", path.display()))
 }
 
 /// Takes a person out of the store and its file; the next publishing takes the person out of what is
@@ -277,9 +290,7 @@ fn looked(
     overlay: Option<Overlay>,
 ) -> Result<Looked> {
     let path = &config.store.path;
-    let format = schema::format(&root)?.ok_or_else(|| {
-        Error::new(Kind::Store, format!("{} is no store of casemirror", path.display()))
-    })?;
+    let format = schema::format(&root)?.ok_or_else(|| no_store_of_ours(path))?;
     check_format(path, format)?;
     let mut differences = differences(&root, config, catalog)?;
     if is_there(path)? {
@@ -419,6 +430,7 @@ fn open_error(path: &Path, source: duckdb::Error) -> Error {
             .split("Conflicting lock is held in ")
             .nth(1)
             .and_then(|rest| rest.split(". See").next())
+            .and_then(|rest| rest.split(". However").next())
             // Of a process that is dying there is no name.
             .map_or(String::new(), |holder| {
                 let holder = holder.trim();

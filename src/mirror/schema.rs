@@ -23,14 +23,18 @@ pub(super) const CALENDAR_COMMENTS: &str = include_str!("calendar.sql");
 /// Key of `sync.meta`: by what the key of the privacy hashes is known again.
 const KEY_FINGERPRINT: &str = "hash_key_fingerprint";
 
+/// Whether a database, named by an expression, has what every store has.
+pub(super) fn is_store(conn: &Connection, database: &str) -> Result<bool> {
+    let meta = format!(
+        "SELECT count(*) FROM duckdb_tables() WHERE database_name = {database} \
+         AND schema_name = 'sync' AND table_name = 'meta'"
+    );
+    Ok(scalar_i64(conn, &meta)? > 0)
+}
+
 /// The format of the store; `None` where it has no tables yet.
 pub(super) fn format(conn: &Connection) -> Result<Option<i64>> {
-    let tables = scalar_i64(
-        conn,
-        "SELECT count(*) FROM duckdb_tables() WHERE database_name = current_database() \
-         AND schema_name = 'sync' AND table_name = 'meta'",
-    )?;
-    if tables == 0 {
+    if !is_store(conn, "current_database()")? {
         return Ok(None);
     }
     // What cannot be read is of a later version.

@@ -16,8 +16,9 @@ use crate::sql::{self, db, scalar_i64};
 pub(in crate::mirror) const MARK_NOW: &str =
     "(SELECT coalesce(max(greatest(mark, forgotten)), 0) FROM sync.fetched_marks)";
 
-/// How many cases are folded at once when a store is brought up to this version.
-const FOLDED_AT_ONCE: i64 = 100_000;
+/// How many cases are folded at once when a store is brought up to this version. DuckDB takes some 100 KB for each:
+/// ordered lists have a buffer per group.
+const FOLDED_AT_ONCE: i64 = 1_000;
 
 /// The exceptions and what is no case's, of these ids (SQL) or all, as `sync.fetched` shows them.
 pub(in crate::mirror) fn exceptions(ids: Option<&str>) -> String {
