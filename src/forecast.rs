@@ -294,6 +294,10 @@ impl Forecaster<'_> {
         let older = (!followed).then(|| (self.now - CONTACT_AGE).as_microsecond());
         let state = State::new(self.conn);
         let ids = state.contacts().stale_contacts(self.now.as_microsecond(), older)?;
+        let mut ids = BTreeSet::from_iter(ids);
+        if self.due.rereads(self.config) {
+            ids.extend(state.stale_marks().contacts_to_reread()?);
+        }
         let scopes = ids.len() as u64;
         let calls = scopes.div_ceil(IDS_PER_CALL as u64);
         Ok(Line { what: Place::Contacts.table().to_owned(), scopes, calls })

@@ -5,7 +5,7 @@ use std::process::{Output, Stdio};
 use casemirror::sandbox::{Act, Control, Facet, Fault, Options, Rule, When};
 use rstest::rstest;
 
-use crate::support::follow::{calls, change, lines, shown_cases};
+use crate::support::follow::{UNTHROTTLED, calls, change, lines, shown_cases};
 use crate::support::scripted::{assert_incomplete, assert_mended, fault, garbage, refuse};
 use crate::support::{World, one, shown};
 
@@ -176,6 +176,28 @@ fn an_amount_with_too_many_decimals_is_not_rounded_but_rejected() {
 }
 
 #[test]
+fn what_a_value_did_not_fit_in_is_asked_for_again_at_night() {
+    let world = World::unthrottled(8);
+    let path = "/api/Properties/*/PublicTaxes/DocumentCost";
+    world.sandbox.fault(fault(path, None, garbage("1234.567")));
+    assert_incomplete(&world.run(&["sync"]), "document_costs");
+    world.sandbox.clear_faults();
+    assert_incomplete(&world.run(&["sync"]), "document_costs");
+    let contact = "INSERT INTO sync.rejects SELECT 1, 'contacts', id::VARCHAR, id::VARCHAR, 'name', '5', \
+                     'no text', now(), now(), NULL FROM main.contacts ORDER BY id LIMIT 1; \
+                   UPDATE main.contacts SET name = NULL WHERE id = (SELECT min(id) FROM main.contacts)";
+    duckdb::Connection::open(world.path("data/store.duckdb"))
+        .unwrap()
+        .execute_batch(contact)
+        .unwrap();
+    world.configure(&format!("{UNTHROTTLED}[schedule]\nreconcile = \"* * * * * *\"\n"));
+    world.sync();
+    world.assert_equal();
+    let open = "SELECT count(*) FROM sync.rejects WHERE resolved_at IS NULL";
+    assert_eq!(one::<i64>(&world.store(), open), 0);
+}
+
+#[test]
 fn a_record_without_key_deletes_nothing() {
     let world = World::unthrottled(8);
     world.bootstrap();
@@ -295,6 +317,25 @@ fn a_store_of_a_newer_version_is_not_touched() {
     assert_says(&world.run(&["sync"]), 1, &["it is kept as", &kept]);
     assert!(std::fs::read(world.path("data/store.duckdb")).unwrap() == before);
     set(&format);
+    world.sync();
+    world.assert_equal();
+}
+
+#[test]
+fn a_database_of_somebody_else_is_no_store() {
+    let world = World::unthrottled(5);
+    std::fs::create_dir(world.path("data")).unwrap();
+    let path = world.path("data/store.duckdb");
+    duckdb::Connection::open(&path).unwrap().execute_batch("CREATE TABLE own (i BIGINT)").unwrap();
+    let before = std::fs::read(&path).unwrap();
+    for command in ["sync", "plan", "status", "backup"] {
+        let args = [command, "x.tar"];
+        let args = if command == "backup" { &args[..] } else { &args[..1] };
+        assert_says(&world.run(args), 1, &["store.duckdb is no store of casemirror"]);
+    }
+    assert!(std::fs::read(&path).unwrap() == before);
+    // An empty one becomes it.
+    duckdb::Connection::open(&path).unwrap().execute_batch("DROP TABLE own").unwrap();
     world.sync();
     world.assert_equal();
 }

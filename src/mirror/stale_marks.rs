@@ -14,6 +14,9 @@ const STALE_MARKS: &str = "stale_marks";
 /// Key of `sync.meta`: see [`StaleMarks::cases_are_wanted_since`].
 const WANTED_SINCE: &str = "wanted_since";
 
+/// So many cases, and so many contacts, of which a value did not fit are read again in a night.
+const REJECTED_AT_ONCE: i64 = 500;
+
 /// Makes stale what no feed moved.
 pub(crate) struct StaleMarks<'c> {
     pub(super) conn: &'c Connection,
@@ -57,8 +60,10 @@ impl StaleMarks<'_> {
     }
 
     /// Cases whose `ModifiedDate` or another date moved since they were last read whole are read whole
-    /// again (docs/architecture.md, "Seen and fetched"); `all` takes every case.
+    /// again (docs/architecture.md, "Seen and fetched"), and those of which a value did not fit; `all` takes every
+    /// case.
     pub(crate) fn reread(&self, all: bool) -> Result<u64> {
+        self.reread_rejected_contacts()?;
         let condition = is_to_be_reread(all);
         State::new(self.conn)
             .fetched_scopes()
@@ -69,6 +74,25 @@ impl StaleMarks<'_> {
                 "UPDATE sync.seen s SET dirty = true, rereading = s.any_stamp WHERE {condition}"
             ),
         )
+    }
+
+    /// Contacts of which a value did not fit are searched again.
+    fn reread_rejected_contacts(&self) -> Result<()> {
+        let again = format!(
+            "UPDATE sync.fetched_scopes SET again_at = {} \
+             WHERE table_name = 'contacts' AND part = '' AND id IN ({})",
+            Timestamp::now().as_microsecond(),
+            rejected_contacts()
+        );
+        if count(self.conn, &again)? > 0 {
+            State::new(self.conn).set_meta("contacts_planned_at", "")?;
+        }
+        Ok(())
+    }
+
+    /// The contacts that [`StaleMarks::reread`] would have searched again.
+    pub(crate) fn contacts_to_reread(&self) -> Result<Vec<i64>> {
+        ids(self.conn, &rejected_contacts())
     }
 
     /// The cases that [`StaleMarks::reread`] would have read again.
@@ -195,7 +219,42 @@ fn wants_more_cases(before: Option<&str>, since: Option<i64>) -> bool {
 /// SQL that holds for cases of `sync.seen s` that have to be read whole again.
 fn is_to_be_reread(all: bool) -> String {
     let which = if all { "true" } else { "s.whole_stamp IS DISTINCT FROM s.any_stamp" };
-    format!("NOT s.removed AND s.rereading IS DISTINCT FROM s.any_stamp AND {which}")
+    format!(
+        "NOT s.removed AND (s.rereading IS DISTINCT FROM s.any_stamp AND {which} \
+         OR s.case_id IN ({}))",
+        rejected_cases()
+    )
+}
+
+/// SQL for those of `ids` (SQL) of which a value of these tables (SQL), or of tables that come with them, did not fit: as
+/// many as one night bears where it fits nowhere, those first that were asked longest ago. What is read no more cannot be
+/// mended.
+fn rejected(tables: &str, ids: &str) -> String {
+    let is_read = "status IN ('ok', 'failing')";
+    format!(
+        "SELECT id FROM (SELECT TRY_CAST(r.scope AS BIGINT) AS id, min(r.last_at) AS asked_at \
+           FROM sync.rejects r \
+           JOIN (FROM sync.resources WHERE {is_read}) t ON t.table_name = r.table_name \
+           JOIN (FROM sync.resources WHERE {is_read}) w \
+             ON w.table_name = coalesce(t.read_with, t.table_name) \
+           WHERE r.resolved_at IS NULL AND w.table_name IN ({tables}) \
+             AND TRY_CAST(r.scope AS BIGINT) IN ({ids}) \
+           GROUP BY 1 ORDER BY asked_at, id LIMIT {REJECTED_AT_ONCE})"
+    )
+}
+
+/// SQL for the cases of which a value did not fit.
+fn rejected_cases() -> String {
+    rejected(
+        "SELECT table_name FROM sync.refresh_rules",
+        "SELECT case_id FROM sync.seen WHERE NOT removed",
+    )
+}
+
+/// SQL for the contacts of which a value did not fit.
+fn rejected_contacts() -> String {
+    let read = "SELECT id FROM sync.fetched_scopes WHERE table_name = 'contacts' AND part = ''";
+    rejected("SELECT 'contacts'", read)
 }
 
 #[cfg(test)]
@@ -223,6 +282,49 @@ mod tests {
         assert_eq!(state.stale_marks().reread(false).unwrap(), 0);
         state.cases().clean(&[(17, 2)], state.stale_marks().count().unwrap()).unwrap();
         assert_eq!(state.stale_marks().reread(false).unwrap(), 0, "it was read whole");
+    }
+
+    #[test]
+    fn what_a_value_did_not_fit_in_is_read_again_those_first_that_were_asked_longest_ago() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        let cases = REJECTED_AT_ONCE + 2;
+        for case_id in 1..=cases {
+            state.cases().see_cases(&[(case_id, [Some(1); 11])], 1, Timestamp::now()).unwrap();
+        }
+        let clean = || {
+            conn.execute_batch("UPDATE sync.seen SET dirty = false, whole_stamp = any_stamp")
+                .unwrap();
+        };
+        clean();
+        let reject = |table: &str, ids: &str, at: &str| {
+            conn.execute_batch(&format!(
+                "INSERT INTO sync.rejects SELECT 1, '{table}', id, '1', 'amount', 'x', 'no number', \
+                   TIMESTAMPTZ '{at}', TIMESTAMPTZ '{at}', NULL FROM (SELECT unnest({ids})::VARCHAR AS id)"
+            ))
+            .unwrap();
+        };
+        let again = || state.stale_marks().cases_to_reread(false).unwrap();
+        reject("costs", "[2]", "2026-01-02 00:00:00+00");
+        // Of a list, and of a month: no case's. Of a table that is not read, and of a case that has left: nobody's.
+        reject("offices", "['']", "2026-01-01 00:00:00+00");
+        reject("case_journals", "['offices/1/2026-01']", "2026-01-01 00:00:00+00");
+        reject("entries", "[3]", "2026-01-01 00:00:00+00");
+        reject("costs", "[4]", "2026-01-01 00:00:00+00");
+        conn.execute_batch(
+            "UPDATE sync.resources SET status = 'forbidden' WHERE table_name = 'entries'; \
+             UPDATE sync.seen SET removed = true WHERE case_id = 4",
+        )
+        .unwrap();
+        assert_eq!(again(), [2]);
+        assert_eq!(state.stale_marks().reread(false).unwrap(), 1);
+        conn.execute_batch("UPDATE sync.rejects SET resolved_at = now()").unwrap();
+        clean();
+        assert!(again().is_empty());
+        reject("costs", &format!("range(1, {})", cases + 1), "2026-01-03 00:00:00+00");
+        reject("costs", &format!("[{cases}]"), "2026-01-02 00:00:00+00");
+        let first: Vec<i64> = (1..=REJECTED_AT_ONCE).filter(|id| *id != 4).chain([cases]).collect();
+        assert_eq!(again(), first);
     }
 
     #[test]
