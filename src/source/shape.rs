@@ -87,6 +87,7 @@ pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) ->
         most,
         records: 0,
         results: false,
+        count: Counted::Nothing,
         names: FieldNames::default(),
         found: None,
         pardoned: (0, None),
@@ -100,7 +101,7 @@ pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) ->
         Some(b'{') => Envelope(&mut scan).deserialize(&mut json),
         _ => serde::Deserialize::deserialize(&mut json).map(|_: IgnoredAny| ()),
     };
-    let Scan { results, found, pardoned, records, .. } = scan;
+    let Scan { results, count, found, pardoned, records, .. } = scan;
     match scanned.and_then(|()| json.end()) {
         Err(_) if found.is_some() => of(&found.unwrap_or_default()),
         Err(cause) => of(&format!("is broken JSON: {}", describe(&cause))),
@@ -108,10 +109,27 @@ pub(super) fn fault(body: &[u8], expected: Option<&Arc<Expected>>, most: u64) ->
         Ok(()) if pardoned.0 * 2 > records => of(&pardoned.1.unwrap_or_default()),
         Ok(()) => {
             let list = expected.is_some_and(|expected| expected.shape == Shape::List);
-            (list && first == Some(&b'{') && !results)
-                .then(|| other_shape(body.as_bytes()).to_string())
+            if !list || first != Some(&b'{') {
+                return None;
+            }
+            match count {
+                _ if !results => Some(other_shape(body.as_bytes()).to_string()),
+                Counted::NoNumber => of("has a Count that is no number of records"),
+                // That there are none has to be said.
+                Counted::Nothing if records == 0 => of("has neither records nor a Count"),
+                Counted::Nothing | Counted::Number(_) => None,
+            }
         }
     }
+}
+
+/// What an envelope says of how many records there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    Nothing,
+    /// What is no number of records.
+    NoNumber,
+    Number(u64),
 }
 
 /// A walk over an answer.
@@ -121,6 +139,8 @@ struct Scan<'e, 'de> {
     records: u64,
     /// The envelope holds `Results`.
     results: bool,
+    /// What it says in `Count`.
+    count: Counted,
     names: FieldNames<'de>,
     /// What is wrong: the walk ends there, by an error that says nothing.
     found: Option<String>,
@@ -227,12 +247,25 @@ impl<'de> Visitor<'de> for Envelope<'_, '_, 'de> {
         let list = self.0.expected.is_some_and(|expected| expected.shape == Shape::List);
         self.0
             .fields(map, |scan, name, map| {
-                let results = list && name == "Results";
-                if results {
-                    scan.results = true;
-                    map.next_value_seed(Elements(scan))?;
+                if !list {
+                    return Ok(false);
                 }
-                Ok(results)
+                match name {
+                    "Results" => {
+                        scan.results = true;
+                        map.next_value_seed(Elements(scan))?;
+                    }
+                    "Count" => {
+                        let count: &RawValue = map.next_value()?;
+                        scan.count = match (count.get(), count.get().parse()) {
+                            ("null", _) => Counted::Nothing,
+                            (_, Ok(count)) => Counted::Number(count),
+                            (_, Err(_)) => Counted::NoNumber,
+                        };
+                    }
+                    _ => return Ok(false),
+                }
+                Ok(true)
             })
             .and_then(|twice| match twice {
                 Some(what) => Err(self.0.wrong(what)),
@@ -345,6 +378,8 @@ mod tests {
     #[case::counted(Shape::List, r#"{"Count": 1, "Results": [{"Id": 1}]}"#)]
     #[case::nothing(Shape::List, "[]")]
     #[case::nothing_counted(Shape::List, r#"{"Count": 0, "Results": null}"#)]
+    #[case::not_counted(Shape::List, r#"{"Results": [{"Id": 1}]}"#)]
+    #[case::count_of_null(Shape::List, r#"{"Count": null, "Results": [{"Id": 1}]}"#)]
     #[case::values(Shape::List, r#"["a", 1, null]"#)]
     #[case::own(Shape::List, r#"[{"CaseId": 17}, {"CaseId": "17"}, {"CaseId": null}]"#)]
     #[case::record(Shape::Record, r#"{"Id": 1, "New": 2}"#)]
@@ -392,6 +427,15 @@ mod tests {
     #[case::unknown_twice(Shape::List, r#"[{"Id": 1, "A": 1, "A": 1}]"#, "the field A twice")]
     #[case::envelope(Shape::List, r#"{"Count": 1, "Count": 2, "Results": []}"#, "Count twice")]
     #[case::results(Shape::List, r#"{"Results": [{"Id": 1}], "Results": []}"#, "Results twice")]
+    #[case::none_below_none(Shape::List, r#"{"Count": -1, "Results": []}"#, "no number of records")]
+    #[case::count_in_quotes(
+        Shape::List,
+        r#"{"Count": "0", "Results": []}"#,
+        "no number of records"
+    )]
+    #[case::no_count(Shape::List, r#"{"Results": [], "Count": null}"#, "neither records nor")]
+    #[case::nothing_said(Shape::List, r#"{"Results": []}"#, "neither records nor a Count")]
+    #[case::nothing_at_all(Shape::List, r#"{"Results": null}"#, "neither records nor a Count")]
     #[case::other(Shape::List, r#"[{"CaseId": 17}, {"CaseId": 18}]"#, "asked for 17")]
     #[case::other_text(Shape::Record, r#"{"CaseId": "x"}"#, "another CaseId")]
     #[case::many(Shape::List, r#"[{"Id": 1}, {"Id": 2}, {"Id": 3}, {"Id": 4}]"#, "more than 3")]
