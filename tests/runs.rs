@@ -260,14 +260,15 @@ fn a_sync_that_is_told_to_stop_ends_cleanly_in_time() {
 const CONTACTS_FEED: &str = "/api/Integrations/RecentlyModified/Contacts";
 
 #[test]
-fn a_run_goes_on_while_the_feed_of_contacts_is_asked() {
+fn the_cases_of_a_new_mirror_are_read_while_the_feed_of_contacts_is_asked() {
     let world = World::unthrottled(12);
     hold(&world, "contacts", CONTACTS_FEED, 1);
-    hold(&world, "offices", "/api/Offices", 1);
-    let running = start(&world, &["sync"]);
+    hold(&world, "case", "/api/Cases/*/Activities", 1);
+    // The held calls are not given up.
+    let running = start(&world, &["sync", "--set", "limits.timeout=10m"]);
     assert!(world.wait(world.sandbox.wait_until_held("contacts")));
-    assert!(world.wait(world.sandbox.wait_until_held("offices")));
-    world.sandbox.release("offices");
+    assert!(world.wait(world.sandbox.wait_until_held("case")));
+    world.sandbox.release("case");
     world.sandbox.release("contacts");
     let output = running.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));

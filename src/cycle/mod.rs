@@ -72,7 +72,7 @@ use crate::config::Reread;
 use crate::error::Result;
 use crate::mirror::{RunLog, State, lie_ahead, take_back};
 use crate::schedule::Name;
-use crate::scope::{DueReason, Mark};
+use crate::scope::{DueReason, FeedName, Mark};
 use answers::Answers;
 use backlog::Backlog;
 use feeds::Feeds;
@@ -138,8 +138,16 @@ impl<'r> Cycle<'r> {
         case_plans::follow_since(run).await?;
         // A search that is tried again, or enabled, may be the first that can be listed.
         due.listing |= due::is_first(&run.store.connection()?, &run.options)?;
+        // Of a new mirror the feed of contacts takes hundreds of calls, and nothing but contacts needs it.
+        let mut contacts_are_new = false;
         if !run.options.following {
             self.feeds().poll().await?;
+            contacts_are_new =
+                run.polls.follows_contacts()? && !run.polls.has_polled(FeedName::Contacts)?;
+            if !contacts_are_new {
+                let polled = run.polls.poll_contacts().await;
+                self.feeds().contacts_polled(polled).await?;
+            }
         }
         self.backlog().check()?;
         if run.options.full {
@@ -158,9 +166,8 @@ impl<'r> Cycle<'r> {
         if due.takes_long() && !self.reads_everything()? {
             self.backlog().read_changed().await?;
         }
-        // The feed of contacts of a new store takes hundreds of calls, and nothing but contacts needs it.
         let contacts = async {
-            if run.options.following {
+            if !contacts_are_new {
                 return Ok(Ok(None));
             }
             let _step = run.progress.step("asking the change feed of contacts");
@@ -171,7 +178,14 @@ impl<'r> Cycle<'r> {
                 () = signals.beyond(i64::MAX, Interrupt::Preempt) => Ok(Ok(None)),
             }
         };
-        let (done, polled) = tokio::try_join!(self.catch_up(due), contacts)?;
+        let cases = async {
+            let done = self.catch_up(due).await?;
+            if contacts_are_new {
+                self.backlog().read().await?;
+            }
+            Ok(done)
+        };
+        let (done, polled) = tokio::try_join!(cases, contacts)?;
         self.feeds().contacts_polled(polled).await?;
         self.follow().await?;
         if done.has(Name::Reconcile) {

@@ -147,10 +147,10 @@ impl Polls {
             return Ok(None);
         }
         let feed = FeedName::Contacts;
-        let polled_at = State::new(&self.store.connection()?).polled_at(feed.as_str())?;
+        let has_polled = self.has_polled(feed)?;
         match self.poll(feed).await {
             Ok(polled) => Ok(Some(polled)),
-            Err(error) if is_closed(error.kind(), polled_at.is_some()) => {
+            Err(error) if is_closed(error.kind(), has_polled) => {
                 tracing::info!(
                     reason = error.chain(),
                     "there is no contacts feed for us: contacts are read again by age"
@@ -173,6 +173,15 @@ impl Polls {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a feed was ever read to its end.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn has_polled(&self, name: FeedName) -> Result<bool> {
+        let conn = self.store.connection()?;
+        Ok(State::new(&conn).polled_at(name.as_str())?.is_some())
     }
 
     /// Whether contacts are followed by their feed: it is switched on, the source has it, and the
