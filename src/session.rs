@@ -35,7 +35,8 @@ use crate::cycle::{
 use crate::decode::Context;
 use crate::error::{Error, Kind, Result};
 use crate::mirror::{
-    ALERTS, Loader, Looked, RunLog, RunSummary, Settings, State, Store, Writer, Writing, is_there,
+    ALERTS, HeldFile, Loader, Looked, RunLog, RunSummary, Settings, State, Store, Writer, Writing,
+    is_there,
 };
 use crate::progress::{Now, Progress};
 use crate::publish::{Published, Root};
@@ -125,8 +126,9 @@ impl Session {
         let root = root.transpose()?;
         let (config, catalog, store) = (Arc::new(config), Arc::new(catalog), Arc::new(store));
         let writer = Writer::start(&store)?;
-        let ledger = StoredLedger::open(&config, store.connection()?)?.asking(store.file_check()?);
-        let ledger = Arc::new(ledger);
+        let held = HeldFile::of(&store)?;
+        let ledger = StoredLedger::open(&config, store.connection()?)?;
+        let ledger = Arc::new(ledger.asking(move |conn| held.check(conn)));
         let lease = lease::lease(&config, root.as_ref(), &store, &writer)?;
         let tuning = Tuning { progress: progress.clone(), lease, ..Tuning::default() };
         let client =
@@ -325,7 +327,7 @@ impl Session {
         // What was asked between two runs is no part of this one; polls are in the ledger.
         drop(self.polls.client.take_calls());
         let conn = self.store.connection()?;
-        self.store.file_check()?(&conn)?;
+        HeldFile::of(&self.store)?.check(&conn)?;
         let run_id = RunLog::new(&conn).start_run(command)?;
         self.last_run.store(run_id, Ordering::Relaxed);
         Ok(run_id)

@@ -15,32 +15,33 @@ use crate::error::{Error, Kind, Result};
 use crate::sql;
 
 /// The file that this process holds, and its name.
-#[derive(Debug)]
-pub(super) struct HeldFile {
+#[derive(Debug, Clone)]
+pub(crate) struct HeldFile {
     path: PathBuf,
-    file: &'static File,
+    /// `None`: the store is in memory.
+    file: Option<&'static File>,
 }
 
 impl HeldFile {
-    /// That of an open store; `None` where it is in memory.
+    /// That of an open store.
     ///
     /// # Errors
     /// `Io`, `Store`.
-    pub(super) fn of(store: &Store) -> Result<Option<HeldFile>> {
+    pub(crate) fn of(store: &Store) -> Result<HeldFile> {
         let in_memory = "SELECT count(*) FROM duckdb_databases() \
                          WHERE database_name = current_database() AND path IS NULL";
-        if sql::scalar_i64(&store.connection()?, in_memory)? > 0 {
-            return Ok(None);
-        }
-        Ok(Some(HeldFile { path: store.path().to_owned(), file: store.file()? }))
+        let is_in_memory = sql::scalar_i64(&store.connection()?, in_memory)? > 0;
+        let file = if is_in_memory { None } else { Some(store.file()?) };
+        Ok(HeldFile { path: store.path().to_owned(), file })
     }
 
     /// Refuses to write where the name leads to no file, or to another one. `conn` leaves the log alone from then on.
     ///
     /// # Errors
     /// `StoreGone`; `Store`.
-    pub(super) fn check(&self, conn: &Connection) -> Result<()> {
-        let what = match (self.path.metadata(), self.file.metadata()) {
+    pub(crate) fn check(&self, conn: &Connection) -> Result<()> {
+        let Some(file) = self.file else { return Ok(()) };
+        let what = match (self.path.metadata(), file.metadata()) {
             (Ok(there), Ok(held)) if (there.dev(), there.ino()) == (held.dev(), held.ino()) => {
                 return Ok(());
             }

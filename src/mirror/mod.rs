@@ -93,7 +93,7 @@ pub(crate) use erasure::{
 pub(crate) use forgetting::Taken;
 pub(crate) use freshness::Freshness;
 pub(crate) use guard::guarded;
-use held_file::HeldFile;
+pub(crate) use held_file::HeldFile;
 pub(crate) use history::zone_is_read;
 pub use load::{Outcome, Settings};
 pub use log::Bounds;
@@ -197,17 +197,6 @@ impl Store {
         Ok(self.file.get_or_init(|| Box::leak(Box::new(file))))
     }
 
-    /// What refuses to go on, with `StoreGone`, where the store's file is no longer where it was opened.
-    ///
-    /// # Errors
-    /// `Io`, `Store`.
-    pub(crate) fn file_check(
-        &self,
-    ) -> Result<impl Fn(&Connection) -> Result<()> + Send + Sync + use<>> {
-        let held = HeldFile::of(self)?;
-        Ok(move |conn: &Connection| held.as_ref().map_or(Ok(()), |held| held.check(conn)))
-    }
-
     /// Works DuckDB's log into the file, when nobody writes any more. Where that fails, the next one who opens
     /// the store does it.
     pub(crate) fn work_in_log(&self) {
@@ -215,7 +204,7 @@ impl Store {
             return;
         }
         let worked_in = self.connection().and_then(|conn| {
-            self.file_check()?(&conn)?;
+            HeldFile::of(self)?.check(&conn)?;
             log::work_in(&conn, self.file()?, &self.bounds)
         });
         if let Err(error) = worked_in {

@@ -13,8 +13,7 @@ use crate::sql::transaction;
 /// The transactions of one open store. Clones share what failed.
 #[derive(Debug, Clone)]
 pub(super) struct Transactions {
-    /// `None`: the store is in memory.
-    file: Option<Arc<HeldFile>>,
+    file: Arc<HeldFile>,
     /// What the last one failed with, where it was the store that failed.
     fault: Arc<Mutex<Option<String>>>,
 }
@@ -23,7 +22,7 @@ impl Transactions {
     /// # Errors
     /// `Io`, `Store`.
     pub(super) fn of(store: &Store) -> Result<Transactions> {
-        Ok(Transactions { file: HeldFile::of(store)?.map(Arc::new), fault: Arc::default() })
+        Ok(Transactions { file: Arc::new(HeldFile::of(store)?), fault: Arc::default() })
     }
 
     /// What the last one failed with, where it was the store that failed.
@@ -37,7 +36,7 @@ impl Transactions {
     /// # Errors
     /// `StoreGone`; `Store`.
     pub(super) fn in_place(&self, conn: &Connection) -> Result<()> {
-        let checked = self.file.as_ref().map_or(Ok(()), |file| file.check(conn));
+        let checked = self.file.check(conn);
         if checked.is_err() {
             self.note(&checked);
         }
