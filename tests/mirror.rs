@@ -189,13 +189,13 @@ fn the_feed_is_followed_in_the_from_date_style_and_below_a_path() {
 
 #[test]
 fn a_feed_of_small_pages_is_read_to_its_end() {
-    let max_top = MaxTop { search: 100, feed: 100, lists: 100 };
+    let max_top = MaxTop { search: 100, feed: 40, lists: 100 };
     let world = brisk(Options { max_top, ..unthrottled(250) });
     world.sync();
     world.assert_equal();
     let seen = one::<i64>(&world.store(), "SELECT count(*) FROM sync.seen WHERE reported");
     let polls = world.sandbox.stats().of("GET", "/api/Integrations/RecentlyModified/Cases");
-    assert!(polls >= 3 && seen > 200, "{polls} polls saw {seen} cases");
+    assert!(polls >= 7 && seen > 200, "{polls} polls saw {seen} cases");
     assert_eq!(world.sandbox.stats().feed.violations, 0);
 }
 

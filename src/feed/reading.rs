@@ -16,9 +16,10 @@ use crate::ticks::Ticks;
 
 const PATH_CASES: &str = "/api/Integrations/RecentlyModified/Cases";
 const PATH_CONTACTS: &str = "/api/Integrations/RecentlyModified/Contacts";
-/// Pages are asked this large first, and halved while the service refuses.
+/// Pages are asked this large first, and halved while the service refuses. Each try is one of the few calls that the
+/// throttle has.
 pub(crate) const LARGEST_PAGE: u32 = 1_000;
-const SMALLEST_PAGE: u32 = 100;
+const SMALLEST_PAGE: u32 = 10;
 /// Passes by `$skip` that may differ from the one before.
 const MOST_PASSES: usize = 5;
 

@@ -254,6 +254,27 @@ fn a_resale_counts_the_original_buyer_costs_twice_and_once() {
 }
 
 #[test]
+fn amounts_as_large_as_fit_have_a_total() {
+    let conn = store(None, 2026..=2026);
+    regular(&conn);
+    resale(&conn, "ResaleOfContractPositionProff");
+    let most = "9999999999999999.99";
+    conn.execute_batch(&format!(
+        "UPDATE main.costs SET amount = {most};
+         UPDATE main.document_costs SET amount = {most};
+         UPDATE main.common_conditions SET debt = {most};
+         UPDATE main.case_conditions SET asking_price = {most};
+         UPDATE main.resale_information SET entry_into_contract = {most},
+            original_sale_price = {most}, sum_original_buyer_costs = {most},
+            customer_changes = {most}, other_buyer_costs = {most}"
+    ))
+    .unwrap();
+    let six = "59999999999999999.94";
+    assert_eq!(total(&conn, 2), format!("resale {six} {six} [] []"));
+    assert!(total(&conn, 1).starts_with("regular "), "{}", total(&conn, 1));
+}
+
+#[test]
 fn what_is_missing_counts_nothing_but_the_price() {
     let conn = store(None, 2026..=2026);
     regular(&conn);

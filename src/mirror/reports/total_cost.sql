@@ -333,17 +333,17 @@ SELECT
     customer_changes,
     other_buyer_costs,
     -- What is missing counts 0, except the price itself. What is not known leaves the total open.
-    -- The reference names the original buyer costs twice.
+    -- The reference names the original buyer costs twice. Two amounts as large as fit are more than DECIMAL(18, 2) holds.
     CAST(
         CASE
             WHEN len(unknown) > 0 THEN NULL
             WHEN kind = 'regular' THEN
-                asking_price
+                CAST(asking_price AS DECIMAL(38, 2))
                 + coalesce(buyer_costs, 0)
                 + coalesce(document_cost, 0)
                 + coalesce(debt, 0)
             ELSE
-                original_sale_price
+                CAST(original_sale_price AS DECIMAL(38, 2))
                 + coalesce(entry_into_contract, 0)
                 + coalesce(sum_original_buyer_costs, 0)
                 + coalesce(customer_changes, 0)
@@ -355,12 +355,12 @@ SELECT
         CASE
             WHEN len(unknown) > 0 THEN NULL
             WHEN kind = 'regular' THEN
-                asking_price
+                CAST(asking_price AS DECIMAL(38, 2))
                 + coalesce(buyer_costs, 0)
                 + coalesce(document_cost, 0)
                 + coalesce(debt, 0)
             ELSE
-                original_sale_price
+                CAST(original_sale_price AS DECIMAL(38, 2))
                 + coalesce(entry_into_contract, 0)
                 + coalesce(sum_original_buyer_costs, 0)
                 + coalesce(customer_changes, 0)
