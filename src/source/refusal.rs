@@ -15,6 +15,9 @@ const LONGEST_SAYING: usize = 300;
 /// How much of an answer is shown that is not what was expected, in characters.
 const LONGEST_EXCERPT: usize = 80;
 
+/// What a permission lets do, as the reference names it.
+const ACCESSES: [&str; 2] = ["Read", "Write"];
+
 /// An answer of another status than 2xx: the source of the [`Error`] that tells of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
@@ -209,19 +212,16 @@ fn is_personal(name: &str) -> bool {
     Privacy::class_of_name(name).is_some()
 }
 
-/// The permissions a body names: under a key that speaks of permissions, or written as the
-/// reference writes them (`Cases - Read`). `inside` is set below such a key.
+/// The permissions a body names: written as the reference writes them (`Cases - Read`), or as `/api/User/ApiPermissions`
+/// lists them. `inside` is set below a key that speaks of permissions.
+///
+/// Any other text is a message, also below such a key: a table of which a permission that nobody has were missing would
+/// not be read any more.
 fn named_permissions(value: &Value, inside: bool, found: &mut Vec<String>) {
     match value {
-        Value::String(text) => {
-            if inside || text.ends_with(" - Read") || text.ends_with(" - Write") {
-                found.push(text.clone());
-            }
-        }
+        Value::String(text) => found.extend(permissions_in(text)),
         Value::Array(values) => {
-            // A bare list of texts can be nothing else than the list of permissions.
-            let bare = values.iter().all(Value::is_string);
-            values.iter().for_each(|value| named_permissions(value, inside || bare, found));
+            values.iter().for_each(|value| named_permissions(value, inside, found));
         }
         Value::Object(fields) => {
             if let Some(area) = fields.get("Permission").and_then(Value::as_str) {
@@ -234,7 +234,9 @@ fn named_permissions(value: &Value, inside: bool, found: &mut Vec<String>) {
                     Value::Array(accesses) if inside && accesses.iter().all(is_access) => {
                         push_accesses(name, Some(value), found);
                     }
-                    Value::String(_) if is_access(value) => push_accesses(name, Some(value), found),
+                    Value::String(_) if inside && is_access(value) => {
+                        push_accesses(name, Some(value), found);
+                    }
                     _ => named_permissions(value, inside || names_it, found),
                 }
             }
@@ -243,11 +245,28 @@ fn named_permissions(value: &Value, inside: bool, found: &mut Vec<String>) {
     }
 }
 
+/// `Area - Read` and `Area - Write` in a text, whatever stands around them. An area is one word.
+fn permissions_in(text: &str) -> impl Iterator<Item = String> {
+    text.match_indices(" - ").filter_map(|(at, dash)| {
+        let behind = &text[at + dash.len()..];
+        let access = ACCESSES.into_iter().find(|access| {
+            let rest = behind.strip_prefix(access);
+            rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+        })?;
+        let before = &text[..at];
+        let area = &before[before.trim_end_matches(char::is_alphanumeric).len()..];
+        (!area.is_empty()).then(|| format!("{area} - {access}"))
+    })
+}
+
 fn is_access(value: &Value) -> bool {
-    matches!(value.as_str(), Some("Read" | "Write"))
+    value.as_str().is_some_and(|text| ACCESSES.contains(&text))
 }
 
 fn push_accesses(area: &str, accesses: Option<&Value>, found: &mut Vec<String>) {
+    if !area.chars().all(char::is_alphanumeric) {
+        return;
+    }
     let mut push = |access: &str| found.push(format!("{area} - {access}"));
     match accesses {
         Some(Value::String(access)) => push(access),
@@ -277,10 +296,22 @@ mod tests {
     #[case::map(r#"{"Permissions": {"Cases": ["Read"], "Notes": ["Read"]}}"#)]
     #[case::elsewhere(r#"{"Required": {"All": ["Cases - Read", "Notes - Read"]}}"#)]
     #[case::twice(r#"["Notes - Read", "Cases - Read", "Notes - Read"]"#)]
+    #[case::sentence(r#"{"Message": "You need Cases - Read and (Notes - Read)."}"#)]
     fn a_403_names_its_permissions_whatever_its_shape(#[case] body: &str) {
         let refusal = Refusal::read(403, body.as_bytes(), &[]);
         assert_eq!(refusal.permissions, ["Cases - Read", "Notes - Read"]);
         assert!(refusal.to_string().contains("missing permissions: Cases - Read, Notes - Read"));
+    }
+
+    #[rstest]
+    #[case::text(r#"["You may not read the notes of this case"]"#)]
+    #[case::key(r#"{"PermissionError": "case 1018 is confidential"}"#)]
+    #[case::word(r#"["Forbidden"]"#)]
+    #[case::no_area(r#"{"Message": "- Read; Cases - Readable; - Write"}"#)]
+    #[case::other_field(r#"{"Operation": "Read"}"#)]
+    #[case::area_of_words(r#"{"Permission": "to this case", "PermissionTypes": ["Read"]}"#)]
+    fn what_names_no_permission_is_a_message(#[case] body: &str) {
+        assert!(Refusal::read(403, body.as_bytes(), &[]).permissions.is_empty());
     }
 
     #[test]
