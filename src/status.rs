@@ -129,8 +129,10 @@ pub(crate) struct Verified {
     pub(crate) comparisons: i64,
     pub(crate) differences: i64,
     pub(crate) unsettled: i64,
-    /// Controls that could not be read.
+    /// What could not be compared: controls that could not be read, and what was left out.
     pub(crate) not_compared: i64,
+    /// Of that: where the mirror itself knows to be otherwise, and says so elsewhere.
+    pub(crate) left_out: i64,
     /// What differed, and that no later verification has found gone.
     pub(crate) standing: Vec<Standing>,
 }
@@ -175,8 +177,8 @@ impl Status {
         let lag = parquet_lag(&conn, config)?;
         problems.extend(lag.as_ref().map(behind_text));
         let verified = verified(&state)?;
-        if let Some(last) = verified.as_ref().filter(|last| last.not_compared > 0) {
-            let n = last.not_compared;
+        if let Some(last) = verified.as_ref().filter(|last| last.unread() > 0) {
+            let n = last.unread();
             problems.push(format!(
                 "the last verification could not read {n} control(s), see sync.verifications"
             ));
@@ -308,6 +310,13 @@ fn erased_values(conn: &Connection, config: &Config) -> Result<Vec<String>> {
     Ok(all)
 }
 
+impl Verified {
+    /// Controls that could not be read.
+    pub(crate) fn unread(&self) -> i64 {
+        self.not_compared - self.left_out
+    }
+}
+
 fn verified(state: &State<'_>) -> Result<Option<Verified>> {
     let Some(last) = state.verified().last_verification()? else { return Ok(None) };
     let standing = state.verified().standing_differences()?;
@@ -317,6 +326,7 @@ fn verified(state: &State<'_>) -> Result<Option<Verified>> {
         differences: last.differences,
         unsettled: last.unsettled,
         not_compared: last.not_compared,
+        left_out: last.left_out,
         standing: standing
             .into_iter()
             .map(|found| Standing { what: found.what, since: shown(found.at) })

@@ -255,6 +255,9 @@ fn a_rejected_date_of_signing_is_left_out_and_hides_no_other() {
         last_line(&output),
         "what could be compared equals the source; 1 could not be compared (see above)"
     );
+    let status = shown(&world.run(&["status"]));
+    assert!(status.contains("0 unsettled, 1 not compared"), "{status}");
+    assert!(!status.contains("could not read"), "{status}");
     alter(
         &world,
         &format!("UPDATE main.cases SET assignment_type = 'Valuation' WHERE id = {altered}"),

@@ -66,8 +66,10 @@ pub(crate) struct LastVerification {
     pub(crate) differences: i64,
     /// Something changed each time it was asked.
     pub(crate) unsettled: i64,
-    /// Controls that could not be read.
+    /// What could not be compared: controls that could not be read, and what was left out.
     pub(crate) not_compared: i64,
+    /// Of that: where the mirror itself knows to be otherwise, and tells elsewhere.
+    pub(crate) left_out: i64,
 }
 
 /// A difference that no later verification has found gone.
@@ -91,15 +93,23 @@ impl Verified<'_> {
                 "SELECT epoch_us(verified_at), count(*) FILTER ({COMPARED}), \
                    count(*) FILTER ({COMPARED} AND difference NOT LIKE 'unsettled:%'), \
                    count(*) FILTER (difference LIKE 'unsettled:%'), \
-                   count(*) FILTER (difference = '{NOT_COMPARED}') \
+                   count(*) FILTER (NOT {COMPARED}), \
+                   count(*) FILTER (difference = '{LEFT_OUT}') \
                  FROM sync.verifications GROUP BY run_id, verified_at \
                  ORDER BY run_id DESC, verified_at DESC LIMIT 1"
             ),
             |row| {
                 let at = Timestamp::from_microsecond(row.get(0)?).unwrap_or_default();
                 let (comparisons, differences, unsettled) = (row.get(1)?, row.get(2)?, row.get(3)?);
-                let not_compared = row.get(4)?;
-                Ok(LastVerification { at, comparisons, differences, unsettled, not_compared })
+                let (not_compared, left_out) = (row.get(4)?, row.get(5)?);
+                Ok(LastVerification {
+                    at,
+                    comparisons,
+                    differences,
+                    unsettled,
+                    not_compared,
+                    left_out,
+                })
             },
         )?;
         Ok(rows.into_iter().next())

@@ -89,7 +89,7 @@ fn compared(facts: &Facts, times: &Times<'_>) -> Markup {
     let is_old = |at: Timestamp| facts.at.duration_since(at) > LONG_AGO;
     let answer = match verified {
         _ if standing > 0 => Answer::Bad,
-        _ if verified.not_compared > 0 || at.is_some_and(is_old) => Answer::Warns,
+        _ if verified.unread() > 0 || at.is_some_and(is_old) => Answer::Warns,
         _ => Answer::Good,
     };
     tile(
@@ -99,8 +99,8 @@ fn compared(facts: &Facts, times: &Times<'_>) -> Markup {
             (times.ago(at)) ": " (grouped(verified.comparisons)) " comparisons" ", "
             @if standing > 0 { strong { (standing) " differ" } } @else { "none differs" }
             @if verified.unsettled > 0 { ", " (verified.unsettled) " changed meanwhile" }
-            @if verified.not_compared > 0 {
-                ", " (verified.not_compared) " could not be read"
+            @if verified.unread() > 0 {
+                ", " (verified.unread()) " could not be read"
                 @if let Some(whole) = facts.verified_whole { "; all were " (times.ago(Some(whole))) }
             }
         },
