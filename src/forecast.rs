@@ -113,6 +113,8 @@ struct Cases {
     unread: BTreeMap<String, u64>,
     /// Those of them that `schedule.reconcile` has read whole again.
     reread: BTreeSet<i64>,
+    /// What it has read again alone: table and case.
+    reread_alone: BTreeSet<(String, i64)>,
     waiting: u64,
 }
 
@@ -207,19 +209,21 @@ impl Forecaster<'_> {
         if self.due.rereads(self.config) {
             let all = self.config.reconcile.reread == Reread::All;
             cases.reread = state.stale_marks().cases_to_reread(all)?.into_iter().collect();
+            cases.reread_alone = state.stale_marks().scopes_to_reread()?.into_iter().collect();
         }
         let now_us = self.now.as_microsecond();
+        let mut add_scope = |(table, id): (String, i64)| {
+            if failures.get(&(table.clone(), id)).is_some_and(|at| *at > now_us) {
+                cases.waiting += 1;
+            } else {
+                cases.stale.entry(table).or_default().insert(id);
+            }
+        };
+        cases.reread_alone.iter().cloned().for_each(&mut add_scope);
         let mut add = |plan: CasePlan| {
             // What only waits until something else is read comes in this run too.
-            let waits = |key: &(String, i64)| failures.get(key).is_some_and(|at| *at > now_us);
-            for scope in plan.stale.into_iter().chain(plan.waiting) {
-                let key = (scope.table, scope.id);
-                if waits(&key) {
-                    cases.waiting += 1;
-                } else {
-                    cases.stale.entry(key.0).or_default().insert(key.1);
-                }
-            }
+            let scopes = plan.stale.into_iter().chain(plan.waiting);
+            scopes.for_each(|scope| add_scope((scope.table, scope.id)));
         };
         let reread: Vec<i64> = cases.reread.iter().copied().collect();
         for ids in reread.chunks(BATCH) {
@@ -255,7 +259,8 @@ impl Forecaster<'_> {
         let mut stale = cases.stale.get(&resource.table).cloned().unwrap_or_default();
         if self.due.listing {
             // What is listed is read by that.
-            stale.retain(|id| cases.reread.contains(id));
+            let alone = |id: i64| cases.reread_alone.contains(&(resource.table.clone(), id));
+            stale.retain(|id| cases.reread.contains(id) || alone(*id));
         }
         let calls = |ids: usize| ids.div_ceil(IDS_PER_CALL) as u64;
         let place = Place::parse(&resource.table).unwrap_or(Place::Cases);

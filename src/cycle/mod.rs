@@ -255,11 +255,12 @@ impl<'r> Cycle<'r> {
         let run = self.run;
         if due.rereads(&run.config) {
             let all = run.config.reconcile.reread == Reread::All;
-            let cases = run.write(move |conn| State::new(conn).stale_marks().reread(all)).await?;
-            tracing::info!(
-                cases,
-                "cases that changed since they were read whole, or of which a value did not fit, are read again"
-            );
+            let (cases, scopes) =
+                run.write(move |conn| State::new(conn).stale_marks().reread(all)).await?;
+            tracing::info!(cases, "cases that changed since they were read whole are read again");
+            if scopes > 0 {
+                tracing::info!(scopes, "what a value did not fit in is read again");
+            }
         }
         if is_listed {
             return Ok(());

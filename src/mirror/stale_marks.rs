@@ -14,7 +14,7 @@ const STALE_MARKS: &str = "stale_marks";
 /// Key of `sync.meta`: see [`StaleMarks::cases_are_wanted_since`].
 const WANTED_SINCE: &str = "wanted_since";
 
-/// So many cases, and so many contacts, of which a value did not fit are read again in a night.
+/// So many scopes of cases, and so many contacts, of which a value did not fit are read again in a night.
 const REJECTED_AT_ONCE: i64 = 500;
 
 /// Makes stale what no feed moved.
@@ -60,20 +60,46 @@ impl StaleMarks<'_> {
     }
 
     /// Cases whose `ModifiedDate` or another date moved since they were last read whole are read whole
-    /// again (docs/architecture.md, "Seen and fetched"), and those of which a value did not fit; `all` takes every
-    /// case.
-    pub(crate) fn reread(&self, all: bool) -> Result<u64> {
+    /// again (docs/architecture.md, "Seen and fetched"); `all` takes every case. What a value did not fit in is read again
+    /// alone. Returns how many cases, and how many scopes of others.
+    pub(crate) fn reread(&self, all: bool) -> Result<(u64, u64)> {
         self.reread_rejected_contacts()?;
+        let scopes = self.reread_rejected_scopes()?;
         let condition = is_to_be_reread(all);
         State::new(self.conn)
             .fetched_scopes()
             .mark_cases(&condition, FetchStatus::Asked(Mark::Reread))?;
-        count(
+        let cases = count(
             self.conn,
             &format!(
                 "UPDATE sync.seen s SET dirty = true, rereading = s.any_stamp WHERE {condition}"
             ),
-        )
+        )?;
+        Ok((cases, scopes))
+    }
+
+    /// Scopes of cases of which a value did not fit are read again.
+    fn reread_rejected_scopes(&self) -> Result<u64> {
+        let named = "temp.stage_rejected";
+        batch(
+            self.conn,
+            &format!("CREATE OR REPLACE TEMP TABLE stage_rejected AS {}", rejected_scopes()),
+        )?;
+        let scopes = scalar_i64(self.conn, &format!("SELECT count(*) FROM {named}"))?;
+        if scopes > 0 {
+            self.count_mark()?;
+            let (tables, ids) =
+                (format!("SELECT table_name FROM {named}"), format!("SELECT id FROM {named}"));
+            let fetched = State::new(self.conn).fetched_scopes();
+            fetched.unfold(&tables, &ids)?;
+            fetched.mark_scopes(named, FetchStatus::Asked(Mark::Reread))?;
+            batch(
+                self.conn,
+                &format!("UPDATE sync.seen SET dirty = true WHERE case_id IN ({ids})"),
+            )?;
+        }
+        batch(self.conn, &format!("DROP TABLE {named}"))?;
+        Ok(scopes.unsigned_abs())
     }
 
     /// Contacts of which a value did not fit are searched again.
@@ -88,6 +114,11 @@ impl StaleMarks<'_> {
             State::new(self.conn).set_meta("contacts_planned_at", "")?;
         }
         Ok(())
+    }
+
+    /// The scopes of cases that [`StaleMarks::reread`] would have read again alone: table and case.
+    pub(crate) fn scopes_to_reread(&self) -> Result<Vec<(String, i64)>> {
+        sql::query(self.conn, &rejected_scopes(), |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
     /// The contacts that [`StaleMarks::reread`] would have searched again.
@@ -219,32 +250,29 @@ fn wants_more_cases(before: Option<&str>, since: Option<i64>) -> bool {
 /// SQL that holds for cases of `sync.seen s` that have to be read whole again.
 fn is_to_be_reread(all: bool) -> String {
     let which = if all { "true" } else { "s.whole_stamp IS DISTINCT FROM s.any_stamp" };
-    format!(
-        "NOT s.removed AND (s.rereading IS DISTINCT FROM s.any_stamp AND {which} \
-         OR s.case_id IN ({}))",
-        rejected_cases()
-    )
+    format!("NOT s.removed AND s.rereading IS DISTINCT FROM s.any_stamp AND {which}")
 }
 
-/// SQL for those of `ids` (SQL) of which a value of these tables (SQL), or of tables that come with them, did not fit: as
-/// many as one night bears where it fits nowhere, those first that were asked longest ago. What is read no more cannot be
-/// mended.
+/// SQL for the scopes of these tables (SQL) and `ids` (SQL) of which a value, or one of tables that come with them, did not
+/// fit (`table_name`, `id`): as many as one night bears where it fits nowhere, those first that were asked longest ago.
+/// What is read no more cannot be mended.
 fn rejected(tables: &str, ids: &str) -> String {
     let is_read = "status IN ('ok', 'failing')";
     format!(
-        "SELECT id FROM (SELECT TRY_CAST(r.scope AS BIGINT) AS id, min(r.last_at) AS asked_at \
+        "SELECT table_name, id FROM ( \
+           SELECT w.table_name, TRY_CAST(r.scope AS BIGINT) AS id, min(r.last_at) AS asked_at \
            FROM sync.rejects r \
            JOIN (FROM sync.resources WHERE {is_read}) t ON t.table_name = r.table_name \
            JOIN (FROM sync.resources WHERE {is_read}) w \
              ON w.table_name = coalesce(t.read_with, t.table_name) \
            WHERE r.resolved_at IS NULL AND w.table_name IN ({tables}) \
              AND TRY_CAST(r.scope AS BIGINT) IN ({ids}) \
-           GROUP BY 1 ORDER BY asked_at, id LIMIT {REJECTED_AT_ONCE})"
+           GROUP BY ALL ORDER BY asked_at, id, table_name LIMIT {REJECTED_AT_ONCE})"
     )
 }
 
-/// SQL for the cases of which a value did not fit.
-fn rejected_cases() -> String {
+/// SQL for the scopes of cases of which a value did not fit.
+fn rejected_scopes() -> String {
     rejected(
         "SELECT table_name FROM sync.refresh_rules",
         "SELECT case_id FROM sync.seen WHERE NOT removed",
@@ -254,7 +282,7 @@ fn rejected_cases() -> String {
 /// SQL for the contacts of which a value did not fit.
 fn rejected_contacts() -> String {
     let read = "SELECT id FROM sync.fetched_scopes WHERE table_name = 'contacts' AND part = ''";
-    rejected("SELECT 'contacts'", read)
+    format!("SELECT id FROM ({})", rejected("SELECT 'contacts'", read))
 }
 
 #[cfg(test)]
@@ -270,33 +298,31 @@ mod tests {
             state.cases().see_cases(&[(17, [Some(date); 11])], sequence, Timestamp::now()).unwrap();
         };
         see(1, 1);
-        assert_eq!(
-            state.stale_marks().reread(false).unwrap(),
-            0,
-            "it is being read at these dates"
-        );
+        let reread = || state.stale_marks().reread(false).unwrap().0;
+        assert_eq!(reread(), 0, "it is being read at these dates");
         // Something of it is still to be read when it moves.
         see(2, 2);
         assert_eq!(state.stale_marks().cases_to_reread(false).unwrap(), [17]);
-        assert_eq!(state.stale_marks().reread(false).unwrap(), 1);
-        assert_eq!(state.stale_marks().reread(false).unwrap(), 0);
+        assert_eq!(reread(), 1);
+        assert_eq!(reread(), 0);
         state.cases().clean(&[(17, 2)], state.stale_marks().count().unwrap()).unwrap();
-        assert_eq!(state.stale_marks().reread(false).unwrap(), 0, "it was read whole");
+        assert_eq!(reread(), 0, "it was read whole");
     }
 
     #[test]
-    fn what_a_value_did_not_fit_in_is_read_again_those_first_that_were_asked_longest_ago() {
+    fn what_a_value_did_not_fit_in_is_read_again_alone_those_first_that_were_asked_longest_ago() {
         let conn = fixture::store(None, 2026..=2026);
         let state = State::new(&conn);
         let cases = REJECTED_AT_ONCE + 2;
         for case_id in 1..=cases {
             state.cases().see_cases(&[(case_id, [Some(1); 11])], 1, Timestamp::now()).unwrap();
         }
-        let clean = || {
-            conn.execute_batch("UPDATE sync.seen SET dirty = false, whole_stamp = any_stamp")
-                .unwrap();
-        };
-        clean();
+        conn.execute_batch(
+            "UPDATE sync.seen SET dirty = false, whole_stamp = any_stamp; \
+             INSERT INTO sync.fetched_scopes BY NAME SELECT t.table_name, s.case_id AS id, '' AS part, \
+               'current' AS status, true AS complete FROM sync.seen s, (VALUES ('costs'), ('notes')) t(table_name)",
+        )
+        .unwrap();
         let reject = |table: &str, ids: &str, at: &str| {
             conn.execute_batch(&format!(
                 "INSERT INTO sync.rejects SELECT 1, '{table}', id, '1', 'amount', 'x', 'no number', \
@@ -304,7 +330,9 @@ mod tests {
             ))
             .unwrap();
         };
-        let again = || state.stale_marks().cases_to_reread(false).unwrap();
+        let again = || state.stale_marks().scopes_to_reread().unwrap();
+        let costs =
+            |ids: &[i64]| -> Vec<_> { ids.iter().map(|id| ("costs".to_owned(), *id)).collect() };
         reject("costs", "[2]", "2026-01-02 00:00:00+00");
         // Of a list, and of a month: no case's. Of a table that is not read, and of a case that has left: nobody's.
         reject("offices", "['']", "2026-01-01 00:00:00+00");
@@ -316,15 +344,23 @@ mod tests {
              UPDATE sync.seen SET removed = true WHERE case_id = 4",
         )
         .unwrap();
-        assert_eq!(again(), [2]);
-        assert_eq!(state.stale_marks().reread(false).unwrap(), 1);
+        assert_eq!(again(), costs(&[2]));
+        assert_eq!(state.stale_marks().reread(false).unwrap(), (0, 1));
+        let dirty = state.cases().dirty_cases(None, &[], 10).unwrap();
+        assert_eq!(dirty.iter().map(|case| case.case_id).collect::<Vec<_>>(), [2]);
+        let asked = format!(
+            "SELECT count(*) FILTER (table_name = 'costs' AND id = 2) * 1000 + count(*) \
+             FROM sync.fetched_scopes WHERE status = '{}'",
+            FetchStatus::Asked(Mark::Reread)
+        );
+        assert_eq!(scalar_i64(&conn, &asked).unwrap(), 1_001, "nothing else of it");
         conn.execute_batch("UPDATE sync.rejects SET resolved_at = now()").unwrap();
-        clean();
         assert!(again().is_empty());
         reject("costs", &format!("range(1, {})", cases + 1), "2026-01-03 00:00:00+00");
         reject("costs", &format!("[{cases}]"), "2026-01-02 00:00:00+00");
-        let first: Vec<i64> = (1..=REJECTED_AT_ONCE).filter(|id| *id != 4).chain([cases]).collect();
-        assert_eq!(again(), first);
+        let others = (1..=REJECTED_AT_ONCE).filter(|id| *id != 4);
+        let first: Vec<i64> = [cases].into_iter().chain(others).collect();
+        assert_eq!(again(), costs(&first));
     }
 
     #[test]

@@ -184,6 +184,15 @@ impl<'c> FetchedScopes<'c> {
         ))
     }
 
+    /// The exceptions that `named` (a table of `table_name` and `id`) names have this status; see
+    /// [`FetchedScopes::unfold`].
+    pub(in crate::mirror) fn mark_scopes(&self, named: &str, status: FetchStatus) -> Result<()> {
+        self.write(&format!(
+            "UPDATE sync.fetched_scopes f SET status = '{status}' FROM {named} n \
+               WHERE f.table_name = n.table_name AND f.id = n.id AND f.part = ''"
+        ))
+    }
+
     /// The cases among `ids` (SQL) whose row says something of these tables (SQL) become exceptions, so
     /// that one scope of them can be changed.
     pub(in crate::mirror) fn unfold(&self, tables: &str, ids: &str) -> Result<()> {
