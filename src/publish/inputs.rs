@@ -19,7 +19,7 @@ use crate::sql;
 const COMPARED_ROWS: i64 = 100_000;
 
 /// What may stand before a parenthesis: functions of their arguments alone, types and words of SQL.
-const PURE: [&str; 39] = [
+const PURE: [&str; 40] = [
     "all",
     "and",
     "any",
@@ -57,6 +57,7 @@ const PURE: [&str; 39] = [
     "then",
     "union",
     "using",
+    "values",
     "when",
     "where",
 ];

@@ -1,6 +1,6 @@
--- How fresh each table is. The CTEs `tables` and `counted` hold one SELECT per table, put in by
--- `reports::freshness_sql` from the resources: which scopes there should be depends on how the
--- resource is read.
+-- How fresh each table is. `reports::freshness_sql` puts in what depends on the resources: a SELECT per table, and
+-- which scopes there should be, which depends on how a resource is read. Everything is asked once for all tables:
+-- planning a subquery per table would cost more than the answer.
 CREATE OR REPLACE VIEW report.freshness AS
 WITH
 case_ids AS (
@@ -13,20 +13,37 @@ case_ids AS (
 tables AS (
 {tables}
 ),
-fetched AS (
-    SELECT
-        table_name,
-        count(*) FILTER (WHERE complete) AS scopes_fetched
-    FROM (
-        SELECT table_name, complete FROM sync.read_scopes
-        UNION ALL
-        SELECT table_name, complete AND wanted FROM sync.journal_months
-    )
-    GROUP BY table_name
+named AS (
+    -- The scopes that there should be, where rows of the mirror say so: those can change after a scope was read.
+{named}
 ),
-counted AS (
+known AS (
+    SELECT table_name, count(*) AS scopes_known FROM named GROUP BY table_name
+    UNION ALL
+    SELECT table_name, count(*) FILTER (WHERE wanted) FROM sync.journal_months GROUP BY table_name
+    UNION ALL
+    SELECT col0, col1 FROM (VALUES {once})
+    UNION ALL
+    SELECT col0, scopes_known
+    FROM (VALUES {per_case})
+    CROSS JOIN (SELECT count(*) AS scopes_known FROM case_ids)
+),
+fetched AS (
+    SELECT table_name, count(*) FILTER (WHERE complete) AS scopes_fetched
+    FROM sync.read_scopes
+    WHERE table_name NOT IN ({names})
+    GROUP BY table_name
+    UNION ALL
     -- Where more was read than there should be now, only what there should be counts.
-{counted}
+    SELECT table_name, count(*)
+    FROM sync.read_scopes
+    SEMI JOIN named USING (table_name, id)
+    WHERE complete
+    GROUP BY table_name
+    UNION ALL
+    SELECT table_name, count(*) FILTER (WHERE complete AND wanted)
+    FROM sync.journal_months
+    GROUP BY table_name
 ),
 rejects AS (
     SELECT table_name, count(*) AS rejected
@@ -39,14 +56,14 @@ SELECT
     t.rows,
     own.last_change,
     parent.last_checked,
-    t.scopes_known,
-    coalesce(c.scopes_fetched, f.scopes_fetched, 0) AS scopes_fetched,
+    coalesce(k.scopes_known, 0) AS scopes_known,
+    coalesce(f.scopes_fetched, 0) AS scopes_fetched,
     coalesce(r.rejected, 0) AS rejected
 FROM tables AS t
 LEFT JOIN sync.freshness AS own ON own.table_name = t.table_name
 LEFT JOIN sync.freshness AS parent ON parent.table_name = t.read_with
 LEFT JOIN fetched AS f ON f.table_name = t.read_with
-LEFT JOIN counted AS c ON c.table_name = t.read_with
+LEFT JOIN known AS k ON k.table_name = t.read_with
 LEFT JOIN rejects AS r ON r.table_name = t.table_name;
 
 COMMENT ON VIEW report.freshness IS 'One row per table: how much is there, and how fresh.';

@@ -241,40 +241,44 @@ pub(super) fn digest<R: Borrow<Resource>>(resources: &[R], history: &HistoryTabl
 /// `report.freshness` with one row per table of `resources`, in their order.
 fn freshness_sql<R: Borrow<Resource>>(resources: &[R]) -> String {
     let all: Vec<&Resource> = resources.iter().map(Borrow::borrow).collect();
-    let tables: Vec<String> = all.iter().map(|resource| table_sql(resource, &all)).collect();
-    let none = "    SELECT '' AS table_name, 0 AS scopes_fetched WHERE false".to_owned();
-    let counted = std::iter::once(none).chain(all.iter().filter_map(|r| counted_sql(r)));
+    let tables = all.iter().map(|resource| table_sql(resource, &all));
+    let mut names = vec![sql::text("")];
+    let mut named = vec![format!("    SELECT {} AS table_name, 0 AS id WHERE false", names[0])];
+    let (mut once, mut per_case) = (vec!["('', 0)".to_owned()], vec!["('')".to_owned()]);
+    for resource in &all {
+        let name = sql::text(&resource.table);
+        if let Some(ids) = known_scopes(resource) {
+            named.push(format!("    SELECT {name}, id FROM ({ids})"));
+            names.push(name);
+            continue;
+        }
+        match &resource.group {
+            Group::Case => per_case.push(format!("({name})")),
+            // Its months say so themselves.
+            Group::Journal(_) => {}
+            Group::Events => once.push(format!("({name}, 0)")),
+            Group::List | Group::Child(_) | Group::Ids | Group::ForEach(_) => {
+                once.push(format!("({name}, 1)"));
+            }
+        }
+    }
+    let united = |parts: Vec<String>| parts.join("\n    UNION ALL\n");
     FRESHNESS
-        .replace("{tables}", &tables.join("\n    UNION ALL\n"))
-        .replace("{counted}", &counted.collect::<Vec<_>>().join("\n    UNION ALL\n"))
+        .replace("{tables}", &united(tables.collect()))
+        .replace("{named}", &united(named))
+        .replace("{once}", &once.join(", "))
+        .replace("{per_case}", &per_case.join(", "))
+        .replace("{names}", &names.join(", "))
 }
 
-/// One row: the table, whose scopes its rows come with, what is in it, how many scopes there are.
+/// One row: the table, whose scopes its rows come with, what is in it.
 fn table_sql(resource: &Resource, all: &[&Resource]) -> String {
-    let source = read_with(resource, all);
-    let table = sql::ident(&resource.table);
-    let scopes = match known_scopes(source) {
-        Some(ids) => format!("(SELECT count(*) FROM ({ids}))"),
-        None => scopes_known(source),
-    };
     format!(
-        "    SELECT\n        {name} AS table_name,\n        {read_with} AS read_with,\n        \
-         count(*) AS rows,\n        \
-         CAST({scopes} AS BIGINT) AS scopes_known\n    FROM main.{table}",
+        "    SELECT {name} AS table_name, {read_with} AS read_with, count(*) AS rows FROM main.{table}",
         name = sql::text(&resource.table),
-        read_with = sql::text(&source.table),
+        read_with = sql::text(&read_with(resource, all).table),
+        table = sql::ident(&resource.table),
     )
-}
-
-/// One row: a table of which more can have been read than there should be now, and how many of the
-/// scopes that there should be were read.
-fn counted_sql(resource: &Resource) -> Option<String> {
-    let ids = known_scopes(resource)?;
-    let name = sql::text(&resource.table);
-    Some(format!(
-        "    SELECT {name} AS table_name, count(*) AS scopes_fetched FROM sync.read_scopes \
-         WHERE table_name = {name} AND complete AND id IN (SELECT id FROM ({ids}))"
-    ))
 }
 
 /// The resource whose answers carry the rows: a child's parent, else itself.
@@ -284,20 +288,6 @@ fn read_with<'a>(resource: &'a Resource, all: &[&'a Resource]) -> &'a Resource {
             all.iter().find(|r| r.table == child.table).copied().unwrap_or(resource)
         }
         _ => resource,
-    }
-}
-
-/// How many scopes there should be, as a scalar over the store, where none is read that should not
-/// be.
-fn scopes_known(resource: &Resource) -> String {
-    match &resource.group {
-        Group::Case => "(SELECT count(*) FROM case_ids)".to_owned(),
-        Group::Journal(_) => format!(
-            "(SELECT count(*) FROM sync.journal_months WHERE table_name = {} AND wanted)",
-            sql::text(&resource.table)
-        ),
-        Group::Events => "0".to_owned(),
-        Group::List | Group::Child(_) | Group::Ids | Group::ForEach(_) => "1".to_owned(),
     }
 }
 
