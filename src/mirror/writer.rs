@@ -7,51 +7,27 @@
 //! Runs that go on at the same time write in *loaders*: each has its own settings, its own outcome and
 //! its own errors, so that what fails in one run does not stop the others.
 
-use std::collections::BTreeMap;
+mod worker;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use duckdb::Connection;
 use jiff::Timestamp;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 
-use super::first_load::KnownScopes;
 use super::load::{Outcome, Settings};
 use super::transactions::Transactions;
-use super::{Store, Threads};
-use super::{commit, freshness};
+use super::{Store, Threads, freshness};
+use worker::{Command, Job, LoaderId, Worker, commit_time};
+
 use crate::decode::Load;
 use crate::error::{Error, Kind, Result};
-use crate::failpoint;
 
 /// Decoded rows waiting for the writer, at most. Several pages of a thousand wide rows fit.
 const BUDGET_BYTES: usize = 32 << 20; // 32 MiB
-/// A transaction is committed when it holds this much,
-const COMMIT_BYTES: usize = 16 << 20; // 16 MiB
-/// A commit of so much is large work for [`Threads`]: a month of lines, handed over at once.
-const LARGE_COMMIT_BYTES: usize = 32 << 20; // 32 MiB
-/// or this many loads,
-const COMMIT_LOADS: usize = 2_000;
-/// or when nothing more came for so long.
-const LINGER: Duration = Duration::from_millis(100);
-
-/// Is given the time of the last commit too.
-type Job = Box<dyn FnOnce(&Connection, &mut Timestamp) + Send>;
-
-type LoaderId = u64;
-
-enum Command {
-    Open(LoaderId, Box<Settings>, i64),
-    Load(LoaderId, Box<Load>, OwnedSemaphorePermit),
-    Run(Job),
-    Flush(LoaderId, oneshot::Sender<Result<Outcome>>),
-    Close(LoaderId),
-    End,
-}
-
 /// Handle to the writer's thread. Clones share it; the thread ends by [`Writer::close`], or with the
 /// last handle and [`Loader`].
 #[derive(Clone)]
@@ -80,7 +56,7 @@ impl Writer {
         let (commands, queue) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("writer".to_owned())
-            .spawn(move || Worker::new(connection, of_worker, last, of_thread).work(&queue))
+            .spawn(move || Worker::new(connection, of_worker, last, of_thread).work(queue))
             .map_err(|e| Error::caused(Kind::Io, "cannot start the writer's thread", e))?;
         Ok(Writer {
             commands,
@@ -250,181 +226,10 @@ fn gone() -> Error {
     Error::new(Kind::Dead, "the writer's thread has ended")
 }
 
-struct Worker {
-    conn: Connection,
-    threads: Arc<Threads>,
-    loaders: BTreeMap<LoaderId, Waiting>,
-    last: Timestamp,
-    known: KnownScopes,
-    transactions: Transactions,
-}
-
-/// What a loader has handed over and not committed yet, and what became of the rest.
-struct Waiting {
-    settings: Settings,
-    run_id: i64,
-    loads: Vec<(Load, OwnedSemaphorePermit)>,
-    bytes: usize,
-    since: Option<Instant>,
-    done: Outcome,
-    failed: Option<Error>,
-}
-
-impl Waiting {
-    fn new(settings: Settings, run_id: i64) -> Waiting {
-        Waiting {
-            settings,
-            run_id,
-            loads: Vec::new(),
-            bytes: 0,
-            since: None,
-            done: Outcome::default(),
-            failed: None,
-        }
-    }
-
-    fn take(&mut self, load: Load, permit: OwnedSemaphorePermit) {
-        self.bytes += load.bytes();
-        self.since.get_or_insert_with(Instant::now);
-        self.loads.push((load, permit));
-    }
-
-    fn is_full(&self) -> bool {
-        let old = self.since.is_some_and(|since| since.elapsed() > 10 * LINGER);
-        self.bytes >= COMMIT_BYTES || self.loads.len() >= COMMIT_LOADS || old
-    }
-
-    fn commit(
-        &mut self,
-        conn: &Connection,
-        threads: &Threads,
-        last: &mut Timestamp,
-        known: &mut KnownScopes,
-        transactions: &Transactions,
-    ) {
-        if self.loads.is_empty() {
-            return;
-        }
-        let (loads, permits): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.loads).into_iter().unzip();
-        let is_large = std::mem::take(&mut self.bytes) >= LARGE_COMMIT_BYTES;
-        self.since = None;
-        if self.failed.is_some() {
-            // What follows a failed commit is not loaded either: its state would be ahead of it.
-            return;
-        }
-        let now = commit_time(last);
-        let records = loads.iter().map(|load| load.records).sum();
-        failpoint::hit("before-commit");
-        let all_threads = is_large.then(|| threads.all(conn)).transpose();
-        let done = all_threads.and_then(|_all_threads| {
-            transactions.in_place(conn)?;
-            transactions.write(conn, |conn| {
-                let done = commit::apply(conn, &self.settings, self.run_id, now, loads, known)?;
-                failpoint::hit("in-commit");
-                Ok(done)
-            })
-        });
-        failpoint::hit("after-commit");
-        drop(permits);
-        match done {
-            Ok(outcome) => {
-                self.settings.progress.committed(records);
-                self.done.add(&outcome);
-            }
-            Err(error) => {
-                // It may have asked a table from which the same commit had taken rows.
-                *known = KnownScopes::default();
-                self.failed = Some(error);
-            }
-        }
-    }
-}
-
-impl Worker {
-    /// `last` is when rows were last written.
-    fn new(
-        conn: Connection,
-        threads: Arc<Threads>,
-        last: Timestamp,
-        transactions: Transactions,
-    ) -> Worker {
-        let (loaders, known) = (BTreeMap::new(), KnownScopes::default());
-        Worker { conn, threads, loaders, last, known, transactions }
-    }
-
-    fn work(mut self, queue: &mpsc::Receiver<Command>) {
-        loop {
-            let command = if self.loaders.values().all(|loader| loader.loads.is_empty()) {
-                queue.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
-            } else {
-                queue.recv_timeout(LINGER)
-            };
-            match command {
-                Ok(Command::Open(id, settings, run_id)) => {
-                    self.loaders.insert(id, Waiting::new(*settings, run_id));
-                }
-                Ok(Command::Load(id, load, permit)) => {
-                    if let Some(loader) = self.loaders.get_mut(&id) {
-                        loader.take(*load, permit);
-                        if loader.is_full() {
-                            let (last, known) = (&mut self.last, &mut self.known);
-                            let transactions = &self.transactions;
-                            loader.commit(&self.conn, &self.threads, last, known, transactions);
-                        }
-                    }
-                }
-                Ok(Command::Run(job)) => {
-                    self.commit();
-                    job(&self.conn, &mut self.last);
-                }
-                Ok(Command::Flush(id, reply)) => {
-                    self.commit();
-                    let done = match self.loaders.get_mut(&id) {
-                        Some(loader) => match loader.failed.take() {
-                            Some(error) => Err(error),
-                            None => Ok(std::mem::take(&mut loader.done)),
-                        },
-                        None => Ok(Outcome::default()),
-                    };
-                    // Nobody waits for the answer when the run was cancelled.
-                    let _ = reply.send(done);
-                }
-                Ok(Command::Close(id)) => {
-                    self.commit();
-                    if let Some(error) = self.loaders.remove(&id).and_then(|loader| loader.failed) {
-                        // The run ended without asking, so nobody else will say it.
-                        tracing::warn!(reason = error.chain(), "the last answers were not stored");
-                    }
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) => self.commit(),
-                Ok(Command::End) | Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    self.commit();
-                    return;
-                }
-            }
-        }
-    }
-
-    fn commit(&mut self) {
-        for loader in self.loaders.values_mut() {
-            let (last, known) = (&mut self.last, &mut self.known);
-            loader.commit(&self.conn, &self.threads, last, known, &self.transactions);
-        }
-    }
-}
-
-/// The time of a commit, later than the last one's whatever the clock does, so that versions of a row
-/// have an order.
-fn commit_time(last: &mut Timestamp) -> Timestamp {
-    let step = Duration::from_micros(1);
-    let now = Timestamp::now().max(*last + step);
-    *last = now;
-    now
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::catalog::Catalog;
     use crate::config::Config;
@@ -447,6 +252,31 @@ mod tests {
         let dated = async || writer.run_dated(|_, now| Ok(now)).await.unwrap();
         let first = dated().await;
         assert!(first > ahead && dated().await > first);
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_idles_has_given_back_the_thread_that_wrote_and_goes_on_with_another() {
+        /// Tells when its thread ends.
+        struct Ends(std::cell::OnceCell<mpsc::Sender<()>>);
+        impl Drop for Ends {
+            fn drop(&mut self) {
+                self.0.take().unwrap().send(()).unwrap();
+            }
+        }
+        thread_local! {
+            static ENDS: Ends = const { Ends(std::cell::OnceCell::new()) };
+        }
+        let (_folder, store) = store();
+        let writer = Writer::start(&store).unwrap();
+        for _ in 0..2 {
+            let (ends, ended) = mpsc::channel();
+            let first = writer.run(move |_| Ok(ENDS.with(|all| all.0.set(ends).is_ok())));
+            assert!(first.await.unwrap());
+            // As soon as nothing came for a while. The time is how long a failing test waits.
+            let waited = move || ended.recv_timeout(Duration::from_secs(60));
+            tokio::task::spawn_blocking(waited).await.unwrap().unwrap();
+        }
+        writer.close().await.unwrap();
     }
 
     #[tokio::test]
