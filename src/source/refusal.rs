@@ -215,8 +215,8 @@ fn is_personal(name: &str) -> bool {
 /// The permissions a body names: written as the reference writes them (`Cases - Read`), or as `/api/User/ApiPermissions`
 /// lists them. `inside` is set below a key that speaks of permissions.
 ///
-/// Any other text is a message, also below such a key: a table of which a permission that nobody has were missing would
-/// not be read any more.
+/// Any other text is a message, also below such a key: where a permission that nobody has is taken to be missing, a table
+/// is not read any more.
 fn named_permissions(value: &Value, inside: bool, found: &mut Vec<String>) {
     match value {
         Value::String(text) => found.extend(permissions_in(text)),
@@ -225,56 +225,51 @@ fn named_permissions(value: &Value, inside: bool, found: &mut Vec<String>) {
         }
         Value::Object(fields) => {
             if let Some(area) = fields.get("Permission").and_then(Value::as_str) {
-                push_accesses(area, fields.get("PermissionTypes"), found);
+                found.extend(listed(area, fields.get("PermissionTypes")));
                 return;
             }
             for (name, value) in fields.iter().filter(|(name, _)| !is_personal(name)) {
                 let names_it = name.to_lowercase().contains("permission");
-                match value {
-                    Value::Array(accesses) if inside && accesses.iter().all(is_access) => {
-                        push_accesses(name, Some(value), found);
-                    }
-                    Value::String(_) if inside && is_access(value) => {
-                        push_accesses(name, Some(value), found);
-                    }
-                    _ => named_permissions(value, inside || names_it, found),
+                if inside {
+                    found.extend(listed(name, Some(value)));
                 }
+                named_permissions(value, inside || names_it, found);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-/// `Area - Read` and `Area - Write` in a text, whatever stands around them. An area is one word.
-fn permissions_in(text: &str) -> impl Iterator<Item = String> {
-    text.match_indices(" - ").filter_map(|(at, dash)| {
-        let behind = &text[at + dash.len()..];
-        let access = ACCESSES.into_iter().find(|access| {
-            let rest = behind.strip_prefix(access);
-            rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
-        })?;
-        let before = &text[..at];
-        let area = &before[before.trim_end_matches(char::is_alphanumeric).len()..];
-        (!area.is_empty()).then(|| format!("{area} - {access}"))
-    })
+/// What a text lists that is nothing else than permissions, or ends in a list of them behind a colon.
+fn permissions_in(text: &str) -> Vec<String> {
+    let list = text.rsplit(':').next().unwrap_or(text).trim().trim_end_matches('.');
+    let all = list.split([',', ';']).map(|part| {
+        let (area, access) = part.trim().split_once(" - ")?;
+        (is_area(area) && ACCESSES.contains(&access)).then(|| format!("{area} - {access}"))
+    });
+    all.collect::<Option<Vec<_>>>().unwrap_or_default()
+}
+
+/// The permissions of an area and one or more accesses to it; none where that is something else.
+fn listed(area: &str, accesses: Option<&Value>) -> Vec<String> {
+    let accesses = match accesses {
+        Some(Value::Array(accesses)) => accesses.as_slice(),
+        Some(access) => std::slice::from_ref(access),
+        None => &[],
+    };
+    if !is_area(area) || !accesses.iter().all(is_access) {
+        return Vec::new();
+    }
+    accesses.iter().filter_map(Value::as_str).map(|access| format!("{area} - {access}")).collect()
+}
+
+/// Areas are single words with capitals, such as `BookkeepingIntegrators`.
+fn is_area(text: &str) -> bool {
+    text.starts_with(char::is_uppercase) && text.chars().all(char::is_alphanumeric)
 }
 
 fn is_access(value: &Value) -> bool {
     value.as_str().is_some_and(|text| ACCESSES.contains(&text))
-}
-
-fn push_accesses(area: &str, accesses: Option<&Value>, found: &mut Vec<String>) {
-    if !area.chars().all(char::is_alphanumeric) {
-        return;
-    }
-    let mut push = |access: &str| found.push(format!("{area} - {access}"));
-    match accesses {
-        Some(Value::String(access)) => push(access),
-        Some(Value::Array(accesses)) if !accesses.is_empty() => {
-            accesses.iter().filter_map(Value::as_str).for_each(push);
-        }
-        _ => found.push(area.to_owned()),
-    }
 }
 
 #[cfg(test)]
@@ -296,7 +291,7 @@ mod tests {
     #[case::map(r#"{"Permissions": {"Cases": ["Read"], "Notes": ["Read"]}}"#)]
     #[case::elsewhere(r#"{"Required": {"All": ["Cases - Read", "Notes - Read"]}}"#)]
     #[case::twice(r#"["Notes - Read", "Cases - Read", "Notes - Read"]"#)]
-    #[case::sentence(r#"{"Message": "You need Cases - Read and (Notes - Read)."}"#)]
+    #[case::behind_a_colon(r#"{"Message": "Missing permissions: Cases - Read, Notes - Read."}"#)]
     fn a_403_names_its_permissions_whatever_its_shape(#[case] body: &str) {
         let refusal = Refusal::read(403, body.as_bytes(), &[]);
         assert_eq!(refusal.permissions, ["Cases - Read", "Notes - Read"]);
@@ -307,7 +302,12 @@ mod tests {
     #[case::text(r#"["You may not read the notes of this case"]"#)]
     #[case::key(r#"{"PermissionError": "case 1018 is confidential"}"#)]
     #[case::word(r#"["Forbidden"]"#)]
-    #[case::no_area(r#"{"Message": "- Read; Cases - Readable; - Write"}"#)]
+    #[case::sentence(r#"{"Message": "Case 1004 is locked - Read only."}"#)]
+    #[case::end_of_a_sentence(r#"["This call requires Cases - Read"]"#)]
+    #[case::number(r#"{"Message": "403 - Read"}"#)]
+    #[case::other_access(r#"{"Permission": "Cases", "PermissionTypes": ["Nope"]}"#)]
+    #[case::no_access(r#"{"Permission": "Denied"}"#)]
+    #[case::empty(r#"{"PermissionError": {"Details": []}}"#)]
     #[case::other_field(r#"{"Operation": "Read"}"#)]
     #[case::area_of_words(r#"{"Permission": "to this case", "PermissionTypes": ["Read"]}"#)]
     fn what_names_no_permission_is_a_message(#[case] body: &str) {
