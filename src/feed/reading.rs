@@ -20,6 +20,8 @@ const PATH_CONTACTS: &str = "/api/Integrations/RecentlyModified/Contacts";
 /// throttle has.
 pub(crate) const LARGEST_PAGE: u32 = 1_000;
 const SMALLEST_PAGE: u32 = 10;
+/// Of a size below this the next reading tries this one first: refusals that pass must not leave a feed of tiny pages.
+const SMALLEST_KEPT: u32 = 100;
 /// Passes by `$skip` that may differ from the one before.
 const MOST_PASSES: usize = 5;
 
@@ -128,7 +130,7 @@ impl<'a, M: Memory> Reading<'a, M> {
             };
             accepted = true;
             if by_date {
-                self.state.page_size = Some(i64::from(top));
+                self.state.page_size = Some(i64::from(top.max(SMALLEST_KEPT)));
                 walk.take(ask, &page, top as usize, self.latest);
             } else {
                 // No page size is asked for: a length that a default page could have is looked behind.
