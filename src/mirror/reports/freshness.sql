@@ -18,31 +18,41 @@ named AS (
 {named}
 ),
 known AS (
-    SELECT table_name, count(*) AS scopes_known FROM named GROUP BY table_name
-    UNION ALL
-    SELECT table_name, count(*) FILTER (WHERE wanted) FROM sync.journal_months GROUP BY table_name
-    UNION ALL
-    SELECT col0, col1 FROM (VALUES {once})
-    UNION ALL
-    SELECT col0, scopes_known
-    FROM (VALUES {per_case})
-    CROSS JOIN (SELECT count(*) AS scopes_known FROM case_ids)
+    SELECT table_name, CAST(sum(scopes) AS BIGINT) AS scopes_known
+    FROM (
+        SELECT table_name, count(*) AS scopes FROM named GROUP BY table_name
+        UNION ALL
+        SELECT table_name, count(*) FILTER (WHERE wanted)
+        FROM sync.journal_months
+        GROUP BY table_name
+        UNION ALL
+        SELECT col0, col1 FROM (VALUES {once})
+        UNION ALL
+        SELECT col0, scopes
+        FROM (VALUES {per_case})
+        CROSS JOIN (SELECT count(*) AS scopes FROM case_ids)
+    )
+    GROUP BY table_name
 ),
 fetched AS (
-    SELECT table_name, count(*) FILTER (WHERE complete) AS scopes_fetched
-    FROM sync.read_scopes
-    WHERE table_name NOT IN ({names})
-    GROUP BY table_name
-    UNION ALL
-    -- Where more was read than there should be now, only what there should be counts.
-    SELECT table_name, count(*)
-    FROM sync.read_scopes
-    SEMI JOIN named USING (table_name, id)
-    WHERE complete
-    GROUP BY table_name
-    UNION ALL
-    SELECT table_name, count(*) FILTER (WHERE complete AND wanted)
-    FROM sync.journal_months
+    SELECT table_name, CAST(sum(scopes) AS BIGINT) AS scopes_fetched
+    FROM (
+        SELECT table_name, count(*) FILTER (WHERE complete) AS scopes
+        FROM sync.read_scopes
+        WHERE table_name NOT IN ({names})
+        GROUP BY table_name
+        UNION ALL
+        -- Where more was read than there should be now, only what there should be counts.
+        SELECT table_name, count(*)
+        FROM sync.read_scopes
+        SEMI JOIN named USING (table_name, id)
+        WHERE complete
+        GROUP BY table_name
+        UNION ALL
+        SELECT table_name, count(*) FILTER (WHERE complete AND wanted)
+        FROM sync.journal_months
+        GROUP BY table_name
+    )
     GROUP BY table_name
 ),
 rejects AS (
@@ -64,7 +74,8 @@ LEFT JOIN sync.freshness AS own ON own.table_name = t.table_name
 LEFT JOIN sync.freshness AS parent ON parent.table_name = t.read_with
 LEFT JOIN fetched AS f ON f.table_name = t.read_with
 LEFT JOIN known AS k ON k.table_name = t.read_with
-LEFT JOIN rejects AS r ON r.table_name = t.table_name;
+LEFT JOIN rejects AS r ON r.table_name = t.table_name
+ORDER BY t.place;
 
 COMMENT ON VIEW report.freshness IS 'One row per table: how much is there, and how fresh.';
 COMMENT ON COLUMN report.freshness.table_name IS 'Table of schema main.';

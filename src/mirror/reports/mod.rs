@@ -241,7 +241,7 @@ pub(super) fn digest<R: Borrow<Resource>>(resources: &[R], history: &HistoryTabl
 /// `report.freshness` with one row per table of `resources`, in their order.
 fn freshness_sql<R: Borrow<Resource>>(resources: &[R]) -> String {
     let all: Vec<&Resource> = resources.iter().map(Borrow::borrow).collect();
-    let tables = all.iter().map(|resource| table_sql(resource, &all));
+    let tables = all.iter().enumerate().map(|(place, resource)| table_sql(place, resource, &all));
     let mut names = vec![sql::text("")];
     let mut named = vec![format!("    SELECT {} AS table_name, 0 AS id WHERE false", names[0])];
     let (mut once, mut per_case) = (vec!["('', 0)".to_owned()], vec!["('')".to_owned()]);
@@ -271,10 +271,11 @@ fn freshness_sql<R: Borrow<Resource>>(resources: &[R]) -> String {
         .replace("{names}", &names.join(", "))
 }
 
-/// One row: the table, whose scopes its rows come with, what is in it.
-fn table_sql(resource: &Resource, all: &[&Resource]) -> String {
+/// One row: where the table stands, the table, whose scopes its rows come with, what is in it.
+fn table_sql(place: usize, resource: &Resource, all: &[&Resource]) -> String {
     format!(
-        "    SELECT {name} AS table_name, {read_with} AS read_with, count(*) AS rows FROM main.{table}",
+        "    SELECT {place} AS place, {name} AS table_name, {read_with} AS read_with, count(*) AS rows \
+         FROM main.{table}",
         name = sql::text(&resource.table),
         read_with = sql::text(&read_with(resource, all).table),
         table = sql::ident(&resource.table),
