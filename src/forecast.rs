@@ -212,23 +212,26 @@ impl Forecaster<'_> {
             cases.reread_alone = state.stale_marks().scopes_to_reread()?.into_iter().collect();
         }
         let now_us = self.now.as_microsecond();
-        let mut add_scope = |(table, id): (String, i64)| {
-            if failures.get(&(table.clone(), id)).is_some_and(|at| *at > now_us) {
-                cases.waiting += 1;
-            } else {
-                cases.stale.entry(table).or_default().insert(id);
-            }
-        };
-        cases.reread_alone.iter().cloned().for_each(&mut add_scope);
         let mut add = |plan: CasePlan| {
             // What only waits until something else is read comes in this run too.
-            let scopes = plan.stale.into_iter().chain(plan.waiting);
-            scopes.for_each(|scope| add_scope((scope.table, scope.id)));
+            let waits = |key: &(String, i64)| failures.get(key).is_some_and(|at| *at > now_us);
+            for scope in plan.stale.into_iter().chain(plan.waiting) {
+                let key = (scope.table, scope.id);
+                if waits(&key) {
+                    cases.waiting += 1;
+                } else {
+                    cases.stale.entry(key.0).or_default().insert(key.1);
+                }
+            }
         };
-        let reread: Vec<i64> = cases.reread.iter().copied().collect();
-        for ids in reread.chunks(BATCH) {
+        let in_part = cases.reread_alone.iter().map(|(_, id)| *id);
+        let reread: BTreeSet<i64> = cases.reread.iter().copied().chain(in_part).collect();
+        for ids in Vec::from_iter(reread.iter().copied()).chunks(BATCH) {
             let batch = state.verifications().cases(ids)?;
-            let plans = cycle::plan_rereading(self.conn, &batch, &self.active, since)?;
+            let is_reread = |scope: &(String, i64)| {
+                cases.reread.contains(&scope.1) || cases.reread_alone.contains(scope)
+            };
+            let plans = cycle::plan_rereading(self.conn, &batch, &self.active, since, is_reread)?;
             plans.into_iter().for_each(|(_, plan)| add(plan));
         }
         state.unread().stage(&self.active, since)?;
@@ -238,7 +241,7 @@ impl Forecaster<'_> {
             let mut batch = state.cases().dirty_cases_that_were_read(after, BATCH)?;
             let Some(last) = batch.last() else { return Ok(cases) };
             after = Some((last.dates[0].unwrap_or(i64::MIN), last.case_id));
-            batch.retain(|case| !cases.reread.contains(&case.case_id));
+            batch.retain(|case| !reread.contains(&case.case_id));
             let plans = cycle::plan_cases(self.conn, &batch, &self.active, &[], since)?;
             plans.into_iter().for_each(|(_, plan)| add(plan));
         }

@@ -197,6 +197,7 @@ fn what_a_value_did_not_fit_in_is_asked_for_again_at_night() {
         asked.map(|(_, times)| times).sum::<u64>()
     };
     let before = others();
+    assert!(before > 0);
     world.sync();
     world.assert_equal();
     assert_eq!(others(), before, "what fits is not asked for again");

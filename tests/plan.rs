@@ -71,6 +71,23 @@ fn a_reconciliation_that_is_due_is_told_to_the_call() {
     // Nothing has changed since.
     due(&world, &["reconcile"]);
     assert_planned(&world, 4);
+    // Values that did not fit: the scopes of two cases, of which one has moved, too, and a contact.
+    let cases = &shown_cases(&world)[10..12];
+    change(&world, cases[0], Facet::Activity);
+    world.sync();
+    let rejects = format!(
+        "INSERT INTO sync.rejects BY NAME SELECT 1 AS run_id, now() AS first_at, now() AS last_at, \
+           table_name, scope, scope AS record_key, column_name FROM (VALUES \
+           ('document_costs', '{0}', 'amount'), ('document_costs', '{1}', 'amount'), \
+           ('contacts', (SELECT min(id)::VARCHAR FROM main.contacts WHERE search_type IS NOT NULL), 'name')) t(table_name, scope, column_name)",
+        cases[0], cases[1]
+    );
+    duckdb::Connection::open(world.path("data/store.duckdb"))
+        .unwrap()
+        .execute_batch(&rejects)
+        .unwrap();
+    due(&world, &["reconcile"]);
+    assert_planned(&world, 4 + 20 + 2);
     world.configure(&format!("{UNTHROTTLED}[reconcile]\nreread = \"off\"\n"));
     change(&world, shown_cases(&world)[12], Facet::Activity);
     world.sync();

@@ -143,17 +143,20 @@ pub(crate) fn plan_cases(
     plan_by(conn, batch, active, only, day, &known)
 }
 
-/// The same for cases that `schedule.reconcile` has read whole again.
+/// The same for cases of which `schedule.reconcile` has these scopes (table and case) read again.
 pub(crate) fn plan_rereading(
     conn: &duckdb::Connection,
     batch: &[CaseState],
     active: &[Arc<Resource>],
     day: Option<i64>,
+    is_reread: impl Fn(&(String, i64)) -> bool,
 ) -> Result<Vec<(CaseState, CasePlan)>> {
     let state = State::new(conn);
     let ids: Vec<i64> = batch.iter().map(|case| case.case_id).collect();
     let mut fetched = state.scopes().fetched(&ids, false)?;
-    fetched.values_mut().for_each(|fetched| fetched.status = FetchStatus::Asked(Mark::Reread));
+    for (_, fetched) in fetched.iter_mut().filter(|(scope, _)| is_reread(scope)) {
+        fetched.status = FetchStatus::Asked(Mark::Reread);
+    }
     let (hints, failures) = (state.hints().of(&ids)?, state.failures().failures()?);
     plan_by(conn, batch, active, &[], day, &Known { fetched, hints, failures })
 }

@@ -259,7 +259,7 @@ impl<'r> Cycle<'r> {
                 run.write(move |conn| State::new(conn).stale_marks().reread(all)).await?;
             tracing::info!(cases, "cases that changed since they were read whole are read again");
             if scopes > 0 {
-                tracing::info!(scopes, "what a value did not fit in is read again");
+                tracing::info!(scopes, "scopes with a value that did not fit are read again");
             }
         }
         if is_listed {

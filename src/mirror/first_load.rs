@@ -20,7 +20,7 @@ const MOST_REMEMBERED: usize = 10_000;
 
 /// Of tables that were empty when this process first wrote to them, the scopes that may have rows
 /// since: all that were ever given to it, whether or not their commit went well. Rows come into these
-/// tables by [`super::commit`] alone, on the one thread that owns this.
+/// tables by [`super::commit`] alone, in the writer that owns this.
 #[derive(Default)]
 pub(super) struct KnownScopes {
     /// `None`: the table had rows before, or has too many scopes.

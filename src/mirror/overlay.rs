@@ -119,7 +119,15 @@ impl Overlay {
                 ),
             )?;
         }
-        Ok(())
+        batch(
+            conn,
+            &format!(
+                "ALTER TABLE sync.rejects RENAME TO rejects_here; \
+                 CREATE VIEW sync.rejects AS FROM sync.rejects_here UNION ALL BY NAME \
+                   FROM {STORE}.sync.rejects WHERE table_name NOT IN ({})",
+                sql::texts(FEED_TABLES)
+            ),
+        )
     }
 }
 

@@ -60,8 +60,8 @@ impl StaleMarks<'_> {
     }
 
     /// Cases whose `ModifiedDate` or another date moved since they were last read whole are read whole
-    /// again (docs/architecture.md, "Seen and fetched"); `all` takes every case. What a value did not fit in is read again
-    /// alone. Returns how many cases, and how many scopes of others.
+    /// again (docs/architecture.md, "Seen and fetched"); `all` takes every case. Scopes with a value that did not fit are
+    /// read again alone. Returns how many cases, and how many of these scopes.
     pub(crate) fn reread(&self, all: bool) -> Result<(u64, u64)> {
         self.reread_rejected_contacts()?;
         let scopes = self.reread_rejected_scopes()?;
@@ -254,10 +254,11 @@ fn is_to_be_reread(all: bool) -> String {
 }
 
 /// SQL for the scopes of these tables (SQL) and `ids` (SQL) of which a value, or one of tables that come with them, did not
-/// fit (`table_name`, `id`): as many as one night bears where it fits nowhere, those first that were asked longest ago.
-/// What is read no more cannot be mended.
+/// fit (`table_name`, `id`): as many as one night bears where it fits nowhere, those first that were answered longest
+/// ago. What is read no more cannot be mended, what failed is tried again by itself, and what is stale already, or was
+/// when nobody asked for it, would keep others from their turn.
 fn rejected(tables: &str, ids: &str) -> String {
-    let is_read = "status IN ('ok', 'failing')";
+    let (is_read, current) = ("status IN ('ok', 'failing')", FetchStatus::Current);
     format!(
         "SELECT table_name, id FROM ( \
            SELECT w.table_name, TRY_CAST(r.scope AS BIGINT) AS id, min(r.last_at) AS asked_at \
@@ -267,6 +268,10 @@ fn rejected(tables: &str, ids: &str) -> String {
              ON w.table_name = coalesce(t.read_with, t.table_name) \
            WHERE r.resolved_at IS NULL AND w.table_name IN ({tables}) \
              AND TRY_CAST(r.scope AS BIGINT) IN ({ids}) \
+             AND NOT EXISTS (SELECT 1 FROM sync.failures f WHERE f.table_name = w.table_name \
+               AND f.id = TRY_CAST(r.scope AS BIGINT)) \
+             AND NOT EXISTS (SELECT 1 FROM sync.fetched_scopes x WHERE x.table_name = w.table_name \
+               AND x.id = TRY_CAST(r.scope AS BIGINT) AND x.status <> '{current}') \
            GROUP BY ALL ORDER BY asked_at, id, table_name LIMIT {REJECTED_AT_ONCE})"
     )
 }
@@ -354,7 +359,18 @@ mod tests {
             FetchStatus::Asked(Mark::Reread)
         );
         assert_eq!(scalar_i64(&conn, &asked).unwrap(), 1_001, "nothing else of it");
-        conn.execute_batch("UPDATE sync.rejects SET resolved_at = now()").unwrap();
+        assert!(again().is_empty(), "as long as it is not answered");
+        let answered = "UPDATE sync.fetched_scopes SET status = 'current'";
+        conn.execute_batch(answered).unwrap();
+        assert_eq!(again(), costs(&[2]), "it did not fit once more");
+        let failed =
+            "INSERT INTO sync.failures BY NAME SELECT 'costs' AS table_name, 2 AS id, '' AS part";
+        conn.execute_batch(failed).unwrap();
+        assert!(again().is_empty(), "it is tried again by itself");
+        conn.execute_batch(
+            "DELETE FROM sync.failures; UPDATE sync.rejects SET resolved_at = now()",
+        )
+        .unwrap();
         assert!(again().is_empty());
         reject("costs", &format!("range(1, {})", cases + 1), "2026-01-03 00:00:00+00");
         reject("costs", &format!("[{cases}]"), "2026-01-02 00:00:00+00");

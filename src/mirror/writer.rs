@@ -1,4 +1,4 @@
-//! The one thread that writes rows and log.
+//! Writes rows and log, on one thread at a time.
 //!
 //! Loads come through a channel bounded in bytes; many are committed in one transaction, and their
 //! share of the budget is given back when they are. Other writes ([`Writer::run`]) are transactions
@@ -28,6 +28,7 @@ use crate::error::{Error, Kind, Result};
 
 /// Decoded rows waiting for the writer, at most. Several pages of a thousand wide rows fit.
 const BUDGET_BYTES: usize = 32 << 20; // 32 MiB
+
 /// Handle to the writer's thread. Clones share it; the thread ends by [`Writer::close`], or with the
 /// last handle and [`Loader`].
 #[derive(Clone)]

@@ -184,11 +184,11 @@ impl<'c> FetchedScopes<'c> {
         ))
     }
 
-    /// The exceptions that `named` (a table of `table_name` and `id`) names have this status; see
-    /// [`FetchedScopes::unfold`].
+    /// The exceptions that `named` (a table of `table_name` and `id`) names have this status, and no answer of them is known
+    /// to be loaded; see [`FetchedScopes::unfold`].
     pub(in crate::mirror) fn mark_scopes(&self, named: &str, status: FetchStatus) -> Result<()> {
         self.write(&format!(
-            "UPDATE sync.fetched_scopes f SET status = '{status}' FROM {named} n \
+            "UPDATE sync.fetched_scopes f SET status = '{status}', digest = NULL FROM {named} n \
                WHERE f.table_name = n.table_name AND f.id = n.id AND f.part = ''"
         ))
     }

@@ -155,14 +155,14 @@ impl Worker {
     /// Works off what comes until it is told to end, or nobody is left who could tell it something.
     ///
     /// It does so in bursts, each on a thread of its own: the allocator keeps what a thread has freed for that thread,
-    /// and gives it back when the thread ends. Of one that idles nobody else could use it: a commit of wide rows leaves a
-    /// hundred megabytes, which the publishing that follows would take once more.
+    /// and gives it back when the thread ends. What an idle thread has freed no other can use: a commit of wide rows leaves
+    /// tens of megabytes, which the publishing that follows would take once more.
     pub(super) fn work(mut self, mut queue: mpsc::Receiver<Command>) {
         while let Ok(command) = queue.recv() {
             let mut first = Some(command);
             let burst = std::thread::scope(|scope| {
                 let burst = || self.burst(&mut first, &mut queue);
-                let thread = std::thread::Builder::new().name("writing".to_owned());
+                let thread = std::thread::Builder::new().name("writer-burst".to_owned());
                 thread.spawn_scoped(scope, burst).ok().map(ScopedJoinHandle::join)
             });
             let then = match burst {
