@@ -261,17 +261,17 @@ fn rejected(tables: &str, ids: &str) -> String {
     let (is_read, current) = ("status IN ('ok', 'failing')", FetchStatus::Current);
     format!(
         "SELECT table_name, id FROM ( \
-           SELECT w.table_name, TRY_CAST(r.scope AS BIGINT) AS id, min(r.last_at) AS asked_at \
-           FROM sync.rejects r \
+           SELECT w.table_name, r.id, min(r.last_at) AS asked_at \
+           FROM (SELECT table_name, TRY_CAST(scope AS BIGINT) AS id, last_at \
+             FROM sync.rejects WHERE resolved_at IS NULL) r \
            JOIN (FROM sync.resources WHERE {is_read}) t ON t.table_name = r.table_name \
            JOIN (FROM sync.resources WHERE {is_read}) w \
              ON w.table_name = coalesce(t.read_with, t.table_name) \
-           WHERE r.resolved_at IS NULL AND w.table_name IN ({tables}) \
-             AND TRY_CAST(r.scope AS BIGINT) IN ({ids}) \
-             AND NOT EXISTS (SELECT 1 FROM sync.failures f WHERE f.table_name = w.table_name \
-               AND f.id = TRY_CAST(r.scope AS BIGINT)) \
-             AND NOT EXISTS (SELECT 1 FROM sync.fetched_scopes x WHERE x.table_name = w.table_name \
-               AND x.id = TRY_CAST(r.scope AS BIGINT) AND x.status <> '{current}') \
+           WHERE w.table_name IN ({tables}) AND r.id IN ({ids}) \
+             AND NOT EXISTS (SELECT 1 FROM sync.failures f \
+               WHERE f.table_name = w.table_name AND f.id = r.id) \
+             AND NOT EXISTS (SELECT 1 FROM sync.fetched_scopes x \
+               WHERE x.table_name = w.table_name AND x.id = r.id AND x.status <> '{current}') \
            GROUP BY ALL ORDER BY asked_at, id, table_name LIMIT {REJECTED_AT_ONCE})"
     )
 }
