@@ -196,6 +196,8 @@ fn a_feed_of_small_pages_is_read_to_its_end() {
     let seen = one::<i64>(&world.store(), "SELECT count(*) FROM sync.seen WHERE reported");
     let polls = world.sandbox.stats().of("GET", "/api/Integrations/RecentlyModified/Cases");
     assert!(polls >= 7 && seen > 200, "{polls} polls saw {seen} cases");
+    let kept = "SELECT max(page_size) * 1000 + min(page_size) FROM sync.feeds";
+    assert_eq!(one::<i64>(&world.store(), kept), 100_100, "so small a page is not kept");
     assert_eq!(world.sandbox.stats().feed.violations, 0);
 }
 
