@@ -3,12 +3,16 @@
 -- planning a subquery per table would cost more than the answer.
 CREATE OR REPLACE VIEW report.freshness AS
 WITH
-case_ids AS (
+seen AS (
     SELECT case_id AS id FROM sync.seen WHERE removed IS NOT TRUE
-    UNION
-    SELECT id FROM main.cases
-    UNION
-    SELECT id FROM main.projects
+),
+case_ids AS (
+    SELECT id FROM seen
+    UNION ALL
+    SELECT id
+    FROM (SELECT id FROM main.cases UNION ALL SELECT id FROM main.projects)
+    ANTI JOIN seen USING (id)
+    GROUP BY id
 ),
 tables AS (
 {tables}
@@ -17,10 +21,16 @@ named AS (
     -- The scopes that there should be, where rows of the mirror say so: those can change after a scope was read.
 {named}
 ),
+named_by_reading AS (
+    -- Those of tables in which what was read is what there should be, too.
+{named_by_reading}
+),
 known AS (
     SELECT table_name, CAST(sum(scopes) AS BIGINT) AS scopes_known
     FROM (
         SELECT table_name, count(*) AS scopes FROM named GROUP BY table_name
+        UNION ALL
+        SELECT table_name, count(*) FROM named_by_reading GROUP BY table_name
         UNION ALL
         SELECT table_name, count(*) FILTER (WHERE wanted)
         FROM sync.journal_months
@@ -34,20 +44,51 @@ known AS (
     )
     GROUP BY table_name
 ),
+-- Which scopes were read is what sync.read_scopes says. Here they are only counted, so what the rows of a million cases
+-- say of each of their tables need not be taken apart: how many cases there are of each coverage and mark is enough.
+-- Of a table in `named`, more may have been read than there should be now: only what there should be counts.
+covered AS (
+    SELECT c.table_name, f.mark, f.cases AS scopes
+    FROM (SELECT coverage, mark, count(*) AS cases FROM sync.fetched_cases GROUP BY ALL) AS f
+    JOIN sync.fetched_coverage AS c ON c.coverage = f.coverage
+    WHERE c.table_name NOT IN ({names})
+    UNION ALL
+    SELECT f.table_name, f.mark, f.cases
+    FROM (
+        SELECT n.table_name, x.coverage, x.mark, count(*) AS cases
+        FROM named AS n
+        JOIN sync.fetched_cases AS x ON x.case_id = n.id
+        GROUP BY ALL
+    ) AS f
+    JOIN sync.fetched_coverage AS c ON c.coverage = f.coverage AND c.table_name = f.table_name
+),
+exceptions AS (
+    SELECT table_name, id, part, complete, mark FROM sync.fetched_scopes WHERE table_name NOT IN ({names})
+    UNION ALL
+    SELECT x.table_name, x.id, x.part, x.complete, x.mark
+    FROM sync.fetched_scopes AS x
+    JOIN named AS n ON n.table_name = x.table_name AND n.id = x.id
+),
+counted AS (
+    SELECT table_name, mark, scopes FROM covered
+    UNION ALL
+    SELECT table_name, mark, count(*) FROM exceptions WHERE complete GROUP BY ALL
+    UNION ALL
+    -- An exception overrules the case's row.
+    SELECT x.table_name, f.mark, -count(*)
+    FROM exceptions AS x
+    JOIN sync.fetched_coverage AS c ON c.table_name = x.table_name
+    JOIN sync.fetched_cases AS f ON f.case_id = x.id AND f.coverage = c.coverage
+    WHERE x.part = ''
+    GROUP BY ALL
+),
 fetched AS (
     SELECT table_name, CAST(sum(scopes) AS BIGINT) AS scopes_fetched
     FROM (
-        SELECT table_name, count(*) FILTER (WHERE complete) AS scopes
-        FROM sync.read_scopes
-        WHERE table_name NOT IN ({names})
-        GROUP BY table_name
-        UNION ALL
-        -- Where more was read than there should be now, only what there should be counts.
-        SELECT table_name, count(*)
-        FROM sync.read_scopes
-        SEMI JOIN named USING (table_name, id)
-        WHERE complete
-        GROUP BY table_name
+        SELECT c.table_name, c.scopes
+        FROM counted AS c
+        LEFT JOIN sync.fetched_marks AS m ON m.table_name = c.table_name
+        WHERE m.forgotten IS NULL OR m.forgotten <= c.mark
         UNION ALL
         SELECT table_name, count(*) FILTER (WHERE complete AND wanted)
         FROM sync.journal_months

@@ -243,14 +243,25 @@ fn freshness_sql<R: Borrow<Resource>>(resources: &[R]) -> String {
     let all: Vec<&Resource> = resources.iter().map(Borrow::borrow).collect();
     let tables = all.iter().enumerate().map(|(place, resource)| table_sql(place, resource, &all));
     let mut names = vec![sql::text("")];
-    let mut named = vec![format!("    SELECT {} AS table_name, 0 AS id WHERE false", names[0])];
+    let none = format!("    SELECT {} AS table_name, 0 AS id WHERE false", names[0]);
+    let (mut named, mut named_by_reading) = (vec![none.clone()], vec![none]);
     let (mut once, mut per_case) = (vec!["('', 0)".to_owned()], vec!["('')".to_owned()]);
     for resource in &all {
         let name = sql::text(&resource.table);
-        if let Some(ids) = known_scopes(resource) {
-            named.push(format!("    SELECT {name}, id FROM ({ids})"));
-            names.push(name);
-            continue;
+        match known_scopes(resource) {
+            Some(Known::Rows(ids)) => {
+                named.push(format!("    SELECT {name}, id FROM ({ids})"));
+                names.push(name);
+                continue;
+            }
+            Some(Known::RowsAndRead(ids)) => {
+                named_by_reading.push(format!(
+                    "    SELECT {name}, id FROM ({ids} UNION \
+                     SELECT id FROM sync.read_scopes WHERE table_name = {name})"
+                ));
+                continue;
+            }
+            None => {}
         }
         match &resource.group {
             Group::Case => per_case.push(format!("({name})")),
@@ -266,6 +277,7 @@ fn freshness_sql<R: Borrow<Resource>>(resources: &[R]) -> String {
     FRESHNESS
         .replace("{tables}", &united(tables.collect()))
         .replace("{named}", &united(named))
+        .replace("{named_by_reading}", &united(named_by_reading))
         .replace("{once}", &once.join(", "))
         .replace("{per_case}", &per_case.join(", "))
         .replace("{names}", &names.join(", "))
@@ -292,15 +304,19 @@ fn read_with<'a>(resource: &'a Resource, all: &[&'a Resource]) -> &'a Resource {
     }
 }
 
-/// The scopes that there should be, as a query of one column `id`, where it depends on rows of the
+/// The scopes that there should be, as a query of one column `id` without duplicates, where it depends on rows of the
 /// mirror: those can change after a scope was read.
-fn known_scopes(resource: &Resource) -> Option<String> {
+enum Known {
+    /// What the rows say.
+    Rows(String),
+    /// What the rows say, and what was read.
+    RowsAndRead(String),
+}
+
+fn known_scopes(resource: &Resource) -> Option<Known> {
     let ids = |column: &str, table: &str| {
         let (column, table) = (sql::ident(column), sql::ident(table));
         format!("SELECT {column} AS id FROM main.{table} WHERE {column} IS NOT NULL")
-    };
-    let fetched = || {
-        format!("SELECT id FROM sync.read_scopes WHERE table_name = {}", sql::text(&resource.table))
     };
     match (&resource.group, &resource.condition) {
         (Group::Case, _) if resource.lookup.is_some() => {
@@ -308,41 +324,39 @@ fn known_scopes(resource: &Resource) -> Option<String> {
             let known = given.flat_map(|given| {
                 given.tables.iter().map(|(table, scope)| {
                     format!(
-                        "SELECT {} AS id FROM main.{} WHERE {} IS NOT NULL",
+                        "SELECT DISTINCT {} AS id FROM main.{} WHERE {} IS NOT NULL",
                         sql::ident(scope),
                         sql::ident(table),
                         sql::ident(&given.column)
                     )
                 })
             });
-            Some(known.collect::<Vec<_>>().join(" UNION "))
+            Some(Known::Rows(known.collect::<Vec<_>>().join(" UNION ")))
         }
-        (Group::Case, Some(only)) => Some(format!(
-            "SELECT {} AS id FROM main.{} WHERE CAST({} AS VARCHAR) IN ({})",
+        (Group::Case, Some(only)) => Some(Known::Rows(format!(
+            "SELECT DISTINCT {} AS id FROM main.{} WHERE CAST({} AS VARCHAR) IN ({})",
             sql::ident(&only.scope),
             sql::ident(&only.table),
             sql::ident(&only.column),
             only.values.iter().map(|v| sql::text(v)).collect::<Vec<_>>().join(", ")
-        )),
+        ))),
         // A case is in one of the two searches; one that is in neither yet is asked of both.
-        (Group::Ids, _) if resource.table == "cases" => Some(
+        (Group::Ids, _) if resource.table == "cases" => Some(Known::Rows(
             "SELECT id FROM case_ids WHERE id NOT IN (SELECT id FROM main.projects)".to_owned(),
-        ),
-        (Group::Ids, _) if resource.table == "projects" => {
-            Some("SELECT id FROM case_ids WHERE id NOT IN (SELECT id FROM main.cases)".to_owned())
-        }
-        (Group::Ids, _) => {
-            Some(format!("{} UNION {}", ids(&resource.key[0], &resource.table), fetched()))
-        }
+        )),
+        (Group::Ids, _) if resource.table == "projects" => Some(Known::Rows(
+            "SELECT id FROM case_ids WHERE id NOT IN (SELECT id FROM main.cases)".to_owned(),
+        )),
+        (Group::Ids, _) => Some(Known::RowsAndRead(ids(&resource.key[0], &resource.table))),
         // The list that names the others is scope 0.
         (Group::ForEach(each), _) if each.list.is_some() => {
-            Some(format!("{} UNION SELECT 0", fetched()))
+            Some(Known::RowsAndRead("SELECT 0 AS id".to_owned()))
         }
-        (Group::ForEach(each), _) => Some(format!(
+        (Group::ForEach(each), _) => Some(Known::Rows(format!(
             "{} UNION {}",
             ids(&each.column, &each.table),
             ids(&each.param, &resource.table)
-        )),
+        ))),
         (Group::Case | Group::Journal(_) | Group::List | Group::Events | Group::Child(_), _) => {
             None
         }

@@ -1,5 +1,6 @@
 mod commission;
 mod extremes;
+mod freshness;
 mod lost;
 mod total_cost;
 
@@ -9,7 +10,7 @@ use super::create_all;
 use super::fixture::{no_extensions, oslo, store};
 use crate::catalog::{Catalog, Resource};
 use crate::config::HistoryTables;
-use total_cost::{regular, resale};
+use total_cost::regular;
 
 type SignedRow = (Option<String>, Option<i64>, Option<String>, Option<i64>);
 
@@ -188,50 +189,6 @@ fn fetched(conn: &Connection, id: i64, tables: &[&str]) {
             duckdb::params![table, id],
         )
         .unwrap();
-    }
-}
-
-#[test]
-fn freshness_has_one_row_per_table_and_counts_its_scopes() {
-    let conn = store(None, 2026..=2026);
-    regular(&conn);
-    resale(&conn, "ResaleOfContractPositionProff");
-    conn.execute_batch(
-        "INSERT INTO sync.seen (case_id, removed) VALUES (1, false), (2, false), (3, false), (4, true);
-         INSERT INTO main.projects (id) VALUES (5);
-         UPDATE sync.freshness SET last_change = '2026-05-05T10:00:00Z' WHERE table_name = 'case_file_access';
-         UPDATE sync.freshness SET last_checked = '2026-05-06T10:00:00Z' WHERE table_name = 'case_files'",
-    )
-    .unwrap();
-    reject(&conn, "costs", 1, "1/Buyer/1", Some("amount"));
-    let tables = crate::catalog::Catalog::load(None).unwrap().resources().len() as i64;
-    let rows: i64 =
-        conn.query_row("SELECT count(*) FROM report.freshness", [], |r| r.get(0)).unwrap();
-    assert_eq!(rows, tables);
-    for (table, expected) in [
-        // Cases 1 and 2, the project 5, and 3, which the feed has named and no search returned.
-        ("costs", "costs 6 - - 4 1 1"),
-        ("cases", "cases 2 - - 3 0 0"),
-        ("projects", "projects 1 - - 2 0 0"),
-        ("resale_information", "resale_information 1 - - 1 1 0"),
-        ("case_files", "case_files 0 - 2026-05-06 10:00:00+00 4 0 0"),
-        // A child is read with its parent.
-        (
-            "case_file_access",
-            "case_file_access 0 2026-05-05 10:00:00+00 2026-05-06 10:00:00+00 4 0 0",
-        ),
-        ("offices", "offices 0 - - 1 0 0"),
-    ] {
-        let row: String = conn
-            .query_row(
-                "SELECT concat_ws(' ', table_name, rows, coalesce(last_change::VARCHAR, '-'), \
-                 coalesce(last_checked::VARCHAR, '-'), scopes_known, scopes_fetched, rejected) \
-                 FROM report.freshness WHERE table_name = ?",
-                [table],
-                |r| r.get(0),
-            )
-            .unwrap();
-        assert_eq!(row, expected);
     }
 }
 
