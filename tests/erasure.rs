@@ -456,26 +456,35 @@ fn a_forgetting_that_is_killed_is_gone_on_with_by_the_next_sync() {
 }
 
 #[test]
-fn a_contact_that_is_unknown_is_kept_out_when_it_comes_and_namesakes_stay() {
+fn a_contact_that_is_unknown_is_kept_out_when_it_comes_and_rows_of_others_stay() {
     let world = World::with(unthrottled(25));
     world.configure(&format!("{KEEP}{UNTHROTTLED}"));
     assert_status(&forget(&world, 50_001), 1); // There is no store yet.
     world.bootstrap();
-    // Two contacts of one name: the other keeps it.
+    // Two contacts of one name and telephone, which is the office's: the others keep it.
     let person = seller(&world);
     let other = "(SELECT min(id) FROM main.contacts WHERE id <> $1 AND contact_type = 'Person')";
     let store = duckdb::Connection::open(world.path("data/store.duckdb")).unwrap();
-    let name: String = store
-        .query_row("SELECT name FROM main.contacts WHERE id = $1", [person], |row| row.get(0))
-        .unwrap();
-    let namesake =
-        format!("UPDATE main.contacts SET name = '{name}' WHERE id = {other} RETURNING id");
+    let own = "SELECT name, phone_number FROM main.contacts WHERE id = $1";
+    let (name, phone): (String, String) =
+        store.query_row(own, [person], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    let namesake = format!(
+        "UPDATE main.contacts SET name = '{name}', phone_number = '{phone}', job_title = 'Ring {phone}' \
+         WHERE id = {other} RETURNING id"
+    );
     let namesake: i64 = store.query_row(&namesake, [person], |row| row.get(0)).unwrap();
+    store.execute_batch(&format!("UPDATE main.offices SET telephone = '{phone}'")).unwrap();
     drop(store);
-    assert_status(&forget(&world, person), 0);
-    let named =
-        format!("SELECT count(*) FROM main.contacts WHERE name = '{name}' AND id = {namesake}");
-    assert_eq!(one::<i64>(&world.store(), &named), 1);
+    let output = forget(&world, person);
+    assert_status(&output, 0);
+    let said = shown(&output);
+    assert!(said.contains("1 text of it stands in rows about other people"), "{said}");
+    let kept = |what: &str| one::<i64>(&world.store(), &format!("SELECT count(*) FROM {what}"));
+    let of_namesake = format!("main.contacts WHERE id = {namesake} AND");
+    assert_eq!(kept(&format!("{of_namesake} name = '{name}' AND phone_number = '{phone}'")), 1);
+    let title = format!("SELECT job_title FROM main.contacts WHERE id = {namesake}");
+    assert_eq!(one::<String>(&world.store(), &title), "Ring +[forgotten]");
+    assert!(kept(&format!("main.offices WHERE telephone = '{phone}'")) > 0);
 
     let listed = |world: &World| one::<i64>(&world.store(), "SELECT count(*) FROM sync.forgotten");
     let snapshot = "SELECT snapshot_id FROM report.snapshot";

@@ -356,11 +356,16 @@ impl Resource {
         column.kind.scalar == Scalar::Text && !self.key.contains(&column.name)
     }
 
-    /// Whether a column says what it says whoever is forgotten: no free text, or in a table about persons the
-    /// name of another one, who may have the same.
+    /// Whether a column says what it says whoever is forgotten: no free text; in a table about persons the name and the
+    /// details of another one, who may have the same name, or share a telephone; and what a list that is about no
+    /// person, as that of the offices, says of how they are reached.
     pub(crate) fn stays_known(&self, column: &Column) -> bool {
-        let is_name = |person: &Person| person.known_by.contains(&column.name);
-        !self.is_free_text(column) || self.person.as_ref().is_some_and(is_name)
+        let is_detail = column.class.is_some();
+        !self.is_free_text(column)
+            || match &self.person {
+                Some(person) => is_detail || person.known_by.contains(&column.name),
+                None => is_detail && self.group == Group::List,
+            }
     }
 
     /// Whether its rows belong to a journal's month: lines, what hangs on them, and sums.

@@ -25,7 +25,7 @@ pub(super) struct Reader {
     pub(super) scalar_column: Option<usize>,
     /// Its records stand in lists of another table's, which what an answer is (`source/shape.rs`) does not look into.
     pub(super) is_child: bool,
-    /// Columns that say what they say whoever is forgotten: keys, and names of others than who is.
+    /// Columns that say what they say whoever is forgotten: keys, and names and details of others than who is.
     pub(super) stays: Vec<bool>,
 }
 

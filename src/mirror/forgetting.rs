@@ -1,8 +1,8 @@
 //! Forgetting a person: no value of a contact stays in rows, history, rejects and findings, and none comes
 //! in again (docs/architecture.md, "Forgetting").
 //!
-//! Of the rows about the person every text goes. Elsewhere those texts go that tell of nobody else: values
-//! with a privacy class, and names of several words. What they are is judged in one place, by the list of
+//! Of the rows about the person every text goes. Elsewhere those texts go that tell of the person: values with a
+//! privacy class, and names of several words; but rows about others keep their own. What they are is judged in one place, by the list of
 //! keyed hashes that the decoder asks too ([`Forgotten`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +42,8 @@ pub(crate) struct Taken {
     pub(crate) texts: usize,
     /// How many of the person's texts are looked for nowhere else, because they tell too little.
     pub(crate) common: usize,
+    /// How many of the person's details stand in rows about other people too, where they stay.
+    pub(crate) shared: usize,
     /// There was a row about the person.
     pub(crate) was_known: bool,
     /// Something is kept out that was not before.
@@ -96,18 +98,19 @@ pub(super) fn forget(
     let mut parts = BTreeSet::new();
     let about = |resource: &Resource| resource.person.clone();
     let mut entries = BTreeSet::from([forgotten.contact(contact)]);
-    let mut texts = BTreeSet::new();
+    let (mut texts, mut shared) = (BTreeSet::new(), BTreeSet::new());
     for resource in catalog.resources() {
         let Some(person) = about(resource) else { continue };
         taken.was_known |= is_there(conn, resource, &person, contact)?;
         for (text, is_name) in telling(conn, resource, &person, contact)? {
             let of_text = forgotten.entries_of(&text, is_name);
+            let is_shared = !is_name && is_of_others(conn, resource, &person, contact, &text)?;
             // A mask of the platform's is a hash like any other, and stands in everybody's row.
-            let is_shared =
-                forgotten.is_hash(&text) && is_of_others(conn, resource, &person, contact, &text)?;
-            match of_text.first().filter(|_| !is_shared) {
+            let is_mask = is_shared && forgotten.is_hash(&text);
+            match of_text.first().filter(|_| !is_mask) {
                 Some(own) => {
                     texts.insert(*own);
+                    shared.extend(is_shared.then_some(*own));
                 }
                 None => {
                     taken.common += 1;
@@ -119,6 +122,7 @@ pub(super) fn forget(
         }
     }
     taken.texts = texts.len();
+    taken.shared = shared.len();
     for entry in entries {
         taken.is_new |= note(conn, entry)?;
         forgotten.add(entry);
@@ -175,7 +179,7 @@ fn note(conn: &Connection, entry: Entry) -> Result<bool> {
     .map_err(|e| db("cannot write sync.forgotten", e))
 }
 
-/// The person's texts that may tell of nobody else, and whether each is a name.
+/// The person's texts that may tell of it wherever they stand, and whether each is a name.
 fn telling(
     conn: &Connection,
     resource: &Resource,

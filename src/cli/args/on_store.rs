@@ -158,8 +158,9 @@ pub struct Restore {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
 Of the person's own rows everything goes but ids, numbers, dates and words of enumerations; in all \
-other rows, history and journals included, what tells of nobody else: values with a privacy class \
-(casemirror schema shows them) and names of several words. What is kept out is known by keyed hashes \
+other rows, history and journals included, what tells of the person: values with a privacy class \
+(casemirror schema shows them) and names of several words. Rows about other people keep their own name \
+and details, though they may be the same: a telephone that two share. What is kept out is known by keyed hashes \
 alone. The store's file, the published file, the snapshot and the packs are written anew, and \
 earlier snapshots are removed. There is no way back: --dry-run shows first where how many rows would \
 change. No daemon may hold the store meanwhile.")]
