@@ -286,6 +286,7 @@ fn a_pack_keeps_what_was_closed_when_it_is_opened_again() {
     assert_status(&close(&world, &last, &["--kind", "revenue"]), 0);
     let before = pack(&world, &last);
     assert_status(&close(&world, &last, &["--kind", "revenue", "--reopen"]), 0);
+    assert_ne!(pack(&world, &last)["closings.csv"], before["closings.csv"], "it says so");
     assert_status(&close(&world, &last, &["--kind", "depot"]), 0);
     let after = pack(&world, &last);
     for kept in
@@ -295,6 +296,9 @@ fn a_pack_keeps_what_was_closed_when_it_is_opened_again() {
         assert_eq!(after[kept], before[kept], "{kept}");
     }
     assert_ne!(after["depot_journals.csv"], before["depot_journals.csv"]);
+    let columns = String::from_utf8_lossy(&after["case_journals.csv"]);
+    let columns = columns.lines().next().unwrap();
+    assert!(columns.contains("case_referral_key") && !columns.contains("case_status"), "{columns}");
 }
 
 #[test]
@@ -320,6 +324,12 @@ fn a_journal_that_is_not_read_keeps_no_other_from_being_closed() {
 fn what_is_closed_stays_closed_while_another_level_is_mirrored() {
     let last = month(1);
     let world = by_hand();
+    // Columns that were redefined, and read again since.
+    let redefined = "UPDATE sync.resources SET definition = 1; UPDATE sync.columns SET since = 1; \
+                     UPDATE sync.journal_months SET definition = 1";
+    let store = duckdb::Connection::open(world.path("data/store.duckdb")).unwrap();
+    store.execute_batch(redefined).unwrap();
+    drop(store);
     world.publish_snapshots();
     assert_status(&close(&world, &last, &[]), 0);
     let statement = |world: &World| {

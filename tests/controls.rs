@@ -292,6 +292,43 @@ fn a_month_of_an_office_that_is_gone_is_closed_as_it_was_last_read() {
     assert_eq!(one::<i64>(&world.published(), &closed), 8);
 }
 
+/// Nobody reads them any more, which is what closes others.
+#[test]
+fn on_their_close_day_the_months_of_an_office_that_is_gone_are_closed_as_they_were_last_read() {
+    let closed = month(2);
+    let world = brisk(unthrottled(12));
+    world.journals_since(&format!("{closed}-01"));
+    world.configure(&format!("{UNTHROTTLED}[journals]\nclose_day = 0\n"));
+    world.bootstrap();
+    let of_month = format!("journal_id = {OFFICE} AND journal_month = '{closed}-01'");
+    let spoil = |table: &str, what: &str| {
+        let of = format!("table_name = '{table}' AND {of_month}");
+        assert_eq!(alter(&world, &format!("UPDATE sync.journal_months SET {what} WHERE {of}")), 1);
+    };
+    spoil("depot_journals", &format!("sent_at = '{closed}-15'"));
+    spoil("case_journals", "doubted_at = now()");
+    // From here on months close by themselves.
+    leaves_for_good(&world);
+    let closings = format!(
+        "SELECT journal, closed_by, lines = (SELECT count(*) FROM revenue_journals WHERE {of_month}) AS same \
+         FROM report.closings WHERE {of_month} ORDER BY journal"
+    );
+    let closings = lines(&world.published(), &closings);
+    assert_eq!(
+        closings.len(),
+        2,
+        "neither what was read too early, nor what is doubted: {closings:?}"
+    );
+    assert!(
+        closings[0].contains("revenue_journals, 'closed_by': close_day, 'same': true"),
+        "{closings:?}"
+    );
+    let id = OFFICE.to_string();
+    let output = world.run(&["close", "--month", &closed, "--office", &id]);
+    assert_status(&output, 3);
+    assert!(shown(&output).contains("gone, and not read whole"), "{}", shown(&output));
+}
+
 #[test]
 fn what_came_incompletely_of_an_office_that_was_gone_is_asked_again() {
     let world = mirrored(5);

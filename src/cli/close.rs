@@ -65,6 +65,9 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
             return Err(Error::new(Kind::Usage, format!("{}: nothing of it is closed", of.month)));
         }
         out.print(&format!("{}: {opened} opened again; the closings are kept\n", of.month))?;
+        if session.config().publish.parquet.is_none() || session.has_listed()? {
+            tell_pack(session.write_pack(&of).await?, out)?;
+        }
         return Ok(0);
     }
 
@@ -127,11 +130,15 @@ pub(super) async fn execute(args: &Close, host: &Host, out: &Printer) -> Result<
         out.print(&format!("no pack yet: {NOTHING_LISTED}; the same command writes it then\n"))?;
         return Ok(3);
     }
-    match session.write_pack(&of).await? {
-        Some(place) => out.print(&format!("pack {place}\n"))?,
-        None => out.print("no pack: publish.parquet is off\n")?,
-    }
+    tell_pack(session.write_pack(&of).await?, out)?;
     Ok(if never_read { 3 } else { 0 })
+}
+
+fn tell_pack(place: Option<String>, out: &Printer) -> Result<()> {
+    match place {
+        Some(place) => out.print(&format!("pack {place}\n")),
+        None => out.print("no pack: publish.parquet is off\n"),
+    }
 }
 
 /// What was closed, in a line.
@@ -152,7 +159,7 @@ enum Judged {
     Good,
     /// The source no longer knows whose month it is, and what is here of it, if anything, is not the whole month. Nobody
     /// can read it any more, so that it keeps no other from being closed.
-    Gone(&'static str),
+    Gone(String),
     /// The journal is switched off, may not be read, or is not there: which of them.
     NotRead(String),
     Bad {
@@ -210,12 +217,17 @@ impl Judge<'_> {
         }
         match month.status.as_str() {
             "complete" => judge_content(month),
-            // It was read whole while it could be.
-            GONE if month.is_whole => judge_content(month),
-            GONE if !month.was_read => Judged::Gone(GONE),
-            GONE if !self.names_ids => {
-                Judged::Gone("gone, and not read whole after the month's end: not closed")
-            }
+            // It was read whole while it could be. What is wrong with it nobody can mend.
+            GONE if month.is_whole => match judge_content(month) {
+                Judged::Bad { problem, .. } if !self.names_ids => {
+                    Judged::Gone(format!("gone, and {problem}: not closed"))
+                }
+                judged => judged,
+            },
+            GONE if !month.was_read => Judged::Gone(GONE.to_owned()),
+            GONE if !self.names_ids => Judged::Gone(
+                "gone, and not read whole after the month's end: not closed".to_owned(),
+            ),
             GONE => bad(month, "gone, and not read whole after the month's end", 3),
             status @ ("disabled" | "forbidden" | "absent") if !self.names_journals => {
                 Judged::NotRead(status.to_owned())
@@ -356,7 +368,7 @@ mod tests {
     #[test]
     fn a_month_of_an_office_that_was_gone_before_it_is_no_reason_to_refuse() {
         let gone = ClosingMonth { was_read: false, ..month("depot_journals", "gone", None) };
-        assert_eq!(judge(&gone, false), Judged::Gone("gone"));
+        assert_eq!(judge(&gone, false), Judged::Gone("gone".to_owned()));
     }
 
     #[test]
@@ -365,12 +377,14 @@ mod tests {
         let whole = |sum_matches| ClosingMonth { is_whole: true, sum_matches, ..in_part.clone() };
         let began = Timestamp::now();
         assert_eq!(judge_read(&whole(Some(true)), began), Judged::Good, "it cannot be read now");
-        assert_eq!(judge_read(&whole(Some(false)), began).exit_status(), Some(4));
-        assert_eq!(judge_read(&whole(None), began).exit_status(), Some(3));
-        let judged = judge_read(&in_part, began);
-        assert!(matches!(judged, Judged::Gone(_)), "it keeps no other month from being closed");
+        for bad in [whole(Some(false)), whole(None), in_part.clone()] {
+            let judged = judge_read(&bad, began);
+            assert!(matches!(judged, Judged::Gone(_)), "it keeps no other month from being closed");
+        }
         let named = Judge { names_journals: false, names_ids: true, zone: &TimeZone::UTC };
-        assert_eq!(named.of_read(&in_part, began).exit_status(), Some(3), "it was asked for");
+        let named = |month: &ClosingMonth| named.of_read(month, began).exit_status();
+        assert_eq!(named(&whole(Some(false))), Some(4), "it was asked for");
+        assert_eq!((named(&whole(None)), named(&in_part)), (Some(3), Some(3)));
     }
 
     #[test]

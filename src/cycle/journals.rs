@@ -10,7 +10,7 @@ use super::fetch::Fetcher;
 use super::journal_rounds::Rounds;
 use super::queue::Queue;
 use crate::error::{Error, Kind, Result};
-use crate::mirror::{State, id_column};
+use crate::mirror::{Closings, State, id_column};
 use crate::schedule::Name;
 use crate::scope::{DueReason, JournalScope, Month, REVENUE_SUMS, Urgency, Work};
 
@@ -69,7 +69,33 @@ impl<'c, 'r> Journals<'c, 'r> {
         if scheduled || unplanned {
             self.plan(due, unplanned).await?;
         }
-        Rounds::new(self.fetcher, &self.tables, None).read().await
+        Rounds::new(self.fetcher, &self.tables, None).read().await?;
+        if scheduled {
+            self.close_what_is_gone().await?;
+        }
+        Ok(())
+    }
+
+    async fn close_what_is_gone(&self) -> Result<()> {
+        let (catalog, config) =
+            (Arc::clone(&self.fetcher.run.catalog), Arc::clone(&self.fetcher.run.config));
+        let close = move |conn: &_| {
+            let close_day = (config.journals.close_day, &config.source.time_zone);
+            Closings::new(conn).close_what_is_gone(
+                &catalog,
+                config.journals.level,
+                close_day,
+                Timestamp::now(),
+            )
+        };
+        let closed = self.fetcher.run.write(close).await?;
+        if closed > 0 {
+            tracing::info!(
+                closed,
+                "months of offices that are gone are closed as they were last read"
+            );
+        }
+        Ok(())
     }
 
     /// `casemirror journals`: the months of a period, whether they are due or not.

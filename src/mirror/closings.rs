@@ -2,13 +2,15 @@
 //! (docs/architecture.md, "Journals").
 //!
 //! A month is closed by its first complete reading after `journals.close_day`, or by hand before or after
-//! that. From then on what changes in it is a restatement. Reopened by hand, it stays open until it is
+//! that. Nobody reads the months of an office that is gone: they are closed on that day as they were last read, if that
+//! was whole. From then on what changes in it is a restatement. Reopened by hand, it stays open until it is
 //! closed by hand. No closing is ever removed.
 
 use std::collections::BTreeSet;
 
 use duckdb::{Connection, params};
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 use super::content::{MonthContent, PAYMENT};
 use super::state::{batch, count, list};
@@ -204,6 +206,57 @@ impl<'c> Closings<'c> {
                 of.condition("table_name")
             ),
         )?;
+        Ok(closed)
+    }
+
+    /// Closes what the months were of those whom the source no longer knows, once their `close_day` at `zone` has come:
+    /// no reading of theirs does. Only what was read whole after its end is closed, and nothing that somebody has opened.
+    /// That the day has come is told by when the source was last asked for a journal, as where a reading closes. Returns
+    /// how many.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) fn close_what_is_gone(
+        &self,
+        catalog: &Catalog,
+        level: JournalLevel,
+        (close_day, zone): (u32, &TimeZone),
+        now: Timestamp,
+    ) -> Result<usize> {
+        let now = self.time(now)?;
+        let open = sql::query(
+            self.conn,
+            &format!(
+                "SELECT m.table_name, m.journal_id, strftime(m.journal_month, '%Y-%m'), \
+                   epoch_us(m.sent_at), epoch_us((SELECT max(sent_at) FROM sync.journal_months)) \
+                 FROM sync.journal_months m JOIN sync.journal_scopes g \
+                   ON g.journal_level = m.journal_level AND g.journal_id = m.journal_id \
+                 WHERE m.journal_level = {} AND g.gone_at IS NOT NULL \
+                   AND m.complete AND m.incomplete_at IS NULL AND m.doubted_at IS NULL \
+                   AND NOT EXISTS (SELECT 1 FROM sync.closings c \
+                     WHERE c.journal = m.table_name AND {})",
+                sql::text(&level.to_string()),
+                lines::same_month("c", "m")
+            ),
+            |row| {
+                let times = [from_micros(row.get(3)?), from_micros(row.get(4)?)];
+                Ok((
+                    row.get::<_, String>(0)?,
+                    row.get::<_, i64>(1)?,
+                    row.get::<_, String>(2)?,
+                    times,
+                ))
+            },
+        )?;
+        let mut closed = 0;
+        for (journal, id, month, [sent_at, last_asked]) in open {
+            let Ok(month) = month.parse::<Month>() else { continue };
+            let is_whole = sent_at >= Some(month.ends_at(zone));
+            if is_whole && last_asked >= Some(month.closes_at(close_day, zone)) {
+                let of = MonthOf { level, month, journals: vec![journal], ids: vec![id] };
+                closed += self.close(catalog, &of, BY_CLOSE_DAY, None, now)?;
+            }
+        }
         Ok(closed)
     }
 

@@ -84,7 +84,7 @@ impl Controls<'_> {
         Ok(sql::query(self.conn, BASIS, |row| row.get(0))?.pop().unwrap_or_default())
     }
 
-    /// Why, and which months. Where annotations are not read, which is only where nobody wants them, it is not known what
+    /// Why, and which months. What did not fit is told elsewhere, and by no sum that is kept from being one. Where annotations are not read, which is only where nobody wants them, it is not known what
     /// the payments come to: that is no more told than a sum that nobody wants.
     fn look_for_control_problems(&self) -> Result<Vec<(String, Vec<String>)>> {
         let found = sql::query(
@@ -93,7 +93,10 @@ impl Controls<'_> {
                  r.journal_level || '/' || r.journal_id || '/' \
                    || strftime(r.journal_month, '%Y-%m') AS scope, t.status AS of_sums, \
                  coalesce(a.status IN ('disabled', 'forbidden', 'absent'), false) AS unread, \
-                 s.total_payment IS NOT NULL AND s.total_purchase_price IS NOT NULL AS has_sum \
+                 s.total_payment IS NOT NULL AND s.total_purchase_price IS NOT NULL AS has_sum, \
+                 EXISTS (SELECT 1 FROM sync.rejects j WHERE j.resolved_at IS NULL AND j.scope = scope \
+                   AND (j.table_name = 'revenue_journal_sums' OR j.table_name = 'revenue_journals' \
+                     AND coalesce(j.column_name = 'purchase_price', true))) AS unfit \
                FROM report.journal_reconciliation r \
                LEFT JOIN sync.resources t ON t.table_name = 'revenue_journal_sums' \
                LEFT JOIN sync.resources a ON a.table_name = 'revenue_journal_annotations' \
@@ -110,9 +113,10 @@ impl Controls<'_> {
                  WHEN NOT no_sum THEN 'means' \
                  WHEN of_sums IN ('disabled', 'forbidden', 'absent') THEN of_sums \
                  WHEN unread AND has_sum THEN 'disabled' \
+                 WHEN unfit THEN 'rejected' \
                  ELSE 'none' END AS why FROM off) \
              SELECT why, string_agg(scope, ' ' ORDER BY scope) FROM said \
-             WHERE why <> 'disabled' GROUP BY why ORDER BY why",
+             WHERE why NOT IN ('disabled', 'rejected') GROUP BY why ORDER BY why",
             |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)),
         )?;
         let scopes = |scopes: String| scopes.split(' ').map(str::to_owned).collect();

@@ -64,8 +64,7 @@ pub(super) fn leave_others(
     }
     if any_left {
         conn.execute_batch(&format!(
-            "UPDATE sync.journal_months m SET due = '{}', complete = false, \
-               definition = NULL, doubted_at = NULL, doubted_digest = NULL, \
+            "UPDATE sync.journal_months m SET due = '{}', complete = false, doubted_at = NULL, doubted_digest = NULL, \
                doubted_payment = NULL, doubted_change = NULL, doubted_price = NULL, \
                not_found_at = NULL, answer_digest = NULL WHERE {others} AND NOT {IS_GONE}",
             DueReason::NeverFetched

@@ -253,9 +253,7 @@ impl WantedMonths<'_> {
             &format!(
                 "UPDATE sync.journal_scopes SET gone_at = coalesce(gone_at, {}) \
                WHERE journal_level = {text} AND journal_id = {id}; \
-             UPDATE sync.journal_months SET due = NULL, doubted_at = NULL, doubted_digest = NULL, \
-               doubted_payment = NULL, doubted_change = NULL, doubted_price = NULL, \
-               not_found_at = NULL \
+             UPDATE sync.journal_months SET due = NULL, not_found_at = NULL \
                WHERE journal_level = {text} AND journal_id = {id}; \
              DELETE FROM sync.failures WHERE id = {id} AND part LIKE {parts} \
                AND table_name IN (SELECT DISTINCT table_name FROM sync.journal_months)",

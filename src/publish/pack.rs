@@ -238,10 +238,10 @@ fn of(target: &PackTarget<'_>) -> String {
 }
 
 /// The rows that a journal's table had when each scope of it was last closed: what was opened again since is evidence
-/// still. The number of a line is left out: it moves with the answers, and no version is kept of it.
+/// still. What no version is kept of is left out: the number of a line, which moves with the answers, and volatile columns.
 fn as_closed(resource: &Resource, journal: &str, of: &str) -> Sheet {
-    let columns: Vec<&str> =
-        resource.columns.iter().map(|c| c.name.as_str()).filter(|c| *c != LINE_NUMBER).collect();
+    let kept = resource.columns.iter().filter(|c| !c.volatile && c.name != LINE_NUMBER);
+    let columns: Vec<&str> = kept.map(|c| c.name.as_str()).collect();
     let key = resource.key.iter().map(|c| format!("x.{}", sql::ident(c)));
     let listed = |alias: &str| {
         let all = columns.iter().map(|c| format!("{alias}.{}", sql::ident(c)));

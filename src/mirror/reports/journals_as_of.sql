@@ -16,4 +16,4 @@ FROM (
 ;
 
 COMMENT ON MACRO TABLE report.journals_as_of IS
-    'The rows of a journal (a table name, such as revenue_journals) that the mirror held at an instant. line_number is the last one of each version: a line that only moves makes no version. Give the instant with an offset: text without one is read in the session''s time zone.';
+    'The rows of a journal (a table name, such as revenue_journals) that the mirror held at an instant. line_number and case_status are the last ones of each version: what moves only these makes no version. Give the instant with an offset: text without one is read in the session''s time zone.';
