@@ -245,22 +245,22 @@ impl Session {
         let ran = self.work(run_id, options, signals.clone(), verifying).await;
         // What was loaded before an error is published too: it is committed and true.
         let published = self.publish_run(begun).await;
-        let ran = match (ran, published) {
+        let mut ran = match (ran, published) {
             (Ok(ran), Ok(published)) => {
                 self.has_listed().map(|listed| Ran { published, nothing_listed: !listed, ..ran })
             }
             (Err(error), _) | (_, Err(error)) => Err(error),
         };
-        let ran = match ran {
-            Ok(mut ran) => {
-                // The store goes on without it, and the next run carries what is left.
-                if let Err(error) = self.publish_to_lake(false).await {
-                    ran.report.problem(format!("the lake is behind: {}", error.chain()));
-                }
-                Ok(ran)
+        // The store goes on without the lake, and the lake without the source and the snapshots.
+        if !ran.as_ref().is_err_and(|error| error.kind() == Kind::Cancelled)
+            && let Err(error) = self.publish_to_lake(false).await
+        {
+            let behind = format!("the lake is behind: {}", error.chain());
+            match &mut ran {
+                Ok(ran) => ran.report.problem(behind),
+                Err(_) => tracing::warn!("{behind}"),
             }
-            failed => failed,
-        };
+        }
         let summary = match &ran {
             // It exits with 1, whatever it came to until then.
             Ok(ran) if ran.report.interrupted && signals.interrupt() == Interrupt::Cancel => {

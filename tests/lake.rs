@@ -125,6 +125,65 @@ fn of_cases_that_did_not_change_nothing_is_compared_until_house_is_kept() {
     lake.assert_equal();
 }
 
+/// A key that may not remove, a store that lists too slowly: here a file that nobody can remove.
+#[test]
+fn where_house_cannot_be_kept_what_is_published_is_carried_all_the_same() {
+    let Some(lake) = LakeWorld::in_a_file(6) else { return };
+    lake.world.sync();
+    let catalog = Connection::open(lake.world.path("data/lake.ducklake")).unwrap();
+    let unremovable = "INSERT INTO ducklake_files_scheduled_for_deletion BY NAME SELECT 1000000 AS data_file_id, \
+        '/proc/version' AS path, false AS path_is_relative, TIMESTAMPTZ '2026-01-01' AS schedule_start";
+    catalog.execute_batch(unremovable).unwrap();
+    drop(catalog);
+    lake.configure(UNTHROTTLED, "keep_for = \"0s\"");
+    for round in 0..2 {
+        change(&lake, round);
+        let output = lake.world.run(&["sync"]);
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+        assert!(
+            shown(&output).contains("house could not be kept in the lake"),
+            "{}",
+            shown(&output)
+        );
+        lake.assert_equal();
+    }
+}
+
+/// Of the places that readers have, none waits for another.
+#[test]
+fn the_lake_does_not_wait_for_snapshots_in_a_bucket_that_nobody_answers_at() {
+    let Some(store) = ObjectStore::down() else { return };
+    let Some(lake) = LakeWorld::in_a_file(6) else { return };
+    lake.world.sync();
+    let run = |args: &[&str]| {
+        let mut command = lake.world.command(args);
+        command
+            .args(["--set", "publish.parquet=s3://mirror/team"])
+            .envs(store.environment())
+            .output()
+            .unwrap()
+    };
+    change(&lake, 0);
+    let output = run(&["sync"]);
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    let added = one::<i64>(&lake.reader(), "SELECT count(*) FROM lake.main.cases");
+    assert_eq!(added, 7, "{}", shown(&output));
+    lake.assert_equal();
+
+    let contact: i64 = one(
+        &lake.reader(),
+        "SELECT arg_max(id, email) FROM lake.main.contacts WHERE name IS NOT NULL",
+    );
+    let output = run(&["forget", "--contact", &contact.to_string()]);
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    let said = shown(&output);
+    assert!(said.contains("the lake has nothing of it"), "{said}");
+    assert!(said.contains("the snapshots in publish.parquet still hold"), "{said}");
+    let named = format!("SELECT count(name) FROM lake.main.contacts WHERE id = {contact}");
+    assert_eq!(one::<i64>(&lake.reader(), &named), 0);
+    lake.assert_equal();
+}
+
 #[test]
 fn killed_while_it_carries_what_was_noted_the_next_one_makes_it_equal() {
     let Some(lake) = LakeWorld::in_a_file(6) else { return };

@@ -7,6 +7,7 @@ use super::args::Forget;
 use super::{output, print};
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
+use crate::lake::Carried;
 use crate::mirror::{self, STAY_IN_SNAPSHOTS, Taken, Writing};
 use crate::progress::Progress;
 use crate::session::{Forms, Session, When, catalog_of};
@@ -45,20 +46,36 @@ pub(super) async fn run(args: &Forget, config: Config, quiet: bool) -> Result<u8
     }
 
     let session = Session::open(config, Writing::AsItIs, Progress::new(quiet))?;
-    let published = session.publish(Forms::Both, When::Changed).await.map_err(|e| {
-        e.within(
-            "the store is rewritten, but what is published still holds what it was: run it again, or \
-             `casemirror sync`, to publish anew",
-        )
-    });
-    let stay_in_snapshots = session.leaves_erased_values();
-    let lake = match &published {
+    let here = session.publish_here(Forms::Both, When::Changed).await;
+    // The lake is made from the published file, and waits for no snapshot.
+    let lake = match &here {
         Ok(_) => session.publish_to_lake(true).await,
         Err(_) => Ok(None),
     };
+    let published = match here {
+        Ok(here) => session.published(here).await.map_err(|e| {
+            e.within(
+                "the store and the published file are rewritten, but the snapshots in publish.parquet still hold \
+                 what it was: run it again, or `casemirror sync`, to publish anew",
+            )
+        }),
+        Err(e) => Err(e.within(
+            "the store is rewritten, but what is published still holds what it was: run it again, or \
+             `casemirror sync`, to publish anew",
+        )),
+    };
+    let stay_in_snapshots = session.leaves_erased_values();
     session.close().await?;
     let mut text = String::new();
-    match published? {
+    let published = match published {
+        Ok(published) => published,
+        Err(error) => {
+            let (told, _) = lake_told(&lake);
+            print(&told)?;
+            return Err(error);
+        }
+    };
+    match published {
         Some(published) => {
             // Writing to a String does not fail.
             let _ = writeln!(
@@ -77,24 +94,28 @@ pub(super) async fn run(args: &Forget, config: Config, quiet: bool) -> Result<u8
     if stay_in_snapshots? {
         let _ = writeln!(text, "{STAY_IN_SNAPSHOTS}");
     }
-    let is_done = lake.is_ok();
-    match lake {
-        Ok(None) => {}
-        Ok(Some(_)) => {
-            text.push_str("the lake has nothing of it, and no snapshot or file of before\n");
-        }
-        Err(error) => {
-            let _ = writeln!(
-                text,
-                "the lake still holds it: {}; the next publishing to it takes it out: `casemirror lake \
-                 publish`, or the next `sync` or `run`",
-                error.chain()
-            );
-        }
-    }
-    print(&(text + OUT_OF_REACH))?;
+    let (told, is_done) = lake_told(&lake);
+    print(&(text + &told + OUT_OF_REACH))?;
     // The forgetting is done, but incomplete (docs/architecture.md, "Commands").
     Ok(if is_done { 0 } else { 3 })
+}
+
+/// What became of it in the lake, and whether nothing is left there.
+fn lake_told(lake: &Result<Option<Carried>>) -> (String, bool) {
+    match lake {
+        Ok(None) => (String::new(), true),
+        Ok(Some(_)) => {
+            ("the lake has nothing of it, and no snapshot or file of before\n".to_owned(), true)
+        }
+        Err(error) => (
+            format!(
+                "the lake still holds it: {}; the next publishing to it takes it out: `casemirror lake \
+                 publish`, or the next `sync` or `run`\n",
+                error.chain()
+            ),
+            false,
+        ),
+    }
 }
 
 fn explained(error: Error) -> Error {
@@ -117,7 +138,7 @@ fn told(contact: i64, taken: &Taken, dry_run: bool) -> String {
         writeln!(
             text,
             "contact {contact} {} forgotten: all texts of its own rows and, wherever they stand, {} that tell \
-             of nobody else",
+             of it",
             if dry_run { "would be" } else { "is" },
             counted(taken.texts)
         )
@@ -132,6 +153,15 @@ fn told(contact: i64, taken: &Taken, dry_run: bool) -> String {
             text,
             "{} of it tell too little to be looked for in other rows",
             counted(taken.common)
+        );
+    }
+    if taken.shared > 0 {
+        let _ = writeln!(
+            text,
+            "{} of it {} in rows about other people, too, and {} there, as theirs",
+            counted(taken.shared),
+            if taken.shared == 1 { "stands" } else { "stand" },
+            if taken.shared == 1 { "stays" } else { "stay" },
         );
     }
     if !taken.rows.is_empty() {

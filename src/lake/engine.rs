@@ -63,15 +63,17 @@ impl Engine {
         engine.configure(errand)?;
         extensions::load(&engine.conn, &errand.extensions, &errand.extensions())
             .map_err(|e| engine.hidden(e))?;
+        if let Some(secret) = engine.secrets.object_store(&errand.data) {
+            engine.run("use lake.secret_file", &secret)?;
+        }
+        let engine = engine.locked(errand)?;
+        // Not before: another process that has the lock may be carrying a newer one.
         let published = sql::text(&errand.published.display().to_string());
         engine.run(
             "open the published file",
             &format!("ATTACH {published} AS {PUBLISHED} (READ_ONLY)"),
         )?;
-        if let Some(secret) = engine.secrets.object_store(&errand.data) {
-            engine.run("use lake.secret_file", &secret)?;
-        }
-        engine.locked(errand)
+        Ok(engine)
     }
 
     /// The lake alone, to be read: nothing is locked, made or changed.
@@ -173,9 +175,13 @@ impl Engine {
         let name = sql::text(&format!("casemirror lake {}", errand.schema));
         let ask = format!("SELECT pg_try_advisory_xact_lock(hashtextextended({name}, 0))");
         let ask = in_postgres(&ask);
+        // It rests while files are written, and a server that ends what rests would end the lock with it.
+        let may_rest =
+            in_postgres("SELECT set_config('idle_in_transaction_session_timeout', '0', true)");
         let is_ours: bool = lock
             .execute_batch("BEGIN")
-            .and_then(|()| lock.query_row(&ask, [], |row| row.get(0)))
+            .and_then(|()| lock.query_row(&may_rest, [], |row| row.get::<_, String>(0)))
+            .and_then(|_| lock.query_row(&ask, [], |row| row.get(0)))
             .map_err(|e| self.failed("lock the catalog", &e))?;
         if !is_ours {
             let text = format!(

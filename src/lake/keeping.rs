@@ -53,11 +53,18 @@ pub(super) fn is_due(last: Option<Timestamp>, now: Timestamp, keep_for: Duration
     last.is_none_or(|last| now.duration_since(last).unsigned_abs() >= EVERY.min(keep_for))
 }
 
-/// Does it.
+/// Does it. `step` hears of each part.
 ///
 /// # Errors
 /// `Lake`: what was done so far is done.
-pub(super) fn keep(engine: &Engine, keeping: Keeping, now: Timestamp) -> Result<Kept> {
+pub(super) fn keep(
+    engine: &Engine,
+    keeping: Keeping,
+    now: Timestamp,
+    step: &mut impl FnMut(&str),
+) -> Result<Kept> {
+    // Whoever took the lock meanwhile may have written files that no snapshot has yet.
+    engine.check_lock()?;
     let before = |age: Duration| instant(now.checked_sub(age).unwrap_or(Timestamp::MIN));
     let (expire, remove) = match keeping {
         Keeping::For(kept) => {
@@ -69,7 +76,8 @@ pub(super) fn keep(engine: &Engine, keeping: Keeping, now: Timestamp) -> Result<
             (format!("older_than => {}", before(Duration::ZERO)), "cleanup_all => true".to_owned())
         }
     };
-    let count = |doing: &str, sql: &str, what: &str| {
+    let mut count = |doing: &str, sql: &str, what: &str| {
+        step(doing);
         // What is planned scans the lake in the transaction that it was planned in.
         engine.run(doing, "BEGIN")?;
         let counted =

@@ -40,6 +40,8 @@ pub(crate) struct Carried {
     pub(crate) bytes: u64,
     /// What was tidied up.
     pub(crate) kept: Option<Kept>,
+    /// Why house could not be kept, where it was time.
+    pub(crate) untidy: Option<String>,
 }
 
 /// Carries the published file to the lake. `step` hears of each table that was looked at.
@@ -76,9 +78,8 @@ pub(crate) fn publish(errand: &Errand, mut step: impl FnMut(&str)) -> Result<Car
     // Whoever reads an earlier snapshot would see it still. A publishing that was killed before it came to this has
     // left it to the next one, whether that has anything else to do or not.
     if shown.is_some_and(|shown| shown.erasures != published.erasures) {
-        step("removing what was erased");
         let mut kept = carried.kept.unwrap_or_default();
-        kept.add(keeping::keep(&engine, Keeping::NewestAlone, Timestamp::now())?);
+        kept.add(keeping::keep(&engine, Keeping::NewestAlone, Timestamp::now(), &mut step)?);
         published.enter_removal(&engine)?;
         carried.kept = Some(kept);
     }
@@ -95,15 +96,9 @@ fn carry(
     step: &mut impl FnMut(&str),
 ) -> Result<()> {
     let now = Timestamp::now();
-    let mut kept_house_at = shown.and_then(|shown| shown.kept_house_at);
-    // Before the rest, so that what the transaction says of it is so.
-    if shown.is_some() && keeping::is_due(kept_house_at, now, errand.keep_for) {
-        step("keeping house");
-        carried.kept = Some(keeping::keep(engine, Keeping::For(errand.keep_for), now)?);
-    }
-    if carried.kept.is_some() || shown.is_none() {
-        kept_house_at = Some(now);
-    }
+    let kept_house_at = shown.and_then(|shown| shown.kept_house_at);
+    let is_house_due = keeping::is_due(kept_house_at, now, errand.keep_for);
+    let kept_house_at = if is_house_due { Some(now) } else { kept_house_at };
     engine.run("begin to write to the lake", "BEGIN")?;
     failpoint::hit("lake-begun");
     if shown.is_none() {
@@ -111,7 +106,8 @@ fn carry(
     }
     let (tables, views) = (tables::all(engine, catalog)?, Views::read(engine)?);
     let digest = views.digest();
-    let states = carry_tables(engine, &tables, shown, carried, step)?;
+    // When house is kept, nothing that was noted is believed.
+    let states = carry_tables(engine, &tables, (shown, is_house_due), carried, step)?;
     if shown.is_none_or(|shown| shown.views != digest) {
         step("report");
         views.write(engine)?;
@@ -124,6 +120,14 @@ fn carry(
     engine.run("commit to the lake", "COMMIT")?;
     failpoint::hit("lake-committed");
     (carried.files, carried.bytes) = written(engine, &errand.schema)?;
+    // Last: where it cannot be done, for a key that may not remove or a store that lists too slowly, what was carried
+    // is there all the same. It is tried again when it is due the next time.
+    if is_house_due && shown.is_some() {
+        match keeping::keep(engine, Keeping::For(errand.keep_for), now, step) {
+            Ok(kept) => carried.kept = Some(kept),
+            Err(error) => carried.untidy = Some(error.chain()),
+        }
+    }
     Ok(())
 }
 
@@ -141,7 +145,7 @@ fn empty_spill(folder: &Path) -> Result<()> {
 fn carry_tables(
     engine: &Engine,
     tables: &[Table],
-    shown: Option<&Shown>,
+    (shown, believes_nothing): (Option<&Shown>, bool),
     carried: &mut Carried,
     step: &mut impl FnMut(&str),
 ) -> Result<BTreeMap<String, TableState>> {
@@ -153,8 +157,7 @@ fn carry_tables(
         step(&path);
         let before = shown.and_then(|shown| shown.tables.get(&path));
         let there = there.get(&(table.schema.clone(), table.name.clone()));
-        // When house is kept, nothing that was noted is believed.
-        let way = Way::of(table, before, there, carried.kept.is_some());
+        let way = Way::of(table, before, there, believes_nothing);
         let rows = way.go(engine, table)?;
         let is_made = matches!(way, Way::New | Way::Anew);
         comments.write(engine, table, is_made)?;

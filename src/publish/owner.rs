@@ -85,7 +85,7 @@ pub(crate) fn check_snapshots(root: &Root, store_id: &str, stop: &Stop) -> Resul
         Root::Bucket(bucket) => {
             let (bucket, store_id) = (bucket.clone(), store_id.to_owned());
             let looked = Bucket::run(stop, async move { bucket::look(&bucket, &store_id).await });
-            Ok(looked?.is_some())
+            Ok(looked?.0.is_some())
         }
     }
 }

@@ -64,6 +64,12 @@ impl Session {
 
 /// One line for each publishing that changed something, with what was tidied up.
 fn tell(carried: &Carried) {
+    if let Some(why) = &carried.untidy {
+        tracing::warn!(
+            reason = why,
+            "house could not be kept in the lake: its snapshots and files pile up; it is tried again in an hour"
+        );
+    }
     if carried.unchanged && carried.kept.is_none() {
         tracing::debug!(snapshot = carried.snapshot_id, "the lake shows what is published");
         return;

@@ -94,9 +94,19 @@ impl Session {
     /// Those of [`publish::publish`], `Cancelled` after [`Session::interrupt_publishing`]. Where it is the
     /// object store that fails, the database is published.
     pub(crate) async fn publish(&self, forms: Forms, when: When) -> Result<Option<Published>> {
-        let Some((mut published, uploading)) = self.publish_here(forms, when).await? else {
-            return Ok(None);
-        };
+        let here = self.publish_here(forms, when).await?;
+        self.published(here).await
+    }
+
+    /// What [`Session::publish_here`] gave, with what has to be uploaded.
+    ///
+    /// # Errors
+    /// Those of [`Session::upload`]: the database is published.
+    pub(crate) async fn published(
+        &self,
+        here: Option<(Published, Option<Uploading>)>,
+    ) -> Result<Option<Published>> {
+        let Some((mut published, uploading)) = here else { return Ok(None) };
         if let Some(uploading) = uploading {
             published.parquet = Some(self.upload(uploading).await?);
         }

@@ -43,6 +43,8 @@ pub(crate) struct Found {
     pub(crate) latest: Option<Manifest>,
     /// The objects of all snapshots, by their names.
     pub(super) objects: BTreeMap<String, Object>,
+    /// Which version of [`LATEST`] that is, for who replaces it; `None` where there is none.
+    pub(super) version: Option<String>,
 }
 
 impl Found {
@@ -51,11 +53,12 @@ impl Found {
     /// # Errors
     /// `Config` where it is another store's; `ObjectStore`.
     pub(crate) async fn look(bucket: Bucket, store_id: String) -> Result<Found> {
-        let latest = match owner::look(&bucket, &store_id).await? {
+        let (latest, version) = owner::look(&bucket, &store_id).await?;
+        let latest = match latest {
             Some(latest) => read_manifest(&bucket, &latest.manifest).await?,
             None => None,
         };
-        Ok(Found { latest, objects: bucket.list(SNAPSHOTS).await? })
+        Ok(Found { latest, objects: bucket.list(SNAPSHOTS).await?, version })
     }
 
     /// Refuses to go back behind what readers have seen: a copy of the store, which waits on another host, has nothing
@@ -96,15 +99,15 @@ impl Found {
     }
 }
 
-/// What [`LATEST`] says; `None` where there is none, or nothing that can be read: what is broken has to become
-/// whole again.
-pub(super) async fn latest(bucket: &Bucket) -> Result<Option<Latest>> {
-    let Some(content) = bucket.get(LATEST).await? else { return Ok(None) };
-    let latest = serde_json::from_slice(&content);
+/// What [`LATEST`] says, and which version of it does. It says nothing where there is none, or nothing that can be read:
+/// what is broken has to become whole again.
+pub(super) async fn latest(bucket: &Bucket) -> Result<(Option<Latest>, Option<String>)> {
+    let Some(entry) = bucket.versioned(LATEST).found().await? else { return Ok((None, None)) };
+    let latest = serde_json::from_slice(&entry.content);
     let broken = |e: &serde_json::Error| {
         tracing::warn!("{} says nothing that can be read: {e}", bucket.address_of(LATEST));
     };
-    Ok(latest.inspect_err(broken).ok())
+    Ok((latest.inspect_err(broken).ok(), Some(entry.version)))
 }
 
 /// A manifest; `None` where it cannot be read, which is said.

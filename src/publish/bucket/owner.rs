@@ -26,7 +26,10 @@ const LONGEST_LOOK: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// Those of [`check`].
-pub(crate) async fn look(bucket: &Bucket, store_id: &str) -> Result<Option<Latest>> {
+pub(crate) async fn look(
+    bucket: &Bucket,
+    store_id: &str,
+) -> Result<(Option<Latest>, Option<String>)> {
     match tokio::time::timeout(LONGEST_LOOK, check(bucket, store_id)).await {
         Ok(looked) => looked,
         Err(_) => {
@@ -36,19 +39,22 @@ pub(crate) async fn look(bucket: &Bucket, store_id: &str) -> Result<Option<Lates
     }
 }
 
-/// Refuses a place that another store has taken. Gives what names the newest snapshot, where there is one.
+/// Refuses a place that another store has taken. Gives what [`found::latest`] gives.
 ///
 /// # Errors
 /// `Config` naming it; `ObjectStore`.
-pub(super) async fn check(bucket: &Bucket, store_id: &str) -> Result<Option<Latest>> {
+pub(super) async fn check(
+    bucket: &Bucket,
+    store_id: &str,
+) -> Result<(Option<Latest>, Option<String>)> {
     if let Some(owner) = owner(bucket).await?
         && owner.store_id != store_id
     {
         return Err(taken(bucket));
     }
     match found::latest(bucket).await? {
-        Some(latest) if latest.store_id != store_id => Err(taken(bucket)),
-        latest => Ok(latest),
+        (Some(latest), _) if latest.store_id != store_id => Err(taken(bucket)),
+        found => Ok(found),
     }
 }
 

@@ -47,7 +47,12 @@ impl Version {
 impl Bucket {
     /// The lease of the API user of that name in this place.
     pub(crate) fn register(&self, api_user: &str) -> BucketRegister {
-        BucketRegister { bucket: self.clone(), name: format!("leases/{api_user}.json") }
+        self.versioned(&format!("leases/{api_user}.json"))
+    }
+
+    /// An object that is replaced only by who has read it as it is.
+    pub(super) fn versioned(&self, name: &str) -> BucketRegister {
+        BucketRegister { bucket: self.clone(), name: name.to_owned() }
     }
 }
 
@@ -58,7 +63,7 @@ impl fmt::Debug for BucketRegister {
 }
 
 impl BucketRegister {
-    async fn found(&self) -> Result<Option<Entry>> {
+    pub(super) async fn found(&self) -> Result<Option<Entry>> {
         let key = self.bucket.key(&self.name)?;
         let read = async {
             let found = self.bucket.store.get(&key).await?;
@@ -72,7 +77,7 @@ impl BucketRegister {
         }
     }
 
-    async fn put(&self, content: Bytes, known: Option<&str>) -> Result<Written> {
+    pub(super) async fn put(&self, content: Bytes, known: Option<&str>) -> Result<Written> {
         let key = self.bucket.key(&self.name)?;
         let mode = match known {
             None => PutMode::Create,

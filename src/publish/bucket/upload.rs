@@ -14,10 +14,14 @@ use super::{Bucket, CONCURRENCY, Object, Put, owner};
 use crate::durable::{self, Replacement};
 use crate::error::{Error, Kind, Result};
 use crate::failpoint;
+use crate::lease::Written as Placed;
 use crate::progress::{Progress, Share};
 use crate::publish::manifest::Manifest;
 use crate::publish::turn::Turn;
 use crate::publish::{PublishedParquet, Stop};
+
+/// What a failed upload has left is removed for no longer.
+const LONGEST_REMOVAL: Duration = Duration::from_secs(30);
 
 /// A file that was written, and is to become an object.
 #[derive(Debug)]
@@ -81,29 +85,26 @@ impl Upload {
 
     async fn upload(mut self, mut share: Share) -> Result<PublishedParquet> {
         let files: Vec<Written> = std::mem::take(&mut self.written);
+        let names: Vec<String> = files.iter().map(|file| file.name.clone()).collect();
         let Upload { bucket, manifest, about, .. } = &self;
-        let id = manifest.snapshot_id.clone();
         owner::take(bucket, &manifest.store_id).await?;
-        let mut uploads = stream::iter(files)
-            .map(|file| async move {
-                bucket.put_file(&file.name, &file.path).await?;
-                // Room for others; what is left goes with the folder.
-                durable::remove(&file.path)
-            })
-            .buffer_unordered(CONCURRENCY);
-        while uploads.next().await.transpose()?.is_some() {
-            share.done(1);
+        if let Err(error) = self.put_files(files, &mut share).await {
+            // Where it is room that lacks, each further try would take more of it.
+            self.remove_own(names).await;
+            return Err(error);
         }
-        drop(uploads);
         failpoint::hit("snapshot-uploaded");
-        bucket.put(&manifest_of(&id), manifest.to_bytes()?.into(), Put::Replacing).await?;
+        let name = manifest_of(&manifest.snapshot_id);
+        bucket.put(&name, manifest.to_bytes()?.into(), Put::Replacing).await?;
         failpoint::hit("snapshot-written");
-        let latest = Latest {
-            snapshot_id: id,
-            manifest: manifest_of(&manifest.snapshot_id),
-            store_id: manifest.store_id.clone(),
-        };
-        bucket.put(LATEST, json(&latest)?, Put::Replacing).await?;
+        if !self.place().await? {
+            self.remove_own(std::iter::once(name).chain(names).collect()).await;
+            let text = format!(
+                "another host has published to {} meanwhile: the next snapshot takes into account what is there now",
+                bucket.address()
+            );
+            return Err(Error::new(Kind::ObjectStore, text));
+        }
         failpoint::hit("snapshot-placed");
         let removed = self.remove_old().await;
         match removed {
@@ -124,6 +125,53 @@ impl Upload {
             rows: manifest.files.iter().map(|f| f.rows).sum(),
             bytes: manifest.files.iter().map(|f| f.bytes).sum(),
         })
+    }
+
+    async fn put_files(&self, files: Vec<Written>, share: &mut Share) -> Result<()> {
+        let bucket = &self.bucket;
+        let mut uploads = stream::iter(files)
+            .map(|file| async move {
+                bucket.put_file(&file.name, &file.path).await?;
+                // Room for others; what is left goes with the folder.
+                durable::remove(&file.path)
+            })
+            .buffer_unordered(CONCURRENCY);
+        while uploads.next().await.transpose()?.is_some() {
+            share.done(1);
+        }
+        Ok(())
+    }
+
+    /// Removes what is no snapshot and will be none, as far as that is possible.
+    async fn remove_own(&self, names: Vec<String>) {
+        let removed = tokio::time::timeout(LONGEST_REMOVAL, self.bucket.remove(names)).await;
+        tracing::debug!(?removed, "what was uploaded of a snapshot that failed is removed");
+    }
+
+    /// Makes it the newest snapshot, unless another host has published since the place was looked at: what that one
+    /// shows may be later, and may have removed files that this snapshot names. Whether it is.
+    async fn place(&self) -> Result<bool> {
+        let Upload { bucket, manifest, found, .. } = self;
+        let latest = json(&Latest {
+            snapshot_id: manifest.snapshot_id.clone(),
+            manifest: manifest_of(&manifest.snapshot_id),
+            store_id: manifest.store_id.clone(),
+        })?;
+        let object = bucket.versioned(LATEST);
+        let is_now = async || Ok(object.found().await?.map(|entry| (entry.content, entry.version)));
+        match object.put(latest.clone(), found.version.as_deref()).await? {
+            Placed::Done => Ok(true),
+            // The answer to a call that was repeated may be about the first one.
+            Placed::Late => Ok(is_now().await?.is_some_and(|(content, _)| content == latest)),
+            // Without conditional writes the best that can be done is to look once more.
+            Placed::Unsupported => {
+                let is_same = is_now().await?.map(|(_, version)| version) == found.version;
+                if is_same {
+                    bucket.put(LATEST, latest, Put::Replacing).await?;
+                }
+                Ok(is_same)
+            }
+        }
     }
 
     /// Removes what retention lets go of.

@@ -3,11 +3,12 @@
 mod faulty;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use object_store::ObjectStoreExt as _;
 use object_store::memory::InMemory;
 use object_store::path::Path as Key;
+use rstest::rstest;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -293,6 +294,61 @@ fn nothing_goes_behind_what_readers_have_seen_of_another_hosts_copy() {
     world.erased = true;
     world.publish(AT[2]).unwrap();
     assert_eq!(whole(faulty.inner()).watermark, Some(ours));
+}
+
+#[rstest]
+#[case::with_conditions(true)]
+#[case::without_conditions(false)]
+fn who_was_overtaken_while_it_uploaded_replaces_nothing(#[case] knows_conditions: bool) {
+    let faulty = Faulty::new();
+    if !knows_conditions {
+        faulty.know_no_conditions();
+    }
+    let (world, other) = (world_over(&faulty), world_over(&faulty));
+    world.publish(AT[0]).unwrap();
+    change(&world, 7);
+    let theirs = Arc::new(Mutex::new(BTreeMap::new()));
+    faulty.before_placing({
+        let (store, theirs) = (faulty.clone(), Arc::clone(&theirs));
+        Box::new(move || {
+            other.publish(AT[2]).unwrap();
+            *theirs.lock().unwrap() = objects(store.inner());
+        })
+    });
+    let refused = world.publish(AT[1]).unwrap_err();
+    assert_eq!(refused.kind(), Kind::ObjectStore);
+    assert!(
+        refused.to_string().contains("another host has published to s3://mirror/team/x"),
+        "{refused}"
+    );
+    // What was uploaded for nothing is gone, and nothing else is.
+    let mut theirs = theirs.lock().unwrap().clone();
+    theirs.retain(|name, _| !name.contains("/2026-11-20T021500"));
+    assert!(objects(faulty.inner()) == theirs);
+    assert_eq!(cases(faulty.inner()), ["{'id': 1}"]);
+    world.publish("2026-11-20T03:00:00Z").unwrap();
+    assert_eq!(cases(faulty.inner()), ["{'id': 1}", "{'id': 7}"]);
+}
+
+/// Where it is room that lacks, what is left behind would take more of it with each try.
+#[test]
+fn what_an_upload_that_fails_has_written_is_removed() {
+    let faulty = Faulty::new();
+    let world = world_over(&faulty);
+    world.publish(AT[0]).unwrap();
+    change(&world, 2);
+    let before = objects(faulty.inner());
+    let written = || faulty.written().len();
+    let begun = written();
+    let fails_after_files = (1..50).find(|nth| {
+        faulty.fail_at(*nth, Fault::Refused);
+        assert_eq!(world.publish(AT[1]).unwrap_err().kind(), Kind::ObjectStore, "call {nth}");
+        faulty.fail_at(0, Fault::Refused);
+        assert!(objects(faulty.inner()) == before, "call {nth}");
+        written() > begun + 1
+    });
+    assert!(fails_after_files.is_some());
+    world.publish(AT[2]).unwrap();
 }
 
 #[test]

@@ -36,6 +36,9 @@ struct State {
     removals_are_refused: bool,
     written: Vec<String>,
     before_taking: Option<Act>,
+    before_placing: Option<Act>,
+    /// It writes what it is told to, whatever is there.
+    knows_no_conditions: bool,
 }
 
 #[derive(Clone)]
@@ -82,6 +85,15 @@ impl Faulty {
         self.state.lock().unwrap().before_taking = Some(act);
     }
 
+    /// Happens when somebody is about to replace what readers begin with.
+    pub(super) fn before_placing(&self, act: Act) {
+        self.state.lock().unwrap().before_placing = Some(act);
+    }
+
+    pub(super) fn know_no_conditions(&self) {
+        self.state.lock().unwrap().knows_no_conditions = true;
+    }
+
     /// Counts a call, and says how it fails.
     fn fault(&self) -> Option<Fault> {
         let mut state = self.state.lock().unwrap();
@@ -125,12 +137,23 @@ impl ObjectStore for Faulty {
         payload: PutPayload,
         opts: PutOptions,
     ) -> Result<PutResult> {
-        if opts.mode == PutMode::Create {
-            let act = self.state.lock().unwrap().before_taking.take();
-            if let Some(act) = act {
-                // It works on the same object store, and blocks.
-                std::thread::spawn(act).join().unwrap();
+        let act = {
+            let mut state = self.state.lock().unwrap();
+            match &opts.mode {
+                PutMode::Create => state.before_taking.take(),
+                PutMode::Update(_) => state.before_placing.take(),
+                PutMode::Overwrite => None,
             }
+        };
+        if let Some(act) = act {
+            // It works on the same object store, and blocks: not one of the threads that it needs itself.
+            tokio::task::spawn_blocking(act).await.unwrap();
+        }
+        if opts.mode != PutMode::Overwrite && self.state.lock().unwrap().knows_no_conditions {
+            return Err(object_store::Error::NotImplemented {
+                operation: "a condition".to_owned(),
+                implementer: "test".to_owned(),
+            });
         }
         let written = async {
             let written = self.inner.put_opts(location, payload, opts).await?;
