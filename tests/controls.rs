@@ -292,6 +292,25 @@ fn a_month_of_an_office_that_is_gone_is_closed_as_it_was_last_read() {
     assert_eq!(one::<i64>(&world.published(), &closed), 8);
 }
 
+#[test]
+fn a_sum_that_did_not_fit_is_not_told_as_none() {
+    let world = brisk(unthrottled(12));
+    world.journals_since(&format!("{}-01", month(2)));
+    sum_answers(&world, garbage("{\"TotalPayment\": null, \"TotalPurchasePrice\": null}"));
+    assert_status(&world.run(&["sync"]), 3);
+    let told = |of: &str| {
+        let reject = format!(
+            "INSERT INTO sync.rejects (table_name, scope, record_key, column_name) \
+             SELECT DISTINCT 'revenue_journal_sums', journal_level || '/' || journal_id || '/' \
+               || strftime(journal_month, '%Y-%m'), 'x', 'total_payment' FROM sync.journal_months WHERE {of}"
+        );
+        assert_ne!(alter(&world, &reject), 0);
+        shown(&world.run(&["sync"])).contains("gives no sum")
+    };
+    assert!(told(&format!("journal_id = {OFFICE}")), "there are other offices");
+    assert!(!told("true"));
+}
+
 /// Nobody reads them any more, which is what closes others.
 #[test]
 fn on_their_close_day_the_months_of_an_office_that_is_gone_are_closed_as_they_were_last_read() {

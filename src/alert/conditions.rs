@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::disk::Disk;
 use crate::error::{Kind, Result};
-use crate::mirror::{ParquetLag, ResourceRow, State};
+use crate::mirror::{IS_GONE, ParquetLag, ResourceRow, State};
 use crate::pulse::{Feeds, Pulse};
 use crate::scope::{FailureKind, REVENUE};
 use crate::session::Session;
@@ -181,7 +181,7 @@ fn doubted(conn: &Connection) -> Result<Vec<String>> {
             "SELECT concat_ws(' ', table_name, id, part) FROM sync.failures WHERE kind IN ({kinds}) \
              UNION SELECT concat_ws(' ', table_name, journal_id, \
                  journal_level || '/' || strftime(journal_month, '%Y-%m')) \
-               FROM sync.journal_months WHERE doubted_at IS NOT NULL AND wanted \
+               FROM sync.journal_months m WHERE doubted_at IS NOT NULL AND wanted AND NOT {IS_GONE} \
              ORDER BY ALL"
         ),
         |row| row.get(0),

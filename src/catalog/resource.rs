@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 
-use super::column::{Column, Origin, Scalar};
+use super::column::{Class, Column, Origin, Scalar};
 use super::ddl::EXTRA_COLUMN;
 
 /// The eleven change dates of a case, in the order of reference 2.2.
@@ -357,15 +357,18 @@ impl Resource {
     }
 
     /// Whether a column says what it says whoever is forgotten: no free text; in a table about persons the name and the
-    /// details of another one, who may have the same name, or share a telephone; and what a list that is about no
-    /// person, as that of the offices, says of how they are reached.
+    /// details of another one, who may have the same name, or share a telephone; and those of the offices.
     pub(crate) fn stays_known(&self, column: &Column) -> bool {
-        let is_detail = column.class.is_some();
+        let is_name = |person: &Person| person.known_by.contains(&column.name);
         !self.is_free_text(column)
-            || match &self.person {
-                Some(person) => is_detail || person.known_by.contains(&column.name),
-                None => is_detail && self.group == Group::List,
-            }
+            || self.person.as_ref().is_some_and(is_name)
+            || self.is_own_detail(column)
+    }
+
+    /// Whether a column has contact details of whom a row is about: a person, or an office.
+    pub(crate) fn is_own_detail(&self, column: &Column) -> bool {
+        let is_about_somebody = self.person.is_some() || self.table == "offices";
+        is_about_somebody && column.class == Some(Class::ContactDetail) && self.is_free_text(column)
     }
 
     /// Whether its rows belong to a journal's month: lines, what hangs on them, and sums.

@@ -205,7 +205,7 @@ impl Reader {
     fn take_column<'a>(&self, i: usize, raw: &'a str, row: &mut Row<'a>) -> Option<String> {
         let column = &self.resource.columns[i];
         row.faults.retain(|(faulty, _, _)| *faulty != i);
-        match self.cell(column.kind, column.class, raw) {
+        match self.cell(column.kind, column.class, self.stays[i], raw) {
             Ok(cell) => {
                 let cell = if self.stays[i] { cell } else { self.without_forgotten(cell) };
                 row.cells[i] = match (column.cut, cell) {
@@ -229,12 +229,14 @@ impl Reader {
         &self,
         kind: ColumnType,
         class: Option<Class>,
+        stays: bool,
         raw: &'a str,
     ) -> Result<Cell<'a>, String> {
         let privacy = &self.context.privacy;
+        let may_be_forgotten = class.is_some() && !stays;
         let private = |value| match value {
             // What is forgotten may be known by its hash alone, or be hashed only since.
-            Some(Value::Text(text)) if class.is_some() && privacy.has_forgotten(&text) => None,
+            Some(Value::Text(text)) if may_be_forgotten && privacy.has_forgotten(&text) => None,
             Some(Value::Text(text)) => privacy.text(class, text).map(Value::Text),
             other => other,
         };

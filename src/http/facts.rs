@@ -18,7 +18,7 @@ use crate::alert;
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::error::Result;
-use crate::mirror::{PublishedSnapshot, State};
+use crate::mirror::{IS_GONE, PublishedSnapshot, State};
 use crate::progress::Now;
 use crate::pulse::{Feeds, Pulse};
 use crate::scope::{FailureKind, FeedName, TableStatus};
@@ -203,11 +203,13 @@ fn unbelieved(conn: &Connection) -> Result<Unbelieved> {
         let kinds = FailureKind::names(&[kind]);
         scalar_i64(conn, &format!("SELECT count(*) FROM sync.failures WHERE kind IN ({kinds})"))
     };
-    let months = "SELECT count(*) FROM sync.journal_months WHERE doubted_at IS NOT NULL AND wanted";
+    let months = format!(
+        "SELECT count(*) FROM sync.journal_months m WHERE doubted_at IS NOT NULL AND wanted AND NOT {IS_GONE}"
+    );
     Ok(Unbelieved {
         doubted: count(FailureKind::Doubted)?,
         held: count(FailureKind::Held)?,
-        months: scalar_i64(conn, months)?,
+        months: scalar_i64(conn, &months)?,
     })
 }
 

@@ -231,7 +231,7 @@ impl<'c> Closings<'c> {
                    epoch_us(m.sent_at), epoch_us((SELECT max(sent_at) FROM sync.journal_months)) \
                  FROM sync.journal_months m JOIN sync.journal_scopes g \
                    ON g.journal_level = m.journal_level AND g.journal_id = m.journal_id \
-                 WHERE m.journal_level = {} AND g.gone_at IS NOT NULL \
+                 WHERE m.journal_level = {} AND m.table_name <> '{REVENUE_SUMS}' AND g.gone_at IS NOT NULL \
                    AND m.complete AND m.incomplete_at IS NULL AND m.doubted_at IS NULL \
                    AND NOT EXISTS (SELECT 1 FROM sync.closings c \
                      WHERE c.journal = m.table_name AND {})",

@@ -94,7 +94,9 @@ impl Controls<'_> {
                    || strftime(r.journal_month, '%Y-%m') AS scope, t.status AS of_sums, \
                  coalesce(a.status IN ('disabled', 'forbidden', 'absent'), false) AS unread, \
                  s.total_payment IS NOT NULL AND s.total_purchase_price IS NOT NULL AS has_sum, \
-                 EXISTS (SELECT 1 FROM sync.rejects j WHERE j.resolved_at IS NULL AND j.scope = scope \
+                 EXISTS (SELECT 1 FROM sync.rejects j WHERE j.resolved_at IS NULL \
+                   AND j.scope = r.journal_level || '/' || r.journal_id || '/' \
+                     || strftime(r.journal_month, '%Y-%m') \
                    AND (j.table_name = 'revenue_journal_sums' OR j.table_name = 'revenue_journals' \
                      AND coalesce(j.column_name = 'purchase_price', true))) AS unfit \
                FROM report.journal_reconciliation r \

@@ -104,13 +104,18 @@ pub(super) fn forget(
         taken.was_known |= is_there(conn, resource, &person, contact)?;
         for (text, is_name) in telling(conn, resource, &person, contact)? {
             let of_text = forgotten.entries_of(&text, is_name);
-            let is_shared = !is_name && is_of_others(conn, resource, &person, contact, &text)?;
             // A mask of the platform's is a hash like any other, and stands in everybody's row.
-            let is_mask = is_shared && forgotten.is_hash(&text);
+            let is_mask = forgotten.is_hash(&text)
+                && is_of_others(conn, resource, contact, &text, |column| column.class.is_some())?;
             match of_text.first().filter(|_| !is_mask) {
                 Some(own) => {
                     texts.insert(*own);
-                    shared.extend(is_shared.then_some(*own));
+                    for other in catalog.resources() {
+                        let is_kept = |column: &Column| other.is_own_detail(column);
+                        if !is_name && is_of_others(conn, other, contact, &text, is_kept)? {
+                            shared.insert(*own);
+                        }
+                    }
                 }
                 None => {
                     taken.common += 1;
@@ -211,17 +216,17 @@ fn telling(
     Ok(all)
 }
 
-/// Whether a text with a class stands in rows about other persons too.
+/// Whether a text stands in one of these columns of rows that are not about the person.
 fn is_of_others(
     conn: &Connection,
     resource: &Resource,
-    person: &Person,
     contact: i64,
     text: &str,
+    is_looked_at: impl Fn(&Column) -> bool,
 ) -> Result<bool> {
-    let (id, text) = (sql::ident(&person.id), sql::text(text));
-    let classed = resource.columns.iter().filter(|c| resource.is_free_text(c) && c.class.is_some());
-    let holds: Vec<String> = classed
+    let text = sql::text(text);
+    let looked_at = resource.columns.iter().filter(|c| resource.is_free_text(c) && is_looked_at(c));
+    let holds: Vec<String> = looked_at
         .map(|column| {
             let name = sql::ident(&column.name);
             if column.kind.list {
@@ -234,9 +239,13 @@ fn is_of_others(
     if holds.is_empty() {
         return Ok(false);
     }
+    let of_others = resource.person.as_ref().map_or_else(
+        || "true".to_owned(),
+        |person| format!("{} <> {contact}", sql::ident(&person.id)),
+    );
     let rows = PLACES.map(|place| {
         format!(
-            "(SELECT count(*) FROM {} WHERE {id} <> {contact} AND ({}))",
+            "(SELECT count(*) FROM {} WHERE {of_others} AND ({}))",
             of(place, resource),
             holds.join(" OR ")
         )

@@ -114,7 +114,7 @@ pub(crate) use unnamed::forget_unnamed;
 pub(crate) use unreadable::FEED_TABLES;
 pub(crate) use verifications::{CaseMoved, RevenueMonth, ScopeTimes, TurnMonth, rows_of_month};
 pub(crate) use verified::{Difference, SIGNED_CASES, SIGNED_MONTHS, VerifiedRow};
-pub(crate) use wanted::{ListedOffices, NotFound, id_column};
+pub(crate) use wanted::{IS_GONE, ListedOffices, NotFound, id_column};
 pub use writer::{Loader, Writer};
 
 use crate::decode::Privacy;

@@ -27,7 +27,7 @@ pub(super) const UNWANTED_SCOPES: &str = "\
         AND g.gone_at IS NOT NULL)";
 
 /// SQL for the scopes of which months nothing is asked for any more, in a query of months `m`.
-pub(super) const IS_GONE: &str = "\
+pub(crate) const IS_GONE: &str = "\
     EXISTS (SELECT 1 FROM sync.journal_scopes g WHERE g.journal_level = m.journal_level \
       AND g.journal_id = m.journal_id AND g.gone_at IS NOT NULL)";
 
@@ -162,7 +162,7 @@ impl WantedMonths<'_> {
     }
 
     /// Notes whose journals the list of the offices speaks of: they stay known when they leave it. What came
-    /// incompletely of one that was gone is asked again.
+    /// incompletely of one that was gone, or is doubted, is asked again.
     fn note_scopes(&self, level: JournalLevel) -> Result<()> {
         let unknown = self.unknown_scopes(level);
         let level = sql::text(&level.to_string());
@@ -175,7 +175,8 @@ impl WantedMonths<'_> {
              INSERT INTO sync.journal_scopes BY NAME \
                SELECT {level} AS journal_level, id AS journal_id, name FROM temp.noted_scopes; \
              UPDATE sync.journal_months SET due = '{incomplete}' \
-               WHERE incomplete_at IS NOT NULL AND due IS NULL AND journal_level = {level} \
+               WHERE (incomplete_at IS NOT NULL OR doubted_at IS NOT NULL) AND due IS NULL \
+                 AND journal_level = {level} \
                  AND journal_id IN (SELECT id FROM temp.noted_scopes); \
              DROP TABLE temp.noted_scopes",
                 incomplete = DueReason::Incomplete

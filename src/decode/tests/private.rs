@@ -18,6 +18,50 @@ fn identifiers_are_hashed_wherever_they_turn_up() {
     assert!(!everything.contains(secret), "{everything}");
 }
 
+/// A couple's telephone is the other one's, too, and that of an office is the office's: read again they say what the
+/// source says.
+#[test]
+fn a_forgotten_persons_details_stay_in_the_rows_about_others() {
+    for mode in [PrivacyMode::Keep, PrivacyMode::Hash] {
+        let plain = context(PrivacyMode::Keep, mode);
+        let record = r#"{"Id":5,"PhoneNumber":"91234567","Emails":["a@example.no"],"JobTitle":"Ring 91234567",
+                         "IdentificationNumber":"01017012345"}"#;
+        let before = decode_with(&plain, "contacts", &Params::new(), &[record]);
+        let mut forgotten = Forgotten::nobody([7; 32]);
+        for text in ["91234567", "a@example.no", "01017012345"] {
+            let known =
+                if mode == PrivacyMode::Hash { plain.privacy.hash(text) } else { text.to_owned() };
+            for entry in forgotten.entries_of(&known, false) {
+                forgotten.add(entry);
+            }
+        }
+        forgotten.add(forgotten.contact(6));
+        let context = Context { privacy: plain.privacy.clone().forgetting(forgotten), ..plain };
+        let decode =
+            |table: &str, record: &str| decode_with(&context, table, &Params::new(), &[record]);
+        let after = decode("contacts", record);
+        let phone = |decoded: &Decoded| texts(decoded, "phone_number")[0].clone();
+        assert_eq!(phone(&after), phone(&before));
+        assert_ne!(phone(&after), None);
+        let lists =
+            |decoded: &Decoded| format!("{:?}", decoded.rows.column_by_name("emails").unwrap());
+        assert_eq!(lists(&after), lists(&before));
+        let title = texts(&after, "job_title")[0].clone().unwrap();
+        assert_eq!(title, "Ring [forgotten]", "{mode:?}");
+        // Nobody shares an identity number.
+        if mode == PrivacyMode::Keep {
+            assert_eq!(texts(&after, "identification_number"), [None]);
+        }
+        let own = decode("contacts", &record.replace("\"Id\":5", "\"Id\":6"));
+        assert_eq!(phone(&own), None);
+        let office = decode("offices", r#"{"Id":1,"Telephone":"91234567"}"#);
+        assert_ne!(texts(&office, "telephone"), [None]);
+        let case = decode("cases", r#"{"Id":1,"CaseId":1,"SellerPhones":["91234567"]}"#);
+        let phones = format!("{:?}", case.rows.column_by_name("seller_phones").unwrap());
+        assert!(phones.contains("null"), "{phones}");
+    }
+}
+
 #[test]
 fn dropped_classes_leave_neither_column_nor_extra() {
     let context = context(PrivacyMode::Drop, PrivacyMode::Drop);

@@ -98,7 +98,9 @@ impl Upload {
         bucket.put(&name, manifest.to_bytes()?.into(), Put::Replacing).await?;
         failpoint::hit("snapshot-written");
         if !self.place().await? {
-            self.remove_own(std::iter::once(name).chain(names).collect()).await;
+            // Its files stay until retention takes them: where the first answer was lost, another host may have seen this
+            // snapshot, and name them.
+            self.remove_own(vec![name]).await;
             let text = format!(
                 "another host has published to {} meanwhile: the next snapshot takes into account what is there now",
                 bucket.address()
