@@ -397,11 +397,17 @@ fn the_packs_of_every_level_are_written_anew_with_the_sums_that_were_closed() {
     let person: i64 = one(&world.published(), "SELECT min(id) FROM main.contacts");
     assert_status(&world.run(&["forget", "--contact", &person.to_string()]), 0);
     let (statement, sums) = ("journal_statement.csv", "revenue_journal_sums.csv");
+    let reconciliation = "journal_reconciliation.csv";
     let after = folders.map(|folder| pack(&world, &folder));
     assert_ne!(after[0][statement], before[0][statement], "what it is now is not known any more");
     for (before, after) in before.iter().zip(&after) {
         assert!(before[sums].iter().filter(|byte| **byte == b'\n').count() > 1);
         assert_eq!(after[sums], before[sums]);
+        let text = |pack: &BTreeMap<String, Vec<u8>>| {
+            String::from_utf8(pack[reconciliation].clone()).unwrap()
+        };
+        assert!(text(before).lines().count() > 1);
+        assert_eq!(text(after), text(before));
     }
 }
 

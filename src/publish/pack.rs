@@ -183,9 +183,14 @@ fn sheets(catalog: &Catalog, target: &PackTarget<'_>) -> Vec<Sheet> {
         name: name.to_owned(),
         query: format!("SELECT {columns} FROM report.{name} WHERE {of} ORDER BY {order}"),
     };
-    let mut sheets = vec![
+    let reconciliation = if target.is_mirrored {
         // When it was read moves every night, and is no content.
-        report("journal_reconciliation", "* EXCLUDE (read_at)", "journal_id"),
+        report("journal_reconciliation", "* EXCLUDE (read_at)", "journal_id")
+    } else {
+        reconciliation_as_closed(catalog, &of)
+    };
+    let mut sheets = vec![
+        reconciliation,
         report("journal_statement", "*", "journal, journal_id"),
         Sheet {
             name: "closings".to_owned(),
@@ -226,6 +231,52 @@ fn sheets(catalog: &Catalog, target: &PackTarget<'_>) -> Vec<Sheet> {
         }
     }
     sheets
+}
+
+/// The reconciliation of a level that is not mirrored any more, which the report knows nothing of: what was closed,
+/// against the platform's sums of then.
+fn reconciliation_as_closed(catalog: &Catalog, of: &str) -> Sheet {
+    // Without the table that it is about, nothing was closed.
+    let none = || "SELECT * FROM report.closings WHERE false".to_owned();
+    let closed = |table: &str| {
+        catalog.get(table).map_or_else(none, |resource| as_closed(resource, REVENUE, of).query)
+    };
+    let notes = catalog.children(REVENUE).next().map_or_else(
+        || "SELECT *, 0 AS payment_change FROM report.closings WHERE false".to_owned(),
+        |notes| as_closed(notes, REVENUE, of).query,
+    );
+    let scope = JOURNAL_COLUMNS.join(", ");
+    Sheet {
+        name: "journal_reconciliation".to_owned(),
+        query: format!(
+            "WITH closed AS (SELECT {scope}, lines, payment FROM report.closings \
+               WHERE {of} AND journal = '{REVENUE}' \
+               QUALIFY row_number() OVER (PARTITION BY {scope} ORDER BY closed_at DESC) = 1), \
+             prices AS (SELECT {scope}, sum(purchase_price) AS purchase_price FROM ({lines}) GROUP BY ALL), \
+             notes AS (SELECT {scope}, sum(payment_change) AS payment_change FROM ({notes}) GROUP BY ALL), \
+             sums AS ({sums}), \
+             months AS (SELECT c.journal_month, c.journal_level, c.journal_id, \
+                 coalesce(o.name, g.name, k.name) AS name, c.lines, c.payment, \
+                 coalesce(n.payment_change, 0)::DECIMAL(38,2) AS payment_change, \
+                 s.total_payment AS platform_sum, s.total_purchase_price AS platform_price, \
+                 coalesce(p.purchase_price, 0) AS purchase_price \
+               FROM closed c LEFT JOIN prices p USING ({scope}) LEFT JOIN notes n USING ({scope}) \
+                 LEFT JOIN sums s USING ({scope}) \
+                 LEFT JOIN main.offices o ON c.journal_level = 'offices' AND o.id = c.journal_id \
+                 LEFT JOIN sync.journal_scopes g \
+                   ON g.journal_level = c.journal_level AND g.journal_id = c.journal_id \
+                 LEFT JOIN main.contacts k ON k.id = c.journal_id) \
+             SELECT journal_month, journal_level, journal_id, name, lines, payment, payment_change, platform_sum, \
+               CASE WHEN platform_sum NOT IN (payment, payment + payment_change) \
+                 THEN platform_sum - payment - payment_change \
+                 ELSE platform_price - purchase_price END AS difference, \
+               CASE WHEN difference IS NULL OR payment IS NULL THEN 'no_control' \
+                 WHEN difference = 0 THEN 'matches' ELSE 'differs' END AS status \
+             FROM months ORDER BY journal_id",
+            lines = closed(REVENUE),
+            sums = closed(REVENUE_SUMS),
+        ),
+    }
 }
 
 /// SQL for the rows of the month.
