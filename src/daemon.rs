@@ -40,6 +40,7 @@ mod worker;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -259,6 +260,7 @@ async fn run_tasks(
         polled,
         pulse: Arc::clone(&pulse),
         asks,
+        polling: AtomicUsize::new(0),
     };
     let worker = Worker {
         session: Arc::clone(&session),

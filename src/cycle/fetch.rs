@@ -2,6 +2,7 @@
 //! changes meanwhile comes first.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -103,6 +104,7 @@ impl<'r> Fetcher<'r> {
         let mut fetched = Worked::default();
         let mut share = self.run.progress.share(0);
         let mut search_at = self.next_search()?;
+        let mut calls = self.run.client().ended_calls();
         loop {
             let interrupt = self.run.signals.interrupt();
             let follows = |queue: &Queue| interrupt == Interrupt::None && !queue.has_changes();
@@ -139,11 +141,17 @@ impl<'r> Fetcher<'r> {
                     None => std::future::pending().await,
                 }
             };
-            let done = tokio::select! {
-                done = under_way.join_next() => done,
-                () = signals.beyond(known, interrupt) => continue,
-                () = woken => continue,
+            let mut woken = pin!(woken);
+            let done = loop {
+                tokio::select! {
+                    done = under_way.join_next() => break Some(done),
+                    () = signals.beyond(known, interrupt) => break None,
+                    () = &mut woken => break None,
+                    // A month may take hours of calls: each is a sign that this gets on (`daemon/notify.rs`).
+                    Ok(()) = calls.changed() => {}
+                }
             };
+            let Some(done) = done else { continue };
             let Some(done) = done else { return Ok(fetched) };
             let done = done.map_err(|e| Error::caused(Kind::Internal, "a fetch ended early", e))?;
             share.done(1);

@@ -1,6 +1,7 @@
 //! Asks the change feeds at their intervals, whatever else goes on.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -17,6 +18,8 @@ use crate::session::Session;
 
 /// After failures in a row the feed is asked no more seldom than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
+/// Without a poll under way it wakes so often, and so gives a sign of life: the next poll may be a day away.
+const LONGEST_NAP: Duration = Duration::from_secs(30);
 /// Between attempts to reach the source at the start.
 const LONGEST_START_WAIT: Duration = Duration::from_secs(60);
 
@@ -28,6 +31,8 @@ pub(super) struct Poller {
     pub(crate) pulse: Arc<Pulse>,
     /// Webhooks ask for polls out of their turn.
     pub(crate) asks: Arc<Asks>,
+    /// How many polls are under way.
+    pub(super) polling: AtomicUsize,
 }
 
 /// When a feed is asked next, and how it went so far.
@@ -50,6 +55,16 @@ impl Timer {
             fails: false,
             waits_for_lease: false,
         }
+    }
+}
+
+/// Sleeps, and wakes now and then, but for while another poll is under way: one that hangs must not look like one that
+/// gets on.
+async fn rest(until: Instant, polling: &AtomicUsize) {
+    while Instant::now() < until {
+        let is_alone = polling.load(Ordering::Relaxed) == 0;
+        let nap = if is_alone { until.min(Instant::now() + LONGEST_NAP) } else { until };
+        tokio::time::sleep_until(nap).await;
     }
 }
 
@@ -77,13 +92,15 @@ impl Poller {
         let mut timer = Timer::new(self.session.config().feed.poll_interval());
         loop {
             tokio::select! {
-                () = tokio::time::sleep_until(timer.next) => {}
+                () = rest(timer.next, &self.polling) => {}
                 () = self.asks.asked(), if !timer.fails => {}
                 // Another host asked them until now.
                 () = self.session.feeds_come(), if timer.waits_for_lease => {}
             }
             let (started, asked) = (Instant::now(), self.asks.now());
+            self.polling.fetch_add(1, Ordering::Relaxed);
             let polled = self.session.polls().poll(FeedName::Cases).await;
+            self.polling.fetch_sub(1, Ordering::Relaxed);
             self.after(FeedName::Cases, &mut timer, started, polled.map(|polled| polled.moved))?;
             if !timer.fails {
                 self.asks.answer(asked);
@@ -96,11 +113,13 @@ impl Poller {
         let mut timer = Timer::new(interval);
         loop {
             tokio::select! {
-                () = tokio::time::sleep_until(timer.next) => {}
+                () = rest(timer.next, &self.polling) => {}
                 () = self.session.feeds_come(), if timer.waits_for_lease => {}
             }
             let started = Instant::now();
+            self.polling.fetch_add(1, Ordering::Relaxed);
             let polled = self.session.polls().poll_contacts().await;
+            self.polling.fetch_sub(1, Ordering::Relaxed);
             let moved = polled.map(|polled| polled.map_or(0, |polled| polled.moved));
             self.after(FeedName::Contacts, &mut timer, started, moved)?;
         }
@@ -170,5 +189,30 @@ impl Poller {
 pub(super) async fn stop(signals: &mut Signals) {
     while signals.interrupt() != Interrupt::Cancel {
         signals.beyond(i64::MAX, signals.interrupt()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_rests_wakes_now_and_then_but_not_beside_a_poll_that_may_hang() {
+        for (polling, least, most) in [(0, 240, 260), (1, 1, 3)] {
+            let polling = AtomicUsize::new(polling);
+            let until = Instant::now() + Duration::from_secs(2 * 3600);
+            let mut rest = pin!(rest(until, &polling));
+            let mut woken = 0;
+            poll_fn(|cx| {
+                woken += 1;
+                rest.as_mut().poll(cx)
+            })
+            .await;
+            assert!(Instant::now() >= until);
+            assert!((least..=most).contains(&woken), "{woken}");
+        }
     }
 }

@@ -40,8 +40,8 @@ impl Interrupts {
         }
     }
 
-    /// Lets `work` go on to its end, or, when a signal comes, tells `controls` and lets it end in time. In any
-    /// case the writing thread of `session` has ended then. `None`: it was stopped before its end.
+    /// Lets `work` go on to its end, or, when a signal comes, tells `controls` and lets it end in time. The writing
+    /// thread of `session` has ended then, but at the second signal. `None`: it was stopped before its end.
     ///
     /// # Errors
     /// Those of the work; `Cancelled` at the second signal; those of [`Session::close`].
@@ -58,7 +58,10 @@ impl Interrupts {
         };
         if let Some(ended) = by_itself {
             drop(work);
-            let closed = session.close().await;
+            let closed = tokio::select! {
+                closed = session.close() => closed,
+                () = async { self.next().await; self.next().await } => Err(at_once()),
+            };
             let ended = ended?;
             return closed.map(|()| Some(ended));
         }
@@ -69,9 +72,7 @@ impl Interrupts {
                 Err(error) if error.kind() == Kind::Cancelled => None,
                 ended => Some(ended?),
             },
-            () = self.next() => {
-                return Err(Error::new(Kind::Cancelled, "ended at once; what is committed stays"));
-            }
+            () = self.next() => return Err(at_once()),
             () = tokio::time::sleep(LONGEST_STOP) => {
                 tracing::warn!("not everything under way ended in time; it goes on at the next start");
                 session.interrupt_publishing();
@@ -81,8 +82,18 @@ impl Interrupts {
             }
         };
         drop(work);
-        session.settle(LONGEST_TIDYING).await;
-        session.close().await?;
-        Ok(ended)
+        let close = async {
+            session.settle(LONGEST_TIDYING).await;
+            session.close().await
+        };
+        tokio::select! {
+            closed = close => closed.map(|()| ended),
+            () = self.next() => Err(at_once()),
+        }
     }
+}
+
+/// The second signal.
+fn at_once() -> Error {
+    Error::new(Kind::Cancelled, "ended at once; what is committed stays")
 }

@@ -95,8 +95,20 @@ impl<T: Send + Sync + 'static> Kept<T> {
         self.last.lock().await.clone()
     }
 
-    /// The last value, if it is good still; else a new one, collected by one of all who wait for it.
+    /// The last value, if it is good still; else a new one, collected by one of all who wait for it. Who asked may go
+    /// meanwhile: what is collected is there for the next one.
     async fn renewed(
+        self: &Arc<Self>,
+        least_age: Duration,
+        collect: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<Arc<T>> {
+        let kept = Arc::clone(self);
+        tokio::spawn(async move { kept.collected(least_age, collect).await })
+            .await
+            .map_err(|e| Error::caused(Kind::Internal, "collecting ended early", e))?
+    }
+
+    async fn collected(
         &self,
         least_age: Duration,
         collect: impl FnOnce() -> Result<T> + Send + 'static,
@@ -140,5 +152,21 @@ mod tests {
         let failed = kept.renewed(LEAST_AGE, || Err(Error::new(Kind::Io, "no"))).await;
         assert!(failed.is_err());
         assert_eq!(*ask().await.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn what_is_collected_for_somebody_who_has_gone_is_there_for_the_next_one() {
+        let kept: Arc<Kept<u32>> = Arc::default();
+        let (goes_on, waits) = std::sync::mpsc::channel::<()>();
+        let asked = kept.renewed(Duration::from_secs(3600), move || {
+            let _ = waits.recv();
+            Ok(7)
+        });
+        let mut asked = Box::pin(asked);
+        assert!(futures::poll!(&mut asked).is_pending());
+        drop(asked);
+        goes_on.send(()).unwrap();
+        let next = kept.renewed(Duration::from_secs(3600), || Ok(8)).await;
+        assert_eq!(*next.unwrap(), 7);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::boot::{BootClock, SystemBootClock};
@@ -76,6 +77,8 @@ struct Shared {
     /// `limits.retry_after`.
     longest_hold: Duration,
     tops: Tops,
+    /// Told when a call has ended, however; not of the feeds'.
+    ended: watch::Sender<()>,
 }
 
 /// What the feeds allow.
@@ -123,6 +126,7 @@ impl Client {
             feed_per: feed.per,
             longest_hold: limits.retry_after,
             tops: Tops::default(),
+            ended: watch::Sender::new(()),
         };
         Ok(Client { shared: Arc::new(shared) })
     }
@@ -141,6 +145,19 @@ impl Client {
     /// [`Kind::BadAnswer`] what is another 2xx, has no end, is no JSON, not what was expected, too
     /// large, or a redirect.
     pub(crate) async fn send(&self, request: &Request) -> Result<Answer> {
+        let answer = self.send_until_answered(request).await;
+        if !matches!(request.class, CallClass::Feed(_)) {
+            self.shared.ended.send_replace(());
+        }
+        answer
+    }
+
+    /// Tells when a call has ended, but of the feeds': that what makes many, one after the other, gets on.
+    pub(crate) fn ended_calls(&self) -> watch::Receiver<()> {
+        self.shared.ended.subscribe()
+    }
+
+    async fn send_until_answered(&self, request: &Request) -> Result<Answer> {
         let started = Instant::now();
         let deadline = started + self.patience(request.class);
         let mut waits = self.shared.retry.waits();
