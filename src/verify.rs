@@ -91,7 +91,7 @@ impl Comparison {
     }
 }
 
-/// The subject of comparisons of cases read whole.
+/// The subject of comparisons of cases read whole that came to nothing; a difference has that of its scope.
 const SAMPLED: &str = "sampled cases";
 
 /// Everything that was compared.

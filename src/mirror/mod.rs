@@ -112,7 +112,9 @@ pub(crate) use suspects::{Asked, SuspectStep};
 pub(crate) use threads::{AllThreads, Threads};
 pub(crate) use unnamed::forget_unnamed;
 pub(crate) use unreadable::FEED_TABLES;
-pub(crate) use verifications::{CaseMoved, RevenueMonth, ScopeTimes, TurnMonth, rows_of_month};
+pub(crate) use verifications::{
+    CaseMoved, RevenueMonth, ScopeTimes, TurnMonth, case_subject, rows_of_month,
+};
 pub(crate) use verified::{Difference, SIGNED_CASES, SIGNED_MONTHS, VerifiedRow};
 pub(crate) use wanted::{IS_GONE, ListedOffices, NotFound, id_column};
 pub use writer::{Loader, Writer};

@@ -1,7 +1,7 @@
 //! What control totals are held against, and what becomes of their findings
 //! (docs/architecture.md, "Control totals").
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use duckdb::{Connection, params};
 use jiff::Timestamp;
@@ -82,21 +82,49 @@ pub(crate) struct CaseMoved {
     pub(crate) at: Option<i64>,
 }
 
+/// Between the table and the case in the subject of a sampled case's scope.
+pub(super) const OF_CASE: &str = " of case ";
+
+/// By what a difference in a sampled case's scope is known again.
+pub(crate) fn case_subject(table: &str, case_id: i64) -> String {
+    format!("{table}{OF_CASE}{case_id}")
+}
+
 /// What verifications ask of the mirror.
 pub(crate) struct Verifications<'c> {
     pub(super) conn: &'c Connection,
 }
 
 impl Verifications<'_> {
-    /// Some cases that a search shows, by chance.
+    /// Some cases that a search shows, by chance, but half of them at most such as have a difference that stands.
     pub(crate) fn random_cases(&self, most: usize) -> Result<Vec<i64>> {
+        let differed: Vec<i64> = self.standing_scopes()?.into_iter().map(|(_, id)| id).collect();
         ids(
             self.conn,
             &format!(
-                "SELECT case_id FROM sync.seen WHERE NOT removed AND place IS NOT NULL \
-                   AND state IS DISTINCT FROM 'hidden' ORDER BY random() LIMIT {most}"
+                "WITH shown AS (SELECT case_id FROM sync.seen WHERE NOT removed AND place IS NOT NULL \
+                   AND state IS DISTINCT FROM 'hidden'), \
+                 first AS MATERIALIZED (SELECT case_id FROM shown WHERE case_id IN ({}) \
+                   ORDER BY random() LIMIT {}) \
+                 SELECT case_id FROM shown ORDER BY case_id NOT IN (FROM first), random() LIMIT {most}",
+                some(&differed),
+                most.div_ceil(2)
             ),
         )
+    }
+
+    /// The scopes of sampled cases that were found to differ, which stands.
+    pub(crate) fn standing_scopes(&self) -> Result<BTreeSet<(String, i64)>> {
+        let rows = sql::query(
+            self.conn,
+            &format!(
+                "SELECT DISTINCT split_part(subject, '{OF_CASE}', 1), \
+                   try_cast(split_part(subject, '{OF_CASE}', 2) AS BIGINT) AS id \
+                 FROM sync.verifications WHERE standing AND contains(subject, '{OF_CASE}') AND id IS NOT NULL"
+            ),
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        Ok(rows.into_iter().collect())
     }
 
     /// Which of these cases are not known to be in the searches' tables as they should: suspects, those

@@ -6,7 +6,7 @@ use duckdb::{Connection, params};
 use jiff::Timestamp;
 
 use super::state::{State, batch, execute};
-use super::verifications::MONTH;
+use super::verifications::{MONTH, OF_CASE};
 use super::wanted::IS_GONE;
 use crate::error::Result;
 use crate::scope::{REVENUE, REVENUE_SUMS};
@@ -212,6 +212,9 @@ fn no_longer_stands(at: Timestamp) -> String {
          OR starts_with(v.subject, '{SIGNED_CASES}') AND v.subject < \
            (SELECT '{SIGNED_CASES}' || strftime(month - INTERVAL {} MONTH, '%Y-%m') \
             FROM report.calendar WHERE starts_at <= {at} AND ends_at > {at}) \
+         OR contains(v.subject, '{OF_CASE}') \
+           AND try_cast(split_part(v.subject, '{OF_CASE}', 2) AS BIGINT) NOT IN \
+             (SELECT case_id FROM sync.seen WHERE removed IS NOT TRUE) \
          OR v.subject LIKE '%/%/%' AND NOT EXISTS (SELECT 1 FROM sync.journal_months m \
            WHERE m.wanted AND NOT {IS_GONE} \
              AND v.subject = m.table_name || ' ' || {MONTH} AND m.no_control_at IS NULL)",
@@ -223,6 +226,7 @@ fn no_longer_stands(at: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mirror::case_subject;
     use crate::mirror::reports::fixture;
 
     fn row(subject: &str, difference: Difference) -> VerifiedRow {
@@ -269,6 +273,34 @@ mod tests {
         turn("disabled");
         note(5, &[]);
         assert_eq!(standing(&state), [""; 0]);
+    }
+
+    #[test]
+    fn a_difference_in_a_case_stands_whatever_is_found_of_others_until_the_case_is_gone() {
+        let conn = fixture::store(None, 2026..=2026);
+        let state = State::new(&conn);
+        conn.execute_batch(
+            "INSERT INTO sync.seen (case_id, removed, place) VALUES (17, false, 'cases'), \
+             (18, false, 'cases'), (19, false, 'cases'), (20, false, 'cases')",
+        )
+        .unwrap();
+        let note = |run: i64, rows: &[VerifiedRow]| {
+            let at = Timestamp::from_second(1_800_000_000 + run).unwrap();
+            state.verified().note_verifications(run, at, rows, &[], &[]).unwrap();
+            standing(&state)
+        };
+        let (of_17, of_18) = (case_subject("notes", 17), case_subject("notes", 18));
+        let differs = || Difference::Standing("differs".to_owned());
+        note(1, &[row(&of_17, differs()), row(&of_18, differs())]);
+        let others = [row("sampled cases", Difference::None), row(&of_18, Difference::None)];
+        assert_eq!(note(2, &others), [of_17.as_str()]);
+        let verifications = state.verifications();
+        assert_eq!(verifications.standing_scopes().unwrap(), [("notes".to_owned(), 17)].into());
+        assert_eq!(verifications.random_cases(1).unwrap(), [17], "it is looked at first");
+        assert_eq!(verifications.random_cases(4).unwrap().len(), 4);
+        assert_eq!(verifications.random_cases(0).unwrap(), [0; 0]);
+        conn.execute_batch("UPDATE sync.seen SET removed = true WHERE case_id = 17").unwrap();
+        assert_eq!(note(3, &[]), [""; 0]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::catalog::{Refresh, Resource};
 use crate::cycle::{IDS_PER_CALL, plan_cases, since};
 use crate::decode::Decoded;
 use crate::error::Result;
-use crate::mirror::{CaseMoved, CellDifference, ScopeTimes, State, compare};
+use crate::mirror::{CaseMoved, CellDifference, ScopeTimes, State, case_subject, compare};
 use crate::scope::{CaseState, Place, Standing};
 use crate::text::counted;
 
@@ -44,6 +44,8 @@ pub(crate) struct Sample {
     given_up: usize,
     /// Scopes that the mirror knows to be otherwise.
     pending: usize,
+    /// What was found to differ before, and stands.
+    standing: BTreeSet<Scope>,
 }
 
 /// What the store says when answers are compared.
@@ -57,13 +59,17 @@ struct RunLog {
 }
 
 impl Sample {
-    /// So many cases that a search shows, by chance.
+    /// So many cases that a search shows, by chance; half of them at most are such as differed before, so that it is
+    /// known when they do not any more.
     ///
     /// # Errors
     /// Those of the store.
     pub(crate) fn of(context: &Context, cases: usize) -> Result<Sample> {
-        let rest = State::new(&context.reader()?).verifications().random_cases(cases)?;
-        Ok(Sample { rest, ..Sample::default() })
+        let conn = context.reader()?;
+        let verifications = State::new(&conn).verifications();
+        let standing = verifications.standing_scopes()?;
+        let rest = verifications.random_cases(cases)?;
+        Ok(Sample { rest, standing, ..Sample::default() })
     }
 
     /// Whether all are settled.
@@ -228,6 +234,7 @@ impl Sample {
                 if behind && !differences.is_empty() {
                     stale.push(scope.clone());
                 }
+                let subject = case_subject(&table, id);
                 let finding = match decide(times, differences.is_empty(), changed) {
                     Step::Again => continue,
                     Step::Same => None,
@@ -235,20 +242,30 @@ impl Sample {
                     Step::Unsettled => Some(Finding::Unsettled("differs".to_owned())),
                 };
                 self.open.remove(&scope);
-                if let Some(finding) = finding {
-                    stale.push(scope);
-                    self.tallies.entry(table.clone()).or_default().off = true;
-                    done.extend(differences.into_iter().map(|(in_table, cell)| Comparison {
-                        what: match &cell.column {
-                            Some(column) => format!("{in_table} {}: {column}", cell.key),
-                            None => format!("{in_table} {}", cell.key),
-                        },
-                        source: shown(cell.source.as_deref()),
-                        mirror: shown(cell.mirror.as_deref()),
-                        finding: finding.clone(),
-                        subject: SAMPLED.to_owned(),
-                    }));
-                }
+                let Some(finding) = finding else {
+                    if self.standing.remove(&scope) {
+                        done.push(Comparison {
+                            what: format!("{table} of case {id}, which differed"),
+                            source: "as mirrored".to_owned(),
+                            mirror: "as at the source".to_owned(),
+                            finding: Finding::Same,
+                            subject,
+                        });
+                    }
+                    continue;
+                };
+                stale.push(scope);
+                self.tallies.entry(table.clone()).or_default().off = true;
+                done.extend(differences.into_iter().map(|(in_table, cell)| Comparison {
+                    what: match &cell.column {
+                        Some(column) => format!("{in_table} {}: {column}", cell.key),
+                        None => format!("{in_table} {}", cell.key),
+                    },
+                    source: shown(cell.source.as_deref()),
+                    mirror: shown(cell.mirror.as_deref()),
+                    finding: finding.clone(),
+                    subject: subject.clone(),
+                }));
             }
         }
         if self.is_done() {
